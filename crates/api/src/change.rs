@@ -1,0 +1,45 @@
+//! What a source tells the control loop: changed objects, and what it found wrong on the way.
+
+use std::sync::Arc;
+
+use crate::{Finding, Object, ObjectKey};
+
+/// One changed object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The object appeared or has new content.
+    Put(Object),
+    /// The object is gone.
+    Remove(ObjectKey),
+}
+
+impl Change {
+    /// The key of the object that changed.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Change::Put(object) => &object.meta().key,
+            Change::Remove(key) => key,
+        }
+    }
+}
+
+/// All findings that a source has about one subject (a file, a watched kind). A new report
+/// replaces the former one of the same subject; an empty one clears it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// What the findings are about, for instance a path relative to the served directory.
+    pub subject: Arc<str>,
+    /// The findings, at most as many as the source's stated limit per subject.
+    pub findings: Vec<Finding>,
+}
+
+/// Changes that belong together: one file, one symlink swap, one group of watch events.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// Changed objects; at most one change per key.
+    pub changes: Vec<Change>,
+    /// Findings of the source itself, by subject.
+    pub reports: Vec<Report>,
+    /// Set on the batch that ends the first complete list: from here on absence counts.
+    pub synced: bool,
+}

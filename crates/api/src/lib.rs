@@ -1,0 +1,27 @@
+//! The objects that people write, and what goes back to people.
+//!
+//! **Does** hold the Kubernetes kinds that Myriad understands as trimmed serde types, and the
+//! [`Finding`]s that answer them.
+//! **Knows** the field names, types and hard limits of those kinds, and nothing of their meaning.
+//! **Never** reads a file, a clock or a socket, and never sees a resource of the proxy.
+
+pub mod change;
+pub mod endpoint_slice;
+pub mod finding;
+pub mod ingress;
+pub mod meta;
+pub mod object;
+pub mod secret;
+pub mod service;
+
+pub use change::{Batch, Change, Report};
+pub use endpoint_slice::{Conditions, Endpoint, EndpointPort, EndpointSlice};
+pub use finding::{Finding, Place, Severity};
+pub use ingress::{
+    BackendPort, Ingress, IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls,
+    PathType,
+};
+pub use meta::Meta;
+pub use object::{Object, ObjectKey, ObjectKind, ReadOne};
+pub use secret::{KeyDer, Secret, SecretProblem, TlsPair};
+pub use service::{Service, ServicePort, TargetPort};

@@ -1,0 +1,82 @@
+//! `v1` Service.
+
+use serde::{Deserialize, Deserializer};
+
+use crate::ingress::list;
+use crate::meta::RawMeta;
+use crate::{Meta, ObjectKind};
+
+/// A Service: named ports in front of endpoints, or an alias of an outside host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Key and age.
+    pub meta: Meta,
+    /// `spec.externalName`, for Services of type `ExternalName`.
+    pub external_name: Option<Box<str>>,
+    /// `spec.ports`.
+    pub ports: Box<[ServicePort]>,
+}
+
+/// One entry of `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServicePort {
+    /// The name; empty where the only port has none.
+    #[serde(default)]
+    pub name: Box<str>,
+    /// The Service's port.
+    pub port: u16,
+    /// `targetPort`, used with ExternalName and to say what is meant.
+    #[serde(default)]
+    pub target_port: Option<TargetPort>,
+    /// `appProtocol`.
+    #[serde(default)]
+    pub app_protocol: Option<Box<str>>,
+    /// `protocol`; none means TCP.
+    #[serde(default)]
+    pub protocol: Option<Box<str>>,
+}
+
+/// `targetPort`: a number, or the name of a container port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum TargetPort {
+    /// A port number.
+    Number(u16),
+    /// A container port's name.
+    Name(Box<str>),
+}
+
+impl<'de> Deserialize<'de> for Service {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            metadata: RawMeta,
+            #[serde(default)]
+            spec: Option<RawSpec>,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase")]
+        struct RawSpec {
+            #[serde(default, rename = "type")]
+            service_type: Option<Box<str>>,
+            #[serde(default)]
+            external_name: Option<Box<str>>,
+            #[serde(default, deserialize_with = "list")]
+            ports: Box<[ServicePort]>,
+        }
+        let raw = Raw::deserialize(deserializer)?;
+        let spec = raw.spec.unwrap_or_default();
+        let is_external = spec.service_type.as_deref() == Some("ExternalName");
+        if is_external && spec.external_name.as_deref().unwrap_or("").is_empty() {
+            return Err(serde::de::Error::custom(
+                "spec.externalName is required with spec.type ExternalName",
+            ));
+        }
+        Ok(Service {
+            meta: raw.metadata.check(ObjectKind::Service)?,
+            external_name: spec.external_name.filter(|_| is_external),
+            ports: spec.ports,
+        })
+    }
+}

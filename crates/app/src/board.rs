@@ -1,0 +1,298 @@
+//! The board: what operators may see of the control loop, written by it and read by pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use myriad_api::{Finding, ObjectKey, ObjectKind, Place, Report, Severity};
+use myriad_base::metrics::{Counter, Gauge, Metrics};
+use myriad_model::host::Pattern;
+use myriad_model::{Commit, Host, Key, Kind, Origin, PathMatch, Snapshot};
+use myriad_proxy::Receipt;
+use myriad_translate::FindingsChange;
+use serde::Serialize;
+
+/// The most findings that a dump lists; all are counted.
+pub const FINDINGS_SHOWN_MAX: usize = 1_000;
+
+/// Shared by the control loop, which writes, and the pages, which read. Cheap to clone.
+#[derive(Clone)]
+pub struct Board {
+    state: Arc<Mutex<State>>,
+    work: Work,
+    findings: Gauge,
+}
+
+#[derive(Default)]
+struct State {
+    findings: BTreeSet<Arc<Finding>>,
+    errors: usize,
+    reports: BTreeMap<Arc<str>, Vec<Finding>>,
+    refusals: BTreeMap<Key, Finding>,
+    digest: String,
+    position: u64,
+    counts: Vec<(&'static str, usize)>,
+    sample: Option<(Host, Box<str>)>,
+}
+
+/// Work done since the start, counted and not timed.
+#[derive(Clone, Default)]
+pub struct Work {
+    /// Calls of keyed translation functions.
+    pub units_translated: Counter,
+    /// Objects that they read.
+    pub objects_visited: Counter,
+    /// Resources that appeared, changed or went.
+    pub resources_changed: Counter,
+    /// Bytes encoded in order to be hashed or sent.
+    pub bytes_encoded: Counter,
+    /// Nodes of the proxy's tables that were copied.
+    pub table_nodes_copied: Counter,
+    /// Commits applied.
+    pub commits: Counter,
+    /// Batches handled.
+    pub batches: Counter,
+}
+
+/// What a dump shows.
+#[derive(Serialize)]
+struct Dump<'a> {
+    digest: &'a str,
+    position: u64,
+    resources: BTreeMap<&'a str, usize>,
+    findings_total: usize,
+    findings: Vec<Finding>,
+}
+
+impl Board {
+    /// An empty board, whose work counters are registered as metrics.
+    pub fn new(metrics: &Metrics) -> Self {
+        let work = Work::default();
+        work.register(metrics);
+        let findings = Gauge::default();
+        let help = "Findings of translation that stand";
+        metrics.register("translate_findings", help, findings.clone());
+        Board {
+            state: Arc::default(),
+            work,
+            findings,
+        }
+    }
+
+    /// The work counters.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Replaces what a source says of one subject.
+    pub fn set_report(&self, report: Report) {
+        let mut state = self.lock();
+        if report.findings.is_empty() {
+            state.reports.remove(&report.subject);
+        } else {
+            state.reports.insert(report.subject, report.findings);
+        }
+    }
+
+    /// Applies a change of the findings of translation.
+    pub fn change_findings(&self, change: FindingsChange) {
+        if change.is_empty() {
+            return;
+        }
+        let is_error = |finding: &Arc<Finding>| finding.severity == Severity::Error;
+        let mut state = self.lock();
+        for finding in change.removed {
+            let was_there = state.findings.remove(&finding);
+            state.errors -= usize::from(was_there && is_error(&finding));
+        }
+        for finding in change.added {
+            let is_new_error = is_error(&finding);
+            let is_new = state.findings.insert(finding);
+            state.errors += usize::from(is_new && is_new_error);
+        }
+        self.findings
+            .set(i64::try_from(state.findings.len()).unwrap_or(i64::MAX));
+    }
+
+    /// Takes in what the proxy refused of a commit. A later version of the same resource clears
+    /// the refusal, unless it is refused as well.
+    pub fn set_receipts(&self, commit: &Commit, refused: Vec<Receipt>) {
+        let mut state = self.lock();
+        if state.refusals.is_empty() && refused.is_empty() {
+            return;
+        }
+        for change in &commit.changes {
+            state.refusals.remove(&change.key);
+        }
+        for receipt in refused {
+            let change = commit
+                .changes
+                .iter()
+                .find(|change| change.key == receipt.key);
+            let sealed = change.and_then(|change| change.new.as_ref());
+            let origin = sealed
+                .and_then(|sealed| sealed.resource())
+                .map(|it| &it.origin);
+            let finding = Finding {
+                severity: Severity::Error,
+                object: origin.and_then(object_of),
+                field: String::new(),
+                message: format!("the proxy refused {}: {}", receipt.key, receipt.reason),
+                remedy: "change the object; until then its last good version is served".into(),
+                place: None,
+            };
+            state.refusals.insert(receipt.key, finding);
+        }
+    }
+
+    /// Shows the newest snapshot.
+    pub fn set_snapshot(&self, snapshot: &Snapshot, position: u64) {
+        let mut state = self.lock();
+        state.digest = snapshot.digest().to_string();
+        state.position = position;
+        state.counts.clear();
+        state
+            .counts
+            .extend(Kind::ALL.map(|kind| (kind.as_str(), snapshot.count(kind))));
+    }
+
+    /// Picks a domain and a path on it that a person can try. Looks at every resource, so it is
+    /// called once, at the start.
+    pub fn pick_sample(&self, snapshot: &Snapshot) {
+        self.lock().sample = sample(snapshot);
+    }
+
+    /// A domain and a path on it that a person can try.
+    pub fn sample(&self) -> Option<(Host, Box<str>)> {
+        self.lock().sample.clone()
+    }
+
+    /// The number of domains and of routes.
+    pub fn served(&self) -> (usize, usize) {
+        let state = self.lock();
+        let count = |kind: Kind| {
+            let found = state.counts.iter().find(|(name, _)| *name == kind.as_str());
+            found.map_or(0, |(_, count)| *count)
+        };
+        (count(Kind::Domain), count(Kind::Route))
+    }
+
+    /// The number of findings: errors, and all.
+    pub fn findings_count(&self) -> (usize, usize) {
+        let state = self.lock();
+        let reported = || {
+            state
+                .reports
+                .values()
+                .flatten()
+                .chain(state.refusals.values())
+        };
+        let errors = reported()
+            .filter(|finding| finding.severity == Severity::Error)
+            .count();
+        (
+            state.errors + errors,
+            state.findings.len() + reported().count(),
+        )
+    }
+
+    /// The dump as JSON: digest, counts, findings. It holds no secret, since nothing on the
+    /// board does.
+    pub fn dump(&self, locate: impl Fn(&ObjectKey) -> Option<Place>) -> String {
+        let state = self.lock();
+        let reported = state
+            .reports
+            .values()
+            .flatten()
+            .chain(state.refusals.values());
+        let all = reported.chain(state.findings.iter().map(|finding| &**finding));
+        let findings_total = all.clone().count();
+        let mut findings: Vec<Finding> = all.take(FINDINGS_SHOWN_MAX).cloned().collect();
+        for finding in &mut findings {
+            if finding.place.is_none() {
+                finding.place = finding.object.as_ref().and_then(&locate);
+            }
+        }
+        let dump = Dump {
+            digest: &state.digest,
+            position: state.position,
+            resources: state.counts.iter().copied().collect(),
+            findings_total,
+            findings,
+        };
+        // The types above have string keys only, so that writing cannot fail.
+        serde_json::to_string_pretty(&dump).unwrap_or_default()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first exact domain, in the order of the alphabet, that has a route without conditions.
+fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
+    let mut domains = std::collections::BTreeSet::new();
+    for domain in snapshot.iter().filter_map(|sealed| sealed.domain()) {
+        if matches!(domain.host.pattern(), Pattern::Exact(_)) {
+            domains.insert(&domain.host);
+        }
+    }
+    let mut best: Option<(&Host, &str)> = None;
+    for route in snapshot.iter().filter_map(|sealed| sealed.route()) {
+        let (PathMatch::Exact(path) | PathMatch::Prefix(path)) = &route.path else {
+            continue;
+        };
+        if !route.conditions.is_empty() {
+            continue;
+        }
+        for host in route.hosts.iter().filter(|host| domains.contains(host)) {
+            let candidate = (host, &**path);
+            best = Some(best.map_or(candidate, |best| best.min(candidate)));
+        }
+    }
+    best.map(|(host, path)| (host.clone(), path.into()))
+}
+
+/// The object that an origin names; none for settings.
+fn object_of(origin: &Origin) -> Option<ObjectKey> {
+    let kind = ObjectKind::ALL
+        .into_iter()
+        .find(|kind| kind.as_str() == origin.kind)?;
+    Some(ObjectKey::new(kind, origin.namespace(), origin.name()))
+}
+
+impl Work {
+    fn register(&self, metrics: &Metrics) {
+        let counters = [
+            (
+                "translate_units",
+                "Calls of keyed translation functions",
+                &self.units_translated,
+            ),
+            (
+                "translate_objects_visited",
+                "Objects read by them",
+                &self.objects_visited,
+            ),
+            (
+                "translate_resources_changed",
+                "Resources changed",
+                &self.resources_changed,
+            ),
+            (
+                "translate_encoded_bytes",
+                "Bytes encoded to be hashed or sent",
+                &self.bytes_encoded,
+            ),
+            (
+                "proxy_table_nodes_copied",
+                "Table nodes copied",
+                &self.table_nodes_copied,
+            ),
+            ("control_commits", "Commits applied", &self.commits),
+            ("control_batches", "Batches handled", &self.batches),
+        ];
+        for (name, help, counter) in counters {
+            metrics.register(name, help, counter.clone());
+        }
+    }
+}

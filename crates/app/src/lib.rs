@@ -1,0 +1,14 @@
+//! Myriad: the place where the crates meet.
+//!
+//! **Does** read the command line and its settings, join source, translation, proxy and admin
+//! pages into one process, and run the control loop.
+//! **Knows** every crate of the product.
+//! **Never** decides what an object means, and never touches a connection.
+
+pub mod board;
+pub mod check;
+pub mod cli;
+pub mod control;
+pub mod greeting;
+pub mod serve;
+pub mod settings;

@@ -1,0 +1,25 @@
+//! The binary: parses, runs, maps errors to exit codes.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use myriad::cli::{Cli, Command};
+
+/// Tight size classes and few arenas: millions of small values live long here.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(raw) => myriad::serve::run(&raw),
+        Command::Check(raw) => myriad::check::run(&raw),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::debug!(?error, "stopped by an error");
+            myriad::cli::complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}

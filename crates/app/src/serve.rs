@@ -1,0 +1,336 @@
+//! `serve`: the whole pipe in one process, both ends sharing one snapshot.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use myriad_admin::{Admin, Page};
+use myriad_api::{Batch, ObjectKey, Place};
+use myriad_base::drain::Drain;
+use myriad_base::metrics::Metrics;
+use myriad_base::readiness::{Condition, Readiness};
+use myriad_base::task;
+use myriad_model::{Form, Sealer, Writer};
+use myriad_proxy::Proxy;
+use myriad_source::directory::{Directory, Locator};
+use myriad_translate::Engine;
+use socket2::{Domain, Socket, Type};
+use tokio::sync::{mpsc, watch};
+
+use crate::board::Board;
+use crate::cli::RawServe;
+use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX};
+use crate::{greeting, settings};
+
+/// Where objects come from.
+pub enum Input {
+    /// The directory of the settings.
+    Directory,
+    /// Batches that another part of the process sends. The one that ends the first complete
+    /// list has `synced` set.
+    Inbox(mpsc::Receiver<Batch>),
+}
+
+/// A serving process within this one.
+pub struct Running {
+    board: Board,
+    admin: SocketAddr,
+    addresses: watch::Receiver<Option<Addresses>>,
+    inbox: mpsc::Sender<Event>,
+    control: std::thread::JoinHandle<anyhow::Result<()>>,
+}
+
+/// Runs the command until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Settings that do not hold, sockets that cannot be bound, a directory that cannot be read.
+pub fn run(raw: &RawServe) -> anyhow::Result<ExitCode> {
+    if let Err(problem) = myriad_base::log::start(&raw.log) {
+        anyhow::bail!("--log: {problem}");
+    }
+    let settings = settings::Serve::check(raw)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut running = start(settings.clone(), Input::Directory)?;
+        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            addresses = running.wait_ready() => match addresses {
+                Ok(addresses) => greeting::print(&settings, &addresses, &running.board),
+                Err(_) => return running.join(),
+            },
+            _ = term.recv() => return running.stop().await,
+            _ = tokio::signal::ctrl_c() => return running.stop().await,
+        }
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+            () = running.closed() => {}
+        }
+        tracing::info!("draining");
+        running.stop().await
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts serving on threads of its own, and returns at once.
+///
+/// # Errors
+/// An address cannot be bound, or the control thread cannot be started.
+pub fn start(settings: settings::Serve, input: Input) -> anyhow::Result<Running> {
+    start_with(settings, input, Box::new(|| {}))
+}
+
+/// Like [`start`], and calls `at_start` first thing on the control thread.
+///
+/// # Errors
+/// Those of [`start`].
+pub fn start_with(
+    mut settings: settings::Serve,
+    input: Input,
+    at_start: Box<dyn FnOnce() + Send>,
+) -> anyhow::Result<Running> {
+    let reserved = [
+        reserve("--http", &mut settings.http)?,
+        reserve("--https", &mut settings.https)?,
+    ];
+    let metrics = Metrics::new();
+    let readiness = Readiness::new();
+    let board = Board::new(&metrics);
+    let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
+    let (announce, addresses) = watch::channel(None);
+    let listener = std::net::TcpListener::bind(settings.admin)
+        .with_context(|| format!("--admin {}: cannot be bound", settings.admin))?;
+    listener.set_nonblocking(true)?;
+    let admin = listener.local_addr()?;
+    let ready = readiness.require("the first snapshot");
+    let parts = Parts {
+        settings,
+        input,
+        metrics,
+        readiness,
+        board: board.clone(),
+        ready,
+        announce,
+        listener,
+        inbox: inbox.clone(),
+        reserved,
+    };
+    let control = std::thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(move || {
+            at_start();
+            run_control(parts, events)
+        })?;
+    Ok(Running {
+        board,
+        admin,
+        addresses,
+        inbox,
+        control,
+    })
+}
+
+impl Running {
+    /// The work counters and findings.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// Where admin pages are served.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Waits until the first snapshot serves, and says where listeners are bound.
+    ///
+    /// # Errors
+    /// The control loop ended before.
+    pub async fn wait_ready(&mut self) -> anyhow::Result<Addresses> {
+        let addresses = self.addresses.wait_for(Option::is_some).await;
+        let addresses = addresses.context("the control loop ended before it was ready")?;
+        Ok(addresses.clone().unwrap_or_default())
+    }
+
+    /// Drains, and waits for the end.
+    ///
+    /// # Errors
+    /// That with which the control loop ended.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        // A loop that has ended needs no telling.
+        let _ = self.inbox.send(Event::Stop).await;
+        drop(self.inbox);
+        tokio::task::spawn_blocking(move || join(self.control)).await?
+    }
+
+    async fn closed(&self) {
+        self.inbox.closed().await;
+    }
+
+    fn join(self) -> anyhow::Result<()> {
+        drop(self.inbox);
+        join(self.control)
+    }
+}
+
+fn join(control: std::thread::JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
+    match control.join() {
+        Ok(result) => result,
+        Err(_) => anyhow::bail!("the control thread panicked"),
+    }
+}
+
+/// What the control thread is started with.
+struct Parts {
+    settings: settings::Serve,
+    input: Input,
+    metrics: Metrics,
+    readiness: Readiness,
+    board: Board,
+    ready: Condition,
+    announce: watch::Sender<Option<Addresses>>,
+    listener: std::net::TcpListener,
+    inbox: mpsc::Sender<Event>,
+    /// Held until the workers listen.
+    reserved: [Socket; 2],
+}
+
+/// Binds an address without listening on it, so that one that is taken or not ours is an error
+/// before anything is started, and port 0 becomes the port that redirects will name. The workers'
+/// sockets share the address with this one, which is held as long as they.
+fn reserve(setting: &str, address: &mut SocketAddr) -> anyhow::Result<Socket> {
+    let bind = |address: SocketAddr, reuses: bool, shares: bool| {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_reuse_address(reuses)?;
+        socket.set_reuse_port(shares)?;
+        socket.bind(&address.into())?;
+        Ok::<_, std::io::Error>(socket)
+    };
+    // Alone first: a socket that shares would join another process that shares as well, and the
+    // kernel would split the connections between both. A given port is reused behind
+    // connections that linger; one that the system chooses must be nobody's.
+    let alone = bind(*address, address.port() != 0, false);
+    let alone = alone.with_context(|| format!("{setting} {address}"))?;
+    if let Some(bound) = alone.local_addr()?.as_socket() {
+        address.set_port(bound.port());
+    }
+    drop(alone);
+    bind(*address, true, true).with_context(|| format!("{setting} {address}"))
+}
+
+/// The control thread: source and control loop take turns on it, so that a change crosses no
+/// thread between the kernel's notice and the proxy's tables.
+fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, async move {
+        let Parts {
+            settings,
+            input,
+            metrics,
+            readiness,
+            board,
+            ready,
+            announce,
+            listener,
+            inbox,
+            reserved,
+        } = parts;
+        let proxy = Proxy::start(settings.proxy(), &metrics).context("workers cannot start")?;
+        let writer = Writer::new(Sealer::new(random_key()?, Form::Value));
+        let engine = Engine::new(settings.translate(), writer);
+        let drain = Drain::new();
+        let locator = start_source(&settings, input, inbox, &metrics)?;
+        start_admin(listener, readiness, metrics, board.clone(), locator, &drain)?;
+        Control::new(engine, proxy, board, ready, announce)
+            .run(events)
+            .await;
+        drain.start();
+        drain.finished().await;
+        drop(reserved);
+        Ok(())
+    })
+}
+
+/// Starts what fills the inbox; returns how to find an object's file, where there are files.
+fn start_source(
+    settings: &settings::Serve,
+    input: Input,
+    inbox: mpsc::Sender<Event>,
+    metrics: &Metrics,
+) -> anyhow::Result<Option<Locator>> {
+    match input {
+        Input::Directory => {
+            let mut directory = Directory::open(myriad_source::Settings::new(&settings.dir))?;
+            directory.counters().register(metrics);
+            let locator = directory.locator();
+            task::spawn_local("source", async move {
+                loop {
+                    let batch = directory.next().await;
+                    if inbox.send(Event::Changed(batch)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Ok(Some(locator))
+        }
+        Input::Inbox(mut batches) => {
+            task::spawn_local("source", async move {
+                while let Some(batch) = batches.recv().await {
+                    if inbox.send(Event::Changed(batch)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Ok(None)
+        }
+    }
+}
+
+/// Serves the admin pages on a thread of their own: a dump of a large board must not delay a
+/// change.
+fn start_admin(
+    listener: std::net::TcpListener,
+    readiness: Readiness,
+    metrics: Metrics,
+    board: Board,
+    locator: Option<Locator>,
+    drain: &Drain,
+) -> anyhow::Result<()> {
+    let locate = move |key: &ObjectKey| -> Option<Place> { locator.as_ref()?.locate(key) };
+    let admin = Admin::new(readiness)
+        .page(Page {
+            path: "/metrics",
+            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            render: Box::new(move || metrics.encode()),
+        })
+        .page(Page {
+            path: "/config",
+            content_type: "application/json",
+            render: Box::new(move || board.dump(&locate)),
+        });
+    let drained = drain.holder();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || {
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                admin.serve(listener, drained).await
+            })
+        })?;
+    Ok(())
+}
+
+/// The key of this process's versions. Nobody compares them with another process's.
+fn random_key() -> anyhow::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let filled = provider.secure_random.fill(&mut key);
+    filled.map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    Ok(key)
+}

@@ -1,0 +1,49 @@
+//! The metrics registry: crates register their typed metrics here once, and hold handles.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use prometheus_client::encoding::{
+    EncodeLabelSet, EncodeLabelValue, EncodeMetric, LabelValueEncoder, MetricEncoder, NoLabelSet,
+};
+pub use prometheus_client::metrics::MetricType;
+pub use prometheus_client::metrics::counter::Counter;
+pub use prometheus_client::metrics::family::Family;
+pub use prometheus_client::metrics::gauge::Gauge;
+pub use prometheus_client::metrics::histogram::Histogram;
+pub use prometheus_client::registry::{Metric, Registry};
+
+/// All metrics of the process. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics {
+            registry: Arc::new(Mutex::new(Registry::with_prefix("myriad"))),
+        }
+    }
+}
+
+impl Metrics {
+    /// An empty registry; every name gets the prefix `myriad_`.
+    pub fn new() -> Self {
+        Metrics::default()
+    }
+
+    /// Registers a metric: a noun with its unit last. Counters get `_total` by themselves.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.register(name, help, metric);
+    }
+
+    /// The OpenMetrics text.
+    pub fn encode(&self) -> String {
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        text
+    }
+}

@@ -1,0 +1,179 @@
+//! `activate`: how long a new domain takes, and what it costs, at any number of domains.
+
+mod report;
+mod samples;
+mod served;
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::backend;
+use crate::domains::{Certificates, Generator};
+use crate::load::{self, Load, Measured};
+use report::{Live, Report, Row};
+use samples::{Pace, Samples};
+use served::{Served, Source};
+
+/// Settings of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ActivateArgs {
+    /// Numbers of domains, one run for each.
+    #[arg(long, value_delimiter = ',', required = true)]
+    domains: Vec<u64>,
+    /// Where changes come from: files in a directory, or typed objects into the inbox.
+    #[arg(long, value_enum, default_value_t = Source::Inbox)]
+    source: Source,
+    /// How certificates are spread over domains.
+    #[arg(long, value_enum, default_value_t = Certificates::Unique)]
+    certificates: Certificates,
+    /// Domains per file, with `--source dir`.
+    #[arg(long, default_value_t = 1)]
+    domains_per_file: u64,
+    /// Requests per second of the live traffic.
+    #[arg(long, default_value_t = 200.0)]
+    load: f64,
+    /// Domains that are added, changed and removed.
+    #[arg(long, default_value_t = 500)]
+    samples: u64,
+    /// Changes per second.
+    #[arg(long, default_value_t = 10.0)]
+    rate: f64,
+    /// Domains that are added, changed and removed under traffic at half of what the proxy can
+    /// serve, if there are as many samples; 0 for none.
+    #[arg(long, default_value_t = 100)]
+    samples_at_half: u64,
+    /// Threads of the proxy.
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// Most seconds of the idle baseline, which repeats the connections of the changes.
+    #[arg(long, default_value_t = 30)]
+    idle_seconds: u64,
+    /// Print one JSON object per number of domains instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long the heap is left alone before memory is looked at: freed pages go back after a second.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// How long traffic runs before it is measured, so that connections are made and pools filled.
+const WARMING: Duration = Duration::from_secs(2);
+
+/// Runs the command.
+///
+/// # Errors
+/// A child that ends, a name that does not become live in time.
+pub fn run(args: &ActivateArgs) -> anyhow::Result<()> {
+    ensure!(args.rate > 0.0 && args.load > 0.0, "a rate is above zero");
+    ensure!(!args.domains.contains(&0), "a number of domains is above 0");
+    let mut report = Report::new(args.json);
+    for &domains in &args.domains {
+        let row = measure(args, domains).with_context(|| format!("at {domains} domains"))?;
+        report.add(&row)?;
+    }
+    Ok(())
+}
+
+fn measure(args: &ActivateArgs, domains: u64) -> anyhow::Result<Row> {
+    let generator = Generator::new(args.certificates, backend::start()?)?;
+    let bar = progress(args.json, domains, "domains generated");
+    let mut served = Served::start(args, &generator, domains, &bar)?;
+    bar.finish_and_clear();
+    std::thread::sleep(SETTLING);
+    let (rss_mib, rss_peak_mib) = served.memory_mib()?;
+    let hosts = quiet_hosts(&generator, domains);
+
+    let (samples, live) = under_load(args, &mut served, &hosts, args.load, args.samples)?;
+    let count_at_half = args.samples_at_half.min(args.samples);
+    let live_at_half = if count_at_half > 0 {
+        let capacity = load::capacity(served.https(), &hosts, Duration::from_secs(2))?;
+        let half = capacity / 2.0;
+        Some(under_load(args, &mut served, &hosts, half, count_at_half)?)
+    } else {
+        None
+    };
+    let (rss_after_mib, _) = served.memory_mib()?;
+    let start_s = served.start_s();
+    served.stop()?;
+    Ok(Row {
+        domains,
+        source: args.source,
+        certificates: args.certificates,
+        domains_per_file: args.domains_per_file,
+        samples,
+        rss_mib,
+        rss_peak_mib,
+        rss_after_mib,
+        start_s,
+        live,
+        live_at_half,
+    })
+}
+
+/// Changes beside live traffic; then the same traffic and as many new connections, to names that
+/// exist, without changes.
+fn under_load(
+    args: &ActivateArgs,
+    served: &mut Served<'_>,
+    hosts: &[String],
+    rps: f64,
+    count: u64,
+) -> anyhow::Result<(Samples, Live)> {
+    let load = Load::start(served.https(), hosts, rps)?;
+    std::thread::sleep(WARMING);
+    load.take();
+    let bar = progress(args.json, count, "domains added, changed and removed");
+    let mut samples = Samples::default();
+    let mut pace = Pace::new(args.rate);
+    for cycle in 0..count {
+        samples.cycle(served, (cycle, count), &mut pace)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let during = load.take();
+    let idle = idle(args, served, &samples.connections(), &load)?;
+    load.stop()?;
+    Ok((samples, Live::new(rps, idle, during)))
+}
+
+fn idle(
+    args: &ActivateArgs,
+    served: &Served<'_>,
+    connections: &[u32],
+    load: &Load,
+) -> anyhow::Result<Measured> {
+    let most = (args.rate * args.idle_seconds as f64) as usize;
+    let bar = progress(
+        args.json,
+        connections.len().min(most) as u64,
+        "without changes",
+    );
+    let mut pace = Pace::new(args.rate);
+    for (turn, &connections) in connections.iter().take(most).enumerate() {
+        pace.wait();
+        served.repeat(turn as u64, connections)?;
+        bar.inc(1);
+    }
+    pace.wait();
+    bar.finish_and_clear();
+    Ok(load.take())
+}
+
+/// Names that are left alone, spread over the name space.
+fn quiet_hosts(generator: &Generator, domains: u64) -> Vec<String> {
+    let count = domains.min(1_000);
+    let indices = (0..count).map(|at| at * domains / count);
+    let hosts = indices.map(|index| generator.host(Generator::existing(index)));
+    hosts.collect()
+}
+
+fn progress(is_hidden: bool, length: u64, what: &'static str) -> ProgressBar {
+    if is_hidden {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
+    let bar = ProgressBar::new(length).with_message(what);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,123 @@
+//! A directory of domains, one or several to a file, in which one file at a time is replaced.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use indicatif::ProgressBar;
+
+use crate::domains::{self, Domain, Generator, SHARED_SECRET};
+
+pub struct Folder {
+    directory: tempfile::TempDir,
+    per_file: u64,
+    /// The next replacement of a file.
+    next: Option<Replacement>,
+    /// The text without the domain that is being added, changed and removed.
+    base: String,
+}
+
+struct Replacement {
+    path: PathBuf,
+    /// A file that takes the place; none where the place becomes empty.
+    aside: Option<PathBuf>,
+}
+
+impl Folder {
+    /// Writes `count` domains, `per_file` to a file.
+    pub fn fill(
+        generator: &Generator,
+        count: u64,
+        per_file: u64,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<Self> {
+        let per_file = per_file.max(1);
+        let directory = tempfile::tempdir()?;
+        let shared =
+            domains::secret_document(SHARED_SECRET, generator.shared(), generator.issuer());
+        std::fs::write(directory.path().join("shared.yaml"), shared)?;
+        for first in (0..count).step_by(usize::try_from(per_file)?) {
+            let mut text = String::new();
+            for index in first..count.min(first + per_file) {
+                let domain = generator.domain(Generator::existing(index), 0)?;
+                text.push_str(&domains::documents(&domain, generator.issuer()));
+                bar.inc(1);
+            }
+            let name = file_name(Generator::existing(first), per_file);
+            std::fs::write(directory.path().join(name), text)?;
+        }
+        Ok(Folder {
+            directory,
+            per_file,
+            next: None,
+            base: String::new(),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes, beside the file that a domain belongs to, one that has the domain as well.
+    pub fn prepare(&mut self, domain: &Domain, generator: &Generator) -> anyhow::Result<()> {
+        let path = self.file_of(domain.number);
+        let is_added = self.next.as_ref().is_none_or(|next| next.path != path);
+        if is_added {
+            self.base = self.read(&path)?;
+        }
+        let text = domains::documents(domain, generator.issuer());
+        self.write_aside(path, Some(&text))
+    }
+
+    /// Writes, beside the file of the last domain, one without it.
+    pub fn prepare_removal(&mut self) -> anyhow::Result<()> {
+        let last = self.next.take().context("a domain was put before")?;
+        if self.base.is_empty() {
+            let (path, aside) = (last.path, None);
+            self.next = Some(Replacement { path, aside });
+            return Ok(());
+        }
+        self.write_aside(last.path, None)
+    }
+
+    /// Puts what was prepared in its place, and says when that began.
+    pub fn publish(&mut self) -> anyhow::Result<Instant> {
+        let next = self.next.as_ref().context("a replacement is prepared")?;
+        let written = Instant::now();
+        match &next.aside {
+            Some(aside) => std::fs::rename(aside, &next.path)?,
+            None => std::fs::remove_file(&next.path)?,
+        }
+        Ok(written)
+    }
+
+    fn write_aside(&mut self, path: PathBuf, more: Option<&str>) -> anyhow::Result<()> {
+        let aside = self.path().join(".next");
+        let text = [self.base.as_str(), more.unwrap_or_default()].concat();
+        std::fs::write(&aside, text)?;
+        let aside = Some(aside);
+        self.next = Some(Replacement { path, aside });
+        Ok(())
+    }
+
+    /// The text of a file; empty where there is none, as before a domain with a file of its own.
+    fn read(&self, path: &Path) -> anyhow::Result<String> {
+        match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            text => Ok(text?),
+        }
+    }
+
+    fn file_of(&self, number: u64) -> PathBuf {
+        self.path().join(file_name(number, self.per_file))
+    }
+}
+
+/// The file of a domain: its own, or that of its neighbours.
+fn file_name(number: u64, per_file: u64) -> String {
+    if per_file == 1 {
+        return format!("{}.yaml", domains::object_name(number));
+    }
+    let first = number / 2 / per_file * per_file;
+    format!("many-{first:08}.yaml")
+}

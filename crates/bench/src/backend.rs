@@ -1,0 +1,77 @@
+//! The endpoints of all domains: two addresses, told apart by their status.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The length of every body.
+pub const BODY_BYTES: usize = 1_024;
+
+/// What the first and the second endpoint answer with.
+pub const STATUSES: [u16; 2] = [200, 203];
+
+/// The longest request head; the generator's are a tenth of it.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Starts both endpoints on one thread, which ends with the process.
+///
+/// # Errors
+/// No port or no thread is to be had.
+pub fn start() -> anyhow::Result<[SocketAddr; 2]> {
+    let listeners = [listen()?, listen()?];
+    let addresses = [listeners[0].local_addr()?, listeners[1].local_addr()?];
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new().name("backend".to_owned());
+    thread.spawn(move || {
+        let [first, second] = listeners;
+        runtime.block_on(async { tokio::try_join!(accept(first, 0), accept(second, 1)) })
+    })?;
+    Ok(addresses)
+}
+
+fn listen() -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+async fn accept(listener: std::net::TcpListener, which: usize) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let status = STATUSES[which];
+    let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+    let mut response = head.into_bytes();
+    response.resize(response.len() + BODY_BYTES, b'x');
+    let response: std::sync::Arc<[u8]> = response.into();
+    loop {
+        let (stream, _) = listener.accept().await?;
+        tokio::spawn(answer(stream, response.clone()));
+    }
+}
+
+/// Answers requests without body, as the load generator and the prober send them.
+async fn answer(mut stream: TcpStream, response: std::sync::Arc<[u8]>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; HEAD_BYTES_MAX];
+    let mut filled = 0;
+    loop {
+        let read = stream.read(&mut buffer[filled..]).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        filled += read;
+        while let Some(end) = find_end(&buffer[..filled]) {
+            stream.write_all(&response).await?;
+            buffer.copy_within(end..filled, 0);
+            filled -= end;
+        }
+    }
+}
+
+fn find_end(bytes: &[u8]) -> Option<usize> {
+    let at = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+    at.map(|at| at + 4)
+}

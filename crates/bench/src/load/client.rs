@@ -1,0 +1,117 @@
+//! One keep-alive connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::Trouble;
+use crate::backend::BODY_BYTES;
+
+/// How long a handshake or an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest response.
+const RESPONSE_BYTES_MAX: usize = 4 << 10;
+
+/// What went wrong, and how in words.
+pub type Failure = (Trouble, String);
+
+pub struct Client {
+    stream: TlsStream<TcpStream>,
+    request: String,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects by TCP and TLS.
+    pub async fn connect(
+        config: &Arc<ClientConfig>,
+        address: SocketAddr,
+        host: &str,
+    ) -> Result<Client, Failure> {
+        let connect = async {
+            let socket = TcpStream::connect(address).await.map_err(connecting)?;
+            socket.set_nodelay(true).map_err(connecting)?;
+            let name = ServerName::try_from(host.to_owned()).map_err(handshaking)?;
+            let connector = TlsConnector::from(config.clone());
+            connector.connect(name, socket).await.map_err(handshaking)
+        };
+        let stream = within(connect, Trouble::Handshake).await?;
+        Ok(Client {
+            stream,
+            request: format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            buffer: vec![0; RESPONSE_BYTES_MAX],
+        })
+    }
+
+    /// Sends a request and reads its answer, which must be the endpoint's.
+    pub async fn request(&mut self) -> Result<(), Failure> {
+        within(self.exchange(), Trouble::Connection).await
+    }
+
+    async fn exchange(&mut self) -> Result<(), Failure> {
+        let sent = self.stream.write_all(self.request.as_bytes()).await;
+        sent.map_err(breaking)?;
+        let mut filled = 0;
+        loop {
+            let space = &mut self.buffer[filled..];
+            if space.is_empty() {
+                return Err((Trouble::Answer, "the response is too long".to_owned()));
+            }
+            let read = self.stream.read(space).await.map_err(breaking)?;
+            if read == 0 {
+                return Err((Trouble::Connection, "it ended in a response".to_owned()));
+            }
+            filled += read;
+            if is_complete(&self.buffer[..filled])? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether these are the bytes of a whole answer; an error if they cannot become one.
+pub fn is_complete(bytes: &[u8]) -> Result<bool, Failure> {
+    let wrong = |text: &str| Err((Trouble::Answer, text.to_owned()));
+    let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return Ok(false);
+    };
+    let (head, body) = (&bytes[..end], &bytes[end + 4..]);
+    if !head.starts_with(b"HTTP/1.1 200 ") {
+        let line = head.split(|&byte| byte == b'\r').next().unwrap_or(head);
+        return wrong(&String::from_utf8_lossy(line));
+    }
+    if body.len() > BODY_BYTES {
+        return wrong("the body is too long");
+    }
+    Ok(body.len() == BODY_BYTES)
+}
+
+async fn within<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+    late: Trouble,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(TIMEOUT, work).await {
+        Ok(done) => done,
+        Err(_) => Err((late, format!("nothing for {TIMEOUT:?}"))),
+    }
+}
+
+fn connecting(error: std::io::Error) -> Failure {
+    (Trouble::Connect, error.to_string())
+}
+
+fn handshaking(error: impl std::fmt::Display) -> Failure {
+    (Trouble::Handshake, error.to_string())
+}
+
+fn breaking(error: std::io::Error) -> Failure {
+    (Trouble::Connection, error.to_string())
+}

@@ -1,0 +1,233 @@
+//! The prober: fresh connections until a name answers as it should.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, Stream};
+
+/// The least time between the starts of two connections.
+const PACE: Duration = Duration::from_micros(500);
+
+/// How long a name may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long one connection may stand still.
+const STALL: Duration = Duration::from_secs(5);
+
+/// What a connection is to find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Exactly this certificate, and an answer with this status.
+    Answer {
+        /// The leaf in DER.
+        leaf: Vec<u8>,
+        /// The status.
+        status: u16,
+    },
+    /// An alert in the place of a certificate.
+    Alert,
+}
+
+/// What a connection found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    Answer { leaf: Vec<u8>, status: u16 },
+    Alert,
+    Broken(String),
+}
+
+/// The end of a search.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit {
+    /// When what was wanted had been seen.
+    pub at: Instant,
+    /// Connections that were made, this one included.
+    pub connections: u32,
+}
+
+/// Makes fresh connections: a new port each, no resumption.
+#[derive(Clone)]
+pub struct Prober {
+    address: SocketAddr,
+    config: Arc<ClientConfig>,
+}
+
+impl Prober {
+    /// A prober of one listener.
+    ///
+    /// # Errors
+    /// The TLS library offers none of the versions.
+    pub fn new(address: SocketAddr) -> anyhow::Result<Self> {
+        Ok(Prober {
+            address,
+            config: client_config(false)?,
+        })
+    }
+
+    /// Probes until what is wanted is found. `begun` is called after the first connection, so
+    /// that the change comes to a name that has been asked for.
+    ///
+    /// # Errors
+    /// The deadline has passed.
+    pub fn search(&self, host: &str, wanted: &Wanted, begun: impl FnOnce()) -> anyhow::Result<Hit> {
+        let mut found = self.probe(host);
+        begun();
+        let start = Instant::now();
+        let mut next = start;
+        let mut connections = 1;
+        while start.elapsed() < DEADLINE {
+            if let Some(wait) = next.checked_duration_since(Instant::now()) {
+                std::thread::sleep(wait);
+            }
+            next = Instant::now() + PACE;
+            found = self.probe(host);
+            connections += 1;
+            if found.is(wanted) {
+                let at = Instant::now();
+                return Ok(Hit { at, connections });
+            }
+        }
+        bail!("{host} was {found} for {DEADLINE:?}")
+    }
+
+    /// Makes so many connections to a name that answers, at the same pace.
+    ///
+    /// # Errors
+    /// It did not.
+    pub fn repeat(&self, host: &str, connections: u32) -> anyhow::Result<()> {
+        for _ in 0..connections {
+            let next = Instant::now() + PACE;
+            let found = self.probe(host);
+            let is_answered = matches!(found, Found::Answer { status: 200, .. });
+            ensure!(is_answered, "{host} was {found}");
+            if let Some(wait) = next.checked_duration_since(Instant::now()) {
+                std::thread::sleep(wait);
+            }
+        }
+        Ok(())
+    }
+
+    fn probe(&self, host: &str) -> Found {
+        let found = self.connect(host);
+        found.unwrap_or_else(|error| Found::Broken(format!("{error:#}")))
+    }
+
+    fn connect(&self, host: &str) -> anyhow::Result<Found> {
+        let mut socket = TcpStream::connect(self.address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(STALL))?;
+        let name = ServerName::try_from(host.to_owned())?;
+        let mut tls = ClientConnection::new(self.config.clone(), name)?;
+        while tls.is_handshaking() {
+            if let Err(error) = tls.complete_io(&mut socket) {
+                let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
+                return match cause {
+                    Some(rustls::Error::AlertReceived(_)) => Ok(Found::Alert),
+                    _ => Err(error.into()),
+                };
+            }
+        }
+        let chain = tls.peer_certificates();
+        let leaf = chain.and_then(|chain| chain.first());
+        let leaf = leaf.context("there is a certificate")?.to_vec();
+        let mut stream = Stream::new(&mut tls, &mut socket);
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        // "HTTP/1.1 200"
+        let mut head = [0; 12];
+        stream.read_exact(&mut head)?;
+        let status = std::str::from_utf8(&head)?.strip_prefix("HTTP/1.1 ");
+        let status = status.context("this is no status line")?.parse()?;
+        Ok(Found::Answer { leaf, status })
+    }
+}
+
+impl Found {
+    fn is(&self, wanted: &Wanted) -> bool {
+        match (self, wanted) {
+            (
+                Found::Answer { leaf, status },
+                Wanted::Answer {
+                    leaf: leaf_wanted,
+                    status: status_wanted,
+                },
+            ) => leaf == leaf_wanted && status == status_wanted,
+            (Found::Alert, Wanted::Alert) => true,
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Found::Answer { status, .. } => write!(out, "answered with {status}"),
+            Found::Alert => write!(out, "refused by an alert"),
+            Found::Broken(how) => write!(out, "broken ({how})"),
+        }
+    }
+}
+
+/// A client that takes any certificate: the prober compares leaves itself.
+///
+/// # Errors
+/// The TLS library offers none of the versions.
+pub fn client_config(resumes: bool) -> anyhow::Result<Arc<ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(TakeAny(provider)))
+        .with_no_client_auth();
+    if !resumes {
+        config.resumption = Resumption::disabled();
+    }
+    Ok(Arc::new(config))
+}
+
+#[derive(Debug)]
+struct TakeAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TakeAny {
+    fn verify_server_cert(
+        &self,
+        _leaf: &CertificateDer<'_>,
+        _issuers: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

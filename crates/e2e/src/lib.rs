@@ -1,0 +1,21 @@
+//! The world of the end-to-end stories.
+//!
+//! **Does** start the same app that the binary runs, on port 0 and a directory of its own, with
+//! backends that say what reached them and real clients that ask.
+//! **Knows** the app, certificates, and the command lines of the clients.
+//! **Never** reaches past the doors that a user has: files in, sockets out.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may read a clock and start tasks"
+)]
+
+pub mod authority;
+pub mod backend;
+pub mod client;
+pub mod objects;
+pub mod world;
+
+pub use backend::Backend;
+pub use client::{Answer, Curl};
+pub use objects::Site;
+pub use world::World;

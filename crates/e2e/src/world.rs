@@ -1,0 +1,202 @@
+//! A directory, the app that serves it, and how to ask it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use myriad::cli::{Cli, Command};
+use myriad::serve::{self, Input, Running};
+use myriad::settings::Serve;
+
+use crate::authority::Authority;
+use crate::client::{Answer, Curl};
+
+/// How long a story waits for something that has to come.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// One story's world.
+pub struct World {
+    directory: tempfile::TempDir,
+    running: Option<Running>,
+    http: SocketAddr,
+    https: SocketAddr,
+    admin: SocketAddr,
+    /// The authority that the story's clients trust.
+    pub authority: Authority,
+}
+
+impl World {
+    /// Serves these files, with the default settings on ports of its own.
+    pub async fn serve(files: &[(&str, String)]) -> World {
+        World::serve_with(Authority::new(), files, &[]).await
+    }
+
+    /// Serves these files with further arguments, as the command line has them.
+    ///
+    /// # Panics
+    /// Where the app does not start.
+    pub async fn serve_with(
+        authority: Authority,
+        files: &[(&str, String)],
+        arguments: &[&str],
+    ) -> World {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join("served")).expect("a directory");
+        let root = directory.path().join("root.pem");
+        std::fs::write(root, authority.root()).expect("a file");
+        for (name, text) in files {
+            std::fs::write(directory.path().join("served").join(name), text).expect("a file");
+        }
+        let served = directory.path().join("served");
+        let line = [
+            "myriad",
+            "serve",
+            "--http=127.0.0.1:0",
+            "--https=127.0.0.1:0",
+        ];
+        let line = line
+            .into_iter()
+            .chain(["--admin=127.0.0.1:0", "--workers=2"]);
+        let line = line.chain(arguments.iter().copied());
+        let line = line.chain([served.to_str().expect("a path in UTF-8")]);
+        let Command::Serve(raw) = Cli::parse_from(line).command else {
+            panic!("not serve")
+        };
+        let settings = Serve::check(&raw).expect("settings hold");
+        let mut running = serve::start(settings, Input::Directory).expect("the app starts");
+        let addresses = running.wait_ready().await.expect("the app gets ready");
+        let find = |wanted: &str| {
+            let found = addresses.iter().find(|(name, _)| name.as_str() == wanted);
+            found.expect("the listener is bound").1
+        };
+        let (http, https, admin) = (find("http"), find("https"), running.admin());
+        World {
+            directory,
+            running: Some(running),
+            http,
+            https,
+            admin,
+            authority,
+        }
+    }
+
+    /// Where HTTP is served.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Where HTTPS is served.
+    pub fn https(&self) -> SocketAddr {
+        self.https
+    }
+
+    /// The root certificate as a file.
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().join("root.pem")
+    }
+
+    /// The served directory.
+    pub fn served(&self) -> PathBuf {
+        self.directory.path().join("served")
+    }
+
+    /// Writes a file as a careful program does: aside, then renamed.
+    ///
+    /// # Panics
+    /// Where the disk refuses.
+    pub fn write(&self, name: &str, text: &str) {
+        let aside = self.served().join(format!(".{name}.tmp"));
+        std::fs::write(&aside, text).expect("a file");
+        std::fs::rename(&aside, self.served().join(name)).expect("a rename");
+    }
+
+    /// Deletes a file.
+    ///
+    /// # Panics
+    /// Where it is not there.
+    pub fn delete(&self, name: &str) {
+        std::fs::remove_file(self.served().join(name)).expect("the file is there");
+    }
+
+    /// A curl command for `http://host/path` or `https://host/path`, whatever the ports.
+    pub fn curl(&self, url: &str) -> Curl {
+        let (scheme, rest) = url.split_once("://").expect("a URL");
+        let address = if scheme == "https" {
+            self.https
+        } else {
+            self.http
+        };
+        let (host, path) = rest
+            .split_once('/')
+            .map_or((rest, ""), |(host, path)| (host, path));
+        let url = format!("{scheme}://{host}:{}/{path}", address.port());
+        let resolve = format!("{host}:{}:{}", address.port(), address.ip());
+        Curl::new(&url, &[resolve], &self.root())
+    }
+
+    /// Asks once.
+    pub async fn get(&self, url: &str) -> Answer {
+        self.curl(url).ask().await
+    }
+
+    /// Asks until the answer is as wanted.
+    ///
+    /// # Panics
+    /// At the deadline, with the last answer.
+    pub async fn eventually(&self, url: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let mut last = None;
+        let asked = eventually(async || {
+            let answer = self.get(url).await;
+            let fits = wanted(&answer);
+            last = Some(answer.clone());
+            fits.then_some(answer)
+        });
+        match asked.await {
+            Some(answer) => answer,
+            None => panic!("{url} never answered as wanted; last: {last:?}"),
+        }
+    }
+
+    /// A page of the admin address.
+    pub async fn admin(&self, path: &str) -> Answer {
+        let url = format!("http://{}{path}", self.admin);
+        Curl::new(&url, &[], &self.root()).ask().await
+    }
+
+    /// The findings in the configuration dump, as one text each.
+    pub async fn findings(&self) -> Vec<String> {
+        let dump: serde_json::Value =
+            serde_json::from_str(&self.admin("/config").await.body).expect("a dump");
+        let findings = dump["findings"].as_array().cloned().unwrap_or_default();
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    /// Drains and stops.
+    ///
+    /// # Panics
+    /// Where the app ended with an error.
+    pub async fn stop(mut self) {
+        let running = self.running.take().expect("the app runs");
+        running.stop().await.expect("the app ends well");
+    }
+}
+
+/// A path below this repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+/// Asks again and again until there is an answer, or the deadline has passed.
+pub async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + DEADLINE;
+    while Instant::now() < end {
+        if let Some(answer) = ask().await {
+            return Some(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    None
+}

@@ -1,0 +1,17 @@
+//! The stories: who serves, what is announced, who asks, what comes back.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may read a clock and start tasks"
+)]
+
+mod stories {
+    mod annotations;
+    mod changes;
+    mod commands;
+    mod drain;
+    mod framing;
+    mod hello;
+    mod http;
+    mod operators;
+    mod tls;
+}

@@ -1,0 +1,199 @@
+//! Annotations that ingress-nginx's users bring, as clients see them.
+
+use myriad_e2e::authority::Authority;
+use myriad_e2e::{Backend, Site, World};
+
+const NGINX: &str = "nginx.ingress.kubernetes.io";
+
+/// A world with one site, `a.test`, with TLS and these annotations.
+async fn serve(backend: &Backend, annotations: &[(&str, &str)]) -> World {
+    let authority = Authority::new();
+    let mut site = Site::new("a.test")
+        .to(backend.address())
+        .tls(&authority.issue(&["a.test"]));
+    for (key, value) in annotations {
+        site = site.annotation(&format!("{NGINX}/{key}"), value);
+    }
+    World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await
+}
+
+#[tokio::test]
+async fn a_host_with_tls_redirects_but_for_the_challenges_of_acme() {
+    let backend = Backend::start("a").await;
+    let world = serve(&backend, &[]).await;
+    let answer = world.get("http://a.test/x?y=1").await;
+    assert_eq!(answer.status, 308);
+    let location = format!("https://a.test:{}/x?y=1", world.https().port());
+    assert_eq!(answer.header("location"), Some(&*location));
+    let challenge = world
+        .get("http://a.test/.well-known/acme-challenge/token")
+        .await;
+    assert_eq!(challenge.status, 200);
+    world.stop().await;
+
+    let world = serve(&backend, &[("ssl-redirect", "false")]).await;
+    assert_eq!(world.get("http://a.test/").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn paths_are_rewritten_by_groups_and_the_query_stays() {
+    let backend = Backend::start("a").await;
+    let authority = Authority::new();
+    let site = Site::new("a.test")
+        .to(backend.address())
+        .path("/api(/|$)(.*)")
+        .annotation(&format!("{NGINX}/rewrite-target"), "/$2")
+        .annotation(&format!("{NGINX}/use-regex"), "true");
+    let site = site
+        .yaml()
+        .replace("pathType: Prefix", "pathType: ImplementationSpecific");
+    let world = World::serve_with(authority, &[("a.yaml", site)], &[]).await;
+    let told = world.get("http://a.test/api/v1/things?id=7").await.told();
+    assert_eq!(told["uri"], "/v1/things?id=7");
+    assert_eq!(world.get("http://a.test/other").await.status, 404);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn only_listed_addresses_get_in() {
+    let backend = Backend::start("a").await;
+    let world = serve(&backend, &[("whitelist-source-range", "10.0.0.0/8")]).await;
+    assert_eq!(world.get("https://a.test/").await.status, 403);
+    world.stop().await;
+    let world = serve(
+        &backend,
+        &[("whitelist-source-range", "10.0.0.0/8,127.0.0.0/8")],
+    )
+    .await;
+    assert_eq!(world.get("https://a.test/").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_with_and_without_a_length() {
+    let backend = Backend::start("a").await;
+    let world = serve(&backend, &[("proxy-body-size", "1k")]).await;
+    let body = "x".repeat(2_000);
+    for extra in ["Content-Type: a/b", "Transfer-Encoding: chunked"] {
+        let arguments = ["--data-binary", &body, "-H", extra, "--http1.1"];
+        let answer = world.curl("https://a.test/").args(&arguments).ask().await;
+        assert_eq!(answer.status, 413, "{extra}: {answer:?}");
+    }
+    let answer = world
+        .curl("https://a.test/")
+        .args(&["--data-binary", &body[..1_000]])
+        .ask()
+        .await;
+    assert_eq!(answer.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_preflight_is_answered_and_the_endpoint_is_not_asked() {
+    let backend = Backend::start("a").await;
+    let annotations = [
+        ("enable-cors", "true"),
+        ("cors-allow-origin", "https://*.shop.test, https://one.test"),
+    ];
+    let world = serve(&backend, &annotations).await;
+    let ask = async |origin: &str| {
+        let origin = format!("Origin: {origin}");
+        let method = "Access-Control-Request-Method: PUT";
+        let arguments = ["-X", "OPTIONS", "-H", &origin, "-H", method];
+        world.curl("https://a.test/").args(&arguments).ask().await
+    };
+    let answer = ask("https://x.shop.test").await;
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert_eq!(
+        answer.header("access-control-allow-origin"),
+        Some("https://x.shop.test")
+    );
+    let answer = ask("https://evil.test").await;
+    assert_eq!(
+        answer.header("access-control-allow-origin"),
+        None,
+        "{answer:?}"
+    );
+    assert_eq!(backend.asked(), 0);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_canary_takes_those_who_ask_for_it() {
+    let (main, canary) = (Backend::start("main").await, Backend::start("canary").await);
+    let main_site = Site::new("a.test").to(main.address());
+    // The same host in Ingress and Service of another name.
+    let canary_site = Site::new("a.test")
+        .to(canary.address())
+        .annotation(&format!("{NGINX}/canary"), "true")
+        .annotation(&format!("{NGINX}/canary-by-header"), "X-Canary")
+        .annotation(&format!("{NGINX}/canary-by-cookie"), "canary")
+        .yaml()
+        .replace("name: a.test", "name: canary")
+        .replace("service-name: a.test", "service-name: canary");
+    let files = [
+        ("main.yaml", main_site.yaml()),
+        ("canary.yaml", canary_site),
+    ];
+    let world = World::serve_with(Authority::new(), &files, &[]).await;
+    let ask = async |header: &str| {
+        let answer = world
+            .curl("http://a.test/")
+            .args(&["-H", header])
+            .ask()
+            .await;
+        answer.told()["backend"]
+            .as_str()
+            .map(str::to_owned)
+            .unwrap_or_default()
+    };
+    assert_eq!(ask("X-Other: 1").await, "main");
+    assert_eq!(ask("X-Canary: always").await, "canary");
+    assert_eq!(ask("Cookie: a=b; canary=always").await, "canary");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_cookie_keeps_a_client_on_its_endpoint() {
+    let (first, second) = (
+        Backend::start("first").await,
+        Backend::start("second").await,
+    );
+    let site = Site::new("a.test")
+        .to(first.address())
+        .to(second.address())
+        .annotation(&format!("{NGINX}/affinity"), "cookie");
+    let world = World::serve_with(Authority::new(), &[("a.yaml", site.yaml())], &[]).await;
+    let answer = world.get("http://a.test/").await;
+    let cookie = answer.header("set-cookie").expect("a cookie").to_owned();
+    let cookie = cookie.split(';').next().expect("its value");
+    let header = format!("Cookie: {cookie}");
+    for _ in 0..20 {
+        let again = world
+            .curl("http://a.test/")
+            .args(&["-H", &header])
+            .ask()
+            .await;
+        assert_eq!(again.told()["backend"], answer.told()["backend"]);
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_private_site_is_never_opened_by_moving_here() {
+    let backend = Backend::start("a").await;
+    let world = serve(
+        &backend,
+        &[("auth-type", "basic"), ("auth-secret", "users")],
+    )
+    .await;
+    assert_eq!(world.get("https://a.test/").await.status, 503);
+    let findings = world.findings().await;
+    assert!(
+        findings.iter().any(|finding| finding.contains("auth-type")),
+        "{findings:?}"
+    );
+    assert_eq!(backend.asked(), 0);
+    world.stop().await;
+}

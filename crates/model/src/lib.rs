@@ -1,0 +1,35 @@
+//! The resources that proxies obey, and the arithmetic of their change.
+//!
+//! **Does** name, encode, hash and compare resources; keep snapshots that share structure, the
+//! digest tree over them, and deltas cut into commits.
+//! **Knows** what a resource means once translation has decided it, and its wire form.
+//! **Never** reads an object that people wrote, a socket, a file, a clock or a thread.
+
+pub mod delta;
+pub mod digest;
+pub mod host;
+pub mod name;
+pub mod position;
+pub mod resource;
+pub mod sealed;
+pub mod snapshot;
+pub mod tree;
+pub mod wire;
+pub mod writer;
+
+pub use delta::{COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Change, Commit, Delta, Group};
+pub use digest::Digest;
+pub use host::{Host, HostError};
+pub use name::{Key, Kind, Name, Origin};
+pub use position::Position;
+pub use resource::{
+    Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, KeyEncoding,
+    Listener, PathMatch, Policy, PrivateKey, Protocol, Redirect, RedirectTarget, Resource, Respond,
+    Route, Source, Test, TlsRedirect, TlsSettings, TlsVersion, Upstream, UpstreamTls, Value,
+    ValueMatch, WeightedUpstream,
+};
+pub use sealed::{Form, Sealed, Sealer, Version};
+pub use snapshot::Snapshot;
+pub use tree::{Entry, Tree};
+pub use wire::WireError;
+pub use writer::Writer;

@@ -1,0 +1,161 @@
+//! Names, kinds and keys of resources, and the objects that they came from.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The kinds of resources. The numbers are part of the wire form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// See [`crate::Listener`].
+    Listener = 1,
+    /// See [`crate::Domain`].
+    Domain = 2,
+    /// See [`crate::Certificate`].
+    Certificate = 3,
+    /// See [`crate::Route`].
+    Route = 4,
+    /// See [`crate::Upstream`].
+    Upstream = 5,
+    /// See [`crate::Endpoints`].
+    Endpoints = 6,
+}
+
+impl Kind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Kind; 6] = [
+        Kind::Listener,
+        Kind::Domain,
+        Kind::Certificate,
+        Kind::Route,
+        Kind::Upstream,
+        Kind::Endpoints,
+    ];
+
+    /// The word for the kind in dumps and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Listener => "listener",
+            Kind::Domain => "domain",
+            Kind::Certificate => "certificate",
+            Kind::Route => "route",
+            Kind::Upstream => "upstream",
+            Kind::Endpoints => "endpoints",
+        }
+    }
+}
+
+/// The name of a resource, unique within its kind. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// A name from its text.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Name(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text, shared: what carries the same name needs no second allocation.
+    pub fn text(&self) -> &Arc<str> {
+        &self.0
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        Name(text.into())
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+/// Kind and name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The kind.
+    pub kind: Kind,
+    /// The name.
+    pub name: Name,
+}
+
+impl Key {
+    /// A key.
+    pub fn new(kind: Kind, name: impl Into<Name>) -> Self {
+        Key {
+            kind,
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.name)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The object that a resource came from, for receipts, explanations and the access log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// The object's kind, such as `Ingress`.
+    pub kind: &'static str,
+    /// `namespace/name`; an empty namespace for objects without one.
+    pub id: Arc<str>,
+}
+
+impl Origin {
+    /// The origin of resources that follow from settings alone.
+    pub fn settings() -> Self {
+        Origin {
+            kind: "Settings",
+            id: "/settings".into(),
+        }
+    }
+
+    /// The namespace; empty for objects without one.
+    pub fn namespace(&self) -> &str {
+        self.id
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.id.split_once('/').map_or(&*self.id, |(_, name)| name)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.id.trim_start_matches('/'))
+    }
+}

@@ -1,0 +1,58 @@
+//! The checked values of resources: no optional that has a default, nothing left to decide.
+
+mod certificate;
+mod listener;
+mod policy;
+mod route;
+mod upstream;
+
+pub use certificate::{Certificate, KeyEncoding, PrivateKey};
+pub use listener::{Domain, Listener, TlsSettings, TlsVersion};
+pub use policy::{Affinity, Cors, Policy, TlsRedirect};
+pub use route::{
+    Action, PathMatch, Redirect, RedirectTarget, Respond, Route, Source, Test, ValueMatch,
+    WeightedUpstream,
+};
+pub use upstream::{DnsName, Endpoint, Endpoints, Protocol, Upstream, UpstreamTls};
+
+use crate::{Kind, Origin};
+
+/// One resource: what it is, and the object that it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// The object.
+    pub origin: Origin,
+    /// The value.
+    pub value: Value,
+}
+
+/// The value of a resource of any kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// See [`Listener`].
+    Listener(Box<Listener>),
+    /// See [`Domain`].
+    Domain(Domain),
+    /// See [`Certificate`].
+    Certificate(Certificate),
+    /// See [`Route`].
+    Route(Box<Route>),
+    /// See [`Upstream`].
+    Upstream(Upstream),
+    /// See [`Endpoints`].
+    Endpoints(Endpoints),
+}
+
+impl Value {
+    /// The kind that the value is of.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::Listener(_) => Kind::Listener,
+            Value::Domain(_) => Kind::Domain,
+            Value::Certificate(_) => Kind::Certificate,
+            Value::Route(_) => Kind::Route,
+            Value::Upstream(_) => Kind::Upstream,
+            Value::Endpoints(_) => Kind::Endpoints,
+        }
+    }
+}

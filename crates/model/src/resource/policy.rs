@@ -1,0 +1,87 @@
+//! What holds for a route beside its match and its action.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// The policy of a route. Many routes share one by pointer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// What a listener without TLS answers instead of the route's action.
+    pub tls_redirect: Option<TlsRedirect>,
+    /// The path sent upstream, where `$1` to `$9` are groups of the route's regex; none leaves
+    /// the path as it came. The query is kept.
+    pub rewrite: Option<Box<str>>,
+    /// Client addresses that are admitted; empty admits everyone, others get 403.
+    pub sources_allowed: Box<[IpNet]>,
+    /// The largest request body in bytes, 413 beyond; `u64::MAX` for no limit.
+    pub request_body_bytes_max: u64,
+    /// For the TCP and TLS handshake with an endpoint. 504 after the last try.
+    pub connect_timeout: Duration,
+    /// Between two reads from the endpoint. 504 before the response has started.
+    pub read_timeout: Duration,
+    /// Between two writes to the endpoint. 504 before the response has started.
+    pub send_timeout: Duration,
+    /// Cross-origin resource sharing (Fetch standard); none leaves its headers to the endpoint.
+    pub cors: Option<Box<Cors>>,
+    /// A cookie that keeps a client on its endpoint.
+    pub affinity: Option<Box<Affinity>>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            tls_redirect: None,
+            rewrite: None,
+            sources_allowed: Box::default(),
+            request_body_bytes_max: u64::MAX,
+            connect_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(60),
+            send_timeout: Duration::from_secs(60),
+            cors: None,
+            affinity: None,
+        }
+    }
+}
+
+/// A redirect of the same URL to HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TlsRedirect {
+    /// 301, 302, 307 or 308.
+    pub status: u16,
+    /// The port of the HTTPS URL; 443 is left out of the URL.
+    pub port: u16,
+    /// Requests whose path starts with this are answered by the route's action instead; empty
+    /// for none.
+    pub except_prefix: Box<str>,
+}
+
+/// Answers to cross-origin requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cors {
+    /// Origins that are allowed: `*`, an origin, or an origin whose host starts with `*.`.
+    pub origins: Box<[Box<str>]>,
+    /// `Access-Control-Allow-Methods`.
+    pub methods: Box<str>,
+    /// `Access-Control-Allow-Headers`.
+    pub headers_allowed: Box<str>,
+    /// `Access-Control-Expose-Headers`; empty for none.
+    pub headers_exposed: Box<str>,
+    /// `Access-Control-Allow-Credentials`.
+    pub credentials: bool,
+    /// `Access-Control-Max-Age` in seconds.
+    pub age_max_s: u32,
+}
+
+/// A cookie that keeps a client on its endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Affinity {
+    /// The cookie's name.
+    pub cookie: Box<str>,
+    /// Its `Path` attribute.
+    pub path: Box<str>,
+    /// Its `Max-Age` in seconds; 0 for a session cookie.
+    pub age_max_s: u32,
+    /// Whether it has the attribute `Secure`.
+    pub secure: bool,
+}

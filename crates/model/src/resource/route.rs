@@ -1,0 +1,124 @@
+//! Routes: what requests to a host are matched against, and what is done with them.
+
+use std::sync::Arc;
+
+use crate::{Host, Name, Policy};
+
+/// One rule of one host. Among the routes of the most specific host pattern that has any, the
+/// first by (`rank`, name) whose path and conditions all match is taken; none means 404.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// The listeners, sorted; the same list is shared by all routes that have it.
+    pub listeners: Arc<[Name]>,
+    /// The hosts; never empty.
+    pub hosts: Box<[Host]>,
+    /// What the path has to be.
+    pub path: PathMatch,
+    /// What else has to hold.
+    pub conditions: Box<[ValueMatch]>,
+    /// Lower goes first. Translation computes it from the dialect's rules of precedence.
+    pub rank: u64,
+    /// What is done.
+    pub action: Action,
+    /// What else holds; shared with all routes that have the same.
+    pub policy: Arc<Policy>,
+}
+
+/// What a path has to be. Paths are compared as received, percent-encoding included, with the
+/// query cut off.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathMatch {
+    /// Equal.
+    Exact(Box<str>),
+    /// Equal, or starting with it where the next element begins. `/` matches every path.
+    /// Has no slash at its end, except that `/` is one.
+    Prefix(Box<str>),
+    /// Matched by a regex, anchored at its start and not at its end. Translation has compiled it
+    /// once, so that it is known to be valid and within the size limit.
+    Regex(Box<str>),
+}
+
+/// A test of one value of the request. The method is a value like any header.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueMatch {
+    /// Where the value is found.
+    pub source: Source,
+    /// The name of the header (lower case), parameter or cookie; empty for the method.
+    pub name: Box<str>,
+    /// What it has to be.
+    pub test: Test,
+    /// Whether the test has to fail instead.
+    pub invert: bool,
+}
+
+/// Where a value is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Source {
+    /// A header.
+    Header = 1,
+    /// A query parameter.
+    Query = 2,
+    /// A cookie.
+    Cookie = 3,
+    /// The method.
+    Method = 4,
+}
+
+/// What a value has to be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Test {
+    /// Equal.
+    Exact(Box<str>),
+    /// Matched as a whole by a regex.
+    Regex(Box<str>),
+    /// There, whatever it is.
+    Present,
+}
+
+/// What is done with a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Sent to one of the upstreams, by weight. None, or only weights of 0, answers 503.
+    Forward(Box<[WeightedUpstream]>),
+    /// Answered with a redirect.
+    Redirect(Box<Redirect>),
+    /// Answered as is.
+    Respond(Box<Respond>),
+}
+
+/// An upstream and its share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightedUpstream {
+    /// The upstream resource. One that is not there answers 503.
+    pub upstream: Name,
+    /// Its share of the sum of weights.
+    pub weight: u32,
+}
+
+/// A redirect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    /// Where to.
+    pub target: RedirectTarget,
+}
+
+/// Where a redirect leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedirectTarget {
+    /// A whole URL.
+    Url(Box<str>),
+    /// A path on the same scheme and authority.
+    Path(Box<str>),
+}
+
+/// A fixed answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Respond {
+    /// The status, 200 to 599.
+    pub status: u16,
+    /// The body, sent as `text/plain; charset=utf-8`.
+    pub body: Box<str>,
+}

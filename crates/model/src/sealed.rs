@@ -1,0 +1,267 @@
+//! Sealed resources: encoded once, hashed once, compared by version ever after.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::wire::{self, WireError};
+use crate::{
+    Certificate, Domain, Endpoints, Entry, Key, Kind, Listener, Name, Resource, Route, Upstream,
+    Value,
+};
+
+/// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub [u8; 16]);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Which form of a resource a sealer keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The checked value, for who obeys it in the same process.
+    Value,
+    /// The encoded bytes, for who only passes them on.
+    Encoded,
+}
+
+/// A resource with its name and version, in one of its two forms.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    key: Key,
+    version: Version,
+    /// Keyed hash of kind and name: the place in the digest tree.
+    slot: u64,
+    bytes_encoded: u32,
+    body: Body,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Value(Resource),
+    Encoded(Bytes),
+}
+
+impl Sealed {
+    /// Kind and name.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The name.
+    pub fn name(&self) -> &Name {
+        &self.key.name
+    }
+
+    /// The place in the digest tree.
+    pub(crate) fn slot(&self) -> u64 {
+        self.slot
+    }
+
+    /// The version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The length of the encoded form.
+    pub fn bytes_encoded(&self) -> usize {
+        self.bytes_encoded as usize
+    }
+
+    /// The resource, where the value is what was kept.
+    pub fn resource(&self) -> Option<&Resource> {
+        match &self.body {
+            Body::Value(resource) => Some(resource),
+            Body::Encoded(_) => None,
+        }
+    }
+
+    /// The encoded form, where that is what was kept.
+    pub fn encoded(&self) -> Option<&Bytes> {
+        match &self.body {
+            Body::Value(_) => None,
+            Body::Encoded(bytes) => Some(bytes),
+        }
+    }
+
+    /// The value as a listener.
+    pub fn listener(&self) -> Option<&Listener> {
+        match &self.resource()?.value {
+            Value::Listener(listener) => Some(listener),
+            _ => None,
+        }
+    }
+
+    /// The value as a domain.
+    pub fn domain(&self) -> Option<&Domain> {
+        match &self.resource()?.value {
+            Value::Domain(domain) => Some(domain),
+            _ => None,
+        }
+    }
+
+    /// The value as a certificate.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        match &self.resource()?.value {
+            Value::Certificate(certificate) => Some(certificate),
+            _ => None,
+        }
+    }
+
+    /// The value as a route.
+    pub fn route(&self) -> Option<&Route> {
+        match &self.resource()?.value {
+            Value::Route(route) => Some(route),
+            _ => None,
+        }
+    }
+
+    /// The value as an upstream.
+    pub fn upstream(&self) -> Option<&Upstream> {
+        match &self.resource()?.value {
+            Value::Upstream(upstream) => Some(upstream),
+            _ => None,
+        }
+    }
+
+    /// The value as endpoints.
+    pub fn endpoints(&self) -> Option<&Endpoints> {
+        match &self.resource()?.value {
+            Value::Endpoints(endpoints) => Some(endpoints),
+            _ => None,
+        }
+    }
+}
+
+/// The only maker of [`Sealed`]. All replicas of a cluster hold the same key, so that they
+/// give equal resources equal versions.
+pub struct Sealer {
+    key: [u8; 32],
+    form: Form,
+    scratch: Vec<u8>,
+    bytes_encoded: u64,
+}
+
+impl Sealer {
+    /// A sealer with the cluster's key.
+    pub fn new(key: [u8; 32], form: Form) -> Self {
+        Sealer {
+            key,
+            form,
+            scratch: Vec::new(),
+            bytes_encoded: 0,
+        }
+    }
+
+    /// How many bytes this sealer has encoded so far.
+    pub fn bytes_encoded(&self) -> u64 {
+        self.bytes_encoded
+    }
+
+    /// The place of a key in the digest tree.
+    pub fn slot(&self, key: &Key) -> u64 {
+        slot(&self.key, key)
+    }
+
+    /// Encodes, hashes and seals a resource.
+    pub fn seal(&mut self, name: Name, resource: Resource) -> Sealed {
+        let key = Key {
+            kind: resource.value.kind(),
+            name,
+        };
+        self.scratch.clear();
+        wire::encode(&resource, &mut self.scratch);
+        self.bytes_encoded += self.scratch.len() as u64;
+        let version = version(&self.key, &self.scratch);
+        let body = match self.form {
+            Form::Value => Body::Value(resource),
+            Form::Encoded => Body::Encoded(Bytes::copy_from_slice(&self.scratch)),
+        };
+        let bytes_encoded = u32::try_from(self.scratch.len()).unwrap_or(u32::MAX);
+        Sealed {
+            slot: slot(&self.key, &key),
+            key,
+            version,
+            bytes_encoded,
+            body,
+        }
+    }
+
+    /// Opens bytes that another end sealed, keeping its version.
+    ///
+    /// # Errors
+    /// See [`WireError`]. A body of another kind than the key says is one.
+    pub fn open(&self, key: Key, version: Version, bytes: &Bytes) -> Result<Sealed, WireError> {
+        let resource = wire::decode(bytes)?;
+        if resource.value.kind() != key.kind {
+            return Err(WireError::OtherKind);
+        }
+        let bytes_encoded = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let body = Body::Value(resource);
+        Ok(Sealed {
+            slot: slot(&self.key, &key),
+            key,
+            version,
+            bytes_encoded,
+            body,
+        })
+    }
+}
+
+/// A sealed resource in the digest tree of a snapshot.
+#[derive(Clone)]
+pub(crate) struct Leaf(pub(crate) Arc<Sealed>);
+
+impl Entry for Leaf {
+    fn hash(&self) -> u64 {
+        self.0.slot
+    }
+
+    fn same_key(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+
+    fn weight(&self) -> u128 {
+        // The slot is a keyed hash of kind and name already, and the version one of the
+        // content: mixing both keeps who knows neither key from steering the sum.
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.0.slot.to_le_bytes());
+        hasher.update(&self.0.version.0);
+        first_half(hasher.finalize())
+    }
+}
+
+fn version(key: &[u8; 32], bytes: &[u8]) -> Version {
+    Version(first_half(blake3::keyed_hash(key, bytes)).to_be_bytes())
+}
+
+fn slot(cluster_key: &[u8; 32], key: &Key) -> u64 {
+    let mut hasher = blake3::Hasher::new_keyed(cluster_key);
+    hasher.update(&[key.kind as u8]);
+    hasher.update(key.name.as_bytes());
+    first_half(hasher.finalize()) as u64
+}
+
+fn first_half(hash: blake3::Hash) -> u128 {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash.as_bytes()[..16]);
+    u128::from_be_bytes(half)
+}
+
+impl Kind {
+    /// The kind with this number on the wire.
+    pub fn from_number(number: u32) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+}

@@ -1,0 +1,373 @@
+//! A persistent hash tree: the one map of the snapshot and of the proxy's tables.
+//!
+//! A clone costs one reference count. A change copies only the nodes on its path, and only
+//! those that an older clone still holds: a tree that nobody else holds is changed in place.
+//! No operation costs more than the depth, so there is no rehash that would stall one change
+//! in a million.
+
+use triomphe::{Arc, ThinArc};
+
+/// What a tree holds. Entries are cloned with the nodes, so they should be pointers.
+pub trait Entry: Clone {
+    /// The hash of the entry's key. Must not change while the entry is in a tree.
+    fn hash(&self) -> u64;
+    /// Whether both have the same key.
+    fn same_key(&self, other: &Self) -> bool;
+    /// What the entry adds to the sums of the nodes above it; 0 where no sum is wanted.
+    fn weight(&self) -> u128 {
+        0
+    }
+}
+
+/// A persistent map of entries, with `1 << BITS` children per node at most (`BITS` <= 6).
+///
+/// With 4 bits a change copies little; with 6 a comparison of two trees takes few steps.
+#[derive(Clone)]
+pub struct Tree<E: Entry, const BITS: u32 = 4> {
+    root: Node<E>,
+    len: usize,
+    nodes_copied: u64,
+}
+
+/// Head and slots in one allocation behind a thin pointer: a lookup pays one cache miss a level.
+type Node<E> = ThinArc<Head, Slot<E>>;
+
+#[derive(Clone, Copy, Default)]
+struct Head {
+    /// Which children are there; unused below the last hash bit, where entries lie in a row.
+    bitmap: u64,
+    /// The sum of the weights of all entries below, low half first.
+    sum: [u64; 2],
+}
+
+enum Slot<E> {
+    Entry(E),
+    Branch(Node<E>),
+}
+
+impl<E: Clone> Clone for Slot<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Slot::Entry(entry) => Slot::Entry(entry.clone()),
+            Slot::Branch(node) => Slot::Branch(node.clone()),
+        }
+    }
+}
+
+impl<E: Entry, const BITS: u32> Default for Tree<E, BITS> {
+    fn default() -> Self {
+        Tree {
+            root: node(Head::default(), []),
+            len: 0,
+            nodes_copied: 0,
+        }
+    }
+}
+
+impl<E: Entry, const BITS: u32> Tree<E, BITS> {
+    /// An empty tree.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The sum of all weights, modulo 2^128.
+    pub fn sum(&self) -> u128 {
+        head(&self.root).sum()
+    }
+
+    /// How many nodes changes to this tree and its ancestors have copied so far.
+    pub fn nodes_copied(&self) -> u64 {
+        self.nodes_copied
+    }
+
+    /// The entry with this hash that `is_it` recognises.
+    pub fn get(&self, hash: u64, is_it: impl Fn(&E) -> bool) -> Option<&E> {
+        let mut node = &self.root;
+        let mut shift = 0;
+        loop {
+            if shift >= u64::BITS {
+                return node.slice.iter().find_map(|slot| match slot {
+                    Slot::Entry(entry) if is_it(entry) => Some(entry),
+                    _ => None,
+                });
+            }
+            let bit = 1_u64 << index::<BITS>(hash, shift);
+            if head(node).bitmap & bit == 0 {
+                return None;
+            }
+            match node.slice.get(rank(head(node).bitmap, bit))? {
+                Slot::Entry(entry) => return is_it(entry).then_some(entry),
+                Slot::Branch(child) => node = child,
+            }
+            shift += BITS;
+        }
+    }
+
+    /// Puts an entry in, and returns the one of the same key that it replaces.
+    pub fn insert(&mut self, entry: E) -> Option<E> {
+        let mut edit = Edit {
+            nodes_copied: 0,
+            weight_removed: 0,
+        };
+        let hash = entry.hash();
+        let old = insert::<E, BITS>(&mut self.root, hash, 0, entry, &mut edit);
+        self.nodes_copied += edit.nodes_copied;
+        self.len += usize::from(old.is_none());
+        old
+    }
+
+    /// Takes out the entry with this hash that `is_it` recognises.
+    pub fn remove(&mut self, hash: u64, is_it: impl Fn(&E) -> bool) -> Option<E> {
+        // Looked up first, so that a miss copies nothing.
+        self.get(hash, &is_it)?;
+        let mut edit = Edit {
+            nodes_copied: 0,
+            weight_removed: 0,
+        };
+        let old = remove::<E, BITS>(&mut self.root, hash, 0, &is_it, &mut edit);
+        self.nodes_copied += edit.nodes_copied;
+        self.len -= usize::from(old.is_some());
+        old
+    }
+
+    /// All entries, in the order of their hashes' low bits.
+    pub fn iter(&self) -> Iter<'_, E> {
+        Iter {
+            stack: vec![self.root.slice.iter()],
+        }
+    }
+
+    /// The sums of the children of the node at a path of child indices, by index; none where
+    /// the path leads to an entry or nowhere.
+    pub fn sums_at(&self, path: &[u8]) -> Option<Vec<(u8, u128)>> {
+        let mut node = &self.root;
+        for &step in path {
+            let bit = 1_u64.checked_shl(u32::from(step))?;
+            if head(node).bitmap & bit == 0 {
+                return None;
+            }
+            match node.slice.get(rank(head(node).bitmap, bit))? {
+                Slot::Branch(child) => node = child,
+                Slot::Entry(_) => return None,
+            }
+        }
+        let indices = (0..64_u8).filter(|index| head(node).bitmap & (1 << index) != 0);
+        Some(
+            indices
+                .zip(&node.slice)
+                .map(|(index, slot)| (index, slot.sum()))
+                .collect(),
+        )
+    }
+}
+
+impl Head {
+    fn sum(&self) -> u128 {
+        u128::from(self.sum[0]) | u128::from(self.sum[1]) << 64
+    }
+
+    fn set_sum(&mut self, sum: u128) {
+        self.sum = [sum as u64, (sum >> 64) as u64];
+    }
+}
+
+impl<E: Entry> Slot<E> {
+    fn sum(&self) -> u128 {
+        match self {
+            Slot::Entry(entry) => entry.weight(),
+            Slot::Branch(node) => head(node).sum(),
+        }
+    }
+}
+
+/// What one change did, carried down the path.
+struct Edit {
+    nodes_copied: u64,
+    weight_removed: u128,
+}
+
+fn node<E, const N: usize>(head: Head, slots: [Slot<E>; N]) -> Node<E> {
+    ThinArc::from_header_and_iter(head, slots.into_iter())
+}
+
+fn head<E>(node: &Node<E>) -> &Head {
+    &node.header.header
+}
+
+/// Whether nobody else holds the node, so that it may be changed in place.
+fn is_own<E>(node: &mut Node<E>) -> bool {
+    node.with_arc_mut(|node| Arc::get_mut(node).is_some())
+}
+
+/// Makes the node ours, copying it where somebody else holds it, and lets `change` write it.
+fn write<E: Entry, T>(
+    node: &mut Node<E>,
+    edit: &mut Edit,
+    change: impl FnOnce(&mut Head, &mut [Slot<E>], &mut Edit) -> T,
+) -> T {
+    if !is_own(node) {
+        edit.nodes_copied += 1;
+        *node = ThinArc::from_header_and_iter(*head(node), node.slice.iter().cloned());
+    }
+    node.with_arc_mut(|node| {
+        let inner = Arc::get_mut(node).expect("nobody else holds a node that was just made");
+        let mut head = *inner.header();
+        let result = change(&mut head, inner.slice_mut(), edit);
+        *inner.header_mut() = head;
+        result
+    })
+}
+
+/// Replaces the node by one with other slots. A node that somebody else holds counts as copied.
+fn resize<E: Entry>(node: &mut Node<E>, head: Head, slots: Vec<Slot<E>>, edit: &mut Edit) {
+    edit.nodes_copied += u64::from(!is_own(node));
+    *node = ThinArc::from_header_and_iter(head, slots.into_iter());
+}
+
+fn insert<E: Entry, const BITS: u32>(
+    node: &mut Node<E>,
+    hash: u64,
+    shift: u32,
+    entry: E,
+    edit: &mut Edit,
+) -> Option<E> {
+    let added = entry.weight();
+    let mut new_head = *head(node);
+    let at = if shift >= u64::BITS {
+        node.slice
+            .iter()
+            .position(|slot| matches!(slot, Slot::Entry(it) if it.same_key(&entry)))
+    } else {
+        let bit = 1_u64 << index::<BITS>(hash, shift);
+        let is_taken = new_head.bitmap & bit != 0;
+        new_head.bitmap |= bit;
+        is_taken.then(|| rank(new_head.bitmap, bit))
+    };
+    let Some(at) = at else {
+        let place = if shift >= u64::BITS {
+            node.slice.len()
+        } else {
+            rank(new_head.bitmap, 1 << index::<BITS>(hash, shift))
+        };
+        new_head.set_sum(new_head.sum().wrapping_add(added));
+        let mut slots = Vec::with_capacity(node.slice.len() + 1);
+        slots.extend_from_slice(&node.slice[..place]);
+        slots.push(Slot::Entry(entry));
+        slots.extend_from_slice(&node.slice[place..]);
+        resize(node, new_head, slots, edit);
+        return None;
+    };
+    write(node, edit, |head, slots, edit| {
+        let old = match &mut slots[at] {
+            Slot::Branch(child) => insert::<E, BITS>(child, hash, shift + BITS, entry, edit),
+            Slot::Entry(known) if known.same_key(&entry) => {
+                edit.weight_removed = known.weight();
+                Some(std::mem::replace(known, entry))
+            }
+            slot => {
+                split::<E, BITS>(slot, shift + BITS, entry, edit);
+                None
+            }
+        };
+        head.set_sum(
+            head.sum()
+                .wrapping_add(added)
+                .wrapping_sub(edit.weight_removed),
+        );
+        old
+    })
+}
+
+/// Turns a slot with one entry into a branch with two.
+fn split<E: Entry, const BITS: u32>(slot: &mut Slot<E>, shift: u32, entry: E, edit: &mut Edit) {
+    let mut branch = node(Head::default(), []);
+    if let Slot::Entry(known) = slot {
+        let hash = known.hash();
+        insert::<E, BITS>(&mut branch, hash, shift, known.clone(), edit);
+    }
+    let hash = entry.hash();
+    insert::<E, BITS>(&mut branch, hash, shift, entry, edit);
+    *slot = Slot::Branch(branch);
+}
+
+fn remove<E: Entry, const BITS: u32>(
+    node: &mut Node<E>,
+    hash: u64,
+    shift: u32,
+    is_it: &impl Fn(&E) -> bool,
+    edit: &mut Edit,
+) -> Option<E> {
+    let mut new_head = *head(node);
+    let (at, bit) = if shift >= u64::BITS {
+        let found = |slot: &Slot<E>| matches!(slot, Slot::Entry(entry) if is_it(entry));
+        (node.slice.iter().position(found)?, 0)
+    } else {
+        let bit = 1_u64 << index::<BITS>(hash, shift);
+        (rank(new_head.bitmap, bit), bit)
+    };
+    if let Slot::Entry(old) = &node.slice[at] {
+        let old = old.clone();
+        edit.weight_removed = old.weight();
+        new_head.bitmap &= !bit;
+        new_head.set_sum(new_head.sum().wrapping_sub(edit.weight_removed));
+        let kept = node.slice[..at].iter().chain(&node.slice[at + 1..]);
+        let slots = kept.cloned().collect();
+        resize(node, new_head, slots, edit);
+        return Some(old);
+    }
+    write(node, edit, |head, slots, edit| {
+        let Slot::Branch(child) = &mut slots[at] else {
+            return None;
+        };
+        let old = remove::<E, BITS>(child, hash, shift + BITS, is_it, edit)?;
+        // A branch with one entry folds back, so that equal content has equal shape, whatever
+        // the order of the changes that led to it.
+        if let [last @ Slot::Entry(_)] = &child.slice {
+            slots[at] = last.clone();
+        }
+        head.set_sum(head.sum().wrapping_sub(edit.weight_removed));
+        Some(old)
+    })
+}
+
+fn index<const BITS: u32>(hash: u64, shift: u32) -> u32 {
+    ((hash >> shift) & ((1 << BITS) - 1)) as u32
+}
+
+fn rank(bitmap: u64, bit: u64) -> usize {
+    (bitmap & (bit - 1)).count_ones() as usize
+}
+
+/// See [`Tree::iter`].
+pub struct Iter<'a, E> {
+    stack: Vec<std::slice::Iter<'a, Slot<E>>>,
+}
+
+impl<'a, E> Iterator for Iter<'a, E> {
+    type Item = &'a E;
+
+    fn next(&mut self) -> Option<&'a E> {
+        loop {
+            match self.stack.last_mut()?.next() {
+                Some(Slot::Entry(entry)) => return Some(entry),
+                Some(Slot::Branch(node)) => self.stack.push(node.slice.iter()),
+                None => {
+                    self.stack.pop();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

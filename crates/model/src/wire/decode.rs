@@ -1,0 +1,376 @@
+//! From bytes to values, checking everything.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::generated as wire;
+use super::{SCHEMA, WireError};
+use crate::{
+    Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, Host, KeyEncoding,
+    Listener, Name, Origin, PathMatch, Policy, PrivateKey, Protocol, Redirect, RedirectTarget,
+    Resource, Respond, Route, Source, Test, TlsRedirect, TlsSettings, TlsVersion, Upstream,
+    UpstreamTls, Value, ValueMatch, WeightedUpstream,
+};
+
+/// Reads a resource. Byte fields are slices of `bytes`.
+///
+/// # Errors
+/// See [`WireError`].
+pub fn decode(bytes: &Bytes) -> Result<Resource, WireError> {
+    let message = wire::Resource::decode(bytes.clone()).map_err(|_| WireError::Malformed)?;
+    if message.schema > SCHEMA {
+        return Err(WireError::NewerSchema(message.schema));
+    }
+    let origin = origin(message.origin.ok_or(WireError::Missing("origin"))?);
+    Ok(Resource {
+        origin,
+        value: body(message.body.ok_or(WireError::Missing("body"))?)?,
+    })
+}
+
+fn origin(message: wire::Origin) -> Origin {
+    // Kinds that a newer controller reads are shown as objects; nothing depends on the word.
+    const KNOWN: [&str; 6] = [
+        "Settings",
+        "Ingress",
+        "IngressClass",
+        "Service",
+        "EndpointSlice",
+        "Secret",
+    ];
+    let kind = KNOWN
+        .into_iter()
+        .find(|known| *known == message.kind)
+        .unwrap_or("Object");
+    Origin {
+        kind,
+        id: format!("{}/{}", message.namespace, message.name).into(),
+    }
+}
+
+fn body(message: wire::resource::Body) -> Result<Value, WireError> {
+    use wire::resource::Body;
+    Ok(match message {
+        Body::Listener(message) => Value::Listener(Box::new(listener(message)?)),
+        Body::Domain(message) => Value::Domain(domain(message)?),
+        Body::Certificate(message) => Value::Certificate(certificate(message)?),
+        Body::Route(message) => Value::Route(Box::new(route(message)?)),
+        Body::Upstream(message) => Value::Upstream(upstream(message)?),
+        Body::Endpoints(message) => Value::Endpoints(endpoints(message)?),
+    })
+}
+
+fn listener(message: wire::Listener) -> Result<Listener, WireError> {
+    Ok(Listener {
+        address: socket(&message.address, message.port)?,
+        tls: message.tls,
+        default_certificate: optional(message.default_certificate),
+    })
+}
+
+fn domain(message: wire::Domain) -> Result<Domain, WireError> {
+    Ok(Domain {
+        listeners: names(message.listeners)?,
+        host: host(&message.host)?,
+        certificate: optional(message.certificate),
+        tls: Arc::new(tls_settings(message.tls.ok_or(WireError::Missing("tls"))?)?),
+    })
+}
+
+fn tls_settings(message: wire::TlsSettings) -> Result<TlsSettings, WireError> {
+    let version = |number| match number {
+        12 => Ok(TlsVersion::V12),
+        13 => Ok(TlsVersion::V13),
+        _ => Err(WireError::Invalid("TLS version")),
+    };
+    let settings = TlsSettings {
+        version_min: version(message.version_min)?,
+        version_max: version(message.version_max)?,
+    };
+    if settings.version_min > settings.version_max {
+        return Err(WireError::Invalid("range of TLS versions"));
+    }
+    Ok(settings)
+}
+
+fn certificate(message: wire::Certificate) -> Result<Certificate, WireError> {
+    if message.chain.is_empty() || message.chain.iter().any(Bytes::is_empty) {
+        return Err(WireError::Missing("certificate"));
+    }
+    let encoding = match message.key_encoding {
+        1 => KeyEncoding::Pkcs8,
+        2 => KeyEncoding::Pkcs1,
+        3 => KeyEncoding::Sec1,
+        _ => return Err(WireError::Invalid("key encoding")),
+    };
+    if message.key.is_empty() {
+        return Err(WireError::Missing("key"));
+    }
+    Ok(Certificate {
+        chain: message.chain.into(),
+        key: PrivateKey::new(encoding, message.key),
+    })
+}
+
+fn route(message: wire::Route) -> Result<Route, WireError> {
+    use wire::path_match::Form;
+    let form = message
+        .path
+        .and_then(|path| path.form)
+        .ok_or(WireError::Missing("path"))?;
+    let path = match form {
+        Form::Exact(path) if path.starts_with('/') => PathMatch::Exact(path.into()),
+        Form::Prefix(path) if path == "/" || is_prefix(&path) => PathMatch::Prefix(path.into()),
+        Form::Regex(regex) if !regex.is_empty() => PathMatch::Regex(regex.into()),
+        _ => return Err(WireError::Invalid("path")),
+    };
+    let hosts = message
+        .hosts
+        .iter()
+        .map(|text| host(text))
+        .collect::<Result<Box<[_]>, _>>()?;
+    if hosts.is_empty() {
+        return Err(WireError::Missing("host"));
+    }
+    Ok(Route {
+        listeners: names(message.listeners)?,
+        hosts,
+        path,
+        conditions: message
+            .conditions
+            .into_iter()
+            .map(value_match)
+            .collect::<Result<_, _>>()?,
+        rank: message.rank,
+        action: action(message.action.ok_or(WireError::Missing("action"))?)?,
+        policy: Arc::new(policy(message.policy.ok_or(WireError::Missing("policy"))?)?),
+    })
+}
+
+fn is_prefix(path: &str) -> bool {
+    path.starts_with('/') && !path.ends_with('/')
+}
+
+fn value_match(message: wire::ValueMatch) -> Result<ValueMatch, WireError> {
+    use wire::value_match::Form;
+    let source = match message.source {
+        1 => Source::Header,
+        2 => Source::Query,
+        3 => Source::Cookie,
+        4 => Source::Method,
+        _ => return Err(WireError::Invalid("source of a condition")),
+    };
+    if message.name.is_empty() != (source == Source::Method) {
+        return Err(WireError::Invalid("name in a condition"));
+    }
+    let test = match message
+        .form
+        .ok_or(WireError::Missing("test of a condition"))?
+    {
+        Form::Exact(text) => Test::Exact(text.into()),
+        Form::Regex(regex) => Test::Regex(regex.into()),
+        Form::Present(_) => Test::Present,
+    };
+    Ok(ValueMatch {
+        source,
+        name: message.name.into(),
+        test,
+        invert: message.invert,
+    })
+}
+
+fn action(message: wire::route::Action) -> Result<Action, WireError> {
+    use wire::redirect::Location;
+    Ok(match message {
+        wire::route::Action::Forward(message) => {
+            let weighted = |entry: wire::WeightedUpstream| {
+                let upstream = required(entry.upstream, "upstream")?;
+                Ok(WeightedUpstream {
+                    upstream,
+                    weight: entry.weight,
+                })
+            };
+            let upstreams = message.upstreams.into_iter().map(weighted);
+            Action::Forward(upstreams.collect::<Result<_, WireError>>()?)
+        }
+        wire::route::Action::Redirect(message) => {
+            let target = match message.location.ok_or(WireError::Missing("location"))? {
+                Location::Url(url) => RedirectTarget::Url(header_text(url, "location")?),
+                Location::Path(path) => RedirectTarget::Path(header_text(path, "location")?),
+            };
+            let status = redirect_status(message.status)?;
+            Action::Redirect(Box::new(Redirect { status, target }))
+        }
+        wire::route::Action::Respond(message) => {
+            let status = u16::try_from(message.status).unwrap_or(0);
+            if !(200..=599).contains(&status) {
+                return Err(WireError::Invalid("status"));
+            }
+            Action::Respond(Box::new(Respond {
+                status,
+                body: message.body.into(),
+            }))
+        }
+    })
+}
+
+fn policy(message: wire::Policy) -> Result<Policy, WireError> {
+    let cidr = |text: &String| text.parse().map_err(|_| WireError::Invalid("source range"));
+    Ok(Policy {
+        tls_redirect: message.tls_redirect.map(tls_redirect).transpose()?,
+        rewrite: message
+            .rewrite
+            .map(|rewrite| header_text(rewrite.path, "rewrite"))
+            .transpose()?,
+        sources_allowed: message
+            .sources_allowed
+            .iter()
+            .map(cidr)
+            .collect::<Result<_, _>>()?,
+        request_body_bytes_max: message.request_body_bytes_max,
+        connect_timeout: Duration::from_millis(message.connect_timeout_ms.into()),
+        read_timeout: Duration::from_millis(message.read_timeout_ms.into()),
+        send_timeout: Duration::from_millis(message.send_timeout_ms.into()),
+        cors: message.cors.map(cors).transpose()?.map(Box::new),
+        affinity: message.affinity.map(affinity).transpose()?.map(Box::new),
+    })
+}
+
+fn tls_redirect(message: wire::TlsRedirect) -> Result<TlsRedirect, WireError> {
+    Ok(TlsRedirect {
+        status: redirect_status(message.status)?,
+        port: port(message.port)?,
+        except_prefix: message.except_prefix.into(),
+    })
+}
+
+fn cors(message: wire::Cors) -> Result<Cors, WireError> {
+    let origin = |text| header_text(text, "CORS origin");
+    Ok(Cors {
+        origins: message
+            .origins
+            .into_iter()
+            .map(origin)
+            .collect::<Result<_, _>>()?,
+        methods: header_text(message.methods, "CORS methods")?,
+        headers_allowed: header_text(message.headers_allowed, "CORS headers")?,
+        headers_exposed: header_text(message.headers_exposed, "CORS headers")?,
+        credentials: message.credentials,
+        age_max_s: message.age_max_s,
+    })
+}
+
+fn affinity(message: wire::Affinity) -> Result<Affinity, WireError> {
+    if message.cookie.is_empty() {
+        return Err(WireError::Missing("cookie name"));
+    }
+    Ok(Affinity {
+        cookie: header_text(message.cookie, "cookie name")?,
+        path: header_text(message.path, "cookie path")?,
+        age_max_s: message.age_max_s,
+        secure: message.secure,
+    })
+}
+
+fn upstream(message: wire::Upstream) -> Result<Upstream, WireError> {
+    let dns = match message.dns {
+        Some(dns) => {
+            let host = required(dns.host, "DNS name")?.as_str().into();
+            Some(Box::new(DnsName {
+                host,
+                port: port(dns.port)?,
+            }))
+        }
+        None => None,
+    };
+    let protocol = match message.protocol {
+        1 => Protocol::Http1,
+        2 => Protocol::Https1,
+        _ => return Err(WireError::Invalid("protocol")),
+    };
+    let tls = message.tls.map(|tls| {
+        Box::new(UpstreamTls {
+            server_name: tls.server_name.into(),
+            verify: tls.verify,
+        })
+    });
+    if tls.is_some() != (protocol == Protocol::Https1) {
+        return Err(WireError::Invalid("combination of protocol and TLS"));
+    }
+    Ok(Upstream { protocol, dns, tls })
+}
+
+fn endpoints(message: wire::Endpoints) -> Result<Endpoints, WireError> {
+    let endpoint = |entry: &wire::Endpoint| {
+        let address = socket(&entry.address, entry.port)?;
+        Ok(Endpoint {
+            address,
+            weight: entry.weight,
+        })
+    };
+    let endpoints = message.endpoints.iter().map(endpoint);
+    Ok(Endpoints {
+        endpoints: endpoints.collect::<Result<_, WireError>>()?,
+    })
+}
+
+fn socket(address: &[u8], number: u32) -> Result<SocketAddr, WireError> {
+    let port = u16::try_from(number).map_err(|_| WireError::Invalid("port"))?;
+    let ip = if let Ok(octets) = <[u8; 4]>::try_from(address) {
+        Ipv4Addr::from(octets).into()
+    } else if let Ok(octets) = <[u8; 16]>::try_from(address) {
+        Ipv6Addr::from(octets).into()
+    } else {
+        return Err(WireError::Invalid("address"));
+    };
+    Ok(SocketAddr::new(ip, port))
+}
+
+fn port(number: u32) -> Result<u16, WireError> {
+    match u16::try_from(number) {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(WireError::Invalid("port")),
+    }
+}
+
+fn redirect_status(number: u32) -> Result<u16, WireError> {
+    match number {
+        301 | 302 | 303 | 307 | 308 => Ok(number as u16),
+        _ => Err(WireError::Invalid("redirect status")),
+    }
+}
+
+fn host(text: &str) -> Result<Host, WireError> {
+    Host::parse(text).map_err(|_| WireError::Invalid("host"))
+}
+
+/// Text that goes into a header or request line: no control character may split it.
+fn header_text(text: String, what: &'static str) -> Result<Box<str>, WireError> {
+    if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+        return Err(WireError::Invalid(what));
+    }
+    Ok(text.into())
+}
+
+fn names(texts: Vec<String>) -> Result<Arc<[Name]>, WireError> {
+    texts
+        .into_iter()
+        .map(|text| required(text, "name"))
+        .collect()
+}
+
+fn required(text: String, what: &'static str) -> Result<Name, WireError> {
+    if text.is_empty() {
+        Err(WireError::Missing(what))
+    } else {
+        Ok(Name::new(text))
+    }
+}
+
+fn optional(text: String) -> Option<Name> {
+    (!text.is_empty()).then(|| Name::new(text))
+}

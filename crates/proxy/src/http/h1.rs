@@ -1,0 +1,312 @@
+//! HTTP/1 with clients (RFC 9112): heads in, one request at a time, heads and bodies out.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::account::Account;
+use super::answer::Answer;
+use super::exchange::{Outcome, Switched, exchange};
+use super::plan::{Forward, Plan, plan};
+use super::tunnel;
+use super::worker::Worker;
+use crate::net::body::BodyLength;
+use crate::net::deadline::Deadline;
+use crate::net::failure::FailureKind;
+use crate::net::head::{self, Finder, Head, Version};
+use crate::net::limits::Limits;
+use crate::net::stream::Stream;
+use crate::route::visit::Visit;
+
+mod client;
+
+use client::{Client, Request};
+
+/// How long a connection without a request is waited for during a drain.
+const LAST_CALL: Duration = Duration::from_secs(1);
+
+/// How long the client has to close its half after the last response.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A connection.
+struct Connection {
+    worker: Rc<Worker>,
+    visit: Visit,
+    client: Client,
+    deadline: Deadline,
+    requests: u64,
+}
+
+/// What follows a request.
+enum Next {
+    /// Another one.
+    Request,
+    /// The end of the connection.
+    Close,
+    /// Another protocol.
+    Tunnel(Box<Switched>, Duration),
+}
+
+/// Serves a connection until it ends.
+pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
+    let mut connection = Connection {
+        client: Client::new(stream, worker.clone()),
+        worker,
+        visit,
+        deadline: Deadline::new(),
+        requests: 0,
+    };
+    loop {
+        let length = match connection.read_head().await {
+            Ok(Some(length)) => length,
+            Ok(None) => break,
+            Err(kind) => {
+                connection.refuse(kind).await;
+                break;
+            }
+        };
+        connection.requests += 1;
+        match connection.serve_one(length).await {
+            Next::Request => {}
+            Next::Close => break,
+            Next::Tunnel(switched, idle_timeout) => {
+                let Connection {
+                    client, deadline, ..
+                } = connection;
+                let (stream, said) = client.into_parts();
+                tunnel::run(stream, said, *switched, &deadline, idle_timeout).await;
+                return;
+            }
+        }
+    }
+    connection.close().await;
+}
+
+impl Connection {
+    /// Waits for a head, and returns its length; none at the end of the connection.
+    async fn read_head(&mut self) -> Result<Option<usize>, FailureKind> {
+        let limits = &self.worker.local.limits;
+        let mut finder = Finder::default();
+        let mut has_begun = false;
+        let mut is_last_call = false;
+        self.deadline.set(limits.idle_timeout);
+        poll_fn(|context| {
+            loop {
+                self.client.skip_empty_line();
+                if let Some(bytes) = self.client.waiting() {
+                    if !has_begun {
+                        has_begun = true;
+                        self.deadline.set(limits.head_timeout);
+                    }
+                    match finder.find(bytes) {
+                        Ok(Some(length)) if length <= limits.head_bytes_max => {
+                            return Poll::Ready(Ok(Some(length)));
+                        }
+                        Ok(None) if bytes.len() <= limits.head_bytes_max => {}
+                        Ok(_) => return Poll::Ready(Err(too_large(bytes, limits))),
+                        Err(kind) => return Poll::Ready(Err(kind)),
+                    }
+                } else if self.worker.is_draining() && !is_last_call {
+                    // Who has only just connected is about to ask.
+                    if self.requests > 0 {
+                        return Poll::Ready(Ok(None));
+                    }
+                    is_last_call = true;
+                    self.deadline.set(LAST_CALL);
+                }
+                match self.client.poll_fill(context) {
+                    Poll::Ready(Ok(count)) if count > 0 => {}
+                    // Half a head has nobody to answer any more.
+                    Poll::Ready(_) => return Poll::Ready(Ok(None)),
+                    Poll::Pending => break,
+                }
+            }
+            match self.deadline.poll_passed(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(()) if has_begun => Poll::Ready(Err(FailureKind::HeadTimeout)),
+                Poll::Ready(()) => Poll::Ready(Ok(None)),
+            }
+        })
+        .await
+    }
+
+    async fn serve_one(&mut self, length: usize) -> Next {
+        let worker = self.worker.clone();
+        let (plan, mut account, request) = match self.plan(length) {
+            Ok(planned) => planned,
+            Err(kind) => {
+                self.refuse(kind).await;
+                return Next::Close;
+            }
+        };
+        self.client.begin(request, length);
+        let next = match plan {
+            Plan::Answer(answer) => {
+                self.answer(&answer, &mut account).await;
+                self.after(true).await
+            }
+            Plan::Forward(plan) => self.forward(plan, &mut account).await,
+        };
+        account.bytes_sent = self.client.bytes_sent();
+        account.bytes_received = self.client.bytes_received();
+        account.finish(&worker);
+        next
+    }
+
+    /// Everything that needs the head, which is used up by then.
+    fn plan(&self, length: usize) -> Result<(Plan, Account, Request), FailureKind> {
+        let bytes = self.client.waiting().unwrap_or_default();
+        let bytes = bytes.get(..length).unwrap_or_default();
+        let head = head::parse(bytes, &self.worker.local.limits)?;
+        let mut account = Account::begin(&self.worker, &self.visit, &head);
+        let plan = plan(&self.worker, &self.visit, &head, &mut account);
+        let request = self.request(&head, &plan);
+        Ok((plan, account, request))
+    }
+
+    fn request(&self, head: &Head<'_>, plan: &Plan) -> Request {
+        let limits = &self.worker.local.limits;
+        let body_bytes_max = match plan {
+            Plan::Answer(_) => u64::MAX,
+            Plan::Forward(plan) => plan
+                .policy()
+                .map_or(u64::MAX, |policy| policy.request_body_bytes_max),
+        };
+        Request {
+            version: head.version,
+            is_head: head.method == "HEAD",
+            length: head.body,
+            body_bytes_max,
+            keep_alive: head.keep_alive
+                && !self.worker.is_draining()
+                && self.requests < limits.requests_per_connection_max,
+            expects_continue: head.expects_continue,
+        }
+    }
+
+    async fn forward(&mut self, mut plan: Box<Forward>, account: &mut Account) -> Next {
+        let Connection {
+            worker,
+            client,
+            deadline,
+            ..
+        } = self;
+        let ended = exchange(worker, &mut plan, client, account, deadline).await;
+        match ended {
+            Ok(Outcome::Done { .. }) => self.after(false).await,
+            Ok(Outcome::Switched(switched)) => {
+                let idle_timeout = plan.policy().map(|policy| policy.read_timeout);
+                Next::Tunnel(switched, idle_timeout.unwrap_or_default())
+            }
+            Err(broken) => {
+                let kind = broken.failure.kind;
+                account.failure = Some(kind);
+                if broken.is_started {
+                    // What was begun cannot be taken back; the missing end tells the client.
+                    self.client.abort();
+                    return Next::Close;
+                }
+                let answer = Answer::failed(kind).with(std::mem::take(&mut plan.additions));
+                self.answer(&answer, account).await;
+                self.after(kind.verdict().status != 408 && kind != FailureKind::BadBody)
+                    .await
+            }
+        }
+    }
+
+    /// Answers, and keeps the connection where what is left of the request allows it.
+    async fn answer(&mut self, answer: &Answer, account: &mut Account) {
+        account.failure = answer.failure;
+        if matches!(
+            answer.failure,
+            Some(FailureKind::ClientGone | FailureKind::ClientStalled)
+        ) {
+            account.status = answer.status;
+            self.client.abort();
+            return;
+        }
+        let limits = &self.worker.local.limits;
+        self.client.answer(answer, limits.discard_bytes_max);
+        account.status = answer.status;
+        self.flush().await;
+    }
+
+    /// Refuses a head that cannot be understood, after which nothing can be.
+    async fn refuse(&mut self, kind: FailureKind) {
+        let mut account = Account::begin_unread(&self.worker, &self.visit, Version::Http11);
+        self.client.begin(Request::unread(), 0);
+        self.answer(&Answer::failed(kind), &mut account).await;
+        account.finish(&self.worker);
+    }
+
+    /// Reads what is left of the request, if that is little and nobody waits for it.
+    async fn after(&mut self, may_discard: bool) -> Next {
+        if !self.client.keeps_alive() {
+            return Next::Close;
+        }
+        if self.client.is_request_done() {
+            return Next::Request;
+        }
+        if !may_discard {
+            return Next::Close;
+        }
+        let limits = &self.worker.local.limits;
+        self.deadline.set(limits.body_timeout);
+        let discarded = poll_fn(|context| {
+            if let Poll::Ready(discarded) = self.client.poll_discard(context) {
+                return Poll::Ready(discarded);
+            }
+            self.deadline.poll_passed(context).map(|()| false)
+        })
+        .await;
+        if discarded {
+            Next::Request
+        } else {
+            Next::Close
+        }
+    }
+
+    async fn flush(&mut self) {
+        self.deadline.set(self.worker.local.limits.write_timeout);
+        let flushed = poll_fn(|context| {
+            if let Poll::Ready(flushed) = self.client.poll_send(context) {
+                return Poll::Ready(flushed);
+            }
+            self.deadline.poll_passed(context).map(|()| false)
+        })
+        .await;
+        if !flushed {
+            self.client.abort();
+        }
+    }
+
+    /// Ends the connection so that the client gets all of the last response: data that arrives
+    /// at a closed socket would make the kernel throw away what the client has not read yet.
+    async fn close(mut self) {
+        if self.client.is_aborted() {
+            return;
+        }
+        self.deadline.set(LINGER);
+        poll_fn(|context| {
+            if self.client.poll_linger(context).is_ready() {
+                return Poll::Ready(());
+            }
+            self.deadline.poll_passed(context)
+        })
+        .await;
+    }
+}
+
+/// What is wrong with a head that is too long: its target, if that alone is.
+fn too_large(bytes: &[u8], limits: &Limits) -> FailureKind {
+    match memchr::memchr(b'\n', bytes) {
+        Some(line) if line <= limits.target_bytes_max => FailureKind::HeadTooLarge,
+        _ => FailureKind::TargetTooLong,
+    }
+}
+
+/// Whether a request is framed in a way that leaves nothing to read.
+fn is_empty(length: BodyLength) -> bool {
+    matches!(length, BodyLength::None | BodyLength::Exact(0))
+}

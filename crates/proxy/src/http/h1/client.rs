@@ -1,0 +1,356 @@
+//! The client's end of a connection of HTTP/1.
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use super::is_empty;
+use crate::http::answer::Answer;
+use crate::http::peer::Peer;
+use crate::http::worker::Worker;
+use crate::http::write::{self, Framing};
+use crate::net::body::{BodyLength, Decoder, Encoder};
+use crate::net::buffer::{BUFFER_BYTES, Buffer};
+use crate::net::failure::FailureKind;
+use crate::net::head::Version;
+use crate::net::response::ResponseHead;
+use crate::net::stream::Stream;
+use crate::policy::cors::Additions;
+
+/// The most bytes that are thrown away after the last response.
+const LINGER_BYTES_MAX: usize = 256 << 10;
+
+/// The client's end: its stream, what it has sent, and what it has yet to be sent.
+pub struct Client {
+    worker: Rc<Worker>,
+    stream: Stream,
+    input: Option<Buffer>,
+    output: Option<Buffer>,
+    request: Request,
+    decoder: Decoder,
+    encoder: Encoder,
+    keep_alive: bool,
+    is_aborted: bool,
+    bytes_received: u64,
+    bytes_sent: u64,
+    lingered: usize,
+}
+
+/// What the client's end has to know of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The version.
+    pub version: Version,
+    /// Whether the method is HEAD.
+    pub is_head: bool,
+    /// How the body is framed.
+    pub length: BodyLength,
+    /// The largest body that is taken, in bytes.
+    pub body_bytes_max: u64,
+    /// Whether the connection may go on after it.
+    pub keep_alive: bool,
+    /// Whether the client waits for a 100 before it sends the body.
+    pub expects_continue: bool,
+}
+
+impl Request {
+    /// A request that could not be read.
+    pub fn unread() -> Self {
+        Request {
+            version: Version::Http11,
+            is_head: false,
+            length: BodyLength::None,
+            body_bytes_max: 0,
+            keep_alive: false,
+            expects_continue: false,
+        }
+    }
+}
+
+impl Client {
+    /// A client that has not asked for anything.
+    pub fn new(stream: Stream, worker: Rc<Worker>) -> Self {
+        Client {
+            worker,
+            stream,
+            input: None,
+            output: None,
+            request: Request::unread(),
+            decoder: Decoder::new(BodyLength::None),
+            encoder: Encoder::Plain,
+            keep_alive: true,
+            is_aborted: false,
+            bytes_received: 0,
+            bytes_sent: 0,
+            lingered: 0,
+        }
+    }
+
+    /// The stream, and what was read of it already.
+    pub fn into_parts(self) -> (Stream, Option<Buffer>) {
+        (self.stream, self.input)
+    }
+
+    /// What was read and not used yet.
+    pub fn waiting(&self) -> Option<&[u8]> {
+        self.input.as_ref().map(Buffer::filled)
+    }
+
+    /// Drops an empty line in front of a head (RFC 9112, section 2.2).
+    pub fn skip_empty_line(&mut self) {
+        if self
+            .waiting()
+            .is_some_and(|bytes| bytes.starts_with(b"\r\n"))
+        {
+            self.consume(2);
+        }
+    }
+
+    /// Reads more.
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.stream.poll_fill(context, &mut self.input)
+    }
+
+    /// Begins a request whose head takes `length` of the bytes that wait.
+    pub fn begin(&mut self, request: Request, length: usize) {
+        self.consume(length);
+        self.request = request;
+        self.decoder = Decoder::new(request.length);
+        self.keep_alive = request.keep_alive;
+        self.bytes_received = 0;
+        self.bytes_sent = 0;
+    }
+
+    /// Bytes of the request body handed on.
+    pub fn bytes_received(&self) -> u64 {
+        self.bytes_received
+    }
+
+    /// Bytes of the response body handed on.
+    pub fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
+    /// Whether the connection goes on.
+    pub fn keeps_alive(&self) -> bool {
+        self.keep_alive
+    }
+
+    /// Whether the request was read to its end.
+    pub fn is_request_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Whether the connection is to be dropped without another byte.
+    pub fn is_aborted(&self) -> bool {
+        self.is_aborted
+    }
+
+    /// Drops the connection without another byte.
+    pub fn abort(&mut self) {
+        self.is_aborted = true;
+        self.keep_alive = false;
+    }
+
+    /// Puts an answer of the proxy into the output. The connection goes on where no more than
+    /// `discard_bytes_max` of the request is left to be thrown away.
+    pub fn answer(&mut self, answer: &Answer, discard_bytes_max: u64) {
+        let is_short = is_empty(self.request.length)
+            || self
+                .decoder
+                .remaining()
+                .is_some_and(|left| left <= discard_bytes_max);
+        // Whoever waits for a 100 and gets another answer may or may not send the body.
+        if !is_short || self.request.expects_continue {
+            self.keep_alive = self.keep_alive && self.is_request_done();
+        }
+        let framing = self.framing(BodyLength::None);
+        let is_head = self.request.is_head;
+        write::answer(answer, framing, is_head, self.output());
+        self.bytes_sent += answer.text.len() as u64;
+    }
+
+    /// Sends what is in the output; false where the client is gone.
+    pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let Some(output) = &mut self.output else {
+            return self.stream.poll_send(context).map(|sent| sent.is_ok());
+        };
+        let sent = ready!(self.stream.poll_drain(context, output));
+        self.output = None;
+        Poll::Ready(sent.is_ok())
+    }
+
+    /// Throws away what is left of the request; false where that cannot be done.
+    pub fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            while let Some(input) = &mut self.input {
+                match self.decoder.step(input.filled()) {
+                    Ok(step) => {
+                        let consumed = step.consumed;
+                        input.consume(consumed);
+                    }
+                    Err(_) => return Poll::Ready(false),
+                }
+                if input.is_empty() {
+                    self.input = None;
+                }
+                if self.decoder.is_done() {
+                    return Poll::Ready(true);
+                }
+            }
+            match ready!(self.poll_fill(context)) {
+                Ok(count) if count > 0 => {}
+                _ => return Poll::Ready(false),
+            }
+        }
+    }
+
+    /// Closes the sending half, and throws away what still comes until the client closes too.
+    pub fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if ready!(self.stream.poll_close(context)).is_err() {
+            return Poll::Ready(());
+        }
+        loop {
+            self.input = None;
+            match ready!(self.poll_fill(context)) {
+                Ok(count) if count > 0 => self.lingered += count,
+                _ => return Poll::Ready(()),
+            }
+            if self.lingered > LINGER_BYTES_MAX {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    fn output(&mut self) -> &mut Buffer {
+        self.output.get_or_insert_with(Buffer::take)
+    }
+
+    fn consume(&mut self, count: usize) {
+        if let Some(input) = &mut self.input {
+            input.consume(count);
+            if input.is_empty() {
+                self.input = None;
+            }
+        }
+    }
+
+    fn framing(&mut self, length: BodyLength) -> Framing {
+        // A drain may have begun since the request was read.
+        self.keep_alive &= !self.worker.is_draining();
+        Framing {
+            version: self.request.version,
+            length,
+            keep_alive: self.keep_alive,
+        }
+    }
+}
+
+impl Peer for Client {
+    fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        encoder: Encoder,
+        out: &mut Buffer,
+    ) -> Poll<Result<bool, FailureKind>> {
+        loop {
+            let mut has_moved = false;
+            if let Some(input) = &mut self.input {
+                let room = out.len() + BUFFER_BYTES;
+                while !input.is_empty() && !self.decoder.is_done() && out.len() < room {
+                    let step = self.decoder.step(input.filled());
+                    let step = step.map_err(|_| FailureKind::BadBody)?;
+                    self.bytes_received += step.data.len() as u64;
+                    if self.bytes_received > self.request.body_bytes_max {
+                        return Poll::Ready(Err(FailureKind::BodyTooLarge));
+                    }
+                    encoder.write(step.data, out);
+                    let consumed = step.consumed;
+                    input.consume(consumed);
+                    has_moved = true;
+                }
+                if input.is_empty() {
+                    self.input = None;
+                }
+            }
+            if self.decoder.is_done() {
+                encoder.end(out);
+                return Poll::Ready(Ok(true));
+            }
+            if has_moved {
+                return Poll::Ready(Ok(false));
+            }
+            match ready!(self.poll_fill(context)) {
+                Ok(count) if count > 0 => {}
+                _ => return Poll::Ready(Err(FailureKind::ClientGone)),
+            }
+        }
+    }
+
+    fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind> {
+        // HTTP/1.0 has no interim responses (RFC 9110, section 15.2).
+        if self.request.version != Version::Http10 {
+            write::interim(head, self.output());
+        }
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        head: &ResponseHead<'_>,
+        length: BodyLength,
+        additions: &Additions,
+    ) -> Result<(), FailureKind> {
+        if head.status == 101 {
+            write::interim(head, self.output());
+            return Ok(());
+        }
+        // What has no length of its own is sent in chunks, or ends with the connection where the
+        // client does not know chunks.
+        let length = match length {
+            BodyLength::Chunked | BodyLength::UntilClose => {
+                if self.request.version == Version::Http10 {
+                    self.keep_alive = false;
+                    BodyLength::UntilClose
+                } else {
+                    BodyLength::Chunked
+                }
+            }
+            other => other,
+        };
+        // A request that is not complete by now is not waited for.
+        self.keep_alive &= self.decoder.is_done();
+        self.encoder = Encoder::new(length);
+        let framing = self.framing(length);
+        write::response(head, framing, additions, self.output());
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.output
+            .as_ref()
+            .is_none_or(|output| output.len() < BUFFER_BYTES)
+    }
+
+    fn data(&mut self, data: &[u8]) {
+        self.bytes_sent += data.len() as u64;
+        let encoder = self.encoder;
+        encoder.write(data, self.output());
+    }
+
+    fn end(&mut self) {
+        let encoder = self.encoder;
+        if encoder != Encoder::Plain {
+            encoder.end(self.output());
+        }
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
+        let sent = ready!(self.poll_send(context));
+        Poll::Ready(if sent {
+            Ok(())
+        } else {
+            Err(FailureKind::ClientGone)
+        })
+    }
+}

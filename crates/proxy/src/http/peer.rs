@@ -1,0 +1,56 @@
+//! The client's end of an exchange, whatever version it speaks.
+
+use std::task::{Context, Poll};
+
+use crate::net::body::{BodyLength, Encoder};
+use crate::net::buffer::Buffer;
+use crate::net::failure::FailureKind;
+use crate::net::response::ResponseHead;
+use crate::policy::cors::Additions;
+
+/// Where a request comes from and its response goes to.
+pub trait Peer {
+    /// Appends what has arrived of the request body to `out`, framed for the endpoint. True once
+    /// the body is complete.
+    ///
+    /// # Errors
+    /// A body that is refused, or a client that went away.
+    fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        encoder: Encoder,
+        out: &mut Buffer,
+    ) -> Poll<Result<bool, FailureKind>>;
+
+    /// Passes on an interim response (1xx but 101), where the client's version has them.
+    ///
+    /// # Errors
+    /// A client that went away.
+    fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind>;
+
+    /// Begins the response.
+    ///
+    /// # Errors
+    /// A response that the client's version cannot carry, or a client that went away.
+    fn start(
+        &mut self,
+        head: &ResponseHead<'_>,
+        length: BodyLength,
+        additions: &Additions,
+    ) -> Result<(), FailureKind>;
+
+    /// Whether more of the response body may be given.
+    fn has_room(&self) -> bool;
+
+    /// Gives some of the response body.
+    fn data(&mut self, data: &[u8]);
+
+    /// Ends the response.
+    fn end(&mut self);
+
+    /// Sends what was given; ready when all of it was taken.
+    ///
+    /// # Errors
+    /// A client that went away.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>>;
+}

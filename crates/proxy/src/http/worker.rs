@@ -1,0 +1,48 @@
+//! What the requests of one worker share.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::net::local::Shared;
+use crate::route::tables::Tables;
+use crate::upstream::link::Links;
+
+/// The belongings of one worker, as requests see them.
+pub struct Worker {
+    /// Limits, counts, dice and log.
+    pub local: Shared,
+    /// The tables; a request loads the root once.
+    pub tables: Arc<ArcSwap<Tables>>,
+    /// Connections to endpoints.
+    pub links: Links,
+    /// Connections of clients.
+    pub connections: Cell<usize>,
+    /// Whether connections shall end with the request they are in.
+    is_draining: Cell<bool>,
+}
+
+impl Worker {
+    /// A worker that has not served anything.
+    pub fn new(local: Shared, tables: Arc<ArcSwap<Tables>>) -> Self {
+        Worker {
+            links: Links::new(local.clone()),
+            local,
+            tables,
+            connections: Cell::new(0),
+            is_draining: Cell::new(false),
+        }
+    }
+
+    /// Whether connections shall end with the request they are in.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.get()
+    }
+
+    /// From now on connections end with the request they are in, and idle ones at once.
+    pub fn drain(&self) {
+        self.is_draining.set(true);
+        crate::net::deadline::wake_all();
+    }
+}

@@ -1,0 +1,258 @@
+//! Heads of HTTP/1, written straight into the buffer that is sent.
+
+use super::answer::{Answer, reason};
+use crate::net::body::BodyLength;
+use crate::net::buffer::Buffer;
+use crate::net::field::{Field, Known, members};
+use crate::net::head::{Head, Version};
+use crate::net::response::ResponseHead;
+use crate::policy::cors::Additions;
+use crate::route::visit::Visit;
+
+/// What the head of a request to an endpoint is made of.
+pub struct RequestHead<'a, 'h> {
+    /// The head that the client sent.
+    pub head: &'a Head<'h>,
+    /// The path to ask for instead of the client's.
+    pub path: Option<&'a str>,
+    /// The connection that it came by.
+    pub visit: &'a Visit,
+    /// How many proxies in front of this one are believed.
+    pub trusted_hops: usize,
+}
+
+/// How a response is sent to a client of HTTP/1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// The client's version.
+    pub version: Version,
+    /// How the body is framed.
+    pub length: BodyLength,
+    /// Whether the connection goes on.
+    pub keep_alive: bool,
+}
+
+/// Writes the head of a request to an endpoint.
+pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
+    let head = request.head;
+    out.append_str(head.method);
+    out.append(b" ");
+    out.append_str(request.path.unwrap_or(head.path));
+    if let Some(query) = head.query {
+        out.append(b"?");
+        out.append_str(query);
+    }
+    out.append(b" HTTP/1.1\r\n");
+    field("host", head.authority.as_bytes(), out);
+    let trusts = request.trusted_hops > 0;
+    let joins_cookies = head.version == Version::Http2;
+    for known in &head.fields {
+        if is_passed(known, trusts) && !(joins_cookies && known.known == Known::Cookie) {
+            // Names that the client declares to belong to the connection stay on it.
+            if head.connection_fields.is_empty() || !head.is_connection_field(known.name) {
+                field(known.name, known.value, out);
+            }
+        }
+    }
+    if joins_cookies {
+        cookies(head, out);
+    }
+    forwarded(request, trusts, out);
+    match head.body {
+        BodyLength::None if matches!(head.method, "POST" | "PUT" | "PATCH") => {
+            out.append(b"content-length: 0\r\n");
+        }
+        BodyLength::None | BodyLength::UntilClose => {}
+        BodyLength::Exact(length) => content_length(length, out),
+        BodyLength::Chunked => out.append(b"transfer-encoding: chunked\r\n"),
+    }
+    if let Some(protocol) = head.upgrade {
+        out.append(b"connection: upgrade\r\n");
+        field("upgrade", protocol, out);
+    }
+    out.append(b"\r\n");
+}
+
+/// Writes the head of a response from an endpoint.
+pub fn response(
+    head: &ResponseHead<'_>,
+    framing: Framing,
+    additions: &Additions,
+    out: &mut Buffer,
+) {
+    status_line(head.status, head.reason, out);
+    response_fields(head, additions, |name, value| field(name, value, out));
+    match framing.length {
+        BodyLength::Exact(length) => content_length(length, out),
+        BodyLength::Chunked => out.append(b"transfer-encoding: chunked\r\n"),
+        // The answer to HEAD tells the length that the answer to GET would have.
+        BodyLength::None if head.status >= 200 && head.status != 204 => {
+            if let Some(length) = head.declared_length() {
+                content_length(length, out);
+            }
+        }
+        BodyLength::None | BodyLength::UntilClose => {}
+    }
+    connection(framing, out);
+    out.append(b"\r\n");
+}
+
+/// Writes an interim response, or one that changes the protocol.
+pub fn interim(head: &ResponseHead<'_>, out: &mut Buffer) {
+    status_line(head.status, head.reason, out);
+    response_fields(head, &Additions::new(), |name, value| {
+        field(name, value, out)
+    });
+    if head.status == 101 {
+        out.append(b"connection: upgrade\r\n");
+        for known in head.fields.iter().filter(|f| f.known == Known::Upgrade) {
+            field("upgrade", known.value, out);
+        }
+    }
+    out.append(b"\r\n");
+}
+
+/// Writes an answer of the proxy, with its body unless it answers HEAD.
+pub fn answer(answer: &Answer, framing: Framing, is_head: bool, out: &mut Buffer) {
+    status_line(answer.status, reason(answer.status), out);
+    answer.fields(|name, value| field(name, value, out));
+    if !matches!(answer.status, 100..200 | 204 | 304) {
+        content_length(answer.text.len() as u64, out);
+    }
+    connection(framing, out);
+    out.append(b"\r\n");
+    if !is_head && !matches!(answer.status, 100..200 | 204 | 304) {
+        out.append_str(&answer.text);
+    }
+}
+
+/// The fields of a response that are passed on, and those that are put in.
+pub fn response_fields(
+    head: &ResponseHead<'_>,
+    additions: &Additions,
+    mut visit: impl FnMut(&str, &[u8]),
+) {
+    let replaces_cors = additions.iter().any(|(name, _)| *name != "set-cookie");
+    for known in &head.fields {
+        let is_passed = match known.known {
+            Known::ContentLength => false,
+            Known::Cors => !replaces_cors,
+            kind => !kind.is_hop_by_hop(),
+        };
+        if is_passed && !is_of_connection(head, known.name) {
+            visit(known.name, known.value);
+        }
+    }
+    for (name, value) in additions {
+        visit(name, value);
+    }
+}
+
+/// Whether the endpoint declares a field to belong to its connection.
+fn is_of_connection(head: &ResponseHead<'_>, name: &str) -> bool {
+    head.fields
+        .iter()
+        .filter(|field| field.known == Known::Connection)
+        .flat_map(|field| members(field.value))
+        .any(|option| option.eq_ignore_ascii_case(name))
+}
+
+fn is_passed(field: &Field<'_>, trusts: bool) -> bool {
+    match field.known {
+        Known::Host | Known::ContentLength => false,
+        // Written anew below.
+        Known::ForwardedFor | Known::RealIp => false,
+        // What a client says of the way it came is believed only where proxies are trusted.
+        Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort | Known::Forwarded => {
+            trusts
+        }
+        known => !known.is_hop_by_hop(),
+    }
+}
+
+/// HTTP/2 may split cookies, and HTTP/1 must not (RFC 9113, section 8.2.3).
+fn cookies(head: &Head<'_>, out: &mut Buffer) {
+    let mut fields = head
+        .fields
+        .iter()
+        .filter(|field| field.known == Known::Cookie);
+    let Some(first) = fields.next() else {
+        return;
+    };
+    out.append(b"cookie: ");
+    out.append(first.value);
+    for field in fields {
+        out.append(b"; ");
+        out.append(field.value);
+    }
+    out.append(b"\r\n");
+}
+
+fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut Buffer) {
+    let RequestHead { head, visit, .. } = request;
+    out.append(b"x-forwarded-for: ");
+    if trusts {
+        for told in head
+            .fields
+            .iter()
+            .filter(|f| f.known == Known::ForwardedFor)
+        {
+            out.append(told.value);
+            out.append(b", ");
+        }
+    }
+    out.append_str(&visit.client_text);
+    out.append(b"\r\nx-real-ip: ");
+    if trusts {
+        let client = crate::policy::client::address(head, visit.client.ip(), request.trusted_hops);
+        out.append_str(&client.to_string());
+    } else {
+        out.append_str(&visit.client_text);
+    }
+    out.append(b"\r\n");
+    let tells = |known| trusts && head.first(known).is_some();
+    if !tells(Known::ForwardedProto) {
+        out.append(match visit.secured {
+            Some(_) => b"x-forwarded-proto: https\r\n",
+            None => b"x-forwarded-proto: http\r\n".as_slice(),
+        });
+    }
+    if !tells(Known::ForwardedHost) {
+        field("x-forwarded-host", head.authority.as_bytes(), out);
+    }
+    if !tells(Known::ForwardedPort) {
+        out.append(b"x-forwarded-port: ");
+        out.append_decimal(u64::from(visit.port));
+        out.append(b"\r\n");
+    }
+}
+
+fn status_line(status: u16, reason: &str, out: &mut Buffer) {
+    out.append(b"HTTP/1.1 ");
+    out.append_decimal(u64::from(status));
+    out.append(b" ");
+    out.append_str(reason);
+    out.append(b"\r\n");
+}
+
+fn connection(framing: Framing, out: &mut Buffer) {
+    if !framing.keep_alive {
+        out.append(b"connection: close\r\n");
+    } else if framing.version == Version::Http10 {
+        out.append(b"connection: keep-alive\r\n");
+    }
+}
+
+fn content_length(length: u64, out: &mut Buffer) {
+    out.append(b"content-length: ");
+    out.append_decimal(length);
+    out.append(b"\r\n");
+}
+
+fn field(name: &str, value: &[u8], out: &mut Buffer) {
+    out.reserve(name.len() + value.len() + 4);
+    out.append_str(name);
+    out.append(b": ");
+    out.append(value);
+    out.append(b"\r\n");
+}

@@ -1,0 +1,19 @@
+//! The data plane.
+//!
+//! **Does** accept connections, pick certificates and routes by name, and pass requests on to
+//! endpoints.
+//! **Knows** resources, and what happened to requests; one immutable set of tables per request.
+//! **Never** sees an object that people wrote, decides what a resource means, or does work that
+//! grows with the number of domains.
+
+pub mod balance;
+pub mod http;
+pub mod net;
+pub mod policy;
+pub mod route;
+pub mod runtime;
+pub mod tls;
+pub mod upstream;
+
+pub use net::limits::Limits;
+pub use runtime::{Applied, Proxy, Receipt, Settings};

@@ -1,0 +1,22 @@
+//! The floor of the data plane: bytes, streams, heads, bodies, deadlines, counts and limits.
+//!
+//! Nothing in here knows a route, a domain or an upstream. Everything in here may be fed by
+//! whoever reaches a socket, so nothing in here may panic on what it is fed.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+pub mod body;
+pub mod buffer;
+pub mod count;
+pub mod deadline;
+pub mod dice;
+pub mod failure;
+pub mod field;
+pub mod hash;
+pub mod head;
+pub mod journal;
+pub mod limits;
+pub mod local;
+pub mod record;
+pub mod response;
+pub mod socket;
+pub mod stream;

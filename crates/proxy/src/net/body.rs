@@ -1,0 +1,276 @@
+//! Framing of HTTP/1 bodies (RFC 9112, sections 6 and 7), read strictly and written plainly.
+
+use super::buffer::Buffer;
+
+/// The longest line that begins a chunk, extensions included, in bytes.
+const CHUNK_LINE_BYTES_MAX: u32 = 1_024;
+
+/// The most bytes of trailers. They are read and dropped.
+const TRAILER_BYTES_MAX: u32 = 8 << 10;
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// There is none.
+    None,
+    /// By its number of bytes.
+    Exact(u64),
+    /// By a last chunk, or by the end of its HTTP/2 stream.
+    Chunked,
+    /// By the end of the connection; responses only.
+    UntilClose,
+}
+
+/// The body is not what its framing says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the body is not framed as its head says")]
+pub struct Malformed;
+
+/// Takes the framing off a body.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Done,
+    Exact(u64),
+    UntilClose,
+    /// In the digits of a chunk's size.
+    Size {
+        size: u64,
+        digits: u32,
+    },
+    /// In a chunk's extension, `used` bytes into its line.
+    Extension {
+        size: u64,
+        used: u32,
+    },
+    /// After the CR of a chunk's line.
+    SizeLineFeed(u64),
+    Chunk(u64),
+    ChunkReturn,
+    ChunkLineFeed,
+    /// In the trailers, `used` bytes into them; `line` bytes into a line.
+    Trailer {
+        used: u32,
+        line: u32,
+    },
+    TrailerLineFeed {
+        used: u32,
+        line: u32,
+    },
+}
+
+/// One step of decoding.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// How many bytes of the input were used.
+    pub consumed: usize,
+    /// Bytes of the body among them; may be empty.
+    pub data: &'a [u8],
+}
+
+impl Decoder {
+    /// A decoder at the start of a body.
+    pub fn new(length: BodyLength) -> Self {
+        let state = match length {
+            BodyLength::None | BodyLength::Exact(0) => State::Done,
+            BodyLength::Exact(length) => State::Exact(length),
+            BodyLength::Chunked => State::Size { size: 0, digits: 0 },
+            BodyLength::UntilClose => State::UntilClose,
+        };
+        Decoder { state }
+    }
+
+    /// Whether the body has been read to its end.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Whether the body ends with the connection.
+    pub fn is_until_close(&self) -> bool {
+        self.state == State::UntilClose
+    }
+
+    /// How many bytes are still to come at most, where that is known.
+    pub fn remaining(&self) -> Option<u64> {
+        match self.state {
+            State::Done => Some(0),
+            State::Exact(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Uses some bytes of a non-empty input. Uses none only once the body is done.
+    ///
+    /// # Errors
+    /// Input that is not what the framing says.
+    pub fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
+        match self.state {
+            State::Done => Ok(Step {
+                consumed: 0,
+                data: &[],
+            }),
+            State::UntilClose => Ok(Step {
+                consumed: input.len(),
+                data: input,
+            }),
+            State::Exact(left) => {
+                let data = first(input, left);
+                let left = left - data.len() as u64;
+                self.state = if left == 0 {
+                    State::Done
+                } else {
+                    State::Exact(left)
+                };
+                Ok(Step {
+                    consumed: data.len(),
+                    data,
+                })
+            }
+            State::Chunk(left) => {
+                let data = first(input, left);
+                let left = left - data.len() as u64;
+                self.state = if left == 0 {
+                    State::ChunkReturn
+                } else {
+                    State::Chunk(left)
+                };
+                Ok(Step {
+                    consumed: data.len(),
+                    data,
+                })
+            }
+            _ => self.step_between(input),
+        }
+    }
+
+    /// Uses bytes that are not data, up to the next that are, or to the end.
+    fn step_between<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
+        let mut consumed = 0;
+        for byte in input {
+            self.state = next(self.state, *byte)?;
+            consumed += 1;
+            if matches!(self.state, State::Done | State::Chunk(_)) {
+                break;
+            }
+        }
+        Ok(Step {
+            consumed,
+            data: &[],
+        })
+    }
+}
+
+fn first(input: &[u8], count: u64) -> &[u8] {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    input.get(..count).unwrap_or(input)
+}
+
+/// The state after one byte that is not data.
+fn next(state: State, byte: u8) -> Result<State, Malformed> {
+    Ok(match (state, byte) {
+        (State::Size { size, digits }, _) => next_in_size(size, digits, byte)?,
+        (State::Extension { size, .. }, b'\r') => State::SizeLineFeed(size),
+        (State::Extension { size, used }, byte) => {
+            // Extensions are not passed on, so all that matters is where their line ends.
+            let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+            if !is_text || used >= CHUNK_LINE_BYTES_MAX {
+                return Err(Malformed);
+            }
+            let used = used + 1;
+            State::Extension { size, used }
+        }
+        (State::SizeLineFeed(0), b'\n') => State::Trailer { used: 0, line: 0 },
+        (State::SizeLineFeed(size), b'\n') => State::Chunk(size),
+        (State::ChunkReturn, b'\r') => State::ChunkLineFeed,
+        (State::ChunkLineFeed, b'\n') => State::Size { size: 0, digits: 0 },
+        (State::Trailer { used, line }, b'\r') => State::TrailerLineFeed { used, line },
+        (State::Trailer { used, line }, byte) => {
+            let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+            if !is_text || used >= TRAILER_BYTES_MAX {
+                return Err(Malformed);
+            }
+            let (used, line) = (used + 1, line + 1);
+            State::Trailer { used, line }
+        }
+        (State::TrailerLineFeed { line: 0, .. }, b'\n') => State::Done,
+        (State::TrailerLineFeed { used, .. }, b'\n') => State::Trailer { used, line: 0 },
+        _ => return Err(Malformed),
+    })
+}
+
+fn next_in_size(size: u64, digits: u32, byte: u8) -> Result<State, Malformed> {
+    if let Some(digit) = char::from(byte).to_digit(16) {
+        // 15 digits are 2^60 bytes, which no chunk has, and cannot overflow.
+        if digits >= 15 {
+            return Err(Malformed);
+        }
+        let size = size * 16 + u64::from(digit);
+        let digits = digits + 1;
+        return Ok(State::Size { size, digits });
+    }
+    match byte {
+        _ if digits == 0 => Err(Malformed),
+        b'\r' => Ok(State::SizeLineFeed(size)),
+        b';' => Ok(State::Extension { size, used: 0 }),
+        _ => Err(Malformed),
+    }
+}
+
+/// Puts framing on a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoder {
+    /// The bytes as they are: the head told their number, or the connection's end does.
+    Plain,
+    /// In chunks.
+    Chunked,
+}
+
+impl Encoder {
+    /// The encoder for a length.
+    pub fn new(length: BodyLength) -> Self {
+        match length {
+            BodyLength::Chunked => Encoder::Chunked,
+            BodyLength::None | BodyLength::Exact(_) | BodyLength::UntilClose => Encoder::Plain,
+        }
+    }
+
+    /// Appends data.
+    pub fn write(self, data: &[u8], out: &mut Buffer) {
+        if data.is_empty() {
+            return;
+        }
+        match self {
+            Encoder::Plain => out.append(data),
+            Encoder::Chunked => {
+                append_hexadecimal(data.len() as u64, out);
+                out.append(b"\r\n");
+                out.append(data);
+                out.append(b"\r\n");
+            }
+        }
+    }
+
+    /// Appends the end.
+    pub fn end(self, out: &mut Buffer) {
+        match self {
+            Encoder::Plain => {}
+            Encoder::Chunked => out.append(b"0\r\n\r\n"),
+        }
+    }
+}
+
+fn append_hexadecimal(number: u64, out: &mut Buffer) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
+    for place in (0..digits).rev() {
+        let digit = (number >> (place * 4)) & 15;
+        let letter = char::from_digit(digit as u32, 16).unwrap_or('0');
+        out.append(&[letter as u8]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Counts: one row of numbers per worker, summed when somebody asks.
+//!
+//! A worker is the only writer of its row, so counting is a load and a store that no other core
+//! has in its cache.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use myriad_base::metrics::{EncodeMetric, MetricEncoder, MetricType, Metrics, NoLabelSet};
+
+use super::failure::FailureKind;
+
+/// What is counted beside failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Count {
+    /// Connections accepted.
+    Accepted,
+    /// Connections ended.
+    Closed,
+    /// Connections closed at once because of a limit.
+    Shed,
+    /// TLS handshakes done with a full key exchange.
+    HandshakeFull,
+    /// TLS handshakes resumed.
+    HandshakeResumed,
+    /// TLS handshakes refused because no domain has the name.
+    HandshakeUnknownName,
+    /// TLS handshakes that took longer than the limit.
+    HandshakeTimeout,
+    /// TLS handshakes that failed otherwise.
+    HandshakeFailed,
+    /// Requests answered with 1xx.
+    Status1xx,
+    /// Requests answered with 2xx.
+    Status2xx,
+    /// Requests answered with 3xx.
+    Status3xx,
+    /// Requests answered with 4xx.
+    Status4xx,
+    /// Requests answered with 5xx.
+    Status5xx,
+    /// Connections to endpoints opened.
+    UpstreamOpened,
+    /// Requests on connections to endpoints that had served before.
+    UpstreamReused,
+    /// Connections to endpoints that could not be opened.
+    UpstreamFailed,
+    /// Requests sent again on another connection.
+    UpstreamRetried,
+    /// Idle connections to endpoints closed because of a limit.
+    UpstreamEvicted,
+    /// Certificate keys parsed.
+    KeyParsed,
+    /// Parsed keys forgotten because of the limit.
+    KeyEvicted,
+    /// Lines of the access log dropped because the writer is behind.
+    LogDropped,
+}
+
+const COUNTS: usize = Count::LogDropped as usize + 1;
+const FAILURES: usize = FailureKind::ALL.len();
+
+/// The counts of one worker.
+pub struct Counts {
+    row: [AtomicU64; COUNTS + FAILURES],
+}
+
+impl Counts {
+    /// All zero.
+    pub fn new() -> Self {
+        Counts {
+            row: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Adds one.
+    pub fn add(&self, count: Count) {
+        self.bump(count as usize);
+    }
+
+    /// Adds one to a failure.
+    pub fn add_failure(&self, kind: FailureKind) {
+        self.bump(COUNTS + kind as usize);
+    }
+
+    /// Adds one to the class of a status.
+    pub fn add_status(&self, status: u16) {
+        self.add(match status {
+            0..200 => Count::Status1xx,
+            200..300 => Count::Status2xx,
+            300..400 => Count::Status3xx,
+            400..500 => Count::Status4xx,
+            _ => Count::Status5xx,
+        });
+    }
+
+    /// What was counted.
+    pub fn get(&self, count: Count) -> u64 {
+        self.read(count as usize)
+    }
+
+    fn bump(&self, index: usize) {
+        if let Some(slot) = self.row.get(index) {
+            slot.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self, index: usize) -> u64 {
+        self.row
+            .get(index)
+            .map_or(0, |slot| slot.load(Ordering::Relaxed))
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts::new()
+    }
+}
+
+/// Registers the counts of all workers.
+pub fn register(metrics: &Metrics, workers: &[Arc<Counts>]) {
+    let rows: Arc<[Arc<Counts>]> = workers.into();
+    for family in FAMILIES {
+        let sum = Sum {
+            family,
+            rows: rows.clone(),
+        };
+        metrics.register(family.name, family.help, sum);
+    }
+}
+
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    members: &'static [(&'static str, Count)],
+}
+
+/// Counters of one meaning, told apart by one label of few values.
+static FAMILIES: &[Family] = &[
+    Family {
+        name: "connections_accepted",
+        help: "Connections accepted from clients",
+        label: "",
+        members: &[("", Count::Accepted)],
+    },
+    Family {
+        name: "connections_closed",
+        help: "Connections of clients ended",
+        label: "",
+        members: &[("", Count::Closed)],
+    },
+    Family {
+        name: "connections_shed",
+        help: "Connections of clients closed at once because of a limit",
+        label: "",
+        members: &[("", Count::Shed)],
+    },
+    Family {
+        name: "handshakes",
+        help: "TLS handshakes by how they ended",
+        label: "outcome",
+        members: &[
+            ("full", Count::HandshakeFull),
+            ("resumed", Count::HandshakeResumed),
+            ("unknown_name", Count::HandshakeUnknownName),
+            ("timeout", Count::HandshakeTimeout),
+            ("failed", Count::HandshakeFailed),
+        ],
+    },
+    Family {
+        name: "requests",
+        help: "Requests by class of status",
+        label: "status",
+        members: &[
+            ("1xx", Count::Status1xx),
+            ("2xx", Count::Status2xx),
+            ("3xx", Count::Status3xx),
+            ("4xx", Count::Status4xx),
+            ("5xx", Count::Status5xx),
+        ],
+    },
+    Family {
+        name: "request_failures",
+        help: "Requests not served as their route says, by reason",
+        label: "reason",
+        members: &[],
+    },
+    Family {
+        name: "upstream_connections",
+        help: "Connections to endpoints by what became of them",
+        label: "event",
+        members: &[
+            ("opened", Count::UpstreamOpened),
+            ("reused", Count::UpstreamReused),
+            ("failed", Count::UpstreamFailed),
+            ("retried", Count::UpstreamRetried),
+            ("evicted", Count::UpstreamEvicted),
+        ],
+    },
+    Family {
+        name: "certificate_keys",
+        help: "Certificate keys by what became of them",
+        label: "event",
+        members: &[("parsed", Count::KeyParsed), ("evicted", Count::KeyEvicted)],
+    },
+    Family {
+        name: "access_log_lines_dropped",
+        help: "Lines of the access log dropped because its writer is behind",
+        label: "",
+        members: &[("", Count::LogDropped)],
+    },
+];
+
+struct Sum {
+    family: &'static Family,
+    rows: Arc<[Arc<Counts>]>,
+}
+
+impl Sum {
+    fn of(&self, index: usize) -> u64 {
+        self.rows.iter().map(|row| row.read(index)).sum()
+    }
+}
+
+impl fmt::Debug for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.family.name)
+    }
+}
+
+impl EncodeMetric for Sum {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let label = self.family.label;
+        if self.family.members.is_empty() {
+            for kind in FailureKind::ALL {
+                let value = self.of(COUNTS + kind as usize);
+                encoder
+                    .encode_family(&[(label, kind.verdict().flag)])?
+                    .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+            }
+            return Ok(());
+        }
+        for (name, count) in self.family.members {
+            let value = self.of(*count as usize);
+            if label.is_empty() {
+                encoder.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+            } else {
+                encoder
+                    .encode_family(&[(label, *name)])?
+                    .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Counter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use myriad_base::metrics::Metrics;
+
+    use super::{Count, Counts, register};
+    use crate::net::failure::FailureKind;
+
+    #[test]
+    fn rows_of_workers_are_summed() {
+        let metrics = Metrics::new();
+        let rows = [Arc::new(Counts::new()), Arc::new(Counts::new())];
+        register(&metrics, &rows);
+        rows[0].add(Count::Accepted);
+        rows[1].add(Count::Accepted);
+        rows[1].add_status(503);
+        rows[1].add_failure(FailureKind::NoRoute);
+        let text = metrics.encode();
+        assert!(
+            text.contains("myriad_connections_accepted_total 2"),
+            "{text}"
+        );
+        assert!(
+            text.contains("myriad_requests_total{status=\"5xx\"} 1"),
+            "{text}"
+        );
+        assert!(text.contains("reason=\"no_route\"} 1"), "{text}");
+    }
+}

@@ -1,0 +1,218 @@
+//! What can go wrong with a request, who is to blame, and whether to try again.
+
+/// Why a request was not served as its route says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FailureKind {
+    /// The head is not well-formed, or its framing is ambiguous.
+    BadRequest,
+    /// The HTTP version is neither 1.0, 1.1 nor 2.
+    BadVersion,
+    /// The method is refused: CONNECT, or TRACE.
+    BadMethod,
+    /// The request target is longer than the limit.
+    TargetTooLong,
+    /// The head is longer, or has more fields, than the limit.
+    HeadTooLarge,
+    /// The head took longer than the limit.
+    HeadTimeout,
+    /// The body is larger than the route's policy allows.
+    BodyTooLarge,
+    /// The body is not well-formed.
+    BadBody,
+    /// The body took longer than the limit.
+    BodyTimeout,
+    /// The host does not belong on this connection.
+    Misdirected,
+    /// The client address is not admitted.
+    Forbidden,
+    /// No route is known for the host.
+    NoHost,
+    /// No route of the host matches.
+    NoRoute,
+    /// The client went away.
+    ClientGone,
+    /// The client does not read what it is sent.
+    ClientStalled,
+    /// The route names no upstream that is there.
+    NoUpstream,
+    /// The upstream has no endpoint.
+    NoEndpoint,
+    /// The upstream's DNS name has no address.
+    Unresolved,
+    /// The endpoint cannot be connected to.
+    ConnectFailed,
+    /// Connecting to the endpoint took longer than the route's policy allows.
+    ConnectTimeout,
+    /// The TLS handshake with the endpoint failed.
+    UpstreamTls,
+    /// The endpoint closed the connection before the response was complete.
+    UpstreamClosed,
+    /// The endpoint's response is not well-formed, or beyond a limit.
+    BadResponse,
+    /// The endpoint took longer to answer than the route's policy allows.
+    ReadTimeout,
+    /// The endpoint took longer to read than the route's policy allows.
+    SendTimeout,
+    /// The proxy contradicts itself.
+    Internal,
+}
+
+/// Who is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Downstream,
+    /// The endpoint, or that there is none.
+    Upstream,
+    /// The proxy.
+    Ours,
+}
+
+/// Whether the request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Something of it may have had an effect, or it would only fail again.
+    No,
+    /// Nothing of it was sent.
+    Yes,
+    /// Only on a connection that had served before: the endpoint most likely closed it while
+    /// it was idle.
+    IfReused,
+}
+
+/// One failed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Why.
+    pub kind: FailureKind,
+    /// Whose fault.
+    pub side: Side,
+    /// Whether to try again.
+    pub retry: Retry,
+}
+
+/// How a failure is answered and logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The status of the response, where there can still be one.
+    pub status: u16,
+    /// The flag in the access log and the label in metrics.
+    pub flag: &'static str,
+    /// Whose fault.
+    pub side: Side,
+    /// The body of the response.
+    pub text: &'static str,
+}
+
+impl FailureKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [FailureKind; 26] = [
+        FailureKind::BadRequest,
+        FailureKind::BadVersion,
+        FailureKind::BadMethod,
+        FailureKind::TargetTooLong,
+        FailureKind::HeadTooLarge,
+        FailureKind::HeadTimeout,
+        FailureKind::BodyTooLarge,
+        FailureKind::BadBody,
+        FailureKind::BodyTimeout,
+        FailureKind::Misdirected,
+        FailureKind::Forbidden,
+        FailureKind::NoHost,
+        FailureKind::NoRoute,
+        FailureKind::ClientGone,
+        FailureKind::ClientStalled,
+        FailureKind::NoUpstream,
+        FailureKind::NoEndpoint,
+        FailureKind::Unresolved,
+        FailureKind::ConnectFailed,
+        FailureKind::ConnectTimeout,
+        FailureKind::UpstreamTls,
+        FailureKind::UpstreamClosed,
+        FailureKind::BadResponse,
+        FailureKind::ReadTimeout,
+        FailureKind::SendTimeout,
+        FailureKind::Internal,
+    ];
+
+    /// Status, flag, side and text. The only place that knows them.
+    pub const fn verdict(self) -> Verdict {
+        use FailureKind as Kind;
+        use Side::{Downstream, Ours, Upstream};
+        let (status, flag, side, text) = match self {
+            Kind::BadRequest => (400, "bad_request", Downstream, "bad request\n"),
+            Kind::BadVersion => (505, "bad_version", Downstream, "HTTP version refused\n"),
+            Kind::BadMethod => (405, "bad_method", Downstream, "method refused\n"),
+            Kind::TargetTooLong => (414, "target_too_long", Downstream, "URI too long\n"),
+            Kind::HeadTooLarge => (431, "head_too_large", Downstream, "head too large\n"),
+            Kind::HeadTimeout => (408, "head_timeout", Downstream, "request timeout\n"),
+            Kind::BodyTooLarge => (413, "body_too_large", Downstream, "body too large\n"),
+            Kind::BadBody => (400, "bad_body", Downstream, "bad request body\n"),
+            Kind::BodyTimeout => (408, "body_timeout", Downstream, "request timeout\n"),
+            Kind::Misdirected => (421, "misdirected", Downstream, "misdirected request\n"),
+            Kind::Forbidden => (403, "forbidden", Downstream, "forbidden\n"),
+            Kind::NoHost => (404, "no_host", Downstream, "not found\n"),
+            Kind::NoRoute => (404, "no_route", Downstream, "not found\n"),
+            Kind::ClientGone => (499, "client_gone", Downstream, ""),
+            Kind::ClientStalled => (499, "client_stalled", Downstream, ""),
+            Kind::NoUpstream => (503, "no_upstream", Upstream, "no upstream\n"),
+            Kind::NoEndpoint => (503, "no_endpoint", Upstream, "no endpoint\n"),
+            Kind::Unresolved => (503, "unresolved", Upstream, "no endpoint\n"),
+            Kind::ConnectFailed => (502, "connect_failed", Upstream, "bad gateway\n"),
+            Kind::ConnectTimeout => (504, "connect_timeout", Upstream, "gateway timeout\n"),
+            Kind::UpstreamTls => (502, "upstream_tls", Upstream, "bad gateway\n"),
+            Kind::UpstreamClosed => (502, "upstream_closed", Upstream, "bad gateway\n"),
+            Kind::BadResponse => (502, "bad_response", Upstream, "bad gateway\n"),
+            Kind::ReadTimeout => (504, "read_timeout", Upstream, "gateway timeout\n"),
+            Kind::SendTimeout => (504, "send_timeout", Upstream, "gateway timeout\n"),
+            Kind::Internal => (500, "internal", Ours, "internal error\n"),
+        };
+        Verdict {
+            status,
+            flag,
+            side,
+            text,
+        }
+    }
+}
+
+impl Failure {
+    /// A failure that must not be tried again.
+    pub const fn of(kind: FailureKind) -> Self {
+        Failure {
+            kind,
+            side: kind.verdict().side,
+            retry: Retry::No,
+        }
+    }
+
+    /// The same with another answer to whether to try again.
+    pub const fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+}
+
+impl From<FailureKind> for Failure {
+    fn from(kind: FailureKind) -> Self {
+        Failure::of(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FailureKind;
+
+    #[test]
+    fn every_kind_has_its_own_number_and_flag() {
+        let mut flags: Vec<&str> = Vec::new();
+        for (number, kind) in FailureKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+            flags.push(kind.verdict().flag);
+        }
+        flags.sort_unstable();
+        flags.dedup();
+        assert_eq!(flags.len(), FailureKind::ALL.len());
+    }
+}

@@ -1,0 +1,198 @@
+//! Header fields, and which of them the proxy itself has to do with.
+
+/// One header field of a head. Names of HTTP/1 come as they were sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a> {
+    /// Which one, if the proxy has to do with it.
+    pub known: Known,
+    /// A token (RFC 9110, section 5.6.2).
+    pub name: &'a str,
+    /// Without white space at its ends, and without control bytes but tabs.
+    pub value: &'a [u8],
+}
+
+/// The fields that the proxy has to do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Any other.
+    Other,
+    /// `Host`
+    Host,
+    /// `Content-Length`
+    ContentLength,
+    /// `Transfer-Encoding`
+    TransferEncoding,
+    /// `Connection`
+    Connection,
+    /// `Keep-Alive`
+    KeepAlive,
+    /// `Proxy-Connection`
+    ProxyConnection,
+    /// `Upgrade`
+    Upgrade,
+    /// `TE`
+    Te,
+    /// `Trailer`
+    Trailer,
+    /// `Expect`
+    Expect,
+    /// `Cookie`
+    Cookie,
+    /// `Origin`
+    Origin,
+    /// `Vary`
+    Vary,
+    /// `X-Forwarded-For`
+    ForwardedFor,
+    /// `X-Forwarded-Proto`
+    ForwardedProto,
+    /// `X-Forwarded-Host`
+    ForwardedHost,
+    /// `X-Forwarded-Port`
+    ForwardedPort,
+    /// `X-Real-IP`
+    RealIp,
+    /// `Forwarded` (RFC 7239)
+    Forwarded,
+    /// `Access-Control-Request-Method`
+    CorsRequestMethod,
+    /// Any `Access-Control-` field of a response
+    Cors,
+    /// `HTTP2-Settings`
+    Http2Settings,
+}
+
+impl Known {
+    /// Which field has this name, in any case.
+    pub fn of(name: &str) -> Known {
+        // By length first: most names are told apart without being compared.
+        let candidates: &[(&str, Known)] = match name.len() {
+            2 => &[("te", Known::Te)],
+            4 => &[("host", Known::Host), ("vary", Known::Vary)],
+            6 => &[
+                ("cookie", Known::Cookie),
+                ("expect", Known::Expect),
+                ("origin", Known::Origin),
+            ],
+            7 => &[("upgrade", Known::Upgrade), ("trailer", Known::Trailer)],
+            9 => &[
+                ("x-real-ip", Known::RealIp),
+                ("forwarded", Known::Forwarded),
+            ],
+            10 => &[
+                ("connection", Known::Connection),
+                ("keep-alive", Known::KeepAlive),
+            ],
+            14 => &[
+                ("content-length", Known::ContentLength),
+                ("http2-settings", Known::Http2Settings),
+            ],
+            15 => &[("x-forwarded-for", Known::ForwardedFor)],
+            16 => &[
+                ("proxy-connection", Known::ProxyConnection),
+                ("x-forwarded-host", Known::ForwardedHost),
+                ("x-forwarded-port", Known::ForwardedPort),
+            ],
+            17 => &[
+                ("transfer-encoding", Known::TransferEncoding),
+                ("x-forwarded-proto", Known::ForwardedProto),
+            ],
+            22.. => return Known::of_cors(name),
+            _ => &[],
+        };
+        candidates
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map_or(Known::Other, |(_, known)| *known)
+    }
+
+    fn of_cors(name: &str) -> Known {
+        const REQUEST_METHOD: &str = "access-control-request-method";
+        const PREFIX: &str = "access-control-";
+        if name.eq_ignore_ascii_case(REQUEST_METHOD) {
+            return Known::CorsRequestMethod;
+        }
+        match name.get(..PREFIX.len()) {
+            Some(start) if start.eq_ignore_ascii_case(PREFIX) => Known::Cors,
+            _ => Known::Other,
+        }
+    }
+
+    /// Whether the field belongs to one connection and is never passed on as it is (RFC 9110,
+    /// section 7.6.1).
+    pub fn is_hop_by_hop(self) -> bool {
+        matches!(
+            self,
+            Known::Connection
+                | Known::KeepAlive
+                | Known::ProxyConnection
+                | Known::TransferEncoding
+                | Known::Upgrade
+                | Known::Te
+                | Known::Trailer
+                | Known::Http2Settings
+        )
+    }
+}
+
+/// The members of a comma-separated list (RFC 9110, section 5.6.1), without empty ones. A value
+/// that is not text has none.
+pub fn members(value: &[u8]) -> impl Iterator<Item = &str> {
+    std::str::from_utf8(value)
+        .unwrap_or_default()
+        .split(',')
+        .map(|member| member.trim_matches([' ', '\t']))
+        .filter(|member| !member.is_empty())
+}
+
+/// A `Content-Length` (RFC 9110, section 8.6): digits only.
+pub fn parse_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || value.len() > 19 {
+        return None;
+    }
+    let mut length = 0_u64;
+    for byte in value {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        length = length * 10 + u64::from(digit);
+    }
+    Some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, members, parse_length};
+
+    #[test]
+    fn fields_are_known_in_any_case() {
+        assert_eq!(Known::of("Content-Length"), Known::ContentLength);
+        assert_eq!(Known::of("TRANSFER-ENCODING"), Known::TransferEncoding);
+        assert_eq!(
+            Known::of("Access-Control-Request-Method"),
+            Known::CorsRequestMethod
+        );
+        assert_eq!(Known::of("access-control-allow-origin"), Known::Cors);
+        assert_eq!(Known::of("content-lengthy"), Known::Other);
+        assert_eq!(Known::of("accept"), Known::Other);
+    }
+
+    #[test]
+    fn lengths_are_digits_only() {
+        assert_eq!(parse_length(b"0"), Some(0));
+        assert_eq!(
+            parse_length(b"9999999999999999999"),
+            Some(9_999_999_999_999_999_999)
+        );
+        for bad in ["", "+1", "-1", "1 ", "0x1", "1,1", "99999999999999999999"] {
+            assert_eq!(parse_length(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn lists_have_no_empty_members() {
+        let found: Vec<&str> = members(b" close , ,\tTE,").collect();
+        assert_eq!(found, ["close", "TE"]);
+    }
+}

@@ -1,0 +1,26 @@
+//! What every connection of one worker shares.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::count::Counts;
+use super::dice::Dice;
+use super::journal::Journal;
+use super::limits::Limits;
+
+/// The belongings of one worker.
+pub struct Local {
+    /// The limits, the same for all workers.
+    pub limits: Arc<Limits>,
+    /// The worker's counts.
+    pub counts: Arc<Counts>,
+    /// The worker's dice.
+    pub dice: Dice,
+    /// The access log, where there is one.
+    pub journal: Option<Journal>,
+    /// How many proxies in front of this one are trusted to tell the client's address.
+    pub trusted_hops: usize,
+}
+
+/// A worker's belongings, held by its tasks.
+pub type Shared = Rc<Local>;

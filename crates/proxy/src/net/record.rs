@@ -1,0 +1,557 @@
+//! The TLS record layer between a socket and who reads and writes plain bytes.
+//!
+//! Ciphertext passes through scratch memory of the thread; a connection itself keeps only what
+//! could not be finished: half a record, plain bytes that nobody has read yet, ciphertext that
+//! the socket would not take. An idle connection keeps none of them.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{ClientConfig, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Room for a few records, so that one read of the socket brings more than one.
+const SCRATCH_BYTES: usize = 48 << 10;
+
+/// The most plain bytes encrypted at once: one full record.
+const PLAIN_BYTES_MAX: usize = 16 << 10;
+
+/// The most ciphertext of an unfinished record or handshake message (RFC 8446, section 5.2, and
+/// what rustls takes of a handshake message).
+const PARTIAL_BYTES_MAX: usize = 20 << 10;
+
+thread_local! {
+    static INCOMING: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
+    static OUTGOING: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
+}
+
+/// Either end of a TLS connection.
+enum Session {
+    Server(UnbufferedServerConnection),
+    Client(UnbufferedClientConnection),
+}
+
+/// A TLS connection over a socket.
+pub struct Tls {
+    tcp: TcpStream,
+    session: Session,
+    /// Ciphertext of a record that has not arrived whole.
+    partial: Vec<u8>,
+    /// Plain bytes that nobody has read yet, from `plain_read` on.
+    plain: Vec<u8>,
+    plain_read: usize,
+    /// Ciphertext that is not sent yet, from `cipher_sent` on.
+    cipher: Vec<u8>,
+    cipher_sent: usize,
+    /// The peer said that it sends no more.
+    is_finished: bool,
+    /// The socket is at its end.
+    is_ended: bool,
+}
+
+/// What records that were processed lead to.
+enum Next {
+    /// Everything that is there was used.
+    Idle,
+    /// There may be more to do.
+    Again,
+    /// The handshake needs more.
+    Blocked,
+}
+
+impl Tls {
+    /// The server's end. `received` is what was read of the socket already.
+    ///
+    /// # Errors
+    /// When the configuration is not usable.
+    pub fn server(
+        tcp: TcpStream,
+        config: Arc<ServerConfig>,
+        received: &[u8],
+    ) -> Result<Self, rustls::Error> {
+        let session = Session::Server(UnbufferedServerConnection::new(config)?);
+        Ok(Tls::new(tcp, session, received))
+    }
+
+    /// The client's end.
+    ///
+    /// # Errors
+    /// When the configuration is not usable.
+    pub fn client(
+        tcp: TcpStream,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, rustls::Error> {
+        let session = Session::Client(UnbufferedClientConnection::new(config, name)?);
+        Ok(Tls::new(tcp, session, &[]))
+    }
+
+    fn new(tcp: TcpStream, session: Session, received: &[u8]) -> Self {
+        Tls {
+            tcp,
+            session,
+            partial: received.to_vec(),
+            plain: Vec::new(),
+            plain_read: 0,
+            cipher: Vec::new(),
+            cipher_sent: 0,
+            is_finished: false,
+            is_ended: false,
+        }
+    }
+
+    /// The socket.
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    /// What both ends agreed to speak.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        match &self.session {
+            Session::Server(session) => session.alpn_protocol(),
+            Session::Client(session) => session.alpn_protocol(),
+        }
+    }
+
+    /// The version spoken, once the handshake is done.
+    pub fn version(&self) -> Option<rustls::ProtocolVersion> {
+        match &self.session {
+            Session::Server(session) => session.protocol_version(),
+            Session::Client(session) => session.protocol_version(),
+        }
+    }
+
+    /// How the keys were agreed on, once the handshake is done.
+    pub fn handshake_kind(&self) -> Option<rustls::HandshakeKind> {
+        match &self.session {
+            Session::Server(session) => session.handshake_kind(),
+            Session::Client(session) => session.handshake_kind(),
+        }
+    }
+
+    /// Goes on with the handshake until it is done. `around` is called around every step that
+    /// may ask the configuration for a certificate.
+    ///
+    /// # Errors
+    /// When the handshake fails; an alert has then been sent as far as the socket took it.
+    pub fn poll_handshake(
+        &mut self,
+        context: &mut Context<'_>,
+        around: &mut dyn FnMut(&mut dyn FnMut()),
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut blocked = Ok(false);
+            around(&mut || blocked = self.process_partial());
+            let blocked = match blocked {
+                Ok(blocked) => blocked,
+                Err(error) => {
+                    self.send_alert(context);
+                    return Poll::Ready(Err(error));
+                }
+            };
+            ready!(self.poll_send(context))?;
+            if !blocked {
+                return Poll::Ready(Ok(()));
+            }
+            if ready!(self.poll_receive(context))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// Reads plain bytes; 0 at the end.
+    ///
+    /// # Errors
+    /// Those of the socket and of the record layer, and an end that the peer did not announce.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let copied = self.take_plain(out);
+            if copied > 0 || out.is_empty() {
+                return Poll::Ready(Ok(copied));
+            }
+            if self.is_finished {
+                return Poll::Ready(Ok(0));
+            }
+            if self.is_ended {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            let read = match ready!(self.poll_records(context, out)) {
+                Ok(read) => read,
+                Err(error) => {
+                    self.send_alert(context);
+                    return Poll::Ready(Err(error));
+                }
+            };
+            // Answers to key updates go out when they can; whoever writes next sends the rest.
+            if self.has_cipher() {
+                let _ = self.poll_send(context)?;
+            }
+            if read > 0 {
+                return Poll::Ready(Ok(read));
+            }
+        }
+    }
+
+    /// Encrypts and writes plain bytes, and returns how many were taken. What the socket did not
+    /// take is kept; see [`Tls::poll_flush`].
+    ///
+    /// # Errors
+    /// Those of the socket and of the record layer.
+    pub fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        plain: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_send(context))?;
+        let plain = plain.get(..PLAIN_BYTES_MAX).unwrap_or(plain);
+        OUTGOING.with_borrow_mut(|scratch| {
+            let length = self.seal(plain, scratch)?;
+            let sealed = scratch.get(..length).unwrap_or_default();
+            let sent = match Pin::new(&mut self.tcp).poll_write(context, sealed) {
+                Poll::Ready(sent) => sent?,
+                Poll::Pending => 0,
+            };
+            let rest = sealed.get(sent..).unwrap_or_default();
+            self.cipher.extend_from_slice(rest);
+            Poll::Ready(Ok(plain.len()))
+        })
+    }
+
+    /// Sends what is still kept.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_send(context)
+    }
+
+    /// Says that no more follows, and closes the sending half of the socket.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A second call queues nothing, since rustls sends the alert once.
+        OUTGOING.with_borrow_mut(|scratch| {
+            let length = self.close_notify(scratch);
+            let alert = scratch.get(..length).unwrap_or_default();
+            self.cipher.extend_from_slice(alert);
+        });
+        ready!(self.poll_send(context))?;
+        Pin::new(&mut self.tcp).poll_shutdown(context)
+    }
+
+    /// Whether anything has arrived, or the peer has closed, without asking the kernel. May say
+    /// so of nothing, which a read then tells.
+    pub fn may_have_input(&self, context: &mut Context<'_>) -> bool {
+        self.plain_read < self.plain.len()
+            || !self.partial.is_empty()
+            || self.tcp.poll_read_ready(context).is_ready()
+    }
+
+    fn has_cipher(&self) -> bool {
+        self.cipher_sent < self.cipher.len()
+    }
+
+    fn take_plain(&mut self, out: &mut [u8]) -> usize {
+        let rest = self.plain.get(self.plain_read..).unwrap_or_default();
+        let count = rest.len().min(out.len());
+        if let (Some(to), Some(from)) = (out.get_mut(..count), rest.get(..count)) {
+            to.copy_from_slice(from);
+        }
+        self.plain_read += count;
+        if self.plain_read == self.plain.len() && self.plain.capacity() > 0 {
+            self.plain = Vec::new();
+            self.plain_read = 0;
+        }
+        count
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.has_cipher() {
+            let rest = self.cipher.get(self.cipher_sent..).unwrap_or_default();
+            let sent = ready!(Pin::new(&mut self.tcp).poll_write(context, rest))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.cipher_sent += sent;
+        }
+        if self.cipher.capacity() > 0 {
+            self.cipher = Vec::new();
+            self.cipher_sent = 0;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends the alert that an error left behind, as far as the socket takes it at once.
+    fn send_alert(&mut self, context: &mut Context<'_>) {
+        let _ = self.process(&mut [], &mut |_| {});
+        let _ = self.poll_send(context);
+    }
+
+    /// Reads ciphertext behind what is there already.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.partial.len() >= PARTIAL_BYTES_MAX {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        INCOMING.with_borrow_mut(|scratch| {
+            let mut into = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.tcp).poll_read(context, &mut into))?;
+            self.partial.extend_from_slice(into.filled());
+            Poll::Ready(Ok(into.filled().len()))
+        })
+    }
+
+    /// Processes what was received of the handshake; true where more of it is needed.
+    fn process_partial(&mut self) -> io::Result<bool> {
+        let mut received = std::mem::take(&mut self.partial);
+        let mut early = Vec::new();
+        let mut used = 0;
+        let blocked = loop {
+            let input = received.get_mut(used..).unwrap_or_default();
+            let (discard, next) = self.process(input, &mut |plain| early.extend(plain))?;
+            used += discard;
+            match next {
+                Next::Again => {}
+                Next::Blocked => break true,
+                Next::Idle => break false,
+            }
+        };
+        received.drain(..used.min(received.len()));
+        self.partial = received;
+        self.plain.append(&mut early);
+        Ok(blocked)
+    }
+
+    /// Reads the socket once and decrypts what came into `out`, and what does not fit beside it.
+    fn poll_records(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        INCOMING.with_borrow_mut(|scratch| {
+            let kept = self.partial.len();
+            if kept > 0 {
+                let room = scratch.get_mut(..kept);
+                room.ok_or(io::ErrorKind::InvalidData)?
+                    .copy_from_slice(&self.partial);
+            }
+            let mut into = ReadBuf::new(scratch.get_mut(kept..).unwrap_or_default());
+            ready!(Pin::new(&mut self.tcp).poll_read(context, &mut into))?;
+            let received = into.filled().len();
+            if received == 0 {
+                self.is_ended = true;
+                return Poll::Ready(Ok(0));
+            }
+            let end = kept + received;
+            let mut copied = 0;
+            let mut overflow = Vec::new();
+            let mut used = 0;
+            loop {
+                let input = scratch.get_mut(used..end).unwrap_or_default();
+                let mut take = |plain: &[u8]| {
+                    let room = out.get_mut(copied..).unwrap_or_default();
+                    let count = plain.len().min(room.len());
+                    let (fits, rest) = plain.split_at(count);
+                    if let Some(room) = room.get_mut(..count) {
+                        room.copy_from_slice(fits);
+                    }
+                    copied += count;
+                    overflow.extend_from_slice(rest);
+                };
+                let (discard, next) = self.process(input, &mut take)?;
+                used += discard;
+                if !matches!(next, Next::Again) {
+                    break;
+                }
+            }
+            let rest = scratch.get(used..end).unwrap_or_default();
+            if rest.len() > PARTIAL_BYTES_MAX {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+            if kept > 0 || !rest.is_empty() {
+                self.partial = rest.to_vec();
+            }
+            self.plain = overflow;
+            self.plain_read = 0;
+            Poll::Ready(Ok(copied))
+        })
+    }
+
+    /// One step of the session: how many bytes of the input are used up, and what is next.
+    fn process(
+        &mut self,
+        input: &mut [u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<(usize, Next)> {
+        let Tls {
+            session,
+            cipher,
+            is_finished,
+            ..
+        } = self;
+        match session {
+            Session::Server(session) => step(
+                session.process_tls_records(input),
+                take,
+                cipher,
+                is_finished,
+            ),
+            Session::Client(session) => step(
+                session.process_tls_records(input),
+                take,
+                cipher,
+                is_finished,
+            ),
+        }
+    }
+
+    fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let sealed = match &mut self.session {
+                Session::Server(session) => seal(
+                    session.process_tls_records(&mut []),
+                    plain,
+                    out,
+                    &mut self.cipher,
+                ),
+                Session::Client(session) => seal(
+                    session.process_tls_records(&mut []),
+                    plain,
+                    out,
+                    &mut self.cipher,
+                ),
+            };
+            if let Some(length) = sealed? {
+                return Ok(length);
+            }
+        }
+    }
+
+    fn close_notify(&mut self, out: &mut [u8]) -> usize {
+        fn queue<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut [u8]) -> usize {
+            match status.state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    traffic.queue_close_notify(out).unwrap_or(0)
+                }
+                _ => 0,
+            }
+        }
+        match &mut self.session {
+            Session::Server(session) => queue(session.process_tls_records(&mut []), out),
+            Session::Client(session) => queue(session.process_tls_records(&mut []), out),
+        }
+    }
+}
+
+fn step<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    take: &mut dyn FnMut(&[u8]),
+    cipher: &mut Vec<u8>,
+    is_finished: &mut bool,
+) -> io::Result<(usize, Next)> {
+    let mut discard = status.discard;
+    let next = match status.state.map_err(invalid)? {
+        ConnectionState::ReadTraffic(mut traffic) => {
+            while let Some(record) = traffic.next_record() {
+                let record = record.map_err(invalid)?;
+                discard += record.discard;
+                take(record.payload);
+            }
+            Next::Again
+        }
+        ConnectionState::EncodeTlsData(mut data) => {
+            encode(cipher, |room| data.encode(room))?;
+            Next::Again
+        }
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Next::Again
+        }
+        ConnectionState::BlockedHandshake => Next::Blocked,
+        ConnectionState::WriteTraffic(_) => Next::Idle,
+        ConnectionState::PeerClosed => {
+            *is_finished = true;
+            Next::Again
+        }
+        ConnectionState::Closed => {
+            *is_finished = true;
+            Next::Idle
+        }
+        // Early data is never offered.
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    Ok((discard, next))
+}
+
+/// Encrypts once the session has nothing of its own to say before; none means: again.
+fn seal<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    plain: &[u8],
+    out: &mut [u8],
+    cipher: &mut Vec<u8>,
+) -> io::Result<Option<usize>> {
+    match status.state.map_err(invalid)? {
+        ConnectionState::WriteTraffic(mut traffic) => {
+            // What the session said of its own goes first.
+            let own = cipher.len();
+            let room = out.get_mut(own..).unwrap_or_default();
+            let length = traffic.encrypt(plain, room).map_err(|error| match error {
+                EncryptError::InsufficientSize(_) => io::ErrorKind::OutOfMemory,
+                EncryptError::EncryptExhausted => io::ErrorKind::ConnectionAborted,
+            })?;
+            if let Some(room) = out.get_mut(..own) {
+                room.copy_from_slice(cipher);
+            }
+            cipher.clear();
+            Ok(Some(own + length))
+        }
+        ConnectionState::EncodeTlsData(mut data) => {
+            encode(cipher, |room| data.encode(room))?;
+            Ok(None)
+        }
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Ok(None)
+        }
+        ConnectionState::PeerClosed => Ok(None),
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// Appends a handshake record, whose length is only known once it is asked for.
+fn encode(
+    cipher: &mut Vec<u8>,
+    mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
+) -> io::Result<()> {
+    let start = cipher.len();
+    let mut room = 4 << 10;
+    loop {
+        cipher.resize(start + room, 0);
+        match encode(cipher.get_mut(start..).unwrap_or_default()) {
+            Ok(length) => {
+                cipher.truncate(start + length);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(needed)) if room < needed.required_size => {
+                room = needed.required_size;
+            }
+            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+fn invalid(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

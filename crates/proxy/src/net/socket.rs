@@ -1,0 +1,67 @@
+//! Listening sockets: opened by the control thread, one per worker, on one address.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that wait for a worker; the kernel caps it further by `somaxconn`.
+const BACKLOG: i32 = 4_096;
+
+/// Opens `count` listening sockets on one address, between which the kernel spreads new
+/// connections. Port 0 lets the system choose a port, the same for all.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    // Without sharing first: another process on the address is an error that people want to
+    // see, not a partner that takes half of the connections.
+    drop(open(address, false)?);
+    let first = open(address, true)?;
+    let bound = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..count.max(1) {
+        sockets.push(open(bound, true)?);
+    }
+    Ok((bound, sockets))
+}
+
+fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        // `[::]` serves both families, as people expect of "all addresses".
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    // Accepted connections inherit it, which saves a call for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::listen;
+
+    #[test]
+    fn an_address_that_somebody_else_listens_on_is_an_error() {
+        let (address, _held) = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        assert!(listen(address, 1).is_err());
+    }
+
+    #[test]
+    fn all_sockets_share_the_port_that_the_system_chose() {
+        let (address, sockets) = listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        assert_ne!(address.port(), 0);
+        for socket in sockets {
+            assert_eq!(socket.local_addr().unwrap(), address);
+        }
+    }
+}

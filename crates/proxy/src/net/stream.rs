@@ -1,0 +1,188 @@
+//! A byte stream with a peer, in plain text or over TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::buffer::{BUFFER_BYTES, Buffer};
+use super::record::Tls;
+
+/// A byte stream.
+pub enum Stream {
+    /// In plain text.
+    Plain(TcpStream),
+    /// Over TLS.
+    Tls(Box<Tls>),
+}
+
+impl Stream {
+    /// Reads; 0 at the end.
+    ///
+    /// # Errors
+    /// Those of the socket and of TLS.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(tcp) => {
+                let mut into = ReadBuf::new(out);
+                ready!(Pin::new(tcp).poll_read(context, &mut into))?;
+                Poll::Ready(Ok(into.filled().len()))
+            }
+            Stream::Tls(tls) => tls.poll_read(context, out),
+        }
+    }
+
+    /// Reads into a buffer that is taken only when there is something to put in; 0 at the end.
+    ///
+    /// # Errors
+    /// Those of [`Stream::poll_read`].
+    pub fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<io::Result<usize>> {
+        let mut filling = buffer.take().unwrap_or_else(Buffer::take);
+        filling.reserve(BUFFER_BYTES / 4);
+        let polled = self.poll_read(context, filling.spare());
+        if let Poll::Ready(Ok(count)) = polled {
+            filling.advance(count);
+        }
+        if !filling.is_empty() {
+            *buffer = Some(filling);
+        }
+        polled
+    }
+
+    /// Writes, and returns how many bytes were taken.
+    ///
+    /// # Errors
+    /// Those of the socket and of TLS.
+    pub fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
+            Stream::Tls(tls) => tls.poll_write(context, bytes),
+        }
+    }
+
+    /// Writes all of a buffer and sends what TLS kept of it.
+    ///
+    /// # Errors
+    /// Those of the socket and of TLS.
+    pub fn poll_drain(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+    ) -> Poll<io::Result<()>> {
+        while !buffer.is_empty() {
+            let written = ready!(self.poll_write(context, buffer.filled()))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            buffer.consume(written);
+        }
+        self.poll_send(context)
+    }
+
+    /// Sends what TLS kept of earlier writes.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => tls.poll_flush(context),
+        }
+    }
+
+    /// Closes the sending half.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
+            Stream::Tls(tls) => tls.poll_shutdown(context),
+        }
+    }
+
+    /// Whether anything has arrived, or the peer has closed, without asking the kernel. May say
+    /// so of nothing, which a read then tells.
+    pub fn may_have_input(&self, context: &mut Context<'_>) -> bool {
+        match self {
+            Stream::Plain(tcp) => tcp.poll_read_ready(context).is_ready(),
+            Stream::Tls(tls) => tls.may_have_input(context),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_read(context, into),
+            Stream::Tls(tls) => {
+                let count = ready!(tls.poll_read(context, into.initialize_unfilled()))?;
+                into.advance(count);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_send(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_close(context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(context, parts),
+            Stream::Tls(tls) => {
+                // One record for all parts that fit into one, instead of one for each.
+                let mut joined = Buffer::take();
+                for part in parts {
+                    let room = BUFFER_BYTES - joined.len();
+                    let fits = part.get(..room).unwrap_or(part);
+                    joined.append(fits);
+                    if fits.len() < part.len() {
+                        break;
+                    }
+                }
+                tls.poll_write(context, joined.filled())
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}

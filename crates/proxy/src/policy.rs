@@ -1,0 +1,8 @@
+//! What holds for a route beside its match and its action: pure functions of a request.
+
+pub mod affinity;
+pub mod client;
+pub mod cors;
+pub mod direction;
+pub mod redirect;
+pub mod rewrite;

@@ -1,0 +1,61 @@
+//! Cookies that keep a client on its endpoint.
+
+use myriad_model::Affinity;
+
+use crate::balance::Target;
+use crate::net::head::Head;
+use crate::route::condition::cookie;
+
+/// What the client's cookie says of its endpoint; see [`Target::mark`].
+pub fn mark(affinity: &Affinity, head: &Head<'_>) -> Option<u64> {
+    let value = cookie(head, &affinity.cookie)?;
+    if value.len() != 16 {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(value).ok()?, 16).ok()
+}
+
+/// The `Set-Cookie` that leads back to an endpoint (RFC 6265, section 4.1).
+pub fn set_cookie(affinity: &Affinity, target: &Target) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("{}={:016x}", affinity.cookie, target.mark());
+    // Writing into a String cannot fail.
+    let _ = write!(text, "; Path={}", affinity.path);
+    if affinity.age_max_s > 0 {
+        let _ = write!(text, "; Max-Age={}", affinity.age_max_s);
+    }
+    if affinity.secure {
+        text.push_str("; Secure");
+    }
+    text.push_str("; HttpOnly");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_model::Affinity;
+
+    use super::{mark, set_cookie};
+    use crate::balance::Target;
+    use crate::net::{head, limits::Limits};
+
+    #[test]
+    fn a_cookie_leads_back_to_its_endpoint() {
+        let affinity = Affinity {
+            cookie: "route".into(),
+            path: "/".into(),
+            age_max_s: 60,
+            secure: true,
+        };
+        let target = Target::new(([192, 0, 2, 1], 80).into(), None);
+        let cookie = set_cookie(&affinity, &target);
+        assert!(
+            cookie.ends_with("; Path=/; Max-Age=60; Secure; HttpOnly"),
+            "{cookie}"
+        );
+        let pair = cookie.split(';').next().unwrap();
+        let text = format!("GET / HTTP/1.1\r\nHost: h\r\nCookie: a=b; {pair}\r\n\r\n");
+        let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!(mark(&affinity, &head), Some(target.mark()));
+    }
+}

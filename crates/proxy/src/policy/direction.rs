@@ -1,0 +1,43 @@
+//! Whether a request belongs on the connection that it came by (RFC 9110, section 7.4).
+
+use crate::route::tables::{Answerer, Tables};
+use crate::route::visit::{Secured, Visit};
+
+/// Whether the host of a request is served on this connection. A request on a connection in
+/// plain text always is. On TLS, the host must be one that a handshake for it would have been
+/// answered for with equal settings, and the certificate that was served must be for it.
+pub fn is_directed(tables: &Tables, visit: &Visit, host: &str) -> bool {
+    let Some(secured) = &visit.secured else {
+        return true;
+    };
+    let is_own = secured.sni.as_deref() == Some(host);
+    if is_own && secured.checked.get() == tables.generation {
+        return true;
+    }
+    let is_served = is_served(tables, visit, secured, host, is_own);
+    if is_own && is_served {
+        secured.checked.set(tables.generation);
+    }
+    is_served
+}
+
+fn is_served(tables: &Tables, visit: &Visit, secured: &Secured, host: &str, is_own: bool) -> bool {
+    match tables.answerer(&visit.listener, Some(host)) {
+        Answerer::Domain(domain, _) => {
+            // A client that sent no name got the default certificate, as it would have for a
+            // domain without one of its own.
+            let is_default = secured.sni.is_none() && domain.certificate.is_none();
+            let is_covered = (is_own && secured.by_domain) || secured.certificate.covers(host);
+            domain.tls == secured.settings && (is_covered || is_default)
+        }
+        // The listener answers for every name that no domain has. A connection that a domain
+        // answered for must not be used for them, unless its certificate says so.
+        Answerer::Listener(_) => {
+            !secured.by_domain || (!is_own && secured.certificate.covers(host))
+        }
+        Answerer::Nobody => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use std::cell::Cell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use myriad_model::{
+    Certificate, Domain, Form, Host, KeyEncoding, Listener, Name, Origin, PrivateKey, Resource,
+    Sealer, TlsSettings, TlsVersion, Value,
+};
+use rustls::sign::CertifiedKey;
+
+use super::is_directed;
+use crate::route::certificate::Parsed;
+use crate::route::edit::Edit;
+use crate::route::tables::Tables;
+use crate::route::visit::{Secured, Visit};
+use crate::upstream::target::Targets;
+
+const STRICT: TlsSettings = TlsSettings {
+    version_min: TlsVersion::V13,
+    version_max: TlsVersion::V13,
+};
+
+/// Domains `a`, `b` (strict), `c` without certificate, and the default certificate if asked for.
+fn tables(has_default: bool) -> Tables {
+    let certificate = || {
+        Value::Certificate(Certificate {
+            chain: [Bytes::from_static(b"x")].into(),
+            key: PrivateKey::new(KeyEncoding::Sec1, Bytes::new()),
+        })
+    };
+    let domain = |host: &str, certificate: &str, tls: TlsSettings| {
+        Value::Domain(Domain {
+            listeners: [Name::from("https")].into(),
+            host: Host::parse(host).unwrap(),
+            certificate: Some(certificate.into()),
+            tls: Arc::new(tls),
+        })
+    };
+    let listener = Listener {
+        address: ([127, 0, 0, 1], 0).into(),
+        tls: true,
+        default_certificate: has_default.then(|| "default".into()),
+    };
+    let mut resources = vec![
+        ("https", Value::Listener(Box::new(listener))),
+        ("cert", certificate()),
+        (
+            "a.example",
+            domain("a.example", "cert", TlsSettings::default()),
+        ),
+        ("b.example", domain("b.example", "cert", STRICT)),
+        (
+            "c.example",
+            domain("c.example", "missing", TlsSettings::default()),
+        ),
+    ];
+    if has_default {
+        resources.push(("default", certificate()));
+    }
+    let mut tables = Tables::default();
+    let mut targets = Targets::new();
+    let mut sealer = Sealer::new([0; 32], Form::Value);
+    let mut edit = Edit::new(&mut tables, &mut targets);
+    for (name, value) in resources {
+        let origin = Origin::settings();
+        let sealed = Arc::new(sealer.seal(name.into(), Resource { origin, value }));
+        edit.change(None, Some(&sealed)).unwrap();
+    }
+    edit.finish();
+    tables
+}
+
+fn visit(sni: Option<&str>, by_domain: bool, names: &[&str]) -> Visit {
+    let key = rcgen::generate_simple_self_signed(vec!["x".to_owned()]).unwrap();
+    let key = PrivateKey::new(KeyEncoding::Pkcs8, key.signing_key.serialize_der().into());
+    let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key.to_der()).unwrap();
+    let mut visit = Visit::new("https".into(), ([127, 0, 0, 1], 1).into(), 443);
+    visit.secured = Some(Secured {
+        sni: sni.map(Into::into),
+        by_domain,
+        settings: Arc::default(),
+        certificate: Arc::new(Parsed {
+            key: Arc::new(CertifiedKey::new(Vec::new(), key)),
+            names: names
+                .iter()
+                .map(|name| Host::parse(name).unwrap())
+                .collect(),
+        }),
+        version: "1.3",
+        checked: Cell::new(0),
+    });
+    visit
+}
+
+/// One case a line: whether there is a default certificate, who answered the handshake, the name
+/// that was sent, the name that the certificate is for, the host that is asked for, and the word.
+const CASES: &str = "
+    no-default domain   a.example    -         a.example    yes  the name itself
+    no-default domain   a.example    b.example b.example    no   other settings
+    no-default domain   a.example    *.example c.example    no   no certificate
+    no-default domain   a.example    *.example d.example    no   no domain
+    default    domain   a.example    *.example d.example    yes  by default, covered
+    default    domain   a.example    -         d.example    no   by default, not covered
+    default    domain   gone.example *.example gone.example no   removed
+    default    listener d.example    -         d.example    yes  by default
+    default    listener d.example    -         e.example    yes  by default as well
+    default    listener d.example    -         a.example    no   it has a certificate now
+    default    listener -            -         a.example    no   it has its own certificate
+    default    listener -            a.example a.example    yes  covered
+";
+
+#[test]
+fn a_host_is_served_where_a_handshake_for_it_would_have_led_to_the_same() {
+    for case in CASES.lines().filter(|line| !line.trim().is_empty()) {
+        let words: Vec<&str> = case.split_whitespace().collect();
+        let [default, answerer, sni, name, host, word, ..] = words[..] else {
+            panic!("{case}");
+        };
+        let there = |text: &'static str| (text != "-").then_some(text);
+        let names: Vec<&str> = there(name).into_iter().collect();
+        let visit = visit(there(sni), answerer == "domain", &names);
+        let found = is_directed(&tables(default == "default"), &visit, host);
+        assert_eq!(found, word == "yes", "{case}");
+    }
+}
+
+#[test]
+fn what_was_seen_holds_until_the_tables_change() {
+    let mut tables = tables(false);
+    let visit = visit(Some("a.example"), true, &[]);
+    assert!(is_directed(&tables, &visit, "a.example"));
+    let mut targets = Targets::new();
+    let gone = {
+        let mut sealer = Sealer::new([0; 32], Form::Value);
+        let value = Value::Domain(Domain {
+            listeners: [Name::from("https")].into(),
+            host: Host::parse("a.example").unwrap(),
+            certificate: Some("cert".into()),
+            tls: Arc::default(),
+        });
+        let origin = Origin::settings();
+        Arc::new(sealer.seal("a.example".into(), Resource { origin, value }))
+    };
+    let mut edit = Edit::new(&mut tables, &mut targets);
+    edit.change(Some(&gone), None).unwrap();
+    edit.finish();
+    assert!(!is_directed(&tables, &visit, "a.example"));
+}

@@ -1,0 +1,10 @@
+//! Names: which domain a handshake meets, and which route a request takes.
+
+pub mod certificate;
+pub mod condition;
+pub mod edit;
+pub mod host;
+pub mod index;
+pub mod leaf;
+pub mod tables;
+pub mod visit;

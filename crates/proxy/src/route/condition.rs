@@ -1,0 +1,195 @@
+//! Conditions of routes beside the path.
+
+use myriad_model::{Source, Test, ValueMatch};
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input, MatchKind};
+
+use crate::net::head::Head;
+
+/// The largest compiled regex in bytes. Translation refuses what is larger, so this only
+/// protects against a translation with other limits.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// A regex is not valid, or too large.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the regex {0:?} is not valid or too large")]
+pub struct BadRegex(pub Box<str>);
+
+/// Compiles a regex.
+///
+/// # Errors
+/// When it is not valid, or too large.
+pub fn compile(pattern: &str) -> Result<Regex, BadRegex> {
+    build(&[pattern], MatchKind::LeftmostFirst)
+}
+
+/// Compiles regexes into one that finds all that match.
+///
+/// # Errors
+/// When one is not valid, or all together are too large.
+pub fn compile_set(patterns: &[&str]) -> Result<Regex, BadRegex> {
+    build(patterns, MatchKind::All)
+}
+
+fn build(patterns: &[&str], kind: MatchKind) -> Result<Regex, BadRegex> {
+    let bytes_max = REGEX_BYTES_MAX * patterns.len().clamp(1, 64);
+    let config = Regex::config()
+        .match_kind(kind)
+        .nfa_size_limit(Some(bytes_max))
+        .onepass_size_limit(Some(64 << 10))
+        .hybrid_cache_capacity(256 << 10)
+        .dfa(false);
+    Regex::builder()
+        .configure(config)
+        .syntax(syntax::Config::new().utf8(false))
+        .build_many(patterns)
+        .map_err(|_| BadRegex(patterns.join("|").into()))
+}
+
+/// Compiles a regex that has to match a whole value.
+///
+/// # Errors
+/// When it is not valid, or too large.
+pub fn compile_whole(pattern: &str) -> Result<Regex, BadRegex> {
+    let whole = format!("(?:{pattern})\\z");
+    compile(&whole).map_err(|_| BadRegex(pattern.into()))
+}
+
+/// Whether a regex matches from the start.
+pub fn matches_start(regex: &Regex, text: &[u8]) -> bool {
+    regex.is_match(Input::new(text).anchored(Anchored::Yes))
+}
+
+/// Whether all conditions hold. `regexes` are those of the conditions that have one, in their
+/// order.
+pub fn hold(conditions: &[ValueMatch], regexes: &[Regex], head: &Head<'_>) -> bool {
+    let mut regexes = regexes.iter();
+    conditions.iter().all(|condition| {
+        let regex = match condition.test {
+            Test::Regex(_) => regexes.next(),
+            Test::Exact(_) | Test::Present => None,
+        };
+        holds(condition, regex, head) != condition.invert
+    })
+}
+
+fn holds(condition: &ValueMatch, regex: Option<&Regex>, head: &Head<'_>) -> bool {
+    let passes = |value: &[u8]| match &condition.test {
+        Test::Exact(wanted) => value == wanted.as_bytes(),
+        Test::Regex(_) => regex.is_some_and(|regex| matches_start(regex, value)),
+        Test::Present => true,
+    };
+    let name = &*condition.name;
+    match condition.source {
+        Source::Method => passes(head.method.as_bytes()),
+        Source::Header => head
+            .fields
+            .iter()
+            .filter(|field| field.name.eq_ignore_ascii_case(name))
+            .any(|field| passes(field.value)),
+        Source::Query => query_value(head.query.unwrap_or_default(), name)
+            .is_some_and(|value| passes(&decode(value))),
+        Source::Cookie => cookie(head, name).is_some_and(passes),
+    }
+}
+
+/// The value of the first cookie of a name (RFC 6265, section 5.4).
+pub fn cookie<'a>(head: &Head<'a>, name: &str) -> Option<&'a [u8]> {
+    let fields = head.fields.iter();
+    fields
+        .filter(|field| field.known == crate::net::field::Known::Cookie)
+        .flat_map(|field| field.value.split(|byte| *byte == b';'))
+        .map(<[u8]>::trim_ascii)
+        .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+/// The value of the first parameter of a name, as it came; an absent value is empty.
+fn query_value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    query.split('&').find_map(|pair| {
+        let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (*decode(found) == *name.as_bytes()).then_some(value)
+    })
+}
+
+/// Undoes the encoding of forms (`+` and `%XX`), where there is any.
+fn decode(text: &str) -> std::borrow::Cow<'_, [u8]> {
+    let bytes = text.as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return bytes.into();
+    }
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match (byte, after) {
+            (b'+', _) => decoded.push(b' '),
+            (b'%', [high, low, behind @ ..]) => {
+                let digits = [*high, *low].map(|digit| char::from(digit).to_digit(16));
+                if let [Some(high), Some(low)] = digits {
+                    decoded.push((high * 16 + low) as u8);
+                    rest = behind;
+                } else {
+                    decoded.push(b'%');
+                }
+            }
+            (byte, _) => decoded.push(*byte),
+        }
+    }
+    decoded.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_model::{Source, Test, ValueMatch};
+
+    use super::{compile_whole, hold};
+    use crate::net::{head, limits::Limits};
+
+    fn check(source: Source, name: &str, test: Test, invert: bool) -> bool {
+        let text = "GET /?a=1&b&c=x%20y+z&a=2 HTTP/1.1\r\nHost: h\r\nX-A: one\r\nx-a: two\r\n\
+                    Cookie: k=v; l=\"w\"\r\nCookie: m=\r\n\r\n";
+        let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let regexes = match &test {
+            Test::Regex(pattern) => vec![compile_whole(pattern).unwrap()],
+            _ => Vec::new(),
+        };
+        let condition = ValueMatch {
+            source,
+            name: name.into(),
+            test,
+            invert,
+        };
+        hold(&[condition], &regexes, &head)
+    }
+
+    fn exact(text: &str) -> Test {
+        Test::Exact(text.into())
+    }
+
+    #[test]
+    fn values_are_found_where_they_are() {
+        for (source, name, test, holds) in [
+            (Source::Header, "x-a", exact("two"), true),
+            (Source::Header, "x-a", exact("three"), false),
+            (Source::Header, "x-b", Test::Present, false),
+            (Source::Header, "x-a", Test::Regex("o.e".into()), true),
+            (Source::Header, "x-a", Test::Regex("o".into()), false),
+            (Source::Header, "x-a", Test::Regex("o|one".into()), true),
+            (Source::Query, "a", exact("1"), true),
+            (Source::Query, "a", exact("2"), false),
+            (Source::Query, "b", exact(""), true),
+            (Source::Query, "c", exact("x y z"), true),
+            (Source::Query, "d", Test::Present, false),
+            (Source::Cookie, "k", exact("v"), true),
+            (Source::Cookie, "m", exact(""), true),
+            (Source::Cookie, "v", Test::Present, false),
+            (Source::Method, "", exact("GET"), true),
+            (Source::Method, "", exact("get"), false),
+        ] {
+            let found = check(source, name, test.clone(), false);
+            assert_eq!(found, holds, "{source:?} {name} {test:?}");
+            assert_eq!(check(source, name, test, true), !holds);
+        }
+    }
+}

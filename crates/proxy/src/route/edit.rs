@@ -1,0 +1,216 @@
+//! The write side: the next tables from the present ones and what changed.
+//!
+//! Every step costs what changed. Routes are gathered by host first, so that a host is compiled
+//! once per commit, however many of its routes change.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use myriad_model::{Host, Name, Route, Sealed, Value};
+
+use super::certificate::{self, CertificateEntry};
+use super::condition::BadRegex;
+use super::host::{HostEntry, RouteEntry};
+use super::leaf::Leaf;
+use super::tables::{DomainEntry, Tables};
+use crate::upstream::entry::{self, UpstreamEntry};
+use crate::upstream::target::Targets;
+
+/// Why a resource cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// It was not opened.
+    #[error("is in its encoded form")]
+    NotOpened,
+    /// One of its regexes cannot be compiled.
+    #[error(transparent)]
+    Regex(#[from] BadRegex),
+}
+
+/// One commit being applied.
+pub struct Edit<'a> {
+    tables: &'a mut Tables,
+    targets: &'a mut Targets,
+    hosts: HashMap<Host, HostEdit>,
+}
+
+/// What changes on one host, by the name of the route.
+type HostEdit = HashMap<Name, Option<Arc<RouteEntry>>>;
+
+impl<'a> Edit<'a> {
+    /// Begins a commit.
+    pub fn new(tables: &'a mut Tables, targets: &'a mut Targets) -> Self {
+        tables.generation += 1;
+        Edit {
+            tables,
+            targets,
+            hosts: HashMap::new(),
+        }
+    }
+
+    /// Makes one change: `old` is what the tables hold of it, `new` what they shall hold. Both
+    /// have the same key.
+    ///
+    /// # Errors
+    /// Why the new one cannot be taken. Nothing has changed then.
+    pub fn change(
+        &mut self,
+        old: Option<&Arc<Sealed>>,
+        new: Option<&Arc<Sealed>>,
+    ) -> Result<(), EditError> {
+        let Some(some) = new.or(old) else {
+            return Ok(());
+        };
+        match &some.resource().ok_or(EditError::NotOpened)?.value {
+            Value::Listener(_) => self.change_listener(some.name(), new),
+            Value::Domain(_) => self.change_domain(old, new),
+            Value::Certificate(_) => self.change_certificate(some.name(), new),
+            Value::Route(_) => return self.change_route(old, new),
+            Value::Upstream(_) => self.change_upstream(some.name(), |entry| entry.0 = new.cloned()),
+            Value::Endpoints(_) => {
+                self.change_upstream(some.name(), |entry| entry.1 = new.cloned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles the hosts whose routes have changed.
+    pub fn finish(self) {
+        for (host, changes) in self.hosts {
+            let known = self.tables.hosts.get(&host);
+            let known = known.map_or(&[][..], |entry| entry.routes());
+            let mut routes: Vec<Arc<RouteEntry>> = Vec::with_capacity(known.len() + changes.len());
+            let kept = known
+                .iter()
+                .filter(|route| !changes.contains_key(route.sealed().name()));
+            routes.extend(kept.cloned());
+            routes.extend(changes.into_values().flatten());
+            if routes.is_empty() {
+                self.tables.hosts.remove(&host);
+            } else {
+                let entry = HostEntry::new(host, routes);
+                self.tables.hosts.insert(Arc::new(entry));
+            }
+        }
+    }
+
+    fn change_listener(&mut self, name: &Name, new: Option<&Arc<Sealed>>) {
+        // Listeners are few, and change with settings only.
+        let known = self.tables.listeners.iter();
+        let mut listeners: Vec<Arc<Sealed>> = known
+            .filter(|sealed| sealed.name() != name)
+            .cloned()
+            .collect();
+        listeners.extend(new.cloned());
+        listeners.sort_by(|a, b| a.name().cmp(b.name()));
+        self.tables.listeners = listeners.into();
+    }
+
+    fn change_domain(&mut self, old: Option<&Arc<Sealed>>, new: Option<&Arc<Sealed>>) {
+        let old_host = old.and_then(|sealed| sealed.domain()).map(|old| &old.host);
+        let new_host = new.and_then(|sealed| sealed.domain()).map(|new| &new.host);
+        if let (Some(host), Some(old)) = (old_host, old)
+            && Some(host) != new_host
+        {
+            self.edit_domains(host, old.name(), None);
+        }
+        if let (Some(host), Some(new)) = (new_host, new) {
+            self.edit_domains(host, new.name(), Some(new));
+        }
+    }
+
+    fn edit_domains(&mut self, host: &Host, name: &Name, new: Option<&Arc<Sealed>>) {
+        let known = self.tables.domains.get(host);
+        let known = known.map_or(&[][..], |entry| &entry.domains);
+        let mut domains: Vec<Arc<Sealed>> = known
+            .iter()
+            .filter(|sealed| sealed.name() != name)
+            .cloned()
+            .collect();
+        domains.extend(new.cloned());
+        match DomainEntry::new(domains) {
+            Some(entry) => self.tables.domains.insert(Arc::new(entry)),
+            None => self.tables.domains.remove(host),
+        }
+    }
+
+    fn change_certificate(&mut self, name: &Name, new: Option<&Arc<Sealed>>) {
+        let certificates = &mut self.tables.certificates;
+        match new {
+            Some(new) => {
+                certificates.insert(Leaf(Arc::new(CertificateEntry::new(new.clone()))));
+            }
+            None => {
+                let hash = certificate::hash_of(name);
+                certificates.remove(hash, |leaf| leaf.0.sealed.name() == name);
+            }
+        }
+    }
+
+    fn change_route(
+        &mut self,
+        old: Option<&Arc<Sealed>>,
+        new: Option<&Arc<Sealed>>,
+    ) -> Result<(), EditError> {
+        let entry = match new.cloned().map(RouteEntry::new) {
+            None => None,
+            Some(None) => return Err(EditError::NotOpened),
+            Some(Some(entry)) => Some(Arc::new(entry?)),
+        };
+        let hosts_of = |sealed: Option<&'_ Arc<Sealed>>| -> Vec<Host> {
+            let route: Option<&Route> = sealed.and_then(|sealed| sealed.route());
+            route.map_or_else(Vec::new, |route| route.hosts.to_vec())
+        };
+        if let Some(old) = old {
+            for host in hosts_of(Some(old)) {
+                self.touch(host, old.name(), None);
+            }
+        }
+        if let Some(new) = new {
+            for host in hosts_of(Some(new)) {
+                self.touch(host, new.name(), entry.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, host: Host, name: &Name, entry: Option<Arc<RouteEntry>>) {
+        let edit = self.hosts.entry(host).or_default();
+        edit.insert(name.clone(), entry);
+    }
+
+    fn change_upstream(
+        &mut self,
+        name: &Name,
+        change: impl FnOnce(&mut (Option<Arc<Sealed>>, Option<Arc<Sealed>>)),
+    ) {
+        let hash = entry::hash_of(name);
+        let is_it = |leaf: &Leaf<UpstreamEntry>| leaf.0.name == *name;
+        let known = self
+            .tables
+            .upstreams
+            .get(hash, is_it)
+            .map(|leaf| leaf.0.clone());
+        let mut parts = match &known {
+            Some(entry) => (entry.upstream.clone(), entry.endpoints.clone()),
+            None => (None, None),
+        };
+        change(&mut parts);
+        let (upstream, endpoints) = parts;
+        if upstream.is_none() && endpoints.is_none() {
+            self.tables.upstreams.remove(hash, is_it);
+        } else {
+            // The new entry takes its targets before the old one gives them back, so that those
+            // in both keep their connections and counts.
+            let name = known.as_ref().map_or(name, |entry| &entry.name).clone();
+            let entry = UpstreamEntry::new(name, upstream, endpoints, self.targets);
+            self.tables.upstreams.insert(Leaf(Arc::new(entry)));
+        }
+        if let Some(known) = known {
+            known.release(self.targets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use myriad_model::{
+    Action, Certificate, Change, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind,
+    Listener, Name, Origin, PathMatch, PrivateKey, Protocol, Resource, Route, Sealer, TlsSettings,
+    Upstream, Value, Writer,
+};
+use proptest::prelude::*;
+
+use super::{Edit, Targets};
+use crate::route::tables::Tables;
+
+/// A resource of few possible names and contents, so that changes meet.
+#[derive(Clone, Debug)]
+struct Step {
+    kind: Kind,
+    name: u8,
+    /// None takes it out.
+    content: Option<u8>,
+}
+
+const HOSTS: [&str; 5] = ["a.example", "b.example", "*.example", "**.example", "*"];
+
+fn value(kind: Kind, content: u8) -> Value {
+    let host = |shift: u8| Host::parse(HOSTS[usize::from(content + shift) % HOSTS.len()]).unwrap();
+    let listeners: Arc<[Name]> = [Name::from("https")].into();
+    match kind {
+        Kind::Listener => Value::Listener(Box::new(Listener {
+            address: ([127, 0, 0, 1], u16::from(content)).into(),
+            tls: true,
+            default_certificate: None,
+        })),
+        Kind::Domain => Value::Domain(Domain {
+            listeners,
+            host: host(0),
+            certificate: Some("n0".into()),
+            tls: Arc::new(TlsSettings::default()),
+        }),
+        Kind::Certificate => Value::Certificate(Certificate {
+            chain: [Bytes::from(vec![content])].into(),
+            key: PrivateKey::new(KeyEncoding::Sec1, Bytes::new()),
+        }),
+        Kind::Route => {
+            let mut hosts = vec![host(0), host(1)];
+            hosts.sort();
+            Value::Route(Box::new(Route {
+                listeners,
+                hosts: hosts.into(),
+                path: PathMatch::Prefix(format!("/{content}").into()),
+                conditions: Box::default(),
+                rank: u64::from(content % 3),
+                action: Action::Forward(Box::default()),
+                policy: Arc::default(),
+            }))
+        }
+        Kind::Upstream => Value::Upstream(Upstream {
+            protocol: if content.is_multiple_of(2) {
+                Protocol::Http1
+            } else {
+                Protocol::Https1
+            },
+            dns: None,
+            tls: None,
+        }),
+        Kind::Endpoints => Value::Endpoints(Endpoints {
+            endpoints: (0..content % 4)
+                .map(|last| Endpoint {
+                    address: ([192, 0, 2, last], 80).into(),
+                    weight: 1,
+                })
+                .collect(),
+        }),
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    let step = (
+        0..Kind::ALL.len(),
+        0_u8..5,
+        prop::option::weighted(0.7, 0_u8..8),
+    )
+        .prop_map(|(kind, name, content)| Step {
+            kind: Kind::ALL[kind],
+            name,
+            content,
+        });
+    prop::collection::vec(prop::collection::vec(step, 1..8), 1..20)
+}
+
+fn changes(writer: &mut Writer, resources: &BTreeMap<(Kind, u8), Option<u8>>) -> Vec<Change> {
+    let mut all = Vec::new();
+    for ((kind, name), content) in resources {
+        let name = Name::from(&*format!("n{name}"));
+        let group = match content {
+            Some(content) => {
+                let resource = Resource {
+                    origin: Origin::settings(),
+                    value: value(*kind, *content),
+                };
+                writer.replace(&[], vec![(name, resource)])
+            }
+            None => writer.replace(&[Key::new(*kind, name)], Vec::new()),
+        };
+        all.extend(group.changes);
+    }
+    all
+}
+
+fn apply(tables: &mut Tables, targets: &mut Targets, changes: &[Change]) {
+    let mut edit = Edit::new(tables, targets);
+    for change in changes {
+        edit.change(change.old.as_ref(), change.new.as_ref())
+            .unwrap();
+    }
+    edit.finish();
+}
+
+fn writer() -> Writer {
+    Writer::new(Sealer::new([3; 32], Form::Value))
+}
+
+proptest! {
+    #[test]
+    fn any_sequence_of_commits_ends_in_the_tables_of_its_last_resources(batches in steps()) {
+        let mut writer_of_steps = writer();
+        let mut tables = Tables::default();
+        let mut targets = Targets::new();
+        let mut last = BTreeMap::new();
+        for batch in &batches {
+            let commit: BTreeMap<(Kind, u8), Option<u8>> = batch
+                .iter()
+                .map(|step| ((step.kind, step.name), step.content))
+                .collect();
+            let before = tables.clone();
+            let lines_before = before.describe();
+            let changes = changes(&mut writer_of_steps, &commit);
+            apply(&mut tables, &mut targets, &changes);
+            // Whoever holds the tables from before still sees what they were.
+            prop_assert_eq!(before.describe(), lines_before);
+            last.extend(commit);
+        }
+        let mut fresh = Tables::default();
+        let mut fresh_targets = Targets::new();
+        let all = changes(&mut writer(), &last);
+        apply(&mut fresh, &mut fresh_targets, &all);
+        prop_assert_eq!(tables.describe(), fresh.describe());
+        prop_assert_eq!(targets.len(), fresh_targets.len());
+    }
+}
+
+#[test]
+fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
+    let mut writer = writer();
+    let mut tables = Tables::default();
+    let mut targets = Targets::new();
+    let mut add = |tables: &mut Tables, number: usize| {
+        let host = format!("d{number}.example");
+        let domain = Value::Domain(Domain {
+            listeners: [Name::from("https")].into(),
+            host: Host::parse(&host).unwrap(),
+            certificate: Some("c".into()),
+            tls: Arc::default(),
+        });
+        let resource = Resource {
+            origin: Origin::settings(),
+            value: domain,
+        };
+        let group = writer.replace(&[], vec![(Name::from(&*host), resource)]);
+        apply(tables, &mut targets, &group.changes);
+    };
+    for number in 0..20_000 {
+        add(&mut tables, number);
+    }
+    let mut most = 0;
+    for number in 20_000..20_200 {
+        let held = tables.clone();
+        let before = tables.nodes_copied();
+        add(&mut tables, number);
+        most = most.max(tables.nodes_copied() - before);
+        drop(held);
+    }
+    // 16^4 > 20,000, and a path may end one deeper.
+    assert!(most <= 6, "{most} nodes were copied");
+}

@@ -1,0 +1,331 @@
+//! The routes of one host, compiled when that host changes.
+
+use std::sync::Arc;
+
+use myriad_model::{Action, Host, Name, PathMatch, Route, Sealed, Test};
+use regex_automata::meta::Regex;
+use regex_automata::{Anchored, Input, PatternSet};
+use smallvec::SmallVec;
+
+use super::condition::{BadRegex, compile, compile_set, compile_whole, hold, matches_start};
+use super::index::{Index, elements};
+use super::leaf::{Hosted, Keyed, has_listener, place};
+use crate::net::head::Head;
+use crate::upstream::entry;
+
+/// Up to here routes are tried one by one, which is faster and smaller than an index.
+const LINEAR_MAX: usize = 8;
+
+/// A route, ready to be matched. Hosts that share a route share this.
+pub struct RouteEntry {
+    /// The resource, whose value is a route.
+    sealed: Arc<Sealed>,
+    compiled: Option<Box<Compiled>>,
+    /// Hashes of the names of upstreams, in the order of the action.
+    upstreams: SmallVec<[u64; 1]>,
+}
+
+/// Regexes of a route that has any.
+struct Compiled {
+    path: Option<Regex>,
+    /// Those of the conditions, in their order.
+    values: Box<[Regex]>,
+}
+
+/// The routes of a host pattern.
+pub struct HostEntry {
+    hash: u64,
+    host: Host,
+    /// By rank, then by name.
+    routes: Box<[Arc<RouteEntry>]>,
+    /// All listeners that some route is on, sorted.
+    listeners: Arc<[Name]>,
+    indexed: Option<Box<Indexed>>,
+}
+
+struct Indexed {
+    paths: Index,
+    /// The routes with a regex, in the order of precedence.
+    regexes: Box<[u32]>,
+    /// Finds all of them in one scan, where they are many.
+    set: Option<Regex>,
+}
+
+impl RouteEntry {
+    /// Compiles a route on its own.
+    ///
+    /// # Errors
+    /// A regex that is not valid or too large. None, where the resource is not a route.
+    pub fn new(sealed: Arc<Sealed>) -> Option<Result<Self, BadRegex>> {
+        let route = sealed.route()?;
+        let compiled = match compile_regexes(route) {
+            Ok(compiled) => compiled,
+            Err(error) => return Some(Err(error)),
+        };
+        let upstreams = match &route.action {
+            Action::Forward(shares) => shares
+                .iter()
+                .map(|share| entry::hash_of(&share.upstream))
+                .collect(),
+            Action::Redirect(_) | Action::Respond(_) => SmallVec::new(),
+        };
+        Some(Ok(RouteEntry {
+            sealed,
+            compiled,
+            upstreams,
+        }))
+    }
+
+    /// The resource.
+    pub fn sealed(&self) -> &Arc<Sealed> {
+        &self.sealed
+    }
+
+    /// The value; always there, since [`RouteEntry::new`] makes nothing else.
+    pub fn route(&self) -> Option<&Route> {
+        self.sealed.route()
+    }
+
+    /// Hashes of the names of upstreams, in the order of the action.
+    pub fn upstream_hashes(&self) -> &[u64] {
+        &self.upstreams
+    }
+
+    /// The regex of the path.
+    pub fn path_regex(&self) -> Option<&Regex> {
+        self.compiled.as_ref()?.path.as_ref()
+    }
+
+    fn rank(&self) -> u64 {
+        self.route().map_or(u64::MAX, |route| route.rank)
+    }
+
+    fn matches_path(&self, path: &str) -> bool {
+        match self.route().map(|route| &route.path) {
+            Some(PathMatch::Exact(wanted)) => **wanted == *path,
+            Some(PathMatch::Prefix(prefix)) => has_prefix(path, prefix),
+            Some(PathMatch::Regex(_)) => self
+                .path_regex()
+                .is_some_and(|regex| matches_start(regex, path.as_bytes())),
+            None => false,
+        }
+    }
+
+    /// Whether everything but the path matches.
+    fn matches_rest(&self, listener: &Name, head: &Head<'_>) -> bool {
+        let Some(route) = self.route() else {
+            return false;
+        };
+        let values = self.compiled.as_ref().map(|compiled| &*compiled.values);
+        has_listener(&route.listeners, listener)
+            && hold(&route.conditions, values.unwrap_or_default(), head)
+    }
+}
+
+impl HostEntry {
+    /// Compiles the routes of a host.
+    pub fn new(host: Host, mut routes: Vec<Arc<RouteEntry>>) -> Self {
+        routes.sort_by(|a, b| {
+            let by_rank = a.rank().cmp(&b.rank());
+            by_rank.then_with(|| a.sealed.name().cmp(b.sealed.name()))
+        });
+        let indexed = (routes.len() > LINEAR_MAX).then(|| Box::new(Indexed::new(&routes)));
+        HostEntry {
+            hash: place(host.pattern()),
+            host,
+            listeners: all_listeners(&routes),
+            routes: routes.into(),
+            indexed,
+        }
+    }
+
+    /// The routes, in the order of precedence.
+    pub fn routes(&self) -> &[Arc<RouteEntry>] {
+        &self.routes
+    }
+
+    /// Whether any route is on a listener.
+    pub fn is_on(&self, listener: &Name) -> bool {
+        has_listener(&self.listeners, listener)
+    }
+
+    /// The first route that matches.
+    pub fn find(&self, listener: &Name, head: &Head<'_>) -> Option<&Arc<RouteEntry>> {
+        match &self.indexed {
+            None => self
+                .routes
+                .iter()
+                .find(|route| route.matches_path(head.path) && route.matches_rest(listener, head)),
+            Some(indexed) => {
+                let best = indexed.find(&self.routes, listener, head)?;
+                self.routes.get(best as usize)
+            }
+        }
+    }
+}
+
+impl Keyed for HostEntry {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn same_key(&self, other: &Self) -> bool {
+        self.host == other.host
+    }
+}
+
+impl Hosted for HostEntry {
+    fn host(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl Indexed {
+    fn new(routes: &[Arc<RouteEntry>]) -> Self {
+        let paths = routes.iter().filter_map(|route| route.route());
+        let count = paths
+            .map(|route| match &route.path {
+                PathMatch::Exact(_) => 1,
+                PathMatch::Prefix(prefix) => elements(prefix).count(),
+                PathMatch::Regex(_) => 0,
+            })
+            .sum();
+        let mut paths = Index::new(routes.len(), count);
+        let mut regexes = Vec::new();
+        let mut patterns = Vec::new();
+        for (number, entry) in routes.iter().enumerate() {
+            let number = number as u32;
+            match entry.route().map(|route| &route.path) {
+                Some(PathMatch::Exact(path)) => paths.add_exact(path, number),
+                Some(PathMatch::Prefix(prefix)) => paths.add_prefix(prefix, number),
+                Some(PathMatch::Regex(pattern)) => {
+                    regexes.push(number);
+                    patterns.push(&**pattern);
+                }
+                None => {}
+            }
+        }
+        // Too large a set is no error: each of its regexes is there on its own as well.
+        let set = (regexes.len() > LINEAR_MAX)
+            .then(|| compile_set(&patterns).ok())
+            .flatten();
+        Indexed {
+            paths,
+            regexes: regexes.into(),
+            set,
+        }
+    }
+
+    fn find(&self, routes: &[Arc<RouteEntry>], listener: &Name, head: &Head<'_>) -> Option<u32> {
+        let mut best = u32::MAX;
+        let is_match = |number: u32| {
+            routes
+                .get(number as usize)
+                .is_some_and(|route| route.matches_rest(listener, head))
+        };
+        let mut improve = |candidates: &mut dyn Iterator<Item = u32>| {
+            for number in candidates {
+                if number >= best {
+                    break;
+                }
+                if is_match(number) {
+                    best = number;
+                }
+            }
+        };
+        improve(&mut self.paths.exact(head.path));
+        self.paths
+            .prefixes(head.path, |mut found| improve(&mut found));
+        let first = self.regexes.first().copied().unwrap_or(u32::MAX);
+        if first < best {
+            best = self.find_regex(routes, head.path, best, is_match);
+        }
+        (best != u32::MAX).then_some(best)
+    }
+
+    fn find_regex(
+        &self,
+        routes: &[Arc<RouteEntry>],
+        path: &str,
+        best: u32,
+        is_match: impl Fn(u32) -> bool,
+    ) -> u32 {
+        let Some(set) = &self.set else {
+            let better = self.regexes.iter().take_while(|number| **number < best);
+            let matches_path = |number: u32| {
+                routes
+                    .get(number as usize)
+                    .is_some_and(|route| route.matches_path(path))
+            };
+            return better
+                .copied()
+                .find(|number| matches_path(*number) && is_match(*number))
+                .unwrap_or(best);
+        };
+        let mut found = PatternSet::new(set.pattern_len());
+        let input = Input::new(path).anchored(Anchored::Yes);
+        set.which_overlapping_matches(&input, &mut found);
+        found
+            .iter()
+            .filter_map(|pattern| self.regexes.get(pattern.as_usize()).copied())
+            .take_while(|number| *number < best)
+            .find(|number| is_match(*number))
+            .unwrap_or(best)
+    }
+}
+
+/// Equal, or going on with a slash. `/` is a prefix of everything.
+fn has_prefix(path: &str, prefix: &str) -> bool {
+    if prefix == "/" {
+        return true;
+    }
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn compile_regexes(route: &Route) -> Result<Option<Box<Compiled>>, BadRegex> {
+    let path = match &route.path {
+        PathMatch::Regex(pattern) => Some(compile(pattern)?),
+        PathMatch::Exact(_) | PathMatch::Prefix(_) => None,
+    };
+    let values = route
+        .conditions
+        .iter()
+        .filter_map(|condition| match &condition.test {
+            Test::Regex(pattern) => Some(compile_whole(pattern)),
+            Test::Exact(_) | Test::Present => None,
+        })
+        .collect::<Result<Box<[Regex]>, BadRegex>>()?;
+    if path.is_none() && values.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Box::new(Compiled { path, values })))
+}
+
+/// The union of all lists. Hardly ever are there two different ones, and then one is shared.
+fn all_listeners(routes: &[Arc<RouteEntry>]) -> Arc<[Name]> {
+    let mut lists = routes.iter().filter_map(|route| route.route());
+    let Some(first) = lists.next().map(|route| &route.listeners) else {
+        return Arc::default();
+    };
+    let mut more: Vec<Name> = Vec::new();
+    for list in lists.map(|route| &route.listeners) {
+        if Arc::ptr_eq(list, first) {
+            continue;
+        }
+        for name in list.iter() {
+            if !first.contains(name) && !more.contains(name) {
+                more.push(name.clone());
+            }
+        }
+    }
+    if more.is_empty() {
+        return first.clone();
+    }
+    more.extend(first.iter().cloned());
+    more.sort();
+    more.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+use std::sync::Arc;
+
+use myriad_model::{
+    Action, Form, Host, Name, Origin, PathMatch, Resource, Route, Sealer, Source, Test, Value,
+    ValueMatch,
+};
+use proptest::prelude::*;
+use regex_automata::{Anchored, Input, meta::Regex};
+
+use super::{HostEntry, RouteEntry};
+use crate::net::head::{self, Head};
+use crate::net::limits::Limits;
+
+/// What a route of a test is made of.
+#[derive(Clone, Debug)]
+struct Sketch {
+    path: PathMatch,
+    rank: u64,
+    listener: &'static str,
+    method: Option<&'static str>,
+}
+
+fn entry(name: &str, sketch: &Sketch) -> Arc<RouteEntry> {
+    let method = sketch.method.map(|method| ValueMatch {
+        source: Source::Method,
+        name: "".into(),
+        test: Test::Exact(method.into()),
+        invert: false,
+    });
+    let route = Route {
+        listeners: [Name::from(sketch.listener)].into(),
+        hosts: [Host::any()].into(),
+        path: sketch.path.clone(),
+        conditions: method.into_iter().collect(),
+        rank: sketch.rank,
+        action: Action::Forward(Box::default()),
+        policy: Arc::default(),
+    };
+    let resource = Resource {
+        origin: Origin::settings(),
+        value: Value::Route(Box::new(route)),
+    };
+    let sealed = Sealer::new([0; 32], Form::Value).seal(name.into(), resource);
+    Arc::new(RouteEntry::new(Arc::new(sealed)).unwrap().unwrap())
+}
+
+fn entries(sketches: &[Sketch]) -> Vec<Arc<RouteEntry>> {
+    let named = sketches.iter().enumerate();
+    named
+        .map(|(number, sketch)| entry(&format!("r{number:04}"), sketch))
+        .collect()
+}
+
+/// The rule of the model, word by word.
+fn matches(sketch: &Sketch, listener: &str, method: &str, path: &str) -> bool {
+    let path_matches = match &sketch.path {
+        PathMatch::Exact(wanted) => path == &**wanted,
+        PathMatch::Prefix(prefix) if &**prefix == "/" => true,
+        PathMatch::Prefix(prefix) => path == &**prefix || path.starts_with(&format!("{prefix}/")),
+        PathMatch::Regex(regex) => Regex::new(regex)
+            .unwrap()
+            .is_match(Input::new(path).anchored(Anchored::Yes)),
+    };
+    path_matches && sketch.listener == listener && sketch.method.is_none_or(|own| own == method)
+}
+
+fn naive(sketches: &[Sketch], listener: &str, method: &str, path: &str) -> Option<String> {
+    let mut order: Vec<usize> = (0..sketches.len()).collect();
+    order.sort_by_key(|number| (sketches[*number].rank, *number));
+    let found = order
+        .into_iter()
+        .find(|number| matches(&sketches[*number], listener, method, path))?;
+    Some(format!("r{found:04}"))
+}
+
+fn with_head<R>(method: &str, path: &str, run: impl FnOnce(&Head<'_>) -> R) -> R {
+    let text = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    run(&head::parse(text.as_bytes(), &Limits::default()).unwrap())
+}
+
+fn find(host: &HostEntry, listener: &str, method: &str, path: &str) -> Option<String> {
+    with_head(method, path, |head| {
+        let found = host.find(&listener.into(), head)?;
+        Some(found.sealed().name().to_string())
+    })
+}
+
+fn path() -> impl Strategy<Value = String> {
+    prop::collection::vec("a|b|ab|", 0..4).prop_map(|parts| format!("/{}", parts.join("/")))
+}
+
+fn path_match() -> impl Strategy<Value = PathMatch> {
+    prop_oneof![
+        path().prop_map(|path| PathMatch::Exact(path.into())),
+        path().prop_map(|path| {
+            let prefix = path.trim_end_matches('/');
+            PathMatch::Prefix(if prefix.is_empty() { "/" } else { prefix }.into())
+        }),
+        prop::sample::select(vec![
+            "/a", "/a/", "/(a|b)/b", "/.*b", "/a(/|$)", "", "/ab?$"
+        ])
+        .prop_map(|regex| PathMatch::Regex(regex.into())),
+    ]
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    let listener = prop::sample::select(vec!["http", "https"]);
+    let method = prop::option::weighted(0.2, prop::sample::select(vec!["GET", "POST"]));
+    (path_match(), 0_u64..6, listener, method).prop_map(|(path, rank, listener, method)| Sketch {
+        path,
+        rank,
+        listener,
+        method,
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_compiled_host_finds_what_trying_all_in_order_finds(
+        sketches in prop::collection::vec(sketch(), 1..40),
+        paths in prop::collection::vec(path(), 1..12),
+    ) {
+        let host = HostEntry::new(Host::any(), entries(&sketches));
+        for path in &paths {
+            for (listener, method) in [("http", "GET"), ("https", "POST")] {
+                prop_assert_eq!(
+                    find(&host, listener, method, path),
+                    naive(&sketches, listener, method, path),
+                    "{} {} {}", listener, method, path
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn many_regexes_are_scanned_at_once_and_the_first_wins() {
+    let sketch = |number: u64| Sketch {
+        path: PathMatch::Regex(format!("/(x|p{number})/").into()),
+        rank: 100 - number,
+        listener: "http",
+        method: None,
+    };
+    let sketches: Vec<Sketch> = (0..40).map(sketch).collect();
+    let host = HostEntry::new(Host::any(), entries(&sketches));
+    assert_eq!(find(&host, "http", "GET", "/p7/").as_deref(), Some("r0007"));
+    assert_eq!(find(&host, "http", "GET", "/x/").as_deref(), Some("r0039"));
+    assert_eq!(find(&host, "http", "GET", "/y/"), None);
+}
+
+#[test]
+fn a_bad_regex_is_an_error_and_not_a_route() {
+    let route = Route {
+        listeners: [Name::from("http")].into(),
+        hosts: [Host::any()].into(),
+        path: PathMatch::Regex("/(".into()),
+        conditions: Box::default(),
+        rank: 0,
+        action: Action::Forward(Box::default()),
+        policy: Arc::default(),
+    };
+    let resource = Resource {
+        origin: Origin::settings(),
+        value: Value::Route(Box::new(route)),
+    };
+    let sealed = Sealer::new([0; 32], Form::Value).seal("r".into(), resource);
+    let error = RouteEntry::new(Arc::new(sealed)).unwrap().err().unwrap();
+    assert_eq!(&*error.0, "/(");
+}
+
+/// Prints how long a host of 10,000 routes takes. The budget is 5 ms in a release build.
+#[test]
+fn a_host_of_ten_thousand_routes_is_compiled_whole() {
+    let sketches: Vec<Sketch> = (0..10_000)
+        .map(|number| Sketch {
+            path: if number % 2 == 0 {
+                PathMatch::Exact(format!("/a/{number}").into())
+            } else {
+                PathMatch::Prefix(format!("/b/{}/{number}", number % 100).into())
+            },
+            rank: number,
+            listener: "http",
+            method: None,
+        })
+        .collect();
+    let entries = entries(&sketches);
+    let before = myriad_base::clock::now();
+    let host = HostEntry::new(Host::any(), entries);
+    let took = myriad_base::clock::now() - before;
+    eprintln!("10,000 routes compiled in {took:?}");
+    assert_eq!(
+        find(&host, "http", "GET", "/a/9998").as_deref(),
+        Some("r9998")
+    );
+    assert_eq!(
+        find(&host, "http", "GET", "/b/99/9999/x").as_deref(),
+        Some("r9999")
+    );
+    assert_eq!(find(&host, "http", "GET", "/b/98/9999"), None);
+}
+
+#[test]
+fn a_regex_costs_little_memory_until_it_is_used() {
+    let sketch = Sketch {
+        path: PathMatch::Regex("/service-1(/|$)(.*)".into()),
+        rank: 0,
+        listener: "http",
+        method: None,
+    };
+    let entry = entry("r", &sketch);
+    let bytes = entry.path_regex().unwrap().memory_usage();
+    assert!(bytes < 16 << 10, "{bytes}");
+}

@@ -1,0 +1,173 @@
+//! The index of a host with many routes: exact paths and prefixes in one table of hashes.
+//!
+//! A prefix is a way through a trie whose edges are path elements. The table holds the edges, by
+//! the hash of the node above and the element, so that a walk costs the length of the path and
+//! ends where no route goes on. All lists of routes are in the order of precedence.
+
+use crate::net::hash::hash_below;
+
+/// No node, route or slot.
+const NONE: u32 = u32::MAX;
+
+/// The node above all exact paths, which are single edges below it.
+const EXACT: u32 = u32::MAX - 1;
+
+/// The node of the prefix `/`.
+const ROOT: u32 = 0;
+
+/// An index over routes by their numbers.
+pub struct Index {
+    /// Numbers of edges by hash, open addressing; a power of two, at most half full.
+    slots: Box<[u32]>,
+    edges: Vec<Edge>,
+    /// The first and the last route of each node; the first node is [`ROOT`].
+    nodes: Vec<List>,
+    /// The route behind each route in its list.
+    next: Box<[u32]>,
+}
+
+struct Edge {
+    above: u32,
+    below: u32,
+    text: Box<str>,
+}
+
+#[derive(Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+/// The routes of a list, in the order of precedence.
+pub struct Routes<'a> {
+    next: &'a [u32],
+    at: u32,
+}
+
+impl Index {
+    /// An empty index for routes below a number, of which paths have this many elements.
+    pub fn new(routes: usize, elements: usize) -> Self {
+        let slots = (elements.max(4) * 2).next_power_of_two();
+        Index {
+            slots: vec![NONE; slots].into(),
+            edges: Vec::with_capacity(elements),
+            nodes: vec![List {
+                first: NONE,
+                last: NONE,
+            }],
+            next: vec![NONE; routes].into(),
+        }
+    }
+
+    /// Adds an exact path. Routes are added in the order of precedence.
+    pub fn add_exact(&mut self, path: &str, route: u32) {
+        let node = self.grow(EXACT, path);
+        self.append(node, route);
+    }
+
+    /// Adds a prefix. Routes are added in the order of precedence.
+    pub fn add_prefix(&mut self, prefix: &str, route: u32) {
+        let mut node = ROOT;
+        for element in elements(prefix) {
+            node = self.grow(node, element);
+        }
+        self.append(node, route);
+    }
+
+    /// The routes of an exact path.
+    pub fn exact(&self, path: &str) -> Routes<'_> {
+        let node = self.follow(EXACT, path);
+        self.routes(node.unwrap_or(NONE))
+    }
+
+    /// Calls `visit` with the routes of every prefix of a path, from the shortest.
+    pub fn prefixes(&self, path: &str, mut visit: impl FnMut(Routes<'_>)) {
+        visit(self.routes(ROOT));
+        let mut node = ROOT;
+        if !path.starts_with('/') {
+            return;
+        }
+        for element in path.get(1..).unwrap_or_default().split('/') {
+            match self.follow(node, element) {
+                Some(below) => node = below,
+                None => return,
+            }
+            visit(self.routes(node));
+        }
+    }
+
+    fn routes(&self, node: u32) -> Routes<'_> {
+        let list = self.nodes.get(node as usize);
+        Routes {
+            next: &self.next,
+            at: list.map_or(NONE, |list| list.first),
+        }
+    }
+
+    fn append(&mut self, node: u32, route: u32) {
+        let list = &mut self.nodes[node as usize];
+        if list.first == NONE {
+            list.first = route;
+        } else {
+            self.next[list.last as usize] = route;
+        }
+        list.last = route;
+    }
+
+    fn follow(&self, above: u32, text: &str) -> Option<u32> {
+        let edge = self.slots[self.slot(above, text)];
+        self.edges.get(edge as usize).map(|edge| edge.below)
+    }
+
+    fn grow(&mut self, above: u32, text: &str) -> u32 {
+        let slot = self.slot(above, text);
+        if let Some(edge) = self.edges.get(self.slots[slot] as usize) {
+            return edge.below;
+        }
+        let below = self.nodes.len() as u32;
+        self.nodes.push(List {
+            first: NONE,
+            last: NONE,
+        });
+        self.slots[slot] = self.edges.len() as u32;
+        self.edges.push(Edge {
+            above,
+            below,
+            text: text.into(),
+        });
+        below
+    }
+
+    /// The slot of an edge, or the free one where it would be.
+    fn slot(&self, above: u32, text: &str) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash_below(above, text) as usize & mask;
+        loop {
+            match self.edges.get(self.slots[slot] as usize) {
+                Some(edge) if edge.above == above && *edge.text == *text => return slot,
+                None => return slot,
+                Some(_) => slot = (slot + 1) & mask,
+            }
+        }
+    }
+}
+
+impl Iterator for Routes<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let at = self.at;
+        self.at = *self.next.get(at as usize)?;
+        Some(at)
+    }
+}
+
+/// The elements of a prefix: none for `/`.
+pub fn elements(prefix: &str) -> impl Iterator<Item = &str> {
+    let rest = prefix.strip_prefix('/').unwrap_or(prefix);
+    let mut parts = rest.split('/');
+    if rest.is_empty() {
+        parts.next();
+    }
+    parts
+}

@@ -1,0 +1,215 @@
+//! The read side: everything that a handshake or a request looks up, under one root.
+//!
+//! A clone costs a few reference counts. A change copies the nodes on its way (see
+//! [`myriad_model::Tree`]), so the tables before it go on serving whoever holds them.
+
+use std::sync::Arc;
+
+use myriad_model::{Certificate, Domain, Host, Listener, Name, Sealed, Tree};
+
+use super::certificate::{self, CertificateEntry};
+use super::host::{HostEntry, RouteEntry};
+use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
+use crate::net::failure::FailureKind;
+use crate::net::head::Head;
+use crate::upstream::entry::{self, UpstreamEntry};
+
+/// All tables at one moment.
+#[derive(Clone, Default)]
+pub struct Tables {
+    /// Counts commits, so that a connection knows whether anything has changed since it looked.
+    pub generation: u64,
+    pub(super) listeners: Arc<[Arc<Sealed>]>,
+    pub(super) domains: HostTable<DomainEntry>,
+    pub(super) hosts: HostTable<HostEntry>,
+    pub(super) certificates: Tree<Leaf<CertificateEntry>>,
+    pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
+}
+
+/// The domains of one host pattern: one, unless listeners differ.
+pub struct DomainEntry {
+    hash: u64,
+    /// By name; never empty.
+    pub(super) domains: Vec<Arc<Sealed>>,
+}
+
+/// Who answers a handshake for a name.
+pub enum Answerer<'a> {
+    /// A domain and its certificate.
+    Domain(&'a Domain, &'a Arc<CertificateEntry>),
+    /// The listener, with its default certificate.
+    Listener(&'a Arc<CertificateEntry>),
+    /// Nobody.
+    Nobody,
+}
+
+/// A route that was found, with the host pattern it was found under.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotFound(pub FailureKind);
+
+impl Tables {
+    /// The listener of a name.
+    pub fn listener(&self, name: &Name) -> Option<&Listener> {
+        let mut listeners = self.listeners.iter();
+        listeners
+            .find(|sealed| sealed.name().as_str() == name.as_str())
+            .and_then(|sealed| sealed.listener())
+    }
+
+    /// The domain that covers a lower-case name on a listener.
+    pub fn domain(&self, listener: &Name, name: &str) -> Option<&Domain> {
+        self.domains.most_specific(name, |entry| {
+            let mut domains = entry.domains.iter().filter_map(|sealed| sealed.domain());
+            domains.find(|domain| has_listener(&domain.listeners, listener))
+        })
+    }
+
+    /// Who answers for a name on a listener. A domain without a usable certificate has nobody:
+    /// an alert is better than another's certificate.
+    pub fn answerer(&self, listener: &Name, name: Option<&str>) -> Answerer<'_> {
+        let domain = name.and_then(|name| self.domain(listener, name));
+        let own = domain.and_then(|domain| domain.certificate.as_ref());
+        match (domain, own) {
+            (Some(domain), Some(certificate)) => match self.certificate(certificate) {
+                Some(entry) => Answerer::Domain(domain, entry),
+                None => Answerer::Nobody,
+            },
+            (Some(domain), None) => match self.default_certificate(listener) {
+                Some(entry) => Answerer::Domain(domain, entry),
+                None => Answerer::Nobody,
+            },
+            (None, _) => match self.default_certificate(listener) {
+                Some(entry) => Answerer::Listener(entry),
+                None => Answerer::Nobody,
+            },
+        }
+    }
+
+    /// The certificate of a name.
+    pub fn certificate(&self, name: &Name) -> Option<&Arc<CertificateEntry>> {
+        let is_it = |leaf: &Leaf<CertificateEntry>| leaf.0.sealed.name() == name;
+        let leaf = self.certificates.get(certificate::hash_of(name), is_it)?;
+        Some(&leaf.0)
+    }
+
+    /// The upstream of a name whose hash the caller has.
+    pub fn upstream(&self, hash: u64, name: &Name) -> Option<&Arc<UpstreamEntry>> {
+        let leaf = self.upstreams.get(hash, |leaf| leaf.0.name == *name)?;
+        Some(&leaf.0)
+    }
+
+    /// The route of a request: the first that matches, of the most specific host pattern that has
+    /// any route on the listener.
+    ///
+    /// # Errors
+    /// That no host pattern covers the request, or that no route of the one that does matches.
+    pub fn route(&self, listener: &Name, head: &Head<'_>) -> Result<&Arc<RouteEntry>, NotFound> {
+        let host = self
+            .hosts
+            .most_specific(&head.host, |entry| entry.is_on(listener).then_some(entry))
+            .ok_or(NotFound(FailureKind::NoHost))?;
+        host.find(listener, head)
+            .ok_or(NotFound(FailureKind::NoRoute))
+    }
+
+    /// How many nodes of all tables were copied so far.
+    pub fn nodes_copied(&self) -> u64 {
+        self.domains.nodes_copied()
+            + self.hosts.nodes_copied()
+            + self.certificates.nodes_copied()
+            + self.upstreams.nodes_copied()
+    }
+
+    /// Everything that the tables hold, as lines that are equal for equal tables.
+    pub fn describe(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for sealed in self.listeners.iter() {
+            lines.push(format!("listener {} {}", sealed.name(), sealed.version()));
+        }
+        for entry in self.domains.iter() {
+            for sealed in &entry.domains {
+                let (host, name) = (entry.host(), sealed.name());
+                lines.push(format!("domain {host} {name} {}", sealed.version()));
+            }
+        }
+        for entry in self.hosts.iter() {
+            for (place, route) in entry.routes().iter().enumerate() {
+                let (host, sealed) = (entry.host(), route.sealed());
+                let (name, version) = (sealed.name(), sealed.version());
+                lines.push(format!("route {host} {place} {name} {version}"));
+            }
+        }
+        for leaf in self.certificates.iter() {
+            let sealed = &leaf.0.sealed;
+            lines.push(format!(
+                "certificate {} {}",
+                sealed.name(),
+                sealed.version()
+            ));
+        }
+        for leaf in self.upstreams.iter() {
+            let entry = &leaf.0;
+            let parts = [&entry.upstream, &entry.endpoints];
+            let versions = parts.map(|part| part.as_ref().map(|sealed| sealed.version()));
+            let members = entry.pool.members().len();
+            lines.push(format!("upstream {} {versions:?} {members}", entry.name));
+        }
+        lines.sort();
+        lines
+    }
+
+    fn default_certificate(&self, listener: &Name) -> Option<&Arc<CertificateEntry>> {
+        let listener = self.listener(listener)?;
+        self.certificate(listener.default_certificate.as_ref()?)
+    }
+}
+
+impl DomainEntry {
+    /// The domains of a host pattern; none for none.
+    pub fn new(mut domains: Vec<Arc<Sealed>>) -> Option<Self> {
+        domains.sort_by(|a, b| a.name().cmp(b.name()));
+        let host = &domains.first()?.domain()?.host;
+        Some(DomainEntry {
+            hash: place(host.pattern()),
+            domains,
+        })
+    }
+}
+
+impl Keyed for DomainEntry {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn same_key(&self, other: &Self) -> bool {
+        self.host() == other.host()
+    }
+}
+
+impl Hosted for DomainEntry {
+    fn host(&self) -> &Host {
+        static ANY: std::sync::LazyLock<Host> = std::sync::LazyLock::new(Host::any);
+        let first = self.domains.first().and_then(|sealed| sealed.domain());
+        first.map_or(&ANY, |domain| &domain.host)
+    }
+}
+
+impl Keyed for UpstreamEntry {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn same_key(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The value of a certificate entry.
+pub fn value_of(entry: &CertificateEntry) -> Option<&Certificate> {
+    entry.sealed.certificate()
+}
+
+/// The hash of an upstream's name; see [`Tables::upstream`].
+pub fn upstream_hash(name: &str) -> u64 {
+    entry::hash_of(name)
+}

@@ -1,0 +1,53 @@
+//! What is known of a connection before its first request.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use myriad_model::{Name, TlsSettings};
+
+use super::certificate::Parsed;
+
+/// A connection of a client.
+pub struct Visit {
+    /// The listener that accepted it.
+    pub listener: Name,
+    /// The other end.
+    pub client: SocketAddr,
+    /// Its address as fields tell it, written once for all requests.
+    pub client_text: Box<str>,
+    /// The port that the client connected to.
+    pub port: u16,
+    /// What the TLS handshake settled; none for plain text.
+    pub secured: Option<Secured>,
+}
+
+/// What a TLS handshake settled.
+pub struct Secured {
+    /// The name that the client sent, in lower case.
+    pub sni: Option<Box<str>>,
+    /// Whether a domain answered; otherwise the listener did, by its default certificate.
+    pub by_domain: bool,
+    /// The settings that the handshake was done by.
+    pub settings: Arc<TlsSettings>,
+    /// The certificate that was served.
+    pub certificate: Arc<Parsed>,
+    /// `1.2` or `1.3`.
+    pub version: &'static str,
+    /// The generation of the tables in which the name that was sent was last seen to be served
+    /// on such a connection.
+    pub checked: Cell<u64>,
+}
+
+impl Visit {
+    /// A connection in plain text.
+    pub fn new(listener: Name, client: SocketAddr, port: u16) -> Self {
+        Visit {
+            listener,
+            client,
+            client_text: client.ip().to_canonical().to_string().into(),
+            port,
+            secured: None,
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The running proxy: a control handle, worker threads, and what passes between them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use myriad_base::metrics::{Counter, Metrics};
+use myriad_model::{Change, Commit, Key, Kind, Name, Sealed, Version};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::net::count::{self, Counts};
+use crate::net::journal::Journal;
+use crate::net::limits::Limits;
+use crate::net::socket;
+use crate::route::edit::Edit;
+use crate::route::tables::Tables;
+use crate::tls::accept::Handshakes;
+use crate::upstream::secure;
+use crate::upstream::target::Targets;
+
+mod accept;
+mod worker;
+
+use worker::{Command, Setup};
+
+/// The most commands that wait for a worker. Only listeners and the drain make any.
+const COMMANDS_MAX: usize = 1_024;
+
+/// The most former tables that wait for the last request that reads them.
+const FORMER_MAX: usize = 1_024;
+
+/// How a proxy is run.
+pub struct Settings {
+    /// Worker threads; at least one.
+    pub workers: usize,
+    /// How long new connections are still accepted once a drain has begun, so that whoever
+    /// balances load before the proxy can learn of it.
+    pub drain_delay: Duration,
+    /// How long requests have to end after that.
+    pub drain_timeout: Duration,
+    /// What anybody outside can make grow, and how far.
+    pub limits: Limits,
+    /// Where the access log goes; none for no log.
+    pub access_log: Option<Box<dyn io::Write + Send>>,
+    /// How many proxies in front of this one are believed when they tell the client's address.
+    pub trusted_hops: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            drain_delay: Duration::ZERO,
+            drain_timeout: Duration::from_secs(30),
+            limits: Limits::default(),
+            access_log: None,
+            trusted_hops: 0,
+        }
+    }
+}
+
+/// The control handle of a running proxy. It lives on the control thread; there is one writer.
+pub struct Proxy {
+    tables: Arc<ArcSwap<Tables>>,
+    /// The tables as they are, owned, so that changes begin without a load.
+    next: Tables,
+    targets: Targets,
+    workers: Vec<WorkerHandle>,
+    bound: HashMap<Name, Bound>,
+    /// What is in service of resources whose newest version was refused.
+    last_good: HashMap<Key, Option<Arc<Sealed>>>,
+    /// Former tables that requests may still read. They are dropped here, so that no worker has
+    /// to walk what only they held.
+    former: Vec<Arc<Tables>>,
+    sockets_opened: u64,
+    swaps: Counter,
+}
+
+struct WorkerHandle {
+    commands: mpsc::Sender<Command>,
+    thread: JoinHandle<()>,
+}
+
+struct Bound {
+    /// As the resource says.
+    wanted: SocketAddr,
+    /// As the system gave it.
+    address: SocketAddr,
+    /// Tells the sockets of one opening from those of another.
+    id: u64,
+}
+
+/// What became of a commit.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Resources that were not taken. What they replace stays in service.
+    pub refused: Vec<Receipt>,
+    /// How many nodes of the tables were copied.
+    pub nodes_copied: u64,
+}
+
+/// A resource that was not taken.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    /// Which.
+    pub key: Key,
+    /// Which version of it.
+    pub version: Version,
+    /// Why.
+    pub reason: String,
+}
+
+impl Proxy {
+    /// Starts the worker threads. Nothing listens yet.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(settings: Settings, metrics: &Metrics) -> io::Result<Proxy> {
+        let count = settings.workers.max(1);
+        let limits = Arc::new(settings.limits);
+        let journal = settings.access_log.map(Journal::start).transpose()?;
+        let counts: Vec<Arc<Counts>> = (0..count).map(|_| Arc::new(Counts::new())).collect();
+        count::register(metrics, &counts);
+        let swaps = Counter::default();
+        metrics.register("table_swaps", "Commits that took effect", swaps.clone());
+        let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
+        let handshakes = Arc::new(Handshakes::new(&limits));
+        let mut workers = Vec::with_capacity(count);
+        for (number, counts) in counts.into_iter().enumerate() {
+            let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
+            let setup = Setup {
+                limits: limits.clone(),
+                counts,
+                journal: journal.clone(),
+                trusted_hops: settings.trusted_hops,
+                tables: tables.clone(),
+                handshakes: handshakes.clone(),
+                drain_delay: settings.drain_delay,
+                drain_timeout: settings.drain_timeout,
+            };
+            let thread = worker::start(number, setup, inbox)?;
+            workers.push(WorkerHandle { commands, thread });
+        }
+        Ok(Proxy {
+            tables,
+            next: Tables::default(),
+            targets: Targets::new(),
+            workers,
+            bound: HashMap::new(),
+            last_good: HashMap::new(),
+            former: Vec::new(),
+            sockets_opened: 0,
+            swaps,
+        })
+    }
+
+    /// Makes the next tables from the present ones, and puts them in their place at once.
+    pub fn apply(&mut self, commit: &Commit) -> Applied {
+        let copied_before = self.next.nodes_copied();
+        let mut applied = Applied::default();
+        let mut orders = Vec::new();
+        let mut listeners_refused = Vec::new();
+        for change in &commit.changes {
+            if change.key.kind == Kind::Listener {
+                match self.prepare_listener(change) {
+                    Ok(order) => orders.extend(order),
+                    Err(error) => listeners_refused.push((change.key.clone(), error.to_string())),
+                }
+            }
+        }
+        let mut edit = Edit::new(&mut self.next, &mut self.targets);
+        for change in &commit.changes {
+            let in_service = match self.last_good.remove(&change.key) {
+                Some(last_good) => last_good,
+                None => change.old.clone(),
+            };
+            let mut unbound = listeners_refused.iter();
+            let result = match unbound.find(|(key, _)| *key == change.key) {
+                Some((_, reason)) => Err(reason.clone()),
+                None => edit
+                    .change(in_service.as_ref(), change.new.as_ref())
+                    .map_err(|error| error.to_string()),
+            };
+            if let (Err(reason), Some(new)) = (result, &change.new) {
+                applied.refused.push(Receipt {
+                    key: change.key.clone(),
+                    version: new.version(),
+                    reason,
+                });
+                self.last_good.insert(change.key.clone(), in_service);
+            } else if verifies(change) {
+                secure::prepare();
+            }
+        }
+        edit.finish();
+        applied.nodes_copied = self.next.nodes_copied() - copied_before;
+        self.swap();
+        for order in orders {
+            self.carry_out(order);
+        }
+        applied
+    }
+
+    /// Where the proxy listens, with the ports that the system chose; by name.
+    pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
+        let mut addresses: Vec<(Name, SocketAddr)> = self
+            .bound
+            .iter()
+            .map(|(name, bound)| (name.clone(), bound.address))
+            .collect();
+        addresses.sort();
+        addresses
+    }
+
+    /// The tables that requests read now.
+    pub fn tables(&self) -> Arc<Tables> {
+        self.tables.load_full()
+    }
+
+    /// Ends gracefully: accepts for the drain delay, then lets requests end for at most the
+    /// drain timeout. Returns when every worker has ended.
+    pub async fn drain(self) {
+        let mut ends = Vec::new();
+        for worker in &self.workers {
+            let (ended, end) = oneshot::channel();
+            // A worker that is gone has nothing to drain.
+            let _ = worker.commands.send(Command::Drain(ended)).await;
+            ends.push(end);
+        }
+        for end in ends {
+            let _ = end.await;
+        }
+        for worker in self.workers {
+            drop(worker.commands);
+            // It has said its last word already, so this does not wait.
+            let _ = worker.thread.join();
+        }
+    }
+
+    fn swap(&mut self) {
+        let next = Arc::new(self.next.clone());
+        let before = self.tables.swap(next);
+        self.swaps.inc();
+        self.former.push(before);
+        self.former.retain(|tables| Arc::strong_count(tables) > 1);
+        if self.former.len() > FORMER_MAX {
+            self.former.remove(0);
+        }
+    }
+
+    /// Opens sockets where a listener needs new ones.
+    fn prepare_listener(&mut self, change: &Change) -> io::Result<Vec<Order>> {
+        let name = &change.key.name;
+        let new = change.new.as_ref().and_then(|sealed| sealed.listener());
+        let wanted = new.map(|listener| listener.address);
+        let known = self.bound.get(name);
+        if known.map(|bound| bound.wanted) == wanted {
+            return Ok(Vec::new());
+        }
+        let mut orders = Vec::new();
+        if let Some(wanted) = wanted {
+            let (address, sockets) = socket::listen(wanted, self.workers.len())?;
+            self.sockets_opened += 1;
+            orders.push(Order::Open {
+                name: name.clone(),
+                sockets,
+                bound: Bound {
+                    wanted,
+                    address,
+                    id: self.sockets_opened,
+                },
+            });
+        }
+        if let Some(known) = known {
+            let (name, id) = (name.clone(), known.id);
+            orders.push(Order::Close { name, id });
+        }
+        Ok(orders)
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Open {
+                name,
+                sockets,
+                bound,
+            } => {
+                for (worker, socket) in self.workers.iter().zip(sockets) {
+                    let command = Command::Listen {
+                        name: name.clone(),
+                        id: bound.id,
+                        socket,
+                    };
+                    if worker.commands.try_send(command).is_err() {
+                        tracing::error!(listener = %name, "a worker does not take its socket");
+                    }
+                }
+                self.bound.insert(name, bound);
+            }
+            Order::Close { name, id } => {
+                for worker in &self.workers {
+                    if worker.commands.try_send(Command::Close { id }).is_err() {
+                        tracing::error!(listener = %name, "a worker does not close its socket");
+                    }
+                }
+                if self.bound.get(&name).is_some_and(|bound| bound.id == id) {
+                    self.bound.remove(&name);
+                }
+            }
+        }
+    }
+}
+
+/// What the workers are told once the tables are in place.
+enum Order {
+    Open {
+        name: Name,
+        sockets: Vec<std::net::TcpListener>,
+        bound: Bound,
+    },
+    Close {
+        name: Name,
+        id: u64,
+    },
+}
+
+/// Whether a change brings an upstream whose endpoints are verified.
+fn verifies(change: &Change) -> bool {
+    let new = change.new.as_ref().and_then(|sealed| sealed.upstream());
+    new.and_then(|upstream| upstream.tls.as_ref())
+        .is_some_and(|tls| tls.verify)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! From a socket to the protocol that a connection speaks.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use myriad_base::task;
+use myriad_model::Name;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::http::worker::Worker;
+use crate::http::{h1, h2};
+use crate::net::count::Count;
+use crate::net::stream::Stream;
+use crate::route::visit::Visit;
+use crate::tls::accept::{HandshakeError, Handshakes};
+
+/// How long an acceptor waits where the system or a limit lets it accept nothing.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Handshakes of one worker.
+pub struct Handshaking {
+    shared: Arc<Handshakes>,
+    count: Cell<usize>,
+}
+
+/// Accepts from one socket.
+pub struct Acceptor {
+    pub worker: Rc<Worker>,
+    pub handshaking: Rc<Handshaking>,
+    pub listener: Name,
+    pub stop: CancellationToken,
+}
+
+/// Counts as a connection for as long as it is held. It is taken before the connection's task
+/// runs, so that a drain cannot overlook one that was just accepted.
+struct Connected(Rc<Worker>);
+
+impl Connected {
+    fn new(worker: Rc<Worker>) -> Self {
+        worker.connections.set(worker.connections.get() + 1);
+        Connected(worker)
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.set(self.0.connections.get() - 1);
+    }
+}
+
+/// Counts as a handshake for as long as it is held.
+struct Shaking<'a>(&'a Cell<usize>);
+
+impl<'a> Shaking<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Shaking(count)
+    }
+}
+
+impl Drop for Shaking<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Handshaking {
+    /// No handshakes.
+    pub fn new(shared: Arc<Handshakes>) -> Self {
+        Handshaking {
+            shared,
+            count: Cell::new(0),
+        }
+    }
+}
+
+impl Acceptor {
+    /// Accepts until it is stopped, and then what waits in the queue: those clients were told
+    /// that they are connected.
+    pub async fn run(self, socket: std::net::TcpListener) {
+        let _counted = Connected::new(self.worker.clone());
+        let socket = match TcpListener::from_std(socket) {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::error!(%error, listener = %self.listener, "a socket cannot be used");
+                return;
+            }
+        };
+        let port = socket.local_addr().map_or(0, |address| address.port());
+        let limits = self.worker.local.limits.clone();
+        loop {
+            if self.worker.connections.get() > limits.connections_max {
+                tokio::select! {
+                    () = self.stop.cancelled() => break,
+                    () = tokio::time::sleep(PAUSE) => continue,
+                }
+            }
+            tokio::select! {
+                biased;
+                accepted = socket.accept() => self.take(accepted, port).await,
+                () = self.stop.cancelled() => break,
+            }
+        }
+        while let Some(accepted) = poll_fn(|context| match socket.poll_accept(context) {
+            Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+        {
+            self.take(Ok(accepted), port).await;
+        }
+    }
+
+    async fn take(&self, accepted: io::Result<(TcpStream, SocketAddr)>, port: u16) {
+        let (tcp, client) = match accepted {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                // Out of files or memory, or a client that left at once; either passes.
+                tokio::time::sleep(PAUSE).await;
+                return;
+            }
+        };
+        self.worker.local.counts.add(Count::Accepted);
+        let connected = Connected::new(self.worker.clone());
+        let handshaking = self.handshaking.clone();
+        let visit = Visit::new(self.listener.clone(), client, port);
+        task::spawn_local("connection", serve(connected, handshaking, visit, tcp));
+    }
+}
+
+async fn serve(
+    connected: Connected,
+    handshaking: Rc<Handshaking>,
+    mut visit: Visit,
+    tcp: TcpStream,
+) {
+    let worker = &connected.0;
+    let is_tls = {
+        let tables = worker.tables.load();
+        let listener = tables.listener(&visit.listener);
+        listener.is_some_and(|listener| listener.tls)
+    };
+    let stream = if is_tls {
+        secure(worker, &handshaking, &mut visit, tcp).await
+    } else {
+        Some(Stream::Plain(tcp))
+    };
+    match stream {
+        Some(Stream::Tls(tls)) if tls.alpn() == Some(b"h2") => {
+            h2::serve(worker.clone(), visit, Stream::Tls(tls)).await;
+        }
+        Some(stream) => h1::serve(worker.clone(), visit, stream).await,
+        None => {}
+    }
+    worker.local.counts.add(Count::Closed);
+}
+
+async fn secure(
+    worker: &Worker,
+    handshaking: &Handshaking,
+    visit: &mut Visit,
+    tcp: TcpStream,
+) -> Option<Stream> {
+    let limits = &worker.local.limits;
+    let counts = &worker.local.counts;
+    if handshaking.count.get() >= limits.handshakes_max {
+        counts.add(Count::Shed);
+        return None;
+    }
+    let _counted = Shaking::new(&handshaking.count);
+    let shared = &handshaking.shared;
+    let load = || worker.tables.load();
+    let accepted = shared.accept(tcp, &visit.listener, load, limits, counts);
+    // Boxed, because a handshake is large and short, and the connection behind it neither.
+    let accepted = tokio::time::timeout(limits.handshake_timeout, Box::pin(accepted)).await;
+    let failure = match accepted {
+        Ok(Ok((tls, secured))) => {
+            visit.secured = Some(secured);
+            return Some(Stream::Tls(tls));
+        }
+        Ok(Err(HandshakeError::UnknownName)) => Count::HandshakeUnknownName,
+        Ok(Err(_)) => Count::HandshakeFailed,
+        Err(_) => Count::HandshakeTimeout,
+    };
+    counts.add(failure);
+    None
+}

@@ -1,0 +1,8 @@
+//! Stories: a proxy on port 0, resources made by hand, and clients that speak raw bytes.
+
+mod http1;
+mod http2;
+mod life;
+mod policies;
+mod tls;
+mod world;

@@ -1,0 +1,226 @@
+use myriad_model::{
+    Action, Affinity, Cors, PathMatch, Redirect, RedirectTarget, Respond, TlsRedirect, TlsSettings,
+    WeightedUpstream,
+};
+
+use super::world::{Backend, World, header, route, with_policy};
+
+fn get(host: &str, path: &str, fields: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n")
+}
+
+#[tokio::test]
+async fn plain_text_is_redirected_to_tls_and_tls_is_not() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    world.put_domain("a.example", &["a.example"], TlsSettings::default());
+    let redirected = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.tls_redirect = Some(TlsRedirect {
+            status: 308,
+            port: 443,
+            except_prefix: "/.well-known/acme-challenge/".into(),
+        });
+    });
+    world.put_route("r", redirected);
+    let response = world.ask(&get("a.example", "/x?y", "")).await;
+    assert!(
+        response.starts_with("HTTP/1.1 308 Permanent Redirect\r\n"),
+        "{response}"
+    );
+    assert_eq!(header(&response, "location"), Some("https://a.example/x?y"));
+    let response = world
+        .ask(&get("a.example", "/.well-known/acme-challenge/t", ""))
+        .await;
+    assert!(response.ends_with("hello"), "{response}");
+    let mut client = world.tls_client("a.example").await.unwrap();
+    client.send(get("a.example", "/x", "")).await;
+    assert_eq!(client.response().await.1, "hello");
+}
+
+#[tokio::test]
+async fn a_path_is_rewritten_by_the_groups_of_its_regex() {
+    let backend = Backend::echo().await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    let mut rewritten = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.rewrite = Some("/$2".into());
+    });
+    rewritten.path = PathMatch::Regex("/app(/|$)(.*)".into());
+    world.put_route("r", rewritten);
+    let response = world.ask(&get("a.example", "/app/x/y?z=1", "")).await;
+    assert!(
+        response.contains("\r\n\r\nGET /x/y?z=1 HTTP/1.1\r\n"),
+        "{response}"
+    );
+}
+
+#[tokio::test]
+async fn only_allowed_addresses_are_admitted() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    for (path, net) in [("/in", "127.0.0.0/8"), ("/out", "192.0.2.0/24")] {
+        let limited = with_policy(route("a.example", path, "u"), |policy| {
+            policy.sources_allowed = [net.parse().unwrap()].into();
+        });
+        world.put_route(path, limited);
+    }
+    // What the client says of itself is not believed.
+    let claim = "X-Forwarded-For: 192.0.2.1\r\n";
+    assert!(
+        world
+            .ask(&get("a.example", "/in", ""))
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    assert!(
+        world
+            .ask(&get("a.example", "/out", claim))
+            .await
+            .starts_with("HTTP/1.1 403")
+    );
+}
+
+#[tokio::test]
+async fn preflights_are_answered_and_answers_name_their_origin() {
+    let backend = Backend::answering(|_| {
+        "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nContent-Length: 0\r\n\r\n".to_owned()
+    })
+    .await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    let shared = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.cors = Some(Box::new(Cors {
+            origins: ["https://b.example".into()].into(),
+            methods: "GET, PUT".into(),
+            headers_allowed: "X-A".into(),
+            headers_exposed: "X-B".into(),
+            credentials: true,
+            age_max_s: 60,
+        }));
+    });
+    world.put_route("r", shared);
+    let preflight = "OPTIONS / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\
+                     Origin: https://b.example\r\nAccess-Control-Request-Method: PUT\r\n\r\n";
+    let response = world.ask(preflight).await;
+    assert!(
+        response.starts_with("HTTP/1.1 204 No Content\r\n"),
+        "{response}"
+    );
+    for (name, value) in [
+        ("access-control-allow-origin", "https://b.example"),
+        ("access-control-allow-methods", "GET, PUT"),
+        ("access-control-allow-headers", "X-A"),
+        ("access-control-allow-credentials", "true"),
+        ("access-control-max-age", "60"),
+    ] {
+        assert_eq!(header(&response, name), Some(value));
+    }
+    assert_eq!(backend.requests(), 0);
+    for (origin, allowed) in [("https://b.example", true), ("https://c.example", false)] {
+        let origin_field = format!("Origin: {origin}\r\n");
+        let response = world.ask(&get("a.example", "/", &origin_field)).await;
+        let found = header(&response, "access-control-allow-origin");
+        assert_eq!(found, allowed.then_some(origin));
+        assert_eq!(response.matches("ccess-").count(), 3 * usize::from(allowed));
+    }
+}
+
+#[tokio::test]
+async fn a_cookie_keeps_a_client_on_its_endpoint() {
+    let (one, two) = (Backend::saying("one").await, Backend::saying("two").await);
+    let mut world = World::start();
+    world.put_upstream("u", &[one.address, two.address]);
+    let sticky = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.affinity = Some(Box::new(Affinity {
+            cookie: "stick".into(),
+            path: "/".into(),
+            age_max_s: 0,
+            secure: false,
+        }));
+    });
+    world.put_route("r", sticky);
+    let first = world.ask(&get("a.example", "/", "")).await;
+    let cookie = header(&first, "set-cookie")
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap();
+    let body = first.rsplit("\r\n").next().unwrap();
+    for _ in 0..20 {
+        let cookie_field = format!("Cookie: a=b; {cookie}\r\n");
+        let next = world.ask(&get("a.example", "/", &cookie_field)).await;
+        assert!(next.ends_with(body), "{next}");
+        assert_eq!(header(&next, "set-cookie"), None);
+    }
+}
+
+#[tokio::test]
+async fn redirects_and_fixed_answers_need_no_endpoint() {
+    let mut world = World::start();
+    for (path, action) in [
+        (
+            "/url",
+            Action::Redirect(Box::new(Redirect {
+                status: 301,
+                target: RedirectTarget::Url("https://b.example/x".into()),
+            })),
+        ),
+        (
+            "/path",
+            Action::Redirect(Box::new(Redirect {
+                status: 302,
+                target: RedirectTarget::Path("/app".into()),
+            })),
+        ),
+        (
+            "/fixed",
+            Action::Respond(Box::new(Respond {
+                status: 503,
+                body: "held".into(),
+            })),
+        ),
+        ("/nobody", Action::Forward(Box::default())),
+    ] {
+        let mut made = route("a.example", path, "u");
+        made.action = action;
+        world.put_route(path, made);
+    }
+    for (path, status, location, body) in [
+        ("/url", "301", Some("https://b.example/x"), ""),
+        ("/path", "302", Some("/app"), ""),
+        ("/fixed", "503", None, "held"),
+        ("/nobody", "503", None, "no upstream\n"),
+    ] {
+        let response = world.ask(&get("a.example", path, "")).await;
+        assert_eq!(&response[9..12], status, "{path}");
+        assert_eq!(header(&response, "location"), location, "{path}");
+        assert!(header(&response, "date").is_some());
+        assert!(response.ends_with(&format!("\r\n\r\n{body}")), "{response}");
+    }
+}
+
+#[tokio::test]
+async fn requests_are_shared_by_weight() {
+    let (old, new) = (Backend::saying("old").await, Backend::saying("new").await);
+    let mut world = World::start();
+    world.put_upstream("old", &[old.address]);
+    world.put_upstream("new", &[new.address]);
+    let mut shared = route("a.example", "/", "old");
+    let share = |upstream: &str, weight| WeightedUpstream {
+        upstream: upstream.into(),
+        weight,
+    };
+    shared.action = Action::Forward([share("old", 80), share("new", 20)].into());
+    world.put_route("r", shared);
+    let mut client = world.client().await;
+    for _ in 0..500 {
+        client
+            .send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            .await;
+        client.response().await;
+    }
+    assert!((50..150).contains(&new.requests()), "{}", new.requests());
+    assert_eq!(old.requests() + new.requests(), 500);
+}

@@ -1,0 +1,158 @@
+//! A worker: one thread, one core, one run-time, and everything that it owns.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use myriad_base::{clock, task};
+use myriad_model::Name;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+use tokio_util::sync::CancellationToken;
+
+use super::accept::{Acceptor, Handshaking};
+use crate::http::worker::Worker;
+use crate::net::count::Counts;
+use crate::net::deadline;
+use crate::net::dice::Dice;
+use crate::net::hash::hash;
+use crate::net::journal::Journal;
+use crate::net::limits::Limits;
+use crate::net::local::Local;
+use crate::route::tables::Tables;
+use crate::tls::accept::Handshakes;
+
+/// How often idle connections to endpoints are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// How often a drain looks whether connections are left.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What a worker is told.
+pub enum Command {
+    /// Accept from a socket.
+    Listen {
+        /// The listener it belongs to.
+        name: Name,
+        /// Tells it from other sockets.
+        id: u64,
+        /// The socket.
+        socket: TcpListener,
+    },
+    /// Accept what waits, and close the socket.
+    Close {
+        /// Which.
+        id: u64,
+    },
+    /// End, and say so.
+    Drain(oneshot::Sender<()>),
+}
+
+/// What a worker is started with.
+pub struct Setup {
+    pub limits: Arc<Limits>,
+    pub counts: Arc<Counts>,
+    pub journal: Option<Journal>,
+    pub trusted_hops: usize,
+    pub tables: Arc<ArcSwap<Tables>>,
+    pub handshakes: Arc<Handshakes>,
+    pub drain_delay: Duration,
+    pub drain_timeout: Duration,
+}
+
+/// Starts a worker.
+pub fn start(
+    number: usize,
+    setup: Setup,
+    inbox: mpsc::Receiver<Command>,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        // Only DNS needs threads beside the worker's own.
+        .max_blocking_threads(4)
+        .build()?;
+    Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(move || {
+            let tasks = LocalSet::new();
+            tasks.block_on(&runtime, run(number, setup, inbox));
+        })
+}
+
+async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
+    let seed = hash(0, &format!("worker {number}"));
+    let local = Rc::new(Local {
+        limits: setup.limits,
+        counts: setup.counts,
+        dice: Dice::new(seed),
+        journal: setup.journal,
+        trusted_hops: setup.trusted_hops,
+    });
+    let worker = Rc::new(Worker::new(local, setup.tables));
+    let handshaking = Rc::new(Handshaking::new(setup.handshakes));
+    task::spawn_local("deadlines", deadline::run());
+    task::spawn_local("idle upstreams", sweep(worker.clone()));
+    let mut sockets: HashMap<u64, CancellationToken> = HashMap::new();
+    let mut ended = None;
+    while let Some(command) = inbox.recv().await {
+        match command {
+            Command::Listen { name, id, socket } => {
+                let stop = CancellationToken::new();
+                sockets.insert(id, stop.clone());
+                let acceptor = Acceptor {
+                    worker: worker.clone(),
+                    handshaking: handshaking.clone(),
+                    listener: name,
+                    stop,
+                };
+                task::spawn_local("acceptor", acceptor.run(socket));
+            }
+            Command::Close { id } => {
+                if let Some(stop) = sockets.remove(&id) {
+                    stop.cancel();
+                }
+            }
+            Command::Drain(sender) => {
+                ended = Some(sender);
+                break;
+            }
+        }
+    }
+    if ended.is_some() {
+        tokio::time::sleep(setup.drain_delay).await;
+    }
+    drain(&worker, sockets, setup.drain_timeout).await;
+    if let Some(ended) = ended {
+        // Whoever asked may have stopped waiting.
+        let _ = ended.send(());
+    }
+}
+
+/// Lets connections end with the request they are in, and waits for them.
+async fn drain(worker: &Worker, sockets: HashMap<u64, CancellationToken>, timeout: Duration) {
+    worker.drain();
+    for stop in sockets.into_values() {
+        stop.cancel();
+    }
+    let end = clock::now() + timeout;
+    // Acceptors take what waits in their queues before they end, and count as connections.
+    while worker.connections.get() > 0 && clock::now() < end {
+        tokio::time::sleep(LOOK).await;
+    }
+    worker.links.clear();
+}
+
+async fn sweep(worker: Rc<Worker>) {
+    let mut interval = tokio::time::interval(SWEEP);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        worker.links.sweep();
+    }
+}

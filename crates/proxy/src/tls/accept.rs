@@ -1,0 +1,125 @@
+//! Handshakes: from a connection to a stream of plain bytes, and what was settled on the way.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, LazyLock};
+
+use myriad_model::{Name, TlsSettings};
+use rustls::{HandshakeKind, ProtocolVersion};
+use tokio::net::TcpStream;
+
+use super::config::{Configs, with_chosen};
+use super::hello;
+use super::key::Keys;
+use crate::net::count::{Count, Counts};
+use crate::net::limits::Limits;
+use crate::net::record::Tls;
+use crate::route::certificate::Parsed;
+use crate::route::tables::{Answerer, Tables};
+use crate::route::visit::Secured;
+
+/// Settings of handshakes that no domain answers for.
+static DEFAULT_SETTINGS: LazyLock<Arc<TlsSettings>> = LazyLock::new(Arc::default);
+
+/// What handshakes of all workers share.
+pub struct Handshakes {
+    configs: Configs,
+    keys: Keys,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// Nobody here has the name, or not with a certificate that can be used.
+    #[error("no domain has the name")]
+    UnknownName,
+    /// The ClientHello is longer than the limit.
+    #[error("the ClientHello is too long")]
+    TooLong,
+    /// The client broke the protocol, or shares no version or cipher with us.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    /// The connection failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What answers a handshake.
+struct Choice {
+    certificate: Arc<Parsed>,
+    settings: Arc<TlsSettings>,
+    by_domain: bool,
+}
+
+impl Handshakes {
+    /// Nothing parsed and nothing configured yet.
+    pub fn new(limits: &Limits) -> Self {
+        Handshakes {
+            configs: Configs::new(),
+            keys: Keys::new(limits.parsed_keys_max),
+        }
+    }
+
+    /// Does the handshake of a connection. `load` gives the tables, once the name is known.
+    ///
+    /// # Errors
+    /// Why it failed; the client has been told.
+    pub async fn accept<G: std::ops::Deref<Target = Arc<Tables>>>(
+        &self,
+        mut tcp: TcpStream,
+        listener: &Name,
+        load: impl FnOnce() -> G,
+        limits: &Limits,
+        counts: &Counts,
+    ) -> Result<(Box<Tls>, Secured), HandshakeError> {
+        let hello = hello::read(&mut tcp, limits.client_hello_bytes_max).await?;
+        let choice = self.choose(&load(), listener, hello.sni.as_deref(), counts);
+        let Some(choice) = choice else {
+            hello::refuse_name(&mut tcp).await;
+            return Err(HandshakeError::UnknownName);
+        };
+        let config = self.configs.get(&choice.settings)?;
+        let tls = Tls::server(tcp, config, hello.received.filled())?;
+        drop(hello.received);
+        let mut tls = Box::new(tls);
+        let key = &choice.certificate.key;
+        poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(key, step))).await?;
+        counts.add(match tls.handshake_kind() {
+            Some(HandshakeKind::Resumed) => Count::HandshakeResumed,
+            _ => Count::HandshakeFull,
+        });
+        let version = match tls.version() {
+            Some(ProtocolVersion::TLSv1_2) => "1.2",
+            _ => "1.3",
+        };
+        let secured = Secured {
+            sni: hello.sni,
+            by_domain: choice.by_domain,
+            settings: choice.settings,
+            certificate: choice.certificate,
+            version,
+            checked: Cell::new(0),
+        };
+        Ok((tls, secured))
+    }
+
+    fn choose(
+        &self,
+        tables: &Tables,
+        listener: &Name,
+        sni: Option<&str>,
+        counts: &Counts,
+    ) -> Option<Choice> {
+        let (entry, settings, by_domain) = match tables.answerer(listener, sni) {
+            Answerer::Domain(domain, entry) => (entry, &domain.tls, true),
+            Answerer::Listener(entry) => (entry, &*DEFAULT_SETTINGS, false),
+            Answerer::Nobody => return None,
+        };
+        Some(Choice {
+            certificate: self.keys.get(entry, counts).ok()?,
+            settings: settings.clone(),
+            by_domain,
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! The first message of a handshake, read only as far as it takes to know whom it is for.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+
+use rustls::server::Acceptor;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::accept::HandshakeError;
+use crate::net::buffer::Buffer;
+
+/// The alert `unrecognized_name` (RFC 6066, section 3), fatal, in a record of its own.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// A ClientHello.
+pub struct Hello {
+    /// The bytes, for whoever goes on with the handshake.
+    pub received: Buffer,
+    /// The name it is for, in lower case.
+    pub sni: Option<Box<str>>,
+}
+
+/// Reads a ClientHello.
+///
+/// # Errors
+/// What is not one, is too long, or ends early.
+pub async fn read(tcp: &mut TcpStream, bytes_max: usize) -> Result<Hello, HandshakeError> {
+    let mut acceptor = Acceptor::default();
+    let mut received = Buffer::take();
+    loop {
+        received.reserve(1_024);
+        let before = received.len();
+        let count = poll_fn(|context| {
+            let mut into = ReadBuf::new(received.spare());
+            let polled = Pin::new(&mut *tcp).poll_read(context, &mut into);
+            polled.map_ok(|()| into.filled().len())
+        })
+        .await?;
+        if count == 0 {
+            return Err(HandshakeError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
+        received.advance(count);
+        if received.len() > bytes_max {
+            return Err(HandshakeError::TooLong);
+        }
+        let mut fresh = received.filled().get(before..).unwrap_or_default();
+        while !fresh.is_empty() {
+            acceptor.read_tls(&mut fresh)?;
+            match acceptor.accept() {
+                Ok(Some(accepted)) => {
+                    let hello = accepted.client_hello();
+                    let sni = hello.server_name().map(|name| {
+                        let name = name.strip_suffix('.').unwrap_or(name);
+                        name.to_ascii_lowercase().into()
+                    });
+                    return Ok(Hello { received, sni });
+                }
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let mut bytes = Vec::new();
+                    alert.write_all(&mut bytes)?;
+                    tcp.write_all(&bytes).await?;
+                    return Err(HandshakeError::Tls(error));
+                }
+            }
+        }
+    }
+}
+
+/// Tells the client that nobody here has the name.
+pub async fn refuse_name(tcp: &mut TcpStream) {
+    // A client that is gone need not be told.
+    let _ = tcp.write_all(&UNRECOGNIZED_NAME).await;
+    let _ = tcp.shutdown().await;
+}

@@ -1,0 +1,114 @@
+//! Keys, parsed at the first handshake that needs them, and forgotten when too many are.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use myriad_model::{Certificate, Host};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::CertificateDer;
+use rustls::sign::CertifiedKey;
+use x509_parser::extensions::GeneralName;
+
+use crate::net::count::{Count, Counts};
+use crate::route::certificate::{CertificateEntry, Parsed};
+
+/// Remembers which certificates have a parsed key, and takes it from those that were not used
+/// lately when there are more than the limit (the clock algorithm).
+pub struct Keys {
+    parsed: Mutex<VecDeque<Weak<CertificateEntry>>>,
+    parsed_max: usize,
+}
+
+/// A certificate cannot be used: its key or its chain cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate or its key cannot be read")]
+pub struct Unusable;
+
+impl Keys {
+    /// No keys, and at most so many.
+    pub fn new(parsed_max: usize) -> Self {
+        Keys {
+            parsed: Mutex::new(VecDeque::new()),
+            parsed_max: parsed_max.max(1),
+        }
+    }
+
+    /// The key of a certificate, parsed now if nobody has.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn get(
+        &self,
+        entry: &Arc<CertificateEntry>,
+        counts: &Counts,
+    ) -> Result<Arc<Parsed>, Unusable> {
+        if let Some(parsed) = entry.parsed() {
+            return Ok(parsed);
+        }
+        let certificate = entry.sealed.certificate().ok_or(Unusable)?;
+        let parsed = Arc::new(parse(certificate)?);
+        counts.add(Count::KeyParsed);
+        entry.keep(parsed.clone());
+        self.remember(entry, counts);
+        Ok(parsed)
+    }
+
+    fn remember(&self, entry: &Arc<CertificateEntry>, counts: &Counts) {
+        let mut ring = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.push_back(Arc::downgrade(entry));
+        // A round at most: whoever was used is passed over once, and not twice.
+        for _ in 0..ring.len() {
+            if ring.len() <= self.parsed_max {
+                return;
+            }
+            let Some(oldest) = ring.pop_front() else {
+                return;
+            };
+            let Some(known) = oldest.upgrade() else {
+                continue;
+            };
+            if known.take_used() {
+                ring.push_back(oldest);
+            } else {
+                known.forget();
+                counts.add(Count::KeyEvicted);
+            }
+        }
+    }
+}
+
+/// Parses chain and key.
+///
+/// # Errors
+/// When either cannot be read.
+pub fn parse(certificate: &Certificate) -> Result<Parsed, Unusable> {
+    let key = any_supported_type(&certificate.key.to_der()).map_err(|_| Unusable)?;
+    let leaf = certificate.chain.first().ok_or(Unusable)?;
+    let names = names(leaf)?;
+    let chain = certificate
+        .chain
+        .iter()
+        .map(|der| CertificateDer::from(der.to_vec()))
+        .collect();
+    Ok(Parsed {
+        key: Arc::new(CertifiedKey::new(chain, key)),
+        names,
+    })
+}
+
+/// The DNS names that a leaf is for (RFC 9525, section 6.3: those of its subject alternative
+/// names and no others).
+fn names(leaf: &[u8]) -> Result<Box<[Host]>, Unusable> {
+    let (_, leaf) = x509_parser::parse_x509_certificate(leaf).map_err(|_| Unusable)?;
+    let alternatives = leaf.subject_alternative_name().map_err(|_| Unusable)?;
+    let Some(alternatives) = alternatives else {
+        return Ok(Box::default());
+    };
+    let names = alternatives.value.general_names.iter();
+    Ok(names
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Host::parse(&name.to_ascii_lowercase()).ok(),
+            _ => None,
+        })
+        .collect())
+}

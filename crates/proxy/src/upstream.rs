@@ -1,0 +1,7 @@
+//! Endpoints: which there are, and connections to them.
+
+pub mod entry;
+pub mod link;
+pub mod resolve;
+pub mod secure;
+pub mod target;

@@ -1,0 +1,86 @@
+//! One upstream, as requests find it.
+
+use std::sync::Arc;
+
+use myriad_model::{Name, Protocol, Sealed, UpstreamTls};
+
+use super::resolve::Resolution;
+use super::target::Targets;
+use crate::balance::{Member, Pool};
+use crate::net::hash::hash;
+
+/// The class of upstream names among hashes.
+const CLASS: u8 = 10;
+
+/// An upstream with its endpoints. Either part may be missing: translation sends them apart.
+pub struct UpstreamEntry {
+    /// The hash of its name.
+    pub hash: u64,
+    /// Its name, shared with whichever part is there.
+    pub name: Name,
+    /// The resource of kind upstream.
+    pub upstream: Option<Arc<Sealed>>,
+    /// The resource of kind endpoints.
+    pub endpoints: Option<Arc<Sealed>>,
+    /// The endpoints, ready to be picked from; empty for upstreams that DNS resolves.
+    pub pool: Pool,
+    /// The endpoints that DNS tells.
+    pub resolution: Option<Box<Resolution>>,
+}
+
+/// The hash of an upstream's name.
+pub fn hash_of(name: &str) -> u64 {
+    hash(CLASS, name)
+}
+
+impl UpstreamEntry {
+    /// Builds the entry from its parts.
+    pub fn new(
+        name: Name,
+        upstream: Option<Arc<Sealed>>,
+        endpoints: Option<Arc<Sealed>>,
+        targets: &mut Targets,
+    ) -> Self {
+        let value = upstream.as_ref().and_then(|sealed| sealed.upstream());
+        let tls = value.and_then(|value| match value.protocol {
+            Protocol::Http1 => None,
+            Protocol::Https1 => Some(value.tls.as_deref().cloned().unwrap_or(UpstreamTls {
+                server_name: Box::default(),
+                verify: true,
+            })),
+        });
+        let dns = value.and_then(|value| value.dns.as_deref());
+        let resolution = dns.map(|name| Box::new(Resolution::new(name.clone(), tls.clone())));
+        let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
+        let pool = match (value, listed) {
+            (Some(value), Some(listed)) if value.dns.is_none() => {
+                Pool::new(listed.endpoints.iter().map(|endpoint| Member {
+                    target: targets.acquire(endpoint.address, tls.as_ref()),
+                    weight: endpoint.weight,
+                }))
+            }
+            _ => Pool::default(),
+        };
+        UpstreamEntry {
+            hash: hash_of(&name),
+            name,
+            upstream,
+            endpoints,
+            pool,
+            resolution,
+        }
+    }
+
+    /// Whether endpoints are spoken to over TLS.
+    pub fn is_tls(&self) -> bool {
+        let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
+        value.is_some_and(|value| value.protocol == Protocol::Https1)
+    }
+
+    /// Gives back the targets, once another entry has taken the place of this one.
+    pub fn release(&self, targets: &mut Targets) {
+        for member in self.pool.members() {
+            targets.release(&member.target);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The targets of all upstreams, so that equal addresses share connections and counts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use myriad_model::{Entry, Tree, UpstreamTls};
+
+use crate::balance::Target;
+use crate::net::hash::hash;
+
+/// Every target that some upstream names, with the number of them. Owned by the control thread.
+#[derive(Default)]
+pub struct Targets {
+    tree: Tree<Use>,
+}
+
+#[derive(Clone)]
+struct Use {
+    hash: u64,
+    target: Arc<Target>,
+    users: u32,
+}
+
+impl Entry for Use {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn same_key(&self, other: &Self) -> bool {
+        is_same(
+            &self.target,
+            other.target.address,
+            other.target.tls.as_ref(),
+        )
+    }
+}
+
+impl Targets {
+    /// No targets.
+    pub fn new() -> Self {
+        Targets::default()
+    }
+
+    /// The target of an address, for one more user.
+    pub fn acquire(&mut self, address: SocketAddr, tls: Option<&UpstreamTls>) -> Arc<Target> {
+        let hash = place(address, tls);
+        let known = self
+            .tree
+            .get(hash, |entry| is_same(&entry.target, address, tls));
+        let (target, users) = match known {
+            Some(entry) => (entry.target.clone(), entry.users),
+            None => (Arc::new(Target::new(address, tls.cloned())), 0),
+        };
+        let users = users + 1;
+        let entry = Use {
+            hash,
+            target: target.clone(),
+            users,
+        };
+        self.tree.insert(entry);
+        target
+    }
+
+    /// One user less. Without users, it is forgotten here; requests in flight still hold it.
+    pub fn release(&mut self, target: &Target) {
+        let (address, tls) = (target.address, target.tls.as_ref());
+        let hash = place(address, tls);
+        let is_it = |entry: &Use| is_same(&entry.target, address, tls);
+        let Some(entry) = self.tree.get(hash, is_it) else {
+            return;
+        };
+        if entry.users > 1 {
+            let mut entry = entry.clone();
+            entry.users -= 1;
+            self.tree.insert(entry);
+        } else {
+            self.tree.remove(hash, is_it);
+        }
+    }
+
+    /// How many targets are in use.
+    pub fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Whether no target is in use.
+    pub fn is_empty(&self) -> bool {
+        self.tree.is_empty()
+    }
+}
+
+fn is_same(target: &Target, address: SocketAddr, tls: Option<&UpstreamTls>) -> bool {
+    target.address == address && target.tls.as_ref() == tls
+}
+
+fn place(address: SocketAddr, tls: Option<&UpstreamTls>) -> u64 {
+    // Addresses hash by their text's parts without being printed.
+    let ip = match address.ip() {
+        std::net::IpAddr::V4(ip) => u128::from(ip.to_bits()),
+        std::net::IpAddr::V6(ip) => ip.to_bits(),
+    };
+    let name = tls.map_or("", |tls| &tls.server_name);
+    let low = ip as u64 ^ (u64::from(address.port()) << 48);
+    hash(9, name)
+        .wrapping_add(low.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .wrapping_add(((ip >> 64) as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
+        .rotate_left(31)
+        .wrapping_mul(0xff51_afd7_ed55_8ccd)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Targets;
+
+    #[test]
+    fn equal_addresses_share_a_target_until_nobody_uses_it() {
+        let mut targets = Targets::new();
+        let address = ([192, 0, 2, 1], 80).into();
+        let first = targets.acquire(address, None);
+        let second = targets.acquire(address, None);
+        let other = targets.acquire(([192, 0, 2, 2], 80).into(), None);
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_ne!(first.id, other.id);
+        targets.release(&first);
+        assert_eq!(targets.len(), 2);
+        targets.release(&second);
+        assert_eq!(targets.len(), 1);
+        assert_ne!(targets.acquire(address, None).id, first.id);
+    }
+}

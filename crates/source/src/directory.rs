@@ -1,0 +1,386 @@
+//! Objects in a directory: every `*.yaml`, `*.yml` and `*.json` below it, at any depth.
+//!
+//! - One file is one batch, and so is one swap of the `..data` link of a mounted ConfigMap.
+//! - Only the file that changed is read, and only documents with new bytes are parsed.
+//! - A file is read when it was closed after writing or moved into place, never while it grows.
+//!   What disappears counts as gone after [`Settings::removal_hold`].
+//! - While a document of a file is broken, no object that the file gave goes out of effect.
+//! - Of two files with the same object the one whose path sorts first (by bytes) has its way.
+//! - Links to files and directories are followed, cycles excepted. A change is seen where the
+//!   link stands or below a followed directory; behind a link to a single file it is not.
+
+mod check;
+mod document;
+mod file;
+mod head;
+mod index;
+mod loader;
+mod locator;
+mod name;
+mod parsed;
+mod problem;
+mod queue;
+mod rescan;
+mod split;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod watch;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use myriad_api::Batch;
+use myriad_base::clock;
+use myriad_base::metrics::{Counter, Metrics};
+use tokio::sync::mpsc;
+
+pub use self::check::{Loaded, load};
+pub use self::locator::Locator;
+
+use self::file::{Disk, Files};
+use self::index::{Index, Session};
+use self::parsed::Parsed;
+use self::queue::{Queue, Work};
+use self::rescan::Seen;
+use self::watch::Watch;
+
+/// The most files of the first load that end in one batch.
+const BATCH_FILES_MAX: usize = 1_024;
+
+/// Which directory, and within which limits.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory, or a link to it. Findings name files beginning with this text.
+    pub root: PathBuf,
+    /// What bounds the work and the memory that files can cause.
+    pub limits: Limits,
+    /// For how long a file may be missing before its objects go. It spans the moment in which
+    /// editors and `git` have taken the old file away and not begun the new one.
+    pub removal_hold: Duration,
+}
+
+/// What bounds the work and the memory that files can cause.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The longest file that is read, in bytes.
+    pub file_bytes_max: u64,
+    /// The longest document that is parsed, in bytes.
+    pub document_bytes_max: usize,
+    /// The most documents of one file; a file with more is not used.
+    pub documents_per_file_max: usize,
+    /// The most findings about one file; the last one sums up the rest.
+    pub findings_per_file_max: usize,
+    /// The most files.
+    pub files_max: usize,
+    /// The most directories, which is also the most watches that are asked of the system.
+    pub directories_max: usize,
+}
+
+/// How much work was done. Cheap to clone; clones count together.
+#[derive(Clone, Default)]
+pub struct Counters {
+    /// Files whose text was read.
+    pub files_read: Counter,
+    /// Bytes of these texts.
+    pub bytes_read: Counter,
+    /// Documents that had not been seen before, or were not in effect, and so were read.
+    pub documents_parsed: Counter,
+    /// How often events were lost, so that every file was looked at.
+    pub overflows: Counter,
+}
+
+/// Why a directory cannot be served at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its name.
+    #[error("the path {0:?} is not UTF-8")]
+    NotUtf8(PathBuf),
+    /// The operator's choice, or the permissions.
+    #[error("{path} cannot be read as a directory: {error}")]
+    Unreadable {
+        /// The directory.
+        path: Arc<str>,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A limit of the system (`fs.inotify.max_user_instances` or `max_user_watches`), or of
+    /// its threads.
+    #[error("{path} cannot be watched: {error}")]
+    Unwatchable {
+        /// The directory.
+        path: Arc<str>,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// A directory that is being watched.
+pub struct Directory {
+    root: Arc<str>,
+    limits: Limits,
+    index: Arc<RwLock<Index>>,
+    counters: Counters,
+    watch: Watch,
+    queue: Queue,
+    /// The results of the first load, until it is complete.
+    loading: Option<mpsc::Receiver<Vec<Parsed>>>,
+    /// What is wrong with the tree, as found before the first load.
+    early: Vec<Parsed>,
+}
+
+impl Directory {
+    /// Watches and lists the directory and starts to read it. To be called within a runtime.
+    ///
+    /// # Errors
+    /// When the root cannot be listed or watched. What is wrong below it becomes findings.
+    pub fn open(settings: Settings) -> Result<Directory, OpenError> {
+        let Some(root) = settings.root.to_str() else {
+            return Err(OpenError::NotUtf8(settings.root));
+        };
+        let root: Arc<str> = trim_root(root).into();
+        let unwatchable = |error| OpenError::Unwatchable {
+            path: root.clone(),
+            error,
+        };
+        if let Err(error) = std::fs::read_dir(&*root) {
+            return Err(OpenError::Unreadable { path: root, error });
+        }
+        let mut watch = Watch::new(&root).map_err(unwatchable)?;
+        watch.anchor();
+        watch.add(&root).map_err(unwatchable)?;
+        let limits = settings.limits;
+        let listing = tree::list(&root, &root, &limits, &mut |directory| watch.add(directory));
+        let troubles = listing.troubles.into_iter();
+        let early = troubles
+            .map(|(path, problem)| check::trouble(path, problem))
+            .collect();
+        let counters = Counters::default();
+        let (sender, receiver) = mpsc::channel(loader::CHUNKS_WAITING_MAX);
+        let send = move |chunk| sender.blocking_send(chunk).is_ok();
+        loader::start(listing.files, &limits, &counters, send).map_err(unwatchable)?;
+        Ok(Directory {
+            root,
+            limits,
+            index: Arc::default(),
+            counters,
+            watch,
+            queue: Queue::new(settings.removal_hold),
+            loading: Some(receiver),
+            early,
+        })
+    }
+
+    /// The next batch; it is never empty, but for the one that ends the first load with
+    /// `synced`, which may be. Dropping the future loses nothing.
+    ///
+    /// It reads files with blocking calls, so it belongs into a task of its own.
+    pub async fn next(&mut self) -> Batch {
+        loop {
+            if let Some(receiver) = &mut self.loading {
+                let chunk = receiver.recv().await;
+                if let Some(batch) = self.take_loaded(chunk) {
+                    return batch;
+                }
+                continue;
+            }
+            while let Some(work) = self.queue.pop() {
+                let batch = self.perform(work);
+                if !batch.changes.is_empty() || !batch.reports.is_empty() {
+                    return batch;
+                }
+                // Many files that turn out to be unchanged must not starve other tasks.
+                tokio::task::coop::consume_budget().await;
+            }
+            self.wait().await;
+        }
+    }
+
+    /// Finds the places of objects.
+    pub fn locator(&self) -> Locator {
+        Locator::new(&self.index)
+    }
+
+    /// The work done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn take_loaded(&mut self, chunk: Option<Vec<Parsed>>) -> Option<Batch> {
+        let Some(mut parsed) = chunk else {
+            self.loading = None;
+            let mut batch = self.apply(Vec::new(), Vec::new());
+            batch.synced = true;
+            return Some(batch);
+        };
+        while parsed.len() < BATCH_FILES_MAX
+            && let Some(receiver) = &mut self.loading
+            && let Ok(more) = receiver.try_recv()
+        {
+            parsed.extend(more);
+        }
+        let batch = self.apply(parsed, Vec::new());
+        (!batch.changes.is_empty() || !batch.reports.is_empty()).then_some(batch)
+    }
+
+    /// Waits for events or for the end of a hold, and puts into the queue what follows.
+    async fn wait(&mut self) {
+        let ready = match self.queue.deadline() {
+            Some(deadline) => tokio::select! {
+                ready = self.watch.ready() => ready,
+                () = tokio::time::sleep_until(deadline) => Ok(()),
+            },
+            None => self.watch.ready().await,
+        };
+        let now = clock::now();
+        match ready.and_then(|()| self.watch.drain()) {
+            Ok(events) => {
+                let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+                let facts = rescan::DiskFacts {
+                    index: &index,
+                    watch: &self.watch,
+                };
+                for event in events {
+                    if event == watch::Event::Overflow {
+                        self.counters.overflows.inc();
+                    }
+                    self.queue.take(event, now, &facts);
+                }
+            }
+            Err(error) => {
+                // The descriptor is ours and open, so this does not happen; if it does, a busy
+                // loop would be worse than a pause.
+                tracing::error!(%error, "the directory's events cannot be read");
+                self.queue
+                    .take(watch::Event::Overflow, now, &rescan::NoFacts);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        self.queue.expire(now);
+    }
+
+    /// Looks at what the queue says. Whatever is to be read file by file goes back into it.
+    fn perform(&mut self, work: Work) -> Batch {
+        let seen = match work {
+            Work::Paths(paths) => {
+                let mut seen = Seen::default();
+                for path in &paths {
+                    seen.extend(self.examine(path));
+                }
+                seen.is_one_batch |= paths.len() > 1;
+                seen
+            }
+            Work::Links(directory) => {
+                let mut seen = self.rescan(&directory);
+                seen.is_one_batch = true;
+                seen
+            }
+            Work::Everything => {
+                self.watch.anchor();
+                let root = self.root.clone();
+                self.rescan(&root)
+            }
+        };
+        let mut files = seen.dirty;
+        files.extend(seen.gone);
+        if seen.is_one_batch || files.len() <= 1 {
+            return self.apply(seen.parsed, files);
+        }
+        for path in files {
+            self.queue.push(path);
+        }
+        self.apply(seen.parsed, Vec::new())
+    }
+
+    /// One batch from what is known already and from files that are read now.
+    fn apply(&mut self, parsed: Vec<Parsed>, dirty: Vec<Arc<str>>) -> Batch {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        let mut session = Session::new(&mut index, &self.limits, &self.counters);
+        let mut disk = Disk {
+            limits: &self.limits,
+            counters: &self.counters,
+        };
+        for parsed in self.early.drain(..).chain(parsed) {
+            session.apply(parsed);
+        }
+        for path in dirty {
+            let index = session.index();
+            if index.len() >= self.limits.files_max && index.stamp(&path).is_none() {
+                session.apply(check::trouble(
+                    self.root.clone(),
+                    tree::too_many(&self.limits),
+                ));
+                continue;
+            }
+            session.update(&path, &mut disk);
+        }
+        session.finish(&mut disk as &mut dyn Files)
+    }
+}
+
+impl Settings {
+    /// The defaults for a directory.
+    pub fn new(root: impl Into<PathBuf>) -> Settings {
+        Settings {
+            root: root.into(),
+            limits: Limits::default(),
+            removal_hold: Duration::from_millis(10),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            file_bytes_max: 16 << 20,
+            document_bytes_max: 2 << 20,
+            documents_per_file_max: 100_000,
+            findings_per_file_max: 100,
+            files_max: 1_000_000,
+            directories_max: 65_536,
+        }
+    }
+}
+
+impl Counters {
+    /// Shows the counters among the metrics of the process.
+    pub fn register(&self, metrics: &Metrics) {
+        let counters = [
+            (
+                "source_files_read",
+                "Files whose text was read",
+                &self.files_read,
+            ),
+            (
+                "source_read_bytes",
+                "Bytes of text read from files",
+                &self.bytes_read,
+            ),
+            (
+                "source_documents_parsed",
+                "Documents that were new or not in effect and so were read",
+                &self.documents_parsed,
+            ),
+            (
+                "source_watch_overflows",
+                "Times that events were lost and every file was looked at",
+                &self.overflows,
+            ),
+        ];
+        for (name, help, counter) in counters {
+            metrics.register(name, help, counter.clone());
+        }
+    }
+}
+
+/// A path without slashes at its end, so that names can be appended.
+fn trim_root(root: &str) -> &str {
+    let trimmed = root.trim_end_matches('/');
+    if trimmed.is_empty() && !root.is_empty() {
+        "/"
+    } else {
+        trimmed
+    }
+}

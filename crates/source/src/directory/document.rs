@@ -1,0 +1,243 @@
+//! Reads one document: which kind it is of, and the objects in it.
+
+mod list;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use myriad_api::{Object, ObjectKind};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use self::list::{List, read_items};
+use self::written::Written;
+use super::head::Head;
+use super::problem::Problem;
+use super::split::Piece;
+
+/// The first 128 bits of the BLAKE3 hash of a document, or of an item of a list.
+pub(crate) type Hash = [u8; 16];
+
+/// The deepest nesting of lists and mappings that is read.
+const DEPTH_MAX: usize = 48;
+/// The most nodes that are read of one YAML document, aliases expanded.
+const NODES_MAX: usize = 250_000;
+/// The most anchors and aliases of one YAML document; `kubectl` writes none.
+const ALIASES_MAX: usize = 1_000;
+
+/// What a document holds.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// Nothing that is read here: a null, or an object of another kind.
+    Nothing,
+    /// One object.
+    One(Object),
+    /// The items of a list, each with the hash of its content, and what is wrong with others;
+    /// or the one problem of a document that cannot be read.
+    Mixed(Vec<(Object, Hash)>, Vec<Problem>),
+}
+
+/// The hash of bytes.
+pub(crate) fn hash(bytes: &[u8]) -> Hash {
+    let mut short = Hash::default();
+    for (to, from) in short.iter_mut().zip(blake3::hash(bytes).as_bytes()) {
+        *to = *from;
+    }
+    short
+}
+
+/// Reads a document of YAML; JSON is read as such, since that is ten times faster.
+pub(crate) fn read_yaml(piece: &Piece<'_>, bytes_max: usize) -> Outcome {
+    let text = piece.text;
+    if text.len() > bytes_max {
+        return too_large(bytes_max);
+    }
+    if text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return read_json(piece, bytes_max);
+    }
+    let lines = Head::read(text);
+    if lines.api_version.is_some() && lines.kind.is_some() {
+        return read_yaml_as(&lines, text);
+    }
+    let written = match with_yaml(text, |yaml| Written::deserialize(yaml)) {
+        Ok(written) => written,
+        Err(error) => return broken(Problem::from_yaml(&error, ""), text),
+    };
+    match written.head() {
+        Ok(Some(head)) => read_yaml_as(&head, text),
+        Ok(None) => Outcome::Nothing,
+        Err(problem) => broken(problem, text),
+    }
+}
+
+/// Reads a document of JSON.
+pub(crate) fn read_json(piece: &Piece<'_>, bytes_max: usize) -> Outcome {
+    let text = piece.text;
+    if text.len() > bytes_max {
+        return too_large(bytes_max);
+    }
+    let written = match serde_json::from_str::<Written>(text) {
+        Ok(written) => written,
+        Err(error) => return broken(Problem::from_json(&error, ""), text),
+    };
+    let head = match written.head() {
+        Ok(Some(head)) => head,
+        Ok(None) => return Outcome::Nothing,
+        Err(problem) => return broken(problem, text),
+    };
+    match classify(&head) {
+        Class::Known(kind) => match read_json_object(kind, text) {
+            Ok(object) => Outcome::One(object),
+            Err(problem) => broken(problem.with_object(head.key(kind)), text),
+        },
+        Class::List(kind) => match serde_json::from_str::<List<&RawValue>>(text) {
+            Ok(list) => read_items(&list.items, kind, text),
+            Err(error) => broken(Problem::from_json(&error, ""), text),
+        },
+        Class::Near(problem) => broken(*problem, text),
+        Class::Other => Outcome::Nothing,
+    }
+}
+
+/// What a document is to us.
+enum Class {
+    Known(ObjectKind),
+    /// A list; of one kind where the list says so.
+    List(Option<ObjectKind>),
+    /// Almost a kind that is read, so probably meant for us.
+    Near(Box<Problem>),
+    Other,
+}
+
+fn classify(head: &Head<'_>) -> Class {
+    let api_version = head.api_version.unwrap_or("");
+    let kind = head.kind.unwrap_or("");
+    if let Some(kind) = ObjectKind::find(api_version, kind) {
+        return Class::Known(kind);
+    }
+    if let Some(listed) = kind.strip_suffix("List") {
+        if listed.is_empty() && api_version == "v1" {
+            return Class::List(None);
+        }
+        if let Some(kind) = ObjectKind::find(api_version, listed) {
+            return Class::List(Some(kind));
+        }
+    }
+    let (group, is_core) = match api_version.split_once('/') {
+        Some((group, _)) => (group, false),
+        None => ("", true),
+    };
+    let near = ObjectKind::ALL.into_iter().find(|known| {
+        let known_group = known
+            .api_version()
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        let is_former = *known == ObjectKind::Ingress && group == "extensions";
+        let is_same_group = group == known_group || is_former || is_core;
+        is_same_group && known.as_str().eq_ignore_ascii_case(kind)
+    });
+    let Some(near) = near else {
+        return Class::Other;
+    };
+    let field = if near.as_str() == kind {
+        "apiVersion"
+    } else {
+        "kind"
+    };
+    let message = format!(
+        "is not what is read here: {} of {}",
+        near.as_str(),
+        near.api_version()
+    );
+    let remedy = "convert the object to that kind and version";
+    let problem = Problem::new(message, remedy).with_field(field);
+    Class::Near(Box::new(problem.with_object(head.key(near))))
+}
+
+fn read_yaml_as(head: &Head<'_>, text: &str) -> Outcome {
+    match classify(head) {
+        Class::Known(kind) => match read_yaml_object(kind, text) {
+            Ok(object) => Outcome::One(object),
+            Err(problem) => broken(problem.with_object(head.key(kind)), text),
+        },
+        Class::List(kind) => {
+            let list = with_yaml(text, |yaml| List::<serde_json::Value>::deserialize(yaml));
+            match list {
+                Ok(list) => read_items(&list.items, kind, text),
+                Err(error) => broken(Problem::from_yaml(&error, ""), text),
+            }
+        }
+        Class::Near(problem) => broken(*problem, text),
+        Class::Other => Outcome::Nothing,
+    }
+}
+
+fn read_yaml_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
+    with_yaml(text, |yaml| Object::deserialize(kind, yaml)).map_err(|error| {
+        // The path costs time, so it is asked for only now that it is wanted.
+        let mut track = serde_path_to_error::Track::new();
+        let again = with_yaml(text, |yaml| {
+            let tracked = serde_path_to_error::Deserializer::new(yaml, &mut track);
+            Object::deserialize(kind, tracked)
+        });
+        let error = again.err().unwrap_or(error);
+        Problem::from_yaml(&error, &track.path().to_string())
+    })
+}
+
+fn read_json_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
+    Object::deserialize(kind, &mut serde_json::Deserializer::from_str(text)).map_err(|error| {
+        let mut track = serde_path_to_error::Track::new();
+        let mut json = serde_json::Deserializer::from_str(text);
+        let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+        let again = Object::deserialize(kind, tracked).err().unwrap_or(error);
+        Problem::from_json(&again, &track.path().to_string())
+    })
+}
+
+fn with_yaml<'a, T>(
+    text: &'a str,
+    read: impl for<'e> FnOnce(serde_saphyr::Deserializer<'a, 'e>) -> Result<T, serde_saphyr::Error>,
+) -> Result<T, serde_saphyr::Error> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            flow_nesting_limit: DEPTH_MAX,
+            max_nodes: NODES_MAX,
+            max_aliases: ALIASES_MAX,
+            max_anchors: ALIASES_MAX,
+            max_recorded_anchor_events: NODES_MAX,
+            max_documents: 2,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: NODES_MAX,
+            max_replay_stack_depth: 8,
+        },
+        with_snippet: false,
+    };
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, read)
+}
+
+fn broken(problem: Problem, text: &str) -> Outcome {
+    let problem = if may_hold_secret(text) {
+        problem.redacted()
+    } else {
+        problem
+    };
+    Outcome::Mixed(Vec::new(), vec![problem])
+}
+
+/// Whether the text may hold what must not be quoted. It looks at the text and not at the kind,
+/// since in a broken document the kind is not certain.
+fn may_hold_secret(text: &str) -> bool {
+    ["Secret", "PRIVATE KEY", "tls.key", "stringData"]
+        .iter()
+        .any(|sign| text.contains(sign))
+}
+
+fn too_large(bytes_max: usize) -> Outcome {
+    let message = format!("is longer than {bytes_max} bytes, so it is not read");
+    let remedy = "divide the document, for instance a list into its items with --- between them";
+    Outcome::Mixed(Vec::new(), vec![Problem::new(message, remedy)])
+}

@@ -1,0 +1,121 @@
+//! Lists, as `kubectl get -o yaml` prints them: a document with many objects in it.
+
+use myriad_api::{Object, ObjectKind};
+use serde::Deserialize;
+use serde::de::Deserializer;
+use serde_json::value::RawValue;
+
+use super::written::Written;
+use super::{Class, Hash, Outcome, classify, hash, may_hold_secret, read_json_object};
+use crate::directory::problem::Problem;
+
+/// A list whose items are read later, one by one.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+pub(super) struct List<T> {
+    #[serde(default = "Vec::new", deserialize_with = "null_is_empty")]
+    pub(super) items: Vec<T>,
+}
+
+/// An item of a list: raw JSON, or the value of a YAML list.
+pub(super) trait Item {
+    fn written(&self) -> Result<Written, serde_json::Error>;
+    fn object(&self, kind: ObjectKind) -> Result<Object, Problem>;
+    fn hash(&self) -> Hash;
+}
+
+impl Item for &RawValue {
+    fn written(&self) -> Result<Written, serde_json::Error> {
+        serde_json::from_str(self.get())
+    }
+
+    fn object(&self, kind: ObjectKind) -> Result<Object, Problem> {
+        read_json_object(kind, self.get())
+    }
+
+    fn hash(&self) -> Hash {
+        hash(self.get().as_bytes())
+    }
+}
+
+impl Item for serde_json::Value {
+    fn written(&self) -> Result<Written, serde_json::Error> {
+        Written::deserialize(self)
+    }
+
+    fn object(&self, kind: ObjectKind) -> Result<Object, Problem> {
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(self, &mut track);
+        Object::deserialize(kind, tracked)
+            .map_err(|error| Problem::from_json(&error, &track.path().to_string()).at(0))
+    }
+
+    fn hash(&self) -> Hash {
+        // The canonical text: compact, with the keys of each mapping in order.
+        hash(self.to_string().as_bytes())
+    }
+}
+
+/// Reads the items one by one, so that a broken one takes no other with it.
+pub(super) fn read_items<T: Item>(items: &[T], kind: Option<ObjectKind>, text: &str) -> Outcome {
+    let mut objects = Vec::new();
+    let mut problems = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        match read_item(item, kind) {
+            Ok(Some(object)) => objects.push((object, item.hash())),
+            Ok(None) => {}
+            Err(problem) => {
+                let problem = if may_hold_secret(text) {
+                    problem.redacted()
+                } else {
+                    problem
+                };
+                let joint = if problem.field.is_empty() { "" } else { "." };
+                let field = format!("items[{index}]{joint}{}", problem.field);
+                problems.push(problem.with_field(field).at(0));
+            }
+        }
+    }
+    Outcome::Mixed(objects, problems)
+}
+
+fn read_item<T: Item>(item: &T, listed: Option<ObjectKind>) -> Result<Option<Object>, Problem> {
+    let written = item
+        .written()
+        .map_err(|error| Problem::from_json(&error, ""))?;
+    let (class, key) = match listed {
+        // The API's own lists leave apiVersion and kind out of their items.
+        Some(kind) if !written.has("kind") => (Class::Known(kind), None),
+        _ => {
+            let Some(head) = written.head()? else {
+                return Ok(None);
+            };
+            let class = classify(&head);
+            let key = match &class {
+                Class::Known(kind) => head.key(*kind),
+                _ => None,
+            };
+            (class, key)
+        }
+    };
+    match class {
+        Class::Known(kind) => {
+            let object = item.object(kind);
+            object.map(Some).map_err(|problem| problem.with_object(key))
+        }
+        Class::Near(problem) => Err(*problem),
+        Class::List(_) => {
+            let remedy = "list its items instead";
+            Err(Problem::new("is a list inside a list", remedy))
+        }
+        Class::Other => Ok(None),
+    }
+}
+
+fn null_is_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
+}

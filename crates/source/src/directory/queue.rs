@@ -1,0 +1,273 @@
+//! Decides from events what to read and when, without IO: time and facts come in.
+//!
+//! A path is dirty once it was written and closed or moved into place. What disappears is held
+//! for a moment, since many programs replace a file by first taking the old one away, and until
+//! the new one is closed the file is not read: so no half of it is ever in effect.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_base::clock::Instant;
+
+use super::name;
+use super::watch::{EntryEvent, Event};
+
+/// Something to look at. The paths of one piece of work end in one batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A path, or the two ends of a move.
+    Paths(Vec<Arc<str>>),
+    /// Everything in a directory whose `..data` link was swapped.
+    Links(Arc<str>),
+    /// The whole tree.
+    Everything,
+}
+
+/// What an event does not say.
+pub(crate) trait Facts {
+    /// What stands under a path that was created or moved there.
+    fn look(&self, path: &str) -> Look;
+    /// Whether the path is a directory, or a link to one, that was listed.
+    fn knows_directory(&self, path: &str) -> bool;
+    /// Whether the file could not be read when it was tried last.
+    fn is_troubled(&self, path: &str) -> bool;
+}
+
+/// What stands under a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// A directory, a link, or one more name of a file: complete from the first moment.
+    Complete,
+    /// A link to a directory.
+    DirectoryLink,
+    /// A regular file that someone is about to write.
+    Growing,
+    /// Nothing any more.
+    Gone,
+}
+
+/// Work that waits. It is bounded by the files and directories there are, as each path stands in
+/// it once; and whoever loses events looks at everything instead.
+pub(crate) struct Queue {
+    removal_hold: Duration,
+    ready: VecDeque<(Ticket, Work)>,
+    /// In which piece of work in `ready` a path is looked at; in others it is void.
+    waiting: HashMap<Arc<str>, Ticket>,
+    last_ticket: Ticket,
+    held: HashMap<Arc<str>, Held>,
+    /// In the order of their ends; entries that `held` does not confirm are void.
+    ends: VecDeque<(Instant, Arc<str>)>,
+    /// The held origin of a move by the move's number.
+    origins: HashMap<u32, Arc<str>>,
+}
+
+type Ticket = u64;
+
+struct Held {
+    end: Instant,
+    cookie: Option<u32>,
+}
+
+impl Queue {
+    pub(crate) fn new(removal_hold: Duration) -> Queue {
+        Queue {
+            removal_hold,
+            ready: VecDeque::new(),
+            waiting: HashMap::new(),
+            last_ticket: 0,
+            held: HashMap::new(),
+            ends: VecDeque::new(),
+            origins: HashMap::new(),
+        }
+    }
+
+    /// Takes an event.
+    pub(crate) fn take(&mut self, event: Event, now: Instant, facts: &dyn Facts) {
+        match event {
+            Event::Overflow | Event::Root => self.look_at_everything(),
+            Event::Entry {
+                directory,
+                name,
+                kind,
+                ..
+            } if *name == *name::DATA_LINK => {
+                let path = name::join(&directory, &name);
+                match kind {
+                    EntryEvent::Created | EntryEvent::MovedTo(_) => {
+                        self.unhold(&path);
+                        self.push_links(directory);
+                    }
+                    EntryEvent::Deleted | EntryEvent::MovedFrom(_) => {
+                        self.hold(path, None, now);
+                    }
+                    EntryEvent::Written | EntryEvent::Attributes => {}
+                }
+            }
+            Event::Entry {
+                directory,
+                name,
+                kind,
+                is_directory,
+            } => {
+                if !name::is_hidden(&name) {
+                    let path = name::join(&directory, &name);
+                    let is_ours = is_directory || name::holds_objects(&name);
+                    self.take_entry(path, kind, is_ours, now, facts);
+                }
+            }
+        }
+    }
+
+    /// Adds a path as a piece of work of its own.
+    pub(crate) fn push(&mut self, path: Arc<str>) {
+        if !self.waiting.contains_key(&path) {
+            self.push_paths(vec![path]);
+        }
+    }
+
+    /// The next piece of work.
+    pub(crate) fn pop(&mut self) -> Option<Work> {
+        while let Some((ticket, work)) = self.ready.pop_front() {
+            match work {
+                Work::Paths(mut paths) => {
+                    paths.retain(|path| self.waiting.get(path) == Some(&ticket));
+                    for path in &paths {
+                        self.waiting.remove(path);
+                    }
+                    if !paths.is_empty() {
+                        return Some(Work::Paths(paths));
+                    }
+                }
+                other => return Some(other),
+            }
+        }
+        None
+    }
+
+    /// When the first held path is due.
+    pub(crate) fn deadline(&mut self) -> Option<Instant> {
+        while let Some((end, path)) = self.ends.front() {
+            if self.held.get(path).is_some_and(|held| held.end == *end) {
+                return Some(*end);
+            }
+            self.ends.pop_front();
+        }
+        None
+    }
+
+    /// Releases what was held until now.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while self.deadline().is_some_and(|end| end <= now) {
+            let Some((_, path)) = self.ends.pop_front() else {
+                return;
+            };
+            self.unhold(&path);
+            match path
+                .strip_suffix(name::DATA_LINK)
+                .and_then(|path| path.strip_suffix('/'))
+            {
+                Some(directory) => self.push_links(directory.into()),
+                None => self.push(path),
+            }
+        }
+    }
+
+    fn take_entry(
+        &mut self,
+        path: Arc<str>,
+        kind: EntryEvent,
+        is_ours: bool,
+        now: Instant,
+        facts: &dyn Facts,
+    ) {
+        match kind {
+            EntryEvent::Written if is_ours => {
+                self.unhold(&path);
+                self.push(path);
+            }
+            EntryEvent::Created => match facts.look(&path) {
+                Look::Complete if is_ours => {
+                    self.unhold(&path);
+                    self.push(path);
+                }
+                Look::DirectoryLink => {
+                    self.unhold(&path);
+                    self.push(path);
+                }
+                Look::Growing => {
+                    // Whatever was to be read here is about to be replaced.
+                    self.unhold(&path);
+                    self.waiting.remove(&path);
+                }
+                Look::Complete | Look::Gone => {}
+            },
+            EntryEvent::MovedTo(cookie) => {
+                if !is_ours && facts.look(&path) != Look::DirectoryLink {
+                    // A backup was made; the file itself is on hold until its successor is
+                    // written, or until it turns out that there is none.
+                    return;
+                }
+                self.unhold(&path);
+                match self.origins.get(&cookie).cloned() {
+                    Some(origin) => {
+                        self.unhold(&origin);
+                        self.push_paths(vec![origin, path]);
+                    }
+                    None => self.push(path),
+                }
+            }
+            EntryEvent::MovedFrom(cookie) if is_ours || facts.knows_directory(&path) => {
+                self.hold(path, Some(cookie), now);
+            }
+            EntryEvent::Deleted if is_ours || facts.knows_directory(&path) => {
+                self.hold(path, None, now);
+            }
+            EntryEvent::Attributes if facts.is_troubled(&path) => self.push(path),
+            _ => {}
+        }
+    }
+
+    fn look_at_everything(&mut self) {
+        *self = Queue::new(self.removal_hold);
+        self.ready.push_back((0, Work::Everything));
+    }
+
+    fn push_links(&mut self, directory: Arc<str>) {
+        let work = Work::Links(directory);
+        // Swaps of the same directory are rarely more than one in the queue.
+        if !self.ready.iter().any(|(_, ready)| *ready == work) {
+            self.ready.push_back((0, work));
+        }
+    }
+
+    fn push_paths(&mut self, paths: Vec<Arc<str>>) {
+        self.last_ticket += 1;
+        for path in &paths {
+            self.waiting.insert(path.clone(), self.last_ticket);
+        }
+        self.ready.push_back((self.last_ticket, Work::Paths(paths)));
+    }
+
+    fn hold(&mut self, path: Arc<str>, cookie: Option<u32>, now: Instant) {
+        self.waiting.remove(&path);
+        self.unhold(&path);
+        let end = now + self.removal_hold;
+        if let Some(cookie) = cookie {
+            self.origins.insert(cookie, path.clone());
+        }
+        self.held.insert(path.clone(), Held { end, cookie });
+        self.ends.push_back((end, path));
+    }
+
+    fn unhold(&mut self, path: &Arc<str>) {
+        if let Some(held) = self.held.remove(path)
+            && let Some(cookie) = held.cookie
+        {
+            self.origins.remove(&cookie);
+        }
+    }
+}

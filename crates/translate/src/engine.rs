@@ -1,0 +1,212 @@
+//! The incremental engine: keyed units, the facts that they read, and what one batch changes.
+
+mod facts;
+mod interner;
+mod ledger;
+mod multimap;
+mod objects;
+mod packed;
+mod reader;
+mod run;
+mod slab;
+mod units;
+
+use std::sync::Arc;
+
+use myriad_api::{Change, Finding};
+use myriad_model::{
+    Delta, Group, Listener, Name, Origin, Policy, Position, Resource, Snapshot, TlsSettings, Value,
+    Writer,
+};
+
+pub use ledger::FindingsChange;
+pub use reader::Reader;
+
+use crate::Settings;
+use crate::output::Unit;
+use facts::FactHasher;
+use interner::Interner;
+use ledger::Ledger;
+use objects::Objects;
+use run::Run;
+use units::Units;
+
+/// Holds all objects, and keeps resources and findings in step with them.
+pub struct Engine {
+    settings: Settings,
+    shared: Shared,
+    hasher: FactHasher,
+    objects: Objects,
+    units: Units,
+    ledger: Ledger,
+    policies: Interner<Arc<Policy>>,
+    writer: Writer,
+    now: i64,
+    /// Resources that follow from settings alone, until the first outcome carries them.
+    first: Option<Group>,
+}
+
+/// Values that every resource of a kind shares.
+pub struct Shared {
+    /// Both listeners, sorted.
+    pub listeners: Arc<[Name]>,
+    /// The TLS listener alone.
+    pub tls_listeners: Arc<[Name]>,
+    /// How handshakes are done.
+    pub tls: Arc<TlsSettings>,
+    /// The certificate of the TLS listener.
+    pub default_certificate: Option<Name>,
+}
+
+/// What one batch changed, and what it cost.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Changed resources.
+    pub delta: Delta,
+    /// Changed findings.
+    pub findings: FindingsChange,
+    /// Counted work.
+    pub work: Work,
+}
+
+/// Work, counted so that tests can hold it constant in the number of domains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Calls of keyed translation functions.
+    pub units_translated: u64,
+    /// Objects that units fetched through the tracked handle.
+    pub objects_visited: u64,
+    /// Resources that appeared, changed or went.
+    pub resources_changed: u64,
+    /// Bytes encoded in order to be hashed or sent.
+    pub bytes_encoded: u64,
+}
+
+/// How much the engine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Objects in the store.
+    pub objects: usize,
+    /// Units.
+    pub units: usize,
+    /// Facts read, needs and deadlines of all units.
+    pub links: usize,
+    /// Policies and issuer certificates that are stored once for all who use them.
+    pub interned: usize,
+    /// Findings.
+    pub findings: usize,
+}
+
+impl Engine {
+    /// An engine without objects. The first outcome carries the listeners.
+    pub fn new(settings: Settings, mut writer: Writer) -> Engine {
+        let default_certificate = settings
+            .default_certificate
+            .as_ref()
+            .map(|(namespace, name)| Name::new(format!("{namespace}/{name}")));
+        let [http, https] = ["http", "https"].map(Name::from);
+        let shared = Shared {
+            listeners: [http.clone(), https.clone()].into(),
+            tls_listeners: [https.clone()].into(),
+            tls: Arc::new(settings.tls.clone()),
+            default_certificate: default_certificate.clone(),
+        };
+        let listeners = vec![
+            (http, listener(settings.http, false, None)),
+            (https, listener(settings.https, true, default_certificate)),
+        ];
+        let first = writer.replace(&[], listeners);
+        Engine {
+            settings,
+            shared,
+            hasher: FactHasher::new(),
+            objects: Objects::new(),
+            units: Units::new(),
+            ledger: Ledger::default(),
+            policies: Interner::new(),
+            writer,
+            now: 0,
+            first: Some(first),
+        }
+    }
+
+    /// Applies one batch at a time (seconds since the epoch) and returns what it changed. Of
+    /// several changes of one object the last one holds.
+    pub fn apply(&mut self, changes: Vec<Change>, now: i64) -> Outcome {
+        let bytes_encoded = self.writer.bytes_encoded();
+        let mut run = Run::default();
+        self.now = self.now.max(now);
+        if let Some(first) = self.first.take() {
+            run.work.resources_changed += first.changes.len() as u64;
+            run.delta.groups.push(first);
+            if let Some(name) = &self.shared.default_certificate {
+                let unit = Unit::Certificate(name.as_str().into());
+                self.root(unit, &mut run);
+            }
+        }
+        for change in changes {
+            self.ingest(change, &mut run);
+        }
+        self.mark_due(&mut run);
+        self.drain(&mut run);
+        self.objects.settle();
+        self.policies.settle();
+        run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
+        Outcome {
+            delta: run.delta,
+            findings: self.ledger.settle(),
+            work: run.work,
+        }
+    }
+
+    /// Lets time pass, so that certificates come of age, near their end and expire.
+    pub fn tick(&mut self, now: i64) -> Outcome {
+        self.apply(Vec::new(), now)
+    }
+
+    /// When [`Engine::tick`] next has something to do, in seconds since the epoch.
+    pub fn next_deadline(&self) -> Option<i64> {
+        self.units.next_deadline()
+    }
+
+    /// Moves the position of the newest snapshot.
+    pub fn set_position(&mut self, position: Position) {
+        self.writer.set_position(position);
+    }
+
+    /// The newest snapshot.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.writer.snapshot()
+    }
+
+    /// All findings, the worst first, then by object and field.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.ledger.iter()
+    }
+
+    /// How much is held.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            objects: self.objects.len(),
+            units: self.units.len(),
+            links: self.units.links_len(),
+            interned: self.policies.len() + self.objects.issuers_len(),
+            findings: self.ledger.len(),
+        }
+    }
+}
+
+fn listener(
+    address: std::net::SocketAddr,
+    tls: bool,
+    default_certificate: Option<Name>,
+) -> Resource {
+    Resource {
+        origin: Origin::settings(),
+        value: Value::Listener(Box::new(Listener {
+            address,
+            tls,
+            default_certificate,
+        })),
+    }
+}

@@ -1,0 +1,143 @@
+//! Facts: the parts of objects that units read, and which of them a change touches.
+//!
+//! A fact is finer than an object wherever many units read little of one: a thousand hosts read
+//! one port of one Service, and none of them runs again when another port is added.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use myriad_api::{BackendPort, IngressClass, Object, ObjectKind, Service};
+
+use crate::certificate::{self, Names};
+use crate::output::Unit;
+use crate::upstream;
+
+/// Something that a unit may read, and under which objects are found.
+#[derive(Clone, Copy, Debug, Hash)]
+pub enum Fact<'a> {
+    /// A whole object, by kind and `namespace/name`.
+    Object(ObjectKind, &'a str),
+    /// What number a port of a Service has, if it has that port.
+    ServicePort(&'a str, &'a BackendPort),
+    /// Whether a Service is there, and whether it is an alias of an outside host.
+    ServiceShape(&'a str),
+    /// A Service and its EndpointSlices.
+    Endpoints(&'a str),
+    /// The controller of an IngressClass.
+    Class(&'a str),
+    /// Whether an IngressClass of ours is the default.
+    DefaultClass,
+}
+
+/// Hashes facts. The seed is random, so that nobody can write objects whose facts collide;
+/// a collision could only make a unit run for nothing.
+pub struct FactHasher(RandomState);
+
+impl FactHasher {
+    /// A hasher with a seed of its own.
+    pub fn new() -> Self {
+        FactHasher(RandomState::new())
+    }
+
+    /// The hash of a fact, or of anything else that stands in an index of the engine.
+    pub fn hash(&self, value: impl Hash) -> u64 {
+        self.0.hash_one(value)
+    }
+}
+
+/// What a changed object touches.
+#[derive(Default)]
+pub struct Touched {
+    /// Facts, whose readers run again.
+    pub facts: Vec<u64>,
+    /// The unit that bears the object's name and reads it whole, which needs no fact to say so.
+    pub unit: Option<Unit>,
+    /// Whether those who need that unit run again too.
+    pub needers: bool,
+}
+
+/// What differs between an object and its successor, either of which may be absent.
+pub fn touched(
+    hasher: &FactHasher,
+    old: Option<&Object>,
+    new: Option<&Object>,
+    is_ours: &dyn Fn(&IngressClass) -> bool,
+) -> Touched {
+    let mut touched = Touched::default();
+    let Some(key) = new.or(old).map(Object::key) else {
+        return touched;
+    };
+    let id = key.id();
+    let facts = &mut touched.facts;
+    match key.kind {
+        ObjectKind::Ingress => touched.unit = Some(Unit::Ingress(id.clone())),
+        ObjectKind::Secret => {
+            touched.unit = Some(Unit::Certificate(id.clone()));
+            touched.needers = names(old) != names(new);
+        }
+        ObjectKind::IngressClass => {
+            facts.push(hasher.hash(Fact::Class(id)));
+            let is_default =
+                |class: Option<&IngressClass>| class.is_some_and(|c| is_ours(c) && is_default(c));
+            if is_default(as_class(old)) != is_default(as_class(new)) {
+                facts.push(hasher.hash(Fact::DefaultClass));
+            }
+        }
+        ObjectKind::Service => {
+            let (old, new) = (as_service(old), as_service(new));
+            facts.push(hasher.hash(Fact::Endpoints(id)));
+            let shape = |service: Option<&Service>| service.map(|s| s.external_name.is_some());
+            if shape(old) != shape(new) {
+                facts.push(hasher.hash(Fact::ServiceShape(id)));
+            }
+            for port in upstream::ports_changed(old, new) {
+                facts.push(hasher.hash(Fact::ServicePort(id, &port)));
+            }
+        }
+        ObjectKind::EndpointSlice => {
+            let (old, new) = (service_of(old), service_of(new));
+            facts.extend(old.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
+            facts.extend(new.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
+        }
+    }
+    touched.facts.sort_unstable();
+    touched.facts.dedup();
+    touched
+}
+
+/// Whether a class carries the mark of the default class.
+pub fn is_default(class: &IngressClass) -> bool {
+    class
+        .meta
+        .annotation("ingressclass.kubernetes.io/is-default-class")
+        == Some("true")
+}
+
+/// The `namespace/name` of the Service of an EndpointSlice.
+pub fn service_of(object: Option<&Object>) -> Option<String> {
+    let Some(Object::EndpointSlice(slice)) = object else {
+        return None;
+    };
+    let service = slice.service.as_deref()?;
+    Some(format!("{}/{service}", slice.meta.key.namespace()))
+}
+
+fn names(object: Option<&Object>) -> Option<Names> {
+    match object {
+        Some(Object::Secret(secret)) => Some(certificate::names(secret)),
+        _ => None,
+    }
+}
+
+fn as_class(object: Option<&Object>) -> Option<&IngressClass> {
+    match object {
+        Some(Object::IngressClass(class)) => Some(class),
+        _ => None,
+    }
+}
+
+fn as_service(object: Option<&Object>) -> Option<&Service> {
+    match object {
+        Some(Object::Service(service)) => Some(service),
+        _ => None,
+    }
+}

@@ -1,0 +1,195 @@
+//! The one store of objects.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use myriad_api::{KeyDer, Object, ObjectKey, ObjectKind, Secret, TlsPair};
+
+use super::facts::{Fact, FactHasher, service_of};
+use super::interner::Interner;
+use super::multimap::Multimap;
+use super::packed;
+use super::slab::Slab;
+
+/// All objects, each standing under its key and under the collection that units read it from.
+pub struct Objects {
+    slab: Slab<Stored>,
+    index: Multimap,
+    issuers: Interner<Bytes>,
+}
+
+/// An object at rest.
+enum Stored {
+    Packed { id: Arc<str>, body: Box<[u8]> },
+    Secret(Arc<Secret>),
+}
+
+impl Stored {
+    fn is(&self, kind: ObjectKind, id: &str) -> bool {
+        match self {
+            Stored::Packed { id: own, body } => **own == *id && packed::kind(body) == Some(kind),
+            Stored::Secret(secret) => kind == ObjectKind::Secret && **secret.meta.key.id() == *id,
+        }
+    }
+
+    fn unpack(&self) -> Option<Object> {
+        match self {
+            Stored::Packed { id, body } => packed::unpack(id, body),
+            Stored::Secret(secret) => Some(Object::Secret(secret.clone())),
+        }
+    }
+}
+
+impl Objects {
+    /// An empty store.
+    pub fn new() -> Self {
+        Objects {
+            slab: Slab::new(),
+            index: Multimap::default(),
+            issuers: Interner::new(),
+        }
+    }
+
+    /// The number of objects.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// The number of issuer certificates that are stored.
+    pub fn issuers_len(&self) -> usize {
+        self.issuers.len()
+    }
+
+    /// The object of a kind with this `namespace/name`.
+    pub fn get(&self, hasher: &FactHasher, kind: ObjectKind, id: &str) -> Option<Object> {
+        let at = self.find(hasher, kind, id)?;
+        self.slab.get(at)?.unpack()
+    }
+
+    /// Whether there is an object of a kind with this `namespace/name`.
+    pub fn has(&self, hasher: &FactHasher, kind: ObjectKind, id: &str) -> bool {
+        self.find(hasher, kind, id).is_some()
+    }
+
+    /// The objects under a fact, in no order that has a meaning. The caller checks that they
+    /// are what it looks for.
+    pub fn collection(&self, fact: u64) -> impl Iterator<Item = Object> {
+        let stored = self.index.ids(fact).filter_map(|at| self.slab.get(at));
+        stored.filter_map(Stored::unpack)
+    }
+
+    /// Puts an object in the place of the one with its key, and returns that one. Nothing is
+    /// done and returned where both are equal.
+    pub fn put(&mut self, hasher: &FactHasher, object: &Object) -> Option<Option<Object>> {
+        let key = object.key();
+        let at = self.find(hasher, key.kind, key.id());
+        let body = packed::pack(object);
+        let is_equal = match (at.and_then(|at| self.slab.get(at)), object, &body) {
+            (Some(Stored::Packed { body: known, .. }), _, Some(body)) => known == body,
+            (Some(Stored::Secret(known)), Object::Secret(secret), _) => is_same(known, secret),
+            _ => false,
+        };
+        if is_equal {
+            return None;
+        }
+        let old = at.and_then(|at| self.take(hasher, at));
+        let stored = match (object, body) {
+            (Object::Secret(secret), _) => Stored::Secret(Arc::new(self.intern(secret))),
+            (_, body) => Stored::Packed {
+                id: key.id().clone(),
+                body: body.unwrap_or_default(),
+            },
+        };
+        let at = self.slab.insert(stored);
+        for fact in facts_of(hasher, object) {
+            self.index.insert(fact, at);
+        }
+        if let Some(old) = &old {
+            self.release(old);
+        }
+        Some(old)
+    }
+
+    /// Takes an object out.
+    pub fn remove(&mut self, hasher: &FactHasher, key: &ObjectKey) -> Option<Object> {
+        let at = self.find(hasher, key.kind, key.id())?;
+        let old = self.take(hasher, at)?;
+        self.release(&old);
+        Some(old)
+    }
+
+    /// Forgets shared values that nothing uses any more.
+    pub fn settle(&mut self) {
+        self.issuers.settle();
+    }
+
+    fn find(&self, hasher: &FactHasher, kind: ObjectKind, id: &str) -> Option<u32> {
+        self.index
+            .ids(hasher.hash(Fact::Object(kind, id)))
+            .find(|at| self.slab.get(*at).is_some_and(|known| known.is(kind, id)))
+    }
+
+    fn take(&mut self, hasher: &FactHasher, at: u32) -> Option<Object> {
+        let old = self.slab.remove(at)?.unpack()?;
+        for fact in facts_of(hasher, &old) {
+            self.index.remove(fact, at);
+        }
+        Some(old)
+    }
+
+    /// Leaf and key lie in one allocation, and equal issuers share their bytes across Secrets
+    /// and resources. A type that goes without saying is not kept.
+    fn intern(&mut self, secret: &Secret) -> Secret {
+        let parts = secret.tls.as_ref().ok();
+        let parts = parts.and_then(|pair| Some((pair, pair.chain.split_first()?)));
+        let Some((pair, (leaf, issuers))) = parts else {
+            return secret.clone();
+        };
+        let key = pair.key.expose();
+        let both = Bytes::from([&**leaf, &**key].concat());
+        let mut chain = Vec::with_capacity(pair.chain.len());
+        chain.push(both.slice(..leaf.len()));
+        for issuer in issuers {
+            let issuer = self.issuers.share(issuer.clone());
+            self.issuers.retain(&issuer);
+            chain.push(issuer);
+        }
+        let key = KeyDer::new(pair.key.encoding, both.slice(leaf.len()..));
+        Secret {
+            meta: secret.meta.clone(),
+            secret_type: Box::default(),
+            tls: Ok(TlsPair {
+                chain: chain.into(),
+                key,
+            }),
+        }
+    }
+
+    fn release(&mut self, old: &Object) {
+        if let Object::Secret(secret) = old {
+            for issuer in issuers_of(secret).unwrap_or_default() {
+                self.issuers.release(issuer);
+            }
+        }
+    }
+}
+
+fn is_same(known: &Secret, secret: &Secret) -> bool {
+    let is_typed = known.tls.is_ok() || known.secret_type == secret.secret_type;
+    is_typed && known.meta == secret.meta && known.tls == secret.tls
+}
+
+fn issuers_of(secret: &Secret) -> Option<&[Bytes]> {
+    secret.tls.as_ref().ok()?.chain.get(1..)
+}
+
+/// The facts under which an object is found.
+fn facts_of(hasher: &FactHasher, object: &Object) -> impl Iterator<Item = u64> {
+    let key = object.key();
+    let own = hasher.hash(Fact::Object(key.kind, key.id()));
+    let collection = match key.kind {
+        ObjectKind::IngressClass => Some(hasher.hash(Fact::DefaultClass)),
+        _ => service_of(Some(object)).map(|service| hasher.hash(Fact::Endpoints(&service))),
+    };
+    std::iter::once(own).chain(collection)
+}

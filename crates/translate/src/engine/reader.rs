@@ -1,0 +1,162 @@
+//! The tracked handle: the only way from a unit to objects.
+
+use std::sync::Arc;
+
+use myriad_api::{
+    BackendPort, EndpointSlice, Ingress, IngressClass, Object, ObjectKind, Secret, Service,
+};
+
+use super::facts::{Fact, FactHasher, is_default, service_of};
+use super::objects::Objects;
+use crate::Settings;
+use crate::certificate::{self, Names};
+use crate::upstream::{self, PortFound};
+
+/// Hands out objects and remembers which facts about them were read.
+pub struct Reader<'a> {
+    objects: &'a Objects,
+    hasher: &'a FactHasher,
+    settings: &'a Settings,
+    now: i64,
+    facts: Vec<u64>,
+    visited: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// A handle for one run of one unit.
+    pub fn new(
+        objects: &'a Objects,
+        hasher: &'a FactHasher,
+        settings: &'a Settings,
+        now: i64,
+    ) -> Self {
+        Reader {
+            objects,
+            hasher,
+            settings,
+            now,
+            facts: Vec::new(),
+            visited: 0,
+        }
+    }
+
+    /// The settings, which hold for the life of the engine and are no fact.
+    pub fn settings(&self) -> &'a Settings {
+        self.settings
+    }
+
+    /// The time of the run, in seconds since the epoch. Who reads it sets a deadline.
+    pub fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// An Ingress, for the unit of its name or for a unit that it needs. Both run again with it,
+    /// so no fact is noted.
+    pub fn ingress(&mut self, id: &str) -> Option<Arc<Ingress>> {
+        match self.visit(ObjectKind::Ingress, id)? {
+            Object::Ingress(ingress) => Some(ingress),
+            _ => None,
+        }
+    }
+
+    /// A Secret, for the unit of its name, which runs again with it: no fact is noted.
+    pub fn secret(&mut self, id: &str) -> Option<Arc<Secret>> {
+        match self.visit(ObjectKind::Secret, id)? {
+            Object::Secret(secret) => Some(secret),
+            _ => None,
+        }
+    }
+
+    /// The names that the certificate of a Secret covers; none where there is no such Secret.
+    /// For who needs the unit of that Secret and so runs again when the names change.
+    pub fn secret_names(&mut self, id: &str) -> Option<Names> {
+        match self.visit(ObjectKind::Secret, id)? {
+            Object::Secret(secret) => Some(certificate::names(&secret)),
+            _ => None,
+        }
+    }
+
+    /// A Service, with all that [`Reader::slices`] returns.
+    pub fn service(&mut self, id: &str) -> Option<Arc<Service>> {
+        self.note(Fact::Endpoints(id));
+        match self.visit(ObjectKind::Service, id)? {
+            Object::Service(service) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// The number of a port of a Service.
+    pub fn service_port(&mut self, id: &str, port: &BackendPort) -> PortFound {
+        self.note(Fact::ServicePort(id, port));
+        let service = match self.visit(ObjectKind::Service, id) {
+            Some(Object::Service(service)) => Some(service),
+            _ => None,
+        };
+        let found = upstream::find_port(service.as_deref(), port);
+        if !matches!(found, PortFound::Listed(_)) {
+            self.note(Fact::ServiceShape(id));
+        }
+        found
+    }
+
+    /// The EndpointSlices of a Service, in no order that has a meaning.
+    pub fn slices(&mut self, service: &str) -> Vec<Arc<EndpointSlice>> {
+        self.note(Fact::Endpoints(service));
+        let fact = self.hasher.hash(Fact::Endpoints(service));
+        let mut slices = Vec::new();
+        for object in self.objects.collection(fact) {
+            self.visited += 1;
+            if service_of(Some(&object)).as_deref() == Some(service)
+                && let Object::EndpointSlice(slice) = object
+            {
+                slices.push(slice);
+            }
+        }
+        slices
+    }
+
+    /// Whether an IngressClass is there and ours.
+    pub fn is_class_ours(&mut self, name: &str) -> bool {
+        let id = format!("/{name}");
+        self.note(Fact::Class(&id));
+        match self.visit(ObjectKind::IngressClass, &id) {
+            Some(Object::IngressClass(class)) => self.is_ours(&class),
+            _ => false,
+        }
+    }
+
+    /// Whether an IngressClass of ours is the default one.
+    pub fn is_default_class_ours(&mut self) -> bool {
+        self.note(Fact::DefaultClass);
+        let fact = self.hasher.hash(Fact::DefaultClass);
+        let mut found = false;
+        for object in self.objects.collection(fact) {
+            self.visited += 1;
+            if let Object::IngressClass(class) = object {
+                found |= self.is_ours(&class) && is_default(&class);
+            }
+        }
+        found
+    }
+
+    /// The facts read, sorted, and the number of objects visited.
+    pub fn finish(mut self) -> (Box<[u64]>, u64) {
+        self.facts.sort_unstable();
+        self.facts.dedup();
+        (self.facts.into(), self.visited)
+    }
+
+    fn is_ours(&self, class: &IngressClass) -> bool {
+        class.controller == self.settings.controller_name
+    }
+
+    fn visit(&mut self, kind: ObjectKind, id: &str) -> Option<Object> {
+        let object = self.objects.get(self.hasher, kind, id)?;
+        self.visited += 1;
+        Some(object)
+    }
+
+    fn note(&mut self, fact: Fact<'_>) {
+        self.facts.push(self.hasher.hash(fact));
+    }
+}

@@ -1,0 +1,232 @@
+//! The table of units: their records, who reads which fact, and who needs whom.
+
+use std::collections::BTreeSet;
+
+use myriad_model::{Key, Kind, Name};
+
+use super::facts::FactHasher;
+use super::multimap::Multimap;
+use super::slab::Slab;
+use crate::output::Unit;
+
+/// The number of a unit, used again after it is gone.
+pub type UnitId = u32;
+
+/// What is remembered of a unit's last run.
+pub struct Record {
+    unit: Unit,
+    facts: Box<[u64]>,
+    needs: Box<[UnitId]>,
+    routes: Box<[Name]>,
+    deadline: i64,
+}
+
+/// The deadline of a unit that has none.
+const NEVER: i64 = i64::MAX;
+
+/// All units.
+pub struct Units {
+    slab: Slab<Record>,
+    by_unit: Multimap,
+    readers: Multimap,
+    needers: Multimap,
+    deadlines: BTreeSet<(i64, UnitId)>,
+}
+
+/// How the needs of a unit changed.
+pub struct NeedsChange {
+    /// Needed now and before.
+    pub kept: Vec<UnitId>,
+    /// Needed now and not before.
+    pub gained: Vec<UnitId>,
+    /// Needed before and not now.
+    pub lost: Vec<UnitId>,
+}
+
+impl Record {
+    /// The unit.
+    pub fn unit(&self) -> &Unit {
+        &self.unit
+    }
+
+    /// The names of the routes that it made.
+    pub fn routes(&self) -> &[Name] {
+        &self.routes
+    }
+
+    /// The keys of all resources that the unit may have made. Those that follow from its own
+    /// name are not stored.
+    pub fn outputs(&self) -> Vec<Key> {
+        let mut keys = Vec::with_capacity(2 + self.routes.len());
+        match &self.unit {
+            Unit::Ingress(_) => {}
+            Unit::Host(host) => {
+                keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));
+            }
+            Unit::Certificate(id) => {
+                keys.push(Key::new(Kind::Certificate, Name::new(id.clone())));
+            }
+            Unit::Upstream(id) => {
+                let name = Name::new(id.clone());
+                keys.push(Key::new(Kind::Upstream, name.clone()));
+                keys.push(Key::new(Kind::Endpoints, name));
+            }
+        }
+        let routes = self.routes.iter();
+        keys.extend(routes.map(|name| Key::new(Kind::Route, name.clone())));
+        keys
+    }
+}
+
+impl Units {
+    /// An empty table.
+    pub fn new() -> Self {
+        Units {
+            slab: Slab::new(),
+            by_unit: Multimap::default(),
+            readers: Multimap::default(),
+            needers: Multimap::default(),
+            deadlines: BTreeSet::new(),
+        }
+    }
+
+    /// The number of units.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// The number of facts that units have read, needs and deadlines included.
+    pub fn links_len(&self) -> usize {
+        self.readers.len() + self.needers.len() + self.deadlines.len()
+    }
+
+    /// The record of a unit.
+    pub fn get(&self, id: UnitId) -> Option<&Record> {
+        self.slab.get(id)
+    }
+
+    /// The unit's number, if it is there.
+    pub fn find(&self, hasher: &FactHasher, unit: &Unit) -> Option<UnitId> {
+        self.by_unit.ids(hasher.hash(unit)).find(|id| {
+            let record = self.slab.get(*id);
+            record.is_some_and(|record| record.unit == *unit)
+        })
+    }
+
+    /// The unit's number, and whether it is new.
+    pub fn find_or_insert(&mut self, hasher: &FactHasher, unit: Unit) -> (UnitId, bool) {
+        if let Some(id) = self.find(hasher, &unit) {
+            return (id, false);
+        }
+        let hash = hasher.hash(&unit);
+        let id = self.slab.insert(Record {
+            unit,
+            facts: Box::default(),
+            needs: Box::default(),
+            routes: Box::default(),
+            deadline: NEVER,
+        });
+        self.by_unit.insert(hash, id);
+        (id, true)
+    }
+
+    /// Forgets a unit whose facts, needs and deadline were emptied before.
+    pub fn remove(&mut self, hasher: &FactHasher, id: UnitId) {
+        if let Some(record) = self.slab.remove(id) {
+            self.by_unit.remove(hasher.hash(&record.unit), id);
+        }
+    }
+
+    /// Who read a fact.
+    pub fn readers(&self, fact: u64) -> Vec<UnitId> {
+        self.readers.ids(fact).collect()
+    }
+
+    /// Who needs a unit.
+    pub fn needers(&self, id: UnitId) -> Vec<UnitId> {
+        self.needers.ids(u64::from(id)).collect()
+    }
+
+    /// Whether anybody needs a unit.
+    pub fn is_needed(&self, id: UnitId) -> bool {
+        self.needers.has(u64::from(id))
+    }
+
+    /// Notes the facts that a unit read; sorted.
+    pub fn set_facts(&mut self, id: UnitId, facts: Box<[u64]>) {
+        let Some(record) = self.slab.get_mut(id) else {
+            return;
+        };
+        let former = std::mem::replace(&mut record.facts, facts);
+        let facts = &record.facts;
+        for fact in former.iter().filter(|f| facts.binary_search(f).is_err()) {
+            self.readers.remove(*fact, id);
+        }
+        for fact in facts.iter().filter(|f| former.binary_search(f).is_err()) {
+            self.readers.insert(*fact, id);
+        }
+    }
+
+    /// Notes the units that a unit needs; sorted.
+    pub fn set_needs(&mut self, id: UnitId, needs: Box<[UnitId]>) -> NeedsChange {
+        let mut change = NeedsChange {
+            kept: Vec::new(),
+            gained: Vec::new(),
+            lost: Vec::new(),
+        };
+        let Some(record) = self.slab.get_mut(id) else {
+            return change;
+        };
+        let former = std::mem::replace(&mut record.needs, needs);
+        for need in &record.needs {
+            if former.binary_search(need).is_ok() {
+                change.kept.push(*need);
+            } else {
+                change.gained.push(*need);
+                self.needers.insert(u64::from(*need), id);
+            }
+        }
+        for need in &former {
+            if record.needs.binary_search(need).is_err() {
+                change.lost.push(*need);
+                self.needers.remove(u64::from(*need), id);
+            }
+        }
+        change
+    }
+
+    /// Notes the routes that a unit made.
+    pub fn set_routes(&mut self, id: UnitId, routes: Box<[Name]>) {
+        if let Some(record) = self.slab.get_mut(id) {
+            record.routes = routes;
+        }
+    }
+
+    /// Notes when a unit has to run again.
+    pub fn set_deadline(&mut self, id: UnitId, deadline: Option<i64>) {
+        let Some(record) = self.slab.get_mut(id) else {
+            return;
+        };
+        let former = std::mem::replace(&mut record.deadline, deadline.unwrap_or(NEVER));
+        if former == record.deadline {
+            return;
+        }
+        if former != NEVER {
+            self.deadlines.remove(&(former, id));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, id));
+        }
+    }
+
+    /// The earliest deadline of all.
+    pub fn next_deadline(&self) -> Option<i64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The units whose deadline is not after `now`.
+    pub fn due(&self, now: i64) -> Vec<UnitId> {
+        let due = self.deadlines.range(..=(now, UnitId::MAX));
+        due.map(|(_, id)| *id).collect()
+    }
+}

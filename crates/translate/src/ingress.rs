@@ -1,0 +1,92 @@
+//! The Ingress dialect: `networking.k8s.io/v1`, with the annotations of ingress-nginx.
+//!
+//! An Ingress unit reads one Ingress and says which hosts it claims; a host unit merges the
+//! claims of all Ingresses into one domain and its routes.
+
+mod annotations;
+mod canary;
+mod claims;
+mod class;
+mod host;
+mod host_name;
+mod paths;
+mod policy;
+mod routes;
+mod table;
+mod tls;
+
+use std::sync::Arc;
+
+use myriad_api::{Finding, Ingress, Severity};
+
+pub use host::translate_host;
+
+use crate::engine::Reader;
+use crate::output::{Output, Unit};
+use class::Served;
+
+/// Translates one Ingress: its claims, and what is wrong with it whoever else claims its hosts.
+pub fn translate_ingress(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
+    let mut output = Output::default();
+    let Some(ingress) = reader.ingress(id) else {
+        return output;
+    };
+    match class::judge(reader, &ingress) {
+        Served::Ours => {}
+        Served::Foreign(finding) => {
+            output.findings.extend(finding);
+            return output;
+        }
+    }
+    let claims = claims::read(&ingress);
+    output.needs = claims.hosts.into_iter().map(Unit::Host).collect();
+    output.findings = claims.findings;
+    let ignored = &reader.settings().ignore_annotations;
+    let (_, problems) = annotations::read(&ingress.meta, ignored);
+    let findings = problems
+        .into_iter()
+        .map(|problem| problem.into_finding(&ingress.meta.key));
+    output.findings.extend(findings);
+    output.findings.extend(judge_shape(&ingress));
+    output
+}
+
+/// What is wrong with an Ingress as a whole.
+fn judge_shape(ingress: &Ingress) -> Vec<Finding> {
+    let key = &ingress.meta.key;
+    let mut findings = Vec::new();
+    let has_tls_host = ingress.tls.iter().any(|entry| !entry.hosts.is_empty());
+    if ingress.rules.is_empty() && ingress.default_backend.is_none() && !has_tls_host {
+        findings.push(Finding::new(
+            Severity::Warning,
+            key,
+            "spec",
+            "has neither rules nor a default backend, so it has no effect",
+            "add spec.rules, or remove the Ingress",
+        ));
+    }
+    let has_host = ingress.rules.iter().any(|rule| rule.host.is_some());
+    for (at, entry) in ingress.tls.iter().enumerate() {
+        if entry.hosts.is_empty() && !has_host {
+            findings.push(Finding::new(
+                Severity::Warning,
+                key,
+                format!("spec.tls[{at}].hosts"),
+                "names no host, and neither does any rule, so the certificate is not used",
+                "name the hosts of the certificate",
+            ));
+        }
+    }
+    for (at, rule) in ingress.rules.iter().enumerate() {
+        if rule.paths.is_empty() && ingress.default_backend.is_none() {
+            findings.push(Finding::new(
+                Severity::Warning,
+                key,
+                format!("spec.rules[{at}]"),
+                "has no paths, and there is no default backend, so it answers 404",
+                "add http.paths, or a spec.defaultBackend",
+            ));
+        }
+    }
+    findings
+}

@@ -1,0 +1,151 @@
+//! The annotations of an Ingress: those that are honoured, and what to say about the others.
+//!
+//! The same names stand under three prefixes; of a name that stands twice, the first prefix in
+//! [`PREFIXES`] wins. An invalid value has the effect of an absent one, except where that would
+//! open something that was closed: then the paths of the Ingress answer 503.
+
+mod options;
+mod redirects;
+mod restricting;
+mod sharing;
+mod sheet;
+mod values;
+
+use std::collections::BTreeSet;
+
+use myriad_api::{Finding, Meta, ObjectKey, Severity};
+
+pub use options::{Affinity, Blocked, Canary, HeaderTest, Options};
+
+use sheet::Sheet;
+
+/// The prefixes, the one that wins first.
+pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
+
+/// The names that are honoured, sorted.
+pub const HONOURED: [&str; 37] = [
+    "affinity",
+    "allowlist-source-range",
+    "app-root",
+    "backend-protocol",
+    "canary",
+    "canary-by-cookie",
+    "canary-by-header",
+    "canary-by-header-pattern",
+    "canary-by-header-value",
+    "canary-weight",
+    "canary-weight-total",
+    "cors-allow-credentials",
+    "cors-allow-headers",
+    "cors-allow-methods",
+    "cors-allow-origin",
+    "cors-expose-headers",
+    "cors-max-age",
+    "enable-cors",
+    "force-ssl-redirect",
+    "permanent-redirect",
+    "permanent-redirect-code",
+    "proxy-body-size",
+    "proxy-connect-timeout",
+    "proxy-read-timeout",
+    "proxy-send-timeout",
+    "respond",
+    "respond-status",
+    "rewrite-target",
+    "session-cookie-expires",
+    "session-cookie-max-age",
+    "session-cookie-name",
+    "session-cookie-path",
+    "session-cookie-secure",
+    "ssl-redirect",
+    "temporal-redirect",
+    "use-regex",
+    "whitelist-source-range",
+];
+
+/// The names among them that mean something under our own prefix alone.
+const OWN: [&str; 2] = ["respond", "respond-status"];
+
+/// What is wrong with one annotation.
+#[derive(Debug)]
+pub struct Problem {
+    severity: Severity,
+    /// The whole key.
+    key: String,
+    message: String,
+    remedy: String,
+}
+
+impl Problem {
+    /// The finding about the annotation of an object.
+    pub fn into_finding(self, object: &ObjectKey) -> Finding {
+        let field = format!("metadata.annotations[{}]", self.key);
+        Finding::new(self.severity, object, field, self.message, self.remedy)
+    }
+}
+
+/// Reads all annotations of an Ingress.
+pub fn read(meta: &Meta, ignored: &BTreeSet<String>) -> (Options, Vec<Problem>) {
+    let mut options = Options::default();
+    if meta.annotations.is_empty() {
+        return (options, Vec::new());
+    }
+    let mut sheet = Sheet::default();
+    for (key, value) in &meta.annotations {
+        let Some((rank, name)) = split(key) else {
+            continue;
+        };
+        if ignored.contains(&**key) || ignored.contains(name) {
+            continue;
+        }
+        match HONOURED.binary_search(&name) {
+            Ok(at) if rank == 0 || !OWN.contains(&name) => {
+                sheet.pick(HONOURED[at], rank, key, value);
+            }
+            _ => unknown(key, rank, name, value, &mut sheet),
+        }
+    }
+    redirects::read(&mut sheet, &mut options);
+    sharing::read(&mut sheet, &mut options);
+    options::read(&mut sheet, &mut options);
+    options.blocked = sheet.blocked;
+    (options, sheet.problems)
+}
+
+/// The rank of the prefix of a key, and the name behind it.
+fn split(key: &str) -> Option<(usize, &str)> {
+    let mut prefixes = PREFIXES.iter().enumerate();
+    prefixes.find_map(|(rank, prefix)| Some((rank, key.strip_prefix(prefix)?)))
+}
+
+fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_>) {
+    if rank == 0 {
+        sheet.problem(
+            Severity::Error,
+            key,
+            "is not an annotation that Myriad knows",
+            "correct its name, or remove it",
+        );
+        return;
+    }
+    let blocked = restricting::judge(name, value);
+    let (severity, message, remedy) = match blocked {
+        Blocked::No => (
+            Severity::Warning,
+            "is not supported and has no effect",
+            "remove it, or name it in --ignore-annotations",
+        ),
+        Blocked::Paths => (
+            Severity::Error,
+            "may restrict access and is not supported, so the paths of this Ingress answer 503",
+            "restrict access in another way and remove it, or name it in --ignore-annotations",
+        ),
+        Blocked::Host => (
+            Severity::Error,
+            "may restrict access and is not supported, so all paths of its hosts answer 503",
+            "restrict access in another way and remove it, or name it in --ignore-annotations",
+        ),
+    };
+    sheet.problem(severity, key, message, remedy);
+    sheet.blocked = sheet.blocked.max(blocked);
+}

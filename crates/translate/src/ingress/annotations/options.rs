@@ -1,0 +1,162 @@
+//! What the annotations of an Ingress ask for.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use myriad_model::{Cors, Policy, Protocol};
+
+use super::sheet::Sheet;
+use super::values;
+
+/// What the annotations of an Ingress ask for, defaults filled in.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether plain HTTP is redirected on hosts with TLS.
+    pub ssl_redirect: bool,
+    /// Whether plain HTTP is redirected on every host.
+    pub force_ssl_redirect: bool,
+    /// `rewrite-target`.
+    pub rewrite: Option<Box<str>>,
+    /// `use-regex`.
+    pub use_regex: bool,
+    /// What the backends speak.
+    pub protocol: Protocol,
+    /// Client addresses that are admitted; empty for all.
+    pub sources_allowed: Box<[IpNet]>,
+    /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
+    pub request_body_bytes_max: u64,
+    /// For the handshake with an endpoint.
+    pub connect_timeout: Duration,
+    /// Between two reads.
+    pub read_timeout: Duration,
+    /// Between two writes.
+    pub send_timeout: Duration,
+    /// `enable-cors` and what belongs to it.
+    pub cors: Option<Box<Cors>>,
+    /// Where `/` leads.
+    pub app_root: Option<Box<str>>,
+    /// Where all paths lead instead of their backends: status and location.
+    pub redirect: Option<(u16, Box<str>)>,
+    /// What all paths answer instead of their backends: status and body.
+    pub respond: Option<(u16, Box<str>)>,
+    /// What makes the Ingress a canary.
+    pub canary: Option<Canary>,
+    /// `affinity`.
+    pub affinity: Option<Affinity>,
+    /// What has to stay closed.
+    pub blocked: Blocked,
+}
+
+/// What has to stay closed because something that restricts access has no effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Blocked {
+    /// Nothing.
+    #[default]
+    No,
+    /// The paths of the Ingress.
+    Paths,
+    /// All paths of its hosts.
+    Host,
+}
+
+/// Which requests a canary takes from the main Ingress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Canary {
+    /// A header (lower case) and what it has to be.
+    pub header: Option<(Box<str>, HeaderTest)>,
+    /// A cookie that says `always` or `never`.
+    pub cookie: Option<Box<str>>,
+    /// Its share of all others.
+    pub weight: u32,
+    /// What the share is a part of.
+    pub weight_total: u32,
+}
+
+/// What the header of a canary has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderTest {
+    /// `always` or `never`.
+    Switch,
+    /// This value.
+    Exact(Box<str>),
+    /// Matched by this regex.
+    Regex(Box<str>),
+}
+
+/// A cookie that keeps clients on their endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Affinity {
+    /// The cookie's name.
+    pub cookie: Box<str>,
+    /// Its path; none means that of the route.
+    pub path: Option<Box<str>>,
+    /// Its age in seconds; 0 for a session cookie.
+    pub age_max_s: u32,
+    /// Whether it is for HTTPS only; none means where the host has TLS.
+    pub secure: Option<bool>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let policy = Policy::default();
+        Options {
+            ssl_redirect: true,
+            force_ssl_redirect: false,
+            rewrite: None,
+            use_regex: false,
+            protocol: Protocol::Http1,
+            sources_allowed: Box::default(),
+            request_body_bytes_max: policy.request_body_bytes_max,
+            connect_timeout: policy.connect_timeout,
+            read_timeout: policy.read_timeout,
+            send_timeout: policy.send_timeout,
+            cors: None,
+            app_root: None,
+            redirect: None,
+            respond: None,
+            canary: None,
+            affinity: None,
+            blocked: Blocked::No,
+        }
+    }
+}
+
+/// Reads what concerns the backends and who may reach them.
+pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
+    // Read as text, a regex would let go by what it was meant to catch.
+    options.use_regex = sheet.flag_closing("use-regex");
+    options.rewrite = sheet.read_closing(
+        "rewrite-target",
+        "write a path that starts with '/', with $1 to $9 for groups of the path's regex",
+        values::rewrite,
+    );
+    let protocol = sheet.read_closing(
+        "backend-protocol",
+        "write \"HTTP\" or \"HTTPS\"; other protocols are not supported yet",
+        |value| match value.to_ascii_uppercase().as_str() {
+            "HTTP" => Some(Protocol::Http1),
+            "HTTPS" => Some(Protocol::Https1),
+            _ => None,
+        },
+    );
+    options.protocol = protocol.unwrap_or(options.protocol);
+    let sources = ["whitelist-source-range", "allowlist-source-range"];
+    if let Some(name) = sources.iter().find(|name| sheet.text(name).is_some()) {
+        let expected = "write networks such as 10.0.0.0/8, separated by commas";
+        let networks = sheet.read_closing(name, expected, values::networks);
+        options.sources_allowed = networks.unwrap_or_default();
+    }
+    let expected = "write a number of bytes such as 8m, or 0 for no limit";
+    if let Some(bytes) = sheet.read("proxy-body-size", expected, values::size) {
+        options.request_body_bytes_max = bytes;
+    }
+    for (name, timeout) in [
+        ("proxy-connect-timeout", &mut options.connect_timeout),
+        ("proxy-read-timeout", &mut options.read_timeout),
+        ("proxy-send-timeout", &mut options.send_timeout),
+    ] {
+        if let Some(seconds) = sheet.seconds(name) {
+            *timeout = Duration::from_secs(seconds.into());
+        }
+    }
+}

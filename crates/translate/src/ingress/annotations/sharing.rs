@@ -1,0 +1,78 @@
+//! Which requests go to a canary, and which stay with their endpoint.
+
+use super::sheet::Sheet;
+use super::{Affinity, Canary, HeaderTest, Options, values};
+use crate::ingress::paths;
+
+/// Reads both.
+pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
+    // A switch that cannot be read must not turn a canary into a second main Ingress.
+    let switch = "write \"true\" or \"false\"";
+    let is_canary = sheet.read_closing("canary", switch, values::boolean);
+    let is_written = sheet.text("canary").is_some();
+    if is_canary == Some(true) || (is_canary.is_none() && is_written) {
+        options.canary = Some(read_canary(sheet));
+    }
+    options.affinity = read_affinity(sheet);
+}
+
+fn read_canary(sheet: &mut Sheet<'_>) -> Canary {
+    let expected = "write the name of a header";
+    let header = sheet.read("canary-by-header", expected, |value| {
+        values::token(value).map(str::to_ascii_lowercase)
+    });
+    let value = sheet.text("canary-by-header-value").map(Box::from);
+    let expected = "write a regex without look-around and back-references";
+    let pattern = sheet.read("canary-by-header-pattern", expected, |value| {
+        paths::compile(value).map(|_| Box::from(value))
+    });
+    let pattern_is_bad = pattern.is_none() && sheet.text("canary-by-header-pattern").is_some();
+    let test = match (value, pattern) {
+        (Some(value), _) => Some(HeaderTest::Exact(value)),
+        (None, Some(pattern)) => Some(HeaderTest::Regex(pattern)),
+        (None, None) if pattern_is_bad => None,
+        (None, None) => Some(HeaderTest::Switch),
+    };
+    let expected = "write the name of a cookie";
+    let cookie = sheet.read("canary-by-cookie", expected, values::token);
+    let total = sheet.read("canary-weight-total", "write a number from 1", |value| {
+        value.parse::<u32>().ok().filter(|total| *total > 0)
+    });
+    let weight_total = total.unwrap_or(100);
+    let expected = "write a number from 0 to canary-weight-total, which is 100 by default";
+    let weight = sheet.read("canary-weight", expected, |value| {
+        value.parse::<u32>().ok().filter(|w| *w <= weight_total)
+    });
+    Canary {
+        header: header.map(String::into_boxed_str).zip(test),
+        cookie: cookie.map(Box::from),
+        weight: weight.unwrap_or(0),
+        weight_total,
+    }
+}
+
+fn read_affinity(sheet: &mut Sheet<'_>) -> Option<Affinity> {
+    sheet.read(
+        "affinity",
+        "write \"cookie\", the only kind there is",
+        |value| (value == "cookie").then_some(()),
+    )?;
+    let expected = "write the name of a cookie";
+    let cookie = sheet.read("session-cookie-name", expected, values::token);
+    let expected = "write a path that starts with '/'";
+    let path = sheet.read("session-cookie-path", expected, |value| {
+        values::path(value).filter(|path| !path.contains([';', ',']))
+    });
+    let age = "write a number of seconds";
+    let number = |value: &str| value.parse().ok();
+    let age_max = sheet.read("session-cookie-max-age", age, number);
+    let expires = sheet.read("session-cookie-expires", age, number);
+    let switch = "write \"true\" or \"false\"";
+    let secure = sheet.read("session-cookie-secure", switch, values::boolean);
+    Some(Affinity {
+        cookie: cookie.unwrap_or("INGRESSCOOKIE").into(),
+        path,
+        age_max_s: age_max.or(expires).unwrap_or(0),
+        secure,
+    })
+}

@@ -1,0 +1,97 @@
+//! Which hosts an Ingress claims.
+
+use std::collections::BTreeSet;
+
+use myriad_api::{Finding, Ingress, ObjectKey, Severity};
+use myriad_model::{Host, host::Pattern};
+
+use super::host_name::{self, is_host};
+
+/// The hosts of one Ingress.
+pub struct Claims {
+    /// Those of its rules and of its `tls` entries, and [`Host::any`] where it answers for
+    /// hosts that nobody names.
+    pub hosts: BTreeSet<Host>,
+    /// Hosts that are no hosts, or were not written in their normal form.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads the claims of an Ingress.
+pub fn read(ingress: &Ingress) -> Claims {
+    let mut claims = Claims {
+        hosts: BTreeSet::new(),
+        findings: Vec::new(),
+    };
+    let key = &ingress.meta.key;
+    for (at, rule) in ingress.rules.iter().enumerate() {
+        match &rule.host {
+            Some(text) => claims.add(key, || format!("spec.rules[{at}].host"), text),
+            None => {
+                claims.hosts.insert(Host::any());
+            }
+        }
+    }
+    for (at, entry) in ingress.tls.iter().enumerate() {
+        for (host_at, text) in entry.hosts.iter().enumerate() {
+            claims.add(key, || format!("spec.tls[{at}].hosts[{host_at}]"), text);
+        }
+    }
+    if ingress.rules.is_empty() && ingress.default_backend.is_some() {
+        claims.hosts.insert(Host::any());
+    }
+    claims
+}
+
+/// The indices of the rules for a host.
+pub fn rules_of<'a>(ingress: &'a Ingress, host: &'a Host) -> impl Iterator<Item = usize> + 'a {
+    let is_any = host.pattern() == Pattern::Any;
+    let rules = ingress.rules.iter().enumerate();
+    rules.filter_map(move |(at, rule)| {
+        let is_it = match &rule.host {
+            Some(text) => !is_any && is_host(text, host),
+            None => is_any,
+        };
+        is_it.then_some(at)
+    })
+}
+
+/// The field by which an Ingress claims a host.
+pub fn field_of(ingress: &Ingress, host: &Host) -> String {
+    if let Some(at) = rules_of(ingress, host).next() {
+        let has_host = ingress.rules.get(at).is_some_and(|r| r.host.is_some());
+        let end = if has_host { ".host" } else { "" };
+        return format!("spec.rules[{at}]{end}");
+    }
+    for (at, entry) in ingress.tls.iter().enumerate() {
+        if let Some(host_at) = entry.hosts.iter().position(|text| is_host(text, host)) {
+            return format!("spec.tls[{at}].hosts[{host_at}]");
+        }
+    }
+    "spec.defaultBackend".into()
+}
+
+impl Claims {
+    fn add(&mut self, key: &ObjectKey, field: impl Fn() -> String, text: &str) {
+        match host_name::read(text) {
+            Ok(written) => {
+                if written.changed {
+                    self.findings.push(Finding::new(
+                        Severity::Info,
+                        key,
+                        field(),
+                        format!("is read as {}", written.host),
+                        format!("write {}", written.host),
+                    ));
+                }
+                self.hosts.insert(written.host);
+            }
+            Err(problem) => self.findings.push(Finding::new(
+                Severity::Error,
+                key,
+                field(),
+                format!("{problem}, so it has no effect"),
+                "write a lower-case DNS name such as a.example.com or *.example.com",
+            )),
+        }
+    }
+}

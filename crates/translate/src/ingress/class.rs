@@ -1,0 +1,57 @@
+//! Whose an Ingress is.
+
+use myriad_api::{Finding, Ingress, Severity};
+
+use crate::engine::Reader;
+
+/// Whether an Ingress is for this gateway.
+pub enum Served {
+    /// It is.
+    Ours,
+    /// It is not; a finding where people would otherwise wonder.
+    Foreign(Option<Finding>),
+}
+
+/// The annotation that named classes before `spec.ingressClassName` did.
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+/// Judges by `spec.ingressClassName`, then the annotation, then the default class.
+pub fn judge(reader: &mut Reader<'_>, ingress: &Ingress) -> Served {
+    let settings = reader.settings();
+    let written = match &ingress.class_name {
+        Some(name) => Some((&**name, "spec.ingressClassName".to_owned())),
+        None => {
+            let annotation = ingress.meta.annotation(CLASS_ANNOTATION);
+            let field = || format!("metadata.annotations[{CLASS_ANNOTATION}]");
+            annotation.map(|name| (name, field()))
+        }
+    };
+    let Some((name, field)) = written else {
+        let is_ours = settings.serve_classless || reader.is_default_class_ours();
+        return if is_ours {
+            Served::Ours
+        } else {
+            Served::Foreign(None)
+        };
+    };
+    let is_ours = *name == *settings.class_name
+        || (ingress.class_name.is_some() && reader.is_class_ours(name));
+    if is_ours {
+        return Served::Ours;
+    }
+    // Beside other controllers another class is the rule; where everything is ours it is a
+    // surprise.
+    let finding = settings.serve_classless.then(|| {
+        Finding::new(
+            Severity::Info,
+            &ingress.meta.key,
+            field,
+            "names a class that is not served here, so the Ingress has no effect",
+            format!(
+                "name class {}, or add an IngressClass with controller {}",
+                settings.class_name, settings.controller_name
+            ),
+        )
+    });
+    Served::Foreign(finding)
+}

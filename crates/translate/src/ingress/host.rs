@@ -1,0 +1,181 @@
+//! One host: whose it is, and what all Ingresses on it add up to.
+
+use std::sync::Arc;
+
+use myriad_api::{Finding, Ingress, Severity};
+use myriad_model::{Domain, Host, Name, Origin, Resource, Value, host::Pattern};
+
+use super::annotations::{self, Blocked, Options};
+use super::policy::HostFacts;
+use super::{claims, routes, table, tls};
+use crate::HostSharing;
+use crate::engine::{Reader, Shared};
+use crate::output::{Output, Unit};
+
+/// An Ingress on a host.
+pub struct Claimant {
+    /// The object.
+    pub ingress: Arc<Ingress>,
+    /// What its annotations ask for.
+    pub options: Options,
+}
+
+impl Claimant {
+    /// Whether it only takes a share of what others serve.
+    pub fn is_canary(&self) -> bool {
+        self.options.canary.is_some()
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        self.ingress.meta.key.namespace()
+    }
+
+    /// It as the origin of a resource.
+    pub fn origin(&self) -> Origin {
+        Origin {
+            kind: "Ingress",
+            id: self.ingress.meta.key.id().clone(),
+        }
+    }
+}
+
+/// Translates one host from the Ingresses that claim it, given by `namespace/name`.
+pub fn translate_host(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    host: &Host,
+    claimants: &[Arc<str>],
+) -> Output {
+    let mut output = Output::default();
+    let claimants = gather(reader, claimants);
+    let claimants = admit(reader, host, claimants, &mut output.findings);
+    let chosen = tls::choose(reader, host, &claimants, &mut output.findings);
+    let table = table::build(host, &claimants, &mut output.findings);
+    let facts = HostFacts {
+        has_tls: chosen.is_some(),
+        https_port: reader.settings().https_port,
+    };
+    let is_blocked = claimants
+        .iter()
+        .any(|known| known.options.blocked == Blocked::Host);
+    let scene = routes::Scene {
+        host,
+        claimants: &claimants,
+        facts,
+        is_blocked,
+        listeners: &shared.listeners,
+    };
+    routes::build(reader, &scene, &table, &mut output);
+    if let Some(chosen) = chosen {
+        if let Some(secret) = &chosen.secret {
+            output.needs.push(Unit::Certificate(secret.clone()));
+        }
+        let domain = Domain {
+            listeners: shared.tls_listeners.clone(),
+            host: host.clone(),
+            certificate: chosen.secret.map(Name::new),
+            tls: shared.tls.clone(),
+        };
+        let origin = Origin {
+            kind: "Ingress",
+            id: chosen.ingress.meta.key.id().clone(),
+        };
+        let resource = Resource {
+            origin,
+            value: Value::Domain(domain),
+        };
+        output
+            .resources
+            .push((Name::new(host.text().clone()), resource));
+    }
+    output
+}
+
+/// The claiming Ingresses, the oldest first.
+fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
+    let ignored = &reader.settings().ignore_annotations;
+    let found = ids.iter().filter_map(|id| reader.ingress(id));
+    let mut claimants: Vec<Claimant> = found
+        .map(|ingress| Claimant {
+            options: annotations::read(&ingress.meta, ignored).0,
+            ingress,
+        })
+        .collect();
+    claimants.sort_by(|a, b| age(&a.ingress).cmp(&age(&b.ingress)));
+    claimants
+}
+
+fn age(ingress: &Ingress) -> (i64, &str, &str) {
+    let meta = &ingress.meta;
+    (meta.created, meta.key.namespace(), meta.key.name())
+}
+
+/// Leaves the Ingresses that take effect on a host: those of the namespace of the oldest, or
+/// all where hosts are shared; the others get a finding.
+fn admit(
+    reader: &Reader<'_>,
+    host: &Host,
+    mut claimants: Vec<Claimant>,
+    findings: &mut Vec<Finding>,
+) -> Vec<Claimant> {
+    let settings = reader.settings();
+    if host.pattern() == Pattern::Any {
+        claimants.retain(|known| {
+            let is_admitted = settings.catch_all_namespaces.admits(known.namespace());
+            if !is_admitted {
+                findings.push(no_catch_all(&known.ingress, host));
+            }
+            is_admitted
+        });
+    }
+    let Some(owner) = claimants.iter().find(|known| !known.is_canary()) else {
+        return claimants;
+    };
+    if settings.host_sharing == HostSharing::Cluster {
+        return claimants;
+    }
+    let owner = owner.ingress.clone();
+    claimants.retain(|known| {
+        let is_admitted = known.namespace() == owner.meta.key.namespace();
+        if !is_admitted {
+            findings.push(foreign(&known.ingress, &owner, host));
+        }
+        is_admitted
+    });
+    claimants
+}
+
+fn no_catch_all(ingress: &Ingress, host: &Host) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &ingress.meta.key,
+        claims::field_of(ingress, host),
+        format!(
+            "answers for hosts that nobody names, which namespace {} may not, so it has no effect",
+            ingress.meta.key.namespace()
+        ),
+        "name hosts in its rules, or add the namespace to --catch-all-namespaces",
+    )
+}
+
+fn foreign(ingress: &Ingress, owner: &Ingress, host: &Host) -> Finding {
+    let owner = &owner.meta.key;
+    let what = match host.pattern() {
+        Pattern::Any => "the answer for hosts that nobody names".to_owned(),
+        _ => format!("host {host}"),
+    };
+    Finding::new(
+        Severity::Error,
+        &ingress.meta.key,
+        claims::field_of(ingress, host),
+        format!(
+            "is without effect: {what} belongs to namespace {} by the older {owner}",
+            owner.namespace()
+        ),
+        format!(
+            "use another host, move it to namespace {}, or serve with --host-sharing=cluster",
+            owner.namespace()
+        ),
+    )
+}

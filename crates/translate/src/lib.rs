@@ -1,0 +1,17 @@
+//! Translation: objects in; resources, findings and counts of work out.
+//!
+//! **Does** turn changed objects into changed resources and findings, by running again only the
+//! keyed functions (units) that read what changed.
+//! **Knows** what every field and annotation of every dialect means, and every default,
+//! precedence and conflict.
+//! **Never** fails, reads a clock, waits, or touches a unit that did not read what changed.
+
+mod certificate;
+mod engine;
+mod ingress;
+mod output;
+mod settings;
+mod upstream;
+
+pub use engine::{Engine, FindingsChange, Outcome, Usage, Work};
+pub use settings::{CatchAll, HostSharing, Settings};

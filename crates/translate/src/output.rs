@@ -1,0 +1,33 @@
+//! What a unit is, and what one run of it returns.
+
+use std::sync::Arc;
+
+use myriad_api::Finding;
+use myriad_model::{Host, Name, Resource};
+
+/// A keyed function. The order is the one in which units run: whoever needs runs first, so that
+/// each unit runs at most once in a batch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unit {
+    /// What one Ingress, by `namespace/name`, claims, and what is wrong with it alone.
+    Ingress(Arc<str>),
+    /// All that holds for one host pattern.
+    Host(Host),
+    /// The certificate in one Secret, by `namespace/name`.
+    Certificate(Arc<str>),
+    /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
+    Upstream(Arc<str>),
+}
+
+/// What one run of a unit returns.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// The resources, by name.
+    pub resources: Vec<(Name, Resource)>,
+    /// The units that these resources refer to; they exist as long as somebody needs them.
+    pub needs: Vec<Unit>,
+    /// What people should know.
+    pub findings: Vec<Finding>,
+    /// When the unit has to run again though no object changed, in seconds since the epoch.
+    pub deadline: Option<i64>,
+}

@@ -1,0 +1,82 @@
+//! The settings of translation, already checked by whoever read them.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use myriad_model::TlsSettings;
+
+/// What holds for all objects.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where plain HTTP is accepted.
+    pub http: SocketAddr,
+    /// Where HTTPS is accepted.
+    pub https: SocketAddr,
+    /// The port that clients reach HTTPS at, for redirects; 443 is left out of URLs.
+    pub https_port: u16,
+    /// `spec.controller` of the IngressClasses that are ours.
+    pub controller_name: Box<str>,
+    /// The class that is ours even without an IngressClass object.
+    pub class_name: Box<str>,
+    /// Whether Ingresses that name no class are ours.
+    pub serve_classless: bool,
+    /// Who may add to a host that another namespace claimed first.
+    pub host_sharing: HostSharing,
+    /// Whose rules without host and default backends take effect for unmatched hosts.
+    pub catch_all_namespaces: CatchAll,
+    /// Annotations that are left without effect and without finding: whole keys, or the part
+    /// behind the prefix.
+    pub ignore_annotations: BTreeSet<String>,
+    /// Namespace and name of the Secret for names that no domain covers.
+    pub default_certificate: Option<(String, String)>,
+    /// How handshakes are done.
+    pub tls: TlsSettings,
+}
+
+/// Who may add to a host that another namespace claimed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostSharing {
+    /// Nobody: a host belongs to the namespace of the oldest object that claims it.
+    Namespace,
+    /// Everybody: objects of all namespaces merge.
+    Cluster,
+}
+
+/// Whose objects may answer for hosts that nobody names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatchAll {
+    /// Those of every namespace.
+    All,
+    /// Those of these namespaces.
+    Only(BTreeSet<String>),
+}
+
+impl CatchAll {
+    /// Whether objects of a namespace may.
+    pub fn admits(&self, namespace: &str) -> bool {
+        match self {
+            CatchAll::All => true,
+            CatchAll::Only(known) => known.contains(namespace),
+        }
+    }
+}
+
+impl Default for Settings {
+    /// Those of `myriad serve`: every class-less Ingress, ports 8080 and 8443.
+    fn default() -> Self {
+        let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Settings {
+            http: SocketAddr::new(everywhere, 8080),
+            https: SocketAddr::new(everywhere, 8443),
+            https_port: 8443,
+            controller_name: "myriad.dev/ingress-controller".into(),
+            class_name: "myriad".into(),
+            serve_classless: true,
+            host_sharing: HostSharing::Namespace,
+            catch_all_namespaces: CatchAll::All,
+            ignore_annotations: BTreeSet::new(),
+            default_certificate: None,
+            tls: TlsSettings::default(),
+        }
+    }
+}

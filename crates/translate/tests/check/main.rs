@@ -1,0 +1,11 @@
+//! The tests of translation: goldens for the rules, goldens for the fan-out, properties, and
+//! counts of work at two sizes.
+
+mod fanout;
+mod goldens;
+mod properties;
+mod render;
+mod scale;
+mod sharing;
+mod universe;
+mod world;

@@ -1,0 +1,174 @@
+//! Resources and findings as compact, stable text.
+
+use std::fmt::Write as _;
+
+use myriad_api::Finding;
+use myriad_model::{
+    Action, Domain, Kind, Name, PathMatch, Policy, RedirectTarget, Resource, Route, Sealed,
+    Snapshot, Source, Test, Value, ValueMatch,
+};
+
+/// All resources but the two listeners that every snapshot has; a listener that says more than
+/// its address is shown. Routes stand in the order in which they are tried.
+pub fn resources(snapshot: &Snapshot) -> String {
+    let mut lines: Vec<((Kind, String, u64), String)> = snapshot
+        .iter()
+        .filter_map(|sealed| {
+            let resource = sealed.resource().expect("the value is kept");
+            let line = resource_line(sealed, resource)?;
+            let place = match &resource.value {
+                Value::Route(route) => (Kind::Route, route.hosts[0].to_string(), route.rank),
+                _ => (sealed.key().kind, sealed.name().to_string(), 0),
+            };
+            Some((place, line))
+        })
+        .collect();
+    lines.sort();
+    lines.into_iter().map(|(_, line)| line + "\n").collect()
+}
+
+/// One finding a line.
+pub fn findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
+    findings.map(|finding| format!("{finding}\n")).collect()
+}
+
+fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
+    let name = sealed.name();
+    let from = format!("from {}", resource.origin);
+    Some(match &resource.value {
+        Value::Listener(listener) => {
+            let certificate = listener.default_certificate.as_ref()?;
+            format!("listener {name} certificate={certificate}")
+        }
+        Value::Domain(domain) => domain_line(domain, &from),
+        Value::Certificate(certificate) => {
+            format!(
+                "certificate {name} chain={} {from}",
+                certificate.chain.len()
+            )
+        }
+        Value::Route(route) => format!("route {name}\n  {}", route_text(route)),
+        Value::Upstream(upstream) => {
+            let mut line = format!("upstream {name} {:?}", upstream.protocol);
+            if let Some(dns) = &upstream.dns {
+                let _ = write!(line, " dns={}:{}", dns.host, dns.port);
+            }
+            if let Some(tls) = &upstream.tls {
+                let _ = write!(line, " sni={:?} verify={}", tls.server_name, tls.verify);
+            }
+            format!("{line} {from}")
+        }
+        Value::Endpoints(endpoints) => {
+            let all = endpoints.endpoints.iter();
+            let all: Vec<String> = all.map(|e| format!("{}*{}", e.address, e.weight)).collect();
+            format!(
+                "endpoints {name} [{}] {from}",
+                all.join(" ").replace("*1", "")
+            )
+        }
+    })
+}
+
+fn domain_line(domain: &Domain, from: &str) -> String {
+    let certificate = domain.certificate.as_ref();
+    let certificate = certificate.map_or("default", |name| name.as_str());
+    let listeners = joined(&domain.listeners);
+    format!(
+        "domain {} [{listeners}] certificate={certificate} {from}",
+        domain.host
+    )
+}
+
+fn route_text(route: &Route) -> String {
+    let path = match &route.path {
+        PathMatch::Exact(text) => format!("exactly {text}"),
+        PathMatch::Prefix(text) => format!("below {text}"),
+        PathMatch::Regex(text) => format!("like {text}"),
+    };
+    let conditions: String = route.conditions.iter().map(condition_text).collect();
+    let action = match &route.action {
+        Action::Forward(targets) if targets.is_empty() => "503".to_owned(),
+        Action::Forward(targets) => {
+            let targets = targets.iter();
+            let texts: Vec<_> = targets
+                .map(|target| format!("{}*{}", target.upstream, target.weight))
+                .collect();
+            texts
+                .join(" ")
+                .replace("*1 ", " ")
+                .trim_end_matches("*1")
+                .to_owned()
+        }
+        Action::Redirect(redirect) => match &redirect.target {
+            RedirectTarget::Url(to) | RedirectTarget::Path(to) => {
+                format!("{} {to}", redirect.status)
+            }
+        },
+        Action::Respond(respond) => format!("{} {:?}", respond.status, respond.body),
+    };
+    let listeners = match joined(&route.listeners).as_str() {
+        "http https" => String::new(),
+        other => format!(" on [{other}]"),
+    };
+    format!(
+        "{path}{conditions} -> {action}{}{listeners}",
+        policy_text(&route.policy)
+    )
+}
+
+fn joined(names: &[Name]) -> String {
+    let texts: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    texts.join(" ")
+}
+
+fn condition_text(condition: &ValueMatch) -> String {
+    let source = match condition.source {
+        Source::Header => "header",
+        Source::Query => "query",
+        Source::Cookie => "cookie",
+        Source::Method => "method",
+    };
+    let test = match &condition.test {
+        Test::Exact(text) => format!("= {text}"),
+        Test::Regex(text) => format!("~ {text}"),
+        Test::Present => "present".to_owned(),
+    };
+    let not = if condition.invert { "not " } else { "" };
+    format!(" if {not}{source} {} {test}", condition.name)
+}
+
+fn policy_text(policy: &Policy) -> String {
+    let default = Policy::default();
+    let mut text = String::new();
+    if let Some(redirect) = &policy.tls_redirect {
+        let _ = write!(text, " tls-redirect={}:{}", redirect.status, redirect.port);
+        if &*redirect.except_prefix != "/.well-known/acme-challenge/" {
+            let _ = write!(text, " except {}", redirect.except_prefix);
+        }
+    }
+    if let Some(rewrite) = &policy.rewrite {
+        let _ = write!(text, " rewrite={rewrite}");
+    }
+    if !policy.sources_allowed.is_empty() {
+        let _ = write!(text, " sources={:?}", policy.sources_allowed);
+    }
+    if policy.request_body_bytes_max != default.request_body_bytes_max {
+        let _ = write!(text, " body<={}", policy.request_body_bytes_max);
+    }
+    for (name, timeout, usual) in [
+        ("connect", policy.connect_timeout, default.connect_timeout),
+        ("read", policy.read_timeout, default.read_timeout),
+        ("send", policy.send_timeout, default.send_timeout),
+    ] {
+        if timeout != usual {
+            let _ = write!(text, " {name}-timeout={timeout:?}");
+        }
+    }
+    if let Some(cors) = &policy.cors {
+        let _ = write!(text, "\n  {cors:?}");
+    }
+    if let Some(affinity) = &policy.affinity {
+        let _ = write!(text, "\n  {affinity:?}");
+    }
+    text
+}

@@ -1,0 +1,118 @@
+//! Work per change, counted at two sizes: it may not depend on the number of domains.
+
+use std::sync::Arc;
+
+use myriad_api::{
+    BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
+    IngressBackend, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind,
+    PathType, Secret, Service, ServicePort,
+};
+use myriad_translate::{Engine, Settings, Work};
+
+use crate::world;
+
+/// An Ingress, a Service, an EndpointSlice and a Secret for one domain.
+fn domain(number: usize, port: u16, pair: &Secret) -> Vec<Object> {
+    let name = format!("d{number:07}");
+    let meta = |kind| Meta::new(ObjectKey::new(kind, "scale", &name));
+    let host: Box<str> = format!("{name}.example.com").into();
+    let ingress = Ingress {
+        meta: meta(ObjectKind::Ingress),
+        class_name: None,
+        default_backend: None,
+        tls: [IngressTls {
+            hosts: [host.clone()].into(),
+            secret_name: Some(name.as_str().into()),
+        }]
+        .into(),
+        rules: [IngressRule {
+            host: Some(host),
+            paths: [IngressPath {
+                path: Some("/".into()),
+                path_type: PathType::Prefix,
+                backend: IngressBackend::Service {
+                    name: name.as_str().into(),
+                    port: BackendPort::Number(80),
+                },
+            }]
+            .into(),
+        }]
+        .into(),
+    };
+    let service = Service {
+        meta: meta(ObjectKind::Service),
+        external_name: None,
+        ports: [ServicePort {
+            name: "http".into(),
+            port: 80,
+            target_port: None,
+            app_protocol: None,
+            protocol: None,
+        }]
+        .into(),
+    };
+    let slice = EndpointSlice {
+        meta: meta(ObjectKind::EndpointSlice),
+        service: Some(name.as_str().into()),
+        endpoints: [Endpoint {
+            address: Some([10, 0, 0, 1].into()),
+            conditions: Conditions {
+                ready: true,
+                serving: true,
+                terminating: false,
+            },
+        }]
+        .into(),
+        ports: [EndpointPort {
+            name: "http".into(),
+            port: Some(port),
+            protocol: None,
+        }]
+        .into(),
+    };
+    let secret = Secret {
+        meta: meta(ObjectKind::Secret),
+        ..pair.clone()
+    };
+    vec![
+        Object::Ingress(Arc::new(ingress)),
+        Object::Service(Arc::new(service)),
+        Object::EndpointSlice(Arc::new(slice)),
+        Object::Secret(Arc::new(secret)),
+    ]
+}
+
+fn put(engine: &mut Engine, objects: Vec<Object>) -> Work {
+    let changes = objects.into_iter().map(Change::Put).collect();
+    engine.apply(changes, world::NOW).work
+}
+
+/// The work of an addition, a change of endpoints, a renewal and a removal beside `n` domains.
+fn measure(n: usize) -> [Work; 4] {
+    let mut engine = world::engine(Settings::default());
+    let pair = world::secret("<certificate *.example.com>", "<key *.example.com>", None);
+    let renewed = world::secret(
+        "<certificate *.example.com ending>",
+        "<key *.example.com>",
+        None,
+    );
+    for number in 0..n {
+        put(&mut engine, domain(number, 80, &pair));
+    }
+    let added = put(&mut engine, domain(n / 2 * 10 + 5_000_000, 80, &pair));
+    let moved = put(&mut engine, domain(n / 3, 81, &pair));
+    let renewal = put(&mut engine, domain(n / 4, 80, &renewed));
+    let removals = domain(n / 5, 80, &pair)
+        .into_iter()
+        .map(|object| Change::Remove(object.key().clone()));
+    let removed = engine.apply(removals.collect(), world::NOW).work;
+    [added, moved, renewal, removed]
+}
+
+#[test]
+fn work_per_change_does_not_depend_on_the_number_of_domains() {
+    let (few, many) = (measure(200), measure(2_000));
+    assert_eq!(few, many);
+    let [added, moved, renewal, removed] = few.map(|work| work.units_translated);
+    assert_eq!([added, moved, renewal, removed], [4, 1, 1, 0]);
+}

@@ -1,0 +1,286 @@
+//! A small universe of objects, in which generated histories collide often.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use myriad_api::{
+    BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
+    IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey,
+    ObjectKind, PathType, Secret, Service, ServicePort,
+};
+use myriad_translate::{CatchAll, Settings};
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::world;
+
+/// The settings under which histories run: one namespace may catch all, and classes matter.
+pub fn settings() -> Settings {
+    Settings {
+        catch_all_namespaces: CatchAll::Only(["one".to_owned()].into()),
+        serve_classless: false,
+        ..Settings::default()
+    }
+}
+
+/// Batches, each some seconds after the one before; at most one change per key in a batch.
+pub fn history() -> impl Strategy<Value = Vec<(i64, Vec<Change>)>> {
+    let change = prop_oneof![
+        4 => object().prop_map(Change::Put),
+        1 => object().prop_map(|object| Change::Remove(object.key().clone())),
+    ];
+    let batch = vec(change, 1..8).prop_map(|changes| {
+        let mut kept: Vec<Change> = Vec::new();
+        for change in changes {
+            if kept.iter().all(|known| known.key() != change.key()) {
+                kept.push(change);
+            }
+        }
+        kept
+    });
+    vec((select(&[0, 0, 60, 300_000][..]), batch), 1..16)
+}
+
+/// Any object of the universe.
+pub fn object() -> impl Strategy<Value = Object> {
+    prop_oneof![
+        6 => ingress().prop_map(|object| Object::Ingress(Arc::new(object))),
+        1 => class().prop_map(|object| Object::IngressClass(Arc::new(object))),
+        2 => service().prop_map(|object| Object::Service(Arc::new(object))),
+        2 => slice().prop_map(|object| Object::EndpointSlice(Arc::new(object))),
+        3 => secret().prop_map(|object| Object::Secret(Arc::new(object))),
+    ]
+}
+
+fn meta(kind: ObjectKind, names: &'static [&'static str]) -> impl Strategy<Value = Meta> {
+    (
+        select(&["one", "one", "one", "two"][..]),
+        select(names),
+        select(&[1, 2, i64::MAX][..]),
+    )
+        .prop_map(move |(namespace, name, created)| Meta {
+            key: ObjectKey::new(kind, namespace, name),
+            created,
+            annotations: Box::default(),
+        })
+}
+
+fn ingress() -> impl Strategy<Value = Ingress> {
+    let class = select(
+        &[
+            Some("myriad"),
+            Some("myriad"),
+            Some("myriad"),
+            Some("edge"),
+            None,
+        ][..],
+    );
+    let parts = (
+        meta(ObjectKind::Ingress, &["a", "b", "c"]),
+        class,
+        option::weighted(0.3, backend()),
+        vec(tls(), 0..3),
+        vec(rule(), 0..3),
+        annotations(),
+    );
+    parts.prop_map(
+        |(mut meta, class, default_backend, tls, rules, annotations)| {
+            meta.annotations = annotations;
+            Ingress {
+                meta,
+                class_name: class.map(Box::from),
+                default_backend,
+                tls: tls.into(),
+                rules: rules.into(),
+            }
+        },
+    )
+}
+
+fn host() -> impl Strategy<Value = Box<str>> {
+    let hosts = [
+        "a.example",
+        "A.example.",
+        "b.example",
+        "*.example",
+        "not a host",
+    ];
+    select(hosts.map(Box::from).to_vec())
+}
+
+fn tls() -> impl Strategy<Value = IngressTls> {
+    let secret = select(&[None, Some("s"), Some("s"), Some("s"), Some("t")][..]);
+    (vec(host(), 0..3), secret).prop_map(|(hosts, secret)| IngressTls {
+        hosts: hosts.into(),
+        secret_name: secret.map(Box::from),
+    })
+}
+
+fn rule() -> impl Strategy<Value = IngressRule> {
+    (option::weighted(0.9, host()), vec(path(), 0..3)).prop_map(|(host, paths)| IngressRule {
+        host,
+        paths: paths.into(),
+    })
+}
+
+fn path() -> impl Strategy<Value = IngressPath> {
+    let types = [
+        PathType::Exact,
+        PathType::Prefix,
+        PathType::ImplementationSpecific,
+    ];
+    let path = select(
+        &[
+            None,
+            Some("/"),
+            Some("/a"),
+            Some("/a/"),
+            Some("/(x|y)"),
+            Some("bad"),
+        ][..],
+    );
+    (path, select(types.to_vec()), backend()).prop_map(|(path, path_type, backend)| IngressPath {
+        path: path.map(Box::from),
+        path_type,
+        backend,
+    })
+}
+
+fn backend() -> impl Strategy<Value = IngressBackend> {
+    let port = prop_oneof![
+        select(&[80, 81][..]).prop_map(BackendPort::Number),
+        select(&["http", "admin"][..]).prop_map(|name| BackendPort::Name(name.into())),
+    ];
+    (select(&["v", "w"][..]), port).prop_map(|(name, port)| IngressBackend::Service {
+        name: name.into(),
+        port,
+    })
+}
+
+/// Few annotations with few values, so that each is met in several states.
+fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
+    let pairs = [
+        ("myriad.dev/no-such", ""),
+        ("nginx.ingress.kubernetes.io/affinity", "cookie"),
+        ("nginx.ingress.kubernetes.io/app-root", "/start"),
+        ("nginx.ingress.kubernetes.io/auth-tls-secret", "one/ca"),
+        ("nginx.ingress.kubernetes.io/auth-url", "https://x.example"),
+        ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"),
+        ("nginx.ingress.kubernetes.io/canary", "true"),
+        ("nginx.ingress.kubernetes.io/canary-weight", "30"),
+        ("nginx.ingress.kubernetes.io/enable-cors", "true"),
+        ("nginx.ingress.kubernetes.io/proxy-body-size", "much"),
+        ("nginx.ingress.kubernetes.io/use-regex", "true"),
+    ];
+    let pair = select(pairs.to_vec());
+    btree_map(pair, Just(()), 0..3).prop_map(|pairs| {
+        let pairs = pairs.into_keys();
+        pairs
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect()
+    })
+}
+
+fn class() -> impl Strategy<Value = IngressClass> {
+    let controllers = select(&["myriad.dev/ingress-controller", "else.example/it"][..]);
+    let parts = (
+        meta(ObjectKind::IngressClass, &["edge", "else"]),
+        controllers,
+        any::<bool>(),
+    );
+    parts.prop_map(|(mut meta, controller, is_default)| {
+        let key = "ingressclass.kubernetes.io/is-default-class";
+        if is_default {
+            meta.annotations = [(key.into(), "true".into())].into();
+        }
+        IngressClass {
+            meta,
+            controller: controller.into(),
+        }
+    })
+}
+
+fn service() -> impl Strategy<Value = Service> {
+    let ports = vec(
+        (select(&["http", "admin"][..]), select(&[80, 81][..])),
+        0..3,
+    );
+    let alias = option::weighted(0.2, Just(Box::from("out.example")));
+    let parts = (meta(ObjectKind::Service, &["v", "w"]), alias, ports);
+    parts.prop_map(|(meta, external_name, ports)| Service {
+        meta,
+        external_name,
+        ports: ports
+            .into_iter()
+            .map(|(name, port)| ServicePort {
+                name: name.into(),
+                port,
+                target_port: None,
+                app_protocol: None,
+                protocol: None,
+            })
+            .collect(),
+    })
+}
+
+fn slice() -> impl Strategy<Value = EndpointSlice> {
+    let endpoint =
+        (0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(last, ready, terminating)| Endpoint {
+            address: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))),
+            conditions: Conditions {
+                ready,
+                serving: true,
+                terminating,
+            },
+        });
+    let service = select(&[None, Some("v"), Some("w")][..]);
+    let port = select(&["http", "admin"][..]).prop_map(|name| EndpointPort {
+        name: name.into(),
+        port: Some(9000),
+        protocol: None,
+    });
+    let parts = (
+        meta(ObjectKind::EndpointSlice, &["x", "y"]),
+        service,
+        vec(endpoint, 0..3),
+        vec(port, 0..2),
+    );
+    parts.prop_map(|(meta, service, endpoints, ports)| EndpointSlice {
+        meta,
+        service: service.map(Box::from),
+        endpoints: endpoints.into(),
+        ports: ports.into(),
+    })
+}
+
+/// Certificates that fit or not, in all ages, with a shared issuer or not.
+fn secret() -> impl Strategy<Value = Secret> {
+    let pairs = [
+        ("<certificate a.example>", "<key a.example>"),
+        ("<certificate a.example ending>", "<key a.example>"),
+        (
+            "<certificate b.example,*.example>",
+            "<key b.example,*.example>",
+        ),
+        (
+            "<certificate b.example,*.example expired>",
+            "<key b.example,*.example>",
+        ),
+        ("<certificate a.example>", "<key b.example,*.example>"),
+    ];
+    let issued = any::<bool>();
+    (
+        meta(ObjectKind::Secret, &["s", "t"]),
+        select(pairs.to_vec()),
+        issued,
+    )
+        .prop_map(|(meta, (certificate, key), issued)| {
+            let issuer = if issued { Some(world::issuer()) } else { None };
+            Secret {
+                meta,
+                ..world::secret(certificate, key, issuer)
+            }
+        })
+}

@@ -1,0 +1,163 @@
+//! Objects from YAML, certificates from placeholders, and engines to feed them to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use bytes::Bytes;
+use myriad_api::{Change, Object, ObjectKey, ObjectKind, ReadOne, Secret};
+use myriad_model::{Form, Sealer, Writer};
+use myriad_translate::{CatchAll, Engine, HostSharing, Settings};
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
+use serde::Deserialize;
+
+/// The time of all tests: 2027-01-15T08:00:00Z.
+pub const NOW: i64 = 1_800_000_000;
+
+/// An engine with these settings.
+pub fn engine(settings: Settings) -> Engine {
+    Engine::new(settings, Writer::new(Sealer::new([7; 32], Form::Value)))
+}
+
+/// Settings as a golden's first lines say: `# with NAME=VALUE`.
+pub fn settings(text: &str) -> Settings {
+    let mut settings = Settings {
+        https_port: 443,
+        ..Settings::default()
+    };
+    for line in text.lines().filter_map(|line| line.strip_prefix("# with ")) {
+        let (name, value) = line.split_once('=').expect("NAME=VALUE");
+        let list = || value.split(',').map(str::to_owned).collect();
+        match name {
+            "host-sharing" => {
+                assert_eq!(value, "cluster");
+                settings.host_sharing = HostSharing::Cluster;
+            }
+            "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
+            "ignore-annotations" => settings.ignore_annotations = list(),
+            "serve-classless" => settings.serve_classless = value == "true",
+            "https-port" => settings.https_port = value.parse().expect("a port"),
+            "default-certificate" => {
+                let (namespace, name) = value.split_once('/').expect("NAMESPACE/NAME");
+                settings.default_certificate = Some((namespace.into(), name.into()));
+            }
+            other => panic!("no setting {other}"),
+        }
+    }
+    settings
+}
+
+/// Changes as they are written: YAML documents to put, and lines `remove KIND NAMESPACE/NAME`.
+pub fn changes(text: &str) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for document in text.split("---\n") {
+        let (removals, rest): (Vec<&str>, Vec<&str>) = document
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .partition(|line| line.starts_with("remove "));
+        for line in removals {
+            let mut words = line.split_whitespace().skip(1);
+            let (kind, id) = (words.next().expect("a kind"), words.next().expect("a name"));
+            let kind = ObjectKind::ALL
+                .into_iter()
+                .find(|known| known.as_str() == kind);
+            let (namespace, name) = id.split_once('/').unwrap_or(("", id));
+            let key = ObjectKey::new(kind.expect("a known kind"), namespace, name);
+            changes.push(Change::Remove(key));
+        }
+        let body = rest.join("\n");
+        if !body.trim().is_empty() {
+            changes.push(Change::Put(object(&body)));
+        }
+    }
+    changes
+}
+
+/// One object from YAML.
+pub fn object(yaml: &str) -> Object {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        api_version: String,
+        kind: String,
+    }
+    struct Yaml<'a>(&'a str);
+    impl ReadOne for Yaml<'_> {
+        type Error = String;
+        fn read<T: serde::de::DeserializeOwned>(self) -> Result<T, String> {
+            serde_saphyr::from_str(self.0).map_err(|error| error.to_string())
+        }
+    }
+    let yaml = fill_in(yaml);
+    let head: Head = serde_saphyr::from_str(&yaml).unwrap_or_else(|e| panic!("{e} in:\n{yaml}"));
+    let kind = ObjectKind::find(&head.api_version, &head.kind);
+    let kind = kind.unwrap_or_else(|| panic!("no kind {} {}", head.api_version, head.kind));
+    Object::read(kind, Yaml(&yaml)).unwrap_or_else(|error| panic!("{error} in:\n{yaml}"))
+}
+
+/// A Secret with the certificate and the key of two placeholders, and an issuer behind them.
+pub fn secret(certificate: &str, key: &str, issuer: Option<Bytes>) -> Secret {
+    let yaml = format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: x}}\ntype: kubernetes.io/tls\n\
+         stringData:\n  tls.crt: {certificate}\n  tls.key: {key}\n"
+    );
+    let Object::Secret(secret) = object(&yaml) else {
+        panic!("a Secret");
+    };
+    let mut secret = Secret::clone(&secret);
+    if let (Ok(pair), Some(issuer)) = (&mut secret.tls, issuer) {
+        let chain = pair.chain.iter().cloned().chain([issuer]);
+        pair.chain = chain.collect();
+    }
+    secret
+}
+
+/// A certificate that stands as issuer behind others, in memory of its own at every call.
+pub fn issuer() -> Bytes {
+    let secret = secret("<certificate issuer.example>", "<key issuer.example>", None);
+    Bytes::copy_from_slice(&secret.tls.unwrap().chain[0])
+}
+
+/// Replaces `<certificate NAME[,NAME] [AGE]>` and `<key NAME[,NAME]>` by PEM.
+fn fill_in(yaml: &str) -> String {
+    let mut filled = String::new();
+    let mut rest = yaml;
+    while let Some((before, behind)) = rest.split_once('<') {
+        let (words, after) = behind.split_once('>').expect("a placeholder ends in '>'");
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let (certificate, key) = pair(words[1], words.get(2).copied().unwrap_or(""));
+        let pem = if words[0] == "key" { key } else { certificate };
+        filled.push_str(before);
+        filled.push_str(&format!("{pem:?}"));
+        rest = after;
+    }
+    filled.push_str(rest);
+    filled
+}
+
+type Pems = (String, String);
+
+/// A self-signed certificate and its key, made once per names and age. A key depends on the
+/// names alone, so that certificates of other ages fit it too.
+fn pair(names: &str, age: &str) -> Pems {
+    static KEYS: LazyLock<Mutex<BTreeMap<String, Arc<KeyPair>>>> = LazyLock::new(Mutex::default);
+    static MADE: LazyLock<Mutex<BTreeMap<String, Pems>>> = LazyLock::new(Mutex::default);
+    let mut made = MADE.lock().unwrap();
+    let entry = made.entry(format!("{names} {age}"));
+    let pems = entry.or_insert_with(|| {
+        let mut keys = KEYS.lock().unwrap();
+        let key = keys
+            .entry(names.to_owned())
+            .or_insert_with(|| Arc::new(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap()));
+        let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        (params.not_before, params.not_after) = match age {
+            "expired" => (date_time_ymd(2020, 1, 1), date_time_ymd(2026, 6, 1)),
+            "ending" => (date_time_ymd(2020, 1, 1), date_time_ymd(2027, 1, 20)),
+            "future" => (date_time_ymd(2028, 1, 1), date_time_ymd(2040, 1, 1)),
+            _ => (date_time_ymd(2020, 1, 1), date_time_ymd(2040, 1, 1)),
+        };
+        let certificate = params.self_signed(key.as_ref()).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    });
+    pems.clone()
+}

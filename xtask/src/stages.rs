@@ -1,0 +1,216 @@
+//! Everything that has to hold, stage by stage, each timed; the first that fails ends it.
+//!
+//! All stages build with the one development profile, so that what one compiles the next reuses.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+mod setup;
+mod smoke;
+
+/// A step of the whole, under the name that `--stage` takes.
+struct Stage {
+    name: &'static str,
+    run: fn(&Place) -> Result<()>,
+    /// Whether the whole includes it; one that it does not can be asked for by name.
+    in_whole: bool,
+}
+
+/// In the order in which they run: what is quick or stops everything comes first.
+const STAGES: [Stage; 10] = [
+    stage("setup", setup::run),
+    stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
+    stage("walls", |place| crate::check_walls(&place.root)),
+    stage("tidy", |place| crate::check_tidy(&place.root)),
+    stage("codegen", |place| crate::codegen::run(&place.root, true)),
+    stage("deny", deny),
+    stage("clippy", clippy),
+    stage("unit", unit),
+    stage("stories", stories),
+    Stage {
+        name: "bench-smoke",
+        run: smoke::run,
+        in_whole: false,
+    },
+];
+
+const fn stage(name: &'static str, run: fn(&Place) -> Result<()>) -> Stage {
+    Stage {
+        name,
+        run,
+        in_whole: true,
+    }
+}
+
+/// Where everything is.
+struct Place {
+    /// The workspace.
+    root: PathBuf,
+    /// Where tools are kept between runs, each below its own version.
+    cache: PathBuf,
+    /// Where cargo puts programs of the development profile: this one lies there too.
+    programs: PathBuf,
+}
+
+/// Runs the stages of these names, or the whole when there are none.
+pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
+    let place = Place {
+        root: root.to_owned(),
+        cache: setup::cache_folder()?,
+        programs: programs_folder()?,
+    };
+    let chosen = choose(names)?;
+    let mut times: Vec<(&str, Duration)> = Vec::new();
+    let mut failure = None;
+    for stage in &chosen {
+        println!("==> {}", stage.name);
+        let start = Instant::now();
+        let result = (stage.run)(&place);
+        times.push((stage.name, start.elapsed()));
+        if let Err(error) = result {
+            failure = Some(error.context(format!("stage {} failed", stage.name)));
+            break;
+        }
+    }
+    summarise(&chosen, &times, failure.is_some());
+    failure.map_or(Ok(()), Err)
+}
+
+/// The set-up always runs: when nothing is missing it takes a moment.
+fn choose(names: &[String]) -> Result<Vec<&'static Stage>> {
+    for name in names {
+        if !STAGES.iter().any(|stage| stage.name == name) {
+            let known = STAGES.map(|stage| stage.name).join(", ");
+            bail!("no stage `{name}`; there are {known}");
+        }
+    }
+    let stages = STAGES.iter().filter(|stage| {
+        let named = names.iter().any(|name| name == stage.name);
+        stage.name == "setup" || named || (names.is_empty() && stage.in_whole)
+    });
+    Ok(stages.collect())
+}
+
+fn summarise(chosen: &[&Stage], times: &[(&str, Duration)], failed: bool) {
+    println!("\n==> summary");
+    for (index, stage) in chosen.iter().enumerate() {
+        let name = stage.name;
+        match times.get(index) {
+            Some((_, time)) if failed && index + 1 == times.len() => {
+                println!("{name:<12} {:>7.1} s  FAILED", time.as_secs_f64());
+            }
+            Some((_, time)) => println!("{name:<12} {:>7.1} s", time.as_secs_f64()),
+            None => println!("{name:<12}       not run"),
+        }
+    }
+    let total: Duration = times.iter().map(|(_, time)| *time).sum();
+    println!("{:<12} {:>7.1} s", "all", total.as_secs_f64());
+    let passed = times.len() - usize::from(failed);
+    println!("stages: {passed} passed, {} failed", usize::from(failed));
+}
+
+/// Advisories are left out: their database comes from the network, and what it says changes
+/// without any change of ours. Everything else follows from the lock file.
+fn deny(place: &Place) -> Result<()> {
+    let mut command = Command::new(setup::CARGO_DENY.path(place));
+    command.args(["--offline", "check", "bans", "licenses", "sources"]);
+    place.run(command)
+}
+
+fn clippy(place: &Place) -> Result<()> {
+    let what = ["--locked", "--workspace", "--all-targets", "--all-features"];
+    place.cargo(&[&["clippy"], &what[..], &["--", "-D", "warnings"]].concat())
+}
+
+fn unit(place: &Place) -> Result<()> {
+    let what = ["--workspace", "--exclude", "myriad-e2e", "--all-features"];
+    place.cargo(&[&["test", "--locked"], &what[..]].concat())
+}
+
+/// The stories start the real program, so it is built first.
+fn stories(place: &Place) -> Result<()> {
+    place.cargo(&["build", "--locked", "--package", "myriad"])?;
+    place.cargo(&["test", "--locked", "--package", "myriad-e2e"])
+}
+
+impl Place {
+    /// Runs cargo with what the tests need to know in its environment.
+    fn cargo(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new("cargo");
+        command.args(arguments);
+        self.run(command)
+    }
+
+    fn run(&self, command: Command) -> Result<()> {
+        run_in(&self.root, self.with_tools(command))
+    }
+
+    /// Tests find a tool by a variable, so that none of them looks for it, or skips without it.
+    fn with_tools(&self, mut command: Command) -> Command {
+        command.env("MYRIAD_H2SPEC", setup::H2SPEC.path(self));
+        command.env("MYRIAD_BIN", self.programs.join("myriad"));
+        command
+    }
+}
+
+fn programs_folder() -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    Ok(this
+        .parent()
+        .context("a program lies in a folder")?
+        .to_owned())
+}
+
+/// Runs a command to its end, with our output and without input.
+fn run_in(folder: &Path, mut command: Command) -> Result<()> {
+    let shown = shown(&command);
+    println!("$ {shown}");
+    command
+        .current_dir(folder)
+        .stdin(std::process::Stdio::null());
+    let status = command.status();
+    let status = status.with_context(|| format!("`{shown}` does not start"))?;
+    ensure!(status.success(), "`{shown}` ended with {status}");
+    Ok(())
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let program = program.file_name().unwrap_or(program.as_os_str());
+    let words = std::iter::once(program).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_is_chosen_by_name_after_the_set_up_and_an_unknown_one_refused() {
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let chosen = choose(&names)?;
+            Ok::<_, anyhow::Error>(chosen.iter().map(|stage| stage.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["tidy"]).expect("known"), ["setup", "tidy"]);
+        let error = names(&["tidiness"]).expect_err("unknown").to_string();
+        assert!(
+            error.contains("tidiness") && error.contains("tidy"),
+            "{error}"
+        );
+        let whole = names(&[]).expect("all");
+        assert!(whole.starts_with(&["setup"]) && whole.contains(&"stories"));
+    }
+
+    #[test]
+    fn a_command_that_fails_or_does_not_start_is_an_error() {
+        let here = Path::new(".");
+        assert!(run_in(here, Command::new("true")).is_ok());
+        assert!(run_in(here, Command::new("false")).is_err());
+        assert!(run_in(here, Command::new("no-such-program-here")).is_err());
+    }
+}
