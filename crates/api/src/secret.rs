@@ -1,5 +1,7 @@
 //! `v1` Secret, of which only `kubernetes.io/tls` has an effect.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -28,7 +30,7 @@ pub struct Secret {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsPair {
     /// The leaf first, then its issuers; never empty.
-    pub chain: Box<[Bytes]>,
+    pub chain: Arc<[Bytes]>,
     /// The private key.
     pub key: KeyDer,
 }
@@ -122,7 +124,7 @@ fn read_pair(data: &Option<Pairs>, text: &Option<Pairs>) -> Result<TlsPair, Secr
     let key = read_value(data, text, KEY)?;
     let chain = CertificateDer::pem_slice_iter(&certificate)
         .map(|der| der.map(|der| Bytes::from(der.to_vec())))
-        .collect::<Result<Box<[Bytes]>, _>>()
+        .collect::<Result<Arc<[Bytes]>, _>>()
         .map_err(|_| SecretProblem::NotPem(CERTIFICATE))?;
     if chain.is_empty() {
         return Err(SecretProblem::NotPem(CERTIFICATE));

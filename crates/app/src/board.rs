@@ -256,7 +256,7 @@ fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
 fn object_of(origin: &Origin) -> Option<ObjectKey> {
     let kind = ObjectKind::ALL
         .into_iter()
-        .find(|kind| kind.as_str() == origin.kind)?;
+        .find(|kind| kind.as_str() == origin.kind.as_str())?;
     Some(ObjectKey::new(kind, origin.namespace(), origin.name()))
 }
 

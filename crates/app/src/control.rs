@@ -19,8 +19,9 @@ pub enum Event {
     Stop,
 }
 
-/// The most events that wait in the inbox. A source that finds it full waits.
-pub const INBOX_EVENTS_MAX: usize = 1_024;
+/// The most events that wait in the inbox. A source that finds it full waits: what would pile up
+/// here during a first list is memory that a million small objects leave in pieces.
+pub const INBOX_EVENTS_MAX: usize = 32;
 
 /// The most changes that are translated at once, so that one flood does not make everybody
 /// else wait for all of it.
@@ -35,8 +36,8 @@ pub struct Control {
     proxy: Proxy,
     board: Board,
     batches: u64,
-    /// Changes of the first list, until it is complete: absence counts only at its end.
-    first_list: Option<Vec<Change>>,
+    /// Whether the first list is complete: before its end absence means nothing.
+    is_listed: bool,
     ready: Condition,
     addresses: watch::Sender<Option<Addresses>>,
 }
@@ -54,13 +55,12 @@ impl Control {
         ready: Condition,
         addresses: watch::Sender<Option<Addresses>>,
     ) -> Self {
-        let first_list = Some(Vec::new());
         Control {
             engine,
             proxy,
             board,
             batches: 0,
-            first_list,
+            is_listed: false,
             ready,
             addresses,
         }
@@ -121,17 +121,14 @@ impl Control {
         !is_asked_to_stop
     }
 
-    fn translate(&mut self, mut changes: Vec<Change>, synced: bool) {
-        if let Some(list) = &mut self.first_list {
-            list.append(&mut changes);
-            if !synced {
-                return;
-            }
-            changes = std::mem::take(list);
+    fn translate(&mut self, changes: Vec<Change>, synced: bool) {
+        if !self.is_listed && !synced {
+            self.engine.load(changes);
+            return;
         }
         let outcome = self.engine.apply(changes, clock::unix_seconds());
         self.publish(outcome);
-        if self.first_list.take().is_some() {
+        if !std::mem::replace(&mut self.is_listed, true) {
             // Published before the condition is met, so that who waits for it finds them.
             self.board.pick_sample(self.engine.snapshot());
             self.addresses.send_replace(Some(self.proxy.addresses()));
@@ -157,7 +154,7 @@ impl Control {
     }
 
     fn apply(&mut self, delta: Delta, position: &Position) {
-        for commit in delta.into_commits(position) {
+        for commit in delta.into_commits(position.clone()) {
             let applied = self.proxy.apply(&commit);
             self.board.work().commits.inc();
             self.board

@@ -56,7 +56,7 @@ pub struct Counts {
 }
 
 /// Records that are taken together while the first list is sent.
-const LIST_BATCH_CHANGES: usize = 4_096;
+const LIST_BATCH_CHANGES: usize = 1_024;
 
 /// Runs the child until its standard input ends.
 ///
@@ -77,7 +77,7 @@ pub fn run(args: &ChildArgs) -> anyhow::Result<()> {
         bail!("not serve")
     };
     let settings = Serve::check(&raw)?;
-    let (batches, receiver) = mpsc::channel(64);
+    let (batches, receiver) = mpsc::channel(1);
     let input = if args.dir.is_some() {
         Input::Directory
     } else {

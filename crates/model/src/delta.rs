@@ -1,8 +1,6 @@
 //! Differences as values: what changed, grouped by the unit that changed it, cut into commits.
 
-use std::sync::Arc;
-
-use crate::{Key, Position, Sealed};
+use crate::{Key, Position, SealedArc};
 
 /// The most resources in one commit, unless one unit alone has more.
 pub const COMMIT_RESOURCES_MAX: usize = 4_096;
@@ -16,23 +14,21 @@ pub struct Change {
     /// Which resource.
     pub key: Key,
     /// What it was.
-    pub old: Option<Arc<Sealed>>,
+    pub old: Option<SealedArc>,
     /// What it is now.
-    pub new: Option<Arc<Sealed>>,
+    pub new: Option<SealedArc>,
 }
 
-/// The changes of one translated unit, which take effect together.
-#[derive(Clone, Debug, Default)]
-pub struct Group {
-    /// At most one per key.
-    pub changes: Vec<Change>,
-}
-
-/// All that one batch changed.
+/// All that one batch changed, unit by unit in the order in which the units were translated.
+///
+/// The changes lie in one piece: a first list has millions of them, and as many small allocations
+/// would leave the heap in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
-    /// By unit, in the order in which the units were translated. No group is empty.
-    pub groups: Vec<Group>,
+    changes: Vec<Change>,
+    /// Where each group ends: the changes of one unit, which take effect together. No group is
+    /// empty, and none has a key twice.
+    ends: Vec<usize>,
 }
 
 /// A part of a delta that a proxy applies with one swap.
@@ -47,55 +43,84 @@ pub struct Commit {
 impl Delta {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.changes.is_empty()
     }
 
     /// The number of changed resources.
     pub fn len(&self) -> usize {
-        self.groups.iter().map(|group| group.changes.len()).sum()
+        self.changes.len()
+    }
+
+    /// All changes.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// The changes of each unit.
+    pub fn groups(&self) -> impl Iterator<Item = &[Change]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let group = &self.changes[start..end];
+            start = end;
+            group
+        })
     }
 
     /// The same difference the other way round.
     pub fn inverted(mut self) -> Delta {
-        for change in self.groups.iter_mut().flat_map(|group| &mut group.changes) {
+        self.changes.reverse();
+        for change in &mut self.changes {
             std::mem::swap(&mut change.old, &mut change.new);
         }
-        self.groups.reverse();
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let starts: Vec<usize> = starts.take(self.ends.len()).collect();
+        let ends = starts.into_iter().rev();
+        self.ends = ends.map(|start| self.changes.len() - start).collect();
         self
     }
 
     /// Cuts the delta between units into commits of at most [`COMMIT_RESOURCES_MAX`] resources
     /// and [`COMMIT_BYTES_MAX`] encoded bytes. A unit is never cut.
-    pub fn into_commits(self, position: &Position) -> Vec<Commit> {
-        let mut commits = Vec::new();
-        let mut changes: Vec<Change> = Vec::new();
-        let mut bytes = 0;
-        for group in self.groups {
-            let group_bytes: usize = group
-                .changes
-                .iter()
-                .filter_map(|change| change.new.as_ref())
-                .map(|sealed| sealed.bytes_encoded())
-                .sum();
-            let is_full = changes.len() + group.changes.len() > COMMIT_RESOURCES_MAX
+    pub fn into_commits(self, position: Position) -> impl Iterator<Item = Commit> {
+        let cuts = self.cuts();
+        let mut changes = self.changes.into_iter();
+        cuts.into_iter().map(move |count| Commit {
+            changes: changes.by_ref().take(count).collect(),
+            position: position.clone(),
+        })
+    }
+
+    /// Adds a change to the unit that is being written.
+    pub(crate) fn push(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// Ends the unit that is being written, and returns its changes.
+    pub(crate) fn close(&mut self) -> &[Change] {
+        let start = self.ends.last().copied().unwrap_or(0);
+        if self.changes.len() > start {
+            self.ends.push(self.changes.len());
+        }
+        &self.changes[start..]
+    }
+
+    /// The number of changes in each commit.
+    fn cuts(&self) -> Vec<usize> {
+        let mut cuts = Vec::new();
+        let (mut count, mut bytes) = (0, 0);
+        for group in self.groups() {
+            let sealed = group.iter().filter_map(|change| change.new.as_ref());
+            let group_bytes: usize = sealed.map(|sealed| sealed.bytes_encoded()).sum();
+            let is_full = count + group.len() > COMMIT_RESOURCES_MAX
                 || bytes + group_bytes > COMMIT_BYTES_MAX;
-            if is_full && !changes.is_empty() {
-                let changes = std::mem::take(&mut changes);
-                commits.push(Commit {
-                    changes,
-                    position: position.clone(),
-                });
-                bytes = 0;
+            if is_full && count > 0 {
+                cuts.push(count);
+                (count, bytes) = (0, 0);
             }
+            count += group.len();
             bytes += group_bytes;
-            changes.extend(group.changes);
         }
-        if !changes.is_empty() {
-            commits.push(Commit {
-                changes,
-                position: position.clone(),
-            });
-        }
-        commits
+        cuts.extend((count > 0).then_some(count));
+        cuts
     }
 }

@@ -17,10 +17,10 @@ pub mod tree;
 pub mod wire;
 pub mod writer;
 
-pub use delta::{COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Change, Commit, Delta, Group};
+pub use delta::{COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Change, Commit, Delta};
 pub use digest::Digest;
 pub use host::{Host, HostError};
-pub use name::{Key, Kind, Name, Origin};
+pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use position::Position;
 pub use resource::{
     Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, KeyEncoding,
@@ -28,7 +28,7 @@ pub use resource::{
     Route, Source, Test, TlsRedirect, TlsSettings, TlsVersion, Upstream, UpstreamTls, Value,
     ValueMatch, WeightedUpstream,
 };
-pub use sealed::{Form, Sealed, Sealer, Version};
+pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::Snapshot;
 pub use tree::{Entry, Tree};
 pub use wire::WireError;

@@ -126,17 +126,61 @@ impl fmt::Debug for Key {
 /// The object that a resource came from, for receipts, explanations and the access log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// The object's kind, such as `Ingress`.
-    pub kind: &'static str,
+    /// The object's kind.
+    pub kind: OriginKind,
     /// `namespace/name`; an empty namespace for objects without one.
     pub id: Arc<str>,
+}
+
+/// The kinds of objects that resources come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OriginKind {
+    /// Not an object: what the process was started with.
+    Settings,
+    /// `networking.k8s.io/v1`.
+    Ingress,
+    /// `v1`.
+    Service,
+    /// `v1`.
+    Secret,
+    /// A kind that only a newer controller knows.
+    Object,
+}
+
+impl OriginKind {
+    const ALL: [OriginKind; 5] = [
+        OriginKind::Settings,
+        OriginKind::Ingress,
+        OriginKind::Service,
+        OriginKind::Secret,
+        OriginKind::Object,
+    ];
+
+    /// The kind as written in `kind:`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            OriginKind::Settings => "Settings",
+            OriginKind::Ingress => "Ingress",
+            OriginKind::Service => "Service",
+            OriginKind::Secret => "Secret",
+            OriginKind::Object => "Object",
+        }
+    }
+
+    /// The kind of this word. Nothing depends on it but what people are shown, so an unknown one
+    /// is no error.
+    pub fn from_word(word: &str) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| kind.as_str() == word)
+            .unwrap_or(OriginKind::Object)
+    }
 }
 
 impl Origin {
     /// The origin of resources that follow from settings alone.
     pub fn settings() -> Self {
         Origin {
-            kind: "Settings",
+            kind: OriginKind::Settings,
             id: "/settings".into(),
         }
     }
@@ -156,6 +200,11 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.id.trim_start_matches('/'))
+        write!(
+            f,
+            "{} {}",
+            self.kind.as_str(),
+            self.id.trim_start_matches('/')
+        )
     }
 }

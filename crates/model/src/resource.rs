@@ -32,9 +32,9 @@ pub enum Value {
     /// See [`Listener`].
     Listener(Box<Listener>),
     /// See [`Domain`].
-    Domain(Domain),
+    Domain(Box<Domain>),
     /// See [`Certificate`].
-    Certificate(Certificate),
+    Certificate(Box<Certificate>),
     /// See [`Route`].
     Route(Box<Route>),
     /// See [`Upstream`].

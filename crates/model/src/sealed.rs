@@ -1,7 +1,6 @@
 //! Sealed resources: encoded once, hashed once, compared by version ever after.
 
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -46,6 +45,10 @@ pub struct Sealed {
     bytes_encoded: u32,
     body: Body,
 }
+
+/// A sealed resource as snapshots, deltas and tables share it. There are millions, and nobody
+/// refers to one weakly.
+pub type SealedArc = triomphe::Arc<Sealed>;
 
 #[derive(Clone, Debug)]
 enum Body {
@@ -221,7 +224,7 @@ impl Sealer {
 
 /// A sealed resource in the digest tree of a snapshot.
 #[derive(Clone)]
-pub(crate) struct Leaf(pub(crate) Arc<Sealed>);
+pub(crate) struct Leaf(pub(crate) SealedArc);
 
 impl Entry for Leaf {
     fn hash(&self) -> u64 {

@@ -1,9 +1,7 @@
 //! Snapshots: all resources at one moment, sharing what did not change with the moment before.
 
-use std::sync::Arc;
-
 use crate::sealed::Leaf;
-use crate::{Change, Digest, Kind, Position, Sealed, Tree};
+use crate::{Change, Digest, Kind, Position, SealedArc, Tree};
 
 /// All resources at one moment. A clone costs two reference counts.
 #[derive(Clone, Default)]
@@ -61,14 +59,14 @@ impl Snapshot {
     }
 
     /// The resource at a place that has this key; see [`crate::Sealer::slot`].
-    pub fn get(&self, slot: u64, key: &crate::Key) -> Option<&Arc<Sealed>> {
+    pub fn get(&self, slot: u64, key: &crate::Key) -> Option<&SealedArc> {
         self.tree
             .get(slot, |leaf| leaf.0.key() == key)
             .map(|leaf| &leaf.0)
     }
 
     /// All resources, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Sealed>> {
+    pub fn iter(&self) -> impl Iterator<Item = &SealedArc> {
         self.tree.iter().map(|leaf| &leaf.0)
     }
 

@@ -1,8 +1,6 @@
 //! The writer: turns what a unit produced into what changed.
 
-use std::sync::Arc;
-
-use crate::{Change, Group, Key, Name, Position, Resource, Sealer, Snapshot};
+use crate::{Change, Delta, Key, Name, Position, Resource, SealedArc, Sealer, Snapshot};
 
 /// Holds the newest snapshot and is the only one who makes the next. Comparison is by version:
 /// an output that is equal to the one before moves nothing further.
@@ -36,12 +34,17 @@ impl Writer {
     }
 
     /// Replaces the outputs of one unit: `former` are the keys it had, `outputs` what it has
-    /// now. Returns what changed; an empty group where all is equal.
+    /// now. What differs is added to `delta` as one group and returned; an equal output is no
+    /// change.
     ///
     /// A key belongs to one unit. If two claim it, the later one has it and the former loses it
     /// when the later one drops it, so translation must not let that happen.
-    pub fn replace(&mut self, former: &[Key], outputs: Vec<(Name, Resource)>) -> Group {
-        let mut group = Group::default();
+    pub fn replace<'a>(
+        &mut self,
+        former: &[Key],
+        outputs: Vec<(Name, Resource)>,
+        delta: &'a mut Delta,
+    ) -> &'a [Change] {
         let is_kept = |key: &Key| {
             outputs
                 .iter()
@@ -51,7 +54,7 @@ impl Writer {
         // must not be compared pair by pair.
         if former.len() * outputs.len() <= 256 {
             let gone = former.iter().filter(|key| !is_kept(key));
-            self.remove_all(gone, &mut group);
+            self.remove_all(gone, delta);
         } else {
             let kept: std::collections::HashSet<(crate::Kind, &Name)> = outputs
                 .iter()
@@ -60,7 +63,7 @@ impl Writer {
             let gone = former
                 .iter()
                 .filter(|key| !kept.contains(&(key.kind, &key.name)));
-            self.remove_all(gone, &mut group);
+            self.remove_all(gone, delta);
         }
         for (name, resource) in outputs {
             let sealed = self.sealer.seal(name, resource);
@@ -78,15 +81,15 @@ impl Writer {
             let change = Change {
                 key,
                 old,
-                new: Some(Arc::new(sealed)),
+                new: Some(SealedArc::new(sealed)),
             };
             self.snapshot.apply(&change);
-            group.changes.push(change);
+            delta.push(change);
         }
-        group
+        delta.close()
     }
 
-    fn remove_all<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, group: &mut Group) {
+    fn remove_all<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, delta: &mut Delta) {
         for key in keys {
             let slot = self.sealer.slot(key);
             let Some(old) = self.snapshot.get(slot, key).cloned() else {
@@ -98,7 +101,7 @@ impl Writer {
                 new: None,
             };
             self.snapshot.apply(&change);
-            group.changes.push(change);
+            delta.push(change);
         }
     }
 }

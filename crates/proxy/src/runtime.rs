@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use myriad_base::metrics::{Counter, Metrics};
-use myriad_model::{Change, Commit, Key, Kind, Name, Sealed, Version};
+use myriad_model::{Change, Commit, Key, Kind, Name, SealedArc, Version};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::net::count::{self, Counts};
@@ -72,7 +72,7 @@ pub struct Proxy {
     workers: Vec<WorkerHandle>,
     bound: HashMap<Name, Bound>,
     /// What is in service of resources whose newest version was refused.
-    last_good: HashMap<Key, Option<Arc<Sealed>>>,
+    last_good: HashMap<Key, Option<SealedArc>>,
     /// Former tables that requests may still read. They are dropped here, so that no worker has
     /// to walk what only they held.
     former: Vec<Arc<Tables>>,

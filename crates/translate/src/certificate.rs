@@ -5,7 +5,8 @@ use std::sync::Arc;
 use myriad_api::secret::KeyEncoding as ApiEncoding;
 use myriad_api::{Finding, KeyDer, Secret, SecretProblem, Severity, TlsPair};
 use myriad_model::{
-    Certificate, Host, KeyEncoding, Name, Origin, PrivateKey, Resource, Value, host::Pattern,
+    Certificate, Host, KeyEncoding, Name, Origin, OriginKind, PrivateKey, Resource, Value,
+    host::Pattern,
 };
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use x509_parser::prelude::{FromDer, GeneralName, SubjectPublicKeyInfo, X509Certificate};
@@ -102,13 +103,13 @@ pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>, is_default: bool) -> Ou
             output.deadline = deadline;
             let resource = Resource {
                 origin: Origin {
-                    kind: "Secret",
+                    kind: OriginKind::Secret,
                     id: key.id().clone(),
                 },
-                value: Value::Certificate(Certificate {
+                value: Value::Certificate(Box::new(Certificate {
                     chain: pair.chain.clone(),
                     key: PrivateKey::new(encoding(&pair.key), pair.key.expose().clone()),
-                }),
+                })),
             };
             output.resources.push((Name::new(id.clone()), resource));
         }

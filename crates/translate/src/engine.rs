@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 use myriad_api::{Change, Finding};
 use myriad_model::{
-    Delta, Group, Listener, Name, Origin, Policy, Position, Resource, Snapshot, TlsSettings, Value,
-    Writer,
+    Delta, Listener, Name, Origin, Policy, Position, Resource, Snapshot, TlsSettings, Value, Writer,
 };
 
 pub use ledger::FindingsChange;
@@ -42,8 +41,10 @@ pub struct Engine {
     policies: Interner<Arc<Policy>>,
     writer: Writer,
     now: i64,
+    /// What was taken in and is not translated yet.
+    run: Run,
     /// Resources that follow from settings alone, until the first outcome carries them.
-    first: Option<Group>,
+    first: Option<Delta>,
 }
 
 /// Values that every resource of a kind shares.
@@ -115,7 +116,8 @@ impl Engine {
             (http, listener(settings.http, false, None)),
             (https, listener(settings.https, true, default_certificate)),
         ];
-        let first = writer.replace(&[], listeners);
+        let mut first = Delta::default();
+        writer.replace(&[], listeners, &mut first);
         Engine {
             settings,
             shared,
@@ -126,26 +128,35 @@ impl Engine {
             policies: Interner::new(),
             writer,
             now: 0,
+            run: Run::default(),
             first: Some(first),
         }
+    }
+
+    /// Takes in a part of a list that is not complete yet: nothing is translated before the next
+    /// [`Engine::apply`], and the parts are not kept beside the store.
+    pub fn load(&mut self, changes: Vec<Change>) {
+        let mut run = std::mem::take(&mut self.run);
+        for change in changes {
+            self.ingest(change, &mut run);
+        }
+        self.run = run;
     }
 
     /// Applies one batch at a time (seconds since the epoch) and returns what it changed. Of
     /// several changes of one object the last one holds.
     pub fn apply(&mut self, changes: Vec<Change>, now: i64) -> Outcome {
         let bytes_encoded = self.writer.bytes_encoded();
-        let mut run = Run::default();
+        self.load(changes);
+        let mut run = std::mem::take(&mut self.run);
         self.now = self.now.max(now);
         if let Some(first) = self.first.take() {
-            run.work.resources_changed += first.changes.len() as u64;
-            run.delta.groups.push(first);
+            run.work.resources_changed += first.len() as u64;
+            run.delta = first;
             if let Some(name) = &self.shared.default_certificate {
                 let unit = Unit::Certificate(name.as_str().into());
                 self.root(unit, &mut run);
             }
-        }
-        for change in changes {
-            self.ingest(change, &mut run);
         }
         self.mark_due(&mut run);
         self.drain(&mut run);

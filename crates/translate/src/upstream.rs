@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
 use myriad_model::{
-    DnsName, Endpoint, Endpoints, Host, Name, Origin, Protocol, Resource, Upstream, UpstreamTls,
-    Value, host::Pattern,
+    DnsName, Endpoint, Endpoints, Host, Name, Origin, OriginKind, Protocol, Resource, Upstream,
+    UpstreamTls, Value, host::Pattern,
 };
 
 use crate::engine::Reader;
@@ -92,7 +92,7 @@ pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
         }),
     };
     let origin = Origin {
-        kind: "Service",
+        kind: OriginKind::Service,
         id: service.meta.key.id().clone(),
     };
     let resource = |value| Resource {

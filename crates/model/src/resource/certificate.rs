@@ -1,6 +1,7 @@
 //! Certificates and their keys, kept as DER until a handshake needs them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
@@ -9,7 +10,7 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, Pr
 #[derive(Clone, Debug, PartialEq)]
 pub struct Certificate {
     /// DER, the leaf first, then its issuers; never empty. Equal issuers share their bytes.
-    pub chain: Box<[Bytes]>,
+    pub chain: Arc<[Bytes]>,
     /// The key.
     pub key: PrivateKey,
 }

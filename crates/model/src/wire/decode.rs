@@ -11,9 +11,9 @@ use super::generated as wire;
 use super::{SCHEMA, WireError};
 use crate::{
     Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, Host, KeyEncoding,
-    Listener, Name, Origin, PathMatch, Policy, PrivateKey, Protocol, Redirect, RedirectTarget,
-    Resource, Respond, Route, Source, Test, TlsRedirect, TlsSettings, TlsVersion, Upstream,
-    UpstreamTls, Value, ValueMatch, WeightedUpstream,
+    Listener, Name, Origin, OriginKind, PathMatch, Policy, PrivateKey, Protocol, Redirect,
+    RedirectTarget, Resource, Respond, Route, Source, Test, TlsRedirect, TlsSettings, TlsVersion,
+    Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
 };
 
 /// Reads a resource. Byte fields are slices of `bytes`.
@@ -33,21 +33,8 @@ pub fn decode(bytes: &Bytes) -> Result<Resource, WireError> {
 }
 
 fn origin(message: wire::Origin) -> Origin {
-    // Kinds that a newer controller reads are shown as objects; nothing depends on the word.
-    const KNOWN: [&str; 6] = [
-        "Settings",
-        "Ingress",
-        "IngressClass",
-        "Service",
-        "EndpointSlice",
-        "Secret",
-    ];
-    let kind = KNOWN
-        .into_iter()
-        .find(|known| *known == message.kind)
-        .unwrap_or("Object");
     Origin {
-        kind,
+        kind: OriginKind::from_word(&message.kind),
         id: format!("{}/{}", message.namespace, message.name).into(),
     }
 }
@@ -56,8 +43,8 @@ fn body(message: wire::resource::Body) -> Result<Value, WireError> {
     use wire::resource::Body;
     Ok(match message {
         Body::Listener(message) => Value::Listener(Box::new(listener(message)?)),
-        Body::Domain(message) => Value::Domain(domain(message)?),
-        Body::Certificate(message) => Value::Certificate(certificate(message)?),
+        Body::Domain(message) => Value::Domain(Box::new(domain(message)?)),
+        Body::Certificate(message) => Value::Certificate(Box::new(certificate(message)?)),
         Body::Route(message) => Value::Route(Box::new(route(message)?)),
         Body::Upstream(message) => Value::Upstream(upstream(message)?),
         Body::Endpoints(message) => Value::Endpoints(endpoints(message)?),

@@ -17,7 +17,7 @@ pub fn encode(resource: &Resource, buffer: &mut Vec<u8>) {
     let message = wire::Resource {
         schema: schema(&resource.value),
         origin: Some(wire::Origin {
-            kind: resource.origin.kind.to_owned(),
+            kind: resource.origin.kind.as_str().to_owned(),
             namespace: resource.origin.namespace().to_owned(),
             name: resource.origin.name().to_owned(),
         }),

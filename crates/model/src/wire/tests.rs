@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use super::{SCHEMA, WireError, decode, encode};
 use crate::{
     Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, Form, Host,
-    KeyEncoding, Listener, Name, Origin, PathMatch, Policy, PrivateKey, Protocol, Redirect,
-    RedirectTarget, Resource, Route, Sealer, Source, Test, TlsRedirect, TlsSettings, Upstream,
-    UpstreamTls, Value, ValueMatch, WeightedUpstream,
+    KeyEncoding, Listener, Name, Origin, OriginKind, PathMatch, Policy, PrivateKey, Protocol,
+    Redirect, RedirectTarget, Resource, Route, Sealer, Source, Test, TlsRedirect, TlsSettings,
+    Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
 };
 
 fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -91,19 +91,19 @@ fn examples() -> Vec<(&'static str, Value)> {
         ),
         (
             "domain",
-            Value::Domain(Domain {
+            Value::Domain(Box::new(Domain {
                 listeners: names(&["https"]),
                 host: Host::parse("a.example.com").unwrap(),
                 certificate: Some("ns/cert".into()),
                 tls: Arc::new(TlsSettings::default()),
-            }),
+            })),
         ),
         (
             "certificate",
-            Value::Certificate(Certificate {
+            Value::Certificate(Box::new(Certificate {
                 chain: [Bytes::from_static(b"leaf"), Bytes::from_static(b"issuer")].into(),
                 key: PrivateKey::new(KeyEncoding::Sec1, Bytes::from_static(b"key")),
-            }),
+            })),
         ),
         ("route", Value::Route(Box::new(route))),
         ("upstream", Value::Upstream(upstream)),
@@ -123,7 +123,7 @@ fn examples() -> Vec<(&'static str, Value)> {
 fn resource(value: Value) -> Resource {
     Resource {
         origin: Origin {
-            kind: "Ingress",
+            kind: OriginKind::Ingress,
             id: "ns/a".into(),
         },
         value,

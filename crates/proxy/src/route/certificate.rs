@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use myriad_model::{Host, Sealed};
+use myriad_model::{Host, SealedArc};
 use rustls::sign::CertifiedKey;
 
 use super::leaf::Keyed;
@@ -15,7 +15,7 @@ const CLASS: u8 = 11;
 pub struct CertificateEntry {
     hash: u64,
     /// The resource.
-    pub sealed: Arc<Sealed>,
+    pub sealed: SealedArc,
     parsed: Mutex<Option<Arc<Parsed>>>,
     is_used: AtomicBool,
 }
@@ -35,7 +35,7 @@ pub fn hash_of(name: &str) -> u64 {
 
 impl CertificateEntry {
     /// A certificate whose key nobody has parsed.
-    pub fn new(sealed: Arc<Sealed>) -> Self {
+    pub fn new(sealed: SealedArc) -> Self {
         CertificateEntry {
             hash: hash_of(sealed.name()),
             sealed,

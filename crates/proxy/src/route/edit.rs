@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use myriad_model::{Host, Name, Route, Sealed, Value};
+use myriad_model::{Host, Name, Route, SealedArc, Value};
 
 use super::certificate::{self, CertificateEntry};
 use super::condition::BadRegex;
@@ -55,8 +55,8 @@ impl<'a> Edit<'a> {
     /// Why the new one cannot be taken. Nothing has changed then.
     pub fn change(
         &mut self,
-        old: Option<&Arc<Sealed>>,
-        new: Option<&Arc<Sealed>>,
+        old: Option<&SealedArc>,
+        new: Option<&SealedArc>,
     ) -> Result<(), EditError> {
         let Some(some) = new.or(old) else {
             return Ok(());
@@ -94,10 +94,10 @@ impl<'a> Edit<'a> {
         }
     }
 
-    fn change_listener(&mut self, name: &Name, new: Option<&Arc<Sealed>>) {
+    fn change_listener(&mut self, name: &Name, new: Option<&SealedArc>) {
         // Listeners are few, and change with settings only.
         let known = self.tables.listeners.iter();
-        let mut listeners: Vec<Arc<Sealed>> = known
+        let mut listeners: Vec<SealedArc> = known
             .filter(|sealed| sealed.name() != name)
             .cloned()
             .collect();
@@ -106,7 +106,7 @@ impl<'a> Edit<'a> {
         self.tables.listeners = listeners.into();
     }
 
-    fn change_domain(&mut self, old: Option<&Arc<Sealed>>, new: Option<&Arc<Sealed>>) {
+    fn change_domain(&mut self, old: Option<&SealedArc>, new: Option<&SealedArc>) {
         let old_host = old.and_then(|sealed| sealed.domain()).map(|old| &old.host);
         let new_host = new.and_then(|sealed| sealed.domain()).map(|new| &new.host);
         if let (Some(host), Some(old)) = (old_host, old)
@@ -119,10 +119,10 @@ impl<'a> Edit<'a> {
         }
     }
 
-    fn edit_domains(&mut self, host: &Host, name: &Name, new: Option<&Arc<Sealed>>) {
+    fn edit_domains(&mut self, host: &Host, name: &Name, new: Option<&SealedArc>) {
         let known = self.tables.domains.get(host);
         let known = known.map_or(&[][..], |entry| &entry.domains);
-        let mut domains: Vec<Arc<Sealed>> = known
+        let mut domains: Vec<SealedArc> = known
             .iter()
             .filter(|sealed| sealed.name() != name)
             .cloned()
@@ -134,7 +134,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    fn change_certificate(&mut self, name: &Name, new: Option<&Arc<Sealed>>) {
+    fn change_certificate(&mut self, name: &Name, new: Option<&SealedArc>) {
         let certificates = &mut self.tables.certificates;
         match new {
             Some(new) => {
@@ -149,15 +149,15 @@ impl<'a> Edit<'a> {
 
     fn change_route(
         &mut self,
-        old: Option<&Arc<Sealed>>,
-        new: Option<&Arc<Sealed>>,
+        old: Option<&SealedArc>,
+        new: Option<&SealedArc>,
     ) -> Result<(), EditError> {
         let entry = match new.cloned().map(RouteEntry::new) {
             None => None,
             Some(None) => return Err(EditError::NotOpened),
             Some(Some(entry)) => Some(Arc::new(entry?)),
         };
-        let hosts_of = |sealed: Option<&'_ Arc<Sealed>>| -> Vec<Host> {
+        let hosts_of = |sealed: Option<&'_ SealedArc>| -> Vec<Host> {
             let route: Option<&Route> = sealed.and_then(|sealed| sealed.route());
             route.map_or_else(Vec::new, |route| route.hosts.to_vec())
         };
@@ -182,7 +182,7 @@ impl<'a> Edit<'a> {
     fn change_upstream(
         &mut self,
         name: &Name,
-        change: impl FnOnce(&mut (Option<Arc<Sealed>>, Option<Arc<Sealed>>)),
+        change: impl FnOnce(&mut (Option<SealedArc>, Option<SealedArc>)),
     ) {
         let hash = entry::hash_of(name);
         let is_it = |leaf: &Leaf<UpstreamEntry>| leaf.0.name == *name;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Action, Host, Name, PathMatch, Route, Sealed, Test};
+use myriad_model::{Action, Host, Name, PathMatch, Route, SealedArc, Test};
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input, PatternSet};
 use smallvec::SmallVec;
@@ -19,7 +19,7 @@ const LINEAR_MAX: usize = 8;
 /// A route, ready to be matched. Hosts that share a route share this.
 pub struct RouteEntry {
     /// The resource, whose value is a route.
-    sealed: Arc<Sealed>,
+    sealed: SealedArc,
     compiled: Option<Box<Compiled>>,
     /// Hashes of the names of upstreams, in the order of the action.
     upstreams: SmallVec<[u64; 1]>,
@@ -56,7 +56,7 @@ impl RouteEntry {
     ///
     /// # Errors
     /// A regex that is not valid or too large. None, where the resource is not a route.
-    pub fn new(sealed: Arc<Sealed>) -> Option<Result<Self, BadRegex>> {
+    pub fn new(sealed: SealedArc) -> Option<Result<Self, BadRegex>> {
         let route = sealed.route()?;
         let compiled = match compile_regexes(route) {
             Ok(compiled) => compiled,
@@ -77,7 +77,7 @@ impl RouteEntry {
     }
 
     /// The resource.
-    pub fn sealed(&self) -> &Arc<Sealed> {
+    pub fn sealed(&self) -> &SealedArc {
         &self.sealed
     }
 

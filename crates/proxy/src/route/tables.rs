@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Certificate, Domain, Host, Listener, Name, Sealed, Tree};
+use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree};
 
 use super::certificate::{self, CertificateEntry};
 use super::host::{HostEntry, RouteEntry};
@@ -19,7 +19,7 @@ use crate::upstream::entry::{self, UpstreamEntry};
 pub struct Tables {
     /// Counts commits, so that a connection knows whether anything has changed since it looked.
     pub generation: u64,
-    pub(super) listeners: Arc<[Arc<Sealed>]>,
+    pub(super) listeners: Arc<[SealedArc]>,
     pub(super) domains: HostTable<DomainEntry>,
     pub(super) hosts: HostTable<HostEntry>,
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
@@ -30,7 +30,7 @@ pub struct Tables {
 pub struct DomainEntry {
     hash: u64,
     /// By name; never empty.
-    pub(super) domains: Vec<Arc<Sealed>>,
+    pub(super) domains: Vec<SealedArc>,
 }
 
 /// Who answers a handshake for a name.
@@ -166,7 +166,7 @@ impl Tables {
 
 impl DomainEntry {
     /// The domains of a host pattern; none for none.
-    pub fn new(mut domains: Vec<Arc<Sealed>>) -> Option<Self> {
+    pub fn new(mut domains: Vec<SealedArc>) -> Option<Self> {
         domains.sort_by(|a, b| a.name().cmp(b.name()));
         let host = &domains.first()?.domain()?.host;
         Some(DomainEntry {

@@ -1,8 +1,6 @@
 //! One upstream, as requests find it.
 
-use std::sync::Arc;
-
-use myriad_model::{Name, Protocol, Sealed, UpstreamTls};
+use myriad_model::{Name, Protocol, SealedArc, UpstreamTls};
 
 use super::resolve::Resolution;
 use super::target::Targets;
@@ -19,9 +17,9 @@ pub struct UpstreamEntry {
     /// Its name, shared with whichever part is there.
     pub name: Name,
     /// The resource of kind upstream.
-    pub upstream: Option<Arc<Sealed>>,
+    pub upstream: Option<SealedArc>,
     /// The resource of kind endpoints.
-    pub endpoints: Option<Arc<Sealed>>,
+    pub endpoints: Option<SealedArc>,
     /// The endpoints, ready to be picked from; empty for upstreams that DNS resolves.
     pub pool: Pool,
     /// The endpoints that DNS tells.
@@ -37,8 +35,8 @@ impl UpstreamEntry {
     /// Builds the entry from its parts.
     pub fn new(
         name: Name,
-        upstream: Option<Arc<Sealed>>,
-        endpoints: Option<Arc<Sealed>>,
+        upstream: Option<SealedArc>,
+        endpoints: Option<SealedArc>,
         targets: &mut Targets,
     ) -> Self {
         let value = upstream.as_ref().and_then(|sealed| sealed.upstream());

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use myriad_api::{Change, ObjectKind};
-use myriad_model::{Delta, Group, Name, Policy, Resource, Route, Sealed, Value};
+use myriad_model::{Delta, Name, Policy, Resource, Route, Sealed, Value};
 
 use super::facts;
 use super::reader::Reader;
@@ -38,13 +38,6 @@ impl Run {
                 entry.insert(Pending { id, must_run });
             }
             Entry::Occupied(mut entry) => entry.get_mut().must_run |= must_run,
-        }
-    }
-
-    fn push(&mut self, group: Group) {
-        if !group.changes.is_empty() {
-            self.work.resources_changed += group.changes.len() as u64;
-            self.delta.groups.push(group);
         }
     }
 }
@@ -223,8 +216,9 @@ impl Engine {
                 route.policy = self.policies.share(route.policy.clone());
             }
         }
-        let group = self.writer.replace(&former, resources);
-        for change in &group.changes {
+        let changes = self.writer.replace(&former, resources, &mut run.delta);
+        run.work.resources_changed += changes.len() as u64;
+        for change in changes {
             if let Some(policy) = policy_of(change.new.as_deref()) {
                 self.policies.retain(policy);
             }
@@ -233,7 +227,6 @@ impl Engine {
             }
         }
         self.units.set_routes(id, routes);
-        run.push(group);
     }
 
     fn is_default_certificate(&self, secret: &str) -> bool {

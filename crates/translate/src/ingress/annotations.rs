@@ -149,3 +149,20 @@ fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_
     sheet.problem(severity, key, message, remedy);
     sheet.blocked = sheet.blocked.max(blocked);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HONOURED;
+
+    #[test]
+    fn every_honoured_annotation_is_in_the_user_documentation_and_no_other() {
+        let page = include_str!("../../../../docs/ingress.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let cells = rows.filter_map(|row| row.split('|').nth(1));
+        let mut named: Vec<&str> = cells
+            .flat_map(|cell| cell.split(',').map(|name| name.trim().trim_matches('`')))
+            .collect();
+        named.sort_unstable();
+        assert_eq!(named, HONOURED);
+    }
+}

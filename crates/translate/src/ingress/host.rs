@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use myriad_api::{Finding, Ingress, Severity};
-use myriad_model::{Domain, Host, Name, Origin, Resource, Value, host::Pattern};
+use myriad_model::{Domain, Host, Name, Origin, OriginKind, Resource, Value, host::Pattern};
 
 use super::annotations::{self, Blocked, Options};
 use super::policy::HostFacts;
@@ -34,7 +34,7 @@ impl Claimant {
     /// It as the origin of a resource.
     pub fn origin(&self) -> Origin {
         Origin {
-            kind: "Ingress",
+            kind: OriginKind::Ingress,
             id: self.ingress.meta.key.id().clone(),
         }
     }
@@ -78,12 +78,12 @@ pub fn translate_host(
             tls: shared.tls.clone(),
         };
         let origin = Origin {
-            kind: "Ingress",
+            kind: OriginKind::Ingress,
             id: chosen.ingress.meta.key.id().clone(),
         };
         let resource = Resource {
             origin,
-            value: Value::Domain(domain),
+            value: Value::Domain(Box::new(domain)),
         };
         output
             .resources

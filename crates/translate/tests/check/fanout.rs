@@ -35,8 +35,8 @@ pub fn describe(outcome: &Outcome) -> String {
         "units={} objects={} resources={}\n",
         work.units_translated, work.objects_visited, work.resources_changed
     );
-    for (at, group) in outcome.delta.groups.iter().enumerate() {
-        for change in &group.changes {
+    for (at, group) in outcome.delta.groups().enumerate() {
+        for change in group {
             let sign = match (&change.old, &change.new) {
                 (None, _) => '+',
                 (Some(_), Some(_)) => '~',

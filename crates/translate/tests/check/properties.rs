@@ -88,14 +88,8 @@ fn a_delta_is_the_difference_of_two_snapshots() {
         for (_, changes) in batches {
             let outcome = engine.apply(changes, world::NOW);
             let mut keys = Vec::new();
-            prop_assert!(
-                outcome
-                    .delta
-                    .groups
-                    .iter()
-                    .all(|group| !group.changes.is_empty())
-            );
-            for change in outcome.delta.groups.iter().flat_map(|group| &group.changes) {
+            prop_assert!(outcome.delta.groups().all(|group| !group.is_empty()));
+            for change in outcome.delta.changes() {
                 known.apply(change);
                 keys.push(change.key.clone());
             }
@@ -155,7 +149,7 @@ fn the_order_inside_a_batch_does_not_matter() {
             let one = forth.apply(changes, world::NOW);
             let other = back.apply(reversed, world::NOW);
             let keys = |delta: &myriad_model::Delta| -> Vec<_> {
-                let changes = delta.groups.iter().flat_map(|group| &group.changes);
+                let changes = delta.changes().iter();
                 changes.map(|change| change.key.clone()).collect()
             };
             prop_assert_eq!(keys(&one.delta), keys(&other.delta));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use myriad_model::{
     Certificate, Domain, Form, Host, KeyEncoding, Listener, Name, Origin, PrivateKey, Resource,
-    Sealer, TlsSettings, TlsVersion, Value,
+    SealedArc, Sealer, TlsSettings, TlsVersion, Value,
 };
 use rustls::sign::CertifiedKey;
 
@@ -23,18 +23,18 @@ const STRICT: TlsSettings = TlsSettings {
 /// Domains `a`, `b` (strict), `c` without certificate, and the default certificate if asked for.
 fn tables(has_default: bool) -> Tables {
     let certificate = || {
-        Value::Certificate(Certificate {
+        Value::Certificate(Box::new(Certificate {
             chain: [Bytes::from_static(b"x")].into(),
             key: PrivateKey::new(KeyEncoding::Sec1, Bytes::new()),
-        })
+        }))
     };
     let domain = |host: &str, certificate: &str, tls: TlsSettings| {
-        Value::Domain(Domain {
+        Value::Domain(Box::new(Domain {
             listeners: [Name::from("https")].into(),
             host: Host::parse(host).unwrap(),
             certificate: Some(certificate.into()),
             tls: Arc::new(tls),
-        })
+        }))
     };
     let listener = Listener {
         address: ([127, 0, 0, 1], 0).into(),
@@ -63,7 +63,7 @@ fn tables(has_default: bool) -> Tables {
     let mut edit = Edit::new(&mut tables, &mut targets);
     for (name, value) in resources {
         let origin = Origin::settings();
-        let sealed = Arc::new(sealer.seal(name.into(), Resource { origin, value }));
+        let sealed = SealedArc::new(sealer.seal(name.into(), Resource { origin, value }));
         edit.change(None, Some(&sealed)).unwrap();
     }
     edit.finish();
@@ -132,14 +132,14 @@ fn what_was_seen_holds_until_the_tables_change() {
     let mut targets = Targets::new();
     let gone = {
         let mut sealer = Sealer::new([0; 32], Form::Value);
-        let value = Value::Domain(Domain {
+        let value = Value::Domain(Box::new(Domain {
             listeners: [Name::from("https")].into(),
             host: Host::parse("a.example").unwrap(),
             certificate: Some("cert".into()),
             tls: Arc::default(),
-        });
+        }));
         let origin = Origin::settings();
-        Arc::new(sealer.seal("a.example".into(), Resource { origin, value }))
+        SealedArc::new(sealer.seal("a.example".into(), Resource { origin, value }))
     };
     let mut edit = Edit::new(&mut tables, &mut targets);
     edit.change(Some(&gone), None).unwrap();

@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use myriad_model::{
-    Action, Certificate, Change, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind,
-    Listener, Name, Origin, PathMatch, PrivateKey, Protocol, Resource, Route, Sealer, TlsSettings,
-    Upstream, Value, Writer,
+    Action, Certificate, Change, Delta, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding,
+    Kind, Listener, Name, Origin, PathMatch, PrivateKey, Protocol, Resource, Route, Sealer,
+    TlsSettings, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
 
@@ -32,16 +32,16 @@ fn value(kind: Kind, content: u8) -> Value {
             tls: true,
             default_certificate: None,
         })),
-        Kind::Domain => Value::Domain(Domain {
+        Kind::Domain => Value::Domain(Box::new(Domain {
             listeners,
             host: host(0),
             certificate: Some("n0".into()),
             tls: Arc::new(TlsSettings::default()),
-        }),
-        Kind::Certificate => Value::Certificate(Certificate {
+        })),
+        Kind::Certificate => Value::Certificate(Box::new(Certificate {
             chain: [Bytes::from(vec![content])].into(),
             key: PrivateKey::new(KeyEncoding::Sec1, Bytes::new()),
-        }),
+        })),
         Kind::Route => {
             let mut hosts = vec![host(0), host(1)];
             hosts.sort();
@@ -90,22 +90,23 @@ fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
 }
 
 fn changes(writer: &mut Writer, resources: &BTreeMap<(Kind, u8), Option<u8>>) -> Vec<Change> {
-    let mut all = Vec::new();
+    let mut delta = Delta::default();
     for ((kind, name), content) in resources {
         let name = Name::from(&*format!("n{name}"));
-        let group = match content {
+        match content {
             Some(content) => {
                 let resource = Resource {
                     origin: Origin::settings(),
                     value: value(*kind, *content),
                 };
-                writer.replace(&[], vec![(name, resource)])
+                writer.replace(&[], vec![(name, resource)], &mut delta);
             }
-            None => writer.replace(&[Key::new(*kind, name)], Vec::new()),
-        };
-        all.extend(group.changes);
+            None => {
+                writer.replace(&[Key::new(*kind, name)], Vec::new(), &mut delta);
+            }
+        }
     }
-    all
+    delta.changes().to_vec()
 }
 
 fn apply(tables: &mut Tables, targets: &mut Targets, changes: &[Change]) {
@@ -157,18 +158,19 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
     let mut targets = Targets::new();
     let mut add = |tables: &mut Tables, number: usize| {
         let host = format!("d{number}.example");
-        let domain = Value::Domain(Domain {
+        let domain = Value::Domain(Box::new(Domain {
             listeners: [Name::from("https")].into(),
             host: Host::parse(&host).unwrap(),
             certificate: Some("c".into()),
             tls: Arc::default(),
-        });
+        }));
         let resource = Resource {
             origin: Origin::settings(),
             value: domain,
         };
-        let group = writer.replace(&[], vec![(Name::from(&*host), resource)]);
-        apply(tables, &mut targets, &group.changes);
+        let mut delta = Delta::default();
+        let changes = writer.replace(&[], vec![(Name::from(&*host), resource)], &mut delta);
+        apply(tables, &mut targets, changes);
     };
     for number in 0..20_000 {
         add(&mut tables, number);

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, Form, Host, Name, Origin, PathMatch, Resource, Route, Sealer, Source, Test, Value,
-    ValueMatch,
+    Action, Form, Host, Name, Origin, PathMatch, Resource, Route, SealedArc, Sealer, Source, Test,
+    Value, ValueMatch,
 };
 use proptest::prelude::*;
 use regex_automata::{Anchored, Input, meta::Regex};
@@ -41,7 +41,7 @@ fn entry(name: &str, sketch: &Sketch) -> Arc<RouteEntry> {
         value: Value::Route(Box::new(route)),
     };
     let sealed = Sealer::new([0; 32], Form::Value).seal(name.into(), resource);
-    Arc::new(RouteEntry::new(Arc::new(sealed)).unwrap().unwrap())
+    Arc::new(RouteEntry::new(SealedArc::new(sealed)).unwrap().unwrap())
 }
 
 fn entries(sketches: &[Sketch]) -> Vec<Arc<RouteEntry>> {
@@ -164,7 +164,10 @@ fn a_bad_regex_is_an_error_and_not_a_route() {
         value: Value::Route(Box::new(route)),
     };
     let sealed = Sealer::new([0; 32], Form::Value).seal("r".into(), resource);
-    let error = RouteEntry::new(Arc::new(sealed)).unwrap().err().unwrap();
+    let error = RouteEntry::new(SealedArc::new(sealed))
+        .unwrap()
+        .err()
+        .unwrap();
     assert_eq!(&*error.0, "/(");
 }
 

@@ -221,7 +221,7 @@ async fn h2spec_passes_whole() {
     world.put_domain("localhost", &["localhost"], Default::default());
     world.put(
         "default",
-        myriad_model::Value::Certificate(super::world::certificate(&["localhost"])),
+        myriad_model::Value::Certificate(Box::new(super::world::certificate(&["localhost"]))),
     );
     let port = world.address("https").port().to_string();
     let run = tokio::task::spawn_blocking(move || {

@@ -61,7 +61,7 @@ async fn an_unknown_name_is_an_alert_until_there_is_a_default_certificate() {
     world.put_domain("a.example", &["a.example"], TlsSettings::default());
     world.put(
         "bare",
-        Value::Domain(domain("bare.example", Some("gone"), STRICT)),
+        Value::Domain(Box::new(domain("bare.example", Some("gone"), STRICT))),
     );
     for name in ["b.example", "bare.example", "x.a.example"] {
         let error = world.tls_client(name).await.err().unwrap().to_string();
@@ -69,7 +69,7 @@ async fn an_unknown_name_is_an_alert_until_there_is_a_default_certificate() {
     }
     let leaf = certificate(&["default.example"]);
     let der = leaf.chain[0].clone();
-    world.put("default", Value::Certificate(leaf));
+    world.put("default", Value::Certificate(Box::new(leaf)));
     let mut client = world.tls_client("b.example").await.unwrap();
     let session = client.stream.get_ref().1;
     assert_eq!(session.peer_certificates().unwrap()[0].as_ref(), &*der);
@@ -84,10 +84,14 @@ async fn a_certificate_that_cannot_be_read_is_an_alert_for_its_name_only() {
     world.put_domain("a.example", &["a.example"], TlsSettings::default());
     let mut broken = certificate(&["b.example"]);
     broken.chain = [bytes::Bytes::from_static(b"nonsense")].into();
-    world.put("b", Value::Certificate(broken));
+    world.put("b", Value::Certificate(Box::new(broken)));
     world.put(
         "b",
-        Value::Domain(domain("b.example", Some("b"), TlsSettings::default())),
+        Value::Domain(Box::new(domain(
+            "b.example",
+            Some("b"),
+            TlsSettings::default(),
+        ))),
     );
     assert!(world.tls_client("b.example").await.is_err());
     assert!(world.tls_client("a.example").await.is_ok());

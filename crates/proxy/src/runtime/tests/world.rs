@@ -11,8 +11,8 @@ use myriad_base::metrics::Metrics;
 use myriad_base::task;
 use myriad_model::{
     Action, Certificate, Commit, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind,
-    Listener, Name, Origin, PathMatch, Policy, Position, PrivateKey, Protocol, Resource, Route,
-    Sealer, TlsSettings, Upstream, UpstreamTls, Value, WeightedUpstream, Writer,
+    Listener, Name, Origin, OriginKind, PathMatch, Policy, Position, PrivateKey, Protocol,
+    Resource, Route, Sealer, TlsSettings, Upstream, UpstreamTls, Value, WeightedUpstream, Writer,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -98,25 +98,26 @@ impl World {
     /// Puts resources in with one commit.
     pub fn put_all(&mut self, resources: Vec<(&str, Value)>) -> Applied {
         let origin = Origin {
-            kind: "Ingress",
+            kind: OriginKind::Ingress,
             id: "ns/story".into(),
         };
         let outputs = resources.into_iter().map(|(name, value)| {
             let origin = origin.clone();
             (Name::from(name), Resource { origin, value })
         });
-        let group = self.writer.replace(&[], outputs.collect());
-        self.apply(group.changes)
+        self.replace(&[], outputs.collect())
     }
 
     /// Takes a resource out.
     pub fn remove(&mut self, kind: Kind, name: &str) -> Applied {
         let key = Key::new(kind, name);
-        let group = self.writer.replace(&[key], Vec::new());
-        self.apply(group.changes)
+        self.replace(&[key], Vec::new())
     }
 
-    fn apply(&mut self, changes: Vec<myriad_model::Change>) -> Applied {
+    fn replace(&mut self, former: &[Key], outputs: Vec<(Name, Resource)>) -> Applied {
+        let mut delta = myriad_model::Delta::default();
+        let changes = self.writer.replace(former, outputs, &mut delta);
+        let changes = changes.to_vec();
         self.proxy.apply(&Commit {
             changes,
             position: Position::default(),
@@ -167,8 +168,8 @@ impl World {
         let leaf = certificate.chain[0].clone();
         let domain = domain(host, Some(host), tls);
         self.put_all(vec![
-            (host, Value::Certificate(certificate)),
-            (host, Value::Domain(domain)),
+            (host, Value::Certificate(Box::new(certificate))),
+            (host, Value::Domain(Box::new(domain))),
         ]);
         leaf
     }
