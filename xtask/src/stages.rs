@@ -15,8 +15,6 @@ mod smoke;
 struct Stage {
     name: &'static str,
     run: fn(&Place) -> Result<()>,
-    /// Whether the whole includes it; one that it does not can be asked for by name.
-    in_whole: bool,
 }
 
 /// In the order in which they run: what is quick or stops everything comes first.
@@ -30,19 +28,11 @@ const STAGES: [Stage; 10] = [
     stage("clippy", clippy),
     stage("unit", unit),
     stage("stories", stories),
-    Stage {
-        name: "bench-smoke",
-        run: smoke::run,
-        in_whole: false,
-    },
+    stage("bench-smoke", smoke::run),
 ];
 
 const fn stage(name: &'static str, run: fn(&Place) -> Result<()>) -> Stage {
-    Stage {
-        name,
-        run,
-        in_whole: true,
-    }
+    Stage { name, run }
 }
 
 /// Where everything is.
@@ -89,7 +79,7 @@ fn choose(names: &[String]) -> Result<Vec<&'static Stage>> {
     }
     let stages = STAGES.iter().filter(|stage| {
         let named = names.iter().any(|name| name == stage.name);
-        stage.name == "setup" || named || (names.is_empty() && stage.in_whole)
+        stage.name == "setup" || named || names.is_empty()
     });
     Ok(stages.collect())
 }

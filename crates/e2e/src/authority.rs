@@ -48,11 +48,24 @@ impl Authority {
 
     /// A P-256 certificate for some names.
     pub fn issue(&self, names: &[&str]) -> Pair {
+        self.sign(names, |_| ())
+    }
+
+    /// One whose time was over before the turn of the century.
+    pub fn issue_expired(&self, names: &[&str]) -> Pair {
+        self.sign(names, |params| {
+            params.not_before = rcgen::date_time_ymd(1_998, 1, 1);
+            params.not_after = rcgen::date_time_ymd(1_999, 1, 1);
+        })
+    }
+
+    fn sign(&self, names: &[&str], change: impl Fn(&mut CertificateParams)) -> Pair {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names of hosts");
         params
             .extended_key_usages
             .push(ExtendedKeyUsagePurpose::ServerAuth);
+        change(&mut params);
         let key = KeyPair::generate().expect("a P-256 key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a leaf").pem();
         Pair {

@@ -164,6 +164,17 @@ impl World {
         Curl::new(&url, &[], &self.root()).ask().await
     }
 
+    /// The value of a metric without labels.
+    ///
+    /// # Panics
+    /// Where there is none of this name.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let page = self.admin("/metrics").await.body;
+        let line = page.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.and_then(|rest| rest.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("{name} is not a number in: {page}"))
+    }
+
     /// The findings in the configuration dump, as one text each.
     pub async fn findings(&self) -> Vec<String> {
         let dump: serde_json::Value =

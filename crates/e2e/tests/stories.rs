@@ -6,6 +6,7 @@
 
 mod stories {
     mod annotations;
+    mod bad_input;
     mod changes;
     mod commands;
     mod drain;

@@ -9,7 +9,7 @@ use myriad_e2e::{Site, World};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-fn myriad() -> Command {
+pub(super) fn myriad() -> Command {
     let path = std::env::var("MYRIAD_BIN")
         .expect("MYRIAD_BIN is the path of the binary; `cargo xtask test` sets it");
     let mut command = Command::new(path);

@@ -150,6 +150,42 @@ async fn floods_of_headers_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_head_and_a_handshake_that_never_end_are_ended() {
+    let backend = Backend::start("a").await;
+    let authority = Authority::new();
+    let site = Site::new("a.test")
+        .to(backend.address())
+        .tls(&authority.issue(&["a.test"]));
+    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    let drip = async |address: std::net::SocketAddr, start: &[u8]| {
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        let (mut input, mut output) = stream.into_split();
+        output.write_all(start).await.expect("bytes are taken");
+        let dripping = tokio::spawn(async move {
+            // A byte a second keeps no connection open for longer than its limit.
+            while output.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(30), input.read_to_end(&mut answer));
+        let _ = read.await.expect("the connection is ended");
+        dripping.abort();
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let head = drip(world.http(), b"GET / HTTP/1.1\r\nHost: a.test\r\nX: ");
+    let hello = drip(
+        world.https(),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    );
+    let (head, _) = tokio::join!(head, hello);
+    assert!(head.starts_with("HTTP/1.1 408 "), "{head:?}");
+    assert_eq!(backend.asked(), 0);
+    assert_eq!(world.get("https://a.test/").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn truncated_and_random_tls_bytes_end_the_connection_and_nothing_else() {
     let backend = Backend::start("a").await;
     let authority = Authority::new();

@@ -1,7 +1,12 @@
 //! What operators see, and what nobody does.
 
-use myriad_e2e::authority::Authority;
+use std::process::Stdio;
+
+use myriad_e2e::authority::{Authority, Pair};
 use myriad_e2e::{Backend, Site, World};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::commands::myriad;
 
 #[tokio::test]
 async fn readiness_metrics_and_counts_are_served() {
@@ -28,54 +33,95 @@ async fn readiness_metrics_and_counts_are_served() {
     world.stop().await;
 }
 
-#[tokio::test]
-async fn a_key_shows_up_nowhere() {
-    let authority = Authority::new();
+const CANARY: &str = "c4n4ry-c4n4ry-c4n4ry";
+
+/// A key that does not fit, a key that is no key, and Secrets that are no YAML or of the wrong
+/// type: each makes a finding, and none may quote what it is about. Also returns a line of the
+/// real key.
+fn leaky_files(authority: &Authority) -> (Vec<(&'static str, String)>, String) {
     let pair = authority.issue(&["a.test"]);
     let other = authority.issue(&["b.test"]);
-    // A key that does not fit, a key that is no key, and a Secret that is no YAML: each makes
-    // a finding, and none may quote what it is about.
-    let canary = "c4n4ry-c4n4ry-c4n4ry";
-    let misfit = myriad_e2e::authority::Pair {
+    let misfit = Pair {
         key: other.key.clone(),
         ..pair.clone()
     };
-    let garbage = myriad_e2e::authority::Pair {
-        key: canary.to_owned(),
-        ..pair.clone()
+    let garbage = Pair {
+        key: CANARY.to_owned(),
+        ..pair
     };
     let broken = format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: x}}\ntype: kubernetes.io/tls\n\
-         data:\n  tls.key: [{canary}\nstringData: {canary}\n"
+         data:\n  tls.key: [{CANARY}\nstringData: {CANARY}\n"
     );
     let typed = format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: y}}\ntype: kubernetes.io/tls\n\
-         data: {canary}\n"
+         data: {CANARY}\n"
     );
-    let files = [
+    let files = vec![
         ("a.yaml", Site::new("a.test").tls(&misfit).yaml()),
         ("b.yaml", Site::new("b.test").tls(&garbage).yaml()),
         ("c.yaml", broken),
         ("d.yaml", typed),
+        (
+            "e.yaml",
+            Site::new("b.test").namespace("e").tls(&other).yaml(),
+        ),
     ];
+    let line = other.key.lines().nth(1).expect("a line of the key");
+    (files, line.to_owned())
+}
+
+#[tokio::test]
+async fn a_key_shows_up_on_no_page() {
+    let authority = Authority::new();
+    let (files, line) = leaky_files(&authority);
     let world = World::serve_with(authority, &files, &[]).await;
     let findings = world.findings().await;
-    assert!(
-        findings.len() >= 4,
-        "each of the four is a finding: {findings:?}"
-    );
-    let secret_line = other
-        .key
-        .lines()
-        .nth(1)
-        .expect("a line of the key")
-        .to_owned();
+    assert!(findings.len() >= 4, "each is a finding: {findings:?}");
     for page in ["/config", "/metrics", "/"] {
         let body = world.admin(page).await.body;
         assert!(
-            !body.contains(canary) && !body.contains(&secret_line),
+            !body.contains(CANARY) && !body.contains(&line),
             "{page}: {body}"
         );
     }
     world.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_shows_up_in_no_log_and_no_report() {
+    let (files, line) = leaky_files(&Authority::new());
+    let directory = tempfile::tempdir().expect("a directory");
+    for (name, text) in &files {
+        std::fs::write(directory.path().join(name), text).expect("a file");
+    }
+    let check = myriad().arg("check").arg(directory.path()).output().await;
+    let check = check.expect("the binary runs");
+    let mut serve = myriad()
+        .args(["serve", "--log=trace", "--access-log"])
+        .args(["--http=127.0.0.1:0", "--https=127.0.0.1:0"])
+        .arg("--admin=127.0.0.1:0")
+        .arg(directory.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = BufReader::new(serve.stderr.take().expect("a pipe")).lines();
+    let mut log = String::new();
+    while let Some(next) = lines.next_line().await.expect("text") {
+        log += &next;
+        log.push('\n');
+        if next.starts_with("try: ") {
+            break;
+        }
+    }
+    serve.kill().await.expect("it runs");
+    let report = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(report.contains("tls.key") && log.contains("myriad serves"));
+    for text in [
+        report,
+        String::from_utf8_lossy(&check.stderr).into_owned(),
+        log,
+    ] {
+        assert!(!text.contains(CANARY) && !text.contains(&line), "{text}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Certificates by name, and no way across.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use myriad_e2e::authority::Authority;
 use myriad_e2e::{Backend, Site, World};
@@ -156,5 +157,42 @@ async fn old_versions_and_unknown_names_get_an_alert() {
     assert!(text.contains("unrecognized name"), "{text}");
     let (_, text) = handshake(&world, "a.test", "-tls1_1", &["-cipher", "ALL:@SECLEVEL=0"]).await;
     assert!(text.contains("SSL alert number"), "{text}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_cannot_renegotiate() {
+    let backend = Backend::start("a").await;
+    let authority = Authority::new();
+    let site = Site::new("a.test")
+        .to(backend.address())
+        .tls(&authority.issue(&["a.test"]));
+    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    let mut openssl = Command::new("openssl")
+        .args(["s_client", "-tls1_2", "-servername", "a.test", "-connect"])
+        .arg(world.https().to_string())
+        .arg("-CAfile")
+        .arg(world.root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("openssl is installed; `cargo xtask test` sees to it");
+    let mut stdin = openssl.stdin.take().expect("a pipe");
+    // A line with nothing but R asks openssl to renegotiate.
+    tokio::io::AsyncWriteExt::write_all(&mut stdin, b"R\n")
+        .await
+        .expect("openssl listens");
+    let output = tokio::time::timeout(Duration::from_secs(20), openssl.wait_with_output()).await;
+    let output = output
+        .expect("the connection is ended")
+        .expect("openssl ran");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        text.contains("no renegotiation") || text.contains("SSL alert number"),
+        "{text}"
+    );
+    assert_eq!(world.get("https://a.test/").await.status, 200);
     world.stop().await;
 }
