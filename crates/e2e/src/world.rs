@@ -10,7 +10,9 @@ use myriad::serve::{self, Input, Running};
 use myriad::settings::Serve;
 
 use crate::authority::Authority;
+use crate::backend::Backend;
 use crate::client::{Answer, Curl};
+use crate::objects::Site;
 
 /// How long a story waits for something that has to come.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -30,6 +32,17 @@ impl World {
     /// Serves these files, with the default settings on ports of its own.
     pub async fn serve(files: &[(&str, String)]) -> World {
         World::serve_with(Authority::new(), files, &[]).await
+    }
+
+    /// Serves one host with a certificate and an endpoint.
+    pub async fn serve_one(host: &str) -> (Backend, World) {
+        let backend = Backend::start("a").await;
+        let authority = Authority::new();
+        let site = Site::new(host)
+            .to(backend.address())
+            .tls(&authority.issue(&[host]));
+        let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+        (backend, world)
     }
 
     /// Serves these files with further arguments, as the command line has them.

@@ -151,12 +151,7 @@ async fn floods_of_headers_are_bounded() {
 
 #[tokio::test]
 async fn a_head_and_a_handshake_that_never_end_are_ended() {
-    let backend = Backend::start("a").await;
-    let authority = Authority::new();
-    let site = Site::new("a.test")
-        .to(backend.address())
-        .tls(&authority.issue(&["a.test"]));
-    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    let (backend, world) = World::serve_one("a.test").await;
     let drip = async |address: std::net::SocketAddr, start: &[u8]| {
         let stream = TcpStream::connect(address).await.expect("a connection");
         let (mut input, mut output) = stream.into_split();
@@ -187,12 +182,7 @@ async fn a_head_and_a_handshake_that_never_end_are_ended() {
 
 #[tokio::test]
 async fn truncated_and_random_tls_bytes_end_the_connection_and_nothing_else() {
-    let backend = Backend::start("a").await;
-    let authority = Authority::new();
-    let site = Site::new("a.test")
-        .to(backend.address())
-        .tls(&authority.issue(&["a.test"]));
-    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    let (_backend, world) = World::serve_one("a.test").await;
     let cases: [&[u8]; 4] = [
         b"\x16\x03\x01\xff\xff\x01\x00",
         b"GET / HTTP/1.1\r\n\r\n",

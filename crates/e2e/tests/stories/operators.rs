@@ -3,19 +3,14 @@
 use std::process::Stdio;
 
 use myriad_e2e::authority::{Authority, Pair};
-use myriad_e2e::{Backend, Site, World};
+use myriad_e2e::{Site, World};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::commands::myriad;
 
 #[tokio::test]
 async fn readiness_metrics_and_counts_are_served() {
-    let backend = Backend::start("a").await;
-    let authority = Authority::new();
-    let site = Site::new("a.test")
-        .to(backend.address())
-        .tls(&authority.issue(&["a.test"]));
-    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    let (_backend, world) = World::serve_one("a.test").await;
     assert_eq!(world.admin("/healthz").await.status, 200);
     assert_eq!(world.admin("/readyz").await.body, "ready\n");
     let metrics = world.admin("/metrics").await.body;

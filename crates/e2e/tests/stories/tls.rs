@@ -147,12 +147,7 @@ async fn a_session_is_resumed_under_its_name_and_not_under_another() {
 
 #[tokio::test]
 async fn old_versions_and_unknown_names_get_an_alert() {
-    let backend = Backend::start("a").await;
-    let authority = Authority::new();
-    let site = Site::new("a.test")
-        .to(backend.address())
-        .tls(&authority.issue(&["a.test"]));
-    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    let (_backend, world) = World::serve_one("a.test").await;
     let (_, text) = handshake(&world, "nobody.test", "-tls1_3", &[]).await;
     assert!(text.contains("unrecognized name"), "{text}");
     let (_, text) = handshake(&world, "a.test", "-tls1_1", &["-cipher", "ALL:@SECLEVEL=0"]).await;
@@ -162,12 +157,7 @@ async fn old_versions_and_unknown_names_get_an_alert() {
 
 #[tokio::test]
 async fn a_client_cannot_renegotiate() {
-    let backend = Backend::start("a").await;
-    let authority = Authority::new();
-    let site = Site::new("a.test")
-        .to(backend.address())
-        .tls(&authority.issue(&["a.test"]));
-    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    let (_backend, world) = World::serve_one("a.test").await;
     let mut openssl = Command::new("openssl")
         .args(["s_client", "-tls1_2", "-servername", "a.test", "-connect"])
         .arg(world.https().to_string())
