@@ -19,10 +19,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
+mod cluster;
 mod codegen;
 mod stages;
 mod survey;
 mod tidy;
+mod tool;
 mod violation;
 mod walls;
 
@@ -49,6 +51,11 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// A real Kubernetes API on this machine, without containers.
+    Cluster {
+        #[command(subcommand)]
+        action: cluster::Action,
+    },
     /// Sets up what the tests need and runs everything, stage by stage.
     Test {
         /// Runs only this stage, after the set-up. May be given several times.
@@ -73,6 +80,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Walls => check_walls(&root),
         Command::Tidy => check_tidy(&root),
         Command::Codegen { check } => codegen::run(&root, check),
+        Command::Cluster { action } => cluster::run(&root, action),
         Command::Test { stages } => stages::run(&root, &stages),
     }
 }

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
+use crate::tool;
+
+mod cluster;
 mod setup;
 mod smoke;
 
@@ -18,7 +21,7 @@ struct Stage {
 }
 
 /// In the order in which they run: what is quick or stops everything comes first.
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     stage("setup", setup::run),
     stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
     stage("walls", |place| crate::check_walls(&place.root)),
@@ -28,6 +31,7 @@ const STAGES: [Stage; 10] = [
     stage("clippy", clippy),
     stage("unit", unit),
     stage("stories", stories),
+    stage("cluster", cluster::run),
     stage("bench-smoke", smoke::run),
 ];
 
@@ -49,7 +53,7 @@ struct Place {
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
     let place = Place {
         root: root.to_owned(),
-        cache: setup::cache_folder()?,
+        cache: tool::cache_folder()?,
         programs: programs_folder()?,
     };
     let chosen = choose(names)?;
@@ -105,7 +109,7 @@ fn summarise(chosen: &[&Stage], times: &[(&str, Duration)], failed: bool) {
 /// Advisories are left out: their database comes from the network, and what it says changes
 /// without any change of ours. Everything else follows from the lock file.
 fn deny(place: &Place) -> Result<()> {
-    let mut command = Command::new(setup::CARGO_DENY.path(place));
+    let mut command = Command::new(setup::CARGO_DENY.path(&place.cache));
     command.args(["--offline", "check", "bans", "licenses", "sources"]);
     place.run(command)
 }
@@ -123,7 +127,14 @@ fn unit(place: &Place) -> Result<()> {
 /// The stories start the real program, so it is built first.
 fn stories(place: &Place) -> Result<()> {
     place.cargo(&["build", "--locked", "--package", "myriad"])?;
-    place.cargo(&["test", "--locked", "--package", "myriad-e2e"])
+    place.cargo(&[
+        "test",
+        "--locked",
+        "--package",
+        "myriad-e2e",
+        "--test",
+        "stories",
+    ])
 }
 
 impl Place {
@@ -135,12 +146,12 @@ impl Place {
     }
 
     fn run(&self, command: Command) -> Result<()> {
-        run_in(&self.root, self.with_tools(command))
+        tool::run_in(&self.root, self.with_tools(command))
     }
 
     /// Tests find a tool by a variable, so that none of them looks for it, or skips without it.
     fn with_tools(&self, mut command: Command) -> Command {
-        command.env("MYRIAD_H2SPEC", setup::H2SPEC.path(self));
+        command.env("MYRIAD_H2SPEC", setup::H2SPEC.path(&self.cache));
         command.env("MYRIAD_BIN", self.programs.join("myriad"));
         command
     }
@@ -152,27 +163,6 @@ fn programs_folder() -> Result<PathBuf> {
         .parent()
         .context("a program lies in a folder")?
         .to_owned())
-}
-
-/// Runs a command to its end, with our output and without input.
-fn run_in(folder: &Path, mut command: Command) -> Result<()> {
-    let shown = shown(&command);
-    println!("$ {shown}");
-    command
-        .current_dir(folder)
-        .stdin(std::process::Stdio::null());
-    let status = command.status();
-    let status = status.with_context(|| format!("`{shown}` does not start"))?;
-    ensure!(status.success(), "`{shown}` ended with {status}");
-    Ok(())
-}
-
-fn shown(command: &Command) -> String {
-    let program = Path::new(command.get_program());
-    let program = program.file_name().unwrap_or(program.as_os_str());
-    let words = std::iter::once(program).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
 }
 
 #[cfg(test)]
@@ -194,13 +184,5 @@ mod tests {
         );
         let whole = names(&[]).expect("all");
         assert!(whole.starts_with(&["setup"]) && whole.contains(&"stories"));
-    }
-
-    #[test]
-    fn a_command_that_fails_or_does_not_start_is_an_error() {
-        let here = Path::new(".");
-        assert!(run_in(here, Command::new("true")).is_ok());
-        assert!(run_in(here, Command::new("false")).is_err());
-        assert!(run_in(here, Command::new("no-such-program-here")).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Finding, Object, ObjectKey};
+use crate::{Finding, Object, ObjectKey, ObjectKind};
 
 /// One changed object.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,4 +42,7 @@ pub struct Batch {
     pub reports: Vec<Report>,
     /// Set on the batch that ends the first complete list: from here on absence counts.
     pub synced: bool,
+    /// Up to which revision of its source each kind is contained, sorted by kind; empty where
+    /// the source counts no revisions.
+    pub positions: Vec<(ObjectKind, u64)>,
 }

@@ -19,6 +19,10 @@ pub struct Cli {
 pub enum Command {
     /// Serve a directory of Kubernetes objects on this machine.
     Serve(RawServe),
+    /// Watch a Kubernetes cluster, and tell proxies what to serve.
+    Controller(RawController),
+    /// Serve what a controller says.
+    Proxy(RawProxy),
     /// Say what is wrong with objects in files, without serving them.
     Check(RawCheck),
 }
@@ -28,6 +32,138 @@ pub enum Command {
 pub struct RawServe {
     /// The directory; every *.yaml, *.yml and *.json below it is read, and watched.
     pub dir: PathBuf,
+    /// Where listeners are.
+    #[command(flatten)]
+    pub listeners: RawListeners,
+    /// The process.
+    #[command(flatten)]
+    pub process: RawProcess,
+    /// How connections are served.
+    #[command(flatten)]
+    pub traffic: RawTraffic,
+    /// How objects are read.
+    #[command(flatten)]
+    pub meaning: RawMeaning,
+}
+
+/// Settings of `controller` as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawController {
+    /// Where proxies connect: ADDRESS:PORT, or a port on every IPv4 address.
+    #[arg(
+        long,
+        env = "MYRIAD_SYNC",
+        default_value = "15010",
+        value_name = "ADDRESS"
+    )]
+    pub sync: String,
+    /// Names by which proxies reach this controller: its certificate has them.
+    #[arg(
+        long,
+        env = "MYRIAD_SYNC_HOSTS",
+        value_delimiter = ',',
+        default_value = "localhost",
+        value_name = "NAME,..."
+    )]
+    pub sync_hosts: Vec<String>,
+    /// Service accounts that proxies run as.
+    #[arg(
+        long,
+        env = "MYRIAD_PROXY_ACCOUNTS",
+        value_delimiter = ',',
+        required = true,
+        value_name = "NAMESPACE/NAME,..."
+    )]
+    pub proxy_accounts: Vec<String>,
+    /// The namespace of this controller, where its Lease and its authority are.
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        default_value = "myriad",
+        value_name = "NAME"
+    )]
+    pub namespace: String,
+    /// The namespaces that are watched [default: all].
+    #[arg(
+        long,
+        env = "MYRIAD_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAME,..."
+    )]
+    pub namespaces: Vec<String>,
+    /// Where listeners are, on every proxy.
+    #[command(flatten)]
+    pub listeners: RawListeners,
+    /// The process.
+    #[command(flatten)]
+    pub process: RawProcess,
+    /// How objects are read.
+    #[command(flatten)]
+    pub meaning: RawMeaning,
+}
+
+/// Settings of `proxy` as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawProxy {
+    /// The controllers, as HOST:PORT; every address of the name is tried.
+    #[arg(long, env = "MYRIAD_CONTROLLER", value_name = "HOST:PORT")]
+    pub controller: String,
+    /// The token of this proxy's service account, of audience `myriad`.
+    #[arg(
+        long,
+        env = "MYRIAD_TOKEN_FILE",
+        default_value = "/var/run/secrets/myriad/token",
+        value_name = "FILE"
+    )]
+    pub token_file: PathBuf,
+    /// The roots that controllers are known by, as PEM.
+    #[arg(
+        long,
+        env = "MYRIAD_CA_FILE",
+        default_value = "/etc/myriad/ca/ca.crt",
+        value_name = "FILE"
+    )]
+    pub ca_file: PathBuf,
+    /// Where the last good snapshot is kept, to serve from when no controller answers.
+    #[arg(
+        long,
+        env = "MYRIAD_STATE_DIR",
+        default_value = "/var/lib/myriad",
+        value_name = "DIR"
+    )]
+    pub state_dir: PathBuf,
+    /// The process.
+    #[command(flatten)]
+    pub process: RawProcess,
+    /// How connections are served.
+    #[command(flatten)]
+    pub traffic: RawTraffic,
+}
+
+/// Settings of every process that goes on, as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawProcess {
+    /// Where health, metrics and the configuration dump are served.
+    #[arg(
+        long,
+        env = "MYRIAD_ADMIN",
+        default_value = "127.0.0.1:9901",
+        value_name = "ADDRESS"
+    )]
+    pub admin: String,
+    /// What is logged to standard error: a level, or a list of target=level.
+    #[arg(
+        long,
+        env = "MYRIAD_LOG",
+        default_value = "info",
+        value_name = "FILTER"
+    )]
+    pub log: String,
+}
+
+/// Settings of listeners as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawListeners {
     /// Where HTTP is served: ADDRESS:PORT, or a port on every IPv4 address.
     #[arg(
         long,
@@ -44,20 +180,17 @@ pub struct RawServe {
         value_name = "ADDRESS"
     )]
     pub https: String,
-    /// Where health, metrics and the configuration dump are served.
-    #[arg(
-        long,
-        env = "MYRIAD_ADMIN",
-        default_value = "127.0.0.1:9901",
-        value_name = "ADDRESS"
-    )]
-    pub admin: String,
+    /// The port in redirects to HTTPS [default: the HTTPS port; for a controller 443].
+    #[arg(long, env = "MYRIAD_REDIRECT_PORT", value_name = "PORT")]
+    pub redirect_port: Option<u16>,
+}
+
+/// Settings of how connections are served, as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawTraffic {
     /// Threads that serve connections [default: one per core].
     #[arg(long, env = "MYRIAD_WORKERS", value_name = "N")]
     pub workers: Option<usize>,
-    /// The port in redirects to HTTPS [default: the HTTPS port].
-    #[arg(long, env = "MYRIAD_REDIRECT_PORT", value_name = "PORT")]
-    pub redirect_port: Option<u16>,
     /// Seconds that connections are still accepted after SIGTERM, at most 3600.
     #[arg(
         long,
@@ -85,17 +218,6 @@ pub struct RawServe {
         value_name = "N"
     )]
     pub trusted_hops: usize,
-    /// What is logged to standard error: a level, or a list of target=level.
-    #[arg(
-        long,
-        env = "MYRIAD_LOG",
-        default_value = "info",
-        value_name = "FILTER"
-    )]
-    pub log: String,
-    /// How objects are read.
-    #[command(flatten)]
-    pub meaning: RawMeaning,
 }
 
 /// Settings of `check` as written.
@@ -112,7 +234,7 @@ pub struct RawCheck {
 /// Settings that decide what objects mean, as written.
 #[derive(Clone, Debug, Args)]
 pub struct RawMeaning {
-    /// The ingress class that is served; objects without a class are served too.
+    /// The ingress class that is served; `serve` serves objects without a class too.
     #[arg(
         long,
         env = "MYRIAD_INGRESS_CLASS",
@@ -143,15 +265,15 @@ pub struct RawMeaning {
         value_name = "SCOPE"
     )]
     pub host_sharing: String,
-    /// Namespaces whose objects without host take effect; `*` for all.
+    /// Namespaces whose objects without host take effect; `*` for all [default: all; for a
+    /// controller none].
     #[arg(
         long,
         env = "MYRIAD_CATCH_ALL_NAMESPACES",
         value_delimiter = ',',
-        default_value = "*",
         value_name = "NAME,..."
     )]
-    pub catch_all_namespaces: Vec<String>,
+    pub catch_all_namespaces: Option<Vec<String>>,
 }
 
 /// Writes an error and its causes to standard error.

@@ -3,18 +3,20 @@
 use myriad_api::{Batch, Change};
 use myriad_base::clock;
 use myriad_base::readiness::Condition;
-use myriad_model::{Delta, Position};
-use myriad_proxy::Proxy;
+use myriad_model::Position;
 use myriad_translate::{Engine, Outcome};
 use tokio::sync::{mpsc, watch};
 
 use crate::board::Board;
+use crate::outlet::Outlet;
 
 /// Everything that can wake the control loop.
 #[derive(Debug)]
 pub enum Event {
     /// A source saw objects change.
     Changed(Batch),
+    /// Batches from here on count revisions anew.
+    Epoch(u64),
     /// The process was asked to stop.
     Stop,
 }
@@ -30,12 +32,14 @@ pub const BATCH_CHANGES_MAX: usize = 16_384;
 /// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
 const TICK_SECONDS_MAX: i64 = 60;
 
-/// The one writer: owns the engine and the proxy's control handle.
-pub struct Control {
+/// The one writer: owns the engine and what its commits go to.
+pub struct Control<O> {
     engine: Engine,
-    proxy: Proxy,
+    outlet: O,
     board: Board,
     batches: u64,
+    /// How far the sources were read; without revisions of their own, batches are counted.
+    position: Position,
     /// Whether the first list is complete: before its end absence means nothing.
     is_listed: bool,
     ready: Condition,
@@ -45,21 +49,22 @@ pub struct Control {
 /// Where listeners are bound, by name.
 pub type Addresses = Vec<(myriad_model::Name, std::net::SocketAddr)>;
 
-impl Control {
+impl<O: Outlet> Control<O> {
     /// A control loop that has seen nothing yet. `ready` is met, and `addresses` announced, when
     /// the first snapshot serves.
     pub fn new(
         engine: Engine,
-        proxy: Proxy,
+        outlet: O,
         board: Board,
         ready: Condition,
         addresses: watch::Sender<Option<Addresses>>,
     ) -> Self {
         Control {
             engine,
-            proxy,
+            outlet,
             board,
             batches: 0,
+            position: Position::default(),
             is_listed: false,
             ready,
             addresses,
@@ -83,31 +88,27 @@ impl Control {
                         break;
                     }
                 }
+                Some(Event::Epoch(epoch)) => self.begin_epoch(epoch),
                 Some(Event::Stop) | None => break,
             }
         }
         self.ready.revoke();
-        self.proxy.drain().await;
+        self.outlet.drain().await;
     }
 
     /// Handles a batch together with all that has queued behind it. An idle inbox has nothing
     /// queued, so a single change is handled at once. Returns whether to go on.
     fn handle(&mut self, first: Batch, inbox: &mut mpsc::Receiver<Event>) -> bool {
-        let mut changes = first.changes;
-        let mut synced = first.synced;
-        first
-            .reports
-            .into_iter()
-            .for_each(|report| self.board.set_report(report));
+        let (mut changes, mut synced) = (Vec::new(), false);
+        self.take(first, &mut changes, &mut synced);
         let mut is_asked_to_stop = false;
         while changes.len() < BATCH_CHANGES_MAX {
             match inbox.try_recv() {
-                Ok(Event::Changed(next)) => {
-                    changes.extend(next.changes);
-                    synced |= next.synced;
-                    next.reports
-                        .into_iter()
-                        .for_each(|report| self.board.set_report(report));
+                Ok(Event::Changed(next)) => self.take(next, &mut changes, &mut synced),
+                Ok(Event::Epoch(epoch)) => {
+                    // What came before belongs to the epoch before.
+                    self.translate(std::mem::take(&mut changes), synced);
+                    self.begin_epoch(epoch);
                 }
                 Ok(Event::Stop) => {
                     is_asked_to_stop = true;
@@ -121,6 +122,28 @@ impl Control {
         !is_asked_to_stop
     }
 
+    fn take(&mut self, batch: Batch, changes: &mut Vec<Change>, synced: &mut bool) {
+        if changes.is_empty() {
+            *changes = batch.changes;
+        } else {
+            changes.extend(batch.changes);
+        }
+        *synced |= batch.synced;
+        for report in batch.reports {
+            self.board.set_report(report);
+        }
+        for (kind, revision) in batch.positions {
+            self.position.advance(kind as u8, revision);
+        }
+    }
+
+    fn begin_epoch(&mut self, epoch: u64) {
+        self.position = Position {
+            epoch,
+            revisions: Vec::new(),
+        };
+    }
+
     fn translate(&mut self, changes: Vec<Change>, synced: bool) {
         if !self.is_listed && !synced {
             self.engine.load(changes);
@@ -131,41 +154,29 @@ impl Control {
         if !std::mem::replace(&mut self.is_listed, true) {
             // Published before the condition is met, so that who waits for it finds them.
             self.board.pick_sample(self.engine.snapshot());
-            self.addresses.send_replace(Some(self.proxy.addresses()));
+            self.addresses.send_replace(Some(self.outlet.addresses()));
             self.ready.meet();
         }
     }
 
-    /// Hands an outcome on: the delta to the proxy, findings and counts to the board.
+    /// Hands an outcome on: the delta to the outlet, findings and counts to the board.
     fn publish(&mut self, outcome: Outcome) {
         self.batches += 1;
-        let position = Position::counter(0, self.batches);
-        self.engine.set_position(position.clone());
-        let work = self.board.work().clone();
+        let position = match self.position.revisions.is_empty() {
+            true => Position::counter(self.position.epoch, self.batches),
+            false => self.position.clone(),
+        };
+        self.engine.set_position(position);
+        let work = self.board.work();
         work.units_translated.inc_by(outcome.work.units_translated);
         work.objects_visited.inc_by(outcome.work.objects_visited);
         work.resources_changed
             .inc_by(outcome.work.resources_changed);
         work.bytes_encoded.inc_by(outcome.work.bytes_encoded);
-        self.apply(outcome.delta, &position);
+        let snapshot = self.engine.snapshot();
+        self.outlet.publish(outcome.delta, snapshot, &self.board);
         self.board.change_findings(outcome.findings);
-        self.board
-            .set_snapshot(self.engine.snapshot(), self.batches);
-    }
-
-    fn apply(&mut self, delta: Delta, position: &Position) {
-        for commit in delta.into_commits(position.clone()) {
-            let applied = self.proxy.apply(&commit);
-            self.board.work().commits.inc();
-            self.board
-                .work()
-                .table_nodes_copied
-                .inc_by(applied.nodes_copied);
-            for receipt in &applied.refused {
-                tracing::warn!(resource = %receipt.key, reason = %receipt.reason, "refused");
-            }
-            self.board.set_receipts(&commit, applied.refused);
-        }
+        self.board.set_snapshot(snapshot, self.batches);
     }
 }
 

@@ -12,6 +12,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(raw) => myriad::serve::run(&raw),
+        Command::Controller(raw) => myriad::controller::run(&raw),
+        Command::Proxy(raw) => myriad::follower::run(&raw),
         Command::Check(raw) => myriad::check::run(&raw),
     };
     match result {

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use myriad_admin::{Admin, Page};
-use myriad_api::{Batch, ObjectKey, Place};
+use myriad_api::{Batch, ObjectKey};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
@@ -20,7 +19,8 @@ use tokio::sync::{mpsc, watch};
 use crate::board::Board;
 use crate::cli::RawServe;
 use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX};
-use crate::{greeting, settings};
+use crate::outlet::Here;
+use crate::{greeting, process, settings};
 
 /// Where objects come from.
 pub enum Input {
@@ -45,7 +45,7 @@ pub struct Running {
 /// # Errors
 /// Settings that do not hold, sockets that cannot be bound, a directory that cannot be read.
 pub fn run(raw: &RawServe) -> anyhow::Result<ExitCode> {
-    if let Err(problem) = myriad_base::log::start(&raw.log) {
+    if let Err(problem) = myriad_base::log::start(&raw.process.log) {
         anyhow::bail!("--log: {problem}");
     }
     let settings = settings::Serve::check(raw)?;
@@ -54,18 +54,16 @@ pub fn run(raw: &RawServe) -> anyhow::Result<ExitCode> {
         .build()?;
     runtime.block_on(async {
         let mut running = start(settings.clone(), Input::Directory)?;
-        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        let mut stop = process::Stop::listen()?;
         tokio::select! {
             addresses = running.wait_ready() => match addresses {
                 Ok(addresses) => greeting::print(&settings, &addresses, &running.board),
                 Err(_) => return running.join(),
             },
-            _ = term.recv() => return running.stop().await,
-            _ = tokio::signal::ctrl_c() => return running.stop().await,
+            () = stop.asked() => return running.stop().await,
         }
         tokio::select! {
-            _ = term.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
+            () = stop.asked() => {}
             () = running.closed() => {}
         }
         tracing::info!("draining");
@@ -92,17 +90,15 @@ pub fn start_with(
     at_start: Box<dyn FnOnce() + Send>,
 ) -> anyhow::Result<Running> {
     let reserved = [
-        reserve("--http", &mut settings.http)?,
-        reserve("--https", &mut settings.https)?,
+        reserve("--http", &mut settings.listeners.http)?,
+        reserve("--https", &mut settings.listeners.https)?,
     ];
     let metrics = Metrics::new();
     let readiness = Readiness::new();
     let board = Board::new(&metrics);
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let (announce, addresses) = watch::channel(None);
-    let listener = std::net::TcpListener::bind(settings.admin)
-        .with_context(|| format!("--admin {}: cannot be bound", settings.admin))?;
-    listener.set_nonblocking(true)?;
+    let listener = process::bind_admin(settings.admin)?;
     let admin = listener.local_addr()?;
     let ready = readiness.require("the first snapshot");
     let parts = Parts {
@@ -238,13 +234,15 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
             inbox,
             reserved,
         } = parts;
-        let proxy = Proxy::start(settings.proxy(), &metrics).context("workers cannot start")?;
-        let writer = Writer::new(Sealer::new(random_key()?, Form::Value));
+        let proxy =
+            Proxy::start(settings.traffic.proxy(), &metrics).context("workers cannot start")?;
+        let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
         let engine = Engine::new(settings.translate(), writer);
         let drain = Drain::new();
         let locator = start_source(&settings, input, inbox, &metrics)?;
-        start_admin(listener, readiness, metrics, board.clone(), locator, &drain)?;
-        Control::new(engine, proxy, board, ready, announce)
+        let locate = Box::new(move |key: &ObjectKey| locator.as_ref()?.locate(key));
+        process::start_admin(listener, readiness, metrics, board.clone(), locate, &drain)?;
+        Control::new(engine, Here(proxy), board, ready, announce)
             .run(events)
             .await;
         drain.start();
@@ -287,50 +285,4 @@ fn start_source(
             Ok(None)
         }
     }
-}
-
-/// Serves the admin pages on a thread of their own: a dump of a large board must not delay a
-/// change.
-fn start_admin(
-    listener: std::net::TcpListener,
-    readiness: Readiness,
-    metrics: Metrics,
-    board: Board,
-    locator: Option<Locator>,
-    drain: &Drain,
-) -> anyhow::Result<()> {
-    let locate = move |key: &ObjectKey| -> Option<Place> { locator.as_ref()?.locate(key) };
-    let admin = Admin::new(readiness)
-        .page(Page {
-            path: "/metrics",
-            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            render: Box::new(move || metrics.encode()),
-        })
-        .page(Page {
-            path: "/config",
-            content_type: "application/json",
-            render: Box::new(move || board.dump(&locate)),
-        });
-    let drained = drain.holder();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    std::thread::Builder::new()
-        .name("admin".to_owned())
-        .spawn(move || {
-            runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                admin.serve(listener, drained).await
-            })
-        })?;
-    Ok(())
-}
-
-/// The key of this process's versions. Nobody compares them with another process's.
-fn random_key() -> anyhow::Result<[u8; 32]> {
-    let mut key = [0; 32];
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let filled = provider.secure_random.fill(&mut key);
-    filled.map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
-    Ok(key)
 }

@@ -7,23 +7,77 @@ use std::time::Duration;
 
 use myriad_translate::{CatchAll, HostSharing};
 
-use crate::cli::{RawMeaning, RawServe};
+use crate::cli::{RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
 pub struct Serve {
     /// The directory.
     pub dir: PathBuf,
+    /// Where listeners are.
+    pub listeners: Listeners,
+    /// Where admin pages are served.
+    pub admin: SocketAddr,
+    /// How connections are served.
+    pub traffic: Traffic,
+    /// How objects are read.
+    pub meaning: Meaning,
+}
+
+/// Settings of `controller`.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    /// Where proxies connect.
+    pub sync: SocketAddr,
+    /// Names by which they do.
+    pub sync_hosts: Vec<String>,
+    /// Namespace and name of the service accounts that they run as.
+    pub proxy_accounts: BTreeSet<(String, String)>,
+    /// The controller's own namespace.
+    pub namespace: String,
+    /// The namespaces that are watched; empty for all.
+    pub namespaces: Vec<String>,
+    /// Where listeners are, on every proxy.
+    pub listeners: Listeners,
+    /// Where admin pages are served.
+    pub admin: SocketAddr,
+    /// How objects are read.
+    pub meaning: Meaning,
+}
+
+/// Settings of `proxy`.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// Host and port of the controllers.
+    pub controller: (String, u16),
+    /// The file of the token.
+    pub token_file: PathBuf,
+    /// The file of the roots.
+    pub ca_file: PathBuf,
+    /// Where the last good snapshot is kept.
+    pub state_dir: PathBuf,
+    /// Where admin pages are served.
+    pub admin: SocketAddr,
+    /// How connections are served.
+    pub traffic: Traffic,
+}
+
+/// Where listeners are.
+#[derive(Clone, Debug)]
+pub struct Listeners {
     /// Where HTTP is served.
     pub http: SocketAddr,
     /// Where HTTPS is served.
     pub https: SocketAddr,
-    /// Where admin pages are served.
-    pub admin: SocketAddr,
-    /// Threads that serve connections, at least 1.
-    pub workers: usize,
     /// The port in redirects to HTTPS; none takes the port that HTTPS is served on.
     pub redirect_port: Option<u16>,
+}
+
+/// How connections are served.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// Threads, at least 1.
+    pub workers: usize,
     /// How long connections are still accepted in a drain.
     pub drain_delay: Duration,
     /// When the connections that remain are cut.
@@ -32,8 +86,6 @@ pub struct Serve {
     pub access_log: bool,
     /// Proxies in front of this one that are believed about the client's address.
     pub trusted_hops: usize,
-    /// How objects are read.
-    pub meaning: Meaning,
 }
 
 /// Settings that decide what objects mean.
@@ -45,6 +97,8 @@ pub struct Meaning {
     pub default_certificate: Option<(String, String)>,
     /// Annotations that are ignored on request.
     pub ignore_annotations: BTreeSet<String>,
+    /// Whether Ingresses without a class are served.
+    pub serves_classless: bool,
     /// Whether objects of all namespaces merge on a host.
     pub shares_hosts: bool,
     /// Namespaces whose objects without host take effect; none means all.
@@ -62,6 +116,9 @@ const WORKERS_MAX: usize = 1_024;
 /// The longest drain.
 const DRAIN_SECONDS_MAX: u64 = 3_600;
 
+/// What redirects name where the listeners are behind a Service.
+const HTTPS_PORT: u16 = 443;
+
 impl Serve {
     /// Checks settings.
     ///
@@ -69,9 +126,105 @@ impl Serve {
     /// All problems at once, each naming its setting.
     pub fn check(raw: &RawServe) -> Result<Serve, SettingsError> {
         let mut problems = Vec::new();
-        let http = address("--http", &raw.http, &mut problems);
-        let https = address("--https", &raw.https, &mut problems);
-        let admin = address("--admin", &raw.admin, &mut problems);
+        let settings = Serve {
+            dir: raw.dir.clone(),
+            listeners: Listeners::read(&raw.listeners, &mut problems),
+            admin: address("--admin", &raw.process.admin, &mut problems),
+            traffic: Traffic::read(&raw.traffic, &mut problems),
+            meaning: Meaning::read(&raw.meaning, &mut problems),
+        };
+        all_or(problems, settings)
+    }
+
+    /// What the engine is started with. The ports are those that are really bound.
+    pub fn translate(&self) -> myriad_translate::Settings {
+        self.listeners.translate(self.meaning.translate())
+    }
+}
+
+impl Controller {
+    /// Checks settings.
+    ///
+    /// # Errors
+    /// All problems at once, each naming its setting.
+    pub fn check(raw: &RawController) -> Result<Controller, SettingsError> {
+        let mut problems = Vec::new();
+        let mut proxy_accounts = BTreeSet::new();
+        for text in &raw.proxy_accounts {
+            proxy_accounts.extend(name_pair("--proxy-accounts", text, &mut problems));
+        }
+        let mut listeners = Listeners::read(&raw.listeners, &mut problems);
+        listeners.redirect_port.get_or_insert(HTTPS_PORT);
+        let mut meaning = Meaning::read(&raw.meaning, &mut problems);
+        meaning.serves_classless = false;
+        if raw.meaning.catch_all_namespaces.is_none() {
+            meaning.catch_all_namespaces = Some(BTreeSet::new());
+        }
+        let settings = Controller {
+            sync: address("--sync", &raw.sync, &mut problems),
+            sync_hosts: raw.sync_hosts.clone(),
+            proxy_accounts,
+            namespace: raw.namespace.clone(),
+            namespaces: raw.namespaces.clone(),
+            listeners,
+            admin: address("--admin", &raw.process.admin, &mut problems),
+            meaning,
+        };
+        all_or(problems, settings)
+    }
+
+    /// What the engine is started with.
+    pub fn translate(&self) -> myriad_translate::Settings {
+        self.listeners.translate(self.meaning.translate())
+    }
+}
+
+impl Proxy {
+    /// Checks settings.
+    ///
+    /// # Errors
+    /// All problems at once, each naming its setting.
+    pub fn check(raw: &RawProxy) -> Result<Proxy, SettingsError> {
+        let mut problems = Vec::new();
+        let parts = raw.controller.rsplit_once(':');
+        let parts = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        if parts.as_ref().is_none_or(|(host, _)| host.is_empty()) {
+            let text = &raw.controller;
+            problems.push(format!("--controller is {text:?}, not HOST:PORT"));
+        }
+        let settings = Proxy {
+            controller: parts.unwrap_or_default(),
+            token_file: raw.token_file.clone(),
+            ca_file: raw.ca_file.clone(),
+            state_dir: raw.state_dir.clone(),
+            admin: address("--admin", &raw.process.admin, &mut problems),
+            traffic: Traffic::read(&raw.traffic, &mut problems),
+        };
+        all_or(problems, settings)
+    }
+}
+
+impl Listeners {
+    fn read(raw: &RawListeners, problems: &mut Vec<String>) -> Listeners {
+        Listeners {
+            http: address("--http", &raw.http, problems),
+            https: address("--https", &raw.https, problems),
+            redirect_port: raw.redirect_port,
+        }
+    }
+
+    fn translate(&self, meaning: myriad_translate::Settings) -> myriad_translate::Settings {
+        myriad_translate::Settings {
+            http: self.http,
+            https: self.https,
+            https_port: self.redirect_port.unwrap_or(self.https.port()),
+            ..meaning
+        }
+    }
+}
+
+impl Traffic {
+    fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Traffic {
         let workers = raw.workers.unwrap_or_else(cores);
         if !(1..=WORKERS_MAX).contains(&workers) {
             problems.push(format!("--workers is {workers}, not 1 to {WORKERS_MAX}"));
@@ -84,27 +237,15 @@ impl Serve {
                 problems.push(format!("{name} is {seconds}, over {DRAIN_SECONDS_MAX}"));
             }
         }
-        let meaning = Meaning::read(&raw.meaning, &mut problems);
-        if !problems.is_empty() {
-            return Err(SettingsError(problems));
-        }
-        Ok(Serve {
-            dir: raw.dir.clone(),
-            http,
-            https,
-            admin,
+        Traffic {
             workers,
-            redirect_port: raw.redirect_port,
             drain_delay: Duration::from_secs(raw.drain_delay),
             drain_timeout: Duration::from_secs(raw.drain_timeout),
             access_log: raw.access_log,
             trusted_hops: raw.trusted_hops,
-            meaning,
-        })
+        }
     }
-}
 
-impl Serve {
     /// What the proxy is started with.
     pub fn proxy(&self) -> myriad_proxy::Settings {
         myriad_proxy::Settings {
@@ -114,16 +255,6 @@ impl Serve {
             access_log: self.access_log.then(|| Box::new(std::io::stdout()) as _),
             trusted_hops: self.trusted_hops,
             ..myriad_proxy::Settings::default()
-        }
-    }
-
-    /// What the engine is started with. The ports are those that are really bound.
-    pub fn translate(&self) -> myriad_translate::Settings {
-        myriad_translate::Settings {
-            http: self.http,
-            https: self.https,
-            https_port: self.redirect_port.unwrap_or(self.https.port()),
-            ..self.meaning.translate()
         }
     }
 }
@@ -139,6 +270,7 @@ impl Meaning {
         let catch_all = self.catch_all_namespaces.clone();
         myriad_translate::Settings {
             class_name: self.ingress_class.as_str().into(),
+            serve_classless: self.serves_classless,
             host_sharing: sharing,
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
@@ -154,24 +286,13 @@ impl Meaning {
     pub fn check(raw: &RawMeaning) -> Result<Meaning, SettingsError> {
         let mut problems = Vec::new();
         let meaning = Meaning::read(raw, &mut problems);
-        if problems.is_empty() {
-            Ok(meaning)
-        } else {
-            Err(SettingsError(problems))
-        }
+        all_or(problems, meaning)
     }
 
     fn read(raw: &RawMeaning, problems: &mut Vec<String>) -> Meaning {
-        let default_certificate = raw.default_certificate.as_ref().and_then(|text| {
-            let parts = text.split_once('/');
-            let parts = parts.filter(|(ns, name)| !ns.is_empty() && !name.is_empty());
-            if parts.is_none() {
-                problems.push(format!(
-                    "--default-certificate is {text:?}, not NAMESPACE/SECRET"
-                ));
-            }
-            parts.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-        });
+        let default_certificate = raw.default_certificate.as_ref();
+        let default_certificate =
+            default_certificate.and_then(|text| name_pair("--default-certificate", text, problems));
         let shares_hosts = match &*raw.host_sharing {
             "namespace" => false,
             "cluster" => true,
@@ -185,20 +306,35 @@ impl Meaning {
         if raw.ingress_class.is_empty() {
             problems.push("--ingress-class is empty".to_owned());
         }
-        let all = raw.catch_all_namespaces.iter().any(|name| name == "*");
-        let named = || {
-            raw.catch_all_namespaces
-                .iter()
-                .filter(|name| !name.is_empty())
-        };
+        let named = raw.catch_all_namespaces.as_ref();
+        let named = named.filter(|names| names.iter().all(|name| name != "*"));
+        let named = named.map(|names| names.iter().filter(|name| !name.is_empty()));
         Meaning {
             ingress_class: raw.ingress_class.clone(),
             default_certificate,
             ignore_annotations: raw.ignore_annotations.iter().cloned().collect(),
+            serves_classless: true,
             shares_hosts,
-            catch_all_namespaces: (!all).then(|| named().cloned().collect()),
+            catch_all_namespaces: named.map(|names| names.cloned().collect()),
         }
     }
+}
+
+fn all_or<T>(problems: Vec<String>, settings: T) -> Result<T, SettingsError> {
+    if problems.is_empty() {
+        Ok(settings)
+    } else {
+        Err(SettingsError(problems))
+    }
+}
+
+fn name_pair(setting: &str, text: &str, problems: &mut Vec<String>) -> Option<(String, String)> {
+    let parts = text.split_once('/');
+    let parts = parts.filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
+    if parts.is_none() {
+        problems.push(format!("{setting} is {text:?}, not NAMESPACE/NAME"));
+    }
+    parts.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
 }
 
 fn address(name: &str, text: &str, problems: &mut Vec<String>) -> SocketAddr {
@@ -226,18 +362,18 @@ mod tests {
         let line = ["myriad", "serve", "dir"].iter().chain(arguments);
         match Cli::parse_from(line).command {
             Command::Serve(raw) => raw,
-            Command::Check(_) => panic!("another command"),
+            _ => panic!("another command"),
         }
     }
 
     #[test]
     fn defaults_are_the_documented_ones() {
         let serve = Serve::check(&raw(&[])).unwrap();
-        assert_eq!(serve.http.to_string(), "0.0.0.0:8080");
-        assert_eq!(serve.https.to_string(), "0.0.0.0:8443");
+        assert_eq!(serve.listeners.http.to_string(), "0.0.0.0:8080");
+        assert_eq!(serve.listeners.https.to_string(), "0.0.0.0:8443");
         assert_eq!(serve.admin.to_string(), "127.0.0.1:9901");
         assert_eq!(serve.meaning.catch_all_namespaces, None);
-        assert!(serve.workers >= 1 && !serve.access_log);
+        assert!(serve.traffic.workers >= 1 && !serve.traffic.access_log);
     }
 
     #[test]

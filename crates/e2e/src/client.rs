@@ -44,6 +44,13 @@ impl Curl {
         }
     }
 
+    /// In the network that a script enters.
+    #[must_use]
+    pub fn inside(mut self, enter: &std::path::Path) -> Self {
+        self.command = crate::cluster::enter(enter, &self.command);
+        self
+    }
+
     /// Further arguments, as curl's manual has them.
     #[must_use]
     pub fn args(mut self, args: &[&str]) -> Self {

@@ -12,6 +12,7 @@
 pub mod authority;
 pub mod backend;
 pub mod client;
+pub mod cluster;
 pub mod objects;
 pub mod world;
 

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::authority::Pair;
 
-/// An Ingress with its Service, EndpointSlice and Secret, all named after the host.
+/// An Ingress with its Service, EndpointSlice and Secret, all named after the host, with dashes for
+/// its dots: a Service has none.
 #[derive(Clone)]
 pub struct Site {
     host: String,
@@ -16,6 +17,7 @@ pub struct Site {
     endpoints: Vec<SocketAddr>,
     certificate: Option<Pair>,
     annotations: Vec<(String, String)>,
+    class: Option<String>,
     path: String,
 }
 
@@ -28,6 +30,7 @@ impl Site {
             endpoints: Vec::new(),
             certificate: None,
             annotations: Vec::new(),
+            class: None,
             path: "/".to_owned(),
         }
     }
@@ -60,6 +63,13 @@ impl Site {
         self
     }
 
+    /// Of this ingress class.
+    #[must_use]
+    pub fn class(mut self, class: &str) -> Self {
+        self.class = Some(class.to_owned());
+        self
+    }
+
     /// With this path prefix instead of `/`.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
@@ -80,8 +90,14 @@ impl Site {
         text
     }
 
+    /// The YAML documents, each for itself.
+    pub fn documents(&self) -> Vec<String> {
+        let text = self.yaml();
+        text.split("---\n").map(str::to_owned).collect()
+    }
+
     fn name(&self) -> String {
-        self.host.replace('*', "any")
+        self.host.replace('*', "any").replace('.', "-")
     }
 
     fn meta(&self, name: &str) -> String {
@@ -104,6 +120,9 @@ impl Site {
             }
         }
         text.push_str("spec:\n");
+        if let Some(class) = &self.class {
+            let _ = writeln!(text, "  ingressClassName: {class}");
+        }
         if self.certificate.is_some() {
             let _ = writeln!(
                 text,
@@ -123,7 +142,10 @@ impl Site {
 
     fn service(&self) -> String {
         let meta = self.meta(&self.name());
-        format!("---\napiVersion: v1\nkind: Service\n{meta}spec:\n  ports:\n  - port: 80\n")
+        format!(
+            "---\napiVersion: v1\nkind: Service\n{meta}spec:\n  clusterIP: None\n  ports:\n  \
+             - port: 80\n"
+        )
     }
 
     fn slice(&self, number: usize, endpoint: &SocketAddr) -> String {

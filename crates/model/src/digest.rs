@@ -7,6 +7,18 @@ use std::fmt;
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Digest(pub u128);
 
+impl Digest {
+    /// The digest over both sets, which have no resource in common.
+    pub fn plus(self, other: Digest) -> Digest {
+        Digest(self.0.wrapping_add(other.0))
+    }
+
+    /// The digest over this set without a part of it.
+    pub fn minus(self, other: Digest) -> Digest {
+        Digest(self.0.wrapping_sub(other.0))
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)

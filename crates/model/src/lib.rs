@@ -29,7 +29,7 @@ pub use resource::{
     ValueMatch, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
-pub use snapshot::Snapshot;
+pub use snapshot::{Changes, Snapshot, TreeChild};
 pub use tree::{Entry, Tree};
 pub use wire::WireError;
 pub use writer::Writer;

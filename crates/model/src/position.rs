@@ -18,6 +18,17 @@ impl Position {
         }
     }
 
+    /// Notes that a source has been read up to a revision; an older one changes nothing.
+    pub fn advance(&mut self, source: u8, revision: u64) {
+        match self
+            .revisions
+            .binary_search_by_key(&source, |(known, _)| *known)
+        {
+            Ok(at) => self.revisions[at].1 = self.revisions[at].1.max(revision),
+            Err(at) => self.revisions.insert(at, (source, revision)),
+        }
+    }
+
     /// Whether this position contains something that `other` does not. Positions of different
     /// epochs do not compare, and neither is ahead.
     pub fn is_ahead_of(&self, other: &Position) -> bool {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::wire::{self, WireError};
 use crate::{
-    Certificate, Domain, Endpoints, Entry, Key, Kind, Listener, Name, Resource, Route, Upstream,
-    Value,
+    Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name, Resource, Route,
+    Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -68,7 +68,7 @@ impl Sealed {
     }
 
     /// The place in the digest tree.
-    pub(crate) fn slot(&self) -> u64 {
+    pub fn slot(&self) -> u64 {
         self.slot
     }
 
@@ -177,6 +177,31 @@ impl Sealer {
         slot(&self.key, key)
     }
 
+    /// Which key this sealer has, for two ends that compare digests; never 0.
+    pub fn key_id(&self) -> u64 {
+        let hash = blake3::keyed_hash(&self.key, b"which key");
+        (first_half(hash) as u64).max(1)
+    }
+
+    /// A stand-in for a resource whose content is not kept: its name and version only.
+    pub fn stand_in(&self, key: Key, version: Version) -> Sealed {
+        Sealed {
+            slot: slot(&self.key, &key),
+            key,
+            version,
+            bytes_encoded: 0,
+            body: Body::Encoded(Bytes::new()),
+        }
+    }
+
+    /// The same resource at the place that this sealer's key gives it.
+    pub fn adopt(&self, sealed: &Sealed) -> Sealed {
+        Sealed {
+            slot: slot(&self.key, &sealed.key),
+            ..sealed.clone()
+        }
+    }
+
     /// Encodes, hashes and seals a resource.
     pub fn seal(&mut self, name: Name, resource: Resource) -> Sealed {
         let key = Key {
@@ -226,6 +251,12 @@ impl Sealer {
 #[derive(Clone)]
 pub(crate) struct Leaf(pub(crate) SealedArc);
 
+impl Leaf {
+    pub(crate) fn into_inner(self) -> SealedArc {
+        self.0
+    }
+}
+
 impl Entry for Leaf {
     fn hash(&self) -> u64 {
         self.0.slot
@@ -235,13 +266,24 @@ impl Entry for Leaf {
         self.0.key == other.0.key
     }
 
+    fn same_content(&self, other: &Self) -> bool {
+        self.0.version == other.0.version
+    }
+
     fn weight(&self) -> u128 {
+        Digest::of(self.0.slot, self.0.version).0
+    }
+}
+
+impl Digest {
+    /// The digest over one resource, known by its place and version.
+    pub fn of(slot: u64, version: Version) -> Digest {
         // The slot is a keyed hash of kind and name already, and the version one of the
         // content: mixing both keeps who knows neither key from steering the sum.
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.0.slot.to_le_bytes());
-        hasher.update(&self.0.version.0);
-        first_half(hasher.finalize())
+        hasher.update(&slot.to_le_bytes());
+        hasher.update(&version.0);
+        Digest(first_half(hasher.finalize()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Snapshots: all resources at one moment, sharing what did not change with the moment before.
 
 use crate::sealed::Leaf;
+use crate::tree::{Child, Diff, Difference};
 use crate::{Change, Digest, Kind, Position, SealedArc, Tree};
 
 /// All resources at one moment. A clone costs two reference counts.
@@ -31,6 +32,38 @@ impl Snapshot {
                 .map(|(index, sum)| (index, Digest(sum)))
                 .collect(),
         )
+    }
+
+    /// The children of a node of the digest tree, by child index (below 64); none where the path
+    /// leads to no inner node. Resources at one place all have the index 0.
+    pub fn children_at(&self, path: &[u8]) -> Option<Vec<(u8, TreeChild)>> {
+        let children = self.tree.children_at(path)?;
+        let child = |child| match child {
+            Child::Entry(leaf) => TreeChild::Resource(Leaf::into_inner(leaf)),
+            Child::Branch(sum) => TreeChild::Branch(Digest(sum)),
+        };
+        Some(
+            children
+                .into_iter()
+                .map(|(index, it)| (index, child(it)))
+                .collect(),
+        )
+    }
+
+    /// All resources below a path of child indices of the digest tree.
+    pub fn below(&self, path: &[u8]) -> impl Iterator<Item = &SealedArc> {
+        self.tree.below(path).map(|leaf| &leaf.0)
+    }
+
+    /// All resources at one place: one, unless two names have the same hash.
+    pub fn at(&self, slot: u64) -> impl Iterator<Item = &SealedArc> {
+        self.tree.with_hash(slot).map(|leaf| &leaf.0)
+    }
+
+    /// What makes this snapshot into `newer`, in no particular order. Costs the number of changes
+    /// times the depth of the tree, whatever the number of resources.
+    pub fn diff(&self, newer: &Snapshot) -> Changes {
+        Changes(self.tree.diff(&newer.tree))
     }
 
     /// How far the sources had been read.
@@ -84,3 +117,36 @@ impl Snapshot {
         }
     }
 }
+
+/// A child of a node of the digest tree.
+#[derive(Clone, Debug)]
+pub enum TreeChild {
+    /// A resource that lies there alone.
+    Resource(SealedArc),
+    /// An inner node, by the digest over all resources below it.
+    Branch(Digest),
+}
+
+/// See [`Snapshot::diff`].
+pub struct Changes(Diff<Leaf, 6>);
+
+impl Changes {
+    /// How many nodes, or pairs of nodes at one place, were looked into so far.
+    pub fn nodes_visited(&self) -> u64 {
+        self.0.nodes_visited()
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Change;
+
+    fn next(&mut self) -> Option<Change> {
+        let (old, new): Difference<Leaf> = self.0.next()?;
+        let (old, new) = (old.map(Leaf::into_inner), new.map(Leaf::into_inner));
+        let key = new.as_ref().or(old.as_ref())?.key().clone();
+        Some(Change { key, old, new })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,10 @@
 //! No operation costs more than the depth, so there is no rehash that would stall one change
 //! in a million.
 
+mod diff;
+
+pub use diff::{Diff, Difference};
+
 use triomphe::{Arc, ThinArc};
 
 /// What a tree holds. Entries are cloned with the nodes, so they should be pointers.
@@ -17,6 +21,19 @@ pub trait Entry: Clone {
     fn weight(&self) -> u128 {
         0
     }
+    /// Whether both, being of the same key, have the same content.
+    fn same_content(&self, other: &Self) -> bool {
+        self.weight() == other.weight()
+    }
+}
+
+/// A child of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Child<E> {
+    /// An entry, in a node without further children on its path.
+    Entry(E),
+    /// An inner node, by the sum of the weights below it.
+    Branch(u128),
 }
 
 /// A persistent map of entries, with `1 << BITS` children per node at most (`BITS` <= 6).
@@ -92,25 +109,7 @@ impl<E: Entry, const BITS: u32> Tree<E, BITS> {
 
     /// The entry with this hash that `is_it` recognises.
     pub fn get(&self, hash: u64, is_it: impl Fn(&E) -> bool) -> Option<&E> {
-        let mut node = &self.root;
-        let mut shift = 0;
-        loop {
-            if shift >= u64::BITS {
-                return node.slice.iter().find_map(|slot| match slot {
-                    Slot::Entry(entry) if is_it(entry) => Some(entry),
-                    _ => None,
-                });
-            }
-            let bit = 1_u64 << index::<BITS>(hash, shift);
-            if head(node).bitmap & bit == 0 {
-                return None;
-            }
-            match node.slice.get(rank(head(node).bitmap, bit))? {
-                Slot::Entry(entry) => return is_it(entry).then_some(entry),
-                Slot::Branch(child) => node = child,
-            }
-            shift += BITS;
-        }
+        find::<E, BITS>(&self.root, hash, 0, is_it)
     }
 
     /// Puts an entry in, and returns the one of the same key that it replaces.
@@ -150,24 +149,125 @@ impl<E: Entry, const BITS: u32> Tree<E, BITS> {
     /// The sums of the children of the node at a path of child indices, by index; none where
     /// the path leads to an entry or nowhere.
     pub fn sums_at(&self, path: &[u8]) -> Option<Vec<(u8, u128)>> {
-        let mut node = &self.root;
-        for &step in path {
-            let bit = 1_u64.checked_shl(u32::from(step))?;
-            if head(node).bitmap & bit == 0 {
-                return None;
-            }
-            match node.slice.get(rank(head(node).bitmap, bit))? {
-                Slot::Branch(child) => node = child,
-                Slot::Entry(_) => return None,
-            }
-        }
-        let indices = (0..64_u8).filter(|index| head(node).bitmap & (1 << index) != 0);
+        let node = self.node_at(path)?;
         Some(
-            indices
+            indices(node)
                 .zip(&node.slice)
                 .map(|(index, slot)| (index, slot.sum()))
                 .collect(),
         )
+    }
+
+    /// The children of the node at a path of child indices, by index; none where the path leads
+    /// to an entry or nowhere. Entries whose hashes are equal all have the index 0.
+    pub fn children_at(&self, path: &[u8]) -> Option<Vec<(u8, Child<E>)>> {
+        let node = self.node_at(path)?;
+        let child = |slot: &Slot<E>| match slot {
+            Slot::Entry(entry) => Child::Entry(entry.clone()),
+            Slot::Branch(branch) => Child::Branch(head(branch).sum()),
+        };
+        let slots = node.slice.iter();
+        if path.len() as u32 * BITS >= u64::BITS {
+            return Some(slots.map(|slot| (0, child(slot))).collect());
+        }
+        Some(indices(node).zip(slots.map(child)).collect())
+    }
+
+    /// All entries below a path of child indices.
+    pub fn below(&self, path: &[u8]) -> Iter<'_, E> {
+        let slots = match path.split_last() {
+            None => &self.root.slice[..],
+            Some((&last, parents)) => {
+                let is_inner = (parents.len() as u32) * BITS < u64::BITS;
+                let node = self.node_at(parents).filter(|_| is_inner);
+                node.and_then(|node| slot_at(node, last))
+                    .map_or(&[][..], std::slice::from_ref)
+            }
+        };
+        Iter {
+            stack: vec![slots.iter()],
+        }
+    }
+
+    /// All entries with this hash.
+    pub fn with_hash(&self, hash: u64) -> impl Iterator<Item = &E> {
+        let mut node = &self.root;
+        let mut shift = 0;
+        let slots = loop {
+            if shift >= u64::BITS {
+                break &node.slice[..];
+            }
+            match slot_at(node, index::<BITS>(hash, shift) as u8) {
+                None => break &[],
+                Some(Slot::Branch(child)) => node = child,
+                Some(entry) => break std::slice::from_ref(entry),
+            }
+            shift += BITS;
+        };
+        slots.iter().filter_map(move |slot| match slot {
+            Slot::Entry(entry) if entry.hash() == hash => Some(entry),
+            _ => None,
+        })
+    }
+
+    /// What differs in `newer`: each entry of this tree beside its successor. Skips whatever
+    /// both share, so it costs the number of differences times the depth.
+    pub fn diff(&self, newer: &Self) -> Diff<E, BITS> {
+        Diff::new(&self.root, &newer.root)
+    }
+
+    fn node_at(&self, path: &[u8]) -> Option<&Node<E>> {
+        let mut node = &self.root;
+        for (depth, &step) in path.iter().enumerate() {
+            if depth as u32 * BITS >= u64::BITS {
+                return None;
+            }
+            match slot_at(node, step)? {
+                Slot::Branch(child) => node = child,
+                Slot::Entry(_) => return None,
+            }
+        }
+        Some(node)
+    }
+}
+
+/// The indices of a node's children, as its bitmap says.
+fn indices<E>(node: &Node<E>) -> impl Iterator<Item = u8> {
+    let bitmap = head(node).bitmap;
+    (0..64_u8).filter(move |index| bitmap & (1 << index) != 0)
+}
+
+/// The child of an inner node at an index.
+fn slot_at<E>(node: &Node<E>, index: u8) -> Option<&Slot<E>> {
+    let bit = 1_u64.checked_shl(u32::from(index))?;
+    let is_there = head(node).bitmap & bit != 0;
+    let slot = || node.slice.get(rank(head(node).bitmap, bit));
+    is_there.then(slot).flatten()
+}
+
+/// The entry with this hash below a node at this depth.
+fn find<E: Entry, const BITS: u32>(
+    mut node: &Node<E>,
+    hash: u64,
+    mut shift: u32,
+    is_it: impl Fn(&E) -> bool,
+) -> Option<&E> {
+    loop {
+        if shift >= u64::BITS {
+            return node.slice.iter().find_map(|slot| match slot {
+                Slot::Entry(entry) if is_it(entry) => Some(entry),
+                _ => None,
+            });
+        }
+        let bit = 1_u64 << index::<BITS>(hash, shift);
+        if head(node).bitmap & bit == 0 {
+            return None;
+        }
+        match node.slice.get(rank(head(node).bitmap, bit))? {
+            Slot::Entry(entry) => return is_it(entry).then_some(entry),
+            Slot::Branch(child) => node = child,
+        }
+        shift += BITS;
     }
 }
 

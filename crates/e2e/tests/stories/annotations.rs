@@ -130,8 +130,8 @@ async fn a_canary_takes_those_who_ask_for_it() {
         .annotation(&format!("{NGINX}/canary-by-header"), "X-Canary")
         .annotation(&format!("{NGINX}/canary-by-cookie"), "canary")
         .yaml()
-        .replace("name: a.test", "name: canary")
-        .replace("service-name: a.test", "service-name: canary");
+        .replace("name: a-test", "name: canary")
+        .replace("service-name: a-test", "service-name: canary");
     let files = [
         ("main.yaml", main_site.yaml()),
         ("canary.yaml", canary_site),

@@ -38,17 +38,17 @@ fn mistakes(authority: &Authority) -> Vec<(&'static str, String, [&'static str; 
         (
             "misfit.yaml",
             Site::new("misfit.test").tls(&misfit).yaml(),
-            ["default/misfit.test", "tls.key", "certificate"],
+            ["default/misfit-test", "tls.key", "certificate"],
         ),
         (
             "garbled.yaml",
             Site::new("garbled.test").tls(&garbled).yaml(),
-            ["default/garbled.test", "tls.crt", "certificate"],
+            ["default/garbled-test", "tls.crt", "certificate"],
         ),
         (
             "expired.yaml",
             Site::new("expired.test").tls(&expired).yaml(),
-            ["default/expired.test", "tls.crt", "renew"],
+            ["default/expired-test", "tls.crt", "renew"],
         ),
         (
             "port.yaml",
@@ -56,7 +56,7 @@ fn mistakes(authority: &Authority) -> Vec<(&'static str, String, [&'static str; 
                 + "---\n"
                 + &ingress(
                     "noport",
-                    &rule("noport.test", "/", "port.test", "{number: 81}"),
+                    &rule("noport.test", "/", "port-test", "{number: 81}"),
                 ),
             ["default/noport", "port", "81"],
         ),
@@ -73,7 +73,7 @@ fn mistakes(authority: &Authority) -> Vec<(&'static str, String, [&'static str; 
         (
             "older.yaml",
             Site::new("good.test").namespace("thief").yaml(),
-            ["thief/good.test", "host", "default"],
+            ["thief/good-test", "host", "default"],
         ),
         (
             "broken.yaml",
@@ -83,7 +83,7 @@ fn mistakes(authority: &Authority) -> Vec<(&'static str, String, [&'static str; 
         (
             "twice.yaml",
             Site::new("a-first.test").yaml(),
-            ["default/a-first.test", "twice.yaml", "remove"],
+            ["default/a-first-test", "twice.yaml", "remove"],
         ),
     ]
 }

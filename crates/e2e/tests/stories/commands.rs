@@ -96,7 +96,7 @@ async fn check_says_file_line_object_and_remedy_and_fails_on_errors() {
         .find(|line| line.contains("tls.key"))
         .expect("about the key");
     assert!(
-        line.contains("a.yaml:") && line.contains("Secret default/a.test"),
+        line.contains("a.yaml:") && line.contains("Secret default/a-test"),
         "{line}"
     );
     assert!(

@@ -46,7 +46,7 @@ async fn a_default_certificate_answers_for_names_that_no_other_covers() {
     let world = World::serve_with(
         authority,
         &[("d.yaml", site.yaml())],
-        &["--default-certificate=default/d.test"],
+        &["--default-certificate=default/d-test"],
     )
     .await;
     assert_eq!(

@@ -116,7 +116,45 @@ fn shape(node: &Node<Arc<Item>>) -> Vec<(u64, u128)> {
     shapes
 }
 
+/// The difference of two trees against that of two plain maps.
+fn check_diff<const BITS: u32>(steps: &[Step]) {
+    let mut tree = Tree::<Arc<Item>, BITS>::new();
+    let mut kept = vec![tree.clone()];
+    for step in steps {
+        match *step {
+            Step::Insert(key, value) => drop(tree.insert(Arc::new(Item { key, value }))),
+            Step::Remove(key) => drop(tree.remove(hash(key), |item| item.key == key)),
+            Step::Keep => kept.push(tree.clone()),
+        }
+    }
+    for old in &kept {
+        for (from, to) in [(old, &tree), (&tree, old)] {
+            let (before, after) = (contents(from), contents(to));
+            let mut expected: Vec<_> = (0..=255)
+                .map(|key| (key, before.get(&key).copied(), after.get(&key).copied()))
+                .filter(|(_, before, after)| before != after)
+                .collect();
+            let mut found: Vec<_> = from
+                .diff(to)
+                .map(|(old, new)| {
+                    let key = old.as_ref().or(new.as_ref()).expect("one is there").key;
+                    (key, old.map(|item| item.value), new.map(|item| item.value))
+                })
+                .collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+        }
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_diff_is_what_two_plain_maps_differ_in(steps in steps()) {
+        check_diff::<4>(&steps);
+        check_diff::<6>(&steps);
+    }
+
     #[test]
     fn it_behaves_as_a_plain_map_whose_clones_never_change(steps in steps()) {
         check::<4>(&steps);

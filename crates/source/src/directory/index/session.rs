@@ -101,6 +101,7 @@ impl<'a> Session<'a> {
             changes: self.changes.into_values().collect(),
             reports,
             synced: false,
+            positions: Vec::new(),
         }
     }
 

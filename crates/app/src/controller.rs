@@ -1,0 +1,200 @@
+//! `controller`: watches a cluster, translates, and tells proxies what to serve.
+
+mod certificate;
+mod fleet;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use myriad_base::drain::Drain;
+use myriad_base::metrics::Metrics;
+use myriad_base::readiness::{Condition, Readiness};
+use myriad_base::{clock, task};
+use myriad_model::{Form, Sealer, Snapshot, Writer};
+use myriad_source::kubernetes::{self, Client, Cluster};
+use myriad_translate::Engine;
+use tokio::sync::{mpsc, watch};
+
+use crate::board::Board;
+use crate::cli::RawController;
+use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX};
+use crate::outlet::Fleet;
+use crate::process::{self, Stop};
+use crate::settings::Controller;
+use crate::tokens::Tokens;
+use crate::trust::{self, Trust};
+
+/// How long is waited before the API server is asked again for what nothing works without.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How old the published keys of tokens may get.
+const TOKEN_KEYS_AGE_MAX: Duration = Duration::from_secs(3_600);
+
+/// How often they are read again because of a key that is not known.
+const TOKEN_KEYS_AGE_MIN: Duration = Duration::from_secs(5);
+
+/// Runs the command until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Settings that do not hold, addresses that cannot be bound, no description of an API server.
+pub fn run(raw: &RawController) -> anyhow::Result<ExitCode> {
+    if let Err(problem) = myriad_base::log::start(&raw.process.log) {
+        anyhow::bail!("--log: {problem}");
+    }
+    let settings = Controller::check(raw)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, control(settings))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn control(settings: Controller) -> anyhow::Result<()> {
+    let mut stop = Stop::listen()?;
+    let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
+    let board = Board::new(&metrics);
+    let ready = readiness.require("the first complete list of every kind");
+    let listener = process::bind_admin(settings.admin)?;
+    let sync = std::net::TcpListener::bind(settings.sync)
+        .with_context(|| format!("--sync {}: cannot be bound", settings.sync))?;
+    sync.set_nonblocking(true)?;
+    let nowhere = Box::new(|_: &_| None);
+    process::start_admin(
+        listener,
+        readiness,
+        metrics.clone(),
+        board.clone(),
+        nowhere,
+        &drain,
+    )?;
+    let cluster = Cluster::connect(kubernetes::Settings {
+        namespaces: settings
+            .namespaces
+            .iter()
+            .map(|it| it.as_str().into())
+            .collect(),
+        ..kubernetes::Settings::default()
+    });
+    let cluster = cluster.await?;
+    let client = cluster.client();
+    let prepared = prepare(&client, &settings);
+    let (trust, tokens) = tokio::select! {
+        prepared = prepared => prepared,
+        () = stop.asked() => return Ok(()),
+    };
+    let (announce, addresses) = watch::channel(None);
+    let (snapshots, newest) = watch::channel(Snapshot::new());
+    let server = fleet::Server {
+        settings: &settings,
+        trust: &trust,
+        tokens,
+        newest,
+        is_listed: addresses,
+    };
+    server.start(sync, &metrics, &drain)?;
+    tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
+    let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
+    follow(cluster, inbox.clone());
+    drop(task::spawn_local("stop", async move {
+        stop.asked().await;
+        // A loop that has ended needs no telling.
+        let _ = inbox.send(Event::Stop).await;
+    }));
+    translate(
+        &settings,
+        &trust,
+        Fleet(snapshots),
+        board,
+        ready,
+        announce,
+        events,
+    )
+    .await;
+    drain.start();
+    drain.finished().await;
+    Ok(())
+}
+
+/// Asks until what nothing works without is there: the shared trust, and the keys of tokens.
+async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>) {
+    let trust = loop {
+        match prepare_trust(client, &settings.namespace).await {
+            Ok(trust) => break trust,
+            Err(error) => tracing::warn!("{error:#}; trying again"),
+        }
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    };
+    let tokens = Arc::new(Tokens::new(settings.proxy_accounts.clone()));
+    while let Err(error) = refresh(client, &tokens).await {
+        tracing::warn!("the keys of tokens cannot be read: {error:#}; trying again");
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+    let (client, refreshed) = (client.clone(), tokens.clone());
+    drop(task::spawn("token keys", async move {
+        loop {
+            tokio::time::sleep(TOKEN_KEYS_AGE_MIN).await;
+            let rest = TOKEN_KEYS_AGE_MAX - TOKEN_KEYS_AGE_MIN;
+            // Whichever comes first; the time that is over is no error.
+            let _ = tokio::time::timeout(rest, refreshed.stale.notified()).await;
+            if let Err(error) = refresh(&client, &refreshed).await {
+                tracing::warn!("the keys of tokens cannot be read: {error:#}; the former hold");
+            }
+        }
+    }));
+    (trust, tokens)
+}
+
+async fn prepare_trust(client: &Client, namespace: &str) -> anyhow::Result<Trust> {
+    let trust = trust::provide(client, namespace).await?;
+    trust::publish(client, namespace, &trust).await?;
+    if trust.authority.is_due(clock::unix_seconds()) {
+        tracing::warn!(
+            "Secret {namespace}/{} is past half of its life; delete it, and restart controllers \
+             and then proxies, for a new one",
+            trust::AUTHORITY_NAME
+        );
+    }
+    Ok(trust)
+}
+
+async fn refresh(client: &Client, tokens: &Tokens) -> anyhow::Result<()> {
+    let published = client.token_keys().await?;
+    Ok(tokens.set_keys(&published)?)
+}
+
+/// Carries what the watches see into the inbox.
+fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>) {
+    drop(task::spawn_local("source", async move {
+        let mut epoch = None;
+        loop {
+            let batch = cluster.next().await;
+            if epoch != Some(cluster.epoch()) {
+                epoch = Some(cluster.epoch());
+                if inbox.send(Event::Epoch(cluster.epoch())).await.is_err() {
+                    return;
+                }
+            }
+            if inbox.send(Event::Changed(batch)).await.is_err() {
+                return;
+            }
+        }
+    }));
+}
+
+async fn translate(
+    settings: &Controller,
+    trust: &Trust,
+    fleet: Fleet,
+    board: Board,
+    ready: Condition,
+    announce: watch::Sender<Option<Addresses>>,
+    events: mpsc::Receiver<Event>,
+) {
+    let writer = Writer::new(Sealer::new(trust.version_key.0, Form::Encoded));
+    let engine = Engine::new(settings.translate(), writer);
+    Control::new(engine, fleet, board, ready, announce)
+        .run(events)
+        .await;
+}

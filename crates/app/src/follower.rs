@@ -1,0 +1,175 @@
+//! `proxy`: serves what a controller says, and what it said last where none answers.
+
+mod kept;
+mod link;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use myriad_base::drain::Drain;
+use myriad_base::metrics::Metrics;
+use myriad_base::readiness::{Condition, Readiness};
+use myriad_model::{Change, Commit, Snapshot};
+use myriad_proxy::Proxy;
+use myriad_sync::{Apply, Client, ClientCounters, ClientError, ClientSettings, Delivery, Refusal};
+
+use crate::board::Board;
+use crate::cli::RawProxy;
+use crate::process::{self, Stop};
+use crate::settings;
+use kept::Kept;
+use link::Link;
+
+/// Runs the command until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Settings that do not hold, an admin address that cannot be bound, threads that cannot start.
+pub fn run(raw: &RawProxy) -> anyhow::Result<ExitCode> {
+    if let Err(problem) = myriad_base::log::start(&raw.process.log) {
+        anyhow::bail!("--log: {problem}");
+    }
+    let settings = settings::Proxy::check(raw)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(follow(settings))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
+    let mut stop = Stop::listen()?;
+    let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
+    let board = Board::new(&metrics);
+    let ready = readiness.require("the first snapshot");
+    let listener = process::bind_admin(settings.admin)?;
+    let nowhere = Box::new(|_: &_| None);
+    process::start_admin(
+        listener,
+        readiness,
+        metrics.clone(),
+        board.clone(),
+        nowhere,
+        &drain,
+    )?;
+    let proxy = Proxy::start(settings.traffic.proxy(), &metrics)?;
+    let (kept, held, key) = Kept::open(&settings.state_dir, &metrics);
+    let mut follower = Follower {
+        proxy,
+        kept,
+        board,
+        ready,
+        position: 0,
+    };
+    follower.serve_held(&held);
+    let counters = ClientCounters::default();
+    counters.register(&metrics);
+    let client = ClientSettings {
+        instance: instance(),
+        connect: Arc::new(Link::new(&settings)?),
+        token: {
+            let file = settings.token_file.clone();
+            Arc::new(move || link::read_small(&file))
+        },
+    };
+    let client = Client::new(client, held, key, counters);
+    let following = Drain::new();
+    let drained = following.holder();
+    let stopping = async {
+        stop.asked().await;
+        tracing::info!("draining");
+        following.start();
+    };
+    tokio::join!(client.run(&mut follower, drained), stopping);
+    follower.ready.revoke();
+    follower.proxy.drain().await;
+    drain.start();
+    drain.finished().await;
+    Ok(())
+}
+
+/// What the process is called, for people: the name of the Pod is that of the host.
+fn instance() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// Puts commits into service, and then on disk.
+struct Follower {
+    proxy: Proxy,
+    kept: Kept,
+    board: Board,
+    ready: Condition,
+    position: u64,
+}
+
+impl Follower {
+    /// Serves what was kept, however old.
+    fn serve_held(&mut self, held: &Snapshot) {
+        if held.is_empty() {
+            return;
+        }
+        let changes = held.iter().map(|sealed| Change {
+            key: sealed.key().clone(),
+            old: None,
+            new: Some(sealed.clone()),
+        });
+        let commit = Commit {
+            changes: changes.collect(),
+            position: held.position().clone(),
+        };
+        self.put_into_service(&commit);
+        let resources = held.len();
+        tracing::info!(
+            resources,
+            "serving what was kept, until a controller answers"
+        );
+        self.board.set_snapshot(held, self.position);
+    }
+
+    fn put_into_service(&mut self, commit: &Commit) -> Vec<Refusal> {
+        let applied = self.proxy.apply(commit);
+        self.position += 1;
+        let work = self.board.work();
+        work.commits.inc();
+        work.table_nodes_copied.inc_by(applied.nodes_copied);
+        work.resources_changed.inc_by(commit.changes.len() as u64);
+        let refused = applied.refused.iter().map(|receipt| Refusal {
+            key: receipt.key.clone(),
+            reason: receipt.reason.clone(),
+        });
+        let refused = refused.collect();
+        self.board.set_receipts(commit, applied.refused);
+        self.ready.meet();
+        refused
+    }
+}
+
+impl Apply for Follower {
+    async fn apply(&mut self, delivery: Delivery) -> Vec<Refusal> {
+        let Delivery {
+            commit, mut logged, ..
+        } = delivery;
+        let refused = self.put_into_service(&commit);
+        logged.leave_out(&refused);
+        self.kept.append(logged).await;
+        refused
+    }
+
+    async fn holds(&mut self, held: &Snapshot) {
+        self.board.set_snapshot(held, self.position);
+        self.kept.mend(held).await;
+    }
+
+    fn rekey(&mut self, key: [u8; 32]) {
+        self.kept.rekey(key);
+    }
+
+    fn connected(&mut self) {
+        tracing::info!("a controller is followed");
+        self.kept.set_connected(true);
+    }
+
+    fn disconnected(&mut self, _: &ClientError) {
+        self.kept.set_connected(false);
+    }
+}

@@ -1,0 +1,175 @@
+//! Stories in a real cluster: what tenants write to its API, and what their users get.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may read a clock and start tasks"
+)]
+
+use myriad_e2e::cluster::Cluster;
+use myriad_e2e::world::eventually;
+use myriad_e2e::{Answer, Site};
+
+fn site(cluster: &Cluster, host: &str) -> Site {
+    Site::new(host)
+        .namespace(&cluster.tenant())
+        .class(&cluster.class())
+        .to(cluster.endpoint())
+        .tls(&cluster.authority.issue(&[host]))
+}
+
+#[tokio::test]
+async fn a_new_ingress_is_served_and_its_end_is_the_domains_end() {
+    let cluster = Cluster::join().await;
+    let _endpoint = cluster.backend("hello");
+    let _controller = cluster.controller(0).await;
+    let proxy = cluster.proxy(0, "proxy", "myriad").await;
+    cluster.ready(&proxy).await;
+
+    let objects = site(&cluster, "a.test").yaml();
+    cluster.apply(&objects).await;
+    let answer = cluster
+        .eventually("a.test", |answer| answer.status == 200)
+        .await;
+    assert!(answer.body.contains("hello"), "{answer:?}");
+
+    // A renewed certificate is shown at once, under the same name.
+    cluster.apply(&site(&cluster, "a.test").yaml()).await;
+    cluster
+        .eventually("a.test", |answer| answer.status == 200)
+        .await;
+
+    cluster.delete(&objects).await;
+    cluster.eventually("a.test", is_refused).await;
+}
+
+#[tokio::test]
+async fn a_proxy_starts_and_serves_without_a_controller() {
+    let cluster = Cluster::join().await;
+    let _endpoint = cluster.backend("kept");
+    let controller = cluster.controller(0).await;
+    let proxy = cluster.proxy(0, "proxy", "myriad").await;
+    cluster.apply(&site(&cluster, "b.test").yaml()).await;
+    cluster
+        .eventually("b.test", |answer| answer.status == 200)
+        .await;
+
+    controller.kill().await;
+    assert_eq!(
+        cluster.get("b.test").await.status,
+        200,
+        "nothing is noticed"
+    );
+    proxy.kill().await;
+    let proxy = cluster.restart_proxy(0, "proxy");
+    cluster.ready(&proxy).await;
+    assert_eq!(cluster.get("b.test").await.status, 200, "from its own disk");
+
+    // What changed meanwhile comes with the next controller.
+    cluster.apply(&site(&cluster, "c.test").yaml()).await;
+    let _controller = cluster.controller(0).await;
+    cluster
+        .eventually("c.test", |answer| answer.status == 200)
+        .await;
+}
+
+#[tokio::test]
+async fn a_token_of_another_audience_or_account_gets_nothing() {
+    let cluster = Cluster::join().await;
+    let controller = cluster.controller(0).await;
+    cluster.ready(&controller).await;
+    for (account, audience) in [("proxy", "elsewhere"), ("stranger", "myriad")] {
+        let proxy = cluster.proxy(0, account, audience).await;
+        let refused = eventually(async || {
+            let is_refused = proxy.log().contains("ended the stream");
+            is_refused.then_some(())
+        });
+        assert!(
+            refused.await.is_some(),
+            "{account}, {audience}: {}",
+            proxy.log()
+        );
+        assert_eq!(cluster.admin(&proxy, "/readyz").await.status, 503);
+        assert!(
+            !proxy.log().contains("a controller is followed"),
+            "{}",
+            proxy.log()
+        );
+        proxy.kill().await;
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_moves_to_another_controller_and_fetches_only_what_differs() {
+    let cluster = Cluster::join().await;
+    let _endpoint = cluster.backend("moved");
+    let first = cluster.controller(0).await;
+    let proxy = cluster.proxy(0, "proxy", "myriad").await;
+    for host in ["d.test", "e.test"] {
+        cluster.apply(&site(&cluster, host).yaml()).await;
+        cluster
+            .eventually(host, |answer| answer.status == 200)
+            .await;
+    }
+    first.kill().await;
+    proxy.kill().await;
+    let second = cluster.controller(1).await;
+    cluster.ready(&second).await;
+    let proxy = cluster.restart_proxy(1, "proxy");
+    // The Ingress comes last, so that each resource is made once.
+    for document in site(&cluster, "f.test").documents().iter().rev() {
+        cluster.apply(document).await;
+    }
+    cluster
+        .eventually("f.test", |answer| answer.status == 200)
+        .await;
+    let metrics = cluster.admin(&proxy, "/metrics").await.body;
+    let received = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("myriad_sync_resources_total "))
+        .expect("a counter");
+    assert_eq!(received, "5", "the third domain alone: {metrics}");
+}
+
+#[tokio::test]
+async fn the_objects_of_a_domain_come_in_any_order() {
+    let cluster = Cluster::join().await;
+    let _endpoint = cluster.backend("order");
+    let _controller = cluster.controller(0).await;
+    let proxy = cluster.proxy(0, "proxy", "myriad").await;
+    cluster.ready(&proxy).await;
+    for (number, order) in orders().into_iter().enumerate() {
+        let host = format!("order-{number}.test");
+        let documents = site(&cluster, &host).documents();
+        for at in order {
+            cluster.apply(&documents[at]).await;
+            // Whatever is there by now: an alert or a 503 at most, and never somebody else's.
+            let answer = cluster.get(&host).await;
+            let is_waiting = answer.status == 503 || is_refused(&answer);
+            assert!(is_waiting || answer.status == 200, "{order:?}: {answer:?}");
+        }
+        cluster
+            .eventually(&host, |answer| answer.status == 200)
+            .await;
+    }
+}
+
+/// Whether the name was refused by an alert.
+fn is_refused(answer: &Answer) -> bool {
+    answer.error.contains("unrecognized name")
+}
+
+/// All 24 orders of four things.
+fn orders() -> Vec<[usize; 4]> {
+    let mut orders = Vec::new();
+    for number in 0..256_usize {
+        let order = [
+            number & 3,
+            number >> 2 & 3,
+            number >> 4 & 3,
+            number >> 6 & 3,
+        ];
+        if (0..4).all(|at| order.contains(&at)) {
+            orders.push(order);
+        }
+    }
+    orders
+}

@@ -1,0 +1,203 @@
+//! Objects in a Kubernetes cluster: one watch per kind, or per kind and namespace.
+//!
+//! - A list is streamed where the server can, else paged; absence counts only when it is complete.
+//! - Objects are decoded from the bytes of the server into the trimmed types, and only when
+//!   something that translation reads has changed. What is kept of them is their key, version
+//!   and hash.
+//! - Nothing is `synced` before every kind has been listed. A kind that is suddenly empty keeps
+//!   its objects for [`Settings::removal_hold`].
+//! - Of Secrets only those of type `kubernetes.io/tls` are asked for.
+
+mod backoff;
+mod budget;
+mod client;
+mod core;
+pub mod events;
+mod item;
+pub mod lease;
+mod lines;
+mod merge;
+mod moment;
+mod own;
+mod path;
+pub mod status;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_api::{Batch, ObjectKind};
+use myriad_base::task;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+pub use self::client::{Access, CallError, Client, ConnectError};
+pub use self::own::Texts;
+
+use self::core::{Core, Limits, Scope};
+use self::merge::Merge;
+use self::watch::{Message, Watch};
+
+/// The most changes that end in one batch, but for those of the one message that reaches it.
+const BATCH_CHANGES_MAX: usize = 4_096;
+
+/// The most messages of watches that wait; a watch that finds the queue full stops reading.
+const MESSAGES_MAX: usize = 64;
+
+/// Which cluster, which part of it, and within which limits.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the API server is.
+    pub access: Access,
+    /// The namespaces that are watched, each by a watch of its own; none means all, by one.
+    pub namespaces: Vec<Arc<str>>,
+    /// The kinds that are watched. With `namespaces` set, cluster-scoped kinds that the server
+    /// forbids count as empty.
+    pub kinds: Vec<ObjectKind>,
+    /// For how long a kind that was not empty and suddenly is keeps its objects.
+    pub removal_hold: Duration,
+    /// A watch that is silent for longer is dead. The server sends a bookmark a minute, so
+    /// less than that makes every quiet watch begin anew.
+    pub idle_timeout: Duration,
+    /// After which time the server is asked to end a watch; it is resumed where it ended.
+    pub watch_timeout: Duration,
+    /// Objects per page of a list that is not streamed.
+    pub page_objects: u32,
+}
+
+/// A cluster that is being watched.
+pub struct Cluster {
+    client: Client,
+    receiver: mpsc::Receiver<Message>,
+    merge: Merge,
+    epoch: u64,
+    watches: Vec<JoinHandle<Option<()>>>,
+}
+
+impl Cluster {
+    /// Begins to watch. A server that does not answer is asked again until it does; the reports
+    /// say so. To be called within a runtime.
+    ///
+    /// # Errors
+    /// When there is no usable description of the server.
+    pub async fn connect(settings: Settings) -> Result<Cluster, ConnectError> {
+        let client = Client::new(&settings.access, settings.namespaces.clone().into()).await?;
+        let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+        let scopes = scopes(&settings);
+        let merge = Merge::new(scopes.iter().map(|scope| scope.kind));
+        let limits = Limits {
+            removal_hold: settings.removal_hold,
+            page_objects: settings.page_objects,
+        };
+        let start = |(number, scope): (usize, Scope)| {
+            let watch = Watch {
+                scope: number,
+                client: client.clone(),
+                core: Core::new(scope, limits, backoff::random_seed()),
+                idle_timeout: settings.idle_timeout,
+                watch_timeout: settings.watch_timeout,
+                sender: sender.clone(),
+                epoch: 0,
+            };
+            task::spawn("kubernetes watch", watch.run())
+        };
+        let watches = scopes.into_iter().enumerate().map(start).collect();
+        Ok(Cluster {
+            client,
+            receiver,
+            merge,
+            epoch: 0,
+            watches,
+        })
+    }
+
+    /// The next batch; it is never empty, but for the one that ends the first lists with
+    /// `synced`, which may be. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Batch {
+        loop {
+            let Some(message) = self.receiver.recv().await else {
+                // The watches end only with this value, or by a panic, which was logged.
+                return std::future::pending().await;
+            };
+            self.add(message);
+            while self.merge.len() < BATCH_CHANGES_MAX
+                && let Ok(message) = self.receiver.try_recv()
+            {
+                self.add(message);
+            }
+            if let Some(batch) = self.merge.finish() {
+                return batch;
+            }
+        }
+    }
+
+    /// Which cluster the last batch came from, as a hash of the UID of `kube-system`. When it
+    /// differs from that of the batch before, resourceVersions do not compare any more.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// A client of the same server, for those who write.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn add(&mut self, message: Message) {
+        self.epoch = message.epoch;
+        self.merge.add(message.scope, message.output);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for watch in &self.watches {
+            watch.abort();
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            access: Access::default(),
+            namespaces: Vec::new(),
+            kinds: ObjectKind::ALL.into(),
+            removal_hold: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(75),
+            watch_timeout: Duration::from_secs(290),
+            page_objects: 500,
+        }
+    }
+}
+
+/// What is watched: each kind in each namespace, cluster-scoped kinds once.
+fn scopes(settings: &Settings) -> Vec<Scope> {
+    let mut scopes: Vec<Scope> = Vec::new();
+    for kind in ObjectKind::ALL
+        .into_iter()
+        .filter(|kind| settings.kinds.contains(kind))
+    {
+        if kind.is_cluster_scoped() || settings.namespaces.is_empty() {
+            scopes.push(Scope {
+                kind,
+                namespace: None,
+                is_optional: !settings.namespaces.is_empty(),
+            });
+            continue;
+        }
+        for namespace in &settings.namespaces {
+            let scope = Scope {
+                kind,
+                namespace: Some(namespace.clone()),
+                is_optional: false,
+            };
+            // A namespace that is named twice is watched once.
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+    }
+    scopes
+}

@@ -1,0 +1,320 @@
+//! Requests to the API server: bytes out, bounded bytes or a stream in.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::Deserialize;
+
+use super::core::Failure;
+use super::item;
+
+/// The longest answer that says what went wrong, in bytes.
+const STATUS_BYTES_MAX: usize = 64 << 10;
+
+/// The longest answer about a single object: etcd takes 1.5 MiB, and a little is escaping.
+const OBJECT_BYTES_MAX: usize = 8 << 20;
+
+/// The longest page of a list, in bytes; a longer one is asked for again with fewer objects.
+const PAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Everything comes as JSON; the keys of tokens have a type of their own (RFC 7517).
+const ACCEPTED: &str = "application/json, application/jwk-set+json";
+
+/// How long an answer may take to begin or, where it is read whole, to end.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is said when [`ANSWER_TIMEOUT`] is over.
+const TOO_LATE: &str = "no answer within 30 s";
+
+/// The namespace whose UID names the cluster: it cannot be deleted.
+const EPOCH_NAMESPACE: &str = "kube-system";
+
+/// Where the API server is and who we are to it.
+#[derive(Clone, Debug, Default)]
+pub enum Access {
+    /// The kubeconfig of `$KUBECONFIG` or `~/.kube/config`, else the Pod's service account.
+    #[default]
+    Infer,
+    /// The service account of the Pod.
+    InCluster,
+    /// A kubeconfig.
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// The context in it; none means the current one.
+        context: Option<String>,
+    },
+    /// A server without authentication, for tests and for `kubectl proxy`.
+    Plain(http::Uri),
+}
+
+/// Why there is no client. The texts name files and fields, never contents.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Neither a kubeconfig nor a service account was found.
+    #[error("no API server was found: {0}")]
+    Infer(#[source] Box<kube::config::InferConfigError>),
+    /// The Pod has no service account, or this is no Pod.
+    #[error("the service account cannot be used: {0}")]
+    InCluster(#[source] Box<kube::config::InClusterError>),
+    /// The kubeconfig cannot be read.
+    #[error("the kubeconfig cannot be used: {0}")]
+    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
+    /// The certificates or the identity in it cannot be used.
+    #[error("the identity for the API server cannot be used: {0}")]
+    Identity(#[source] Box<kube::Error>),
+}
+
+/// Why a request about one object failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// 404. There is no such object.
+    #[error("there is no such object")]
+    NotFound,
+    /// 409. Somebody else wrote it first, or it exists; to be read again.
+    #[error("somebody else wrote it first")]
+    Conflict,
+    /// 401 or 403. The operator has to give a right.
+    #[error("the API server refuses it: {0}")]
+    Forbidden(String),
+    /// Another 4xx: the request is wrong and will be wrong again.
+    #[error("the API server rejects it: {0}")]
+    Rejected(String),
+    /// The connection, or a server in trouble; to be tried again.
+    #[error("the API server cannot be reached: {0}")]
+    Lost(String),
+}
+
+/// A client of one API server. Cheap to clone. It has no limit of requests per second of its
+/// own: watches are few, and each writer has a budget.
+#[derive(Clone)]
+pub struct Client {
+    inner: kube::Client,
+    /// Namespaces that may be read when [`EPOCH_NAMESPACE`] may not.
+    namespaces: Arc<[Arc<str>]>,
+}
+
+impl Client {
+    /// A client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When what it needs to know cannot be read.
+    pub async fn new(access: &Access, namespaces: Arc<[Arc<str>]>) -> Result<Self, ConnectError> {
+        let mut config = read_config(access).await?;
+        config.connect_timeout = Some(ANSWER_TIMEOUT);
+        // Watches are silent for long; who reads an answer sets its timeout itself.
+        config.read_timeout = None;
+        config.write_timeout = Some(ANSWER_TIMEOUT);
+        let identity = |error| ConnectError::Identity(Box::new(error));
+        let inner = kube::Client::try_from(config).map_err(identity)?;
+        Ok(Client { inner, namespaces })
+    }
+
+    /// A number that differs between clusters: a hash of the UID of `kube-system` or, where that
+    /// may not be read, of the first watched namespace; 0 where neither may.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub(super) async fn epoch(&self) -> Result<u64, Failure> {
+        let names = [EPOCH_NAMESPACE]
+            .into_iter()
+            .chain(self.namespaces.first().map(|name| &**name));
+        for name in names {
+            let path = format!("/api/v1/namespaces/{}", super::path::escape(name));
+            match self.call(Method::GET, &path, None).await {
+                Ok(body) => {
+                    let uid = serde_json::from_slice::<WithUid>(&body)
+                        .map_err(|_| Failure::Lost("a namespace has no UID".to_owned()))?;
+                    return Ok(item::first_bytes(&blake3::hash(
+                        uid.metadata.uid.as_bytes(),
+                    )));
+                }
+                // A server creates it a moment after its own start; an epoch without it would
+                // change a moment later, and with it everything that counts on it.
+                Err(CallError::NotFound) if name == EPOCH_NAMESPACE => {
+                    return Err(Failure::Lost(format!("there is no {name} yet")));
+                }
+                Err(CallError::Lost(text)) => return Err(Failure::Lost(text)),
+                Err(_) => {}
+            }
+        }
+        Ok(0)
+    }
+
+    /// Reads a page of a list.
+    pub(super) async fn page(&self, path: &str) -> Result<Bytes, Failure> {
+        let body = self.open(path).await?;
+        let read =
+            tokio::time::timeout(ANSWER_TIMEOUT, Limited::new(body, PAGE_BYTES_MAX).collect());
+        match read.await {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                Err(Failure::TooLarge)
+            }
+            Ok(Err(error)) => Err(Failure::Lost(error.to_string())),
+            Err(_) => Err(Failure::Lost(TOO_LATE.to_owned())),
+        }
+    }
+
+    /// Begins to read a watch.
+    pub(super) async fn open(&self, path: &str) -> Result<Body, Failure> {
+        let sent = self.send(Method::GET, path, None);
+        let answer = match tokio::time::timeout(ANSWER_TIMEOUT, sent).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(Failure::Lost(describe(&error))),
+            Err(_) => return Err(Failure::Lost(TOO_LATE.to_owned())),
+        };
+        let (head, body) = answer.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let read = read_whole(body, STATUS_BYTES_MAX).await;
+        Err(failure(head.status, &message(&read.unwrap_or_default())))
+    }
+
+    /// A request about one object; a body comes with its content type.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub(super) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Vec<u8>)>,
+    ) -> Result<Bytes, CallError> {
+        let exchange = async {
+            let answer = self.send(method, path, body).await;
+            let (head, body) = answer
+                .map_err(|e| CallError::Lost(describe(&e)))?
+                .into_parts();
+            let read = read_whole(body, OBJECT_BYTES_MAX).await;
+            if head.status.is_success() {
+                return read.map_err(CallError::Lost);
+            }
+            let text = message(&read.unwrap_or_default());
+            let text = format!("{} {text}", head.status.as_u16());
+            Err(match head.status {
+                StatusCode::NOT_FOUND => CallError::NotFound,
+                StatusCode::CONFLICT => CallError::Conflict,
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Forbidden(text),
+                StatusCode::TOO_MANY_REQUESTS => CallError::Lost(text),
+                status if status.is_client_error() => CallError::Rejected(text),
+                _ => CallError::Lost(text),
+            })
+        };
+        match tokio::time::timeout(ANSWER_TIMEOUT, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(CallError::Lost(TOO_LATE.to_owned())),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, Vec<u8>)>,
+    ) -> Result<http::Response<Body>, kube::Error> {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header(ACCEPT, ACCEPTED);
+        let body = match body {
+            Some((content_type, bytes)) => {
+                request = request.header(CONTENT_TYPE, content_type);
+                Body::from(bytes)
+            }
+            None => Body::empty(),
+        };
+        self.inner
+            .send(request.body(body).map_err(kube::Error::HttpError)?)
+            .await
+    }
+}
+
+#[derive(Deserialize)]
+struct WithUid {
+    metadata: Uid,
+}
+
+#[derive(Deserialize)]
+struct Uid {
+    uid: Box<str>,
+}
+
+/// A `v1` Status, as answers and watches carry it.
+#[derive(Deserialize)]
+pub(super) struct Status {
+    #[serde(default)]
+    pub(super) code: u16,
+    #[serde(default)]
+    pub(super) message: String,
+}
+
+/// What a status code means to a watch.
+pub(super) fn failure(status: StatusCode, message: &str) -> Failure {
+    let text = format!("{} {message}", status.as_u16());
+    match status {
+        StatusCode::GONE => Failure::Gone,
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Failure::Unsupported(text),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => {
+            Failure::Refused(text)
+        }
+        _ => Failure::Lost(text),
+    }
+}
+
+async fn read_config(access: &Access) -> Result<kube::Config, ConnectError> {
+    let wrong = |error| ConnectError::Kubeconfig(Box::new(error));
+    match access {
+        Access::Infer => kube::Config::infer()
+            .await
+            .map_err(|error| ConnectError::Infer(Box::new(error))),
+        Access::InCluster => {
+            kube::Config::incluster().map_err(|error| ConnectError::InCluster(Box::new(error)))
+        }
+        Access::Kubeconfig { path, context } => {
+            let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
+            let options = KubeConfigOptions {
+                context: context.clone(),
+                ..KubeConfigOptions::default()
+            };
+            let read = kube::Config::from_custom_kubeconfig(kubeconfig, &options);
+            read.await.map_err(wrong)
+        }
+        Access::Plain(uri) => Ok(kube::Config::new(uri.clone())),
+    }
+}
+
+async fn read_whole(body: Body, bytes_max: usize) -> Result<Bytes, String> {
+    let collected = Limited::new(body, bytes_max).collect().await;
+    collected
+        .map(|whole| whole.to_bytes())
+        .map_err(|error| error.to_string())
+}
+
+/// What an answer says about its failure: the message of a Status, else nothing.
+fn message(body: &[u8]) -> String {
+    serde_json::from_slice::<Status>(body).map_or_else(|_| String::new(), |status| status.message)
+}
+
+/// An error with its causes: the outermost text of a client says only that it failed.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}

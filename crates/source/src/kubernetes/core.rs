@@ -1,0 +1,483 @@
+//! One watch without IO: what came from the server in, changes and the next request out.
+//!
+//! - A list is authoritative: what it shows replaces what was known, even where that was newer,
+//!   since a consistent list is only older when the history of the cluster was put back.
+//! - Absence counts at the end of a completed list and at no other time.
+//! - Within a connection the resourceVersion of each object decides what is newer, so that
+//!   duplicate and reordered events change nothing.
+
+mod findings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_api::{Change, Object, ObjectKey, ObjectKind, Report};
+use myriad_base::clock::Instant;
+
+use self::findings::Findings;
+use super::backoff::Backoff;
+use super::item::{Bookmark, Head};
+
+/// Deleted objects whose versions are remembered, so that a late event does not revive one.
+const BURIED_MAX: usize = 4_096;
+
+/// A watch that ends in order after this long was a healthy one, even if nothing happened.
+const HEALTHY_AFTER: Duration = Duration::from_secs(5);
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scope {
+    /// The kind.
+    pub(super) kind: ObjectKind,
+    /// The one namespace; none means all.
+    pub(super) namespace: Option<Arc<str>>,
+    /// Whether the kind counts as empty while the server forbids to list it.
+    pub(super) is_optional: bool,
+}
+
+/// What bounds a watch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// For how long the removals of a kind that is suddenly empty are held back.
+    pub(super) removal_hold: Duration,
+    /// Objects per page of a list that is not streamed.
+    pub(super) page_objects: u32,
+}
+
+/// What the server is to be asked next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// A watch that begins with all objects.
+    Stream,
+    /// A page of a list.
+    Page {
+        /// Objects per page.
+        limit: u32,
+        /// Where the page before ended.
+        token: Option<Arc<str>>,
+    },
+    /// Where the server's history stands.
+    Probe,
+    /// A watch of what came later than the version.
+    Watch(u64),
+}
+
+/// Why a request did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// 410: the version or the list's continuation is older than what the server remembers.
+    Gone,
+    /// 400 or 422: the server does not know what was asked for.
+    Unsupported(String),
+    /// An answer longer than its limit.
+    TooLarge,
+    /// 401, 403 or 404: the operator has to do something.
+    Refused(String),
+    /// The connection, or a server in trouble.
+    Lost(String),
+    /// Nothing came for too long.
+    Idle,
+}
+
+/// What is to be handed on.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// Changes in the order in which they were seen; a key may occur more than once.
+    pub(super) changes: Vec<Change>,
+    /// The findings of this watch, if they changed.
+    pub(super) report: Option<Report>,
+    /// Everything up to this version is contained; 0 before the first list is complete.
+    pub(super) version: u64,
+    /// Whether a list has been completed.
+    pub(super) is_listed: bool,
+}
+
+/// What is kept of an object: the key's text is shared with whoever keeps the object.
+struct Known {
+    version: u64,
+    hash: u64,
+    /// The list that showed it last, or during which an event did.
+    pass: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A list is to begin.
+    Unlisted,
+    Streaming,
+    Paging {
+        token: Option<Arc<str>>,
+        version: u64,
+    },
+    Probing,
+    /// The version is that from which the watch began.
+    Watching(u64),
+}
+
+/// The state of one watch.
+pub(super) struct Core {
+    scope: Scope,
+    limits: Limits,
+    known: HashMap<Arc<str>, Known>,
+    /// The removed objects of this connection, oldest first in the queue.
+    buried: HashMap<Arc<str>, u64>,
+    burials: VecDeque<Arc<str>>,
+    pass: u32,
+    phase: Phase,
+    can_stream: bool,
+    page_objects: u32,
+    version: u64,
+    is_listed: bool,
+    /// Until when the objects that the last list did not show are kept.
+    held_until: Option<Instant>,
+    backoff: Backoff,
+    asked_at: Option<Instant>,
+    findings: Findings,
+    changes: Vec<Change>,
+    was_listed: bool,
+}
+
+impl Core {
+    /// A watch that has seen nothing.
+    pub(super) fn new(scope: Scope, limits: Limits, seed: u64) -> Self {
+        let findings = Findings::new(&scope);
+        Core {
+            scope,
+            limits,
+            known: HashMap::new(),
+            buried: HashMap::new(),
+            burials: VecDeque::new(),
+            pass: 0,
+            phase: Phase::Unlisted,
+            can_stream: true,
+            page_objects: limits.page_objects.max(1),
+            version: 0,
+            is_listed: false,
+            held_until: None,
+            backoff: Backoff::new(seed),
+            asked_at: None,
+            findings,
+            changes: Vec::new(),
+            was_listed: false,
+        }
+    }
+
+    /// What is watched.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Whether the next request begins a list.
+    pub(super) fn begins_list(&self) -> bool {
+        self.phase == Phase::Unlisted
+    }
+
+    /// What to ask the server now. To be called once before every request.
+    pub(super) fn request(&mut self, now: Instant) -> Request {
+        self.asked_at = Some(now);
+        if self.phase == Phase::Unlisted {
+            self.begin_list();
+        }
+        match &self.phase {
+            Phase::Unlisted | Phase::Streaming => Request::Stream,
+            Phase::Paging { token, .. } => Request::Page {
+                limit: self.page_objects,
+                token: token.clone(),
+            },
+            Phase::Probing => Request::Probe,
+            Phase::Watching(_) => {
+                self.phase = Phase::Watching(self.version);
+                Request::Watch(self.version)
+            }
+        }
+    }
+
+    /// An object in a list, or one that was added or modified. It is decoded only if it is new
+    /// or has new content; one that cannot be decoded keeps the effect of its last good content.
+    pub(super) fn put(&mut self, head: Head, decode: impl FnOnce() -> Result<Object, String>) {
+        self.progress();
+        if self
+            .buried
+            .get(&head.id)
+            .is_some_and(|version| *version >= head.version)
+        {
+            return;
+        }
+        let is_listing = self.is_listing();
+        let pass = self.pass;
+        if let Some(known) = self.known.get_mut(&head.id) {
+            // Also true of an object that is held: the list before this event did not show it.
+            let is_first_sight = known.pass != pass;
+            if !is_first_sight && head.version <= known.version {
+                return;
+            }
+            known.pass = pass;
+            known.version = head.version;
+        }
+        self.version = advance(is_listing, self.version, head.version);
+        let known = self.known.get_mut(&head.id);
+        if known.is_some_and(|known| std::mem::replace(&mut known.hash, head.hash) == head.hash) {
+            return;
+        }
+        let known = Known {
+            version: head.version,
+            hash: head.hash,
+            pass,
+        };
+        match decode() {
+            Ok(object) => {
+                self.findings.forget(&head.id);
+                self.known.entry(object.key().id().clone()).or_insert(known);
+                self.changes.push(Change::Put(object));
+            }
+            Err(problem) => {
+                self.findings.set(self.scope.kind, &head.id, problem);
+                self.known.entry(head.id).or_insert(known);
+            }
+        }
+    }
+
+    /// An object whose head cannot be read.
+    pub(super) fn note_unreadable(&mut self, problem: String) {
+        self.findings.set_unnamed(problem);
+    }
+
+    /// An object that was deleted.
+    pub(super) fn delete(&mut self, head: &Head) {
+        self.progress();
+        let is_listing = self.is_listing();
+        if let Some(known) = self.known.get(&head.id) {
+            let is_first_sight = known.pass != self.pass;
+            if !is_first_sight && head.version < known.version {
+                return;
+            }
+        }
+        self.version = advance(is_listing, self.version, head.version);
+        self.bury(head);
+        if self.known.remove(&head.id).is_some() {
+            self.remove(head.id.clone());
+        }
+    }
+
+    /// A bookmark of a watch.
+    pub(super) fn bookmark(&mut self, bookmark: Bookmark, now: Instant) {
+        self.progress();
+        match self.phase {
+            Phase::Streaming if bookmark.ends_list => self.complete(bookmark.version, now),
+            // The server is behind what it had told before: an older state was put back.
+            Phase::Watching(from) if bookmark.version < from => self.phase = Phase::Unlisted,
+            Phase::Watching(_) => self.version = self.version.max(bookmark.version),
+            Phase::Unlisted | Phase::Streaming | Phase::Paging { .. } | Phase::Probing => {}
+        }
+    }
+
+    /// The end of a page, after its objects.
+    pub(super) fn end_page(&mut self, version: u64, token: Option<Arc<str>>, now: Instant) {
+        let Phase::Paging { version: first, .. } = self.phase else {
+            return;
+        };
+        // All pages show the state of the first one.
+        let version = if first == 0 {
+            version
+        } else {
+            first.min(version)
+        };
+        match token {
+            Some(token) => {
+                let token = Some(token);
+                self.phase = Phase::Paging { token, version };
+            }
+            None => self.complete(version, now),
+        }
+    }
+
+    /// The answer to a probe.
+    pub(super) fn end_probe(&mut self, version: u64) {
+        if self.phase == Phase::Probing {
+            self.phase = if version < self.version {
+                Phase::Unlisted
+            } else {
+                Phase::Watching(self.version)
+            };
+        }
+    }
+
+    /// Whether the watch is over because a list has to follow.
+    pub(super) fn is_watch_over(&self) -> bool {
+        !matches!(self.phase, Phase::Streaming | Phase::Watching(_))
+    }
+
+    /// The server ended a watch in order. Returns how long to wait.
+    pub(super) fn end_watch(&mut self, now: Instant) -> Duration {
+        if self.phase == Phase::Streaming {
+            return self.fail(Failure::Lost("the list broke off".to_owned()));
+        }
+        let lasted = self.asked_at.map(|at| now.saturating_duration_since(at));
+        if lasted.is_some_and(|lasted| lasted >= HEALTHY_AFTER) {
+            self.backoff.reset();
+            return Duration::ZERO;
+        }
+        self.backoff.fail()
+    }
+
+    /// A request failed. Returns how long to wait.
+    pub(super) fn fail(&mut self, failure: Failure) -> Duration {
+        let wait = self.backoff.fail();
+        let was_streaming = self.phase == Phase::Streaming;
+        let was_watching = matches!(self.phase, Phase::Watching(_));
+        match &failure {
+            Failure::Gone => {}
+            Failure::Unsupported(_) | Failure::Idle if was_streaming => self.can_stream = false,
+            Failure::TooLarge => self.page_objects = (self.page_objects / 8).max(1),
+            Failure::Unsupported(_) | Failure::Idle | Failure::Refused(_) | Failure::Lost(_) => {}
+        }
+        let is_first_refusal = matches!(failure, Failure::Refused(_)) && !self.is_listed;
+        if is_first_refusal && self.scope.is_optional {
+            self.is_listed = true;
+        }
+        self.phase = match failure {
+            Failure::Idle | Failure::Lost(_) | Failure::Refused(_)
+                if was_watching || self.phase == Phase::Probing =>
+            {
+                Phase::Probing
+            }
+            _ => Phase::Unlisted,
+        };
+        self.findings.set_trouble(&failure, self.is_listed);
+        wait
+    }
+
+    /// When [`Core::tick`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.held_until.filter(|_| self.is_list_whole())
+    }
+
+    /// Lets the time pass: removals that were held back for long enough take effect.
+    pub(super) fn tick(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|until| until <= now) {
+            self.held_until = None;
+            self.findings.set_held(None);
+            self.remove_absent();
+        }
+    }
+
+    /// Hands on what has changed since the last call, if anything has.
+    pub(super) fn take(&mut self) -> Option<Output> {
+        let report = self.findings.take();
+        let has_news = self.is_listed != self.was_listed;
+        if self.changes.is_empty() && report.is_none() && !has_news {
+            return None;
+        }
+        self.was_listed = self.is_listed;
+        Some(Output {
+            changes: std::mem::take(&mut self.changes),
+            report,
+            version: self.version,
+            is_listed: self.is_listed,
+        })
+    }
+
+    fn begin_list(&mut self) {
+        self.pass = self.pass.wrapping_add(1);
+        self.buried.clear();
+        self.burials.clear();
+        self.findings.forget_unnamed();
+        self.phase = if self.can_stream {
+            Phase::Streaming
+        } else {
+            Phase::Paging {
+                token: None,
+                version: 0,
+            }
+        };
+    }
+
+    /// The list is complete: from here on absence counts.
+    fn complete(&mut self, version: u64, now: Instant) {
+        self.version = version;
+        self.phase = Phase::Watching(version);
+        self.findings.clear_trouble();
+        let shown = self
+            .known
+            .values()
+            .filter(|known| known.pass == self.pass)
+            .count();
+        let is_suspect = shown == 0 && !self.known.is_empty() && self.is_listed;
+        self.is_listed = true;
+        if is_suspect && !self.limits.removal_hold.is_zero() {
+            let until = *self
+                .held_until
+                .get_or_insert(now + self.limits.removal_hold);
+            if until > now {
+                let held = (self.known.len(), self.limits.removal_hold);
+                self.findings.set_held(Some(held));
+                return;
+            }
+        }
+        self.held_until = None;
+        self.findings.set_held(None);
+        self.remove_absent();
+    }
+
+    /// Removes what the last list did not show and no event since.
+    fn remove_absent(&mut self) {
+        let pass = self.pass;
+        let absent = self.known.extract_if(|_, known| known.pass != pass);
+        let mut ids: Vec<Arc<str>> = absent.map(|(id, _)| id).collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: Arc<str>) {
+        self.findings.forget(&id);
+        let key = ObjectKey::from_id(self.scope.kind, id);
+        self.changes.push(Change::Remove(key));
+    }
+
+    fn bury(&mut self, head: &Head) {
+        let former = self.buried.insert(head.id.clone(), head.version);
+        if let Some(former) = former {
+            let latest = former.max(head.version);
+            self.buried.insert(head.id.clone(), latest);
+            return;
+        }
+        self.burials.push_back(head.id.clone());
+        if self.burials.len() > BURIED_MAX
+            && let Some(oldest) = self.burials.pop_front()
+        {
+            self.buried.remove(&oldest);
+        }
+    }
+
+    fn is_listing(&self) -> bool {
+        matches!(self.phase, Phase::Streaming | Phase::Paging { .. })
+    }
+
+    /// Whether the last list that was begun is complete. While one is under way, or has broken
+    /// off, most objects have not been shown, and that means nothing.
+    fn is_list_whole(&self) -> bool {
+        matches!(self.phase, Phase::Watching(_) | Phase::Probing)
+    }
+
+    /// Something came over a watch, so the server is there.
+    fn progress(&mut self) {
+        if matches!(self.phase, Phase::Watching(_)) {
+            self.backoff.reset();
+            self.findings.clear_trouble();
+        }
+    }
+}
+
+/// The version up to which everything is contained: an object of a list says nothing about it.
+fn advance(is_listing: bool, version: u64, seen: u64) -> u64 {
+    if is_listing {
+        version
+    } else {
+        version.max(seen)
+    }
+}

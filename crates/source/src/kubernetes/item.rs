@@ -1,0 +1,284 @@
+//! What is read of an object before it is decoded: who it is, how new, and a hash of its content.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use myriad_api::meta::ANNOTATION_PREFIXES;
+use myriad_api::{Object, ObjectKey, ObjectKind};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// Marks the bookmark that ends the initial events of a streaming list (KEP-3157).
+const INITIAL_END: &str = "k8s.io/initial-events-end";
+
+/// The identity of an object and of its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// `namespace/name`, as [`ObjectKey::id`] has it.
+    pub(super) id: Arc<str>,
+    /// `metadata.resourceVersion`; numbers that compare within one kind since KEP-5504, and did
+    /// so in every server before.
+    pub(super) version: u64,
+    /// A hash of all that translation may read: not of `status`, `managedFields` and versions,
+    /// so that a status write, our own above all, is no change.
+    pub(super) hash: u64,
+}
+
+/// `metadata` of a bookmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bookmark {
+    /// Everything up to this resourceVersion has been sent.
+    pub(super) version: u64,
+    /// Whether it ends a streaming list.
+    pub(super) ends_list: bool,
+}
+
+/// Reads the head of an object.
+///
+/// # Errors
+/// A text without key material: metadata that no API server writes.
+pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<Head, String> {
+    let raw: Content<'_> = serde_json::from_str(json).map_err(describe)?;
+    let metadata = raw.metadata.ok_or("it has no metadata")?;
+    let name = metadata.name.as_deref().ok_or("it has no metadata.name")?;
+    let version = metadata.version()?;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let mut hasher = raw.hasher;
+    metadata.hash(&mut hasher);
+    Ok(Head {
+        id: ObjectKey::new(kind, namespace, name).id().clone(),
+        version,
+        hash: first_bytes(&hasher.finalize()),
+    })
+}
+
+/// Reads a bookmark.
+///
+/// # Errors
+/// Metadata that no API server writes.
+pub(super) fn read_bookmark(json: &str) -> Result<Bookmark, String> {
+    let raw: Content<'_> = serde_json::from_str(json).map_err(describe)?;
+    let metadata = raw.metadata.ok_or("it has no metadata")?;
+    let ends_list = metadata
+        .annotations
+        .iter()
+        .any(|(key, value)| key == INITIAL_END && value.get() == "\"true\"");
+    Ok(Bookmark {
+        version: metadata.version()?,
+        ends_list,
+    })
+}
+
+/// Decodes an object into the trimmed type.
+///
+/// # Errors
+/// What is wrong with it, without key material.
+pub(super) fn decode(kind: ObjectKind, json: &str) -> Result<Object, String> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    Object::deserialize(kind, &mut deserializer).map_err(|error| match kind {
+        // What serde says may quote a value, and the values of Secrets are nobody's business.
+        ObjectKind::Secret => "its fields are not those of a Secret".to_owned(),
+        _ => describe(error),
+    })
+}
+
+/// The first 64 bits of a hash.
+pub(super) fn first_bytes(hash: &blake3::Hash) -> u64 {
+    let (first, _) = hash.as_bytes().split_at(8);
+    u64::from_le_bytes(first.try_into().unwrap_or_default())
+}
+
+/// What serde says, without the position: it counts from the start of a line that nobody sees.
+fn describe(error: serde_json::Error) -> String {
+    let text = error.to_string();
+    let end = text.rfind(" at line ").unwrap_or(text.len());
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// An object whose fields were hashed as they stand: the server writes equal content alike.
+struct Content<'a> {
+    metadata: Option<Metadata<'a>>,
+    hasher: blake3::Hasher,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    resource_version: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    creation_timestamp: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "pairs")]
+    annotations: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl Metadata<'_> {
+    fn version(&self) -> Result<u64, String> {
+        let text = self.resource_version.as_deref().unwrap_or_default();
+        text.parse()
+            .map_err(|_| "its metadata.resourceVersion is not a number".to_owned())
+    }
+
+    fn hash(&self, hasher: &mut blake3::Hasher) {
+        for raw in [self.creation_timestamp, self.labels] {
+            add(hasher, raw.map_or("", RawValue::get));
+        }
+        for (key, value) in &self.annotations {
+            if ANNOTATION_PREFIXES.iter().any(|p| key.starts_with(p)) {
+                add(hasher, key);
+                add(hasher, value.get());
+            }
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Content<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut content = Content {
+                    metadata: None,
+                    hasher: blake3::Hasher::new(),
+                };
+                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                    match &*key {
+                        "metadata" => content.metadata = Some(map.next_value()?),
+                        "status" | "kind" | "apiVersion" => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                        _ => {
+                            add(&mut content.hasher, &key);
+                            let value: &'de RawValue = map.next_value()?;
+                            add(&mut content.hasher, value.get());
+                        }
+                    }
+                }
+                Ok(content)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+fn pairs<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(Cow<'a, str>, &'a RawValue)>, D::Error> {
+    struct Pairs;
+    impl<'de> Visitor<'de> for Pairs {
+        type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of strings")
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+    }
+    deserializer.deserialize_any(Pairs)
+}
+
+/// Adds a text with its length, so that no two lists of texts feed the hasher alike.
+fn add(hasher: &mut blake3::Hasher, text: &str) {
+    hasher.update(&(text.len() as u64).to_le_bytes());
+    hasher.update(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bookmark, decode, read_bookmark, read_head};
+    use myriad_api::ObjectKind;
+
+    const INGRESS: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7",
+        "annotations":{"other":"x","myriad.dev/y":"z"}},"spec":{"rules":[]},
+        "status":{"loadBalancer":{}}}"#;
+
+    fn hash(json: &str) -> u64 {
+        read_head(ObjectKind::Ingress, json).expect("a head").hash
+    }
+
+    #[test]
+    fn the_head_names_object_and_version() {
+        let head = read_head(ObjectKind::Ingress, INGRESS).expect("a head");
+        assert_eq!((&*head.id, head.version), ("n/a", 7));
+        let class = INGRESS.replace("\"namespace\":\"n\",", "");
+        let head = read_head(ObjectKind::IngressClass, &class).expect("a head");
+        assert_eq!(&*head.id, "/a");
+    }
+
+    #[test]
+    fn what_translation_does_not_read_is_no_change() {
+        for (from, to) in [
+            ("\"7\"", "\"8\""),
+            (
+                "{\"loadBalancer\":{}}",
+                "{\"loadBalancer\":{\"ingress\":[]}}",
+            ),
+            ("\"other\":\"x\"", "\"other\":\"w\""),
+            (
+                "\"name\":\"a\"",
+                "\"managedFields\":[{\"manager\":\"m\"}],\"name\":\"a\"",
+            ),
+        ] {
+            let changed = INGRESS.replace(from, to);
+            assert_ne!(changed, INGRESS);
+            assert_eq!(hash(&changed), hash(INGRESS), "{from}");
+        }
+    }
+
+    #[test]
+    fn what_translation_reads_is_a_change() {
+        for (from, to) in [
+            ("\"rules\":[]", "\"rules\":[{}]"),
+            ("\"z\"", "\"w\""),
+            ("\"name\":\"a\"", "\"labels\":{\"l\":\"1\"},\"name\":\"a\""),
+            ("\"spec\"", "\"data\""),
+        ] {
+            let changed = INGRESS.replace(from, to);
+            assert_ne!(hash(&changed), hash(INGRESS), "{from}");
+        }
+    }
+
+    #[test]
+    fn a_bookmark_may_end_a_list() {
+        let plain = r#"{"kind":"Ingress","metadata":{"resourceVersion":"9","annotations":null}}"#;
+        let last = r#"{"metadata":{"resourceVersion":"9",
+            "annotations":{"k8s.io/initial-events-end":"true"}}}"#;
+        let bookmark = |ends_list| Bookmark {
+            version: 9,
+            ends_list,
+        };
+        assert_eq!(read_bookmark(plain), Ok(bookmark(false)));
+        assert_eq!(read_bookmark(last), Ok(bookmark(true)));
+    }
+
+    #[test]
+    fn broken_objects_are_described_without_a_position() {
+        let bad = INGRESS.replace("\"rules\":[]", "\"rules\":7");
+        let text = decode(ObjectKind::Ingress, &bad).expect_err("rules is a number");
+        assert!(text.contains("integer") && !text.contains("line"), "{text}");
+        let secret = bad.replace("\"spec\"", "\"data\":\"canary\",\"spec\"");
+        let text = decode(ObjectKind::Secret, &secret).expect_err("data is a string");
+        assert!(!text.contains("canary"), "{text}");
+        assert!(read_head(ObjectKind::Ingress, "{}").is_err());
+        assert!(read_head(ObjectKind::Ingress, "[").is_err());
+    }
+}

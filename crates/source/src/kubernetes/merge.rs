@@ -1,0 +1,148 @@
+//! Joins what the watches see into batches, and keeps the gate until all have listed.
+
+use std::collections::HashMap;
+
+use myriad_api::{Batch, Change, ObjectKey, ObjectKind, Report};
+
+use super::core::Output;
+
+/// How far one watch is.
+struct Progress {
+    kind: ObjectKind,
+    version: u64,
+    is_listed: bool,
+}
+
+/// The batch under way.
+pub(super) struct Merge {
+    watches: Vec<Progress>,
+    changes: Vec<Change>,
+    /// Where in `changes` a key is: a batch has at most one change per key.
+    places: HashMap<ObjectKey, usize>,
+    reports: Vec<Report>,
+    is_synced: bool,
+}
+
+impl Merge {
+    /// Nothing seen yet of watches of these kinds.
+    pub(super) fn new(kinds: impl IntoIterator<Item = ObjectKind>) -> Self {
+        let watches = kinds.into_iter().map(|kind| Progress {
+            kind,
+            version: 0,
+            is_listed: false,
+        });
+        Merge {
+            watches: watches.collect(),
+            changes: Vec::new(),
+            places: HashMap::new(),
+            reports: Vec::new(),
+            is_synced: false,
+        }
+    }
+
+    /// How many changes the batch under way has.
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Takes what the watch with this number has seen.
+    pub(super) fn add(&mut self, watch: usize, output: Output) {
+        if let Some(progress) = self.watches.get_mut(watch) {
+            progress.version = output.version;
+            progress.is_listed = output.is_listed;
+        }
+        for change in output.changes {
+            match self.places.get(change.key()) {
+                Some(place) => {
+                    if let Some(slot) = self.changes.get_mut(*place) {
+                        *slot = change;
+                    }
+                }
+                None => {
+                    self.places.insert(change.key().clone(), self.changes.len());
+                    self.changes.push(change);
+                }
+            }
+        }
+        if let Some(report) = output.report {
+            self.reports.retain(|known| known.subject != report.subject);
+            self.reports.push(report);
+        }
+    }
+
+    /// The batch under way, unless it says nothing.
+    pub(super) fn finish(&mut self) -> Option<Batch> {
+        let are_listed = self.watches.iter().all(|watch| watch.is_listed);
+        let synced = are_listed && !std::mem::replace(&mut self.is_synced, are_listed);
+        if self.changes.is_empty() && self.reports.is_empty() && !synced {
+            return None;
+        }
+        self.places.clear();
+        Some(Batch {
+            changes: std::mem::take(&mut self.changes),
+            reports: std::mem::take(&mut self.reports),
+            synced,
+            positions: self.positions(),
+        })
+    }
+
+    /// Up to which version each kind is contained; with several watches of a kind (one per
+    /// namespace) that is the least of theirs.
+    fn positions(&self) -> Vec<(ObjectKind, u64)> {
+        let position = |kind| {
+            let watches = self.watches.iter().filter(|watch| watch.kind == kind);
+            Some((kind, watches.map(|watch| watch.version).min()?))
+        };
+        ObjectKind::ALL.into_iter().filter_map(position).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, Merge, ObjectKey, ObjectKind, Output};
+
+    fn output(version: u64, is_listed: bool, removed: &[&str]) -> Output {
+        let key = |name: &&str| ObjectKey::new(ObjectKind::Service, "n", name);
+        Output {
+            changes: removed.iter().map(key).map(Change::Remove).collect(),
+            report: None,
+            version,
+            is_listed,
+        }
+    }
+
+    #[test]
+    fn the_gate_opens_once_when_all_have_listed() {
+        let mut merge = Merge::new([ObjectKind::Ingress, ObjectKind::Service]);
+        merge.add(0, output(7, true, &[]));
+        assert_eq!(merge.finish(), None);
+        merge.add(1, output(0, false, &["a"]));
+        assert!(!merge.finish().expect("a change").synced);
+        merge.add(1, output(9, true, &[]));
+        let batch = merge.finish().expect("the gate");
+        assert!(batch.synced);
+        let positions = vec![(ObjectKind::Ingress, 7), (ObjectKind::Service, 9)];
+        assert_eq!(batch.positions, positions);
+        merge.add(1, output(10, true, &["a"]));
+        assert!(!merge.finish().expect("a change").synced);
+    }
+
+    #[test]
+    fn a_key_changes_once_per_batch() {
+        let mut merge = Merge::new([ObjectKind::Service]);
+        merge.add(0, output(0, false, &["a", "b", "a"]));
+        merge.add(0, output(0, false, &["b"]));
+        assert_eq!(merge.len(), 2);
+        assert_eq!(merge.finish().expect("changes").changes.len(), 2);
+        assert_eq!(merge.finish(), None);
+    }
+
+    #[test]
+    fn a_kind_is_as_far_as_its_slowest_watch() {
+        let mut merge = Merge::new([ObjectKind::Service, ObjectKind::Service]);
+        merge.add(0, output(7, true, &["a"]));
+        merge.add(1, output(5, true, &[]));
+        let batch = merge.finish().expect("changes");
+        assert_eq!(batch.positions, [(ObjectKind::Service, 5)]);
+    }
+}

@@ -1,0 +1,148 @@
+//! The controller's own objects: the authority that proxies know it by, and the keys that the
+//! cluster signs tokens with.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::client::{CallError, Client};
+use super::path::escape;
+
+/// Where the API server publishes the keys of service account tokens (JWK set, RFC 7517).
+const TOKEN_KEYS_PATH: &str = "/openid/v1/jwks";
+
+const JSON: &str = "application/json";
+
+/// Text values of a Secret or ConfigMap, by key.
+pub type Texts = std::collections::BTreeMap<String, String>;
+
+impl Client {
+    /// The keys that tokens of service accounts are signed with, as a JWK set.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn token_keys(&self) -> Result<Bytes, CallError> {
+        self.call(Method::GET, TOKEN_KEYS_PATH, None).await
+    }
+
+    /// The values of a Secret.
+    ///
+    /// # Errors
+    /// See [`CallError`]; a value that is no text is [`CallError::Rejected`].
+    pub async fn secret(&self, namespace: &str, name: &str) -> Result<Texts, CallError> {
+        let path = format!("{}/{}", secrets(namespace), escape(name));
+        let body = self.call(Method::GET, &path, None).await?;
+        let read: Data = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
+        let texts = read.data.into_iter().map(|(key, value)| {
+            let bytes = STANDARD.decode(value).map_err(|_| unreadable(name))?;
+            let text = String::from_utf8(bytes).map_err(|_| unreadable(name))?;
+            Ok((key, text))
+        });
+        texts.collect()
+    }
+
+    /// Creates a Secret of type `Opaque`.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] where there is one already; see [`CallError`].
+    pub async fn create_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        texts: &Texts,
+    ) -> Result<(), CallError> {
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": namespace, "name": name},
+            "type": "Opaque",
+            "stringData": texts,
+        });
+        let body = Some((JSON, object.to_string().into_bytes()));
+        self.call(Method::POST, &secrets(namespace), body).await?;
+        Ok(())
+    }
+
+    /// Makes a ConfigMap have these values, and writes only where it has not.
+    ///
+    /// # Errors
+    /// See [`CallError`]; after [`CallError::Conflict`] it is to be tried again.
+    pub async fn put_config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+        texts: &Texts,
+    ) -> Result<(), CallError> {
+        let collection = format!("/api/v1/namespaces/{}/configmaps", escape(namespace));
+        let path = format!("{collection}/{}", escape(name));
+        let mut object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"namespace": namespace, "name": name},
+            "data": texts,
+        });
+        let (method, path) = match self.call(Method::GET, &path, None).await {
+            Ok(body) => {
+                let known: Value = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
+                if known["data"] == object["data"] {
+                    return Ok(());
+                }
+                object["metadata"]["resourceVersion"] =
+                    known["metadata"]["resourceVersion"].clone();
+                (Method::PUT, path)
+            }
+            Err(CallError::NotFound) => (Method::POST, collection),
+            Err(error) => return Err(error),
+        };
+        let body = Some((JSON, object.to_string().into_bytes()));
+        self.call(method, &path, body).await?;
+        Ok(())
+    }
+
+    /// Where traffic for a Service arrives, as its load balancer's status says.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn load_balancer(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<super::status::Address>, CallError> {
+        let path = format!(
+            "/api/v1/namespaces/{}/services/{}",
+            escape(namespace),
+            escape(name)
+        );
+        let body = self.call(Method::GET, &path, None).await?;
+        let read: Value = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
+        let entries = read["status"]["loadBalancer"]["ingress"].as_array();
+        let entries = entries.map(Vec::as_slice).unwrap_or_default();
+        Ok(entries.iter().filter_map(address).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Data {
+    #[serde(default)]
+    data: std::collections::BTreeMap<String, String>,
+}
+
+fn secrets(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{}/secrets", escape(namespace))
+}
+
+fn address(entry: &Value) -> Option<super::status::Address> {
+    let entry: &Map<String, Value> = entry.as_object()?;
+    if let Some(ip) = entry.get("ip").and_then(Value::as_str) {
+        return Some(super::status::Address::Ip(ip.parse().ok()?));
+    }
+    let hostname = entry.get("hostname")?.as_str()?;
+    Some(super::status::Address::Hostname(hostname.into()))
+}
+
+fn unreadable(name: &str) -> CallError {
+    CallError::Rejected(format!("{name} is not as it should be"))
+}

@@ -1,0 +1,109 @@
+//! The paths and queries of the API server.
+
+use std::fmt::Write as _;
+
+use myriad_api::ObjectKind;
+
+use super::core::{Request, Scope};
+
+/// The path of a kind in all namespaces or in one.
+pub(super) fn collection(kind: ObjectKind, namespace: Option<&str>) -> String {
+    let root = match kind.api_version().split_once('/') {
+        Some(_) => "/apis/",
+        None => "/api/",
+    };
+    let mut path = format!("{root}{}", kind.api_version());
+    if let Some(namespace) = namespace.filter(|_| !kind.is_cluster_scoped()) {
+        path.push_str("/namespaces/");
+        path.push_str(&escape(namespace));
+    }
+    path.push_str(match kind {
+        ObjectKind::Ingress => "/ingresses",
+        ObjectKind::IngressClass => "/ingressclasses",
+        ObjectKind::Service => "/services",
+        ObjectKind::EndpointSlice => "/endpointslices",
+        ObjectKind::Secret => "/secrets",
+    });
+    path
+}
+
+/// The path and query of a request of a watch. The server ends a watch after the timeout.
+pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64) -> String {
+    let mut path = collection(scope.kind, scope.namespace.as_deref());
+    let watch = format!("?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_seconds}");
+    // Writing into a String cannot fail.
+    let _ = match request {
+        // Without a resourceVersion the list is one of the newest state (KEP-3157).
+        Request::Stream => write!(
+            path,
+            "{watch}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        ),
+        Request::Watch(version) => write!(path, "{watch}&resourceVersion={version}"),
+        Request::Page { limit, token: None } => write!(path, "?limit={limit}"),
+        Request::Page {
+            limit,
+            token: Some(token),
+        } => {
+            write!(path, "?limit={limit}&continue={}", escape(token))
+        }
+        Request::Probe => write!(path, "?limit=1"),
+    };
+    if scope.kind == ObjectKind::Secret {
+        path.push_str("&fieldSelector=type%3Dkubernetes.io%2Ftls");
+    }
+    path
+}
+
+/// Percent-encodes everything that has a meaning in a path or query.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Request, Scope, of_request};
+    use myriad_api::ObjectKind;
+
+    fn path(kind: ObjectKind, namespace: Option<&str>, request: &Request) -> String {
+        let scope = Scope {
+            kind,
+            namespace: namespace.map(Into::into),
+            is_optional: false,
+        };
+        of_request(&scope, request, 290)
+    }
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        let page = Request::Page {
+            limit: 500,
+            token: Some("a+b".into()),
+        };
+        assert_eq!(
+            path(ObjectKind::Secret, Some("n"), &page),
+            "/api/v1/namespaces/n/secrets?limit=500&continue=a%2Bb\
+             &fieldSelector=type%3Dkubernetes.io%2Ftls"
+        );
+        assert_eq!(
+            path(ObjectKind::Ingress, None, &Request::Watch(7)),
+            "/apis/networking.k8s.io/v1/ingresses?watch=true&allowWatchBookmarks=true\
+             &timeoutSeconds=290&resourceVersion=7"
+        );
+        assert_eq!(
+            path(ObjectKind::IngressClass, Some("n"), &Request::Probe),
+            "/apis/networking.k8s.io/v1/ingressclasses?limit=1"
+        );
+        assert!(
+            path(ObjectKind::Service, None, &Request::Stream)
+                .ends_with("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! Addresses in `status.loadBalancer` of Ingresses, written by the one who leads.
+//!
+//! Each write is a server-side apply by the field manager `myriad` that carries the
+//! resourceVersion it was computed from; when somebody else was faster the object is read again.
+//! What waits is bounded, the newest is served first, and requests have a budget.
+
+mod queue;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::Method;
+use myriad_api::{ObjectKey, ObjectKind};
+use myriad_base::clock;
+use myriad_base::metrics::{Counter, Metrics};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use self::queue::Queue;
+use super::backoff::{Backoff, random_seed};
+use super::budget::Budget;
+use super::client::{CallError, Client};
+use super::lease::Claim;
+use super::path;
+
+/// Who owns the fields that are written (`metadata.managedFields`).
+pub const FIELD_MANAGER: &str = "myriad";
+
+/// How often an object is read again because somebody else wrote it meanwhile.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// Limits of the writer.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Objects that are looked at and, if need be, written per second.
+    pub writes_per_second: f64,
+    /// The most objects that wait; beyond it the oldest is forgotten, and counted.
+    pub waiting_max: usize,
+}
+
+/// Where traffic for an Ingress arrives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Address {
+    /// `ip`.
+    Ip(IpAddr),
+    /// `hostname`.
+    Hostname(Box<str>),
+}
+
+/// How much was done. Cheap to clone; clones count together.
+#[derive(Clone, Default)]
+pub struct Counters {
+    /// Statuses that were written.
+    pub written: Counter,
+    /// Statuses that were right already.
+    pub unchanged: Counter,
+    /// Writes that somebody else's write came before.
+    pub conflicts: Counter,
+    /// Objects that were forgotten because too many waited.
+    pub dropped: Counter,
+}
+
+/// Takes what is to be written. Cheap to clone.
+#[derive(Clone)]
+pub struct Statuses {
+    shared: Arc<Shared>,
+}
+
+/// Writes what was taken.
+pub struct Writer {
+    client: Client,
+    claim: Claim,
+    settings: Settings,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Notify,
+    counters: Counters,
+}
+
+/// How an attempt ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Written {
+    Changed,
+    Unchanged,
+    /// We do not lead any more.
+    NotOurs,
+}
+
+impl Statuses {
+    /// The Ingress shall show these addresses; a newer wish for it replaces an older one.
+    pub fn set(&self, ingress: ObjectKey, addresses: Arc<[Address]>) {
+        if ingress.kind != ObjectKind::Ingress {
+            return;
+        }
+        if self.shared.lock().push(ingress, addresses) {
+            self.shared.counters.dropped.inc();
+        }
+        self.shared.wake.notify_one();
+    }
+
+    /// How many Ingresses wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().len()
+    }
+
+    /// The work done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+impl Writer {
+    /// A writer that writes from [`Writer::run`] on, and only while `claim` holds.
+    pub fn new(client: Client, claim: Claim, settings: Settings) -> (Writer, Statuses) {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue::new(settings.waiting_max)),
+            wake: Notify::new(),
+            counters: Counters::default(),
+        });
+        let writer = Writer {
+            client,
+            claim,
+            settings,
+            shared: shared.clone(),
+        };
+        (writer, Statuses { shared })
+    }
+
+    /// Writes for ever. When leadership is lost, what waits is forgotten: the next leader knows
+    /// better. Who begins a term ([`Claim::terms`]) sets everything anew.
+    pub async fn run(self) {
+        let mut budget = Budget::new(self.settings.writes_per_second, clock::now());
+        let mut backoff = Backoff::new(random_seed());
+        loop {
+            if self.shared.lock().len() == 0 {
+                self.shared.wake.notified().await;
+                continue;
+            }
+            if let Err(wait) = budget.take(clock::now()) {
+                tokio::time::sleep(wait).await;
+                continue;
+            }
+            // Taken after the wait, so that the newest is the newest.
+            let Some((key, addresses)) = self.shared.lock().pop() else {
+                continue;
+            };
+            let counters = &self.shared.counters;
+            match self.write(&key, &addresses).await {
+                Ok(Written::Changed) => counters.written.inc(),
+                Ok(Written::Unchanged) => counters.unchanged.inc(),
+                Ok(Written::NotOurs) => {
+                    self.shared.lock().clear();
+                    continue;
+                }
+                Err(CallError::NotFound) => 0,
+                Err(error @ (CallError::Forbidden(_) | CallError::Rejected(_))) => {
+                    tracing::warn!(object = %key, %error, "the status cannot be written");
+                    0
+                }
+                Err(CallError::Conflict | CallError::Lost(_)) => {
+                    self.shared.lock().put_back(key, addresses);
+                    tokio::time::sleep(backoff.fail()).await;
+                    continue;
+                }
+            };
+            backoff.reset();
+        }
+    }
+
+    async fn write(&self, key: &ObjectKey, wanted: &[Address]) -> Result<Written, CallError> {
+        let collection = path::collection(key.kind, Some(key.namespace()));
+        let object = format!("{collection}/{}", path::escape(key.name()));
+        for _ in 0..ATTEMPTS_MAX {
+            if !self.claim.holds(clock::now()) {
+                return Ok(Written::NotOurs);
+            }
+            let read = self.client.call(Method::GET, &object, None).await?;
+            let current = parse(&read)?;
+            if current.has(wanted) {
+                return Ok(Written::Unchanged);
+            }
+            let patch = patch(key, &current, wanted);
+            let target = format!("{object}/status?fieldManager={FIELD_MANAGER}&force=true");
+            // Reading took time: ask again, directly before the write.
+            if !self.claim.holds(clock::now()) {
+                return Ok(Written::NotOurs);
+            }
+            let body = Some(("application/apply-patch+yaml", patch));
+            match self.client.call(Method::PATCH, &target, body).await {
+                Ok(_) => return Ok(Written::Changed),
+                Err(CallError::Conflict) => {
+                    self.shared.counters.conflicts.inc();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(CallError::Conflict)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counters {
+    /// Shows the counters among the metrics of the process.
+    pub fn register(&self, metrics: &Metrics) {
+        let counters = [
+            (
+                "status_written",
+                "Statuses that were written",
+                &self.written,
+            ),
+            (
+                "status_unchanged",
+                "Statuses that were right already",
+                &self.unchanged,
+            ),
+            (
+                "status_conflicts",
+                "Status writes that came too late",
+                &self.conflicts,
+            ),
+            (
+                "status_dropped",
+                "Statuses forgotten because too many waited",
+                &self.dropped,
+            ),
+        ];
+        for (name, help, counter) in counters {
+            metrics.register(name, help, counter.clone());
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            writes_per_second: 50.0,
+            waiting_max: 100_000,
+        }
+    }
+}
+
+/// What is read of an Ingress before its status is written.
+#[derive(Deserialize)]
+struct Current {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: Box<str>,
+    resource_version: Box<str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    #[serde(default)]
+    load_balancer: Option<LoadBalancer>,
+}
+
+#[derive(Deserialize)]
+struct LoadBalancer {
+    #[serde(default)]
+    ingress: Option<Vec<Shown>>,
+}
+
+#[derive(Deserialize)]
+struct Shown {
+    #[serde(default)]
+    ip: Option<Box<str>>,
+    #[serde(default)]
+    hostname: Option<Box<str>>,
+}
+
+impl Current {
+    fn has(&self, wanted: &[Address]) -> bool {
+        let balancer = self
+            .status
+            .as_ref()
+            .and_then(|status| status.load_balancer.as_ref());
+        let shown = balancer
+            .and_then(|balancer| balancer.ingress.as_deref())
+            .unwrap_or_default();
+        shown.len() == wanted.len()
+            && shown
+                .iter()
+                .zip(wanted)
+                .all(|(shown, wanted)| match wanted {
+                    Address::Ip(ip) => {
+                        let text = shown.ip.as_deref().unwrap_or_default();
+                        text.parse() == Ok(*ip) && shown.hostname.is_none()
+                    }
+                    Address::Hostname(name) => {
+                        shown.hostname.as_ref() == Some(name) && shown.ip.is_none()
+                    }
+                })
+    }
+}
+
+fn parse(body: &[u8]) -> Result<Current, CallError> {
+    serde_json::from_slice(body)
+        .map_err(|_| CallError::Lost("the answer is not what the API promises".to_owned()))
+}
+
+/// JSON is YAML, so this is a patch for server-side apply.
+fn patch(key: &ObjectKey, current: &Current, wanted: &[Address]) -> Vec<u8> {
+    let entry = |address: &Address| match address {
+        Address::Ip(ip) => json!({"ip": ip}),
+        Address::Hostname(name) => json!({"hostname": name}),
+    };
+    let entries: Vec<_> = wanted.iter().map(entry).collect();
+    let patch = json!({
+        "apiVersion": key.kind.api_version(),
+        "kind": key.kind.as_str(),
+        "metadata": {
+            "name": key.name(),
+            "namespace": key.namespace(),
+            "uid": current.metadata.uid,
+            "resourceVersion": current.metadata.resource_version,
+        },
+        "status": {"loadBalancer": {"ingress": entries}},
+    });
+    patch.to_string().into_bytes()
+}

@@ -1,0 +1,229 @@
+mod server;
+mod writers;
+
+use std::time::Duration;
+
+use myriad_api::{Batch, Change, ObjectKind};
+use serde_json::{Value, json};
+
+use self::server::Server;
+use super::{Access, Cluster, Settings};
+
+const SERVICES: &str = "/api/v1/namespaces/n/services";
+const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/n/ingresses";
+
+fn settings(server: &Server) -> Settings {
+    Settings {
+        access: Access::Plain(server.uri()),
+        ..Settings::default()
+    }
+}
+
+fn service(port: u16) -> Value {
+    json!({"spec": {"ports": [{"port": port}]}})
+}
+
+/// The names that a batch puts, and those that it removes.
+fn names(batch: &Batch) -> (Vec<String>, Vec<String>) {
+    let (mut put, mut removed) = (Vec::new(), Vec::new());
+    for change in &batch.changes {
+        let name = change.key().name().to_owned();
+        match change {
+            Change::Put(_) => put.push(name),
+            Change::Remove(_) => removed.push(name),
+        }
+    }
+    put.sort();
+    removed.sort();
+    (put, removed)
+}
+
+/// A cluster that is synced, and all that it emitted until then as one batch.
+async fn synced(settings: Settings) -> (Cluster, Batch) {
+    let mut cluster = Cluster::connect(settings).await.expect("a client");
+    let mut all = Batch::default();
+    while !all.synced {
+        let batch = cluster.next().await;
+        all.changes.extend(batch.changes);
+        all.reports.extend(batch.reports);
+        all.positions = batch.positions;
+        all.synced = batch.synced;
+    }
+    (cluster, all)
+}
+
+/// The next batch that has changes.
+async fn changed(cluster: &mut Cluster) -> Batch {
+    loop {
+        let batch = cluster.next().await;
+        if !batch.changes.is_empty() {
+            return batch;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_gate_opens_when_every_kind_is_listed() {
+    let server = Server::start().await;
+    server.put(SERVICES, "a", service(1));
+    let last = server.put(INGRESSES, "b", json!({"spec": {}}));
+    let (cluster, first) = synced(settings(&server)).await;
+    assert_eq!(names(&first).0, ["a", "b"]);
+    assert_eq!(first.positions, ObjectKind::ALL.map(|kind| (kind, last)));
+    assert_ne!(cluster.epoch(), 0);
+}
+
+#[tokio::test]
+async fn a_cluster_is_not_listed_before_it_has_an_epoch() {
+    let server = Server::start().await;
+    server.delete("/api/v1/namespaces", "kube-system");
+    let mut cluster = Cluster::connect(settings(&server)).await.expect("a client");
+    server.asked("/namespaces/kube-system", 2).await;
+    server.put("/api/v1/namespaces", "kube-system", json!({}));
+    while !cluster.next().await.synced {}
+    assert_ne!(cluster.epoch(), 0);
+}
+
+#[tokio::test]
+async fn what_happens_later_is_seen_once_and_only_if_it_matters() {
+    let server = Server::start().await;
+    server.put(SERVICES, "a", service(1));
+    server.put(SERVICES, "b", service(1));
+    let (mut cluster, _) = synced(settings(&server)).await;
+    let mut same = service(1);
+    same["status"] = json!({"loadBalancer": {}});
+    server.put(SERVICES, "a", same);
+    server.put(SERVICES, "b", service(2));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
+    server.delete(SERVICES, "a");
+    assert_eq!(names(&changed(&mut cluster).await).1, ["a"]);
+}
+
+#[tokio::test]
+async fn a_server_without_streaming_lists_is_read_page_by_page() {
+    let server = Server::start().await;
+    server.forget_streaming();
+    for number in 0..25 {
+        server.put(SERVICES, &format!("s{number:02}"), service(1));
+    }
+    let settings = Settings {
+        page_objects: 10,
+        ..settings(&server)
+    };
+    let (mut cluster, first) = synced(settings).await;
+    assert_eq!(first.changes.len(), 25);
+    let log = server.log();
+    let pages = log
+        .iter()
+        .filter(|line| line.contains("/services?limit=10"));
+    assert_eq!(pages.count(), 3, "{log:?}");
+    server.put(SERVICES, "later", service(1));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["later"]);
+}
+
+#[tokio::test]
+async fn after_410_only_the_difference_is_emitted() {
+    let server = Server::start().await;
+    for name in ["kept", "changed", "gone"] {
+        server.put(SERVICES, name, service(1));
+    }
+    let (mut cluster, _) = synced(settings(&server)).await;
+    // The server runs on this thread, so it answers nobody before the next await.
+    server.cut();
+    server.put(SERVICES, "changed", service(2));
+    server.delete(SERVICES, "gone");
+    server.put(SERVICES, "new", service(1));
+    server.compact();
+    let mut batch = changed(&mut cluster).await;
+    while batch.changes.len() < 3 {
+        batch.changes.extend(changed(&mut cluster).await.changes);
+    }
+    assert_eq!(
+        names(&batch),
+        (vec!["changed".into(), "new".into()], vec!["gone".into()])
+    );
+}
+
+#[tokio::test]
+async fn one_broken_object_is_named_and_hides_no_other() {
+    let server = Server::start().await;
+    server.put(SERVICES, "broken", json!({"spec": {"ports": "none"}}));
+    server.put(SERVICES, "fine", service(1));
+    let (_, first) = synced(settings(&server)).await;
+    assert_eq!(names(&first).0, ["fine"]);
+    let findings: Vec<_> = first
+        .reports
+        .iter()
+        .flat_map(|report| &report.findings)
+        .collect();
+    assert!(
+        matches!(findings[..], [one] if one.to_string().contains("Service n/broken")),
+        "{findings:?}"
+    );
+}
+
+#[tokio::test]
+async fn namespaces_are_watched_one_by_one_and_no_right_beyond_them_is_needed() {
+    let server = Server::start().await;
+    server.put(SERVICES, "seen", service(1));
+    server.put("/api/v1/namespaces/other/services", "unseen", service(1));
+    server.forbid("/apis/networking.k8s.io/v1/ingressclasses");
+    server.forbid("/api/v1/namespaces/kube-system");
+    server.put("/api/v1/namespaces", "n", json!({}));
+    let settings = Settings {
+        namespaces: vec!["n".into(), "m".into(), "n".into()],
+        ..settings(&server)
+    };
+    let (cluster, first) = synced(settings).await;
+    assert_eq!(names(&first).0, ["seen"]);
+    assert_ne!(cluster.epoch(), 0);
+    for line in server.log() {
+        let is_cluster_wide = !line.contains("/namespaces/");
+        assert!(
+            !is_cluster_wide || line.contains("ingressclasses"),
+            "{line}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_secrets_only_certificates_are_asked_for() {
+    let server = Server::start().await;
+    synced(settings(&server)).await;
+    let log = server.log();
+    let mut asked = log.iter().filter(|line| line.contains("/secrets"));
+    assert!(asked.all(|line| line.contains("fieldSelector=type%3Dkubernetes.io%2Ftls")));
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_given_up_and_the_next_one_goes_on_where_it_ended() {
+    let server = Server::start().await;
+    let settings = Settings {
+        idle_timeout: Duration::from_millis(50),
+        kinds: vec![ObjectKind::Service],
+        ..settings(&server)
+    };
+    let (mut cluster, _) = synced(settings).await;
+    server.asked("/services?limit=1", 2).await;
+    server.put(SERVICES, "a", service(1));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["a"]);
+}
+
+#[tokio::test]
+async fn a_refusal_is_reported_and_keeps_the_gate_closed() {
+    let server = Server::start().await;
+    server.forbid("/api/v1/secrets");
+    let mut cluster = Cluster::connect(settings(&server)).await.expect("a client");
+    let batch = loop {
+        let batch = cluster.next().await;
+        assert!(!batch.synced);
+        if !batch.reports.is_empty() {
+            break batch;
+        }
+    };
+    let text = batch.reports[0].findings[0].to_string();
+    assert!(
+        text.contains("kubernetes/Secret") && text.contains("403"),
+        "{text}"
+    );
+}

@@ -1,0 +1,198 @@
+//! Status, Lease and Events against the fake server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
+use myriad_base::{clock, task};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::INGRESSES;
+use super::server::Server;
+use crate::kubernetes::lease::{self, Claim, Elector};
+use crate::kubernetes::status::{self, Address, Statuses, Writer};
+use crate::kubernetes::{Access, Client, events};
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/m/leases";
+
+async fn client(server: &Server) -> Client {
+    let access = Access::Plain(server.uri());
+    Client::new(&access, Arc::default())
+        .await
+        .expect("a client")
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(ObjectKind::Ingress, "n", name)
+}
+
+fn address(last: u8) -> Arc<[Address]> {
+    [Address::Ip([192, 0, 2, last].into())].into()
+}
+
+fn claim(holds: bool) -> Claim {
+    let claim = Claim::new();
+    let now = clock::now();
+    claim.set(holds.then(|| now + Duration::from_secs(3_600)), now);
+    claim
+}
+
+async fn writer(server: &Server, claim: Claim) -> Statuses {
+    let settings = status::Settings {
+        writes_per_second: 1_000.0,
+        ..status::Settings::default()
+    };
+    let (writer, statuses) = Writer::new(client(server).await, claim, settings);
+    task::spawn("status", writer.run());
+    statuses
+}
+
+#[tokio::test]
+async fn a_status_is_written_with_the_version_it_rests_on_and_only_on_change() {
+    let server = Server::start().await;
+    server.put(INGRESSES, "a", json!({"spec": {}}));
+    let statuses = writer(&server, claim(true)).await;
+    server.conflict(1);
+    statuses.set(key("a"), address(1));
+    server.asked("PATCH", 2).await;
+    let shown = json!([{"ip": "192.0.2.1"}]);
+    let status = |name: &str| {
+        let object = server.get(INGRESSES, name).expect("it is there");
+        object["status"]["loadBalancer"]["ingress"].clone()
+    };
+    // The second wish is equal, the third one is not; what is served last proves the order.
+    server.asked("GET", 2).await;
+    statuses.set(key("a"), address(1));
+    server.asked("GET", 3).await;
+    assert_eq!(status("a"), shown);
+    statuses.set(key("a"), address(2));
+    server.asked("PATCH", 3).await;
+    statuses.set(key("none"), address(2));
+    server.asked("/none", 1).await;
+    assert_eq!(status("a"), json!([{"ip": "192.0.2.2"}]));
+    let log = server.log();
+    assert_eq!(
+        log.iter().filter(|line| line.contains("PATCH")).count(),
+        3,
+        "{log:?}"
+    );
+    assert_eq!(statuses.counters().written.get(), 2);
+    assert_eq!(statuses.counters().unchanged.get(), 1);
+    assert_eq!(statuses.counters().conflicts.get(), 1);
+}
+
+#[tokio::test]
+async fn who_does_not_lead_writes_nothing() {
+    let server = Server::start().await;
+    server.put(INGRESSES, "a", json!({"spec": {}}));
+    let claim = claim(false);
+    let statuses = writer(&server, claim.clone()).await;
+    for number in 0..10 {
+        statuses.set(key("a"), address(number));
+    }
+    while statuses.waiting() > 0 {
+        tokio::task::yield_now().await;
+    }
+    // Once it leads, what it is told then is written, and nothing of before: requests come
+    // one after another, so what there was about the first would be in the log.
+    let now = clock::now();
+    claim.set(Some(now + Duration::from_secs(3_600)), now);
+    server.put(INGRESSES, "b", json!({"spec": {}}));
+    statuses.set(key("b"), address(42));
+    server.asked("/b/status", 1).await;
+    let log = server.log();
+    assert!(log.iter().all(|line| line.contains("/b")), "{log:?}");
+}
+
+fn elector(client: Client, identity: &str) -> Elector {
+    let settings = lease::Settings {
+        namespace: "m".to_owned(),
+        name: "leader".to_owned(),
+        identity: identity.to_owned(),
+        duration: Duration::from_secs(15),
+    };
+    Elector::new(client, settings)
+}
+
+#[tokio::test]
+async fn a_lease_is_taken_given_back_and_taken_by_the_next() {
+    let server = Server::start().await;
+    let first = elector(client(&server).await, "first");
+    let claim = first.claim();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = task::spawn("first", first.run(async move { drop(stopped.await) }));
+    let mut terms = claim.terms();
+    terms
+        .wait_for(|term| term.number == 1)
+        .await
+        .expect("it runs");
+    assert!(claim.holds(clock::now()));
+    let holder = || {
+        let lease = server.get(LEASES, "leader").expect("a Lease");
+        lease["spec"]["holderIdentity"]
+            .as_str()
+            .expect("a holder")
+            .to_owned()
+    };
+    assert_eq!(holder(), "first");
+    stop.send(()).expect("it waits");
+    running.await.expect("it ended");
+    assert!(!claim.holds(clock::now()));
+    assert_eq!(holder(), "");
+    let second = elector(client(&server).await, "second");
+    let claim = second.claim();
+    let running = task::spawn("second", second.run(std::future::pending()));
+    let mut terms = claim.terms();
+    terms
+        .wait_for(|term| term.number == 1)
+        .await
+        .expect("it runs");
+    assert_eq!(holder(), "second");
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_finding_becomes_an_event_that_names_the_object_by_uid() {
+    let server = Server::start().await;
+    server.put(INGRESSES, "a", json!({"spec": {}}));
+    let settings = events::Settings::new("pod-1");
+    let (recorder, events) = events::Recorder::new(client(&server).await, claim(true), settings);
+    let finding = Finding::new(
+        Severity::Error,
+        &key("a"),
+        "spec",
+        "it is wrong",
+        "correct it",
+    );
+    events.record(&finding);
+    events.record(&finding);
+    task::spawn("events", recorder.run());
+    server.asked("POST", 1).await;
+    events.record(&Finding::new(Severity::Info, &key("none"), "", "a", "b"));
+    server.asked("/none", 1).await;
+    let path = "/apis/events.k8s.io/v1/namespaces/n/events";
+    let names = server.names(path);
+    assert_eq!(names.len(), 1);
+    let event = server.get(path, &names[0]).expect("it is there");
+    assert_eq!(event["regarding"]["uid"], "uid-a");
+    assert_eq!(event["note"], "spec: it is wrong; correct it");
+    assert_eq!(event["type"], "Warning");
+}
+
+#[tokio::test]
+async fn events_of_a_follower_wait_for_its_term() {
+    let server = Server::start().await;
+    server.put(INGRESSES, "a", json!({"spec": {}}));
+    let claim = claim(false);
+    let settings = events::Settings::new("pod-1");
+    let (recorder, events) = events::Recorder::new(client(&server).await, claim.clone(), settings);
+    events.record(&Finding::new(Severity::Error, &key("a"), "", "a", "b"));
+    let running = task::spawn("events", recorder.run());
+    tokio::task::yield_now().await;
+    assert!(server.log().is_empty());
+    let now = clock::now();
+    claim.set(Some(now + Duration::from_secs(3_600)), now);
+    server.asked("POST", 1).await;
+    running.abort();
+}

@@ -1,0 +1,269 @@
+//! The IO around a core: asks what the core wants, and feeds it what comes back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use myriad_api::ObjectKind;
+use myriad_base::clock;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::client::{self, Client};
+use super::core::{Core, Failure, Output, Request};
+use super::lines::Lines;
+use super::{item, path};
+
+/// The longest line of a watch: one object, of which etcd takes at most 1.5 MiB, escaped.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// What a watch tells the one who merges.
+#[derive(Debug)]
+pub(super) struct Message {
+    /// The number of the watch.
+    pub(super) scope: usize,
+    /// Which cluster it is.
+    pub(super) epoch: u64,
+    /// What changed.
+    pub(super) output: Output,
+}
+
+/// One watch with its connection.
+pub(super) struct Watch {
+    /// The number of the watch.
+    pub(super) scope: usize,
+    /// Where to ask.
+    pub(super) client: Client,
+    /// What to ask, and what is known.
+    pub(super) core: Core,
+    /// A connection that is silent for longer is dead: the server sends a bookmark a minute.
+    pub(super) idle_timeout: Duration,
+    /// After which time the server is asked to end the watch.
+    pub(super) watch_timeout: Duration,
+    /// Where changes go; a full queue stops the reading, and so the server.
+    pub(super) sender: mpsc::Sender<Message>,
+    /// Which cluster it was at the last list.
+    pub(super) epoch: u64,
+}
+
+/// The receiver is gone, so there is nobody to watch for.
+struct Unwanted;
+
+enum Stop {
+    Failed(Failure),
+    Unwanted,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
+impl From<Unwanted> for Stop {
+    fn from(_: Unwanted) -> Self {
+        Stop::Unwanted
+    }
+}
+
+impl Watch {
+    /// Watches until nobody wants to know any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            let wait = match self.ask().await {
+                Ok(wait) => wait,
+                Err(Stop::Failed(failure)) => {
+                    let kind = self.core.scope().kind.as_str();
+                    tracing::debug!(kind, ?failure, "a watch has to begin anew");
+                    self.core.fail(failure)
+                }
+                Err(Stop::Unwanted) => return,
+            };
+            if self.flush().await.is_err() || self.rest(wait).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// One request and its answer. Returns how long to wait before the next.
+    async fn ask(&mut self) -> Result<Duration, Stop> {
+        if self.core.begins_list() {
+            // A list is where another cluster at the same address would show.
+            self.epoch = self.client.epoch().await?;
+        }
+        let request = self.core.request(clock::now());
+        let seconds = self.watch_timeout.as_secs();
+        let path = path::of_request(self.core.scope(), &request, seconds);
+        match request {
+            Request::Page { .. } => {
+                let page = self.client.page(&path).await?;
+                self.take_page(&page)?;
+            }
+            Request::Probe => {
+                let page = self.client.page(&path).await?;
+                let list: List<'_> = parse(&page)?;
+                self.core.end_probe(list.version()?);
+            }
+            Request::Stream | Request::Watch(_) => {
+                let body = self.client.open(&path).await?;
+                return self.follow(body).await;
+            }
+        }
+        Ok(Duration::ZERO)
+    }
+
+    fn take_page(&mut self, page: &Bytes) -> Result<(), Failure> {
+        let list: List<'_> = parse(page)?;
+        for raw in list.items.iter().flatten() {
+            put(&mut self.core, raw.get());
+        }
+        let token = list
+            .metadata
+            .token
+            .as_deref()
+            .filter(|token| !token.is_empty());
+        let version = list.version()?;
+        self.core
+            .end_page(version, token.map(Into::into), clock::now());
+        Ok(())
+    }
+
+    /// Reads a watch to its end.
+    async fn follow(&mut self, mut body: Body) -> Result<Duration, Stop> {
+        let mut lines = Lines::new(LINE_BYTES_MAX);
+        let mut idle_at = clock::now() + self.idle_timeout;
+        loop {
+            let until = self.core.deadline().map_or(idle_at, |at| at.min(idle_at));
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = tokio::time::sleep_until(until) => {
+                    self.core.tick(clock::now());
+                    self.flush().await?;
+                    if until < idle_at {
+                        continue;
+                    }
+                    return Err(Failure::Idle.into());
+                }
+            };
+            let data = match frame {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => return Err(Failure::Lost(error.to_string()).into()),
+                None => return Ok(self.core.end_watch(clock::now())),
+            };
+            idle_at = clock::now() + self.idle_timeout;
+            lines.push(&data);
+            while let Some(line) = lines.take().map_err(|_| Failure::TooLarge)? {
+                take_line(&mut self.core, &line)?;
+            }
+            self.flush().await?;
+            if self.core.is_watch_over() {
+                return Ok(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Hands on what the core has seen.
+    async fn flush(&mut self) -> Result<(), Unwanted> {
+        let Some(output) = self.core.take() else {
+            return Ok(());
+        };
+        let message = Message {
+            scope: self.scope,
+            epoch: self.epoch,
+            output,
+        };
+        self.sender.send(message).await.map_err(|_| Unwanted)
+    }
+
+    /// Waits, and lets held removals take effect meanwhile.
+    async fn rest(&mut self, wait: Duration) -> Result<(), Unwanted> {
+        if wait.is_zero() {
+            return Ok(());
+        }
+        let end: Instant = clock::now() + wait;
+        tokio::select! {
+            () = tokio::time::sleep_until(end) => {}
+            () = self.sender.closed() => return Err(Unwanted),
+        }
+        self.core.tick(clock::now());
+        self.flush().await
+    }
+}
+
+/// An answer to a list, with its objects as they stand.
+#[derive(Deserialize)]
+struct List<'a> {
+    metadata: ListMetadata,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata {
+    #[serde(default)]
+    resource_version: Box<str>,
+    #[serde(default, rename = "continue")]
+    token: Option<Box<str>>,
+}
+
+impl List<'_> {
+    fn version(&self) -> Result<u64, Failure> {
+        let text = &self.metadata.resource_version;
+        let unreadable = |_| Failure::Lost("a list has no resourceVersion".to_owned());
+        text.parse().map_err(unreadable)
+    }
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    event_type: Box<str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes)
+        .map_err(|_| Failure::Lost("the answer is not what the API promises".to_owned()))
+}
+
+/// One event of a watch.
+fn take_line(core: &mut Core, line: &[u8]) -> Result<(), Failure> {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(());
+    }
+    let event: Event<'_> = parse(line)?;
+    let json = event.object.get();
+    match &*event.event_type {
+        "ADDED" | "MODIFIED" => put(core, json),
+        "DELETED" => match item::read_head(core.scope().kind, json) {
+            Ok(head) => core.delete(&head),
+            Err(problem) => core.note_unreadable(problem),
+        },
+        "BOOKMARK" => match item::read_bookmark(json) {
+            Ok(bookmark) => core.bookmark(bookmark, clock::now()),
+            Err(problem) => return Err(Failure::Lost(problem)),
+        },
+        "ERROR" => {
+            let status: client::Status = parse(json.as_bytes())?;
+            let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::BAD_GATEWAY);
+            return Err(client::failure(code, &status.message));
+        }
+        // A type of event that is newer than this program.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn put(core: &mut Core, json: &str) {
+    let kind: ObjectKind = core.scope().kind;
+    match item::read_head(kind, json) {
+        Ok(head) => core.put(head, || item::decode(kind, json)),
+        Err(problem) => core.note_unreadable(problem),
+    }
+}

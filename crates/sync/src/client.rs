@@ -1,0 +1,372 @@
+//! The proxy's end of one stream, without IO: it is told what arrives, says what to answer, and
+//! hands out commits that are complete, decoded and checked.
+
+mod assembly;
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use myriad_model::{
+    Change, Commit, Digest, Form, Key, Position, Sealed, SealedArc, Sealer, Snapshot, TreeChild,
+    Version, wire::SCHEMA,
+};
+
+use crate::log::Logged;
+use crate::metrics::ClientCounters;
+use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
+use assembly::{Assembled, Assembly};
+
+/// The server, as one proxy sees it.
+pub struct ClientSession {
+    instance: String,
+    sealer: Sealer,
+    /// What is in service.
+    held: Snapshot,
+    /// What was sent: `held`, but with stand-ins where a resource was refused.
+    received: Snapshot,
+    is_welcomed: bool,
+    assembly: Assembly,
+    applying: Option<Applying>,
+    counters: ClientCounters,
+}
+
+/// A commit that was handed out and is not in service yet.
+struct Applying {
+    changes: Vec<Change>,
+    position: Position,
+    announced: Digest,
+    receipts: Vec<wire::Receipt>,
+    receipts_omitted: u64,
+}
+
+/// What a message asks of whoever runs the session.
+pub enum Received {
+    /// Nothing.
+    Nothing,
+    /// To send an answer.
+    Answer(FromProxy),
+    /// To remember the cluster's key and send an answer.
+    Key([u8; 32], FromProxy),
+    /// To put a commit into service, and then to call [`ClientSession::applied`].
+    Apply(Delivery),
+}
+
+/// A commit to put into service.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The changes, decoded and checked, and the position that they lead to.
+    pub commit: Commit,
+    /// The same, as it was received, for the log.
+    pub logged: Logged,
+    /// Resources that were refused already, since they cannot be read.
+    pub refused: Vec<Refusal>,
+}
+
+/// A resource that cannot be obeyed, and why, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which resource.
+    pub key: Key,
+    /// One sentence; cut at [`wire::TEXT_BYTES_MAX`] bytes.
+    pub reason: String,
+}
+
+impl ClientSession {
+    /// A session that starts from what is in service. `key` is the cluster's key as far as it is
+    /// known; without one, nothing is known of `held`.
+    pub fn new(
+        instance: &str,
+        key: Option<[u8; 32]>,
+        held: Snapshot,
+        counters: ClientCounters,
+    ) -> Self {
+        ClientSession {
+            instance: wire::cut_text(instance),
+            sealer: Sealer::new(key.unwrap_or_default(), Form::Value),
+            received: held.clone(),
+            held,
+            is_welcomed: false,
+            assembly: Assembly::default(),
+            applying: None,
+            counters,
+        }
+    }
+
+    /// What is in service.
+    pub fn held(&self) -> &Snapshot {
+        &self.held
+    }
+
+    /// The digest over what was sent, whether it is in service or was refused.
+    pub fn received(&self) -> Digest {
+        self.received.digest()
+    }
+
+    /// The first message to send.
+    pub fn hello(&self) -> FromProxy {
+        wire::from_proxy(from_proxy::Body::Hello(wire::Hello {
+            protocol: wire::PROTOCOL,
+            schema: SCHEMA,
+            instance: self.instance.clone(),
+            position: wire::position_message(self.held.position()),
+            root: wire::digest_bytes(self.held.digest()),
+            count: self.held.len() as u64,
+            key_id: self.sealer.key_id(),
+        }))
+    }
+
+    /// Takes a message of the server.
+    ///
+    /// # Errors
+    /// The stream is of no use any more; what is in service stays. See [`SessionError`].
+    pub fn receive(&mut self, message: FromServer) -> Result<Received, SessionError> {
+        let body = message.body.ok_or(SessionError::Invalid("message"))?;
+        let is_welcome = matches!(body, from_server::Body::Welcome(_));
+        if is_welcome == self.is_welcomed {
+            return Err(SessionError::Unexpected("welcome"));
+        }
+        if self.applying.is_some() {
+            return Err(SessionError::Unexpected(
+                "message before the acknowledgement",
+            ));
+        }
+        match body {
+            from_server::Body::Welcome(welcome) => self.receive_welcome(&welcome),
+            from_server::Body::Ask(ask) => self.answer(&ask).map(Received::Answer),
+            from_server::Body::Changes(changes) => {
+                self.assembly.add(changes)?;
+                Ok(Received::Nothing)
+            }
+            from_server::Body::Commit(commit) => self.receive_commit(commit),
+        }
+    }
+
+    /// The commit that was handed out is in service, but for these resources, which keep their
+    /// last good version. Returns the acknowledgement; none if no commit was handed out.
+    pub fn applied(&mut self, refusals: &[Refusal]) -> Option<FromProxy> {
+        let mut applying = self.applying.take()?;
+        for refusal in refusals {
+            let found = applying
+                .changes
+                .iter()
+                .position(|change| change.key == refusal.key);
+            let Some(at) = found else {
+                continue;
+            };
+            let change = applying.changes.swap_remove(at);
+            if let Some(new) = &change.new {
+                self.receive_stand_in(new.key(), new.version());
+                applying.refuse(new.key(), new.version(), &refusal.reason);
+                self.counters.refusals.inc();
+            }
+        }
+        for change in &applying.changes {
+            self.held.apply(change);
+        }
+        self.held.set_position(applying.position);
+        let root = self.received.digest();
+        let is_mismatch = root != applying.announced;
+        self.counters.mismatches.inc_by(u64::from(is_mismatch));
+        Some(wire::from_proxy(from_proxy::Body::Ack(wire::Ack {
+            position: wire::position_message(self.held.position()),
+            root: wire::digest_bytes(root),
+            receipts: applying.receipts,
+            receipts_omitted: applying.receipts_omitted,
+        })))
+    }
+
+    fn receive_welcome(&mut self, welcome: &wire::Welcome) -> Result<Received, SessionError> {
+        if welcome.protocol != wire::PROTOCOL {
+            return Err(SessionError::OtherProtocol(welcome.protocol));
+        }
+        self.is_welcomed = true;
+        if welcome.key.is_empty() {
+            return Ok(Received::Nothing);
+        }
+        let key: Result<[u8; 32], _> = welcome.key[..].try_into();
+        let key = key.map_err(|_| SessionError::Invalid("key"))?;
+        self.sealer = Sealer::new(key, Form::Value);
+        self.held = rekeyed(&self.held, &self.sealer);
+        self.received = self.held.clone();
+        Ok(Received::Key(key, self.hello()))
+    }
+
+    /// The nodes that the server asked for.
+    fn answer(&self, ask: &wire::Ask) -> Result<FromProxy, SessionError> {
+        if ask.paths.len() > wire::ASK_NODES_MAX {
+            return Err(SessionError::TooMany("nodes"));
+        }
+        let nodes = ask.paths.iter().map(|path| self.node(path)).collect();
+        Ok(wire::from_proxy(from_proxy::Body::Nodes(wire::Nodes {
+            nodes,
+        })))
+    }
+
+    fn node(&self, path: &[u8]) -> wire::Node {
+        let mut node = wire::Node::default();
+        let children = self.received.children_at(path).unwrap_or_default();
+        for (index, child) in children.into_iter().take(wire::NODE_CHILDREN_MAX) {
+            let index = index.into();
+            match child {
+                TreeChild::Branch(digest) => node.branches.push(wire::Branch {
+                    index,
+                    digest: wire::digest_bytes(digest),
+                }),
+                TreeChild::Resource(sealed) => node.leaves.push(wire::Leaf {
+                    index,
+                    slot: sealed.slot(),
+                    version: wire::version_bytes(sealed.version()),
+                }),
+            }
+        }
+        node
+    }
+
+    fn receive_commit(&mut self, commit: wire::Commit) -> Result<Received, SessionError> {
+        let position = wire::position(commit.position)?;
+        let announced = wire::digest(&commit.root)?;
+        let assembled = self.assembly.finish()?;
+        let mut applying = Applying {
+            changes: Vec::new(),
+            position: position.clone(),
+            announced,
+            receipts: Vec::new(),
+            receipts_omitted: 0,
+        };
+        let mut delivery = Delivery {
+            commit: Commit::default(),
+            logged: Logged::new(position.clone()),
+            refused: Vec::new(),
+        };
+        self.counters.commits.inc();
+        self.open_all(assembled.changes, &mut applying, &mut delivery)?;
+        let mut removed: Vec<SealedArc> = Vec::new();
+        for key in assembled.removals {
+            let slot = self.sealer.slot(&key);
+            removed.extend(self.received.get(slot, &key).cloned());
+        }
+        for (slot, version) in assembled.strangers {
+            let mut there = self.received.at(slot);
+            removed.extend(there.find(|it| it.version() == version).cloned());
+        }
+        self.remove_all(&removed, &mut applying, &mut delivery);
+        delivery.commit = Commit {
+            changes: applying.changes.clone(),
+            position,
+        };
+        self.applying = Some(applying);
+        Ok(Received::Apply(delivery))
+    }
+
+    /// Opens what is new or changed, or refuses it by name.
+    fn open_all(
+        &mut self,
+        changes: Vec<Assembled>,
+        applying: &mut Applying,
+        delivery: &mut Delivery,
+    ) -> Result<(), SessionError> {
+        let mut known = HashSet::new();
+        for Assembled {
+            key,
+            version,
+            bytes,
+        } in changes
+        {
+            if !known.insert(key.clone()) {
+                return Err(SessionError::Invalid("commit: it has one key twice"));
+            }
+            self.counters.resources.inc();
+            // What is kept for long must not keep the frame that it came in.
+            let bytes = Bytes::copy_from_slice(&bytes);
+            let new = match self.sealer.open(key.clone(), version, &bytes) {
+                Ok(sealed) => SealedArc::new(sealed),
+                Err(error) => {
+                    let reason = format!("it {error}");
+                    self.receive_stand_in(&key, version);
+                    applying.refuse(&key, version, &reason);
+                    self.counters.refusals.inc();
+                    delivery.refused.push(Refusal { key, reason });
+                    continue;
+                }
+            };
+            let old = self.held.get(new.slot(), &key).cloned();
+            let change = Change {
+                key: key.clone(),
+                old,
+                new: Some(new),
+            };
+            self.received.apply(&change);
+            let old = change.old.as_ref();
+            if old.is_none_or(|old| old.version() != version) {
+                delivery.logged.put(key, version, bytes);
+                applying.changes.push(change);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_all(
+        &mut self,
+        removed: &[SealedArc],
+        applying: &mut Applying,
+        delivery: &mut Delivery,
+    ) {
+        for sealed in removed {
+            self.counters.removals.inc();
+            let key = sealed.key();
+            self.received.apply(&removal(sealed.clone()));
+            // What was refused from the start is not in service, so nothing has to go.
+            if let Some(held) = self.held.get(sealed.slot(), key).cloned() {
+                delivery.logged.remove(key.clone());
+                applying.changes.push(removal(held));
+            }
+        }
+    }
+
+    fn receive_stand_in(&mut self, key: &Key, version: Version) {
+        let sealed = self.sealer.stand_in(key.clone(), version);
+        self.received.apply(&addition(sealed));
+    }
+}
+
+impl Applying {
+    fn refuse(&mut self, key: &Key, version: Version, reason: &str) {
+        if self.receipts.len() >= wire::RECEIPTS_MAX {
+            self.receipts_omitted += 1;
+            return;
+        }
+        self.receipts.push(wire::Receipt {
+            kind: key.kind as u32,
+            name: key.name.as_str().to_owned(),
+            version: wire::version_bytes(version),
+            reason: wire::cut_text(reason),
+        });
+    }
+}
+
+fn addition(sealed: Sealed) -> Change {
+    Change {
+        key: sealed.key().clone(),
+        old: None,
+        new: Some(SealedArc::new(sealed)),
+    }
+}
+
+fn removal(sealed: SealedArc) -> Change {
+    Change {
+        key: sealed.key().clone(),
+        old: Some(sealed),
+        new: None,
+    }
+}
+
+/// The same resources at the places that another key gives them. Their versions are those of the
+/// old key, so that all of them will be sent again, each replacing itself.
+pub(crate) fn rekeyed(snapshot: &Snapshot, sealer: &Sealer) -> Snapshot {
+    let mut moved = Snapshot::new();
+    for sealed in snapshot.iter() {
+        moved.apply(&addition(sealer.adopt(sealed)));
+    }
+    moved.set_position(snapshot.position().clone());
+    moved
+}

@@ -1,0 +1,130 @@
+//! What the two ends count.
+
+use myriad_base::metrics::{Counter, Metrics};
+
+/// What a controller counts over all its streams. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct ServerCounters {
+    /// Encoded bytes of all frames sent.
+    pub bytes_sent: Counter,
+    /// Commits sent.
+    pub commits: Counter,
+    /// Resources sent, new or changed.
+    pub resources: Counter,
+    /// Removals sent.
+    pub removals: Counter,
+    /// Nodes of proxies' digest trees that were asked for.
+    pub nodes_asked: Counter,
+    /// Nodes of the own trees that were compared in order to find what changed.
+    pub nodes_visited: Counter,
+    /// Commits after which a proxy had another digest than announced.
+    pub mismatches: Counter,
+    /// Proxies that were ahead of this replica for so long that they were served nevertheless.
+    pub ahead_too_long: Counter,
+    /// Resources too large to be sent.
+    pub oversized: Counter,
+    /// Connections refused, or ended because of what the other end sent.
+    pub refused: Counter,
+}
+
+impl ServerCounters {
+    /// Registers everything.
+    pub fn register(&self, metrics: &Metrics) {
+        let all = [
+            (
+                "sync_sent_bytes",
+                "Bytes sent to proxies.",
+                &self.bytes_sent,
+            ),
+            ("sync_commits", "Commits sent to proxies.", &self.commits),
+            (
+                "sync_resources",
+                "Resources sent to proxies.",
+                &self.resources,
+            ),
+            ("sync_removals", "Removals sent to proxies.", &self.removals),
+            (
+                "sync_nodes_asked",
+                "Nodes of digest trees asked for.",
+                &self.nodes_asked,
+            ),
+            (
+                "sync_nodes_visited",
+                "Nodes compared in order to find changes.",
+                &self.nodes_visited,
+            ),
+            (
+                "sync_mismatches",
+                "Commits after which the digests differed.",
+                &self.mismatches,
+            ),
+            (
+                "sync_ahead_too_long",
+                "Proxies served although this replica was behind them.",
+                &self.ahead_too_long,
+            ),
+            (
+                "sync_oversized",
+                "Resources too large to be sent.",
+                &self.oversized,
+            ),
+            (
+                "sync_refused",
+                "Connections of proxies refused or ended for an error.",
+                &self.refused,
+            ),
+        ];
+        for (name, help, counter) in all {
+            metrics.register(name, help, counter.clone());
+        }
+    }
+}
+
+/// What a proxy counts. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct ClientCounters {
+    /// Commits received.
+    pub commits: Counter,
+    /// Resources received, new or changed.
+    pub resources: Counter,
+    /// Removals received.
+    pub removals: Counter,
+    /// Resources refused.
+    pub refusals: Counter,
+    /// Commits after which the own digest was another than announced.
+    pub mismatches: Counter,
+    /// Connections made.
+    pub connections: Counter,
+    /// Connections that failed or ended.
+    pub disconnections: Counter,
+}
+
+impl ClientCounters {
+    /// Registers everything.
+    pub fn register(&self, metrics: &Metrics) {
+        let all = [
+            ("sync_commits", "Commits received.", &self.commits),
+            ("sync_resources", "Resources received.", &self.resources),
+            ("sync_removals", "Removals received.", &self.removals),
+            ("sync_refusals", "Resources refused.", &self.refusals),
+            (
+                "sync_mismatches",
+                "Commits after which the digests differed.",
+                &self.mismatches,
+            ),
+            (
+                "sync_connections",
+                "Connections made to controllers.",
+                &self.connections,
+            ),
+            (
+                "sync_disconnections",
+                "Connections to controllers that failed or ended.",
+                &self.disconnections,
+            ),
+        ];
+        for (name, help, counter) in all {
+            metrics.register(name, help, counter.clone());
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The server's end of one stream, without IO: it is told what arrives and what time it is, and
+//! says what to send.
+//!
+//! It keeps two snapshots, what the proxy has been sent and the newest, which share all that did
+//! not change. Nothing is queued for a slow proxy: while a commit is unacknowledged, later changes
+//! only make the difference of the two larger.
+
+mod frames;
+mod plan;
+mod strangers;
+mod walk;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use myriad_base::clock::Instant;
+use myriad_model::{
+    COMMIT_RESOURCES_MAX, Change, Digest, Form, Key, Position, Sealer, Snapshot, Version,
+    wire::SCHEMA,
+};
+use prost::Message as _;
+
+use crate::metrics::ServerCounters;
+use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
+use plan::Plan;
+use strangers::Strangers;
+use walk::Walk;
+
+/// How long a proxy waits for a replica that is behind it, before it is served nevertheless.
+pub const AHEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Resyncs without a commit in step between them, after which the session ends.
+const MISMATCHES_MAX: u32 = 3;
+
+/// One proxy, as its server sees it.
+pub struct ServerSession {
+    key: [u8; 32],
+    newest: Snapshot,
+    /// What the proxy has been sent, whether it obeys it or refused it.
+    sent: Snapshot,
+    /// What else the proxy had when the two were compared. Some of it is written over by what is
+    /// sent, and the rest is removed once everything has been sent.
+    strangers: Strangers,
+    state: State,
+    plan: Option<Plan>,
+    /// The frames of at most one commit.
+    outbox: VecDeque<FromServer>,
+    /// The root that the proxy must have after the commit that it has not acknowledged.
+    awaited: Option<Digest>,
+    /// Whether a commit is owed even without changes, so that a greeting has an answer.
+    owes_commit: bool,
+    mismatches: u32,
+    counters: ServerCounters,
+}
+
+enum State {
+    /// Nothing has arrived; or the key was sent, and another hello is due.
+    Start { is_welcomed: bool },
+    /// The proxy has seen more than this replica.
+    Ahead { since: Option<Instant>, it: Theirs },
+    /// The two digest trees are being compared.
+    Walking(Box<Walk>),
+    /// `sent` is what the proxy has.
+    Following,
+}
+
+/// What a proxy said about itself.
+#[derive(Clone)]
+struct Theirs {
+    root: Digest,
+    count: u64,
+    position: Position,
+}
+
+/// What a message meant to whoever runs the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Nothing to tell.
+    Nothing,
+    /// The proxy introduced itself.
+    Greeted {
+        /// What it calls itself.
+        instance: String,
+        /// The newest schema it understands.
+        schema: u32,
+        /// The position of what it holds.
+        position: Position,
+        /// How many resources it holds.
+        count: u64,
+    },
+    /// The proxy has put a commit into service.
+    Acked {
+        /// The position that it has reached.
+        position: Position,
+        /// Whether it has been sent everything that is newest here.
+        is_in_step: bool,
+        /// What it refused of this commit.
+        receipts: Vec<Receipt>,
+        /// Refusals that were counted but not listed.
+        receipts_omitted: u64,
+    },
+}
+
+/// One resource that a proxy refused. Its last good version stays in service there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Which resource.
+    pub key: Key,
+    /// The version that was refused.
+    pub version: Version,
+    /// Why, for people; at most [`wire::TEXT_BYTES_MAX`] bytes.
+    pub reason: String,
+}
+
+impl ServerSession {
+    /// A session with a proxy that has not spoken yet. `newest` must come from behind the sync
+    /// gate: what it lacks is removed from the proxy.
+    pub fn new(key: [u8; 32], newest: Snapshot, counters: ServerCounters) -> Self {
+        ServerSession {
+            key,
+            newest,
+            sent: Snapshot::new(),
+            strangers: Strangers::default(),
+            state: State::Start { is_welcomed: false },
+            plan: None,
+            outbox: VecDeque::new(),
+            awaited: None,
+            owes_commit: false,
+            mismatches: 0,
+            counters,
+        }
+    }
+
+    /// There is a newer snapshot.
+    pub fn update(&mut self, newest: Snapshot) {
+        self.newest = newest;
+    }
+
+    /// Whether the proxy has acknowledged all that is newest here.
+    pub fn is_in_step(&self) -> bool {
+        matches!(self.state, State::Following)
+            && self.awaited.is_none()
+            && self.plan.is_none()
+            && self.strangers.is_empty()
+            && self.sent.digest() == self.newest.digest()
+    }
+
+    /// When to poll again even if nothing arrives.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Ahead { since, .. } => since.map(|since| since + AHEAD_TIMEOUT),
+            _ => None,
+        }
+    }
+
+    /// Takes a message of the proxy.
+    ///
+    /// # Errors
+    /// The stream is of no use any more; see [`SessionError`].
+    pub fn receive(&mut self, message: FromProxy) -> Result<Report, SessionError> {
+        match message.body.ok_or(SessionError::Invalid("message"))? {
+            from_proxy::Body::Hello(hello) => self.receive_hello(hello),
+            from_proxy::Body::Nodes(nodes) => {
+                let State::Walking(walk) = &mut self.state else {
+                    return Err(SessionError::Unexpected("answer"));
+                };
+                walk.answer(&nodes)?;
+                Ok(Report::Nothing)
+            }
+            from_proxy::Body::Ack(ack) => self.receive_ack(ack),
+        }
+    }
+
+    /// The next frame to send, if there is one now. To be called until there is none after
+    /// every message, every update and at the [`deadline`](Self::deadline).
+    pub fn poll(&mut self, now: Instant) -> Option<FromServer> {
+        loop {
+            if let Some(frame) = self.outbox.pop_front() {
+                self.counters.bytes_sent.inc_by(frame.encoded_len() as u64);
+                return Some(frame);
+            }
+            match &mut self.state {
+                State::Start { .. } => return None,
+                State::Ahead { since, it } => {
+                    let since = *since.get_or_insert(now);
+                    let is_late = now.saturating_duration_since(since) >= AHEAD_TIMEOUT;
+                    let is_ahead = it.position.is_ahead_of(self.newest.position());
+                    if is_ahead && !is_late {
+                        return None;
+                    }
+                    self.counters.ahead_too_long.inc_by(u64::from(is_ahead));
+                    let it = it.clone();
+                    self.compare(&it);
+                }
+                State::Walking(walk) => {
+                    if walk.is_waiting() {
+                        return None;
+                    }
+                    if let Some(ask) = walk.ask() {
+                        self.counters.nodes_asked.inc_by(ask.paths.len() as u64);
+                        let frame = wire::from_server(from_server::Body::Ask(ask));
+                        self.outbox.push_back(frame);
+                    } else {
+                        (self.sent, self.strangers) = walk.finish();
+                        self.follow();
+                    }
+                }
+                State::Following => {
+                    if self.awaited.is_some() || !self.prepare() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn receive_hello(&mut self, hello: wire::Hello) -> Result<Report, SessionError> {
+        let State::Start { is_welcomed } = self.state else {
+            return Err(SessionError::Unexpected("hello"));
+        };
+        if hello.protocol != wire::PROTOCOL {
+            return Err(SessionError::OtherProtocol(hello.protocol));
+        }
+        let it = Theirs {
+            root: wire::digest(&hello.root)?,
+            count: hello.count,
+            position: wire::position(hello.position)?,
+        };
+        let has_key = hello.key_id == Sealer::new(self.key, Form::Encoded).key_id();
+        if is_welcomed && !has_key {
+            return Err(SessionError::Invalid("key"));
+        }
+        if !is_welcomed {
+            let key = if has_key { &[][..] } else { &self.key[..] };
+            let welcome = wire::Welcome {
+                protocol: wire::PROTOCOL,
+                schema: SCHEMA,
+                key: Bytes::copy_from_slice(key),
+            };
+            let frame = wire::from_server(from_server::Body::Welcome(welcome));
+            self.outbox.push_back(frame);
+            self.state = State::Start { is_welcomed: true };
+        }
+        let report = Report::Greeted {
+            instance: wire::cut_text(&hello.instance),
+            schema: hello.schema,
+            position: it.position.clone(),
+            count: it.count,
+        };
+        if !has_key {
+            return Ok(Report::Nothing);
+        }
+        self.state = State::Ahead { since: None, it };
+        Ok(report)
+    }
+
+    fn receive_ack(&mut self, ack: wire::Ack) -> Result<Report, SessionError> {
+        let is_sent = self.outbox.is_empty();
+        let awaited = self.awaited.take().filter(|_| is_sent);
+        let awaited = awaited.ok_or(SessionError::Unexpected("acknowledgement"))?;
+        if ack.receipts.len() > wire::RECEIPTS_MAX {
+            return Err(SessionError::TooMany("receipts"));
+        }
+        let position = wire::position(ack.position)?;
+        let receipt = |it: wire::Receipt| {
+            Ok(Receipt {
+                key: wire::key(it.kind, &it.name)?,
+                version: wire::version(&it.version)?,
+                reason: wire::cut_text(&it.reason),
+            })
+        };
+        let receipts = ack.receipts.into_iter().map(receipt);
+        let receipts = receipts.collect::<Result<_, SessionError>>()?;
+        if wire::digest(&ack.root)? == awaited {
+            self.mismatches = 0;
+        } else {
+            self.counters.mismatches.inc();
+            self.mismatches += 1;
+            if self.mismatches > MISMATCHES_MAX {
+                return Err(SessionError::NeverInStep);
+            }
+            self.walk();
+        }
+        Ok(Report::Acked {
+            position,
+            is_in_step: self.is_in_step(),
+            receipts,
+            receipts_omitted: ack.receipts_omitted,
+        })
+    }
+
+    /// Decides what the proxy lacks from what it said.
+    fn compare(&mut self, it: &Theirs) {
+        if it.root == self.newest.digest() {
+            self.sent = self.newest.clone();
+            self.follow();
+        } else if it.count == 0 {
+            self.sent = Snapshot::new();
+            self.follow();
+        } else {
+            self.walk();
+        }
+    }
+
+    fn walk(&mut self) {
+        self.plan = None;
+        self.strangers = Strangers::default();
+        self.state = State::Walking(Box::new(Walk::new(self.newest.clone())));
+    }
+
+    fn follow(&mut self) {
+        self.owes_commit = true;
+        self.state = State::Following;
+    }
+
+    /// Puts the frames of the next commit into the outbox; `false` if there is nothing to commit.
+    fn prepare(&mut self) -> bool {
+        let is_behind = self.sent.digest() != self.newest.digest();
+        let mut plan = match self.plan.take() {
+            Some(plan) => plan,
+            None if is_behind || self.owes_commit || !self.strangers.is_empty() => {
+                Plan::new(self.sent.clone(), self.newest.clone())
+            }
+            None => return false,
+        };
+        self.owes_commit = false;
+        let visited = plan.nodes_visited();
+        let (changes, is_last) = plan.take();
+        self.counters
+            .nodes_visited
+            .inc_by(plan.nodes_visited() - visited);
+        self.sent.set_position(plan.position().clone());
+        self.record(&changes);
+        let mut removed = Vec::new();
+        if is_last {
+            while changes.len() + removed.len() < COMMIT_RESOURCES_MAX {
+                let Some(stranger) = self.strangers.pop() else {
+                    break;
+                };
+                removed.push(stranger);
+            }
+        } else {
+            self.plan = Some(plan);
+        }
+        self.counters.removals.inc_by(removed.len() as u64);
+        self.counters.commits.inc();
+        let oversized = frames::write(&changes, &removed, &mut self.outbox);
+        self.counters.oversized.inc_by(oversized);
+        let root = self.root();
+        let commit = wire::Commit {
+            position: wire::position_message(self.sent.position()),
+            root: wire::digest_bytes(root),
+        };
+        let frame = wire::from_server(from_server::Body::Commit(commit));
+        self.outbox.push_back(frame);
+        self.awaited = Some(root);
+        true
+    }
+
+    /// What is being sent is what the proxy will have.
+    fn record(&mut self, changes: &[Change]) {
+        for change in changes {
+            self.sent.apply(change);
+            let Some(new) = &change.new else {
+                self.counters.removals.inc();
+                continue;
+            };
+            self.counters.resources.inc();
+            self.strangers.write_over(new.slot());
+        }
+    }
+
+    /// The digest over what was sent and what else the proxy still has.
+    fn root(&self) -> Digest {
+        self.sent.digest().plus(self.strangers.digest())
+    }
+}

@@ -1,0 +1,179 @@
+//! The comparison of two digest trees, of which one is at the other end of the stream.
+//!
+//! Nodes are asked for from the root downwards, and only where the sums differ. What is found to
+//! differ is taken out of a copy of the own snapshot, which so becomes what the other end has.
+
+use bytes::Bytes;
+use myriad_model::{Change, Digest, SealedArc, Snapshot, TreeChild, Version};
+
+use super::strangers::{Stranger, Strangers};
+use crate::wire::{self, Ask, Node, Nodes, SessionError};
+
+/// The most nodes asked for in one walk; a tree of as many resources as are supported has fewer.
+const NODES_MAX: usize = 16 << 20;
+/// The most resources of the other end that are not ours.
+const STRANGERS_MAX: usize = 8 << 20;
+
+pub(super) struct Walk {
+    ours: Snapshot,
+    /// What both have, as far as is known.
+    shared: Snapshot,
+    strangers: Strangers,
+    /// Paths to ask for, deepest last, so that there are few.
+    pending: Vec<Vec<u8>>,
+    asked: Vec<Vec<u8>>,
+    nodes_asked: usize,
+}
+
+/// A child of the other end's node.
+#[derive(Clone, Copy)]
+enum Theirs {
+    Resource(u64, Version),
+    Branch(Digest),
+}
+
+impl Walk {
+    pub(super) fn new(ours: Snapshot) -> Self {
+        Walk {
+            shared: ours.clone(),
+            ours,
+            strangers: Strangers::default(),
+            pending: vec![Vec::new()],
+            asked: Vec::new(),
+            nodes_asked: 0,
+        }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// The next question; none once everything is known.
+    pub(super) fn ask(&mut self) -> Option<Ask> {
+        let kept = self.pending.len().saturating_sub(wire::ASK_NODES_MAX);
+        self.asked = self.pending.split_off(kept);
+        self.nodes_asked += self.asked.len();
+        let path = |path: &Vec<u8>| Bytes::copy_from_slice(path);
+        let paths: Vec<Bytes> = self.asked.iter().map(path).collect();
+        (!paths.is_empty()).then_some(Ask { paths })
+    }
+
+    /// What both ends have, and what only the other has: other resources or other versions.
+    pub(super) fn finish(&mut self) -> (Snapshot, Strangers) {
+        let shared = std::mem::take(&mut self.shared);
+        (shared, std::mem::take(&mut self.strangers))
+    }
+
+    pub(super) fn answer(&mut self, nodes: &Nodes) -> Result<(), SessionError> {
+        if nodes.nodes.len() != self.asked.len() || self.asked.is_empty() {
+            return Err(SessionError::Unexpected("answer"));
+        }
+        if self.nodes_asked > NODES_MAX {
+            return Err(SessionError::TooMany("nodes"));
+        }
+        let asked = std::mem::take(&mut self.asked);
+        for (path, node) in asked.into_iter().zip(&nodes.nodes) {
+            if node.branches.len() + node.leaves.len() > wire::NODE_CHILDREN_MAX {
+                return Err(SessionError::TooMany("children"));
+            }
+            if path.len() >= wire::PATH_MAX {
+                self.compare_row(&path, node)?;
+            } else {
+                self.compare_node(&path, node)?;
+            }
+            if self.strangers.len() > STRANGERS_MAX {
+                return Err(SessionError::TooMany("resources"));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_node(&mut self, path: &[u8], node: &Node) -> Result<(), SessionError> {
+        let mut theirs = children(node)?;
+        let ours = self.ours.children_at(path).unwrap_or_default();
+        for (index, child) in ours {
+            let below = || [path, &[index]].concat();
+            let other = theirs.get_mut(usize::from(index)).and_then(Option::take);
+            match (child, other) {
+                (TreeChild::Branch(ours), Some(Theirs::Branch(theirs))) if ours == theirs => {}
+                (TreeChild::Branch(_), Some(Theirs::Branch(_))) => self.pending.push(below()),
+                (TreeChild::Resource(ours), Some(Theirs::Resource(slot, version)))
+                    if ours.slot() == slot && ours.version() == version => {}
+                (_, Some(Theirs::Resource(slot, version))) => {
+                    self.forget(&below());
+                    self.settle(slot, version);
+                }
+                (TreeChild::Resource(_), Some(Theirs::Branch(_))) => {
+                    self.forget(&below());
+                    self.pending.push(below());
+                }
+                (_, None) => self.forget(&below()),
+            }
+        }
+        for (index, other) in (0..).zip(theirs) {
+            match other {
+                None => {}
+                Some(Theirs::Branch(_)) => self.pending.push([path, &[index]].concat()),
+                Some(Theirs::Resource(slot, version)) => self.settle(slot, version),
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what lies below the last bit of the hash.
+    fn compare_row(&mut self, path: &[u8], node: &Node) -> Result<(), SessionError> {
+        if !node.branches.is_empty() {
+            return Err(SessionError::Invalid("path"));
+        }
+        self.forget(path);
+        for leaf in &node.leaves {
+            self.settle(leaf.slot, wire::version(&leaf.version)?);
+        }
+        Ok(())
+    }
+
+    /// The other end has, as far as is known, nothing below this path.
+    fn forget(&mut self, path: &[u8]) {
+        for sealed in self.ours.below(path) {
+            self.shared.apply(&Change {
+                key: sealed.key().clone(),
+                old: Some(sealed.clone()),
+                new: None,
+            });
+        }
+    }
+
+    /// The other end has this resource.
+    fn settle(&mut self, slot: u64, version: Version) {
+        let mut ours = self.ours.at(slot);
+        let same: Option<&SealedArc> = ours.find(|sealed| sealed.version() == version);
+        if let Some(sealed) = same {
+            self.shared.apply(&Change {
+                key: sealed.key().clone(),
+                old: None,
+                new: Some(sealed.clone()),
+            });
+        } else {
+            self.strangers.insert(Stranger { slot, version });
+        }
+    }
+}
+
+/// The children of a node by their index.
+fn children(node: &Node) -> Result<[Option<Theirs>; wire::NODE_CHILDREN_MAX], SessionError> {
+    let mut children = [None; wire::NODE_CHILDREN_MAX];
+    let mut put = |index: u32, child| {
+        let place = children.get_mut(index as usize);
+        let place = place.filter(|place| place.is_none());
+        *place.ok_or(SessionError::Invalid("index"))? = Some(child);
+        Ok(())
+    };
+    for branch in &node.branches {
+        put(branch.index, Theirs::Branch(wire::digest(&branch.digest)?))?;
+    }
+    for leaf in &node.leaves {
+        let version = wire::version(&leaf.version)?;
+        put(leaf.index, Theirs::Resource(leaf.slot, version))?;
+    }
+    Ok(children)
+}

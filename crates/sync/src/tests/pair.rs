@@ -1,0 +1,243 @@
+//! A world of resources, and one server and one client session with the wires between them.
+
+use std::collections::VecDeque;
+
+use myriad_base::clock::{self, Instant};
+use myriad_model::{
+    Delta, Endpoint, Endpoints, Form, Key, Kind, Name, Origin, Position, Protocol, Resource,
+    Sealer, Snapshot, Upstream, Value, Writer,
+};
+use prost::Message as _;
+
+use crate::log::Logged;
+use crate::wire::{FromProxy, FromServer};
+use crate::{
+    ClientCounters, ClientSession, Receipt, Received, Refusal, Report, ServerCounters,
+    ServerSession,
+};
+
+pub(crate) const KEY: [u8; 32] = [7; 32];
+/// Endpoints whose first port is this one are refused by every proxy.
+pub(crate) const REFUSED_PORT: u16 = 666;
+
+/// What one replica has translated.
+pub(crate) struct World {
+    writer: Writer,
+    revision: u64,
+}
+
+impl World {
+    pub(crate) fn new(form: Form) -> Self {
+        World {
+            writer: Writer::new(Sealer::new(KEY, form)),
+            // Large, so that it takes as many bytes after many changes as after few.
+            revision: 1 << 30,
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        self.writer.snapshot()
+    }
+
+    pub(crate) fn put(&mut self, name: &str, port: u16) {
+        self.write(name, vec![(Name::from(name), endpoints(port, 1))]);
+    }
+
+    pub(crate) fn put_large(&mut self, name: &str, count: u32) {
+        self.write(name, vec![(Name::from(name), endpoints(1, count))]);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.write(name, Vec::new());
+    }
+
+    pub(crate) fn put_upstream(&mut self, name: &str) {
+        let value = Value::Upstream(Upstream {
+            protocol: Protocol::Http1,
+            dns: None,
+            tls: None,
+        });
+        let origin = Origin::settings();
+        let output = (Name::from(name), Resource { origin, value });
+        let former = [Key::new(Kind::Upstream, name)];
+        let mut delta = Delta::default();
+        self.writer.replace(&former, vec![output], &mut delta);
+        self.count();
+    }
+
+    pub(crate) fn remove_key(&mut self, key: &Key) {
+        let mut delta = Delta::default();
+        let former = std::slice::from_ref(key);
+        self.writer.replace(former, Vec::new(), &mut delta);
+        self.count();
+    }
+
+    fn write(&mut self, name: &str, outputs: Vec<(Name, Resource)>) {
+        let former = [Key::new(Kind::Endpoints, name)];
+        let mut delta = Delta::default();
+        self.writer.replace(&former, outputs, &mut delta);
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.revision += 1;
+        self.writer
+            .set_position(Position::counter(1, self.revision));
+    }
+}
+
+fn endpoints(port: u16, count: u32) -> Resource {
+    let endpoint = |number: u32| Endpoint {
+        address: (std::net::Ipv4Addr::from(number + 0x0a00_0001), port).into(),
+        weight: 1,
+    };
+    Resource {
+        origin: Origin::settings(),
+        value: Value::Endpoints(Endpoints {
+            endpoints: (0..count).map(endpoint).collect(),
+        }),
+    }
+}
+
+/// One stream. Time stands still until a test moves it.
+pub(crate) struct Pair {
+    pub(crate) server: ServerSession,
+    pub(crate) client: ClientSession,
+    pub(crate) to_server: VecDeque<FromProxy>,
+    pub(crate) to_client: VecDeque<FromServer>,
+    pub(crate) server_counters: ServerCounters,
+    pub(crate) client_counters: ClientCounters,
+    pub(crate) client_bytes: u64,
+    pub(crate) largest_frame: usize,
+    pub(crate) now: Instant,
+    pub(crate) key: Option<[u8; 32]>,
+    /// What was applied, and whether it was a removal.
+    pub(crate) applied: Vec<(Key, bool)>,
+    pub(crate) logged: Vec<Logged>,
+    pub(crate) receipts: Vec<Receipt>,
+}
+
+impl Pair {
+    pub(crate) fn connect(world: &World, held: Snapshot) -> Self {
+        let key = (!held.is_empty()).then_some(KEY);
+        Self::connect_with_key(world, held, key)
+    }
+
+    pub(crate) fn connect_with_key(world: &World, held: Snapshot, key: Option<[u8; 32]>) -> Self {
+        let (server_counters, client_counters) = Default::default();
+        let counters = ServerCounters::clone(&server_counters);
+        let server = ServerSession::new(KEY, world.snapshot().clone(), counters);
+        let counters = ClientCounters::clone(&client_counters);
+        let client = ClientSession::new("proxy", key, held, counters);
+        let mut pair = Pair {
+            server,
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            server_counters,
+            client_counters,
+            client_bytes: 0,
+            largest_frame: 0,
+            now: clock::now(),
+            key,
+            applied: Vec::new(),
+            logged: Vec::new(),
+            receipts: Vec::new(),
+            client,
+        };
+        let hello = pair.client.hello();
+        pair.send(hello);
+        pair
+    }
+
+    /// Delivers everything until both ends wait.
+    pub(crate) fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    /// Lets the server speak, then delivers one message each way.
+    pub(crate) fn step(&mut self) -> bool {
+        let spoke = self.speak();
+        let served = self.serve_one();
+        self.obey_one() || served || spoke
+    }
+
+    pub(crate) fn speak(&mut self) -> bool {
+        let before = self.to_client.len();
+        while let Some(frame) = self.server.poll(self.now) {
+            self.largest_frame = self.largest_frame.max(frame.encoded_len());
+            self.to_client.push_back(frame);
+        }
+        self.to_client.len() > before
+    }
+
+    pub(crate) fn serve_one(&mut self) -> bool {
+        let Some(message) = self.to_server.pop_front() else {
+            return false;
+        };
+        let report = self.server.receive(message).expect("a correct client");
+        if let Report::Acked { receipts, .. } = report {
+            self.receipts.extend(receipts);
+        }
+        true
+    }
+
+    pub(crate) fn obey_one(&mut self) -> bool {
+        let Some(message) = self.to_client.pop_front() else {
+            return false;
+        };
+        match self.client.receive(message).expect("a correct server") {
+            Received::Nothing => {}
+            Received::Answer(answer) => self.send(answer),
+            Received::Key(key, hello) => {
+                self.key = Some(key);
+                let mut record = Logged::new(self.client.held().position().clone());
+                record.key = Some(key);
+                self.logged.push(record);
+                self.send(hello);
+            }
+            Received::Apply(delivery) => {
+                let mut refusals = Vec::new();
+                for change in &delivery.commit.changes {
+                    let is_refused = change.new.as_ref().is_some_and(|new| {
+                        let endpoints = new.endpoints().map(|it| &it.endpoints[0].address);
+                        endpoints.is_some_and(|address| address.port() == REFUSED_PORT)
+                    });
+                    if is_refused {
+                        let (key, reason) = (change.key.clone(), "a test says so".to_owned());
+                        refusals.push(Refusal { key, reason });
+                    } else {
+                        let is_removal = change.new.is_none();
+                        self.applied.push((change.key.clone(), is_removal));
+                    }
+                }
+                let mut logged = delivery.logged;
+                logged.leave_out(&refusals);
+                self.logged.push(logged);
+                let ack = self.client.applied(&refusals).expect("a commit");
+                self.send(ack);
+            }
+        }
+        true
+    }
+
+    fn send(&mut self, message: FromProxy) {
+        self.client_bytes += message.encoded_len() as u64;
+        self.to_server.push_back(message);
+    }
+}
+
+/// A small generator, so that a seed gives one run wherever it is tried again.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+    }
+}

@@ -1,0 +1,295 @@
+//! Several proxies and two replicas, one of them often behind, under a seed: connections break at
+//! any frame, either end restarts, proxies move between replicas, resources are refused.
+
+use std::time::Duration;
+
+use myriad_model::{Form, Snapshot};
+
+use super::pair::{Pair, REFUSED_PORT, Random, World};
+use crate::log::{Logged, Replay};
+
+const PROXIES: usize = 4;
+/// Fewer than the timeout for proxies that are ahead, so that none may ever go back.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A name, and its port or that it goes.
+type Event = (usize, Option<u16>);
+
+struct Replica {
+    world: World,
+    read: usize,
+    form: Form,
+}
+
+impl Replica {
+    fn new(form: Form) -> Self {
+        Replica {
+            world: World::new(form),
+            read: 0,
+            form,
+        }
+    }
+
+    fn read_to(&mut self, history: &[Event], end: usize) {
+        for (name, port) in &history[self.read..end.max(self.read)] {
+            match port {
+                Some(port) => self.world.put(&format!("e{name}"), *port),
+                None => self.world.remove(&format!("e{name}")),
+            }
+        }
+        self.read = end.max(self.read);
+    }
+}
+
+/// A proxy: what survives its process, and its connection.
+#[derive(Default)]
+struct Proxy {
+    disk: Vec<Logged>,
+    held: Snapshot,
+    key: Option<[u8; 32]>,
+    stream: Option<(usize, Pair)>,
+    revision: u64,
+}
+
+impl Proxy {
+    /// Ends the connection at whatever frame it was.
+    fn disconnect(&mut self) {
+        if let Some((_, mut pair)) = self.stream.take() {
+            self.disk.append(&mut pair.logged);
+            self.held = pair.client.held().clone();
+            self.key = pair.key;
+        }
+    }
+
+    fn restart(&mut self) {
+        self.disconnect();
+        let mut replay = Replay::new();
+        self.disk.iter().cloned().for_each(|it| replay.apply(it));
+        let (restored, key, unread) = replay.finish();
+        assert_eq!(
+            restored.digest(),
+            self.held.digest(),
+            "the log lost something"
+        );
+        assert_eq!((key, unread), (self.key, 0));
+        self.held = restored;
+    }
+
+    fn connect(&mut self, number: usize, replica: &Replica) {
+        self.disconnect();
+        let pair = Pair::connect_with_key(&replica.world, self.held.clone(), self.key);
+        self.stream = Some((number, pair));
+    }
+
+    /// A proxy never goes back while it waits for a replica that is behind.
+    fn check_order(&mut self) {
+        if let Some((_, pair)) = &self.stream {
+            let position = pair.client.held().position();
+            let revision = position
+                .revisions
+                .first()
+                .map_or(0, |(_, revision)| *revision);
+            assert!(revision >= self.revision, "went back");
+            self.revision = revision;
+        }
+    }
+}
+
+/// The whole world of one seed.
+struct Simulation {
+    random: Random,
+    scale: Scale,
+    history: Vec<Event>,
+    replicas: [Replica; 2],
+    proxies: Vec<Proxy>,
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy)]
+struct Scale {
+    names: usize,
+    /// Changes at a time.
+    burst: usize,
+    steps: usize,
+}
+
+/// Few resources that change one by one.
+const SMALL: Scale = Scale {
+    names: 80,
+    burst: 1,
+    steps: 4_000,
+};
+
+/// More changes at a time than fit into one commit.
+const LARGE: Scale = Scale {
+    names: 12_000,
+    burst: 3_000,
+    steps: 1_500,
+};
+
+/// Runs one world to its end, and returns how many bytes the servers sent in the last streams.
+fn simulate(seed: u64, scale: Scale) -> u64 {
+    eprintln!("MYRIAD_SEED={seed}");
+    let mut simulation = Simulation {
+        random: Random::new(seed),
+        scale,
+        history: Vec::new(),
+        replicas: [Replica::new(Form::Encoded), Replica::new(Form::Value)],
+        proxies: (0..PROXIES).map(|_| Proxy::default()).collect(),
+    };
+    for _ in 0..scale.steps {
+        simulation.step();
+    }
+    simulation.finish()
+}
+
+impl Simulation {
+    fn step(&mut self) {
+        let at = self.random.below(PROXIES);
+        let number = self.random.below(self.replicas.len());
+        match self.random.below(40) {
+            0..8 if self.scale.burst == 1 || self.random.below(40) == 0 => self.change(),
+            8..12 => self.advance(number),
+            12 => self.proxies[at].connect(number, &self.replicas[number]),
+            13 => self.proxies[at].disconnect(),
+            14 if self.random.below(3) == 0 => self.proxies[at].restart(),
+            15 if self.random.below(5) == 0 => self.restart_replica(number),
+            other => self.exchange(at, other % 3),
+        }
+    }
+
+    /// Objects change.
+    fn change(&mut self) {
+        for _ in 0..self.scale.burst {
+            let port = match self.random.below(8) {
+                0..2 => None,
+                2 => Some(REFUSED_PORT),
+                _ => Some(1 + self.random.below(60) as u16),
+            };
+            self.history
+                .push((self.random.below(self.scale.names), port));
+        }
+    }
+
+    /// A replica reads some of what it has not read yet.
+    fn advance(&mut self, number: usize) {
+        let replica = &mut self.replicas[number];
+        let unread = self.history.len() - replica.read;
+        let end = replica.read + self.random.below(unread + 1);
+        replica.read_to(&self.history, end);
+        for (follows, pair) in self.proxies.iter_mut().filter_map(|it| it.stream.as_mut()) {
+            if *follows == number {
+                pair.server.update(replica.world.snapshot().clone());
+            }
+        }
+    }
+
+    /// A replica that restarts reads everything before it answers anybody.
+    fn restart_replica(&mut self, number: usize) {
+        let Replica { read, form, .. } = self.replicas[number];
+        let end = read + self.random.below(self.history.len() - read + 1);
+        self.replicas[number] = Replica::new(form);
+        self.replicas[number].read_to(&self.history, end);
+        for proxy in &mut self.proxies {
+            if proxy.stream.as_ref().is_some_and(|it| it.0 == number) {
+                proxy.disconnect();
+            }
+        }
+    }
+
+    /// One frame of one stream moves, and sometimes time does.
+    fn exchange(&mut self, at: usize, what: usize) {
+        let proxy = &mut self.proxies[at];
+        let Some((_, pair)) = &mut proxy.stream else {
+            return;
+        };
+        match what {
+            0 => pair.speak(),
+            1 => pair.serve_one(),
+            _ => pair.obey_one(),
+        };
+        if self.random.below(50) == 0 && pair.now < clock_limit(pair) {
+            pair.now += PATIENCE / 10;
+        }
+        proxy.check_order();
+    }
+
+    /// Everybody reads everything and is connected, and nothing breaks any more.
+    fn finish(mut self) -> u64 {
+        let mut bytes = 0;
+        for replica in &mut self.replicas {
+            replica.read_to(&self.history, self.history.len());
+        }
+        let digests = self
+            .replicas
+            .each_ref()
+            .map(|it| it.world.snapshot().digest());
+        assert_eq!(digests[0], digests[1]);
+        for (at, proxy) in self.proxies.iter_mut().enumerate() {
+            if proxy.stream.is_none() {
+                proxy.connect(at % 2, &self.replicas[at % 2]);
+            }
+            let (number, pair) = proxy.stream.as_mut().expect("it was connected");
+            let newest = self.replicas[*number].world.snapshot();
+            pair.server.update(newest.clone());
+            pair.settle();
+            assert!(pair.server.is_in_step());
+            assert_eq!(pair.client.received(), newest.digest());
+            check_held(pair.client.held(), newest);
+            let counters = &pair.server_counters;
+            assert_eq!(counters.ahead_too_long.get(), 0);
+            assert_eq!(
+                counters.mismatches.get(),
+                0,
+                "an end was wrong about the other"
+            );
+            bytes += counters.bytes_sent.get();
+            proxy.check_order();
+            proxy.restart();
+        }
+        bytes
+    }
+}
+
+/// The clock of a stream never reaches the timeout for proxies that are ahead.
+fn clock_limit(pair: &Pair) -> myriad_base::clock::Instant {
+    pair.server
+        .deadline()
+        .map_or(pair.now + PATIENCE, |deadline| deadline - PATIENCE)
+}
+
+/// Everything that is newest and not refused is held, and nothing that is gone.
+fn check_held(held: &Snapshot, newest: &Snapshot) {
+    for sealed in newest.iter() {
+        let ours = held.get(sealed.slot(), sealed.key());
+        let is_held = ours.is_some_and(|ours| ours.version() == sealed.version());
+        assert_eq!(is_held, !is_refused(sealed), "{}", sealed.key());
+    }
+    for sealed in held.iter() {
+        assert!(newest.get(sealed.slot(), sealed.key()).is_some());
+    }
+}
+
+fn is_refused(sealed: &myriad_model::Sealed) -> bool {
+    let resource = sealed.resource().cloned().unwrap_or_else(|| {
+        let bytes = sealed.encoded().expect("one of two forms");
+        myriad_model::wire::decode(bytes).expect("it was encoded here")
+    });
+    match resource.value {
+        myriad_model::Value::Endpoints(it) => it.endpoints[0].address.port() == REFUSED_PORT,
+        _ => false,
+    }
+}
+
+#[test]
+fn both_ends_reach_the_same_digest_whatever_happens_between_them() {
+    let seed = std::env::var("MYRIAD_SEED").ok();
+    if let Some(seed) = seed.and_then(|seed| seed.parse().ok()) {
+        simulate(seed, SMALL);
+        simulate(seed, LARGE);
+        return;
+    }
+    let small: u64 = (0..100).map(|seed| simulate(seed, SMALL)).sum();
+    let large: u64 = (0..5).map(|seed| simulate(seed, LARGE)).sum();
+    eprintln!("{small} and {large} bytes");
+}

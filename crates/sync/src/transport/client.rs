@@ -1,0 +1,291 @@
+//! The gRPC client: connects, follows, and connects again.
+
+use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, Ready, ready};
+use futures_util::stream;
+use hyper_util::rt::TokioIo;
+use myriad_base::drain::Drained;
+use myriad_model::Snapshot;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tonic::codegen::http::Uri;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Endpoint;
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::service::FOLLOW;
+use super::{ALPN, Connection, KEEP_ALIVE_INTERVAL, TIMEOUT};
+use crate::client::{ClientSession, Delivery, Received, Refusal};
+use crate::metrics::ClientCounters;
+use crate::wire::{FromProxy, FromServer, MESSAGE_BYTES_MAX, SessionError};
+
+/// How long the first attempt to connect again waits.
+pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
+/// How long an attempt to connect again waits at most.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Puts commits into service. Called by one task, one call at a time.
+pub trait Apply: Send {
+    /// Puts a commit into service, and returns what it cannot take: each such resource keeps its
+    /// last good version, and so should the rest of its unit, which is then to be named as well.
+    /// What was put into service goes to the log after it.
+    fn apply(&mut self, delivery: Delivery) -> impl Future<Output = Vec<Refusal>> + Send;
+
+    /// The cluster's key is now this one; the next record of the log must say so.
+    fn rekey(&mut self, key: [u8; 32]);
+
+    /// This is in service now, and the server is about to be told.
+    fn holds(&mut self, _held: &Snapshot) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// A server has answered.
+    fn connected(&mut self) {}
+
+    /// The connection has ended, or none was made.
+    fn disconnected(&mut self, _error: &ClientError) {}
+}
+
+/// Makes connections to a server.
+pub trait Connect: Send + Sync + 'static {
+    /// One connection, to another replica than the last one if there are several.
+    fn connect(&self) -> BoxFuture<'_, io::Result<Connection>>;
+}
+
+/// How a client introduces itself.
+pub struct ClientSettings {
+    /// What the process is called, for people.
+    pub instance: String,
+    /// Makes connections.
+    pub connect: Arc<dyn Connect>,
+    /// The bearer token of now: such tokens expire, so it is asked for before every attempt.
+    pub token: Arc<dyn Fn() -> io::Result<String> + Send + Sync>,
+}
+
+/// TCP, with or without TLS.
+pub struct TcpConnect {
+    /// Host or address, and port. Every attempt resolves it anew.
+    pub address: String,
+    /// How TLS is done and whose name is verified; none for plain text, for tests.
+    pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+}
+
+/// Why a connection was not made, or has ended. Another attempt follows each of them.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The network, the TLS handshake or the file of the token.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// HTTP/2.
+    #[error("the connection failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// The server ended the stream.
+    #[error("the server ended the stream: {}", .0.message())]
+    Status(#[from] Box<Status>),
+    /// The server sent what no server sends.
+    #[error("the server {0}")]
+    Session(#[from] SessionError),
+    /// The server closed the stream without a reason.
+    #[error("the server closed the stream")]
+    Closed,
+    /// The other end took too long.
+    #[error("no answer in {} s", TIMEOUT.as_secs())]
+    Timeout,
+}
+
+impl Connect for TcpConnect {
+    fn connect(&self) -> BoxFuture<'_, io::Result<Connection>> {
+        Box::pin(async {
+            let stream = TcpStream::connect(&self.address).await?;
+            stream.set_nodelay(true)?;
+            let Some((config, name)) = &self.tls else {
+                return Ok(Connection::new(stream));
+            };
+            let mut config = (**config).clone();
+            config.alpn_protocols = vec![ALPN.to_vec()];
+            let connector = TlsConnector::from(Arc::new(config));
+            let stream = connector.connect(name.clone(), stream).await?;
+            Ok(Connection::new(stream))
+        })
+    }
+}
+
+/// A client that is ready to run.
+pub struct Client {
+    settings: ClientSettings,
+    counters: ClientCounters,
+    held: Snapshot,
+    key: Option<[u8; 32]>,
+    backoff: Duration,
+}
+
+impl Client {
+    /// A client that starts from what is in service already, for instance from the log, and the
+    /// cluster's key as far as it is known from there.
+    pub fn new(
+        settings: ClientSettings,
+        held: Snapshot,
+        key: Option<[u8; 32]>,
+        counters: ClientCounters,
+    ) -> Self {
+        Client {
+            settings,
+            counters,
+            held,
+            key,
+            backoff: BACKOFF_MIN,
+        }
+    }
+
+    /// Follows a server, and then the next, until the drain is asked for. Returns what is in
+    /// service then.
+    pub async fn run(mut self, apply: &mut impl Apply, drained: Drained) -> Snapshot {
+        loop {
+            let error = tokio::select! {
+                error = self.connect_and_follow(apply) => error,
+                () = drained.signalled() => return self.held,
+            };
+            self.counters.disconnections.inc();
+            apply.disconnected(&error);
+            let wait = jittered(self.backoff);
+            self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+            tracing::info!(%error, ?wait, "no controller is followed");
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = drained.signalled() => return self.held,
+            }
+        }
+    }
+
+    /// One connection from its beginning to its end.
+    async fn connect_and_follow(&mut self, apply: &mut impl Apply) -> ClientError {
+        match timeout(TIMEOUT, self.open()).await {
+            Err(_) => ClientError::Timeout,
+            Ok(Err(error)) => error,
+            Ok(Ok((outgoing, incoming, session))) => {
+                self.counters.connections.inc();
+                apply.connected();
+                self.follow(session, &outgoing, incoming, apply).await
+            }
+        }
+    }
+
+    async fn open(
+        &self,
+    ) -> Result<
+        (
+            mpsc::Sender<FromProxy>,
+            Streaming<FromServer>,
+            ClientSession,
+        ),
+        ClientError,
+    > {
+        let session = ClientSession::new(
+            &self.settings.instance,
+            self.key,
+            self.held.clone(),
+            self.counters.clone(),
+        );
+        // One answer at a time is under way, beside the greeting.
+        let (outgoing, mut answers) = mpsc::channel(2);
+        let _ = outgoing.try_send(session.hello());
+        let token = (self.settings.token)()?;
+        let invalid = |_| io::Error::other("the token is no header");
+        let header = format!("Bearer {}", token.trim());
+        let mut header = MetadataValue::try_from(header).map_err(invalid)?;
+        header.set_sensitive(true);
+        let connection = self.settings.connect.connect().await?;
+        // The address is that of the connection; this one only fills the header.
+        let channel = Endpoint::from_static("http://controller")
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(TIMEOUT)
+            .keep_alive_while_idle(true)
+            .connect_with_connector(Once(Some(connection)))
+            .await?;
+        let mut grpc =
+            tonic::client::Grpc::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        grpc.ready().await?;
+        let answers = stream::poll_fn(move |context| answers.poll_recv(context));
+        let mut request = Request::new(answers);
+        request.metadata_mut().insert("authorization", header);
+        let codec = ProstCodec::<FromProxy, FromServer>::default();
+        let path = PathAndQuery::from_static(FOLLOW);
+        let response = grpc.streaming(request, path, codec).await;
+        Ok((outgoing, response.map_err(Box::new)?.into_inner(), session))
+    }
+
+    async fn follow(
+        &mut self,
+        mut session: ClientSession,
+        outgoing: &mpsc::Sender<FromProxy>,
+        mut incoming: Streaming<FromServer>,
+        apply: &mut impl Apply,
+    ) -> ClientError {
+        loop {
+            let message = match incoming.message().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return ClientError::Closed,
+                Err(status) => return Box::new(status).into(),
+            };
+            let answer = match session.receive(message) {
+                Err(error) => return error.into(),
+                Ok(Received::Nothing) => continue,
+                Ok(Received::Answer(answer)) => answer,
+                Ok(Received::Key(key, answer)) => {
+                    self.key = Some(key);
+                    self.held = session.held().clone();
+                    apply.rekey(key);
+                    answer
+                }
+                Ok(Received::Apply(delivery)) => {
+                    let refusals = apply.apply(delivery).await;
+                    let Some(ack) = session.applied(&refusals) else {
+                        continue;
+                    };
+                    self.held = session.held().clone();
+                    apply.holds(&self.held).await;
+                    self.backoff = BACKOFF_MIN;
+                    ack
+                }
+            };
+            if outgoing.send(answer).await.is_err() {
+                return ClientError::Closed;
+            }
+        }
+    }
+}
+
+/// Between half of the time and all of it, so that proxies do not return all at once.
+fn jittered(wait: Duration) -> Duration {
+    let random = RandomState::new().hash_one(0_u8) as u32;
+    wait / 2 + (wait / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+/// Hands out one connection that was made already.
+struct Once(Option<Connection>);
+
+impl tower_service::Service<Uri> for Once {
+    type Response = TokioIo<Connection>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<TokioIo<Connection>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let gone = || io::Error::new(io::ErrorKind::NotConnected, "the connection has ended");
+        ready(self.0.take().map(TokioIo::new).ok_or_else(gone))
+    }
+}
