@@ -83,6 +83,9 @@ pub struct RawController {
         value_name = "NAME"
     )]
     pub namespace: String,
+    /// The Service of the proxies, whose address goes into the status of Ingresses.
+    #[arg(long, env = "MYRIAD_PUBLISH_SERVICE", value_name = "NAMESPACE/NAME")]
+    pub publish_service: Option<String>,
     /// The namespaces that are watched [default: all].
     #[arg(
         long,

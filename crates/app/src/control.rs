@@ -17,6 +17,8 @@ pub enum Event {
     Changed(Batch),
     /// Batches from here on count revisions anew.
     Epoch(u64),
+    /// Everything that is told to people shall be told again.
+    Restate,
     /// The process was asked to stop.
     Stop,
 }
@@ -89,6 +91,7 @@ impl<O: Outlet> Control<O> {
                     }
                 }
                 Some(Event::Epoch(epoch)) => self.begin_epoch(epoch),
+                Some(Event::Restate) => self.outlet.restate(&mut self.engine.served()),
                 Some(Event::Stop) | None => break,
             }
         }
@@ -110,6 +113,7 @@ impl<O: Outlet> Control<O> {
                     self.translate(std::mem::take(&mut changes), synced);
                     self.begin_epoch(epoch);
                 }
+                Ok(Event::Restate) => self.outlet.restate(&mut self.engine.served()),
                 Ok(Event::Stop) => {
                     is_asked_to_stop = true;
                     break;
@@ -175,6 +179,7 @@ impl<O: Outlet> Control<O> {
         work.bytes_encoded.inc_by(outcome.work.bytes_encoded);
         let snapshot = self.engine.snapshot();
         self.outlet.publish(outcome.delta, snapshot, &self.board);
+        self.outlet.tell(&outcome.findings, &outcome.served);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
     }

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod fleet;
+pub mod word;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::process::{self, Stop};
 use crate::settings::Controller;
 use crate::tokens::Tokens;
 use crate::trust::{self, Trust};
+use word::Word;
 
 /// How long is waited before the API server is asked again for what nothing works without.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -96,6 +98,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     server.start(sync, &metrics, &drain)?;
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
+    let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
     follow(cluster, inbox.clone());
     drop(task::spawn_local("stop", async move {
         stop.asked().await;
@@ -105,7 +108,10 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     translate(
         &settings,
         &trust,
-        Fleet(snapshots),
+        Fleet {
+            newest: snapshots,
+            word,
+        },
         board,
         ready,
         announce,

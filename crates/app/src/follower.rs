@@ -64,7 +64,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let counters = ClientCounters::default();
     counters.register(&metrics);
     let client = ClientSettings {
-        instance: instance(),
+        instance: process::host_name(),
         connect: Arc::new(Link::new(&settings)?),
         token: {
             let file = settings.token_file.clone();
@@ -85,12 +85,6 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     drain.start();
     drain.finished().await;
     Ok(())
-}
-
-/// What the process is called, for people: the name of the Pod is that of the host.
-fn instance() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
 }
 
 /// Puts commits into service, and then on disk.

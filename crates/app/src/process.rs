@@ -77,6 +77,12 @@ pub fn random_key() -> anyhow::Result<[u8; 32]> {
     Ok(key)
 }
 
+/// What the process is called, for people: the name of a Pod is that of its host.
+pub fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
 /// The signals that ask a process to end: SIGTERM and SIGINT.
 pub struct Stop {
     term: Signal,

@@ -35,6 +35,8 @@ pub struct Controller {
     pub proxy_accounts: BTreeSet<(String, String)>,
     /// The controller's own namespace.
     pub namespace: String,
+    /// Namespace and name of the proxies' Service.
+    pub publish_service: Option<(String, String)>,
     /// The namespaces that are watched; empty for all.
     pub namespaces: Vec<String>,
     /// Where listeners are, on every proxy.
@@ -165,6 +167,10 @@ impl Controller {
             sync_hosts: raw.sync_hosts.clone(),
             proxy_accounts,
             namespace: raw.namespace.clone(),
+            publish_service: raw
+                .publish_service
+                .as_ref()
+                .and_then(|text| name_pair("--publish-service", text, &mut problems)),
             namespaces: raw.namespaces.clone(),
             listeners,
             admin: address("--admin", &raw.process.admin, &mut problems),

@@ -69,7 +69,8 @@ impl Cluster {
         format!("class-{}", self.number)
     }
 
-    fn home(&self) -> String {
+    /// The namespace of the story's controllers and proxies.
+    pub fn home(&self) -> String {
         format!("home-{}", self.number)
     }
 
@@ -136,6 +137,7 @@ impl Cluster {
             format!("--https={address}:8443"),
             format!("--ingress-class={}", self.class()),
             format!("--proxy-accounts={}/proxy", self.home()),
+            format!("--publish-service={}/proxies", self.home()),
         ];
         let name = format!("controller-{replica}");
         let admin = 20_000 + self.number * 20 + replica;

@@ -130,6 +130,49 @@ async fn a_proxy_moves_to_another_controller_and_fetches_only_what_differs() {
 }
 
 #[tokio::test]
+async fn people_see_where_an_ingress_is_served_and_what_is_wrong_with_it() {
+    let cluster = Cluster::join().await;
+    let _first = cluster.controller(0).await;
+    let _second = cluster.controller(1).await;
+    let (home, tenant) = (cluster.home(), cluster.tenant());
+    let line = ["create", "service", "loadbalancer", "proxies", "--tcp=443"];
+    cluster
+        .kubectl(&[&line[..], &["--namespace", &home]].concat())
+        .await;
+    let status = r#"{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}"#;
+    let line = [
+        "patch",
+        "service",
+        "proxies",
+        "--subresource=status",
+        "--patch",
+        status,
+    ];
+    cluster
+        .kubectl(&[&line[..], &["--namespace", &home]].concat())
+        .await;
+    let objects = site(&cluster, "told.test").documents();
+    // The Ingress alone: its Service and its Secret are missing.
+    cluster.apply(&objects[0]).await;
+    let line = ["get", "ingress", "told-test", "--namespace", &tenant];
+    let address = "--output=jsonpath={.status.loadBalancer.ingress[*].ip}";
+    let told = eventually(async || {
+        let ip = cluster.kubectl(&[&line[..], &[address]].concat()).await;
+        (ip == "192.0.2.7").then_some(())
+    });
+    assert!(told.await.is_some(), "the status has the address");
+    let line = ["get", "events.events.k8s.io", "--namespace", &tenant];
+    let notes = "--output=jsonpath={range .items[*]}{.regarding.name} {.note}{\"\\n\"}{end}";
+    let told = eventually(async || {
+        let notes = cluster.kubectl(&[&line[..], &[notes]].concat()).await;
+        let about = |words: &str| notes.lines().filter(|note| note.contains(words)).count();
+        // Two controllers know it, and one tells it.
+        (about("told-test") > 0 && about("Secret") == 1).then_some(())
+    });
+    assert!(told.await.is_some(), "an Event tells what is missing");
+}
+
+#[tokio::test]
 async fn the_objects_of_a_domain_come_in_any_order() {
     let cluster = Cluster::join().await;
     let _endpoint = cluster.backend("order");

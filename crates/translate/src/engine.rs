@@ -66,6 +66,8 @@ pub struct Outcome {
     pub delta: Delta,
     /// Changed findings.
     pub findings: FindingsChange,
+    /// Ingresses that were translated and are served, by `namespace/name`.
+    pub served: Vec<Arc<str>>,
     /// Counted work.
     pub work: Work,
 }
@@ -166,6 +168,7 @@ impl Engine {
         Outcome {
             delta: run.delta,
             findings: self.ledger.settle(),
+            served: run.served,
             work: run.work,
         }
     }
@@ -193,6 +196,15 @@ impl Engine {
     /// All findings, the worst first, then by object and field.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.ledger.iter()
+    }
+
+    /// All Ingresses that are served, by `namespace/name`. A walk over all units: for a process
+    /// that begins to lead, and never for a change.
+    pub fn served(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.units.iter().filter_map(|record| match record.unit() {
+            Unit::Ingress(ingress) if record.has_needs() => Some(ingress),
+            _ => None,
+        })
     }
 
     /// How much is held.

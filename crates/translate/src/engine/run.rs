@@ -22,6 +22,8 @@ pub struct Run {
     pending: BTreeMap<Unit, Pending>,
     /// What changed so far.
     pub delta: Delta,
+    /// Ingresses that claim a host.
+    pub served: Vec<Arc<str>>,
     /// What it cost so far.
     pub work: Work,
 }
@@ -137,6 +139,11 @@ impl Engine {
             }
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
         };
+        if let Unit::Ingress(ingress) = unit
+            && !output.needs.is_empty()
+        {
+            run.served.push(ingress.clone());
+        }
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;
         run.work.objects_visited += visited;

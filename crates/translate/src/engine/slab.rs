@@ -31,6 +31,14 @@ impl<T> Slab<T> {
         self.len
     }
 
+    /// All values.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten().filter_map(|slot| match slot {
+            Slot::Full(value) => Some(value),
+            Slot::Free { .. } => None,
+        })
+    }
+
     /// The value of an id.
     pub fn get(&self, id: u32) -> Option<&T> {
         match self

@@ -49,6 +49,11 @@ impl Record {
         &self.unit
     }
 
+    /// Whether it needs any other unit.
+    pub fn has_needs(&self) -> bool {
+        !self.needs.is_empty()
+    }
+
     /// The names of the routes that it made.
     pub fn routes(&self) -> &[Name] {
         &self.routes
@@ -98,6 +103,11 @@ impl Units {
     /// The number of facts that units have read, needs and deadlines included.
     pub fn links_len(&self) -> usize {
         self.readers.len() + self.needers.len() + self.deadlines.len()
+    }
+
+    /// All records.
+    pub fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.slab.iter()
     }
 
     /// The record of a unit.

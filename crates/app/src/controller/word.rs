@@ -1,0 +1,167 @@
+//! What goes back to people: the address of an Ingress in its status, and findings as Events.
+//! One replica leads and writes; all of them know what there is to write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_api::{ObjectKey, ObjectKind};
+use myriad_base::drain::Drain;
+use myriad_base::metrics::Metrics;
+use myriad_base::task;
+use myriad_source::kubernetes::events::{self, Events, Recorder};
+use myriad_source::kubernetes::lease::{self, Elector, Term};
+use myriad_source::kubernetes::status::{self, Address, Statuses, Writer};
+use myriad_source::kubernetes::{CallError, Client};
+use myriad_translate::FindingsChange;
+use tokio::sync::{mpsc, watch};
+
+use crate::control::Event;
+use crate::process::random_key;
+use crate::settings::Controller;
+
+/// The Lease that the leader holds.
+const LEASE_NAME: &str = "myriad";
+
+/// How long others wait for a leader that is silent.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+/// Events written per second: they cost etcd as much as objects do.
+const EVENTS_PER_SECOND: f64 = 10.0;
+
+/// Findings that are remembered in order to count instead of repeating them.
+const EVENTS_REMEMBERED_MAX: usize = 10_000;
+
+/// How often the address of the proxies is looked up.
+const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Takes what there is to say.
+#[derive(Clone)]
+pub struct Word {
+    statuses: Statuses,
+    events: Events,
+    addresses: watch::Receiver<Arc<[Address]>>,
+}
+
+impl Word {
+    /// Takes part in the election, and writes while this process leads. A new term and a new
+    /// address put [`Event::Restate`] into the inbox.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn start(
+        client: &Client,
+        settings: &Controller,
+        inbox: &mpsc::Sender<Event>,
+        metrics: &Metrics,
+        drain: &Drain,
+    ) -> anyhow::Result<Word> {
+        let random = random_key()?;
+        let suffix = u64::from_be_bytes(std::array::from_fn(|at| random[at]));
+        let instance = crate::process::host_name();
+        let elector = Elector::new(
+            client.clone(),
+            lease::Settings {
+                namespace: settings.namespace.clone(),
+                name: LEASE_NAME.to_owned(),
+                identity: format!("{instance}-{suffix:016x}"),
+                duration: LEASE_DURATION,
+            },
+        );
+        let claim = elector.claim();
+        let limits = status::Settings::default();
+        let (writer, statuses) = Writer::new(client.clone(), claim.clone(), limits);
+        statuses.counters().register(metrics);
+        let (recorder, events) = Recorder::new(
+            client.clone(),
+            claim.clone(),
+            events::Settings {
+                controller: "myriad.dev/controller".to_owned(),
+                instance,
+                writes_per_second: EVENTS_PER_SECOND,
+                remembered_max: EVENTS_REMEMBERED_MAX,
+            },
+        );
+        let help = "Events written, counting those that only count on";
+        metrics.register("kubernetes_events_written", help, events.written().clone());
+        let (found, addresses) = watch::channel(Arc::from([]));
+        let drained = drain.holder();
+        drop(task::spawn("election", async move {
+            elector.run(drained.signalled()).await;
+        }));
+        drop(task::spawn("statuses", writer.run()));
+        drop(task::spawn("events", recorder.run()));
+        drop(task::spawn("terms", restate(claim.terms(), inbox.clone())));
+        if let Some((namespace, name)) = settings.publish_service.clone() {
+            let look = look_up(client.clone(), namespace, name, found, inbox.clone());
+            drop(task::spawn("addresses", look));
+        }
+        Ok(Word {
+            statuses,
+            events,
+            addresses,
+        })
+    }
+
+    /// Records findings that are new.
+    pub fn tell(&self, findings: &FindingsChange) {
+        for finding in &findings.added {
+            self.events.record(finding);
+        }
+    }
+
+    /// Says where Ingresses are served. Until an address is known there is nothing to say.
+    pub fn state<'a>(&self, served: impl IntoIterator<Item = &'a Arc<str>>) {
+        let addresses = self.addresses.borrow().clone();
+        if addresses.is_empty() {
+            return;
+        }
+        for id in served {
+            let key = ObjectKey::from_id(ObjectKind::Ingress, id.clone());
+            self.statuses.set(key, addresses.clone());
+        }
+    }
+}
+
+/// Asks for everything anew whenever this process begins to lead.
+async fn restate(mut terms: watch::Receiver<Term>, inbox: mpsc::Sender<Event>) {
+    let mut known = 0;
+    loop {
+        let began = terms.wait_for(|term| term.number > known).await;
+        let Ok(number) = began.map(|term| term.number) else {
+            return;
+        };
+        known = number;
+        tracing::info!(term = known, "this controller leads");
+        if inbox.send(Event::Restate).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Follows the address under which the proxies' Service is reached.
+async fn look_up(
+    client: Client,
+    namespace: String,
+    name: String,
+    found: watch::Sender<Arc<[Address]>>,
+    inbox: mpsc::Sender<Event>,
+) {
+    loop {
+        match client.load_balancer(&namespace, &name).await {
+            Ok(mut addresses) => {
+                addresses.sort();
+                let is_new = found.send_if_modified(|known| {
+                    let is_new = **known != *addresses;
+                    *known = addresses.into();
+                    is_new
+                });
+                if is_new && inbox.send(Event::Restate).await.is_err() {
+                    return;
+                }
+            }
+            Err(CallError::NotFound) => {}
+            Err(error) => tracing::warn!(%error, "--publish-service cannot be read"),
+        }
+        tokio::time::sleep(ADDRESS_INTERVAL).await;
+    }
+}
