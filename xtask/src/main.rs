@@ -21,6 +21,7 @@ use clap::{Parser, Subcommand};
 
 mod cluster;
 mod codegen;
+mod manifests;
 mod stages;
 mod survey;
 mod tidy;
@@ -56,6 +57,12 @@ enum Command {
         #[command(subcommand)]
         action: cluster::Action,
     },
+    /// Renders the plain manifests of `deploy` from the Helm chart.
+    Manifests {
+        /// Changes nothing; fails when the committed file is stale.
+        #[arg(long)]
+        check: bool,
+    },
     /// Sets up what the tests need and runs everything, stage by stage.
     Test {
         /// Runs only this stage, after the set-up. May be given several times.
@@ -80,6 +87,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Walls => check_walls(&root),
         Command::Tidy => check_tidy(&root),
         Command::Codegen { check } => codegen::run(&root, check),
+        Command::Manifests { check } => manifests::run(&root, &tool::cache_folder()?, check),
         Command::Cluster { action } => cluster::run(&root, action),
         Command::Test { stages } => stages::run(&root, &stages),
     }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::tool;
 
 mod cluster;
+mod roles;
 mod setup;
 mod smoke;
 
@@ -21,12 +22,15 @@ struct Stage {
 }
 
 /// In the order in which they run: what is quick or stops everything comes first.
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 12] = [
     stage("setup", setup::run),
     stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
     stage("walls", |place| crate::check_walls(&place.root)),
     stage("tidy", |place| crate::check_tidy(&place.root)),
     stage("codegen", |place| crate::codegen::run(&place.root, true)),
+    stage("manifests", |place| {
+        crate::manifests::run(&place.root, &place.cache, true)
+    }),
     stage("deny", deny),
     stage("clippy", clippy),
     stage("unit", unit),

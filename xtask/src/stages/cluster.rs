@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::Place;
+use super::{Place, roles};
 use crate::cluster::{Cluster, Isolation, Name, down};
 
 /// What a tenant writes, in the order in which a careful one does.
@@ -70,6 +70,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
     let isolation = Isolation::of_this_user();
     let used = Cluster::up(&place.root, &place.cache, &name, isolation).and_then(|cluster| {
         keep_objects(&cluster)?;
+        roles::check(place, &cluster)?;
         enter(place, &cluster)?;
         play_stories(place, &cluster)
     });

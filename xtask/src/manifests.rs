@@ -1,0 +1,92 @@
+//! The plain manifests: what the Helm chart renders to, for those who do not use Helm.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::tool::{self, Tool};
+
+/// Renders the chart.
+const HELM: Tool = Tool {
+    name: "helm",
+    version: "3.22.0",
+};
+
+const CHART: &str = "deploy/helm/myriad";
+const MANIFESTS: &str = "deploy/manifests/myriad.yaml";
+
+/// Where they are installed; `kubectl apply` does not make it.
+pub(crate) const NAMESPACE: &str = "myriad";
+
+const NOTE: &str = "\
+# Made by `cargo xtask manifests` from the Helm chart; change that instead.
+# kubectl create namespace myriad && kubectl apply --namespace myriad --filename myriad.yaml
+";
+
+/// Settings of the chart that no default renders; each has to render as well.
+const VARIANTS: [&[&str]; 3] = [
+    &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
+    &[
+        "proxy.autoscaling.enabled=true",
+        "networkPolicy.enabled=false",
+    ],
+    &[
+        "namespaces={a,b}",
+        "defaultCertificate=a/b",
+        "ingressClass.default=true",
+    ],
+];
+
+/// Writes the manifests, or fails when those that are committed are stale.
+pub(crate) fn run(root: &Path, cache: &Path, is_check: bool) -> Result<()> {
+    let helm = HELM.provide(cache, |to| {
+        let program = to.join("bin").join(HELM.name);
+        let module = root.join("tools/helm");
+        tool::build_go(&module, "helm.sh/helm/v3/cmd/helm", &[], &program)
+    })?;
+    let mut lint = Command::new(&helm);
+    lint.args(["lint", "--strict", CHART]);
+    tool::run_in(root, lint)?;
+    for variant in VARIANTS {
+        render(root, &helm, variant)?;
+    }
+    let rendered = format!("{NOTE}{}", render(root, &helm, &[])?);
+    let path = root.join(MANIFESTS);
+    if !is_check {
+        fs::create_dir_all(path.parent().context("it lies in a folder")?)?;
+        return fs::write(&path, rendered).with_context(|| MANIFESTS.to_owned());
+    }
+    let known = fs::read_to_string(&path).with_context(|| MANIFESTS.to_owned())?;
+    ensure!(
+        known == rendered,
+        "{MANIFESTS} is stale: run `cargo xtask manifests`"
+    );
+    println!("manifests: {MANIFESTS} is up to date");
+    Ok(())
+}
+
+/// The committed manifests.
+pub(crate) fn read(root: &Path) -> Result<String> {
+    fs::read_to_string(root.join(MANIFESTS)).with_context(|| MANIFESTS.to_owned())
+}
+
+fn render(root: &Path, helm: &Path, settings: &[&str]) -> Result<String> {
+    let mut command = Command::new(helm);
+    command.args(["template", "myriad", CHART, "--namespace", NAMESPACE]);
+    // The cluster's version decides what is rendered, and there is none to ask.
+    command.args(["--kube-version", "1.36"]);
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    let output = command.current_dir(root).output()?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "the chart does not render with {settings:?}: {}",
+            complaint.trim()
+        );
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
