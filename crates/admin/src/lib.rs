@@ -10,11 +10,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::RawQuery;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use myriad_base::drain::Drained;
 use myriad_base::readiness::Readiness;
+use tokio::sync::Semaphore;
 
 /// A page that is rendered anew for each request.
 pub struct Page {
@@ -26,10 +28,26 @@ pub struct Page {
     pub render: Box<dyn Fn() -> String + Send + Sync>,
 }
 
+/// A page that answers a question.
+pub struct Form {
+    /// The path, starting with a slash.
+    pub path: &'static str,
+    /// The `Content-Type`.
+    pub content_type: &'static str,
+    /// Makes the body, or says what is wrong with the question, out of the query of the request
+    /// as it came. Runs on a thread of its own and may take its time; one form answers at once.
+    pub answer: Answer,
+}
+
+/// See [`Form::answer`].
+pub type Answer = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+
 /// The pages of a process.
 pub struct Admin {
     router: Router,
     index: String,
+    /// Held while a form answers: one who asks too often waits, and nobody else does.
+    answering: Arc<Semaphore>,
 }
 
 impl Admin {
@@ -51,6 +69,7 @@ impl Admin {
         Admin {
             router,
             index: "/healthz\n/readyz\n".to_owned(),
+            answering: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -66,6 +85,23 @@ impl Admin {
             get(move || {
                 let page = page.clone();
                 async move { answer(&page) }
+            }),
+        );
+        self
+    }
+
+    /// One more page that answers questions.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        let path = form.path;
+        let (form, answering) = (Arc::new(form), self.answering.clone());
+        self.index.push_str(path);
+        self.index.push('\n');
+        self.router = self.router.route(
+            path,
+            get(move |RawQuery(query): RawQuery| {
+                let (form, answering) = (form.clone(), answering.clone());
+                async move { answer_form(form, query.unwrap_or_default(), answering).await }
             }),
         );
         self
@@ -95,4 +131,21 @@ impl Admin {
 
 fn answer(page: &Page) -> Response {
     ([(header::CONTENT_TYPE, page.content_type)], (page.render)()).into_response()
+}
+
+async fn answer_form(form: Arc<Form>, query: String, answering: Arc<Semaphore>) -> Response {
+    let content_type = form.content_type;
+    let Ok(permit) = answering.acquire_owned().await else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let answer = move || {
+        let answer = (form.answer)(&query);
+        drop(permit);
+        answer
+    };
+    match tokio::task::spawn_blocking(answer).await {
+        Ok(Ok(body)) => ([(header::CONTENT_TYPE, content_type)], body).into_response(),
+        Ok(Err(problem)) => (StatusCode::BAD_REQUEST, problem + "\n").into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }

@@ -9,6 +9,7 @@ pub mod change;
 pub mod endpoint_slice;
 pub mod finding;
 pub mod ingress;
+pub mod istio;
 pub mod meta;
 pub mod object;
 pub mod secret;

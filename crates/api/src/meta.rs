@@ -5,12 +5,16 @@ use serde::{Deserialize, Deserializer};
 use crate::{ObjectKey, ObjectKind};
 
 /// Annotation prefixes whose keys are kept; all others are dropped while reading.
-pub const ANNOTATION_PREFIXES: [&str; 5] = [
+pub const ANNOTATION_PREFIXES: [&str; 7] = [
     "myriad.dev/",
     "nginx.ingress.kubernetes.io/",
     "higress.io/",
     "kubernetes.io/ingress.class",
     "ingressclass.kubernetes.io/",
+    // An AuthorizationPolicy that is only tried out.
+    "istio.io/dry-run",
+    // The namespaces that see a Service.
+    "networking.istio.io/exportTo",
 ];
 
 /// The namespace of namespaced objects that name none.

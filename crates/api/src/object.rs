@@ -6,6 +6,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::istio::{
+    AuthorizationPolicy, DestinationRule, EnvoyFilter, Gateway, PeerAuthentication, ProxyConfig,
+    RequestAuthentication, ServiceEntry, Sidecar, Telemetry, VirtualService, WasmPlugin,
+    WorkloadEntry,
+};
 use crate::{EndpointSlice, Ingress, IngressClass, Meta, Secret, Service};
 
 /// The kinds that are understood.
@@ -22,11 +27,59 @@ pub enum ObjectKind {
     EndpointSlice = 4,
     /// `v1` Secret; only `kubernetes.io/tls` has an effect.
     Secret = 5,
+    /// `networking.istio.io` Gateway.
+    IstioGateway = 6,
+    /// `networking.istio.io` VirtualService.
+    VirtualService = 7,
+    /// `networking.istio.io` DestinationRule.
+    DestinationRule = 8,
+    /// `networking.istio.io` ServiceEntry.
+    ServiceEntry = 9,
+    /// `networking.istio.io` WorkloadEntry.
+    WorkloadEntry = 10,
+    /// `networking.istio.io` Sidecar.
+    Sidecar = 11,
+    /// `security.istio.io` RequestAuthentication.
+    RequestAuthentication = 12,
+    /// `security.istio.io` PeerAuthentication.
+    PeerAuthentication = 13,
+    /// `security.istio.io` AuthorizationPolicy.
+    AuthorizationPolicy = 14,
+    /// `telemetry.istio.io` Telemetry.
+    Telemetry = 15,
+    /// `networking.istio.io` ProxyConfig.
+    ProxyConfig = 16,
+    /// `networking.istio.io` EnvoyFilter; its presence is all that is read.
+    EnvoyFilter = 17,
+    /// `extensions.istio.io` WasmPlugin; its presence is all that is read.
+    WasmPlugin = 18,
 }
 
 impl ObjectKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [ObjectKind; 5] = [
+    pub const ALL: [ObjectKind; 18] = [
+        ObjectKind::Ingress,
+        ObjectKind::IngressClass,
+        ObjectKind::Service,
+        ObjectKind::EndpointSlice,
+        ObjectKind::Secret,
+        ObjectKind::IstioGateway,
+        ObjectKind::VirtualService,
+        ObjectKind::DestinationRule,
+        ObjectKind::ServiceEntry,
+        ObjectKind::WorkloadEntry,
+        ObjectKind::Sidecar,
+        ObjectKind::RequestAuthentication,
+        ObjectKind::PeerAuthentication,
+        ObjectKind::AuthorizationPolicy,
+        ObjectKind::Telemetry,
+        ObjectKind::ProxyConfig,
+        ObjectKind::EnvoyFilter,
+        ObjectKind::WasmPlugin,
+    ];
+
+    /// The kinds that every Kubernetes API serves; the others need definitions of their own.
+    pub const CORE: [ObjectKind; 5] = [
         ObjectKind::Ingress,
         ObjectKind::IngressClass,
         ObjectKind::Service,
@@ -42,15 +95,80 @@ impl ObjectKind {
             ObjectKind::Service => "Service",
             ObjectKind::EndpointSlice => "EndpointSlice",
             ObjectKind::Secret => "Secret",
+            ObjectKind::IstioGateway => "Gateway",
+            ObjectKind::VirtualService => "VirtualService",
+            ObjectKind::DestinationRule => "DestinationRule",
+            ObjectKind::ServiceEntry => "ServiceEntry",
+            ObjectKind::WorkloadEntry => "WorkloadEntry",
+            ObjectKind::Sidecar => "Sidecar",
+            ObjectKind::RequestAuthentication => "RequestAuthentication",
+            ObjectKind::PeerAuthentication => "PeerAuthentication",
+            ObjectKind::AuthorizationPolicy => "AuthorizationPolicy",
+            ObjectKind::Telemetry => "Telemetry",
+            ObjectKind::ProxyConfig => "ProxyConfig",
+            ObjectKind::EnvoyFilter => "EnvoyFilter",
+            ObjectKind::WasmPlugin => "WasmPlugin",
         }
     }
 
-    /// The group and version as written in `apiVersion:`.
-    pub const fn api_version(self) -> &'static str {
+    /// The kind in the plural, as it stands in the API's paths.
+    pub const fn plural(self) -> &'static str {
         match self {
-            ObjectKind::Ingress | ObjectKind::IngressClass => "networking.k8s.io/v1",
-            ObjectKind::Service | ObjectKind::Secret => "v1",
-            ObjectKind::EndpointSlice => "discovery.k8s.io/v1",
+            ObjectKind::Ingress => "ingresses",
+            ObjectKind::IngressClass => "ingressclasses",
+            ObjectKind::Service => "services",
+            ObjectKind::EndpointSlice => "endpointslices",
+            ObjectKind::Secret => "secrets",
+            ObjectKind::IstioGateway => "gateways",
+            ObjectKind::VirtualService => "virtualservices",
+            ObjectKind::DestinationRule => "destinationrules",
+            ObjectKind::ServiceEntry => "serviceentries",
+            ObjectKind::WorkloadEntry => "workloadentries",
+            ObjectKind::Sidecar => "sidecars",
+            ObjectKind::RequestAuthentication => "requestauthentications",
+            ObjectKind::PeerAuthentication => "peerauthentications",
+            ObjectKind::AuthorizationPolicy => "authorizationpolicies",
+            ObjectKind::Telemetry => "telemetries",
+            ObjectKind::ProxyConfig => "proxyconfigs",
+            ObjectKind::EnvoyFilter => "envoyfilters",
+            ObjectKind::WasmPlugin => "wasmplugins",
+        }
+    }
+
+    /// The groups and versions that are read, as written in `apiVersion:`, the newest first.
+    /// The fields are the same in all of them.
+    pub const fn api_versions(self) -> &'static [&'static str] {
+        match self {
+            ObjectKind::Ingress | ObjectKind::IngressClass => &["networking.k8s.io/v1"],
+            ObjectKind::Service | ObjectKind::Secret => &["v1"],
+            ObjectKind::EndpointSlice => &["discovery.k8s.io/v1"],
+            ObjectKind::IstioGateway
+            | ObjectKind::VirtualService
+            | ObjectKind::DestinationRule
+            | ObjectKind::ServiceEntry
+            | ObjectKind::WorkloadEntry
+            | ObjectKind::Sidecar => &[
+                "networking.istio.io/v1",
+                "networking.istio.io/v1beta1",
+                "networking.istio.io/v1alpha3",
+            ],
+            ObjectKind::RequestAuthentication
+            | ObjectKind::PeerAuthentication
+            | ObjectKind::AuthorizationPolicy => {
+                &["security.istio.io/v1", "security.istio.io/v1beta1"]
+            }
+            ObjectKind::Telemetry => &["telemetry.istio.io/v1", "telemetry.istio.io/v1alpha1"],
+            ObjectKind::ProxyConfig => &["networking.istio.io/v1beta1"],
+            ObjectKind::EnvoyFilter => &["networking.istio.io/v1alpha3"],
+            ObjectKind::WasmPlugin => &["extensions.istio.io/v1alpha1"],
+        }
+    }
+
+    /// The newest of [`api_versions`](Self::api_versions).
+    pub const fn api_version(self) -> &'static str {
+        match self.api_versions() {
+            [newest, ..] => newest,
+            [] => "",
         }
     }
 
@@ -63,7 +181,7 @@ impl ObjectKind {
     pub fn find(api_version: &str, kind: &str) -> Option<ObjectKind> {
         ObjectKind::ALL
             .into_iter()
-            .find(|known| known.as_str() == kind && known.api_version() == api_version)
+            .find(|known| known.as_str() == kind && known.api_versions().contains(&api_version))
     }
 }
 
@@ -146,6 +264,32 @@ pub enum Object {
     EndpointSlice(Arc<EndpointSlice>),
     /// See [`Secret`].
     Secret(Arc<Secret>),
+    /// See [`Gateway`].
+    IstioGateway(Arc<Gateway>),
+    /// See [`VirtualService`].
+    VirtualService(Arc<VirtualService>),
+    /// See [`DestinationRule`].
+    DestinationRule(Arc<DestinationRule>),
+    /// See [`ServiceEntry`].
+    ServiceEntry(Arc<ServiceEntry>),
+    /// See [`WorkloadEntry`].
+    WorkloadEntry(Arc<WorkloadEntry>),
+    /// See [`Sidecar`].
+    Sidecar(Arc<Sidecar>),
+    /// See [`RequestAuthentication`].
+    RequestAuthentication(Arc<RequestAuthentication>),
+    /// See [`PeerAuthentication`].
+    PeerAuthentication(Arc<PeerAuthentication>),
+    /// See [`AuthorizationPolicy`].
+    AuthorizationPolicy(Arc<AuthorizationPolicy>),
+    /// See [`Telemetry`].
+    Telemetry(Arc<Telemetry>),
+    /// See [`ProxyConfig`].
+    ProxyConfig(Arc<ProxyConfig>),
+    /// See [`EnvoyFilter`].
+    EnvoyFilter(Arc<EnvoyFilter>),
+    /// See [`WasmPlugin`].
+    WasmPlugin(Arc<WasmPlugin>),
 }
 
 impl Object {
@@ -157,6 +301,19 @@ impl Object {
             Object::Service(object) => &object.meta,
             Object::EndpointSlice(object) => &object.meta,
             Object::Secret(object) => &object.meta,
+            Object::IstioGateway(object) => &object.meta,
+            Object::VirtualService(object) => &object.meta,
+            Object::DestinationRule(object) => &object.meta,
+            Object::ServiceEntry(object) => &object.meta,
+            Object::WorkloadEntry(object) => &object.meta,
+            Object::Sidecar(object) => &object.meta,
+            Object::RequestAuthentication(object) => &object.meta,
+            Object::PeerAuthentication(object) => &object.meta,
+            Object::AuthorizationPolicy(object) => &object.meta,
+            Object::Telemetry(object) => &object.meta,
+            Object::ProxyConfig(object) => &object.meta,
+            Object::EnvoyFilter(object) => &object.meta,
+            Object::WasmPlugin(object) => &object.meta,
         }
     }
 
@@ -179,6 +336,25 @@ impl Object {
             ObjectKind::Service => Object::Service(Arc::deserialize(deserializer)?),
             ObjectKind::EndpointSlice => Object::EndpointSlice(Arc::deserialize(deserializer)?),
             ObjectKind::Secret => Object::Secret(Arc::deserialize(deserializer)?),
+            ObjectKind::IstioGateway => Object::IstioGateway(Arc::deserialize(deserializer)?),
+            ObjectKind::VirtualService => Object::VirtualService(Arc::deserialize(deserializer)?),
+            ObjectKind::DestinationRule => Object::DestinationRule(Arc::deserialize(deserializer)?),
+            ObjectKind::ServiceEntry => Object::ServiceEntry(Arc::deserialize(deserializer)?),
+            ObjectKind::WorkloadEntry => Object::WorkloadEntry(Arc::deserialize(deserializer)?),
+            ObjectKind::Sidecar => Object::Sidecar(Arc::deserialize(deserializer)?),
+            ObjectKind::RequestAuthentication => {
+                Object::RequestAuthentication(Arc::deserialize(deserializer)?)
+            }
+            ObjectKind::PeerAuthentication => {
+                Object::PeerAuthentication(Arc::deserialize(deserializer)?)
+            }
+            ObjectKind::AuthorizationPolicy => {
+                Object::AuthorizationPolicy(Arc::deserialize(deserializer)?)
+            }
+            ObjectKind::Telemetry => Object::Telemetry(Arc::deserialize(deserializer)?),
+            ObjectKind::ProxyConfig => Object::ProxyConfig(Arc::deserialize(deserializer)?),
+            ObjectKind::EnvoyFilter => Object::EnvoyFilter(Arc::deserialize(deserializer)?),
+            ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::deserialize(deserializer)?),
         })
     }
 
@@ -193,6 +369,23 @@ impl Object {
             ObjectKind::Service => Object::Service(Arc::new(reader.read()?)),
             ObjectKind::EndpointSlice => Object::EndpointSlice(Arc::new(reader.read()?)),
             ObjectKind::Secret => Object::Secret(Arc::new(reader.read()?)),
+            ObjectKind::IstioGateway => Object::IstioGateway(Arc::new(reader.read()?)),
+            ObjectKind::VirtualService => Object::VirtualService(Arc::new(reader.read()?)),
+            ObjectKind::DestinationRule => Object::DestinationRule(Arc::new(reader.read()?)),
+            ObjectKind::ServiceEntry => Object::ServiceEntry(Arc::new(reader.read()?)),
+            ObjectKind::WorkloadEntry => Object::WorkloadEntry(Arc::new(reader.read()?)),
+            ObjectKind::Sidecar => Object::Sidecar(Arc::new(reader.read()?)),
+            ObjectKind::RequestAuthentication => {
+                Object::RequestAuthentication(Arc::new(reader.read()?))
+            }
+            ObjectKind::PeerAuthentication => Object::PeerAuthentication(Arc::new(reader.read()?)),
+            ObjectKind::AuthorizationPolicy => {
+                Object::AuthorizationPolicy(Arc::new(reader.read()?))
+            }
+            ObjectKind::Telemetry => Object::Telemetry(Arc::new(reader.read()?)),
+            ObjectKind::ProxyConfig => Object::ProxyConfig(Arc::new(reader.read()?)),
+            ObjectKind::EnvoyFilter => Object::EnvoyFilter(Arc::new(reader.read()?)),
+            ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::new(reader.read()?)),
         })
     }
 }

@@ -28,7 +28,7 @@ struct State {
     errors: usize,
     reports: BTreeMap<Arc<str>, Vec<Finding>>,
     refusals: BTreeMap<Key, Finding>,
-    digest: String,
+    snapshot: Snapshot,
     position: u64,
     counts: Vec<(&'static str, usize)>,
     sample: Option<(Host, Box<str>)>,
@@ -56,7 +56,7 @@ pub struct Work {
 /// What a dump shows.
 #[derive(Serialize)]
 struct Dump<'a> {
-    digest: &'a str,
+    digest: String,
     position: u64,
     resources: BTreeMap<&'a str, usize>,
     findings_total: usize,
@@ -147,12 +147,34 @@ impl Board {
     /// Shows the newest snapshot.
     pub fn set_snapshot(&self, snapshot: &Snapshot, position: u64) {
         let mut state = self.lock();
-        state.digest = snapshot.digest().to_string();
+        state.snapshot = snapshot.clone();
         state.position = position;
         state.counts.clear();
         state
             .counts
             .extend(Kind::ALL.map(|kind| (kind.as_str(), snapshot.count(kind))));
+    }
+
+    /// The newest snapshot.
+    pub fn snapshot(&self) -> Snapshot {
+        self.lock().snapshot.clone()
+    }
+
+    /// The findings that are wanted, at most so many, whoever found them.
+    pub fn findings_where(
+        &self,
+        count_max: usize,
+        is_wanted: impl Fn(&Finding) -> bool,
+    ) -> Vec<Finding> {
+        let state = self.lock();
+        let reported = state
+            .reports
+            .values()
+            .flatten()
+            .chain(state.refusals.values());
+        let all = reported.chain(state.findings.iter().map(|finding| &**finding));
+        let wanted = all.filter(|finding| is_wanted(finding));
+        wanted.take(count_max).cloned().collect()
     }
 
     /// Picks a domain and a path on it that a person can try. Looks at every resource, so it is
@@ -213,7 +235,7 @@ impl Board {
             }
         }
         let dump = Dump {
-            digest: &state.digest,
+            digest: state.snapshot.digest().to_string(),
             position: state.position,
             resources: state.counts.iter().copied().collect(),
             findings_total,
@@ -253,7 +275,7 @@ fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
 }
 
 /// The object that an origin names; none for settings.
-fn object_of(origin: &Origin) -> Option<ObjectKey> {
+pub fn object_of(origin: &Origin) -> Option<ObjectKey> {
     let kind = ObjectKind::ALL
         .into_iter()
         .find(|kind| kind.as_str() == origin.kind.as_str())?;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
@@ -25,6 +25,10 @@ pub enum Command {
     Proxy(RawProxy),
     /// Say what is wrong with objects in files, without serving them.
     Check(RawCheck),
+    /// Say how a running process is, who follows it, or where an Ingress is live.
+    Status(RawStatus),
+    /// Say what a request would meet, and why not what was meant.
+    Explain(RawExplain),
 }
 
 /// Settings of `serve` as written.
@@ -232,6 +236,81 @@ pub struct RawCheck {
     /// How objects are read.
     #[command(flatten)]
     pub meaning: RawMeaning,
+}
+
+/// Settings of `status` as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawStatus {
+    /// What about; the whole process if nothing is named.
+    #[command(subcommand)]
+    pub subject: Option<StatusSubject>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub question: RawQuestion,
+}
+
+/// What a status is asked of.
+#[derive(Clone, Debug, Subcommand)]
+pub enum StatusSubject {
+    /// One Ingress: its hosts and findings, and on how many proxies it is live.
+    Ingress {
+        /// Which.
+        #[arg(value_name = "NAMESPACE/NAME")]
+        name: String,
+    },
+}
+
+/// Settings of `explain` as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawExplain {
+    /// The URL of the request: http://HOST[:PORT][/PATH] or https://...
+    pub url: String,
+    /// Files and directories to explain it from, instead of a running process.
+    pub paths: Vec<PathBuf>,
+    /// The method of the request.
+    #[arg(long, default_value = "GET", value_name = "METHOD")]
+    pub method: String,
+    /// A header of the request; may be given more than once.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub question: RawQuestion,
+    /// How objects in files are read.
+    #[command(flatten)]
+    pub meaning: RawMeaning,
+}
+
+/// Settings of commands that ask a running process, as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawQuestion {
+    /// The admin address of the process: ADDRESS:PORT.
+    #[arg(
+        long,
+        env = "MYRIAD_ADMIN",
+        default_value = "127.0.0.1:9901",
+        value_name = "ADDRESS",
+        global = true
+    )]
+    pub admin: String,
+    /// The form of the answer.
+    #[arg(
+        long,
+        default_value = "text",
+        value_name = "FORM",
+        value_enum,
+        global = true
+    )]
+    pub output: OutputForm,
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputForm {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// Settings that decide what objects mean, as written.

@@ -1,13 +1,21 @@
 //! The control loop: one inbox, one writer, and the only place where batching is written.
 
-use myriad_api::{Batch, Change};
-use myriad_base::clock;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
+use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
 use myriad_model::Position;
-use myriad_translate::{Engine, Outcome};
+use myriad_translate::{Engine, FindingsChange, Outcome};
 use tokio::sync::{mpsc, watch};
 
+pub use self::queue::Shares;
+
+use self::queue::Queue;
 use crate::board::Board;
+use crate::live::Live;
 use crate::outlet::Outlet;
 
 /// Everything that can wake the control loop.
@@ -19,6 +27,8 @@ pub enum Event {
     Epoch(u64),
     /// Everything that is told to people shall be told again.
     Restate,
+    /// Somebody else has found something, or found it gone.
+    Found(FindingsChange),
     /// The process was asked to stop.
     Stop,
 }
@@ -26,10 +36,6 @@ pub enum Event {
 /// The most events that wait in the inbox. A source that finds it full waits: what would pile up
 /// here during a first list is memory that a million small objects leave in pieces.
 pub const INBOX_EVENTS_MAX: usize = 32;
-
-/// The most changes that are translated at once, so that one flood does not make everybody
-/// else wait for all of it.
-pub const BATCH_CHANGES_MAX: usize = 16_384;
 
 /// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
 const TICK_SECONDS_MAX: i64 = 60;
@@ -39,6 +45,8 @@ pub struct Control<O> {
     engine: Engine,
     outlet: O,
     board: Board,
+    live: Live,
+    queue: Queue,
     batches: u64,
     /// How far the sources were read; without revisions of their own, batches are counted.
     position: Position,
@@ -57,7 +65,9 @@ impl<O: Outlet> Control<O> {
     pub fn new(
         engine: Engine,
         outlet: O,
+        shares: Shares,
         board: Board,
+        live: Live,
         ready: Condition,
         addresses: watch::Sender<Option<Addresses>>,
     ) -> Self {
@@ -65,6 +75,8 @@ impl<O: Outlet> Control<O> {
             engine,
             outlet,
             board,
+            live,
+            queue: Queue::new(shares),
             batches: 0,
             position: Position::default(),
             is_listed: false,
@@ -75,96 +87,112 @@ impl<O: Outlet> Control<O> {
 
     /// Handles events until asked to stop, then drains the proxy.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Event>) {
-        loop {
-            let event = tokio::select! {
-                event = inbox.recv() => event,
-                () = sleep_until(self.engine.next_deadline()) => {
-                    let outcome = self.engine.tick(clock::unix_seconds());
-                    self.publish(outcome);
-                    continue;
-                }
-            };
-            match event {
-                Some(Event::Changed(batch)) => {
-                    if !self.handle(batch, &mut inbox) {
-                        break;
-                    }
-                }
-                Some(Event::Epoch(epoch)) => self.begin_epoch(epoch),
-                Some(Event::Restate) => self.outlet.restate(&mut self.engine.served()),
-                Some(Event::Stop) | None => break,
-            }
-        }
+        while self.turn(&mut inbox).await {}
         self.ready.revoke();
         self.outlet.drain().await;
     }
 
-    /// Handles a batch together with all that has queued behind it. An idle inbox has nothing
-    /// queued, so a single change is handled at once. Returns whether to go on.
-    fn handle(&mut self, first: Batch, inbox: &mut mpsc::Receiver<Event>) -> bool {
-        let (mut changes, mut synced) = (Vec::new(), false);
-        self.take(first, &mut changes, &mut synced);
-        let mut is_asked_to_stop = false;
-        while changes.len() < BATCH_CHANGES_MAX {
+    /// Takes in all that has come, and translates one cut of it; waits where there is nothing to
+    /// do. An idle queue is cut at once, so a single change is never held back. Returns whether
+    /// to go on.
+    async fn turn(&mut self, inbox: &mut mpsc::Receiver<Event>) -> bool {
+        while !self.queue.is_full() {
             match inbox.try_recv() {
-                Ok(Event::Changed(next)) => self.take(next, &mut changes, &mut synced),
-                Ok(Event::Epoch(epoch)) => {
-                    // What came before belongs to the epoch before.
-                    self.translate(std::mem::take(&mut changes), synced);
-                    self.begin_epoch(epoch);
-                }
-                Ok(Event::Restate) => self.outlet.restate(&mut self.engine.served()),
-                Ok(Event::Stop) => {
-                    is_asked_to_stop = true;
-                    break;
+                Ok(event) => {
+                    if !self.take(event) {
+                        return false;
+                    }
                 }
                 Err(_) => break,
             }
         }
-        self.board.work().batches.inc();
-        self.translate(changes, synced);
-        !is_asked_to_stop
+        if !self.queue.is_empty() {
+            self.translate_cut();
+            // Whoever fills the inbox may run on this very thread.
+            tokio::task::yield_now().await;
+            return true;
+        }
+        tokio::select! {
+            event = inbox.recv() => event.is_some_and(|event| self.take(event)),
+            () = sleep_until(self.engine.next_deadline()) => {
+                let outcome = self.engine.tick(clock::unix_seconds());
+                self.publish(outcome, clock::now(), Vec::new());
+                true
+            }
+        }
     }
 
-    fn take(&mut self, batch: Batch, changes: &mut Vec<Change>, synced: &mut bool) {
-        if changes.is_empty() {
-            *changes = batch.changes;
-        } else {
-            changes.extend(batch.changes);
+    /// Takes one event in. Returns whether to go on.
+    fn take(&mut self, event: Event) -> bool {
+        match event {
+            Event::Changed(batch) => self.take_batch(batch),
+            Event::Epoch(epoch) => {
+                // What came before belongs to the epoch before.
+                while !self.queue.is_empty() {
+                    self.translate_cut();
+                }
+                self.position = Position {
+                    epoch,
+                    revisions: Vec::new(),
+                };
+            }
+            Event::Restate => self.outlet.restate(&mut self.engine.served()),
+            Event::Found(findings) => {
+                self.outlet.tell(&findings);
+                self.board.change_findings(findings);
+            }
+            Event::Stop => return false,
         }
-        *synced |= batch.synced;
-        for report in batch.reports {
+        true
+    }
+
+    fn take_batch(&mut self, mut batch: Batch) {
+        for report in std::mem::take(&mut batch.reports) {
             self.board.set_report(report);
         }
-        for (kind, revision) in batch.positions {
-            self.position.advance(kind as u8, revision);
-        }
-    }
-
-    fn begin_epoch(&mut self, epoch: u64) {
-        self.position = Position {
-            epoch,
-            revisions: Vec::new(),
-        };
-    }
-
-    fn translate(&mut self, changes: Vec<Change>, synced: bool) {
-        if !self.is_listed && !synced {
-            self.engine.load(changes);
+        if self.is_listed {
+            self.queue.push(batch, clock::now());
             return;
         }
-        let outcome = self.engine.apply(changes, clock::unix_seconds());
-        self.publish(outcome);
-        if !std::mem::replace(&mut self.is_listed, true) {
-            // Published before the condition is met, so that who waits for it finds them.
-            self.board.pick_sample(self.engine.snapshot());
-            self.addresses.send_replace(Some(self.outlet.addresses()));
-            self.ready.meet();
+        // Nobody can be delayed by a first list, since nobody is served before its end.
+        self.advance(&batch.positions);
+        if !batch.synced {
+            self.engine.load(batch.changes);
+            return;
         }
+        self.is_listed = true;
+        self.translate(batch.changes, clock::now());
+        // Published before the condition is met, so that who waits for it finds them.
+        self.board.pick_sample(self.engine.snapshot());
+        self.addresses.send_replace(Some(self.outlet.addresses()));
+        self.ready.meet();
+    }
+
+    fn advance(&mut self, positions: &[(ObjectKind, u64)]) {
+        for (kind, revision) in positions {
+            self.position.advance(*kind as u8, *revision);
+        }
+    }
+
+    fn translate_cut(&mut self) {
+        let cut = self.queue.cut(clock::now());
+        self.advance(&cut.positions);
+        self.translate(cut.changes, cut.since);
+    }
+
+    /// Translates what came at `since` or later.
+    fn translate(&mut self, changes: Vec<Change>, since: Instant) {
+        self.board.work().batches.inc();
+        let keys = changes.iter().map(Change::key);
+        let ingresses = keys.filter(|key| key.kind == ObjectKind::Ingress);
+        let ingresses = ingresses.cloned().collect();
+        let outcome = self.engine.apply(changes, clock::unix_seconds());
+        self.publish(outcome, since, ingresses);
     }
 
     /// Hands an outcome on: the delta to the outlet, findings and counts to the board.
-    fn publish(&mut self, outcome: Outcome) {
+    /// The oldest change came at `since`; `ingresses` are those that changed themselves.
+    fn publish(&mut self, mut outcome: Outcome, since: Instant, ingresses: Vec<ObjectKey>) {
         self.batches += 1;
         let position = match self.position.revisions.is_empty() {
             true => Position::counter(self.position.epoch, self.batches),
@@ -178,8 +206,12 @@ impl<O: Outlet> Control<O> {
             .inc_by(outcome.work.resources_changed);
         work.bytes_encoded.inc_by(outcome.work.bytes_encoded);
         let snapshot = self.engine.snapshot();
+        let resources = outcome.delta.changes().iter().map(|change| &change.key);
+        let cleared = self.live.committed(snapshot, since, resources, ingresses);
+        outcome.findings.removed.extend(cleared.removed);
         self.outlet.publish(outcome.delta, snapshot, &self.board);
-        self.outlet.tell(&outcome.findings, &outcome.served);
+        self.outlet.tell(&outcome.findings);
+        self.outlet.state(&outcome.served, &outcome.unserved);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
     }

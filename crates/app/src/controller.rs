@@ -2,16 +2,18 @@
 
 mod certificate;
 mod fleet;
+mod watcher;
 pub mod word;
+
+pub use certificate::Renewed;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
-use myriad_base::readiness::{Condition, Readiness};
+use myriad_base::readiness::Readiness;
 use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Snapshot, Writer};
 use myriad_source::kubernetes::{self, Client, Cluster};
@@ -20,10 +22,13 @@ use tokio::sync::{mpsc, watch};
 
 use crate::board::Board;
 use crate::cli::RawController;
-use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX};
+use crate::control::{Control, Event, INBOX_EVENTS_MAX, Shares};
+use crate::explain::Explainer;
+use crate::live::Live;
 use crate::outlet::Fleet;
-use crate::process::{self, Stop};
+use crate::process::{self, Pages, Stop};
 use crate::settings::Controller;
+use crate::status::report::Reporter;
 use crate::tokens::Tokens;
 use crate::trust::{self, Trust};
 use word::Word;
@@ -56,31 +61,20 @@ pub fn run(raw: &RawController) -> anyhow::Result<ExitCode> {
 async fn control(settings: Controller) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
-    let board = Board::new(&metrics);
+    let (board, live) = (Board::new(&metrics), Live::new(&metrics));
     let ready = readiness.require("the first complete list of every kind");
     let listener = process::bind_admin(settings.admin)?;
-    let sync = std::net::TcpListener::bind(settings.sync)
-        .with_context(|| format!("--sync {}: cannot be bound", settings.sync))?;
-    sync.set_nonblocking(true)?;
-    let nowhere = Box::new(|_: &_| None);
-    process::start_admin(
-        listener,
-        readiness,
-        metrics.clone(),
-        board.clone(),
-        nowhere,
-        &drain,
-    )?;
+    let sync = fleet::bind(settings.sync)?;
+    let pages = pages(&metrics, readiness, &board, &live);
+    process::start_admin(listener, pages, &drain)?;
+    let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let cluster = Cluster::connect(kubernetes::Settings {
-        namespaces: settings
-            .namespaces
-            .iter()
-            .map(|it| it.as_str().into())
-            .collect(),
+        namespaces: namespaces.collect(),
         ..kubernetes::Settings::default()
     });
     let cluster = cluster.await?;
     let client = cluster.client();
+    cluster.counters().register(&metrics);
     let prepared = prepare(&client, &settings);
     let (trust, tokens) = tokio::select! {
         prepared = prepared => prepared,
@@ -88,16 +82,20 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     };
     let (announce, addresses) = watch::channel(None);
     let (snapshots, newest) = watch::channel(Snapshot::new());
+    let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let server = fleet::Server {
         settings: &settings,
         trust: &trust,
         tokens,
         newest,
         is_listed: addresses,
+        live: live.clone(),
+        inbox: inbox.clone(),
     };
-    server.start(sync, &metrics, &drain)?;
+    let certificate = server.start(sync, &metrics, &drain)?;
+    let roots = trust::keep(client.clone(), settings.namespace.clone(), certificate);
+    drop(task::spawn("roots", roots));
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
-    let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
     follow(cluster, inbox.clone());
     drop(task::spawn_local("stop", async move {
@@ -105,22 +103,34 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         // A loop that has ended needs no telling.
         let _ = inbox.send(Event::Stop).await;
     }));
-    translate(
-        &settings,
-        &trust,
-        Fleet {
-            newest: snapshots,
-            word,
-        },
-        board,
-        ready,
-        announce,
-        events,
-    )
-    .await;
+    let fleet = Fleet {
+        newest: snapshots,
+        word,
+    };
+    let engine = engine(&settings, &trust);
+    Control::new(engine, fleet, Shares::FAIR, board, live, ready, announce)
+        .run(events)
+        .await;
     drain.start();
     drain.finished().await;
     Ok(())
+}
+
+fn pages(metrics: &Metrics, readiness: Readiness, board: &Board, live: &Live) -> Pages {
+    let reporter = Reporter {
+        role: "controller",
+        started: clock::now(),
+        readiness,
+        board: board.clone(),
+        live: Some(live.clone()),
+        followed: None,
+    };
+    Pages {
+        metrics: metrics.clone(),
+        locate: Box::new(|_| None),
+        reporter,
+        explainer: Explainer::of_board(board.clone()),
+    }
 }
 
 /// Asks until what nothing works without is there: the shared trust, and the keys of tokens.
@@ -154,14 +164,7 @@ async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>)
 
 async fn prepare_trust(client: &Client, namespace: &str) -> anyhow::Result<Trust> {
     let trust = trust::provide(client, namespace).await?;
-    trust::publish(client, namespace, &trust).await?;
-    if trust.authority.is_due(clock::unix_seconds()) {
-        tracing::warn!(
-            "Secret {namespace}/{} is past half of its life; delete it, and restart controllers \
-             and then proxies, for a new one",
-            trust::AUTHORITY_NAME
-        );
-    }
+    trust::publish(client, namespace, &trust.roots).await?;
     Ok(trust)
 }
 
@@ -189,18 +192,7 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>) {
     }));
 }
 
-async fn translate(
-    settings: &Controller,
-    trust: &Trust,
-    fleet: Fleet,
-    board: Board,
-    ready: Condition,
-    announce: watch::Sender<Option<Addresses>>,
-    events: mpsc::Receiver<Event>,
-) {
+fn engine(settings: &Controller, trust: &Trust) -> Engine {
     let writer = Writer::new(Sealer::new(trust.version_key.0, Form::Encoded));
-    let engine = Engine::new(settings.translate(), writer);
-    Control::new(engine, fleet, board, ready, announce)
-        .run(events)
-        .await;
+    Engine::new(settings.translate(), writer)
 }

@@ -6,6 +6,7 @@ mod link;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use myriad_base::clock;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
@@ -15,8 +16,10 @@ use myriad_sync::{Apply, Client, ClientCounters, ClientError, ClientSettings, De
 
 use crate::board::Board;
 use crate::cli::RawProxy;
-use crate::process::{self, Stop};
+use crate::explain::Explainer;
+use crate::process::{self, Pages, Stop};
 use crate::settings;
+use crate::status::report::Reporter;
 use kept::Kept;
 use link::Link;
 
@@ -42,17 +45,25 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let board = Board::new(&metrics);
     let ready = readiness.require("the first snapshot");
     let listener = process::bind_admin(settings.admin)?;
-    let nowhere = Box::new(|_: &_| None);
-    process::start_admin(
-        listener,
-        readiness,
-        metrics.clone(),
-        board.clone(),
-        nowhere,
-        &drain,
-    )?;
     let proxy = Proxy::start(settings.traffic.proxy(), &metrics)?;
     let (kept, held, key) = Kept::open(&settings.state_dir, &metrics);
+    let (host, port) = &settings.controller;
+    let (controller, history) = (format!("{host}:{port}"), kept.history());
+    let reporter = Reporter {
+        role: "proxy",
+        started: clock::now(),
+        readiness,
+        board: board.clone(),
+        live: None,
+        followed: Some(Arc::new(move || history.report(&controller))),
+    };
+    let pages = Pages {
+        metrics: metrics.clone(),
+        locate: Box::new(|_| None),
+        reporter,
+        explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
+    };
+    process::start_admin(listener, pages, &drain)?;
     let mut follower = Follower {
         proxy,
         kept,

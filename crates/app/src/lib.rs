@@ -5,16 +5,20 @@
 //! **Knows** every crate of the product.
 //! **Never** decides what an object means, and never touches a connection.
 
+pub mod ask;
 pub mod board;
 pub mod check;
 pub mod cli;
 pub mod control;
 pub mod controller;
+pub mod explain;
 pub mod follower;
 pub mod greeting;
+pub mod live;
 pub mod outlet;
 pub mod process;
 pub mod serve;
 pub mod settings;
+pub mod status;
 pub mod tokens;
 pub mod trust;

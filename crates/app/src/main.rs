@@ -15,6 +15,8 @@ fn main() -> ExitCode {
         Command::Controller(raw) => myriad::controller::run(&raw),
         Command::Proxy(raw) => myriad::follower::run(&raw),
         Command::Check(raw) => myriad::check::run(&raw),
+        Command::Status(raw) => myriad::status::run(&raw),
+        Command::Explain(raw) => myriad::explain::run(&raw),
     };
     match result {
         Ok(code) => code,

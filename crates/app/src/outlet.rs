@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use myriad_model::wire::SCHEMA;
 use myriad_model::{Delta, Snapshot};
 use myriad_proxy::Proxy;
 use myriad_translate::FindingsChange;
@@ -10,14 +11,18 @@ use tokio::sync::watch;
 use crate::board::Board;
 use crate::control::Addresses;
 use crate::controller::word::Word;
+use crate::live::{Live, Newcomer};
 
 /// What stands behind the control loop.
 pub trait Outlet {
     /// Hands on what a batch changed. `snapshot` is the state after it.
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board);
 
-    /// Passes on to people what is new to them: findings, and Ingresses that are served.
-    fn tell(&mut self, _findings: &FindingsChange, _served: &[Arc<str>]) {}
+    /// Passes findings on to people who have not heard of them.
+    fn tell(&mut self, _findings: &FindingsChange) {}
+
+    /// Passes on which Ingresses are served, and which are not any more.
+    fn state(&mut self, _served: &[Arc<str>], _unserved: &[Arc<str>]) {}
 
     /// Passes on all Ingresses that are served.
     fn restate(&mut self, _served: &mut dyn Iterator<Item = &Arc<str>>) {}
@@ -30,7 +35,26 @@ pub trait Outlet {
 }
 
 /// A proxy in this process: it shares the snapshot's values.
-pub struct Here(pub Proxy);
+pub struct Here {
+    proxy: Proxy,
+    live: Live,
+}
+
+/// The number of the one stream that there is in a process that serves itself.
+const HERE: u64 = 0;
+
+impl Here {
+    /// This proxy, which shows up as connected.
+    pub fn new(proxy: Proxy, live: Live) -> Here {
+        let newcomer = Newcomer {
+            subject: "this process".into(),
+            instance: crate::process::host_name(),
+            schema: SCHEMA,
+        };
+        live.connected(HERE, newcomer);
+        Here { proxy, live }
+    }
+}
 
 /// Proxies elsewhere. Each stream compares the newest snapshot with what its proxy has, so that a
 /// slow one is never queued for.
@@ -44,7 +68,7 @@ pub struct Fleet {
 impl Outlet for Here {
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board) {
         for commit in delta.into_commits(snapshot.position().clone()) {
-            let applied = self.0.apply(&commit);
+            let applied = self.proxy.apply(&commit);
             let work = board.work();
             work.commits.inc();
             work.table_nodes_copied.inc_by(applied.nodes_copied);
@@ -53,14 +77,16 @@ impl Outlet for Here {
             }
             board.set_receipts(&commit, applied.refused);
         }
+        let position = snapshot.position().clone();
+        self.live.acked(HERE, snapshot.digest(), position);
     }
 
     fn addresses(&self) -> Addresses {
-        self.0.addresses()
+        self.proxy.addresses()
     }
 
     async fn drain(self) {
-        self.0.drain().await;
+        self.proxy.drain().await;
     }
 }
 
@@ -70,9 +96,13 @@ impl Outlet for Fleet {
         self.newest.send_replace(snapshot.clone());
     }
 
-    fn tell(&mut self, findings: &FindingsChange, served: &[Arc<str>]) {
+    fn tell(&mut self, findings: &FindingsChange) {
         self.word.tell(findings);
+    }
+
+    fn state(&mut self, served: &[Arc<str>], unserved: &[Arc<str>]) {
         self.word.state(served);
+        self.word.take_back(unserved);
     }
 
     fn restate(&mut self, served: &mut dyn Iterator<Item = &Arc<str>>) {

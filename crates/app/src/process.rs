@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use myriad_admin::{Admin, Page};
+use myriad_admin::{Admin, Form, Page};
 use myriad_api::{ObjectKey, Place};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
-use myriad_base::readiness::Readiness;
+use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::board::Board;
+use crate::explain::{self, Explainer};
+use crate::status::report::{self, Reporter};
 
 /// Finds the file of an object, where there are files.
 pub type Locate = Box<dyn Fn(&ObjectKey) -> Option<Place> + Send + Sync>;
@@ -26,6 +27,18 @@ pub fn bind_admin(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> 
     Ok(listener)
 }
 
+/// What admin pages show.
+pub struct Pages {
+    /// The metrics of the process.
+    pub metrics: Metrics,
+    /// Where objects are found in files.
+    pub locate: Locate,
+    /// How the process is.
+    pub reporter: Reporter,
+    /// What requests would meet.
+    pub explainer: Explainer,
+}
+
 /// Serves the admin pages on a thread of their own: a dump of a large board must not delay a
 /// change.
 ///
@@ -33,23 +46,10 @@ pub fn bind_admin(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> 
 /// The thread cannot be started.
 pub fn start_admin(
     listener: std::net::TcpListener,
-    readiness: Readiness,
-    metrics: Metrics,
-    board: Board,
-    locate: Locate,
+    pages: Pages,
     drain: &Drain,
 ) -> anyhow::Result<()> {
-    let admin = Admin::new(readiness)
-        .page(Page {
-            path: "/metrics",
-            content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            render: Box::new(move || metrics.encode()),
-        })
-        .page(Page {
-            path: "/config",
-            content_type: "application/json",
-            render: Box::new(move || board.dump(&locate)),
-        });
+    let admin = pages.into_admin();
     let drained = drain.holder();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -63,6 +63,73 @@ pub fn start_admin(
             })
         })?;
     Ok(())
+}
+
+impl Pages {
+    fn into_admin(self) -> Admin {
+        let Pages {
+            metrics,
+            locate,
+            reporter,
+            explainer,
+        } = self;
+        let (board, readiness) = (reporter.board.clone(), reporter.readiness.clone());
+        let of_ingress = reporter.clone();
+        Admin::new(readiness)
+            .page(Page {
+                path: "/metrics",
+                content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                render: Box::new(move || metrics.encode()),
+            })
+            .page(Page {
+                path: "/config",
+                content_type: JSON,
+                render: Box::new(move || board.dump(&locate)),
+            })
+            .form(form(report::PATH, move |_| Ok(reporter.process())))
+            .form(form(report::INGRESS_PATH, move |asked| {
+                of_ingress.ingress(&asked.one("namespace")?, &asked.one("name")?)
+            }))
+            .form(form(explain::PATH, move |asked| {
+                let (url, method) = (asked.one("url")?, asked.one("method"));
+                let method = method.unwrap_or_else(|_| "GET".to_owned());
+                explainer.explain(&url, &method, &asked.all("header"))
+            }))
+    }
+}
+
+const JSON: &str = "application/json";
+
+/// The parameters of a question.
+struct Asked(Vec<(String, String)>);
+
+impl Asked {
+    fn all(&self, name: &str) -> Vec<String> {
+        let named = self.0.iter().filter(|(known, _)| known == name);
+        named.map(|(_, value)| value.clone()).collect()
+    }
+
+    fn one(&self, name: &str) -> Result<String, String> {
+        let mut values = self.all(name).into_iter();
+        values.next().ok_or_else(|| format!("give a {name}"))
+    }
+}
+
+/// A form that answers in JSON.
+fn form<T: Serialize>(
+    path: &'static str,
+    answer: impl Fn(&Asked) -> Result<T, String> + Send + Sync + 'static,
+) -> Form {
+    let answer = move |query: &str| {
+        let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
+        let answer = answer(&Asked(pairs.collect()))?;
+        serde_json::to_string_pretty(&answer).map_err(|error| error.to_string())
+    };
+    Form {
+        path,
+        content_type: JSON,
+        answer: Box::new(answer),
+    }
 }
 
 /// A key that nobody can guess.

@@ -8,7 +8,7 @@ use myriad_api::{Batch, ObjectKey};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
-use myriad_base::task;
+use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
 use myriad_proxy::Proxy;
 use myriad_source::directory::{Directory, Locator};
@@ -18,9 +18,13 @@ use tokio::sync::{mpsc, watch};
 
 use crate::board::Board;
 use crate::cli::RawServe;
-use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX};
+use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX, Shares};
+use crate::explain::Explainer;
+use crate::live::Live;
 use crate::outlet::Here;
-use crate::{greeting, process, settings};
+use crate::process::{self, Pages};
+use crate::status::report::Reporter;
+use crate::{greeting, settings};
 
 /// Where objects come from.
 pub enum Input {
@@ -239,10 +243,26 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
         let engine = Engine::new(settings.translate(), writer);
         let drain = Drain::new();
+        let live = Live::new(&metrics);
         let locator = start_source(&settings, input, inbox, &metrics)?;
         let locate = Box::new(move |key: &ObjectKey| locator.as_ref()?.locate(key));
-        process::start_admin(listener, readiness, metrics, board.clone(), locate, &drain)?;
-        Control::new(engine, Here(proxy), board, ready, announce)
+        let reporter = Reporter {
+            role: "serve",
+            started: clock::now(),
+            readiness,
+            board: board.clone(),
+            live: Some(live.clone()),
+            followed: None,
+        };
+        let pages = Pages {
+            metrics,
+            locate,
+            reporter,
+            explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
+        };
+        process::start_admin(listener, pages, &drain)?;
+        let here = Here::new(proxy, live.clone());
+        Control::new(engine, here, Shares::WHOLE, board, live, ready, announce)
             .run(events)
             .await;
         drain.start();

@@ -1,28 +1,36 @@
-//! What all replicas of a controller share: the authority that proxies know them by, and the key
-//! of versions. The first replica makes both.
+//! What all replicas of a controller share: the authorities that proxies know them by, and the
+//! key of versions. The first replica makes them; each of them sees to it that one authority
+//! follows another in time.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use myriad_base::clock;
-use myriad_pki::Authority;
+use myriad_pki::Roots;
 use myriad_source::kubernetes::{CallError, Client, Texts};
 
+use crate::controller::Renewed;
 use crate::process::random_key;
 
-/// The Secret and the ConfigMap that hold it; the latter has the root alone.
+/// The Secret and the ConfigMap that hold it; the latter has the roots alone.
 pub const AUTHORITY_NAME: &str = "myriad-ca";
 
-const CERTIFICATE: &str = "ca.crt";
-const KEY: &str = "ca.key";
+/// What proxies mount: all roots to be trusted.
+const BUNDLE: &str = "ca.crt";
 const VERSION_KEY: &str = "version.key";
 
-/// How often a Secret is looked for that somebody else has just created.
+/// How often a Secret is read again that somebody else has just created or written.
 const ATTEMPTS_MAX: u32 = 5;
+
+/// How often it is looked whether something is due, and whether the roots are still published.
+const LOOK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The shared trust of a cluster's controllers.
 #[derive(Debug)]
 pub struct Trust {
-    /// Signs the certificates of controllers.
-    pub authority: Authority,
+    /// The authorities.
+    pub roots: Roots,
     /// The key of versions: equal content has equal versions, whatever replica sealed it.
     pub version_key: VersionKey,
 }
@@ -43,7 +51,7 @@ impl std::fmt::Debug for VersionKey {
 pub async fn provide(client: &Client, namespace: &str) -> anyhow::Result<Trust> {
     for _ in 0..ATTEMPTS_MAX {
         match client.secret(namespace, AUTHORITY_NAME).await {
-            Ok(texts) => return read(&texts),
+            Ok(secret) => return read(&secret.texts),
             Err(CallError::NotFound) => {}
             Err(error) => return Err(error).with_context(|| place(namespace)),
         }
@@ -61,16 +69,55 @@ pub async fn provide(client: &Client, namespace: &str) -> anyhow::Result<Trust> 
     anyhow::bail!("{} comes and goes", place(namespace))
 }
 
-/// Publishes the root, for proxies to mount.
+/// Publishes the roots, for proxies to mount.
 ///
 /// # Errors
 /// The API server cannot be asked or refuses.
-pub async fn publish(client: &Client, namespace: &str, trust: &Trust) -> Result<(), CallError> {
-    let root = trust.authority.certificate_pem().to_owned();
-    let texts = Texts::from([(CERTIFICATE.to_owned(), root)]);
+pub async fn publish(client: &Client, namespace: &str, roots: &Roots) -> Result<(), CallError> {
+    let texts = Texts::from([(BUNDLE.to_owned(), roots.bundle())]);
     client
         .put_config_map(namespace, AUTHORITY_NAME, &texts)
         .await
+}
+
+/// Lets one authority follow another when it is time, and the certificate with it, for ever.
+pub async fn keep(client: Client, namespace: String, certificate: Arc<Renewed>) {
+    loop {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        let look = async {
+            let roots = advance(&client, &namespace).await?;
+            certificate.sign_with(roots.current())
+        };
+        if let Err(error) = look.await {
+            tracing::warn!("the authority of the cluster is not looked after: {error:#}");
+        }
+    }
+}
+
+/// Publishes the roots, and does the steps that are due. Whoever is first does them; the others
+/// find them done.
+async fn advance(client: &Client, namespace: &str) -> anyhow::Result<Roots> {
+    for _ in 0..ATTEMPTS_MAX {
+        let secret = client.secret(namespace, AUTHORITY_NAME).await;
+        let secret = secret.with_context(|| place(namespace))?;
+        let mut roots = Roots::from_texts(&secret.texts).with_context(|| place(namespace))?;
+        match publish(client, namespace, &roots).await {
+            Err(CallError::Conflict) => continue,
+            published => published.context("the roots cannot be published")?,
+        }
+        let Some(step) = roots.step(clock::unix_seconds())? else {
+            return Ok(roots);
+        };
+        let mut texts = secret.texts.clone();
+        roots.expose_into(&mut texts);
+        let written = client.update_secret(namespace, AUTHORITY_NAME, &secret, &texts);
+        match written.await {
+            Ok(()) => tracing::info!(?step, "the authority of the cluster is being replaced"),
+            Err(CallError::Conflict) => {}
+            Err(error) => return Err(error).with_context(|| place(namespace)),
+        }
+    }
+    anyhow::bail!("{} is written by others all the time", place(namespace))
 }
 
 fn place(namespace: &str) -> String {
@@ -78,32 +125,23 @@ fn place(namespace: &str) -> String {
 }
 
 fn make() -> anyhow::Result<Texts> {
-    let authority = Authority::new("myriad", clock::unix_seconds())?;
     let version_key = random_key()?;
     let hexadecimal = version_key.iter().map(|byte| format!("{byte:02x}"));
-    Ok(Texts::from([
-        (
-            CERTIFICATE.to_owned(),
-            authority.certificate_pem().to_owned(),
-        ),
-        (KEY.to_owned(), authority.expose_key_pem().to_owned()),
-        (VERSION_KEY.to_owned(), hexadecimal.collect()),
-    ]))
+    let mut texts = Texts::from([(VERSION_KEY.to_owned(), hexadecimal.collect())]);
+    Roots::new(clock::unix_seconds())?.expose_into(&mut texts);
+    Ok(texts)
 }
 
 fn read(texts: &Texts) -> anyhow::Result<Trust> {
-    let text = |key: &str| {
-        let text = texts.get(key).map(String::as_str);
-        text.with_context(|| format!("Secret {AUTHORITY_NAME} has no {key}"))
-    };
-    let authority = Authority::from_pem(text(CERTIFICATE)?, text(KEY)?)?;
-    let digits = text(VERSION_KEY)?;
+    let roots = Roots::from_texts(texts).with_context(|| format!("Secret {AUTHORITY_NAME}"))?;
+    let digits = texts.get(VERSION_KEY);
+    let digits = digits.with_context(|| format!("Secret {AUTHORITY_NAME} has no {VERSION_KEY}"))?;
     let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
     let key = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     let key = key.with_context(|| format!("{VERSION_KEY} is not 64 hexadecimal digits"))?;
     Ok(Trust {
-        authority,
+        roots,
         version_key: VersionKey(key),
     })
 }

@@ -109,6 +109,17 @@ impl Key {
             name: name.into(),
         }
     }
+
+    /// What takes effect together with everything of its kind that has the same group: the routes
+    /// of one host, whose names are `namespace/object/host/` and the rest. Everything else, and a
+    /// route of another name, is a group of its own.
+    pub fn group(&self) -> &str {
+        let mut parts = self.name.splitn(4, '/').skip(2);
+        match (self.kind, parts.next(), parts.next()) {
+            (Kind::Route, Some(host), Some(_)) => host,
+            _ => &self.name,
+        }
+    }
 }
 
 impl fmt::Display for Key {

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 pub const AUTHORITY_LIFETIME: Duration = Duration::from_secs(3_650 * DAY_SECONDS);
 
 /// Clocks of a cluster may differ by this much.
-const CLOCK_SKEW: Duration = Duration::from_secs(300);
+pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 const DAY_SECONDS: u64 = 86_400;
 
@@ -124,6 +124,16 @@ impl Authority {
     /// while the certificates that the former one signed are in use.
     pub fn is_due(&self, now: i64) -> bool {
         now >= self.from + (self.until - self.from) / 2
+    }
+
+    /// When it was made, in seconds since the epoch.
+    pub fn made_at(&self) -> i64 {
+        self.from + CLOCK_SKEW.as_secs() as i64
+    }
+
+    /// Whether its time has begun, for everybody whose clock is nearly right.
+    pub fn has_begun(&self, now: i64) -> bool {
+        now >= self.from
     }
 
     /// Signs a certificate for a server with these names.

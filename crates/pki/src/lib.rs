@@ -5,5 +5,7 @@
 //! **Never** reads a file, a clock or the network, and never prints a key.
 
 mod authority;
+mod roots;
 
 pub use authority::{Authority, AuthorityError, Leaf};
+pub use roots::{OVERLAP, Roots, RootsError, Step, Texts};

@@ -3,6 +3,7 @@
 pub mod certificate;
 pub mod condition;
 pub mod edit;
+pub mod explain;
 pub mod host;
 pub mod index;
 pub mod leaf;

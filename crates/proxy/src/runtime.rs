@@ -221,6 +221,12 @@ impl Proxy {
         self.tables.load_full()
     }
 
+    /// Reads the tables from wherever it is called, for those who explain them.
+    pub fn reader(&self) -> impl Fn() -> Arc<Tables> + Send + Sync + 'static {
+        let tables = self.tables.clone();
+        move || tables.load_full()
+    }
+
     /// Ends gracefully: accepts for the drain delay, then lets requests end for at most the
     /// drain timeout. Returns when every worker has ended.
     pub async fn drain(self) {

@@ -12,6 +12,7 @@ mod backoff;
 mod budget;
 mod client;
 mod core;
+mod counters;
 pub mod events;
 mod item;
 pub mod lease;
@@ -33,8 +34,9 @@ use myriad_base::task;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-pub use self::client::{Access, CallError, Client, ConnectError};
-pub use self::own::Texts;
+pub use self::client::{Access, CallError, Client, ConnectError, RETRY_AFTER_MAX};
+pub use self::counters::Counters;
+pub use self::own::{Secret, Texts};
 
 use self::core::{Core, Limits, Scope};
 use self::merge::Merge;
@@ -73,6 +75,7 @@ pub struct Cluster {
     receiver: mpsc::Receiver<Message>,
     merge: Merge,
     epoch: u64,
+    counters: Counters,
     watches: Vec<JoinHandle<Option<()>>>,
 }
 
@@ -91,6 +94,10 @@ impl Cluster {
             removal_hold: settings.removal_hold,
             page_objects: settings.page_objects,
         };
+        let (counters, restored) = (
+            Counters::default(),
+            Arc::new(tokio::sync::watch::Sender::new(0)),
+        );
         let start = |(number, scope): (usize, Scope)| {
             let watch = Watch {
                 scope: number,
@@ -100,6 +107,9 @@ impl Cluster {
                 watch_timeout: settings.watch_timeout,
                 sender: sender.clone(),
                 epoch: 0,
+                counters: counters.clone(),
+                restored: restored.subscribe(),
+                tell_restored: restored.clone(),
             };
             task::spawn("kubernetes watch", watch.run())
         };
@@ -109,6 +119,7 @@ impl Cluster {
             receiver,
             merge,
             epoch: 0,
+            counters: counters.clone(),
             watches,
         })
     }
@@ -144,6 +155,11 @@ impl Cluster {
         self.client.clone()
     }
 
+    /// What the watches have done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     fn add(&mut self, message: Message) {
         self.epoch = message.epoch;
         self.merge.add(message.scope, message.output);
@@ -163,7 +179,7 @@ impl Default for Settings {
         Settings {
             access: Access::default(),
             namespaces: Vec::new(),
-            kinds: ObjectKind::ALL.into(),
+            kinds: ObjectKind::CORE.into(),
             removal_hold: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(75),
             watch_timeout: Duration::from_secs(290),

@@ -16,9 +16,10 @@ pub mod wire;
 pub use client::{ClientSession, Delivery, Received, Refusal};
 pub use log::{Log, LogError, Logged};
 pub use metrics::{ClientCounters, ServerCounters};
-pub use server::{Receipt, Report, ServerSession};
+pub use server::{Receipt, Report, ServerSession, Steps};
 pub use transport::client::{Apply, Client, ClientError, ClientSettings, Connect, TcpConnect};
 pub use transport::server::{Authenticate, Event, Identity, Refused, Server, ServerSettings};
+pub use transport::{TooManyViews, Views};
 pub use wire::SessionError;
 
 #[cfg(test)]

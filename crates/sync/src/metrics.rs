@@ -17,6 +17,14 @@ pub struct ServerCounters {
     pub nodes_asked: Counter,
     /// Nodes of the own trees that were compared in order to find what changed.
     pub nodes_visited: Counter,
+    /// Steps from one snapshot to another that were compared and encoded.
+    pub steps_made: Counter,
+    /// Commits that were sent as another stream had encoded them.
+    pub steps_shared: Counter,
+    /// Newer snapshots that the streams of a view were woken for, each counted once.
+    pub views_touched: Counter,
+    /// Streams woken by a newer snapshot of their view.
+    pub streams_woken: Counter,
     /// Commits after which a proxy had another digest than announced.
     pub mismatches: Counter,
     /// Proxies that were ahead of this replica for so long that they were served nevertheless.
@@ -52,6 +60,26 @@ impl ServerCounters {
                 "sync_nodes_visited",
                 "Nodes compared in order to find changes.",
                 &self.nodes_visited,
+            ),
+            (
+                "sync_steps_made",
+                "Differences compared and encoded.",
+                &self.steps_made,
+            ),
+            (
+                "sync_steps_shared",
+                "Commits sent as they were encoded for another proxy.",
+                &self.steps_shared,
+            ),
+            (
+                "sync_views_touched",
+                "Newer snapshots of a view.",
+                &self.views_touched,
+            ),
+            (
+                "sync_streams_woken",
+                "Streams woken by a newer snapshot.",
+                &self.streams_woken,
             ),
             (
                 "sync_mismatches",

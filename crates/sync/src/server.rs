@@ -6,11 +6,14 @@
 //! only make the difference of the two larger.
 
 mod frames;
+mod order;
 mod plan;
+mod steps;
 mod strangers;
 mod walk;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +27,8 @@ use prost::Message as _;
 use crate::metrics::ServerCounters;
 use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
 use plan::Plan;
+pub use steps::Steps;
+use steps::Way;
 use strangers::Strangers;
 use walk::Walk;
 
@@ -44,14 +49,25 @@ pub struct ServerSession {
     strangers: Strangers,
     state: State,
     plan: Option<Plan>,
+    /// What other streams of the same view have worked out already.
+    steps: Arc<Steps>,
     /// The frames of at most one commit.
-    outbox: VecDeque<FromServer>,
+    outbox: VecDeque<Frame>,
     /// The root that the proxy must have after the commit that it has not acknowledged.
     awaited: Option<Digest>,
     /// Whether a commit is owed even without changes, so that a greeting has an answer.
     owes_commit: bool,
     mismatches: u32,
     counters: ServerCounters,
+}
+
+/// A message to send.
+enum Frame {
+    /// Of this stream alone. It is encoded when its turn comes, so that a commit's bytes are
+    /// copied one frame at a time.
+    Own(FromServer),
+    /// Of several streams.
+    Shared(Bytes),
 }
 
 enum State {
@@ -93,6 +109,9 @@ pub enum Report {
     Acked {
         /// The position that it has reached.
         position: Position,
+        /// The root that it reports: equal to a snapshot's digest where it has been sent all of
+        /// that snapshot, whether it obeys it or refused parts of it.
+        root: Digest,
         /// Whether it has been sent everything that is newest here.
         is_in_step: bool,
         /// What it refused of this commit.
@@ -115,8 +134,13 @@ pub struct Receipt {
 
 impl ServerSession {
     /// A session with a proxy that has not spoken yet. `newest` must come from behind the sync
-    /// gate: what it lacks is removed from the proxy.
-    pub fn new(key: [u8; 32], newest: Snapshot, counters: ServerCounters) -> Self {
+    /// gate: what it lacks is removed from the proxy. `steps` are those of its view.
+    pub fn new(
+        key: [u8; 32],
+        newest: Snapshot,
+        steps: Arc<Steps>,
+        counters: ServerCounters,
+    ) -> Self {
         ServerSession {
             key,
             newest,
@@ -124,6 +148,7 @@ impl ServerSession {
             strangers: Strangers::default(),
             state: State::Start { is_welcomed: false },
             plan: None,
+            steps,
             outbox: VecDeque::new(),
             awaited: None,
             owes_commit: false,
@@ -172,13 +197,17 @@ impl ServerSession {
         }
     }
 
-    /// The next frame to send, if there is one now. To be called until there is none after
-    /// every message, every update and at the [`deadline`](Self::deadline).
-    pub fn poll(&mut self, now: Instant) -> Option<FromServer> {
+    /// The next message to send, encoded, if there is one now. To be called until there is none
+    /// after every message, every update and at the [`deadline`](Self::deadline).
+    pub fn poll(&mut self, now: Instant) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.outbox.pop_front() {
-                self.counters.bytes_sent.inc_by(frame.encoded_len() as u64);
-                return Some(frame);
+                let bytes = match frame {
+                    Frame::Own(message) => message.encode_to_vec().into(),
+                    Frame::Shared(bytes) => bytes,
+                };
+                self.counters.bytes_sent.inc_by(bytes.len() as u64);
+                return Some(bytes);
             }
             match &mut self.state {
                 State::Start { .. } => return None,
@@ -199,8 +228,7 @@ impl ServerSession {
                     }
                     if let Some(ask) = walk.ask() {
                         self.counters.nodes_asked.inc_by(ask.paths.len() as u64);
-                        let frame = wire::from_server(from_server::Body::Ask(ask));
-                        self.outbox.push_back(frame);
+                        self.push(from_server::Body::Ask(ask));
                     } else {
                         (self.sent, self.strangers) = walk.finish();
                         self.follow();
@@ -238,8 +266,7 @@ impl ServerSession {
                 schema: SCHEMA,
                 key: Bytes::copy_from_slice(key),
             };
-            let frame = wire::from_server(from_server::Body::Welcome(welcome));
-            self.outbox.push_back(frame);
+            self.push(from_server::Body::Welcome(welcome));
             self.state = State::Start { is_welcomed: true };
         }
         let report = Report::Greeted {
@@ -272,7 +299,8 @@ impl ServerSession {
         };
         let receipts = ack.receipts.into_iter().map(receipt);
         let receipts = receipts.collect::<Result<_, SessionError>>()?;
-        if wire::digest(&ack.root)? == awaited {
+        let root = wire::digest(&ack.root)?;
+        if root == awaited {
             self.mismatches = 0;
         } else {
             self.counters.mismatches.inc();
@@ -284,6 +312,7 @@ impl ServerSession {
         }
         Ok(Report::Acked {
             position,
+            root,
             is_in_step: self.is_in_step(),
             receipts,
             receipts_omitted: ack.receipts_omitted,
@@ -317,23 +346,53 @@ impl ServerSession {
     /// Puts the frames of the next commit into the outbox; `false` if there is nothing to commit.
     fn prepare(&mut self) -> bool {
         let is_behind = self.sent.digest() != self.newest.digest();
-        let mut plan = match self.plan.take() {
+        let plan = match self.plan.take() {
             Some(plan) => plan,
-            None if is_behind || self.owes_commit || !self.strangers.is_empty() => {
-                Plan::new(self.sent.clone(), self.newest.clone())
+            None if !self.strangers.is_empty() => {
+                let plan = Plan::new(self.sent.clone(), self.newest.clone());
+                self.counters.nodes_visited.inc_by(plan.nodes_visited());
+                plan
+            }
+            None if is_behind || self.owes_commit => {
+                match self.steps.find(&self.sent, &self.newest, &self.counters) {
+                    Way::Long(plan) => *plan,
+                    Way::Short(step) => {
+                        self.take_step(&step);
+                        return true;
+                    }
+                }
             }
             None => return false,
         };
+        self.take_of(plan);
+        true
+    }
+
+    /// Sends what other streams send as well.
+    fn take_step(&mut self, step: &steps::Step) {
+        self.owes_commit = false;
+        self.counters.resources.inc_by(step.resources);
+        self.counters.removals.inc_by(step.removals);
+        self.counters.commits.inc();
+        let frames = step.frames.iter().cloned().map(Frame::Shared);
+        self.outbox.extend(frames);
+        // The newest itself, not a copy that is equal: streams in step share all of it.
+        self.sent = self.newest.clone();
+        self.awaited = Some(self.sent.digest());
+    }
+
+    /// Sends the next commit of a way of its own.
+    fn take_of(&mut self, mut plan: Plan) {
         self.owes_commit = false;
         let visited = plan.nodes_visited();
         let (changes, is_last) = plan.take();
-        self.counters
-            .nodes_visited
-            .inc_by(plan.nodes_visited() - visited);
+        let visited = plan.nodes_visited() - visited;
+        self.counters.nodes_visited.inc_by(visited);
         self.sent.set_position(plan.position().clone());
         self.record(&changes);
         let mut removed = Vec::new();
         if is_last {
+            self.sent = plan.target().clone();
             while changes.len() + removed.len() < COMMIT_RESOURCES_MAX {
                 let Some(stranger) = self.strangers.pop() else {
                     break;
@@ -345,17 +404,21 @@ impl ServerSession {
         }
         self.counters.removals.inc_by(removed.len() as u64);
         self.counters.commits.inc();
-        let oversized = frames::write(&changes, &removed, &mut self.outbox);
+        let mut frames = VecDeque::new();
+        let oversized = frames::write(&changes, &removed, &mut frames);
         self.counters.oversized.inc_by(oversized);
+        self.outbox.extend(frames.into_iter().map(Frame::Own));
         let root = self.root();
-        let commit = wire::Commit {
+        self.push(from_server::Body::Commit(wire::Commit {
             position: wire::position_message(self.sent.position()),
             root: wire::digest_bytes(root),
-        };
-        let frame = wire::from_server(from_server::Body::Commit(commit));
-        self.outbox.push_back(frame);
+        }));
         self.awaited = Some(root);
-        true
+    }
+
+    fn push(&mut self, body: from_server::Body) {
+        let frame = Frame::Own(wire::from_server(body));
+        self.outbox.push_back(frame);
     }
 
     /// What is being sent is what the proxy will have.

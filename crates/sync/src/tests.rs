@@ -1,8 +1,10 @@
 //! Both session cores together: what is sent for what, and a seeded simulation of everything
 //! that may happen between them.
 
+mod order;
 pub(crate) mod pair;
 mod simulation;
+mod steps;
 
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use prost::Message as _;
 
 use crate::server::AHEAD_TIMEOUT;
 use crate::wire::{self, FromServer, from_server};
-use crate::{ClientCounters, ClientSession, ServerCounters, ServerSession, SessionError};
+use crate::{ClientCounters, ClientSession, ServerCounters, SessionError};
 use pair::{KEY, Pair, World};
 
 #[test]
@@ -171,9 +173,7 @@ fn at_most_one_commit_is_unacknowledged_and_later_changes_fold() {
     for port in 2..100 {
         world.put("a", port);
         pair.server.update(world.snapshot().clone());
-        while let Some(frame) = pair.server.poll(pair.now) {
-            pair.to_client.push_back(frame);
-        }
+        pair.speak();
     }
     assert_eq!(pair.server_counters.commits.get() - before, 1);
     pair.settle();
@@ -288,11 +288,11 @@ fn a_proxy_that_lost_something_is_found_out_and_mended() {
     world.put("e1", 2);
     world.put("e2", 2);
     pair.server.update(world.snapshot().clone());
-    while let Some(mut frame) = pair.server.poll(pair.now) {
+    pair.speak();
+    for frame in &mut pair.to_client {
         if let Some(from_server::Body::Changes(changes)) = &mut frame.body {
             changes.changes.truncate(1);
         }
-        pair.to_client.push_back(frame);
     }
     pair.settle();
     assert_eq!(pair.server_counters.mismatches.get(), 1);
@@ -377,7 +377,7 @@ fn random_bytes_never_panic_either_end() {
         world.put("a", 1);
         if let Ok(message) = wire::FromProxy::decode(&bytes[..]) {
             let counters = ServerCounters::default();
-            let mut server = ServerSession::new(KEY, world.snapshot().clone(), counters);
+            let mut server = world.session(counters);
             let _ = server.receive(message);
             let _ = server.poll(clock::now());
         }

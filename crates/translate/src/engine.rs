@@ -68,6 +68,8 @@ pub struct Outcome {
     pub findings: FindingsChange,
     /// Ingresses that were translated and are served, by `namespace/name`.
     pub served: Vec<Arc<str>>,
+    /// Ingresses that were served before, are still there and are not served any more.
+    pub unserved: Vec<Arc<str>>,
     /// Counted work.
     pub work: Work,
 }
@@ -169,6 +171,7 @@ impl Engine {
             delta: run.delta,
             findings: self.ledger.settle(),
             served: run.served,
+            unserved: run.unserved,
             work: run.work,
         }
     }

@@ -9,6 +9,7 @@ mod claims;
 mod class;
 mod host;
 mod host_name;
+mod opened;
 mod paths;
 mod policy;
 mod routes;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use myriad_api::{Finding, Ingress, Severity};
 
 pub use host::translate_host;
+pub use opened::Opened;
 
 use crate::engine::Reader;
 use crate::output::{Output, Unit};

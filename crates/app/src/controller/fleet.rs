@@ -1,29 +1,46 @@
 //! The server that proxies follow.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Gauge, Metrics};
 use myriad_base::task;
-use myriad_model::Snapshot;
-use myriad_pki::Authority;
+use myriad_model::{Form, Sealer, Snapshot};
 use myriad_sync::{
-    Authenticate, Event, Identity, Refused, Server as SyncServer, ServerCounters, ServerSettings,
+    Authenticate, Identity, Refused, Server as SyncServer, ServerCounters, ServerSettings, Views,
 };
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use tokio::sync::{mpsc, watch};
 
 use super::certificate::Renewed;
-use crate::control::Addresses;
+use super::watcher::Watcher;
+use crate::control::{Addresses, Event as ControlEvent};
+use crate::live::Live;
 use crate::settings::Controller;
 use crate::tokens::Tokens;
 use crate::trust::Trust;
 
 /// The most proxies of one controller.
 const STREAMS_MAX: usize = 10_000;
+
+/// The most connections on which nobody has proved who they are. Two thousand proxies that
+/// return at once go through in turns of a few milliseconds.
+const UNAUTHENTICATED_MAX: usize = 512;
+
+/// The most connections that wait to be accepted; the system may have a lower bound.
+const BACKLOG: i32 = 4_096;
+
+/// How long a TLS handshake may take, and each step from there to a stream.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The view of all proxies.
+const VIEW: &str = "gateway";
 
 /// The most events of proxies that wait.
 const EVENTS_MAX: usize = 1_024;
@@ -39,10 +56,15 @@ pub struct Server<'a> {
     pub newest: watch::Receiver<Snapshot>,
     /// Holds a value once the first list is complete: before, what is missing means nothing.
     pub is_listed: watch::Receiver<Option<Addresses>>,
+    /// Who has put what into service.
+    pub live: Live,
+    /// Where findings about proxies go.
+    pub inbox: mpsc::Sender<ControlEvent>,
 }
 
 impl Server<'_> {
-    /// Starts to serve on threads of its own, once the first list is complete.
+    /// Starts to serve on threads of its own, once the first list is complete. Returns the
+    /// certificate that is shown, for who sees to it that the right authority signs it.
     ///
     /// # Errors
     /// A name that no certificate can have, or a thread that cannot be started.
@@ -51,28 +73,33 @@ impl Server<'_> {
         listener: std::net::TcpListener,
         metrics: &Metrics,
         drain: &Drain,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Arc<Renewed>> {
         let Server {
             settings,
             trust,
             tokens,
             newest,
             mut is_listed,
+            live,
+            inbox,
         } = self;
-        let root = &trust.authority;
-        let authority = Authority::from_pem(root.certificate_pem(), root.expose_key_pem())?;
         let names = settings.sync_hosts.clone();
         let key = trust.version_key.0;
         let counters = ServerCounters::default();
         counters.register(metrics);
         let connected = Gauge::default();
-        metrics.register(
-            "sync_proxies",
-            "Proxies that are connected",
-            connected.clone(),
-        );
+        let help = "Proxies that are connected";
+        metrics.register("sync_proxies", help, connected.clone());
+        let watcher = Watcher {
+            sealer: Sealer::new(key, Form::Encoded),
+            newest: newest.clone(),
+            live,
+            inbox,
+            connected,
+        };
         let drained = drain.holder();
-        let certificate = Renewed::new(authority, names)?;
+        let certificate = Renewed::new(trust.roots.current(), names)?;
+        let shown = certificate.clone();
         let tls = tls(certificate.clone())?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -81,18 +108,15 @@ impl Server<'_> {
             .build()?;
         let serve = async move {
             let (events, happened) = mpsc::channel(EVENTS_MAX);
-            drop(task::spawn("sync events", watch_over(happened, connected)));
+            drop(task::spawn("sync events", watcher.watch_over(happened)));
             drop(task::spawn("certificate", certificate.keep()));
             tokio::select! {
                 listed = is_listed.wait_for(Option::is_some) => drop(listed?),
                 () = drained.signalled() => return Ok(()),
             }
-            let server = ServerSettings {
-                key,
-                tls: Some(tls),
-                streams_max: STREAMS_MAX,
-            };
-            let server = SyncServer::new(server, tokens, newest, events, counters, drained);
+            let server = limits(key, tls);
+            let views = Views::one(VIEW, newest);
+            let server = SyncServer::new(server, tokens, views, events, counters, drained);
             server
                 .serve(tokio::net::TcpListener::from_std(listener)?)
                 .await?;
@@ -105,7 +129,31 @@ impl Server<'_> {
                     tracing::error!("proxies are not served any more: {error:#}");
                 }
             })?;
-        Ok(())
+        Ok(shown)
+    }
+}
+
+/// The socket that proxies connect to. Thousands of them come back at once when a controller is
+/// replaced.
+///
+/// # Errors
+/// The address cannot be bound.
+pub fn bind(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)
+        .with_context(|| format!("--sync {address}: cannot be bound"))?;
+    listener.set_nonblocking(true)?;
+    socket2::SockRef::from(&listener).listen(BACKLOG)?;
+    Ok(listener)
+}
+
+/// How proxies are served.
+fn limits(key: [u8; 32], tls: Arc<ServerConfig>) -> ServerSettings {
+    ServerSettings {
+        key,
+        tls: Some(tls),
+        streams_max: STREAMS_MAX,
+        unauthenticated_max: UNAUTHENTICATED_MAX,
+        greeting_timeout: GREETING_TIMEOUT,
     }
 }
 
@@ -134,44 +182,8 @@ impl Authenticate for Tokens {
             );
             Ok(Identity {
                 subject: subject.into(),
+                view: VIEW.into(),
             })
         })
-    }
-}
-
-/// Tells operators what happens to proxies.
-async fn watch_over(mut events: mpsc::Receiver<Event>, connected: Gauge) {
-    while let Some(event) = events.recv().await {
-        match event {
-            Event::Connected {
-                stream,
-                identity,
-                instance,
-                schema,
-                ..
-            } => {
-                connected.inc();
-                let proxy = &*identity.subject;
-                tracing::info!(stream, proxy, instance, schema, "a proxy follows");
-            }
-            Event::Refused {
-                stream,
-                receipts,
-                receipts_omitted,
-            } => {
-                for receipt in receipts {
-                    let (resource, reason) = (receipt.key.to_string(), receipt.reason);
-                    tracing::warn!(stream, resource, reason, "a proxy refused a resource");
-                }
-                if receipts_omitted > 0 {
-                    tracing::warn!(stream, receipts_omitted, "a proxy refused more resources");
-                }
-            }
-            Event::Acked { .. } => {}
-            Event::Gone { stream, error } => {
-                connected.dec();
-                tracing::info!(stream, ?error, "a proxy is gone");
-            }
-        }
     }
 }

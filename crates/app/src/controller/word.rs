@@ -39,7 +39,8 @@ const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Word {
     statuses: Statuses,
     events: Events,
-    addresses: watch::Receiver<Arc<[Address]>>,
+    /// None before it has been looked up.
+    addresses: watch::Receiver<Option<Arc<[Address]>>>,
 }
 
 impl Word {
@@ -83,7 +84,7 @@ impl Word {
         );
         let help = "Events written, counting those that only count on";
         metrics.register("kubernetes_events_written", help, events.written().clone());
-        let (found, addresses) = watch::channel(Arc::from([]));
+        let (found, addresses) = watch::channel(None);
         let drained = drain.holder();
         drop(task::spawn("election", async move {
             elector.run(drained.signalled()).await;
@@ -109,15 +110,23 @@ impl Word {
         }
     }
 
-    /// Says where Ingresses are served. Until an address is known there is nothing to say.
+    /// Says where Ingresses are served. Until that has been looked up there is nothing to say;
+    /// if it is nowhere, what was said before is taken back.
     pub fn state<'a>(&self, served: impl IntoIterator<Item = &'a Arc<str>>) {
-        let addresses = self.addresses.borrow().clone();
-        if addresses.is_empty() {
+        let Some(addresses) = self.addresses.borrow().clone() else {
             return;
-        }
+        };
         for id in served {
             let key = ObjectKey::from_id(ObjectKind::Ingress, id.clone());
             self.statuses.set(key, addresses.clone());
+        }
+    }
+
+    /// Takes back what was said of Ingresses that are not served any more.
+    pub fn take_back(&self, unserved: &[Arc<str>]) {
+        for id in unserved {
+            let key = ObjectKey::from_id(ObjectKind::Ingress, id.clone());
+            self.statuses.set(key, Arc::default());
         }
     }
 }
@@ -143,7 +152,7 @@ async fn look_up(
     client: Client,
     namespace: String,
     name: String,
-    found: watch::Sender<Arc<[Address]>>,
+    found: watch::Sender<Option<Arc<[Address]>>>,
     inbox: mpsc::Sender<Event>,
 ) {
     loop {
@@ -151,8 +160,8 @@ async fn look_up(
             Ok(mut addresses) => {
                 addresses.sort();
                 let is_new = found.send_if_modified(|known| {
-                    let is_new = **known != *addresses;
-                    *known = addresses.into();
+                    let is_new = known.as_deref() != Some(&*addresses);
+                    *known = Some(addresses.into());
                     is_new
                 });
                 if is_new && inbox.send(Event::Restate).await.is_err() {

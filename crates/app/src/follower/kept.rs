@@ -1,13 +1,18 @@
 //! The last good snapshot on disk: a proxy restarts and serves without its control plane.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::time::{Duration, UNIX_EPOCH};
 
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Gauge, Metrics};
 use myriad_model::Snapshot;
 use myriad_sync::log::{LogCounters, Replay};
 use myriad_sync::{Log, LogError, Logged};
+
+use crate::status::report::FollowedReport;
 
 /// The file in the state directory.
 const FILE: &str = "commits.log";
@@ -28,7 +33,7 @@ pub struct Kept {
     /// Whether the next record has to say the key.
     is_rekeyed: bool,
     followed_at: Gauge,
-    is_connected: bool,
+    history: History,
     mended_at: Option<Instant>,
 }
 
@@ -41,6 +46,8 @@ impl Kept {
         let help = "When a controller was last followed, in seconds since the epoch; 0 for never";
         metrics.register("sync_followed_at_seconds", help, followed_at.clone());
         let path = directory.join(FILE);
+        let history = History::default();
+        history.0.kept_at.store(modified_at(&path), Relaxed);
         let (log, replay) = open(&path, &counters);
         let (snapshot, key, unread) = replay.finish();
         if unread > 0 {
@@ -56,7 +63,7 @@ impl Kept {
             key,
             is_rekeyed: false,
             followed_at,
-            is_connected: false,
+            history,
             mended_at: None,
         };
         (kept, snapshot, key)
@@ -64,14 +71,15 @@ impl Kept {
 
     /// Keeps a commit that is in service.
     pub async fn append(&mut self, mut logged: Logged) {
-        if self.is_connected {
-            self.followed_at.set(clock::unix_seconds());
+        if self.history.0.is_connected.load(Relaxed) {
+            self.note_followed();
         }
         if let Some(log) = &self.log {
             logged.key = self.key.filter(|_| self.is_rekeyed);
             self.is_rekeyed = false;
             // One that is not written is told by the log, which then has to be mended.
             log.append_when_room(logged).await;
+            self.history.0.kept_at.store(clock::unix_seconds(), Relaxed);
         }
     }
 
@@ -105,11 +113,62 @@ impl Kept {
 
     /// Whether a controller is followed.
     pub fn set_connected(&mut self, is_connected: bool) {
-        self.is_connected = is_connected;
-        if is_connected {
-            self.followed_at.set(clock::unix_seconds());
+        let was_connected = self.history.0.is_connected.swap(is_connected, Relaxed);
+        // An attempt that failed is not the end of a connection.
+        if is_connected || was_connected {
+            self.note_followed();
         }
     }
+
+    /// What is known of the past, for whoever asks on another thread.
+    pub fn history(&self) -> History {
+        self.history.clone()
+    }
+
+    fn note_followed(&self) {
+        let now = clock::unix_seconds();
+        self.followed_at.set(now);
+        self.history.0.followed_at.store(now, Relaxed);
+    }
+}
+
+/// When a controller was followed, and something kept. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct History(Arc<Times>);
+
+/// In seconds since the epoch; 0 for never.
+#[derive(Default)]
+struct Times {
+    is_connected: AtomicBool,
+    followed_at: AtomicI64,
+    kept_at: AtomicI64,
+}
+
+impl History {
+    /// How it stands with the controllers at an address.
+    pub fn report(&self, controller: &str) -> FollowedReport {
+        let Times {
+            is_connected,
+            followed_at,
+            kept_at,
+        } = &*self.0;
+        let time = |at: &AtomicI64| Some(at.load(Relaxed)).filter(|at| *at != 0);
+        FollowedReport {
+            controller: controller.to_owned(),
+            is_connected: is_connected.load(Relaxed),
+            followed_unix: time(followed_at),
+            kept_unix: time(kept_at),
+        }
+    }
+}
+
+/// When a file was last written, in seconds since the epoch; 0 for never.
+fn modified_at(path: &Path) -> i64 {
+    let modified = std::fs::metadata(path).and_then(|it| it.modified());
+    let age = modified
+        .ok()
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    age.map_or(0, |age| i64::try_from(age.as_secs()).unwrap_or(0))
 }
 
 fn open(path: &Path, counters: &LogCounters) -> (Option<Log>, Replay) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
@@ -29,6 +29,9 @@ const ACCEPTED: &str = "application/json, application/jwk-set+json";
 
 /// How long an answer may take to begin or, where it is read whole, to end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest wait that a busy server is granted.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// What is said when [`ANSWER_TIMEOUT`] is over.
 const TOO_LATE: &str = "no answer within 30 s";
@@ -90,6 +93,24 @@ pub enum CallError {
     /// The connection, or a server in trouble; to be tried again.
     #[error("the API server cannot be reached: {0}")]
     Lost(String),
+    /// 429 or 503 of a server that says when to come back.
+    #[error("the API server is busy: {text}")]
+    Busy {
+        /// How long to wait at least; at most [`RETRY_AFTER_MAX`].
+        after: Duration,
+        /// What it says.
+        text: String,
+    },
+}
+
+impl CallError {
+    /// How long the server wants to be left alone; zero if it does not say.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            CallError::Busy { after, .. } => *after,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 /// A client of one API server. Cheap to clone. It has no limit of requests per second of its
@@ -142,6 +163,7 @@ impl Client {
                     return Err(Failure::Lost(format!("there is no {name} yet")));
                 }
                 Err(CallError::Lost(text)) => return Err(Failure::Lost(text)),
+                Err(CallError::Busy { after, text }) => return Err(Failure::Busy { after, text }),
                 Err(_) => {}
             }
         }
@@ -176,7 +198,8 @@ impl Client {
             return Ok(body);
         }
         let read = read_whole(body, STATUS_BYTES_MAX).await;
-        Err(failure(head.status, &message(&read.unwrap_or_default())))
+        let text = message(&read.unwrap_or_default());
+        Err(failure(head.status, &text, retry_after(&head.headers)))
     }
 
     /// A request about one object; a body comes with its content type.
@@ -200,6 +223,11 @@ impl Client {
             }
             let text = message(&read.unwrap_or_default());
             let text = format!("{} {text}", head.status.as_u16());
+            if is_busy(head.status)
+                && let Some(after) = retry_after(&head.headers)
+            {
+                return Err(CallError::Busy { after, text });
+            }
             Err(match head.status {
                 StatusCode::NOT_FOUND => CallError::NotFound,
                 StatusCode::CONFLICT => CallError::Conflict,
@@ -255,11 +283,31 @@ pub(super) struct Status {
     pub(super) code: u16,
     #[serde(default)]
     pub(super) message: String,
+    #[serde(default)]
+    details: Option<Details>,
 }
 
-/// What a status code means to a watch.
-pub(super) fn failure(status: StatusCode, message: &str) -> Failure {
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(default)]
+    retry_after_seconds: u64,
+}
+
+impl Status {
+    /// How long the server wants to be left alone, if it says so.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+    }
+}
+
+/// What a status code means to a watch, with the wait that the server asks for.
+pub(super) fn failure(status: StatusCode, message: &str, after: Option<Duration>) -> Failure {
     let text = format!("{} {message}", status.as_u16());
+    if let Some(after) = after.filter(|_| is_busy(status)) {
+        return Failure::Busy { after, text };
+    }
     match status {
         StatusCode::GONE => Failure::Gone,
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Failure::Unsupported(text),
@@ -268,6 +316,21 @@ pub(super) fn failure(status: StatusCode, message: &str) -> Failure {
         }
         _ => Failure::Lost(text),
     }
+}
+
+/// Whether the server may say when to come back.
+fn is_busy(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+    )
+}
+
+/// `Retry-After` in seconds; API servers write no dates.
+fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse();
+    let seconds = Duration::from_secs(seconds.ok()?);
+    Some(seconds.min(RETRY_AFTER_MAX))
 }
 
 async fn read_config(access: &Access) -> Result<kube::Config, ConnectError> {

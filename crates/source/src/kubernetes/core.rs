@@ -24,6 +24,9 @@ use super::item::{Bookmark, Head};
 /// Deleted objects whose versions are remembered, so that a late event does not revive one.
 const BURIED_MAX: usize = 4_096;
 
+/// Checks without an answer after which everything is listed anew instead.
+const CHECKS_MAX: u32 = 3;
+
 /// A watch that ends in order after this long was a healthy one, even if nothing happened.
 const HEALTHY_AFTER: Duration = Duration::from_secs(5);
 
@@ -61,6 +64,13 @@ pub(super) enum Request {
     },
     /// Where the server's history stands.
     Probe,
+    /// How an object stood at a version: whether the history is still the one that was read.
+    Check {
+        /// The object.
+        id: Arc<str>,
+        /// The version.
+        version: u64,
+    },
     /// A watch of what came later than the version.
     Watch(u64),
 }
@@ -78,6 +88,13 @@ pub(super) enum Failure {
     Refused(String),
     /// The connection, or a server in trouble.
     Lost(String),
+    /// 429 or 503 of a server that says when to come back.
+    Busy {
+        /// How long to wait at least.
+        after: Duration,
+        /// What it says.
+        text: String,
+    },
     /// Nothing came for too long.
     Idle,
 }
@@ -113,8 +130,17 @@ enum Phase {
         version: u64,
     },
     Probing,
+    Checking,
     /// The version is that from which the watch began.
     Watching(u64),
+}
+
+/// The last thing that was seen to happen.
+struct Latest {
+    id: Arc<str>,
+    version: u64,
+    hash: u64,
+    is_deletion: bool,
 }
 
 /// The state of one watch.
@@ -130,6 +156,10 @@ pub(super) struct Core {
     can_stream: bool,
     page_objects: u32,
     version: u64,
+    /// Of this connection and the list that it began with.
+    latest: Option<Latest>,
+    /// Checks in a row that got no answer.
+    unchecked: u32,
     is_listed: bool,
     /// Until when the objects that the last list did not show are kept.
     held_until: Option<Instant>,
@@ -155,6 +185,8 @@ impl Core {
             can_stream: true,
             page_objects: limits.page_objects.max(1),
             version: 0,
+            latest: None,
+            unchecked: 0,
             is_listed: false,
             held_until: None,
             backoff: Backoff::new(seed),
@@ -188,6 +220,13 @@ impl Core {
                 token: token.clone(),
             },
             Phase::Probing => Request::Probe,
+            Phase::Checking => match &self.latest {
+                Some(latest) => Request::Check {
+                    id: latest.id.clone(),
+                    version: self.version,
+                },
+                None => Request::Probe,
+            },
             Phase::Watching(_) => {
                 self.phase = Phase::Watching(self.version);
                 Request::Watch(self.version)
@@ -218,6 +257,7 @@ impl Core {
             known.version = head.version;
         }
         self.version = advance(is_listing, self.version, head.version);
+        self.note(&head, false);
         let known = self.known.get_mut(&head.id);
         if known.is_some_and(|known| std::mem::replace(&mut known.hash, head.hash) == head.hash) {
             return;
@@ -256,6 +296,7 @@ impl Core {
             }
         }
         self.version = advance(is_listing, self.version, head.version);
+        self.note(head, true);
         self.bury(head);
         if self.known.remove(&head.id).is_some() {
             self.remove(head.id.clone());
@@ -270,7 +311,11 @@ impl Core {
             // The server is behind what it had told before: an older state was put back.
             Phase::Watching(from) if bookmark.version < from => self.phase = Phase::Unlisted,
             Phase::Watching(_) => self.version = self.version.max(bookmark.version),
-            Phase::Unlisted | Phase::Streaming | Phase::Paging { .. } | Phase::Probing => {}
+            Phase::Unlisted
+            | Phase::Streaming
+            | Phase::Paging { .. }
+            | Phase::Probing
+            | Phase::Checking => {}
         }
     }
 
@@ -294,15 +339,44 @@ impl Core {
         }
     }
 
-    /// The answer to a probe.
-    pub(super) fn end_probe(&mut self, version: u64) {
-        if self.phase == Phase::Probing {
-            self.phase = if version < self.version {
-                Phase::Unlisted
-            } else {
-                Phase::Watching(self.version)
-            };
+    /// The answer to a probe. Returns whether an older state was put back.
+    pub(super) fn end_probe(&mut self, version: u64) -> bool {
+        if self.phase != Phase::Probing {
+            return false;
         }
+        self.phase = match &self.latest {
+            _ if version < self.version => Phase::Unlisted,
+            Some(_) => Phase::Checking,
+            None => Phase::Watching(self.version),
+        };
+        self.phase == Phase::Unlisted
+    }
+
+    /// The answer to a check: the object, if it was there. What has happened does not change, so
+    /// any other answer comes from a history that went another way: an older state was put back,
+    /// and has climbed past ours since. Returns whether that is so.
+    pub(super) fn end_check(&mut self, shown: Option<&Head>) -> bool {
+        let (Phase::Checking, Some(latest)) = (&self.phase, &self.latest) else {
+            return false;
+        };
+        let expected = (!latest.is_deletion).then_some((latest.version, latest.hash));
+        let is_other = shown.map(|head| (head.version, head.hash)) != expected;
+        self.unchecked = 0;
+        self.phase = match is_other {
+            true => Phase::Unlisted,
+            false => Phase::Watching(self.version),
+        };
+        is_other
+    }
+
+    /// Another watch found that an older state was put back. What is known is to be replaced by
+    /// a list; until that is complete it stays. Returns whether a list has to begin: one that is
+    /// under way is of the new state already.
+    pub(super) fn distrust(&mut self) -> bool {
+        if !self.is_listing() {
+            self.phase = Phase::Unlisted;
+        }
+        self.phase == Phase::Unlisted
     }
 
     /// Whether the watch is over because a list has to follow.
@@ -325,27 +399,20 @@ impl Core {
 
     /// A request failed. Returns how long to wait.
     pub(super) fn fail(&mut self, failure: Failure) -> Duration {
-        let wait = self.backoff.fail();
+        let mut wait = self.backoff.fail();
         let was_streaming = self.phase == Phase::Streaming;
-        let was_watching = matches!(self.phase, Phase::Watching(_));
         match &failure {
             Failure::Gone => {}
             Failure::Unsupported(_) | Failure::Idle if was_streaming => self.can_stream = false,
             Failure::TooLarge => self.page_objects = (self.page_objects / 8).max(1),
+            Failure::Busy { after, .. } => wait = wait.max(*after),
             Failure::Unsupported(_) | Failure::Idle | Failure::Refused(_) | Failure::Lost(_) => {}
         }
         let is_first_refusal = matches!(failure, Failure::Refused(_)) && !self.is_listed;
         if is_first_refusal && self.scope.is_optional {
             self.is_listed = true;
         }
-        self.phase = match failure {
-            Failure::Idle | Failure::Lost(_) | Failure::Refused(_)
-                if was_watching || self.phase == Phase::Probing =>
-            {
-                Phase::Probing
-            }
-            _ => Phase::Unlisted,
-        };
+        self.phase = self.after(&failure);
         self.findings.set_trouble(&failure, self.is_listed);
         wait
     }
@@ -380,7 +447,25 @@ impl Core {
         })
     }
 
+    /// What to do after a failure.
+    fn after(&mut self, failure: &Failure) -> Phase {
+        let is_checking = self.phase == Phase::Checking;
+        self.unchecked += u32::from(is_checking);
+        let knows = is_checking || matches!(self.phase, Phase::Watching(_) | Phase::Probing);
+        match failure {
+            // A server that cannot look back cannot be asked.
+            Failure::Unsupported(_) if is_checking => Phase::Watching(self.version),
+            Failure::Idle | Failure::Lost(_) | Failure::Refused(_) | Failure::Busy { .. }
+                if knows && self.unchecked < CHECKS_MAX =>
+            {
+                Phase::Probing
+            }
+            _ => Phase::Unlisted,
+        }
+    }
+
     fn begin_list(&mut self) {
+        (self.latest, self.unchecked) = (None, 0);
         self.pass = self.pass.wrapping_add(1);
         self.buried.clear();
         self.burials.clear();
@@ -439,6 +524,18 @@ impl Core {
         self.changes.push(Change::Remove(key));
     }
 
+    fn note(&mut self, head: &Head, is_deletion: bool) {
+        let latest = self.latest.as_ref();
+        if latest.is_none_or(|latest| latest.version < head.version) {
+            self.latest = Some(Latest {
+                id: head.id.clone(),
+                version: head.version,
+                hash: head.hash,
+                is_deletion,
+            });
+        }
+    }
+
     fn bury(&mut self, head: &Head) {
         let former = self.buried.insert(head.id.clone(), head.version);
         if let Some(former) = former {
@@ -461,7 +558,10 @@ impl Core {
     /// Whether the last list that was begun is complete. While one is under way, or has broken
     /// off, most objects have not been shown, and that means nothing.
     fn is_list_whole(&self) -> bool {
-        matches!(self.phase, Phase::Watching(_) | Phase::Probing)
+        matches!(
+            self.phase,
+            Phase::Watching(_) | Phase::Probing | Phase::Checking
+        )
     }
 
     /// Something came over a watch, so the server is there.

@@ -122,9 +122,10 @@ impl Recorder {
                 }
                 // The object is gone, and so is the reason to tell.
                 Err(CallError::NotFound) => {}
-                Err(CallError::Lost(_)) => {
+                Err(error @ (CallError::Lost(_) | CallError::Busy { .. })) => {
                     self.shared.lock().put_back(&due);
-                    tokio::time::sleep(backoff.fail()).await;
+                    let wait = backoff.fail().max(error.retry_after());
+                    tokio::time::sleep(wait).await;
                 }
                 Err(error) => {
                     tracing::warn!(object = %due.object, %error, "an Event cannot be written");

@@ -19,6 +19,14 @@ const JSON: &str = "application/json";
 /// Text values of a Secret or ConfigMap, by key.
 pub type Texts = std::collections::BTreeMap<String, String>;
 
+/// A Secret as it was read.
+pub struct Secret {
+    /// Its values.
+    pub texts: Texts,
+    /// Its resourceVersion, which a write rests on.
+    pub version: Box<str>,
+}
+
 impl Client {
     /// The keys that tokens of service accounts are signed with, as a JWK set.
     ///
@@ -28,11 +36,11 @@ impl Client {
         self.call(Method::GET, TOKEN_KEYS_PATH, None).await
     }
 
-    /// The values of a Secret.
+    /// A Secret.
     ///
     /// # Errors
     /// See [`CallError`]; a value that is no text is [`CallError::Rejected`].
-    pub async fn secret(&self, namespace: &str, name: &str) -> Result<Texts, CallError> {
+    pub async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, CallError> {
         let path = format!("{}/{}", secrets(namespace), escape(name));
         let body = self.call(Method::GET, &path, None).await?;
         let read: Data = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
@@ -41,7 +49,29 @@ impl Client {
             let text = String::from_utf8(bytes).map_err(|_| unreadable(name))?;
             Ok((key, text))
         });
-        texts.collect()
+        Ok(Secret {
+            texts: texts.collect::<Result<_, CallError>>()?,
+            version: read.metadata.resource_version,
+        })
+    }
+
+    /// Makes a Secret that was read have these values. What it has beside them, labels for
+    /// instance, stays.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] if somebody else has written it since; see [`CallError`].
+    pub async fn update_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        read: &Secret,
+        texts: &Texts,
+    ) -> Result<(), CallError> {
+        let path = format!("{}/{}", secrets(namespace), escape(name));
+        let patch = difference(read, texts).to_string().into_bytes();
+        let body = Some(("application/merge-patch+json", patch));
+        self.call(Method::PATCH, &path, body).await?;
+        Ok(())
     }
 
     /// Creates a Secret of type `Opaque`.
@@ -126,8 +156,30 @@ impl Client {
 
 #[derive(Deserialize)]
 struct Data {
+    metadata: Metadata,
     #[serde(default)]
     data: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: Box<str>,
+}
+
+/// The merge patch (RFC 7396) that makes a Secret have these values. It is refused with 409 if
+/// the Secret is not what was read any more.
+fn difference(read: &Secret, texts: &Texts) -> Value {
+    let changed = texts
+        .iter()
+        .filter(|(key, text)| read.texts.get(*key) != Some(*text));
+    let changed = changed.map(|(key, text)| (key.clone(), Value::from(STANDARD.encode(text))));
+    let removed = read.texts.keys().filter(|key| !texts.contains_key(*key));
+    let removed = removed.map(|key| (key.clone(), Value::Null));
+    json!({
+        "metadata": {"resourceVersion": read.version},
+        "data": changed.chain(removed).collect::<Map<_, _>>(),
+    })
 }
 
 fn secrets(namespace: &str) -> String {
@@ -145,4 +197,29 @@ fn address(entry: &Value) -> Option<super::status::Address> {
 
 fn unreadable(name: &str) -> CallError {
     CallError::Rejected(format!("{name} is not as it should be"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Secret, Texts, difference};
+
+    #[test]
+    fn a_secret_is_changed_only_where_it_differs_and_only_if_it_is_what_was_read() {
+        let texts = |pairs: &[(&str, &str)]| -> Texts {
+            let own = |(key, text): &(&str, &str)| ((*key).to_owned(), (*text).to_owned());
+            pairs.iter().map(own).collect()
+        };
+        let read = Secret {
+            texts: texts(&[("a", "1"), ("b", "2"), ("c", "3")]),
+            version: "7".into(),
+        };
+        let patch = difference(&read, &texts(&[("a", "1"), ("b", "4"), ("d", "5")]));
+        let expected = json!({
+            "metadata": {"resourceVersion": "7"},
+            "data": {"b": "NA==", "d": "NQ==", "c": null},
+        });
+        assert_eq!(patch, expected);
+    }
 }

@@ -17,18 +17,16 @@ pub(super) fn collection(kind: ObjectKind, namespace: Option<&str>) -> String {
         path.push_str("/namespaces/");
         path.push_str(&escape(namespace));
     }
-    path.push_str(match kind {
-        ObjectKind::Ingress => "/ingresses",
-        ObjectKind::IngressClass => "/ingressclasses",
-        ObjectKind::Service => "/services",
-        ObjectKind::EndpointSlice => "/endpointslices",
-        ObjectKind::Secret => "/secrets",
-    });
+    path.push('/');
+    path.push_str(kind.plural());
     path
 }
 
 /// The path and query of a request of a watch. The server ends a watch after the timeout.
 pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64) -> String {
+    if let Request::Check { id, version } = request {
+        return of_check(scope.kind, id, *version);
+    }
     let mut path = collection(scope.kind, scope.namespace.as_deref());
     let watch = format!("?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_seconds}");
     // Writing into a String cannot fail.
@@ -46,12 +44,28 @@ pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64)
         } => {
             write!(path, "?limit={limit}&continue={}", escape(token))
         }
-        Request::Probe => write!(path, "?limit=1"),
+        Request::Probe | Request::Check { .. } => write!(path, "?limit=1"),
     };
     if scope.kind == ObjectKind::Secret {
         path.push_str("&fieldSelector=type%3Dkubernetes.io%2Ftls");
     }
     path
+}
+
+/// How one object stood at a version; a list, since a single object cannot be asked for that.
+fn of_check(kind: ObjectKind, id: &str, version: u64) -> String {
+    let (namespace, name) = id.split_once('/').unwrap_or(("", id));
+    let namespace = Some(namespace).filter(|it| !it.is_empty());
+    let path = collection(kind, namespace);
+    let name = escape(name);
+    let also = match kind {
+        ObjectKind::Secret => "%2Ctype%3Dkubernetes.io%2Ftls",
+        _ => "",
+    };
+    format!(
+        "{path}?resourceVersion={version}&resourceVersionMatch=Exact\
+         &fieldSelector=metadata.name%3D{name}{also}"
+    )
 }
 
 /// Percent-encodes everything that has a meaning in a path or query.
@@ -100,6 +114,15 @@ mod tests {
         assert_eq!(
             path(ObjectKind::IngressClass, Some("n"), &Request::Probe),
             "/apis/networking.k8s.io/v1/ingressclasses?limit=1"
+        );
+        let check = Request::Check {
+            id: "n/s".into(),
+            version: 7,
+        };
+        assert_eq!(
+            path(ObjectKind::Secret, None, &check),
+            "/api/v1/namespaces/n/secrets?resourceVersion=7&resourceVersionMatch=Exact\
+             &fieldSelector=metadata.name%3Ds%2Ctype%3Dkubernetes.io%2Ftls"
         );
         assert!(
             path(ObjectKind::Service, None, &Request::Stream)

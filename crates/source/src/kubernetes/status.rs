@@ -4,6 +4,7 @@
 //! resourceVersion it was computed from; when somebody else was faster the object is read again.
 //! What waits is bounded, the newest is served first, and requests have a budget.
 
+pub mod list;
 mod queue;
 
 use std::net::IpAddr;
@@ -91,7 +92,9 @@ enum Written {
 }
 
 impl Statuses {
-    /// The Ingress shall show these addresses; a newer wish for it replaces an older one.
+    /// The Ingress shall show these addresses; a newer wish for it replaces an older one. No
+    /// address means that it is not served any more: what we have written goes, and what others
+    /// have written since stays.
     pub fn set(&self, ingress: ObjectKey, addresses: Arc<[Address]>) {
         if ingress.kind != ObjectKind::Ingress {
             return;
@@ -161,9 +164,12 @@ impl Writer {
                     tracing::warn!(object = %key, %error, "the status cannot be written");
                     0
                 }
-                Err(CallError::Conflict | CallError::Lost(_)) => {
+                Err(
+                    error @ (CallError::Conflict | CallError::Lost(_) | CallError::Busy { .. }),
+                ) => {
                     self.shared.lock().put_back(key, addresses);
-                    tokio::time::sleep(backoff.fail()).await;
+                    let wait = backoff.fail().max(error.retry_after());
+                    tokio::time::sleep(wait).await;
                     continue;
                 }
             };
@@ -180,11 +186,13 @@ impl Writer {
             }
             let read = self.client.call(Method::GET, &object, None).await?;
             let current = parse(&read)?;
-            if current.has(wanted) {
+            if current.has(wanted) || (wanted.is_empty() && !current.is_ours()) {
                 return Ok(Written::Unchanged);
             }
             let patch = patch(key, &current, wanted);
-            let target = format!("{object}/status?fieldManager={FIELD_MANAGER}&force=true");
+            let mut target = format!("{object}/status?fieldManager={FIELD_MANAGER}");
+            // What is given up is not taken from somebody else.
+            target.push_str(if wanted.is_empty() { "" } else { "&force=true" });
             // Reading took time: ask again, directly before the write.
             if !self.claim.holds(clock::now()) {
                 return Ok(Written::NotOurs);
@@ -261,6 +269,17 @@ struct Current {
 struct Metadata {
     uid: Box<str>,
     resource_version: Box<str>,
+    #[serde(default)]
+    managed_fields: Vec<Managed>,
+}
+
+/// Who owns fields of the object.
+#[derive(Deserialize)]
+struct Managed {
+    #[serde(default)]
+    manager: Box<str>,
+    #[serde(default)]
+    subresource: Box<str>,
 }
 
 #[derive(Deserialize)]
@@ -285,6 +304,12 @@ struct Shown {
 }
 
 impl Current {
+    /// Whether any part of the status is ours.
+    fn is_ours(&self) -> bool {
+        let mut managed = self.metadata.managed_fields.iter();
+        managed.any(|it| &*it.manager == FIELD_MANAGER && &*it.subresource == "status")
+    }
+
     fn has(&self, wanted: &[Address]) -> bool {
         let balancer = self
             .status
@@ -321,6 +346,11 @@ fn patch(key: &ObjectKey, current: &Current, wanted: &[Address]) -> Vec<u8> {
         Address::Hostname(name) => json!({"hostname": name}),
     };
     let entries: Vec<_> = wanted.iter().map(entry).collect();
+    // A field that its owner does not apply any more goes, unless somebody else owns it too.
+    let status = match entries.is_empty() {
+        true => json!({}),
+        false => json!({"loadBalancer": {"ingress": entries}}),
+    };
     let patch = json!({
         "apiVersion": key.kind.api_version(),
         "kind": key.kind.as_str(),
@@ -330,7 +360,7 @@ fn patch(key: &ObjectKey, current: &Current, wanted: &[Address]) -> Vec<u8> {
             "uid": current.metadata.uid,
             "resourceVersion": current.metadata.resource_version,
         },
-        "status": {"loadBalancer": {"ingress": entries}},
+        "status": status,
     });
     patch.to_string().into_bytes()
 }

@@ -7,7 +7,7 @@ use myriad_api::{Batch, Change, ObjectKind};
 use serde_json::{Value, json};
 
 use self::server::Server;
-use super::{Access, Cluster, Settings};
+use super::{Access, Cluster, Counters, Settings};
 
 const SERVICES: &str = "/api/v1/namespaces/n/services";
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/n/ingresses";
@@ -69,7 +69,7 @@ async fn the_gate_opens_when_every_kind_is_listed() {
     let last = server.put(INGRESSES, "b", json!({"spec": {}}));
     let (cluster, first) = synced(settings(&server)).await;
     assert_eq!(names(&first).0, ["a", "b"]);
-    assert_eq!(first.positions, ObjectKind::ALL.map(|kind| (kind, last)));
+    assert_eq!(first.positions, ObjectKind::CORE.map(|kind| (kind, last)));
     assert_ne!(cluster.epoch(), 0);
 }
 
@@ -226,4 +226,38 @@ async fn a_refusal_is_reported_and_keeps_the_gate_closed() {
         text.contains("kubernetes/Secret") && text.contains("403"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
+    let server = Server::start().await;
+    let begun = myriad_base::clock::now();
+    server.be_busy(ObjectKind::CORE.len());
+    synced(settings(&server)).await;
+    let waited = myriad_base::clock::now() - begun;
+    assert!(waited >= Duration::from_secs(1), "{waited:?}");
+}
+
+#[tokio::test]
+async fn what_the_watches_do_is_counted_by_kind() {
+    let server = Server::start().await;
+    server.put(SERVICES, "a", service(1));
+    let (mut cluster, _) = synced(settings(&server)).await;
+    let counters = cluster.counters().clone();
+    let of = |family| Counters::get(family, ObjectKind::Service);
+    assert_eq!((of(&counters.lists), of(&counters.events)), (1, 1));
+    assert_eq!(of(&counters.bookmarks), 1);
+    server.put(SERVICES, "b", service(2));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
+    assert_eq!(of(&counters.events), 2);
+    server.compact();
+    server.put(SERVICES, "c", service(2));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["c"]);
+    server.compact();
+    assert_eq!((of(&counters.gone), of(&counters.restored)), (0, 0));
+    let metrics = myriad_base::metrics::Metrics::new();
+    counters.register(&metrics);
+    let text = metrics.encode();
+    let line = "myriad_kubernetes_events_total{kind=\"Service\"} 3";
+    assert!(text.contains(line), "{text}");
 }

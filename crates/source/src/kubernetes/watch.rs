@@ -1,5 +1,6 @@
 //! The IO around a core: asks what the core wants, and feeds it what comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,11 +11,12 @@ use myriad_api::ObjectKind;
 use myriad_base::clock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::client::{self, Client};
 use super::core::{Core, Failure, Output, Request};
+use super::counters::Counters;
 use super::lines::Lines;
 use super::{item, path};
 
@@ -48,6 +50,12 @@ pub(super) struct Watch {
     pub(super) sender: mpsc::Sender<Message>,
     /// Which cluster it was at the last list.
     pub(super) epoch: u64,
+    /// How much was done.
+    pub(super) counters: Counters,
+    /// How often some watch found that an older state was put back.
+    pub(super) restored: watch::Receiver<u64>,
+    /// Tells all watches of the cluster.
+    pub(super) tell_restored: Arc<watch::Sender<u64>>,
 }
 
 /// The receiver is gone, so there is nobody to watch for.
@@ -74,11 +82,16 @@ impl Watch {
     /// Watches until nobody wants to know any more.
     pub(super) async fn run(mut self) {
         loop {
+            if self.restored.has_changed().unwrap_or(false) {
+                self.restored.mark_unchanged();
+                self.core.distrust();
+            }
             let wait = match self.ask().await {
                 Ok(wait) => wait,
                 Err(Stop::Failed(failure)) => {
                     let kind = self.core.scope().kind.as_str();
                     tracing::debug!(kind, ?failure, "a watch has to begin anew");
+                    self.counters.fail(self.core.scope().kind, &failure);
                     self.core.fail(failure)
                 }
                 Err(Stop::Unwanted) => return,
@@ -96,6 +109,7 @@ impl Watch {
             self.epoch = self.client.epoch().await?;
         }
         let request = self.core.request(clock::now());
+        self.counters.ask(self.core.scope().kind, &request);
         let seconds = self.watch_timeout.as_secs();
         let path = path::of_request(self.core.scope(), &request, seconds);
         match request {
@@ -106,7 +120,19 @@ impl Watch {
             Request::Probe => {
                 let page = self.client.page(&path).await?;
                 let list: List<'_> = parse(&page)?;
-                self.core.end_probe(list.version()?);
+                if self.core.end_probe(list.version()?) {
+                    self.tell_restored();
+                }
+            }
+            Request::Check { .. } => {
+                let page = self.client.page(&path).await?;
+                let list: List<'_> = parse(&page)?;
+                let first = list.items.iter().flatten().next();
+                let head = first.map(|raw| item::read_head(self.core.scope().kind, raw.get()));
+                let head = head.transpose().map_err(Failure::Lost)?;
+                if self.core.end_check(head.as_ref()) {
+                    self.tell_restored();
+                }
             }
             Request::Stream | Request::Watch(_) => {
                 let body = self.client.open(&path).await?;
@@ -114,6 +140,18 @@ impl Watch {
             }
         }
         Ok(Duration::ZERO)
+    }
+
+    /// Others whose kinds are quiet cannot see what this one has seen.
+    fn tell_restored(&mut self) {
+        let kind = self.core.scope().kind;
+        tracing::warn!(
+            kind = kind.as_str(),
+            "the cluster was put back to an older state: everything is listed anew"
+        );
+        self.counters.note_restored(kind);
+        self.tell_restored.send_modify(|times| *times += 1);
+        self.restored.mark_unchanged();
     }
 
     fn take_page(&mut self, page: &Bytes) -> Result<(), Failure> {
@@ -140,6 +178,12 @@ impl Watch {
             let until = self.core.deadline().map_or(idle_at, |at| at.min(idle_at));
             let frame = tokio::select! {
                 frame = body.frame() => frame,
+                Ok(()) = self.restored.changed() => {
+                    if self.core.distrust() {
+                        return Ok(Duration::ZERO);
+                    }
+                    continue;
+                }
                 () = tokio::time::sleep_until(until) => {
                     self.core.tick(clock::now());
                     self.flush().await?;
@@ -157,7 +201,7 @@ impl Watch {
             idle_at = clock::now() + self.idle_timeout;
             lines.push(&data);
             while let Some(line) = lines.take().map_err(|_| Failure::TooLarge)? {
-                take_line(&mut self.core, &line)?;
+                take_line(&mut self.core, &line, &self.counters)?;
             }
             self.flush().await?;
             if self.core.is_watch_over() {
@@ -233,12 +277,13 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
 }
 
 /// One event of a watch.
-fn take_line(core: &mut Core, line: &[u8]) -> Result<(), Failure> {
+fn take_line(core: &mut Core, line: &[u8], counters: &Counters) -> Result<(), Failure> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
     let event: Event<'_> = parse(line)?;
     let json = event.object.get();
+    counters.take(core.scope().kind, &event.event_type);
     match &*event.event_type {
         "ADDED" | "MODIFIED" => put(core, json),
         "DELETED" => match item::read_head(core.scope().kind, json) {
@@ -252,7 +297,7 @@ fn take_line(core: &mut Core, line: &[u8]) -> Result<(), Failure> {
         "ERROR" => {
             let status: client::Status = parse(json.as_bytes())?;
             let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::BAD_GATEWAY);
-            return Err(client::failure(code, &status.message));
+            return Err(client::failure(code, &status.message, status.retry_after()));
         }
         // A type of event that is newer than this program.
         _ => {}

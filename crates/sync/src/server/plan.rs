@@ -1,24 +1,21 @@
-//! The order in which a difference is sent.
+//! The way from what a proxy has to one newer snapshot, cut into commits.
+
+use std::collections::VecDeque;
+use std::hash::{Hash as _, Hasher as _};
 
 use myriad_model::{
-    COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Change, Changes, Kind, Position, Snapshot,
+    COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Change, Changes, Key, Position, Snapshot,
 };
 
-/// What is referred to goes first, so that nothing refers to what is not there yet. Removals take
-/// the opposite way, and come last.
-const ORDER: [Kind; 6] = [
-    Kind::Endpoints,
-    Kind::Upstream,
-    Kind::Certificate,
-    Kind::Listener,
-    Kind::Domain,
-    Kind::Route,
-];
+use super::order::{STEPS, count_max, is_grouped, step};
 
-/// The way from what a proxy has to one newer snapshot, cut into commits.
-///
+/// About how many changes of a long difference are held at once, in order to put those of one
+/// group together; some 3 MiB.
+const PASS_CHANGES: usize = 1 << 16;
+
 /// A difference that fits into one commit is sorted. A larger one is read once per step of the
-/// order, so that it needs no memory but the two trees, which share what they have in common.
+/// order, so that it needs no memory but the two trees, which share what they have in common, and
+/// [`PASS_CHANGES`].
 pub(super) struct Plan {
     base: Snapshot,
     target: Snapshot,
@@ -28,12 +25,17 @@ pub(super) struct Plan {
 
 enum Rest {
     Short(Vec<Change>),
-    Long {
-        step: usize,
-        changes: Changes,
-        /// Read already, but too large for the commit before.
-        next: Option<Change>,
-    },
+    Long(Long),
+}
+
+struct Long {
+    step: usize,
+    /// Where the reading of the whole difference stands.
+    changes: Changes,
+    /// How often a step of groups has been read, each time for other groups.
+    pass: usize,
+    /// What was read already: the rest of a pass, or what was too large for the commit before.
+    read: VecDeque<Change>,
 }
 
 /// Counts what goes into a commit.
@@ -72,11 +74,12 @@ impl Plan {
             found.sort_by_key(step);
             Rest::Short(found)
         } else {
-            Rest::Long {
+            Rest::Long(Long {
                 step: 0,
                 changes: base.diff(&target),
-                next: None,
-            }
+                pass: 0,
+                read: VecDeque::new(),
+            })
         };
         Plan {
             base,
@@ -84,6 +87,16 @@ impl Plan {
             rest,
             nodes_visited,
         }
+    }
+
+    /// Whether one commit takes it all.
+    pub(super) fn is_short(&self) -> bool {
+        matches!(self.rest, Rest::Short(_))
+    }
+
+    /// The snapshot that the plan leads to.
+    pub(super) fn target(&self) -> &Snapshot {
+        &self.target
     }
 
     /// The position of the snapshot that the plan leads to.
@@ -94,11 +107,12 @@ impl Plan {
     pub(super) fn nodes_visited(&self) -> u64 {
         match &self.rest {
             Rest::Short(_) => self.nodes_visited,
-            Rest::Long { changes, .. } => self.nodes_visited + changes.nodes_visited(),
+            Rest::Long(long) => self.nodes_visited + long.changes.nodes_visited(),
         }
     }
 
-    /// The changes of the next commit, and whether it is the last.
+    /// The changes of the next commit, and whether it is the last. The cut is between two groups,
+    /// unless one alone is larger than a commit.
     pub(super) fn take(&mut self) -> (Vec<Change>, bool) {
         if let Rest::Short(changes) = &mut self.rest {
             return (std::mem::take(changes), true);
@@ -107,7 +121,9 @@ impl Plan {
         let mut load = Load::default();
         while let Some(change) = self.next_of_long() {
             if !load.add(&change) {
+                let rest = split_group(&mut taken, &change);
                 self.put_back(change);
+                rest.into_iter().rev().for_each(|it| self.put_back(it));
                 return (taken, false);
             }
             taken.push(change);
@@ -117,53 +133,67 @@ impl Plan {
 
     /// The next change of a long difference; none once every step has been read.
     fn next_of_long(&mut self) -> Option<Change> {
-        let Rest::Long {
-            step: at,
-            changes,
-            next,
-        } = &mut self.rest
-        else {
+        let Rest::Long(long) = &mut self.rest else {
             return None;
         };
-        if next.is_some() {
-            return next.take();
-        }
-        while *at < STEPS {
-            let mut found = None;
-            if has_step(*at, &self.base, &self.target) {
-                found = changes.find(|change| step(change) == *at);
+        while long.step < STEPS {
+            if let Some(change) = long.read.pop_front() {
+                return Some(change);
             }
-            if found.is_some() {
-                return found;
+            let at = long.step;
+            let count = count_max(at, &self.base, &self.target);
+            let passes = match is_grouped(at) {
+                true => count.div_ceil(PASS_CHANGES),
+                false => count.min(1),
+            };
+            if long.pass < passes && is_grouped(at) {
+                long.read_pass(passes);
+                long.pass += 1;
+            } else if long.pass < passes {
+                let found = long.changes.find(|change| step(change) == at);
+                if found.is_some() {
+                    return found;
+                }
+                long.pass += 1;
+            } else {
+                (long.step, long.pass) = (at + 1, 0);
+                continue;
             }
-            *at += 1;
-            self.nodes_visited += changes.nodes_visited();
-            *changes = self.base.diff(&self.target);
+            self.nodes_visited += long.changes.nodes_visited();
+            long.changes = self.base.diff(&self.target);
         }
-        None
+        long.read.pop_front()
     }
 
     fn put_back(&mut self, change: Change) {
-        if let Rest::Long { next, .. } = &mut self.rest {
-            *next = Some(change);
+        if let Rest::Long(long) = &mut self.rest {
+            long.read.push_front(change);
         }
     }
 }
 
-const STEPS: usize = 2 * ORDER.len();
-
-/// When a change is sent, from 0.
-fn step(change: &Change) -> usize {
-    let at = ORDER.iter().position(|kind| *kind == change.key.kind);
-    let at = at.unwrap_or_default();
-    match change.new {
-        Some(_) => at,
-        None => STEPS - 1 - at,
+impl Long {
+    /// Reads the changes of the groups that are due, and puts each group together.
+    fn read_pass(&mut self, passes: usize) {
+        let (at, pass) = (self.step, self.pass);
+        let is_due = |change: &Change| step(change) == at && pass_of(&change.key, passes) == pass;
+        let mut read: Vec<Change> = self.changes.by_ref().filter(is_due).collect();
+        read.sort_by(|a, b| (a.key.group(), &a.key).cmp(&(b.key.group(), &b.key)));
+        self.read = read.into();
     }
 }
 
-/// Whether there may be a change of this step, so that an empty step costs no reading.
-fn has_step(at: usize, base: &Snapshot, target: &Snapshot) -> bool {
-    let count = |side: &Snapshot, at: usize| ORDER.get(at).map_or(0, |kind| side.count(*kind));
-    count(target, at) > 0 || count(base, (STEPS - 1).saturating_sub(at)) > 0
+/// Takes from the end what is in one group with `next`; nothing if that would leave nothing.
+fn split_group(taken: &mut Vec<Change>, next: &Change) -> Vec<Change> {
+    let is_same = |it: &Change| step(it) == step(next) && it.key.group() == next.key.group();
+    match taken.iter().rposition(|it| !is_same(it)) {
+        Some(last) => taken.split_off(last + 1),
+        None => Vec::new(),
+    }
+}
+
+fn pass_of(key: &Key, passes: usize) -> usize {
+    let mut hasher = std::hash::DefaultHasher::new();
+    key.group().hash(&mut hasher);
+    (hasher.finish() % passes.max(1) as u64) as usize
 }

@@ -1,6 +1,7 @@
 //! A world of resources, and one server and one client session with the wires between them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 use myriad_model::{
@@ -10,6 +11,7 @@ use myriad_model::{
 use prost::Message as _;
 
 use crate::log::Logged;
+use crate::server::Steps;
 use crate::wire::{FromProxy, FromServer};
 use crate::{
     ClientCounters, ClientSession, Receipt, Received, Refusal, Report, ServerCounters,
@@ -24,6 +26,7 @@ pub(crate) const REFUSED_PORT: u16 = 666;
 pub(crate) struct World {
     writer: Writer,
     revision: u64,
+    steps: Arc<Steps>,
 }
 
 impl World {
@@ -32,11 +35,18 @@ impl World {
             writer: Writer::new(Sealer::new(KEY, form)),
             // Large, so that it takes as many bytes after many changes as after few.
             revision: 1 << 30,
+            steps: Arc::default(),
         }
     }
 
     pub(crate) fn snapshot(&self) -> &Snapshot {
         self.writer.snapshot()
+    }
+
+    /// A session that serves this world to one proxy.
+    pub(crate) fn session(&self, counters: ServerCounters) -> ServerSession {
+        let newest = self.snapshot().clone();
+        ServerSession::new(KEY, newest, self.steps.clone(), counters)
     }
 
     pub(crate) fn put(&mut self, name: &str, port: u16) {
@@ -57,9 +67,19 @@ impl World {
             dns: None,
             tls: None,
         });
+        self.put_value(name, value);
+    }
+
+    /// The steps that its sessions share.
+    pub(crate) fn steps(&self) -> &Arc<Steps> {
+        &self.steps
+    }
+
+    /// Writes a resource of any kind.
+    pub(crate) fn put_value(&mut self, name: &str, value: Value) {
+        let former = [Key::new(value.kind(), name)];
         let origin = Origin::settings();
         let output = (Name::from(name), Resource { origin, value });
-        let former = [Key::new(Kind::Upstream, name)];
         let mut delta = Delta::default();
         self.writer.replace(&former, vec![output], &mut delta);
         self.count();
@@ -123,10 +143,28 @@ impl Pair {
         Self::connect_with_key(world, held, key)
     }
 
+    /// One of several whose server counts them together.
+    pub(crate) fn connect_counted(
+        world: &World,
+        held: Snapshot,
+        counters: &ServerCounters,
+    ) -> Self {
+        let key = (!held.is_empty()).then_some(KEY);
+        Self::connect_as(world, held, key, counters.clone())
+    }
+
     pub(crate) fn connect_with_key(world: &World, held: Snapshot, key: Option<[u8; 32]>) -> Self {
-        let (server_counters, client_counters) = Default::default();
-        let counters = ServerCounters::clone(&server_counters);
-        let server = ServerSession::new(KEY, world.snapshot().clone(), counters);
+        Self::connect_as(world, held, key, ServerCounters::default())
+    }
+
+    fn connect_as(
+        world: &World,
+        held: Snapshot,
+        key: Option<[u8; 32]>,
+        server_counters: ServerCounters,
+    ) -> Self {
+        let client_counters = ClientCounters::default();
+        let server = world.session(server_counters.clone());
         let counters = ClientCounters::clone(&client_counters);
         let client = ClientSession::new("proxy", key, held, counters);
         let mut pair = Pair {
@@ -164,8 +202,9 @@ impl Pair {
     pub(crate) fn speak(&mut self) -> bool {
         let before = self.to_client.len();
         while let Some(frame) = self.server.poll(self.now) {
-            self.largest_frame = self.largest_frame.max(frame.encoded_len());
-            self.to_client.push_back(frame);
+            self.largest_frame = self.largest_frame.max(frame.len());
+            let message = FromServer::decode(frame).expect("a correct server");
+            self.to_client.push_back(message);
         }
         self.to_client.len() > before
     }

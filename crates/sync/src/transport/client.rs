@@ -5,7 +5,6 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Ready, ready};
 use futures_util::stream;
@@ -24,16 +23,12 @@ use tonic::transport::Endpoint;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::backoff::Backoff;
 use super::service::FOLLOW;
-use super::{ALPN, Connection, KEEP_ALIVE_INTERVAL, TIMEOUT};
+use super::{ALPN, CONNECT_TIMEOUT, Connection, KEEP_ALIVE_INTERVAL, TIMEOUT};
 use crate::client::{ClientSession, Delivery, Received, Refusal};
 use crate::metrics::ClientCounters;
 use crate::wire::{FromProxy, FromServer, MESSAGE_BYTES_MAX, SessionError};
-
-/// How long the first attempt to connect again waits.
-pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// How long an attempt to connect again waits at most.
-pub const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Puts commits into service. Called by one task, one call at a time.
 pub trait Apply: Send {
@@ -100,7 +95,7 @@ pub enum ClientError {
     #[error("the server closed the stream")]
     Closed,
     /// The other end took too long.
-    #[error("no answer in {} s", TIMEOUT.as_secs())]
+    #[error("no answer in time")]
     Timeout,
 }
 
@@ -127,7 +122,7 @@ pub struct Client {
     counters: ClientCounters,
     held: Snapshot,
     key: Option<[u8; 32]>,
-    backoff: Duration,
+    backoff: Backoff,
 }
 
 impl Client {
@@ -144,7 +139,7 @@ impl Client {
             counters,
             held,
             key,
-            backoff: BACKOFF_MIN,
+            backoff: Backoff::default(),
         }
     }
 
@@ -158,8 +153,7 @@ impl Client {
             };
             self.counters.disconnections.inc();
             apply.disconnected(&error);
-            let wait = jittered(self.backoff);
-            self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+            let wait = self.backoff.next(RandomState::new().hash_one(0_u8) as u32);
             tracing::info!(%error, ?wait, "no controller is followed");
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -205,7 +199,8 @@ impl Client {
         let header = format!("Bearer {}", token.trim());
         let mut header = MetadataValue::try_from(header).map_err(invalid)?;
         header.set_sensitive(true);
-        let connection = self.settings.connect.connect().await?;
+        let connection = timeout(CONNECT_TIMEOUT, self.settings.connect.connect()).await;
+        let connection = connection.map_err(|_| ClientError::Timeout)??;
         // The address is that of the connection; this one only fills the header.
         let channel = Endpoint::from_static("http://controller")
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
@@ -255,7 +250,7 @@ impl Client {
                     };
                     self.held = session.held().clone();
                     apply.holds(&self.held).await;
-                    self.backoff = BACKOFF_MIN;
+                    self.backoff.reset();
                     ack
                 }
             };
@@ -264,12 +259,6 @@ impl Client {
             }
         }
     }
-}
-
-/// Between half of the time and all of it, so that proxies do not return all at once.
-fn jittered(wait: Duration) -> Duration {
-    let random = RandomState::new().hash_one(0_u8) as u32;
-    wait / 2 + (wait / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
 /// Hands out one connection that was made already.

@@ -3,28 +3,29 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt as _, stream};
-use myriad_base::clock;
+use myriad_base::clock::{self, Instant};
 use myriad_base::drain::Drained;
 use myriad_base::task;
-use myriad_model::{Position, Snapshot};
+use myriad_model::{Digest, Position, Snapshot};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 use tokio_rustls::TlsAcceptor;
 use tonic::{Request, Status, Streaming};
 
+use super::accept::Door;
 use super::service::{Outgoing, SyncService};
-use super::{ALPN, Connection, KEEP_ALIVE_INTERVAL, TIMEOUT};
+use super::views::{View, Views};
+use super::{ALPN, Connection, Guest, KEEP_ALIVE_INTERVAL, TIMEOUT};
 use crate::metrics::ServerCounters;
 use crate::server::{Receipt, Report, ServerSession};
-use crate::wire::{FromProxy, FromServer, SessionError};
+use crate::wire::{FromProxy, SessionError};
 
-/// Connections beyond one per stream, for handshakes that are under way and for proxies that are
-/// told to come back. Further ones wait in the listener's queue.
-const CONNECTIONS_SPARE: usize = 256;
 /// The most bytes of a token; a projected service-account token has about one thousand.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
@@ -33,6 +34,8 @@ const TOKEN_BYTES_MAX: usize = 16 << 10;
 pub struct Identity {
     /// The subject of the token, for instance a service account.
     pub subject: Arc<str>,
+    /// The view that it sees. It follows from the token alone: a proxy cannot ask for another.
+    pub view: Arc<str>,
 }
 
 /// Why a token is not accepted, for the log of the server. The proxy is told nothing but that.
@@ -54,6 +57,11 @@ pub struct ServerSettings {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// The most streams at once; further ones are told to come back.
     pub streams_max: usize,
+    /// The most connections on which nobody has proved who they are; further ones wait in the
+    /// listener's queue.
+    pub unauthenticated_max: usize,
+    /// How long a TLS handshake may take, then a request with a token, and then a hello.
+    pub greeting_timeout: Duration,
 }
 
 /// Something that happened to one proxy.
@@ -78,6 +86,8 @@ pub enum Event {
         stream: u64,
         /// The position that it has reached.
         position: Position,
+        /// The root that it reports; see [`Report::Acked`].
+        root: Digest,
         /// Whether nothing newer is known here.
         is_in_step: bool,
     },
@@ -108,27 +118,29 @@ pub struct ServeError(#[from] tonic::transport::Error);
 pub struct Server {
     streams: Arc<Streams>,
     tls: Option<TlsAcceptor>,
+    unauthenticated_max: usize,
 }
 
 /// What all streams share.
 pub(super) struct Streams {
     key: [u8; 32],
     authenticate: Arc<dyn Authenticate>,
-    newest: watch::Receiver<Snapshot>,
+    views: Views,
     events: mpsc::Sender<Event>,
     counters: ServerCounters,
     drained: Drained,
     room: Arc<Semaphore>,
+    greeting_timeout: Duration,
     next: AtomicU64,
 }
 
 impl Server {
-    /// A server of `newest`, which must come from behind the sync gate. What happens goes to
-    /// `events`; a reader that is slow makes the streams slow.
+    /// A server of these views. What happens goes to `events`; a reader that is slow makes the
+    /// streams slow.
     pub fn new(
         settings: ServerSettings,
         authenticate: Arc<dyn Authenticate>,
-        newest: watch::Receiver<Snapshot>,
+        views: Views,
         events: mpsc::Sender<Event>,
         counters: ServerCounters,
         drained: Drained,
@@ -141,14 +153,19 @@ impl Server {
         let streams = Arc::new(Streams {
             key: settings.key,
             authenticate,
-            newest,
+            views,
             events,
             counters,
             drained,
             room: Arc::new(Semaphore::new(settings.streams_max)),
+            greeting_timeout: settings.greeting_timeout,
             next: AtomicU64::new(1),
         });
-        Server { streams, tls }
+        Server {
+            streams,
+            tls,
+            unauthenticated_max: settings.unauthenticated_max,
+        }
     }
 
     /// Serves until the drain is asked for and the streams have ended.
@@ -157,13 +174,19 @@ impl Server {
     /// If the HTTP server cannot go on at all.
     pub async fn serve(self, listener: TcpListener) -> Result<(), ServeError> {
         let (ready, mut connections) = mpsc::channel(1);
-        let tls = self.tls.clone();
+        let places = self.streams.room.available_permits() + self.unauthenticated_max;
+        let door = Door {
+            tls: self.tls.clone(),
+            places: Arc::new(Semaphore::new(places)),
+            guests: Arc::new(Semaphore::new(self.unauthenticated_max)),
+            greeting_timeout: self.streams.greeting_timeout,
+            ready,
+            counters: self.streams.counters.clone(),
+        };
         let drained = self.streams.drained.clone();
-        let counters = self.streams.counters.clone();
-        let places = self.streams.room.available_permits() + CONNECTIONS_SPARE;
         let accepting = task::spawn("sync accept", async move {
             tokio::select! {
-                () = accept(listener, places, tls, ready, counters) => {}
+                () = door.accept(listener) => {}
                 () = drained.signalled() => {}
             }
         });
@@ -197,47 +220,6 @@ impl Server {
     }
 }
 
-/// Accepts connections for ever, and hands over those whose handshake succeeded.
-async fn accept(
-    listener: TcpListener,
-    places: usize,
-    tls: Option<TlsAcceptor>,
-    ready: mpsc::Sender<Connection>,
-    counters: ServerCounters,
-) {
-    let places = Arc::new(Semaphore::new(places));
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors, for instance: others have to end first.
-                tracing::warn!(%error, "a connection of a proxy could not be accepted");
-                tokio::time::sleep(KEEP_ALIVE_INTERVAL / 100).await;
-                continue;
-            }
-        };
-        let _ = stream.set_nodelay(true);
-        let (tls, ready, counters) = (tls.clone(), ready.clone(), counters.clone());
-        let shake_hands = async move {
-            let connection = match tls {
-                None => Connection::new(stream),
-                Some(tls) => match timeout(TIMEOUT, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => Connection::new(stream),
-                    Ok(Err(_)) | Err(_) => {
-                        counters.refused.inc();
-                        return;
-                    }
-                },
-            };
-            let _ = ready.send(connection.in_place(place)).await;
-        };
-        drop(task::spawn("sync handshake", shake_hands));
-    }
-}
-
 impl Streams {
     /// Opens a stream: authenticates the proxy and starts its task.
     pub(super) async fn open(
@@ -249,21 +231,33 @@ impl Streams {
             self.counters.refused.inc();
             return Err(Status::resource_exhausted("too many streams"));
         };
+        let Some(view) = self.views.find(&identity.view) else {
+            self.counters.refused.inc();
+            return Err(Status::unavailable("its view is not there yet"));
+        };
+        if let Some(guest) = request.extensions().get::<Guest>() {
+            guest.admit();
+        }
         let (sender, mut receiver) = mpsc::channel(1);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let session = ServerSession::new(self.key, Snapshot::new(), self.counters.clone());
+        let (counters, steps) = (self.counters.clone(), view.steps.clone());
+        let mut watched = view.watch();
+        let newest = view.wake(&mut watched, &counters);
+        let session = ServerSession::new(self.key, newest, steps, counters.clone());
         let running = Running {
             number,
             identity,
             session,
-            newest: self.newest.clone(),
+            view,
+            watched,
             events: self.events.clone(),
             outgoing: sender,
             is_greeted: false,
+            greeting_due: clock::now() + self.greeting_timeout,
+            counters,
             _room: room,
         };
-        let (drained, counters) = (self.drained.clone(), self.counters.clone());
-        let run = running.run(request.into_inner(), drained, counters);
+        let run = running.run(request.into_inner(), self.drained.clone());
         drop(task::spawn("sync stream", run));
         Ok(Box::pin(stream::poll_fn(move |context| {
             receiver.poll_recv(context)
@@ -299,22 +293,18 @@ struct Running {
     number: u64,
     identity: Identity,
     session: ServerSession,
-    newest: watch::Receiver<Snapshot>,
+    view: Arc<View>,
+    watched: watch::Receiver<Snapshot>,
     events: mpsc::Sender<Event>,
-    outgoing: mpsc::Sender<Result<FromServer, Status>>,
+    outgoing: mpsc::Sender<Result<Bytes, Status>>,
     is_greeted: bool,
+    greeting_due: Instant,
+    counters: ServerCounters,
     _room: OwnedSemaphorePermit,
 }
 
 impl Running {
-    async fn run(
-        mut self,
-        mut incoming: Streaming<FromProxy>,
-        drained: Drained,
-        counters: ServerCounters,
-    ) {
-        let newest = self.newest.borrow_and_update().clone();
-        self.session.update(newest);
+    async fn run(mut self, mut incoming: Streaming<FromProxy>, drained: Drained) {
         let error = tokio::select! {
             error = self.follow(&mut incoming) => error,
             () = drained.signalled() => {
@@ -323,7 +313,7 @@ impl Running {
             }
         };
         if let Some(error) = &error {
-            counters.refused.inc();
+            self.counters.refused.inc();
             let subject = &self.identity.subject;
             tracing::warn!(%subject, %error, "the stream of a proxy was ended");
             let _ = self
@@ -338,14 +328,13 @@ impl Running {
 
     /// Runs the session until the proxy goes, or errs.
     async fn follow(&mut self, incoming: &mut Streaming<FromProxy>) -> Option<SessionError> {
-        let greeting_due = clock::now() + TIMEOUT;
         loop {
             while let Some(frame) = self.session.poll(clock::now()) {
                 if self.outgoing.send(Ok(frame)).await.is_err() {
                     return None;
                 }
             }
-            let greeting = (!self.is_greeted).then_some(greeting_due);
+            let greeting = (!self.is_greeted).then_some(self.greeting_due);
             let deadline = self.session.deadline().or(greeting);
             tokio::select! {
                 message = incoming.message() => {
@@ -357,12 +346,13 @@ impl Running {
                         Err(error) => return Some(error),
                     }
                 }
-                changed = self.newest.changed() => {
+                changed = self.watched.changed() => {
                     changed.ok()?;
-                    let newest = self.newest.borrow_and_update().clone();
+                    let newest = self.view.wake(&mut self.watched, &self.counters);
+                    self.counters.streams_woken.inc();
                     self.session.update(newest);
                 }
-                () = sleep_until(deadline.unwrap_or(greeting_due)), if deadline.is_some() => {
+                () = sleep_until(deadline.unwrap_or(self.greeting_due)), if deadline.is_some() => {
                     if !self.is_greeted {
                         return Some(SessionError::Unexpected("silence"));
                     }
@@ -394,6 +384,7 @@ impl Running {
             }
             Report::Acked {
                 position,
+                root,
                 is_in_step,
                 receipts,
                 receipts_omitted,
@@ -409,6 +400,7 @@ impl Running {
                 self.tell(Event::Acked {
                     stream,
                     position,
+                    root,
                     is_in_step,
                 })
                 .await;

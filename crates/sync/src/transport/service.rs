@@ -5,22 +5,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use tonic::codegen::{Body, StdError, http};
 use tonic::server::{Grpc, StreamingService};
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 use tower_service::Service;
 
+use super::codec::Encoded;
 use super::server::Streams;
-use crate::wire::{FromProxy, FromServer, MESSAGE_BYTES_MAX};
+use crate::wire::{FromProxy, MESSAGE_BYTES_MAX};
 
 /// The path of the method.
 pub(super) const FOLLOW: &str = "/myriad.sync.v1.Sync/Follow";
 
-/// What the server sends.
-pub(super) type Outgoing = Pin<Box<dyn Stream<Item = Result<FromServer, Status>> + Send>>;
+/// What the server sends: messages that are encoded already.
+pub(super) type Outgoing = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// The service, as the HTTP server calls it.
 #[derive(Clone)]
@@ -45,8 +46,7 @@ where
             if request.uri().path() != FOLLOW {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
-            let codec = ProstCodec::<FromServer, FromProxy>::default();
-            let mut grpc = Grpc::new(codec).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let mut grpc = Grpc::new(Encoded).max_decoding_message_size(MESSAGE_BYTES_MAX);
             Ok(grpc.streaming(follow, request).await)
         })
     }
@@ -55,7 +55,7 @@ where
 struct Follow(Arc<Streams>);
 
 impl StreamingService<FromProxy> for Follow {
-    type Response = FromServer;
+    type Response = Bytes;
     type ResponseStream = Outgoing;
     type Future = BoxFuture<'static, Result<Response<Outgoing>, Status>>;
 

@@ -1,5 +1,7 @@
 //! The real server and the real client, over TLS on ports of the system's choice.
 
+mod crowd;
+
 use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -14,24 +16,27 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-use super::Connection;
 use super::client::{Apply, Client, ClientError, ClientSettings, Connect, TcpConnect};
 use super::server::{Authenticate, Event, Identity, Refused, Server, ServerSettings};
+use super::{Connection, Views};
 use crate::tests::pair::{KEY, REFUSED_PORT, World};
 use crate::{ClientCounters, Delivery, Refusal, ServerCounters};
 
-/// Accepts one token.
-struct OneToken;
+/// Accepts tokens that begin with `good`; what follows a colon is the view.
+struct GoodTokens;
 
-impl Authenticate for OneToken {
+impl Authenticate for GoodTokens {
     fn authenticate<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Identity, Refused>> {
         Box::pin(async move {
-            match token {
-                "good" => Ok(Identity {
-                    subject: "gateway".into(),
-                }),
-                _ => Err(Refused("of another audience".to_owned())),
-            }
+            let view = match token.strip_prefix("good") {
+                Some("") => "gateway",
+                Some(rest) => rest.trim_start_matches(':'),
+                None => return Err(Refused("of another audience".to_owned())),
+            };
+            Ok(Identity {
+                subject: "gateway".into(),
+                view: view.into(),
+            })
         })
     }
 }
@@ -110,6 +115,16 @@ fn tls() -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
     (Arc::new(server), Arc::new(client))
 }
 
+fn settings(tls: Option<Arc<rustls::ServerConfig>>) -> ServerSettings {
+    ServerSettings {
+        key: KEY,
+        tls,
+        streams_max: 8,
+        unauthenticated_max: 4,
+        greeting_timeout: Duration::from_secs(10),
+    }
+}
+
 /// A server that runs until its drain is asked for.
 struct Serving {
     drain: Drain,
@@ -122,17 +137,16 @@ impl Serving {
         newest: &watch::Sender<Snapshot>,
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> (Serving, Server) {
+        Self::server_of(Views::one("gateway", newest.subscribe()), settings(tls))
+    }
+
+    fn server_of(views: Views, settings: ServerSettings) -> (Serving, Server) {
         let (sender, events) = mpsc::channel(1_024);
         let (drain, counters) = (Drain::new(), ServerCounters::default());
-        let settings = ServerSettings {
-            key: KEY,
-            tls,
-            streams_max: 8,
-        };
         let server = Server::new(
             settings,
-            Arc::new(OneToken),
-            newest.subscribe(),
+            Arc::new(GoodTokens),
+            views,
             sender,
             counters.clone(),
             drain.holder(),
@@ -150,12 +164,16 @@ impl Serving {
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> (Serving, String) {
         let (serving, server) = Self::server(newest, tls);
+        serving.listen(server).await
+    }
+
+    async fn listen(self, server: Server) -> (Serving, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(task::spawn("test server", async move {
             server.serve(listener).await.unwrap();
         }));
-        (serving, address)
+        (self, address)
     }
 
     async fn next(&mut self) -> Event {

@@ -98,6 +98,8 @@ pub fn touched(
             facts.extend(old.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
             facts.extend(new.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
         }
+        // Istio's objects mean nothing yet.
+        _ => {}
     }
     touched.facts.sort_unstable();
     touched.facts.dedup();

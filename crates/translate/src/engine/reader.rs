@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use myriad_api::{
-    BackendPort, EndpointSlice, Ingress, IngressClass, Object, ObjectKind, Secret, Service,
-};
+use myriad_api::{BackendPort, EndpointSlice, IngressClass, Object, ObjectKind, Secret, Service};
 
 use super::facts::{Fact, FactHasher, is_default, service_of};
 use super::objects::Objects;
 use crate::Settings;
 use crate::certificate::{self, Names};
+use crate::ingress::Opened;
 use crate::upstream::{self, PortFound};
 
 /// Hands out objects and remembers which facts about them were read.
@@ -18,23 +17,27 @@ pub struct Reader<'a> {
     hasher: &'a FactHasher,
     settings: &'a Settings,
     now: i64,
+    opened: &'a mut Option<Arc<Opened>>,
     facts: Vec<u64>,
     visited: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// A handle for one run of one unit.
+    /// A handle for one run of one unit. The last Ingress that was read stays `opened` between
+    /// the units of a batch: each host of a large one reads it whole, and all of them in a row.
     pub fn new(
         objects: &'a Objects,
         hasher: &'a FactHasher,
         settings: &'a Settings,
         now: i64,
+        opened: &'a mut Option<Arc<Opened>>,
     ) -> Self {
         Reader {
             objects,
             hasher,
             settings,
             now,
+            opened,
             facts: Vec::new(),
             visited: 0,
         }
@@ -52,9 +55,17 @@ impl<'a> Reader<'a> {
 
     /// An Ingress, for the unit of its name or for a unit that it needs. Both run again with it,
     /// so no fact is noted.
-    pub fn ingress(&mut self, id: &str) -> Option<Arc<Ingress>> {
+    pub fn ingress(&mut self, id: &str) -> Option<Arc<Opened>> {
+        if let Some(ingress) = self.opened.as_ref().filter(|it| &**it.meta.key.id() == id) {
+            self.visited += 1;
+            return Some(ingress.clone());
+        }
         match self.visit(ObjectKind::Ingress, id)? {
-            Object::Ingress(ingress) => Some(ingress),
+            Object::Ingress(ingress) => {
+                let opened = Arc::new(Opened::new(ingress));
+                *self.opened = Some(opened.clone());
+                Some(opened)
+            }
             _ => None,
         }
     }

@@ -9,10 +9,11 @@ use myriad_model::{Delta, Name, Policy, Resource, Route, Sealed, Value};
 
 use super::facts;
 use super::reader::Reader;
-use super::units::UnitId;
+use super::units::{Record, UnitId};
 use super::{Engine, Work};
+use crate::ingress::{self, Opened};
 use crate::output::{Output, Unit};
-use crate::{certificate, ingress, upstream};
+use crate::{certificate, upstream};
 
 /// The state of one batch while it runs.
 #[derive(Default)]
@@ -24,8 +25,12 @@ pub struct Run {
     pub delta: Delta,
     /// Ingresses that claim a host.
     pub served: Vec<Arc<str>>,
+    /// Ingresses that are there and claim none any more.
+    pub unserved: Vec<Arc<str>>,
     /// What it cost so far.
     pub work: Work,
+    /// The Ingress that a unit read last.
+    opened: Option<Arc<Opened>>,
 }
 
 struct Pending {
@@ -47,6 +52,12 @@ impl Run {
 impl Engine {
     /// Takes a changed object into the store and marks the units that read what changed.
     pub(super) fn ingest(&mut self, change: Change, run: &mut Run) {
+        // It may be what changes.
+        run.opened = None;
+        // Istio's objects are read and mean nothing yet, so they are not kept either.
+        if !ObjectKind::CORE.contains(&change.key().kind) {
+            return;
+        }
         let (old, new) = match change {
             Change::Put(object) => match self.objects.put(&self.hasher, &object) {
                 Some(old) => (old, Some(object)),
@@ -120,7 +131,13 @@ impl Engine {
     }
 
     fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
-        let mut reader = Reader::new(&self.objects, &self.hasher, &self.settings, self.now);
+        let mut reader = Reader::new(
+            &self.objects,
+            &self.hasher,
+            &self.settings,
+            self.now,
+            &mut run.opened,
+        );
         let output = match unit {
             Unit::Ingress(ingress) => ingress::translate_ingress(&mut reader, ingress),
             Unit::Host(host) => {
@@ -139,10 +156,13 @@ impl Engine {
             }
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
         };
-        if let Unit::Ingress(ingress) = unit
-            && !output.needs.is_empty()
-        {
-            run.served.push(ingress.clone());
+        if let Unit::Ingress(ingress) = unit {
+            let was_served = self.units.get(id).is_some_and(Record::has_needs);
+            if !output.needs.is_empty() {
+                run.served.push(ingress.clone());
+            } else if was_served {
+                run.unserved.push(ingress.clone());
+            }
         }
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use myriad_api::{Finding, Ingress, ObjectKey, Severity};
-use myriad_model::{Host, host::Pattern};
+use myriad_model::Host;
 
-use super::host_name::{self, is_host};
+use super::host_name;
+use super::opened::Opened;
 
 /// The hosts of one Ingress.
 pub struct Claims {
@@ -42,32 +43,17 @@ pub fn read(ingress: &Ingress) -> Claims {
     claims
 }
 
-/// The indices of the rules for a host.
-pub fn rules_of<'a>(ingress: &'a Ingress, host: &'a Host) -> impl Iterator<Item = usize> + 'a {
-    let is_any = host.pattern() == Pattern::Any;
-    let rules = ingress.rules.iter().enumerate();
-    rules.filter_map(move |(at, rule)| {
-        let is_it = match &rule.host {
-            Some(text) => !is_any && is_host(text, host),
-            None => is_any,
-        };
-        is_it.then_some(at)
-    })
-}
-
 /// The field by which an Ingress claims a host.
-pub fn field_of(ingress: &Ingress, host: &Host) -> String {
-    if let Some(at) = rules_of(ingress, host).next() {
-        let has_host = ingress.rules.get(at).is_some_and(|r| r.host.is_some());
+pub fn field_of(ingress: &Opened, host: &Host) -> String {
+    if let Some(at) = ingress.rules_of(host).first() {
+        let has_host = ingress.rules.get(*at).is_some_and(|r| r.host.is_some());
         let end = if has_host { ".host" } else { "" };
         return format!("spec.rules[{at}]{end}");
     }
-    for (at, entry) in ingress.tls.iter().enumerate() {
-        if let Some(host_at) = entry.hosts.iter().position(|text| is_host(text, host)) {
-            return format!("spec.tls[{at}].hosts[{host_at}]");
-        }
+    match ingress.tls_naming(host) {
+        Some((at, host_at)) => format!("spec.tls[{at}].hosts[{host_at}]"),
+        None => "spec.defaultBackend".into(),
     }
-    "spec.defaultBackend".into()
 }
 
 impl Claims {

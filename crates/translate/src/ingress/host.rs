@@ -6,6 +6,7 @@ use myriad_api::{Finding, Ingress, Severity};
 use myriad_model::{Domain, Host, Name, Origin, OriginKind, Resource, Value, host::Pattern};
 
 use super::annotations::{self, Blocked, Options};
+use super::opened::Opened;
 use super::policy::HostFacts;
 use super::{claims, routes, table, tls};
 use crate::HostSharing;
@@ -15,7 +16,7 @@ use crate::output::{Output, Unit};
 /// An Ingress on a host.
 pub struct Claimant {
     /// The object.
-    pub ingress: Arc<Ingress>,
+    pub ingress: Arc<Opened>,
     /// What its annotations ask for.
     pub options: Options,
 }
@@ -146,7 +147,7 @@ fn admit(
     claimants
 }
 
-fn no_catch_all(ingress: &Ingress, host: &Host) -> Finding {
+fn no_catch_all(ingress: &Opened, host: &Host) -> Finding {
     Finding::new(
         Severity::Error,
         &ingress.meta.key,
@@ -159,7 +160,7 @@ fn no_catch_all(ingress: &Ingress, host: &Host) -> Finding {
     )
 }
 
-fn foreign(ingress: &Ingress, owner: &Ingress, host: &Host) -> Finding {
+fn foreign(ingress: &Opened, owner: &Ingress, host: &Host) -> Finding {
     let owner = &owner.meta.key;
     let what = match host.pattern() {
         Pattern::Any => "the answer for hosts that nobody names".to_owned(),

@@ -6,7 +6,6 @@ use std::collections::btree_map::Entry as Slot;
 use myriad_api::{Finding, IngressBackend, PathType, Severity};
 use myriad_model::{Host, PathMatch};
 
-use super::claims::rules_of;
 use super::host::Claimant;
 use super::paths::{self, HOST_REGEXES_MAX, PathProblem};
 
@@ -150,8 +149,8 @@ impl<'a> Table<'a> {
     ) {
         let ingress = &claimants[at].ingress;
         // A host that stands in `tls` alone has no rule that could fall back.
-        let has_rule = ingress.rules.is_empty() && *host == Host::any()
-            || rules_of(ingress, host).next().is_some();
+        let has_rule =
+            ingress.rules.is_empty() && *host == Host::any() || !ingress.rules_of(host).is_empty();
         let Some(backend) = ingress.default_backend.as_ref().filter(|_| has_rule) else {
             return;
         };
@@ -242,7 +241,7 @@ fn written_paths<'a>(
 ) -> impl Iterator<Item = WrittenPath<'a>> {
     let ingress = &claimant.ingress;
     let mut written = Vec::new();
-    for rule_at in rules_of(ingress, host) {
+    for rule_at in ingress.rules_of(host) {
         let paths = ingress
             .rules
             .get(rule_at)

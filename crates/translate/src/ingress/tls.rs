@@ -5,9 +5,8 @@ use std::sync::Arc;
 use myriad_api::{Finding, Ingress, Severity};
 use myriad_model::Host;
 
-use super::claims::rules_of;
 use super::host::Claimant;
-use super::host_name::{self, is_host};
+use super::opened::Opened;
 use crate::certificate::Names;
 use crate::engine::Reader;
 
@@ -53,17 +52,18 @@ pub fn choose<'a>(
 
 /// The entry of one Ingress: one that names the host, else one whose wildcard covers it, else
 /// one without hosts, which stands for all rules.
-fn find<'a>(ingress: &'a Ingress, host: &Host) -> Option<HostTls<'a>> {
-    let entries = || ingress.tls.iter().enumerate();
-    let naming = entries().find(|(_, entry)| entry.hosts.iter().any(|text| is_host(text, host)));
-    let covers = |text: &str| {
-        text.starts_with("*.")
-            && host_name::read(text).is_ok_and(|known| known.host.covers(host.as_str()))
+fn find<'a>(ingress: &'a Opened, host: &Host) -> Option<HostTls<'a>> {
+    let naming = ingress.tls_naming(host).map(|(at, _)| at);
+    let covering = || ingress.tls_covering(host);
+    let bare = || {
+        let at = ingress
+            .tls
+            .iter()
+            .position(|entry| entry.hosts.is_empty())?;
+        (!ingress.rules_of(host).is_empty()).then_some(at)
     };
-    let covering = || entries().find(|(_, entry)| entry.hosts.iter().any(|text| covers(text)));
-    let has_rule = || rules_of(ingress, host).next().is_some();
-    let bare = || entries().find(|(_, entry)| entry.hosts.is_empty() && has_rule());
-    let (at, entry) = naming.or_else(covering).or_else(bare)?;
+    let at = naming.or_else(covering).or_else(bare)?;
+    let entry = ingress.tls.get(at)?;
     let secret = entry.secret_name.as_deref().filter(|name| !name.is_empty());
     let namespace = ingress.meta.key.namespace();
     Some(HostTls {

@@ -93,11 +93,14 @@ impl Findings {
                 self.lost = 1;
                 return;
             }
-            Failure::Lost(_) if self.lost < LOST_BEFORE_FINDING => {
+            Failure::Lost(_) | Failure::Busy { .. } if self.lost < LOST_BEFORE_FINDING => {
                 self.lost += 1;
                 return;
             }
-            Failure::Unsupported(text) | Failure::Refused(text) | Failure::Lost(text) => text,
+            Failure::Unsupported(text)
+            | Failure::Refused(text)
+            | Failure::Lost(text)
+            | Failure::Busy { text, .. } => text,
         };
         let effect = if is_listed {
             "what is known stays in effect"

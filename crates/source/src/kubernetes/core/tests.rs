@@ -155,7 +155,18 @@ impl World {
                 self.core.fail(Failure::Unsupported("no".to_owned()));
             }
             Request::Page { limit, token } => self.page(limit as usize, token.is_some()),
-            Request::Probe => self.core.end_probe(self.server.version),
+            Request::Probe => {
+                self.core.end_probe(self.server.version);
+            }
+            Request::Check { version, .. } if version < self.server.compacted => {
+                self.core.fail(Failure::Gone);
+            }
+            Request::Check { id, version } => {
+                let past = self.server.history.iter().rev();
+                let mut past = past.filter(|step| step.version <= version && step.id == id);
+                let last = past.next().filter(|step| step.content.is_some());
+                self.core.end_check(last.map(head).as_ref());
+            }
             Request::Watch(from) if from < self.server.compacted => {
                 self.core.fail(Failure::Gone);
             }
@@ -255,6 +266,27 @@ impl World {
         }
     }
 
+    /// An older state is put back, and has climbed past what the client had seen by the time the
+    /// client asks again.
+    fn restore_and_climb(&mut self, steps: u64, chance: u32) {
+        let seen = self.server.version;
+        self.wire = Wire::Closed;
+        self.pages = None;
+        self.server.version = self.server.version.saturating_sub(steps).max(10);
+        let version = self.server.version;
+        self.server.history.retain(|step| step.version <= version);
+        self.server.compacted = self.server.compacted.min(version);
+        for number in 0.. {
+            if self.server.version > seen + 3 {
+                break;
+            }
+            let name = 1 + (chance % NAMES + number) % NAMES;
+            self.server.write(name, Some(100 + number));
+        }
+        self.core.fail(Failure::Lost("reset".to_owned()));
+        self.settle();
+    }
+
     fn settle(&mut self) {
         self.core.tick(self.now);
         let Some(output) = self.core.take() else {
@@ -345,6 +377,26 @@ proptest! {
         prop_assert!(world.core.is_listed);
         prop_assert_eq!(world.core.version, world.server.version);
         prop_assert_eq!(world.core.known.len(), world.effect.len());
+    }
+
+    #[test]
+    fn a_state_put_back_that_has_climbed_past_ours_is_found_out(
+        steps in steps(90),
+        back in 1_u64..8,
+        chance: u32,
+    ) {
+        let mut world = World::new(HOLD, true);
+        for (op, argument) in steps {
+            world.step(op, argument);
+        }
+        // Something has happened that the older state does not have, and the client has seen it.
+        for number in 0..back as u32 {
+            world.server.write(1 + number % NAMES, Some(number));
+        }
+        world.rest();
+        world.restore_and_climb(back, chance);
+        world.rest();
+        prop_assert_eq!(&world.effect, &world.server.state_at(world.server.version));
     }
 
     #[test]
@@ -556,4 +608,13 @@ fn a_refusal_is_reported_and_an_optional_kind_does_not_close_the_gate() {
 fn what_is_kept_of_an_object_is_small() {
     // A key is shared with the engine, so this and the table's spare room are all there is.
     assert!(size_of::<(Arc<str>, super::Known)>() <= 40);
+}
+
+#[test]
+fn a_server_that_says_when_to_come_back_is_not_asked_before() {
+    let (mut core, _) = listed(HOLD, &["a"]);
+    let after = Duration::from_secs(30);
+    let text = "503".to_owned();
+    assert!(core.fail(Failure::Busy { after, text }) >= after);
+    assert!(core.fail(Failure::Lost("reset".to_owned())) < after);
 }

@@ -31,6 +31,7 @@ struct State {
     cannot_stream: bool,
     forbidden: Vec<String>,
     conflicts: usize,
+    busy: usize,
     log: Vec<String>,
 }
 
@@ -128,6 +129,11 @@ impl Server {
         self.lock().conflicts = times;
     }
 
+    /// The next requests are answered with 503 and a `Retry-After` of one second.
+    pub(super) fn be_busy(&self, times: usize) {
+        self.lock().busy = times;
+    }
+
     /// All requests so far, as method and path with query.
     pub(super) fn log(&self) -> Vec<String> {
         self.lock().log.clone()
@@ -152,7 +158,10 @@ impl Server {
             state.log.push(line);
             let query = head.uri.query().unwrap_or_default();
             let path = head.uri.path();
-            if state.forbidden.iter().any(|known| path == known) {
+            if state.busy > 0 {
+                state.busy -= 1;
+                busy()
+            } else if state.forbidden.iter().any(|known| path == known) {
                 status(StatusCode::FORBIDDEN)
             } else if query.contains("watch=true") {
                 state.watch(path, query)
@@ -379,6 +388,15 @@ fn stream(receiver: mpsc::Receiver<Bytes>) -> Answer {
 fn status(code: StatusCode) -> Answer {
     let status = json!({"kind": "Status", "code": code.as_u16(), "message": "as the test wants"});
     Answer::Ready(json_answer(code, &status))
+}
+
+fn busy() -> Answer {
+    let Answer::Ready(mut response) = status(StatusCode::SERVICE_UNAVAILABLE) else {
+        unreachable!("a status is ready");
+    };
+    let second = axum::http::HeaderValue::from_static("1");
+    response.headers_mut().insert("retry-after", second);
+    Answer::Ready(response)
 }
 
 fn json_answer(code: StatusCode, value: &Value) -> Response<Body> {

@@ -196,3 +196,49 @@ async fn events_of_a_follower_wait_for_its_term() {
     server.asked("POST", 1).await;
     running.abort();
 }
+
+#[tokio::test]
+async fn a_status_that_is_given_up_is_taken_from_nobody_else() {
+    let server = Server::start().await;
+    let shown = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+    let managed = |manager: &str| {
+        let owner = json!({"manager": manager, "operation": "Apply", "subresource": "status"});
+        json!({"metadata": {"managedFields": [owner]}, "spec": {}, "status": shown})
+    };
+    server.put(INGRESSES, "ours", managed("myriad"));
+    server.put(INGRESSES, "theirs", managed("other"));
+    let statuses = writer(&server, claim(true)).await;
+    statuses.set(key("theirs"), Arc::default());
+    server.asked("/theirs", 1).await;
+    statuses.set(key("ours"), Arc::default());
+    server.asked("PATCH", 1).await;
+    let log = server.log();
+    let writes: Vec<&String> = log.iter().filter(|it| it.contains("PATCH")).collect();
+    let expected = format!("PATCH {INGRESSES}/ours/status?fieldManager=myriad");
+    assert_eq!(writes, [&expected], "without force");
+}
+
+#[tokio::test]
+async fn a_list_that_others_write_too_is_read_again_and_keeps_their_entries() {
+    use crate::kubernetes::status::list::{Listed, Own};
+    let server = Server::start().await;
+    let entry = |owner: &str| json!({"controllerName": owner, "conditions": []});
+    let object = json!({"spec": {}, "status": {"parents": [entry("other")]}});
+    server.put(INGRESSES, "a", object);
+    server.conflict(2);
+    let own = Own {
+        field: "parents",
+        owner_field: "controllerName",
+        owner: "myriad".into(),
+    };
+    let client = client(&server).await;
+    let wanted = [entry("myriad")];
+    let claim = claim(true);
+    let object = key("a");
+    let write = || client.replace_own(&claim, &object, &own, &wanted);
+    assert_eq!(write().await, Ok(Listed::Changed));
+    assert_eq!(write().await, Ok(Listed::Unchanged));
+    let object = server.get(INGRESSES, "a").expect("it is there");
+    let expected = json!([entry("other"), entry("myriad")]);
+    assert_eq!(object["status"]["parents"], expected);
+}

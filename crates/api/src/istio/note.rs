@@ -1,0 +1,116 @@
+//! Notes: fields of an object that were seen and not understood.
+
+/// The most notes that are kept of one object; the last says how many more there were.
+pub const NOTES_MAX: usize = 64;
+
+/// A field that was written and is not read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Note {
+    /// Path of the field, such as `spec.http[0].match[1].statPrefix`; empty for the whole object.
+    pub field: Box<str>,
+    /// Why it is not read.
+    pub kind: NoteKind,
+}
+
+/// Why a field is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NoteKind {
+    /// Istio knows it, and it cannot be honoured here.
+    Refused,
+    /// Istio does not know it: most likely it is misspelt.
+    Unknown,
+    /// So many further fields were noted and left off this list.
+    More(u32),
+}
+
+/// One step of a path.
+pub(crate) enum Step {
+    Field(&'static str),
+    Index(usize),
+    Key(Box<str>),
+}
+
+/// The notes of an object that is being read, and the path of the field under way.
+///
+/// After an error the path is that of the field with the error, because only values that were
+/// read leave it.
+#[derive(Default)]
+pub(crate) struct Notes {
+    path: Vec<Step>,
+    list: Vec<Note>,
+    left_off: u32,
+}
+
+impl Notes {
+    pub(crate) fn enter(&mut self, step: Step) {
+        self.path.push(step);
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.path.pop();
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.path.len()
+    }
+
+    pub(crate) fn leave_to(&mut self, depth: usize) {
+        self.path.truncate(depth);
+    }
+
+    /// The path of the field under way.
+    pub(crate) fn path(&self) -> String {
+        let mut text = String::new();
+        for step in &self.path {
+            match step {
+                Step::Field(name) => push_name(&mut text, name),
+                Step::Index(index) => text.push_str(&format!("[{index}]")),
+                Step::Key(key) => text.push_str(&format!("[{key}]")),
+            }
+        }
+        text
+    }
+
+    /// Notes a field of the message under way that is not read.
+    pub(crate) fn add_field(&mut self, name: &str, is_refused: bool) {
+        let kind = match is_refused {
+            true => NoteKind::Refused,
+            false => NoteKind::Unknown,
+        };
+        if self.list.len() + 1 >= NOTES_MAX {
+            self.left_off = self.left_off.saturating_add(1);
+            return;
+        }
+        let mut field = self.path();
+        push_name(&mut field, name);
+        let field = field.into();
+        self.list.push(Note { field, kind });
+    }
+
+    /// Notes that the whole object is not read.
+    pub(crate) fn add_object(&mut self) {
+        self.list.push(Note {
+            field: Box::default(),
+            kind: NoteKind::Refused,
+        });
+    }
+
+    /// The notes, in the order of their fields.
+    pub(crate) fn finish(mut self) -> Box<[Note]> {
+        self.list.sort();
+        if self.left_off > 0 {
+            self.list.push(Note {
+                field: Box::default(),
+                kind: NoteKind::More(self.left_off),
+            });
+        }
+        self.list.into()
+    }
+}
+
+fn push_name(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+}

@@ -1,0 +1,52 @@
+//! What the most numerous kind costs in memory.
+
+use std::mem::size_of;
+
+use serde_json::json;
+
+use super::super::virtual_service::{HttpDestination, HttpMatch, HttpRewrite, HttpRoute};
+use super::read;
+use crate::Object;
+
+/// The bytes of a hundred exact routes as at the published scale, without their texts.
+#[test]
+fn a_virtual_service_of_a_hundred_exact_routes_stays_small() {
+    let route = |number: usize| {
+        json!({
+            "match": [{"uri": {"exact": format!("/path-{number}")}, "sourceLabels": {"app": "g"}}],
+            "rewrite": {"uri": "/"},
+            "route": [{"destination": {"host": "backend", "port": {"number": 8080}}}],
+        })
+    };
+    let value = json!({
+        "apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
+        "metadata": {"name": "a"},
+        "spec": {"hosts": ["a.example.com"], "http": (0..100).map(route).collect::<Vec<_>>()},
+    });
+    let Ok(Object::VirtualService(service)) = read(&value) else {
+        panic!("a VirtualService");
+    };
+    let mut bytes = size_of_val(&*service) + size_of_val(&*service.spec.http);
+    for route in &service.spec.http {
+        assert_eq!(route.rare, None);
+        bytes += size_of_val(&*route.matches) + size_of_val(&*route.route);
+        bytes += route.rewrite.as_deref().map_or(0, size_of_val);
+        for matched in &route.matches {
+            assert_eq!(matched.rare, None);
+            bytes += size_of_val(&*matched.source_labels);
+        }
+    }
+    assert!(bytes <= 30_000, "{bytes} bytes");
+}
+
+/// Figures that a new field must not raise unseen: what is seldom set goes to `rare`.
+#[test]
+fn the_parts_of_a_route_keep_their_sizes() {
+    let sizes = [
+        size_of::<HttpRoute>(),
+        size_of::<HttpMatch>(),
+        size_of::<HttpDestination>(),
+        size_of::<HttpRewrite>(),
+    ];
+    assert_eq!(sizes, [80, 72, 56, 40]);
+}

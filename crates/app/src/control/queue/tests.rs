@@ -1,0 +1,214 @@
+use std::collections::HashMap;
+
+use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
+use myriad_base::clock;
+use myriad_model::{Digest, Form, Sealer, Writer};
+use myriad_translate::Engine;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Queue, Shares};
+
+fn ingress(namespace: &str, number: usize, service: &str) -> Object {
+    let value = json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"namespace": namespace, "name": format!("i{number}")},
+        "spec": {"rules": [{
+            "host": format!("h{number}.{namespace}.test"),
+            "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {
+                "service": {"name": service, "port": {"number": 80}}
+            }}]}
+        }]}
+    });
+    Object::deserialize(ObjectKind::Ingress, value).expect("an Ingress")
+}
+
+fn put(namespace: &str, numbers: std::ops::Range<usize>) -> Batch {
+    let changes = numbers.map(|number| Change::Put(ingress(namespace, number, "s")));
+    batch(changes.collect(), 0)
+}
+
+fn batch(changes: Vec<Change>, revision: u64) -> Batch {
+    Batch {
+        changes,
+        positions: vec![(ObjectKind::Ingress, revision)],
+        ..Batch::default()
+    }
+}
+
+fn queue() -> Queue {
+    Queue::new(Shares::FAIR)
+}
+
+#[test]
+fn one_change_does_not_wait_for_ten_thousand_of_another_namespace() {
+    let mut queue = queue();
+    let now = clock::now();
+    queue.push(put("a", 0..10_000), now);
+    let first = queue.cut(now);
+    assert_eq!(first.changes.len(), 256);
+    queue.push(put("b", 0..1), now);
+    queue.push(put("a", 0..10_000), now);
+    let second = queue.cut(now);
+    let namespaces = second.changes.iter().map(|change| change.key().namespace());
+    assert_eq!(namespaces.filter(|namespace| *namespace == "b").count(), 1);
+    assert_eq!(second.changes.len(), 257);
+}
+
+#[test]
+fn everybody_has_a_turn_before_anybody_has_a_second() {
+    let mut queue = queue();
+    let now = clock::now();
+    for number in 0..3_000 {
+        let namespace = format!("n{number}");
+        queue.push(put(&namespace, 0..2), now);
+    }
+    // Two of each fit into a share, so that no namespace needs a second turn.
+    let mut seen = HashMap::new();
+    for cut in 0..6 {
+        for change in queue.cut(now).changes {
+            seen.insert(change.key().namespace().to_owned(), cut);
+        }
+    }
+    assert_eq!(seen.len(), 3_000);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_flapping_object_waits_once_and_with_its_newest_change() {
+    let mut queue = queue();
+    let now = clock::now();
+    for service in ["s1", "s2", "s3"] {
+        queue.push(batch(vec![Change::Put(ingress("a", 0, service))], 0), now);
+    }
+    let cut = queue.cut(now);
+    assert_eq!(cut.changes, [Change::Put(ingress("a", 0, "s3"))]);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_position_is_claimed_when_nothing_up_to_it_waits() {
+    let mut queue = queue();
+    let now = clock::now();
+    let changes = put("a", 0..300).changes;
+    queue.push(batch(changes, 7), now);
+    queue.push(batch(put("b", 0..1).changes, 8), now);
+    assert_eq!(queue.cut(now).positions, []);
+    // The change that waited since 7 is written over by a newer one, and still holds 7 back.
+    let last = Change::Remove(ingress("a", 299, "s").key().clone());
+    queue.push(batch(vec![last], 9), now);
+    let kind = ObjectKind::Ingress;
+    let claimed = queue.cut(now).positions;
+    assert_eq!(claimed, [(kind, 7), (kind, 8), (kind, 9)]);
+    assert!(queue.is_empty());
+    queue.push(batch(Vec::new(), 10), now);
+    assert!(!queue.is_empty(), "a position alone is handled too");
+    assert_eq!(queue.cut(now).positions, [(kind, 10)]);
+}
+
+#[test]
+fn the_wait_is_that_of_the_oldest_change_in_the_cut() {
+    let mut queue = queue();
+    let now = clock::now();
+    let later = now + std::time::Duration::from_secs(1);
+    queue.push(put("a", 0..300), now);
+    queue.push(put("b", 0..1), later);
+    assert_eq!(queue.cut(later).since, now);
+    queue.push(put("c", 0..1), later);
+    assert_eq!(queue.cut(later).since, now);
+    queue.push(put("c", 0..1), later);
+    assert_eq!(queue.cut(later).since, later);
+}
+
+/// What a random tenant does.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize, usize, usize),
+    Remove(usize, usize),
+    Cut,
+    End,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let object = (0..3usize, 0..6usize);
+    prop_oneof![
+        6 => (object.clone(), 0..3usize).prop_map(|((ns, it), to)| Step::Put(ns, it, to)),
+        3 => object.prop_map(|(ns, it)| Step::Remove(ns, it)),
+        2 => Just(Step::Cut),
+        2 => Just(Step::End),
+    ]
+}
+
+fn change(step: &Step) -> Option<Change> {
+    let namespace = |number: &usize| format!("n{number}");
+    Some(match step {
+        Step::Put(at, number, to) => {
+            Change::Put(ingress(&namespace(at), *number, &format!("s{to}")))
+        }
+        Step::Remove(at, number) => {
+            let name = format!("i{number}");
+            Change::Remove(ObjectKey::new(ObjectKind::Ingress, &namespace(at), &name))
+        }
+        Step::Cut | Step::End => return None,
+    })
+}
+
+fn engine() -> Engine {
+    let writer = Writer::new(Sealer::new([7; 32], Form::Value));
+    Engine::new(myriad_translate::Settings::default(), writer)
+}
+
+proptest! {
+    /// Cut fairly or taken as it comes, the end is the same, no object goes back to what it was
+    /// before, and no position is claimed while something of before waits.
+    #[test]
+    fn fair_cuts_lose_nothing(steps in proptest::collection::vec(step(), 0..80)) {
+        let shares = Shares { cut_changes_max: 3, namespace_changes_max: 2 };
+        let (mut queue, now) = (Queue::new(shares), clock::now());
+        let (mut fair, mut plain) = (engine(), engine());
+        let mut batched: Vec<Change> = Vec::new();
+        // For each batch, the objects that have to be as new as it is once it is claimed.
+        let (mut pushed, mut applied) = (Vec::new(), HashMap::new());
+        let mut newest: HashMap<ObjectKey, usize> = HashMap::new();
+        let mut apply = |queue: &mut Queue, newest: &HashMap<ObjectKey, usize>,
+                         pushed: &Vec<Vec<ObjectKey>>| {
+            let cut = queue.cut(now);
+            prop_assert!(cut.changes.len() <= 3);
+            for change in &cut.changes {
+                applied.insert(change.key().clone(), newest[change.key()]);
+            }
+            for (_, revision) in &cut.positions {
+                let revision = *revision as usize;
+                for key in &pushed[revision] {
+                    prop_assert!(applied.get(key).is_some_and(|at| *at >= revision));
+                }
+            }
+            fair.apply(cut.changes, 0);
+            Ok(())
+        };
+        for step in steps.iter().chain([&Step::End]) {
+            if let Some(change) = change(step) {
+                batched.retain(|known| known.key() != change.key());
+                batched.push(change);
+            } else if matches!(step, Step::End) {
+                let keys: Vec<_> = batched.iter().map(|it| it.key().clone()).collect();
+                newest.extend(keys.iter().map(|key| (key.clone(), pushed.len())));
+                queue.push(batch(batched.clone(), pushed.len() as u64), now);
+                pushed.push(keys);
+                plain.apply(std::mem::take(&mut batched), 0);
+            } else {
+                apply(&mut queue, &newest, &pushed)?;
+            }
+        }
+        while !queue.is_empty() {
+            apply(&mut queue, &newest, &pushed)?;
+        }
+        let digest = |engine: &Engine| -> Digest { engine.snapshot().digest() };
+        // Listeners come with the first batch, whatever is in it.
+        let (fair, plain) = (fair, plain);
+        prop_assert_eq!(digest(&fair), digest(&plain));
+        prop_assert_eq!(fair.snapshot().len(), plain.snapshot().len());
+        prop_assert!(fair.findings().eq(plain.findings()));
+    }
+}

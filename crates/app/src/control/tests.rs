@@ -1,0 +1,141 @@
+use std::sync::{Arc, Mutex};
+
+use myriad_api::{Batch, Change, Object, ObjectKind};
+use myriad_base::metrics::Metrics;
+use myriad_base::readiness::Readiness;
+use myriad_model::{Delta, Form, Position, Sealer, Snapshot, Writer};
+use myriad_translate::Engine;
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+
+use super::{Addresses, Control, Event, INBOX_EVENTS_MAX, Shares};
+use crate::board::Board;
+use crate::live::Live;
+use crate::outlet::Outlet;
+
+/// What was published: the namespaces of what changed, and the position after it.
+type Published = Vec<(Vec<String>, Position)>;
+
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Published>>);
+
+impl Outlet for Recorder {
+    fn publish(&mut self, delta: Delta, snapshot: &Snapshot, _: &Board) {
+        let namespace = |change: &myriad_model::Change| {
+            let name = change.key.name.as_str();
+            name.split('/').next().unwrap_or_default().to_owned()
+        };
+        let namespaces = delta.changes().iter().map(namespace).collect();
+        let mut published = self.0.lock().expect("not poisoned");
+        published.push((namespaces, snapshot.position().clone()));
+    }
+
+    fn addresses(&self) -> Addresses {
+        Addresses::new()
+    }
+
+    async fn drain(self) {}
+}
+
+fn batch(namespace: &str, numbers: std::ops::Range<usize>, revision: u64) -> Event {
+    let ingress = |number| {
+        let value = json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"namespace": namespace, "name": format!("i{number}")},
+            "spec": {"rules": [{
+                "host": format!("h{number}.{namespace}.test"),
+                "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {
+                    "service": {"name": "s", "port": {"number": 80}}
+                }}]}
+            }]}
+        });
+        let object = Object::deserialize(ObjectKind::Ingress, value);
+        Change::Put(object.expect("an Ingress"))
+    };
+    Event::Changed(Batch {
+        changes: numbers.map(ingress).collect(),
+        positions: vec![(ObjectKind::Ingress, revision)],
+        ..Batch::default()
+    })
+}
+
+fn listed() -> Event {
+    Event::Changed(Batch {
+        synced: true,
+        positions: vec![(ObjectKind::Ingress, 1)],
+        ..Batch::default()
+    })
+}
+
+/// A loop with these events waiting in its inbox.
+fn control(events: Vec<Event>) -> (Control<Recorder>, Recorder, mpsc::Receiver<Event>) {
+    let (metrics, recorder) = (Metrics::new(), Recorder::default());
+    let writer = Writer::new(Sealer::new([5; 32], Form::Encoded));
+    let control = Control::new(
+        Engine::new(myriad_translate::Settings::default(), writer),
+        recorder.clone(),
+        Shares::FAIR,
+        Board::new(&metrics),
+        Live::new(&metrics),
+        Readiness::new().require("the first list"),
+        watch::channel(None).0,
+    );
+    let (sender, inbox) = mpsc::channel(INBOX_EVENTS_MAX);
+    for event in events {
+        sender.try_send(event).expect("room");
+    }
+    (control, recorder, inbox)
+}
+
+fn position(revision: u64) -> Position {
+    Position {
+        epoch: 0,
+        revisions: vec![(ObjectKind::Ingress as u8, revision)],
+    }
+}
+
+#[tokio::test]
+async fn a_single_change_is_published_with_the_first_of_a_flood_before_it() {
+    let flood = [(0..4_000, 5), (4_000..8_000, 6), (8_000..10_000, 7)];
+    let flood = flood.map(|(numbers, revision)| batch("a", numbers, revision));
+    let mut events = vec![listed()];
+    events.extend(flood);
+    events.push(batch("b", 0..1, 8));
+    let (mut control, recorder, mut inbox) = control(events);
+    assert!(control.turn(&mut inbox).await);
+    let published = std::mem::take(&mut *recorder.0.lock().expect("not poisoned"));
+    let [_, (namespaces, at)] = &published[..] else {
+        panic!("the list, and one cut: {}", published.len());
+    };
+    assert_eq!(namespaces.iter().filter(|it| *it == "b").count(), 1);
+    assert_eq!(namespaces.iter().filter(|it| *it == "a").count(), 256);
+    assert_eq!(at, &position(1), "the flood is not contained yet");
+    let mut cuts = 0;
+    while !control.queue.is_empty() {
+        assert!(control.turn(&mut inbox).await);
+        cuts += 1;
+    }
+    assert_eq!(cuts, 39);
+    let published = recorder.0.lock().expect("not poisoned");
+    let (_, at) = published.last().expect("a cut");
+    assert_eq!(at, &position(8));
+    let (_, before) = &published[published.len() - 2];
+    assert_eq!(before, &position(6), "the last of 7 came with the last cut");
+}
+
+#[tokio::test]
+async fn what_came_before_an_epoch_belongs_to_the_one_before() {
+    let events = vec![
+        listed(),
+        batch("a", 0..600, 7),
+        Event::Epoch(9),
+        batch("a", 0..1, 3),
+    ];
+    let (mut control, recorder, mut inbox) = control(events);
+    assert!(control.turn(&mut inbox).await);
+    let published = recorder.0.lock().expect("not poisoned");
+    let epochs: Vec<u64> = published.iter().map(|(_, at)| at.epoch).collect();
+    assert_eq!(epochs, [0, 0, 0, 0, 9]);
+    assert_eq!(published[3].1, position(7));
+}

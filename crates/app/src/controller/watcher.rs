@@ -1,0 +1,115 @@
+//! What happens to proxies, as the rest of the controller learns it: which commits are live where,
+//! and what was refused.
+
+use std::time::Duration;
+
+use myriad_api::ObjectKey;
+use myriad_base::clock;
+use myriad_base::metrics::Gauge;
+use myriad_model::{Key, Sealer, Snapshot, wire};
+use myriad_sync::{Event, Receipt};
+use myriad_translate::FindingsChange;
+use tokio::sync::{mpsc, watch};
+
+use crate::board;
+use crate::control::Event as ControlEvent;
+use crate::live::{Live, Newcomer, Refused};
+
+/// How often is looked whether a commit is slow.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Tells people what happens to proxies.
+pub struct Watcher {
+    /// Of the cluster's key, to find resources by.
+    pub sealer: Sealer,
+    pub newest: watch::Receiver<Snapshot>,
+    pub live: Live,
+    /// Where findings go.
+    pub inbox: mpsc::Sender<ControlEvent>,
+    /// Counts the proxies that are connected.
+    pub connected: Gauge,
+}
+
+impl Watcher {
+    /// Follows the events until the server ends.
+    pub async fn watch_over(self, mut events: mpsc::Receiver<Event>) {
+        let mut looks = tokio::time::interval(LOOK_INTERVAL);
+        loop {
+            let found = tokio::select! {
+                event = events.recv() => match event {
+                    Some(event) => self.see(event),
+                    None => return,
+                },
+                _ = looks.tick() => self.live.look(clock::now()),
+            };
+            // A control loop that has ended tells nobody anything any more.
+            if !found.is_empty() && self.inbox.send(ControlEvent::Found(found)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn see(&self, event: Event) -> FindingsChange {
+        match event {
+            Event::Connected {
+                stream,
+                identity,
+                instance,
+                schema,
+                ..
+            } => {
+                self.connected.inc();
+                let proxy = &*identity.subject;
+                tracing::info!(stream, proxy, instance, schema, "a proxy follows");
+                let newcomer = Newcomer {
+                    subject: identity.subject,
+                    instance,
+                    schema,
+                };
+                self.live.connected(stream, newcomer);
+            }
+            Event::Refused {
+                stream,
+                receipts,
+                receipts_omitted,
+            } => return self.see_refused(stream, receipts, receipts_omitted),
+            Event::Acked {
+                stream,
+                position,
+                root,
+                ..
+            } => self.live.acked(stream, root, position),
+            Event::Gone { stream, error } => {
+                self.connected.dec();
+                tracing::info!(stream, ?error, "a proxy is gone");
+                return self.live.gone(stream);
+            }
+        }
+        FindingsChange::default()
+    }
+
+    fn see_refused(&self, stream: u64, receipts: Vec<Receipt>, omitted: u64) -> FindingsChange {
+        let mut refused = Vec::with_capacity(receipts.len());
+        for Receipt { key, reason, .. } in receipts {
+            let resource = key.to_string();
+            tracing::warn!(stream, resource, reason, "a proxy refused a resource");
+            refused.push(Refused {
+                object: self.object_of(&key),
+                key,
+                reason,
+            });
+        }
+        if omitted > 0 {
+            tracing::warn!(stream, omitted, "a proxy refused more resources");
+        }
+        self.live.refused(stream, refused, omitted)
+    }
+
+    /// The object that a resource came from.
+    fn object_of(&self, key: &Key) -> Option<ObjectKey> {
+        let newest = self.newest.borrow();
+        let sealed = newest.get(self.sealer.slot(key), key)?;
+        let resource = wire::decode(sealed.encoded()?).ok()?;
+        board::object_of(&resource.origin)
+    }
+}

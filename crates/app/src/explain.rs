@@ -1,0 +1,144 @@
+//! `explain`: what a request would meet, and why not what was meant.
+//!
+//! The proxy's own lookups answer, over the tables that it serves from, or over tables made of
+//! the resources that concern the host.
+
+mod answer;
+mod gather;
+mod parts;
+mod question;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::bail;
+use myriad_api::Finding;
+use myriad_base::clock;
+use myriad_model::{Form, Sealer, Snapshot, Writer};
+use myriad_proxy::route::tables::Tables;
+use myriad_source::directory::{self, Limits, Loaded};
+use myriad_translate::Engine;
+
+pub use self::parts::Explanation;
+pub use self::question::Question;
+
+use crate::ask;
+use crate::board::Board;
+use crate::cli::RawExplain;
+use crate::settings::Meaning;
+
+/// Where it is served.
+pub const PATH: &str = "/explain";
+
+/// The most findings of an explanation.
+const FINDINGS_SHOWN_MAX: usize = 50;
+
+/// What an explanation is read from.
+pub struct Scene {
+    tables: Arc<Tables>,
+    /// Every host that is known, for the names that were perhaps meant.
+    hosts: BTreeSet<Box<str>>,
+}
+
+/// Answers questions about what a process serves.
+pub struct Explainer {
+    scene: Box<dyn Fn(&Question) -> Scene + Send + Sync>,
+    board: Board,
+}
+
+/// Runs the command: exit code 1 where the request would not be forwarded, redirected or
+/// answered as a route says.
+///
+/// # Errors
+/// A URL that is none, a directory that cannot be read, or nobody answers.
+pub fn run(raw: &RawExplain) -> anyhow::Result<ExitCode> {
+    let explanation: Explanation = if raw.paths.is_empty() {
+        let mut parameters = vec![("url", &*raw.url), ("method", &*raw.method)];
+        parameters.extend(raw.header.iter().map(|header| ("header", &**header)));
+        ask::ask(&raw.question, PATH, &parameters)?
+    } else {
+        explain_files(raw)?
+    };
+    ask::print(&raw.question, &explanation)?;
+    Ok(match explanation.is_served {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
+    let question = match Question::new(&raw.url, &raw.method, &raw.header) {
+        Ok(question) => question,
+        Err(problem) => bail!("{problem}"),
+    };
+    let meaning = Meaning::check(&raw.meaning)?;
+    let Loaded { batch, locator, .. } = directory::load(&raw.paths, &Limits::default())?;
+    let writer = Writer::new(Sealer::new([0; 32], Form::Value));
+    let mut engine = Engine::new(meaning.translate(), writer);
+    engine.apply(batch.changes, clock::unix_seconds());
+    let scene = Scene::of_snapshot(engine.snapshot(), &question);
+    let reported = batch.reports.into_iter().flat_map(|it| it.findings);
+    let mut findings: Vec<Finding> = engine.findings().cloned().chain(reported).collect();
+    for finding in &mut findings {
+        if finding.place.is_none() {
+            finding.place = finding.object.as_ref().and_then(|key| locator.locate(key));
+        }
+    }
+    Ok(answer::explain(&scene, &question, &|is_wanted| {
+        let wanted = findings.iter().filter(|finding| is_wanted(finding));
+        wanted.take(FINDINGS_SHOWN_MAX).cloned().collect()
+    }))
+}
+
+impl Explainer {
+    /// Of a process that has a proxy.
+    pub fn of_proxy(
+        tables: impl Fn() -> Arc<Tables> + Send + Sync + 'static,
+        board: Board,
+    ) -> Explainer {
+        let scene = Box::new(move |_: &Question| Scene::of_tables(tables()));
+        Explainer { scene, board }
+    }
+
+    /// Of a process that has resources alone.
+    pub fn of_board(board: Board) -> Explainer {
+        let shown = board.clone();
+        let scene =
+            Box::new(move |question: &Question| Scene::of_snapshot(&shown.snapshot(), question));
+        Explainer { scene, board }
+    }
+
+    /// Answers one question.
+    ///
+    /// # Errors
+    /// What is wrong with the question.
+    pub fn explain(
+        &self,
+        url: &str,
+        method: &str,
+        headers: &[String],
+    ) -> Result<Explanation, String> {
+        let question = Question::new(url, method, headers)?;
+        let scene = (self.scene)(&question);
+        Ok(answer::explain(&scene, &question, &|is_wanted| {
+            self.board.findings_where(FINDINGS_SHOWN_MAX, is_wanted)
+        }))
+    }
+}
+
+impl Scene {
+    /// The tables that requests are answered from.
+    fn of_tables(tables: Arc<Tables>) -> Scene {
+        let hosts = tables.hosts().map(|host| host.as_str().into()).collect();
+        Scene { tables, hosts }
+    }
+
+    /// Tables of those resources that concern a question. Reads through all routes and domains.
+    fn of_snapshot(snapshot: &Snapshot, question: &Question) -> Scene {
+        gather::gather(snapshot, &question.names())
+    }
+}

@@ -1,0 +1,384 @@
+//! Walks the way of a request through the tables, step by step as the proxy does, and writes
+//! down what it meets.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use myriad_api::{Finding, ObjectKey, ObjectKind};
+use myriad_base::clock;
+use myriad_model::{Action, Host, Name, PathMatch, Policy, Route, SealedArc, WeightedUpstream};
+use myriad_proxy::net::head::Head;
+use myriad_proxy::policy::{direction, redirect, rewrite};
+use myriad_proxy::route::certificate::CertificateEntry;
+use myriad_proxy::route::host::RouteEntry;
+use myriad_proxy::route::tables::{self, Answerer, NotFound};
+use myriad_proxy::route::visit::{Secured, Visit};
+use myriad_proxy::tls::key;
+
+use super::parts::{
+    CertificatePart, DomainPart, ENDPOINTS_SHOWN_MAX, Explanation, RoutePart, UpstreamPart,
+};
+use super::{Question, Scene};
+use crate::board;
+
+/// Finds findings.
+pub type Findings<'a> = &'a dyn Fn(&dyn Fn(&Finding) -> bool) -> Vec<Finding>;
+
+/// The most names and paths that are offered as what was perhaps meant.
+const OFFERED_MAX: usize = 5;
+
+/// Answers a question.
+pub fn explain(scene: &Scene, question: &Question, findings: Findings<'_>) -> Explanation {
+    let mut walk = Walk {
+        scene,
+        question,
+        seen: Explanation {
+            url: question.url.clone(),
+            ..Explanation::default()
+        },
+        objects: BTreeSet::new(),
+    };
+    let answer = match question.head() {
+        Ok(head) => walk.walk(&head),
+        Err(problem) => problem,
+    };
+    let Walk {
+        mut seen, objects, ..
+    } = walk;
+    seen.answer = answer;
+    let names = question.names();
+    let concerns = |finding: &Finding| {
+        let is_of = finding.object.as_ref();
+        is_of.is_some_and(|object| objects.contains(object))
+            || names.iter().any(|name| finding.message.contains(&**name))
+    };
+    let found = findings(&concerns);
+    seen.findings = found.iter().map(ToString::to_string).collect();
+    seen
+}
+
+/// One walk.
+struct Walk<'a> {
+    scene: &'a Scene,
+    question: &'a Question,
+    seen: Explanation,
+    /// The objects that were met.
+    objects: BTreeSet<ObjectKey>,
+}
+
+impl Walk<'_> {
+    /// Goes as far as the request would, and says in one sentence where that is.
+    fn walk(&mut self, head: &Head<'_>) -> String {
+        self.seen.method = head.method.to_owned();
+        let Some((listener, address)) = self.find_listener() else {
+            let word = if self.question.is_tls {
+                "HTTPS"
+            } else {
+                "HTTP"
+            };
+            return format!("there is no listener for {word}");
+        };
+        let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut visit = Visit::new(listener, client, address.port());
+        if self.question.is_tls {
+            match self.shake_hands(&visit.listener) {
+                Ok(secured) => visit.secured = Some(secured),
+                Err(reason) => return format!("the TLS handshake is refused: {reason}"),
+            }
+        }
+        let tables = self.scene.tables.clone();
+        if !direction::is_directed(&tables, &visit, &head.host) {
+            self.seen.status = Some(421);
+            let (host, name) = (&head.host, &self.question.host);
+            return format!(
+                "421: {host} does not belong on a connection whose handshake was for {name}"
+            );
+        }
+        match tables.route(&visit.listener, head) {
+            Ok(entry) => {
+                let patterns = tables.routes_for(&visit.listener, &head.host);
+                self.meet_route(entry, patterns.map(|(host, _)| host), head);
+                match entry.route() {
+                    Some(route) => self.act(entry, route, head),
+                    None => "the proxy contradicts itself".to_owned(),
+                }
+            }
+            Err(NotFound(kind)) => {
+                self.seen.status = Some(kind.verdict().status);
+                self.explain_not_found(&visit.listener, head)
+            }
+        }
+    }
+
+    /// The listener of the URL's scheme; of several that of its port.
+    fn find_listener(&mut self) -> Option<(Name, SocketAddr)> {
+        let listeners = self.scene.tables.listeners().iter();
+        let mut listeners: Vec<_> = listeners
+            .filter_map(|sealed| Some((sealed.name(), sealed.listener()?)))
+            .filter(|(_, listener)| listener.tls == self.question.is_tls)
+            .collect();
+        listeners.sort_by_key(|(_, it)| Some(it.address.port()) != self.question.port);
+        let (name, listener) = listeners.first()?;
+        let address = listener.address;
+        self.seen.listener = Some(format!("{name} at {address}"));
+        Some(((*name).clone(), address))
+    }
+
+    /// Settles the handshake, or says why there is none.
+    fn shake_hands(&mut self, listener: &Name) -> Result<Secured, String> {
+        let tables = self.scene.tables.clone();
+        let name = self.question.host.as_str();
+        // Clients send no address as a name.
+        let sni = Some(name).filter(|name| name.parse::<IpAddr>().is_err());
+        let resource = sni.and_then(|name| tables.domain_resource(listener, name));
+        if let Some(resource) = resource {
+            self.meet_domain(resource);
+        }
+        let (entry, settings, by_domain) = match tables.answerer(listener, sni) {
+            Answerer::Domain(domain, entry) => (entry, domain.tls.clone(), true),
+            Answerer::Listener(entry) => (entry, Arc::default(), false),
+            Answerer::Nobody => {
+                let domain = resource.and_then(|sealed| sealed.domain());
+                let wanted = domain.map(|domain| domain.certificate.as_ref());
+                return Err(self.explain_no_certificate(name, wanted));
+            }
+        };
+        self.meet_certificate(entry, listener, name);
+        let parsed = entry.sealed.certificate().map(key::parse);
+        let Some(Ok(parsed)) = parsed else {
+            return Err("the certificate or its key cannot be read".to_owned());
+        };
+        Ok(Secured {
+            sni: sni.map(Into::into),
+            by_domain,
+            settings,
+            certificate: Arc::new(parsed),
+            version: "1.3",
+            checked: Cell::new(0),
+        })
+    }
+
+    /// Why nobody answers a handshake for a name. `wanted` is the certificate that its domain
+    /// names, where there is a domain.
+    fn explain_no_certificate(&mut self, name: &str, wanted: Option<Option<&Name>>) -> String {
+        match wanted {
+            Some(Some(secret)) => {
+                self.objects.insert(ObjectKey::from_id(
+                    ObjectKind::Secret,
+                    secret.text().clone(),
+                ));
+                format!("Secret {secret} is missing, or holds no certificate that can be used")
+            }
+            Some(None) => format!("{name} has no certificate of its own, and there is no default"),
+            None => {
+                self.offer_names(name);
+                format!("no object asks for HTTPS on {name}, and there is no default certificate")
+            }
+        }
+    }
+
+    /// Why no route takes a request.
+    fn explain_not_found(&mut self, listener: &Name, head: &Head<'_>) -> String {
+        let tables = self.scene.tables.clone();
+        let Some((host, routes)) = tables.routes_for(listener, &head.host) else {
+            self.offer_names(&head.host);
+            return format!("404: no object has rules for {}", head.host);
+        };
+        for entry in routes.iter().take(OFFERED_MAX) {
+            self.meet_object(entry.sealed());
+            if let Some(route) = entry.route() {
+                let conditions = match route.conditions.len() {
+                    0 => String::new(),
+                    count => format!(", if {count} conditions hold"),
+                };
+                let path = path_text(&route.path);
+                self.hint(format!("{host} has {path}{conditions}"));
+            }
+        }
+        if routes.len() > OFFERED_MAX {
+            self.hint(format!("and {} more routes", routes.len() - OFFERED_MAX));
+        }
+        format!(
+            "404: no route of {host} takes {} {}",
+            head.method, head.path
+        )
+    }
+
+    /// Offers names that are there and look alike.
+    fn offer_names(&mut self, name: &str) {
+        let known = self.scene.hosts.iter();
+        let mut near: Vec<_> = known
+            .map(|host| (strsim::osa_distance(host, name), host))
+            .filter(|(distance, host)| *distance <= 2 + host.len() / 8)
+            .collect();
+        near.sort();
+        let near = near.iter().take(OFFERED_MAX);
+        let near: Vec<&str> = near.map(|(_, host)| &***host).collect();
+        if !near.is_empty() {
+            self.hint(format!("perhaps meant: {}", near.join(", ")));
+        } else {
+            self.hint(format!("{} hosts are known", self.scene.hosts.len()));
+        }
+    }
+
+    /// What a route does with the request.
+    fn act(&mut self, entry: &RouteEntry, route: &Route, head: &Head<'_>) -> String {
+        let policy = &*route.policy;
+        if !self.question.is_tls
+            && let Some(tls) = &policy.tls_redirect
+            && let Some(url) = redirect::to_tls(tls, head)
+        {
+            self.seen.is_served = true;
+            self.seen.status = Some(tls.status);
+            return format!("{}: is redirected to {url}", tls.status);
+        }
+        if !policy.sources_allowed.is_empty() {
+            let nets = policy.sources_allowed.iter().map(ToString::to_string);
+            let nets: Vec<String> = nets.collect();
+            self.hint(format!("only clients in {} are admitted", nets.join(", ")));
+        }
+        match &route.action {
+            Action::Redirect(target) => {
+                self.seen.is_served = true;
+                self.seen.status = Some(target.status);
+                let location = redirect::location(target);
+                format!("{}: is redirected to {location}", target.status)
+            }
+            Action::Respond(fixed) => {
+                self.seen.is_served = true;
+                self.seen.status = Some(fixed.status);
+                format!("{}: is answered with a fixed text", fixed.status)
+            }
+            Action::Forward(shares) => {
+                self.note_rewrite(policy, entry, head);
+                self.forward(entry, shares)
+            }
+        }
+    }
+
+    fn note_rewrite(&mut self, policy: &Policy, entry: &RouteEntry, head: &Head<'_>) {
+        let Some(template) = &policy.rewrite else {
+            return;
+        };
+        let path = rewrite::rewrite(template, entry.path_regex(), head.path);
+        if let Some(route) = &mut self.seen.route {
+            route.rewrite = path;
+        }
+    }
+
+    /// Where a request may be sent.
+    fn forward(&mut self, entry: &RouteEntry, shares: &[WeightedUpstream]) -> String {
+        let mut ready = 0;
+        for (share, hash) in shares.iter().zip(entry.upstream_hashes()) {
+            let part = self.meet_upstream(share, *hash);
+            if part.object.is_some() && share.weight > 0 {
+                ready += part.endpoints_total + usize::from(part.dns.is_some());
+            }
+            self.seen.upstreams.push(part);
+        }
+        self.seen.is_served = ready > 0;
+        if ready > 0 {
+            return format!("is sent to one of {ready} endpoints");
+        }
+        self.seen.status = Some(503);
+        match shares {
+            [] => "503: the route names no Service that is there".to_owned(),
+            _ => "503: there are no endpoints that are ready".to_owned(),
+        }
+    }
+
+    fn meet_upstream(&mut self, share: &WeightedUpstream, hash: u64) -> UpstreamPart {
+        let tables = self.scene.tables.clone();
+        let mut part = UpstreamPart {
+            name: share.upstream.to_string(),
+            object: None,
+            weight: share.weight,
+            protocol: String::new(),
+            endpoints: Vec::new(),
+            endpoints_total: 0,
+            dns: None,
+        };
+        let entry = tables.upstream(hash, &share.upstream);
+        let resource = entry.and_then(|entry| entry.upstream.as_ref());
+        if let (Some(entry), Some(resource)) = (entry, resource)
+            && let Some(value) = resource.upstream()
+        {
+            part.object = self.meet_object(resource);
+            part.protocol = if entry.is_tls() { "HTTPS" } else { "HTTP" }.to_owned();
+            let dns = value.dns.as_deref();
+            part.dns = dns.map(|dns| format!("{}:{}", dns.host, dns.port));
+            let members = entry.pool.members();
+            part.endpoints_total = members.len();
+            let shown = members.iter().take(ENDPOINTS_SHOWN_MAX);
+            part.endpoints = shown.map(|it| it.target.address.to_string()).collect();
+        }
+        part
+    }
+
+    fn meet_domain(&mut self, resource: &SealedArc) {
+        let object = self.meet_object(resource).unwrap_or_default();
+        if let Some(domain) = resource.domain() {
+            let host = domain.host.as_str().to_owned();
+            self.seen.domain = Some(DomainPart { host, object });
+        }
+    }
+
+    fn meet_certificate(&mut self, entry: &CertificateEntry, listener: &Name, name: &str) {
+        self.meet_object(&entry.sealed);
+        let default = self.scene.tables.listener(listener);
+        let default = default.and_then(|listener| listener.default_certificate.as_ref());
+        let mut part = CertificatePart {
+            secret: entry.sealed.name().to_string(),
+            is_default: default == Some(entry.sealed.name()),
+            ..CertificatePart::default()
+        };
+        let leaf = tables::value_of(entry).and_then(|it| it.chain.first());
+        let leaf = leaf.map(|leaf| x509_parser::parse_x509_certificate(leaf));
+        if let Some(Ok((_, leaf))) = leaf {
+            let end = leaf.validity().not_after;
+            part.issuer = leaf.issuer().to_string();
+            part.not_after = end.to_string();
+            part.is_expired = end.timestamp() < clock::unix_seconds();
+        }
+        if let Some(Ok(parsed)) = entry.sealed.certificate().map(key::parse) {
+            part.is_for_host = parsed.covers(name);
+            part.names = parsed.names.iter().map(|it| it.as_str().into()).collect();
+        }
+        self.seen.certificate = Some(part);
+    }
+
+    fn meet_route(&mut self, entry: &RouteEntry, host: Option<&Host>, head: &Head<'_>) {
+        let object = self.meet_object(entry.sealed()).unwrap_or_default();
+        if let Some(route) = entry.route() {
+            self.seen.route = Some(RoutePart {
+                name: entry.sealed().name().to_string(),
+                object,
+                host: host.map_or(&*head.host, Host::as_str).to_owned(),
+                path: path_text(&route.path),
+                conditions: route.conditions.len(),
+                rewrite: None,
+            });
+        }
+    }
+
+    /// Notes the object that a resource came from.
+    fn meet_object(&mut self, sealed: &SealedArc) -> Option<String> {
+        let origin = &sealed.resource()?.origin;
+        self.objects.extend(board::object_of(origin));
+        Some(origin.to_string())
+    }
+
+    fn hint(&mut self, hint: String) {
+        self.seen.hints.push(hint);
+    }
+}
+
+fn path_text(path: &PathMatch) -> String {
+    match path {
+        PathMatch::Exact(path) => format!("exactly {path}"),
+        PathMatch::Prefix(path) => format!("prefix {path}"),
+        PathMatch::Regex(pattern) => format!("regex {pattern}"),
+    }
+}

@@ -1,0 +1,408 @@
+//! When commits became live: known from the roots that proxies acknowledge.
+//!
+//! A commit is live when every connected proxy has reported the root of its snapshot, or that of
+//! a later one. Positions cannot say that: commits between two positions share the first. A
+//! proxy that has not reported any root yet is not waited for: it may be fetching everything.
+
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_base::clock::{self, Instant};
+use myriad_base::metrics::{Gauge, Histogram, Metrics};
+use myriad_model::{Digest, Key, Position, Snapshot};
+use myriad_translate::FindingsChange;
+
+pub use self::report::{LiveReport, ObjectReport, ProxyReport, by_kind};
+
+/// The most commits that are remembered; of older ones nobody learns any more when they became
+/// live.
+pub const COMMITS_MAX: usize = 4_096;
+
+/// The most objects whose last commit is remembered; the others count as older.
+pub const OBJECTS_MAX: usize = 32_768;
+
+/// The most refused resources that are remembered.
+pub const REFUSALS_MAX: usize = 1_000;
+
+/// The most proxies that are remembered to have refused a resource. When all of them are gone,
+/// so is what is said of it: who still refuses it says so when it connects again.
+pub const REFUSERS_MAX: usize = 20;
+
+/// The most objects of which people are told that they are slow.
+pub const SLOW_MAX: usize = 100;
+
+/// After which time a commit that is not live is slow.
+pub const SLOW_AFTER: Duration = Duration::from_secs(5);
+
+/// Upper bounds of the buckets of `live_seconds`.
+const BUCKETS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+];
+
+/// Remembers commits and who has put them into service. Cheap to clone.
+#[derive(Clone)]
+pub struct Live {
+    state: Arc<Mutex<State>>,
+    seconds: Histogram,
+    behind: Gauge,
+}
+
+/// A proxy that connects.
+#[derive(Debug)]
+pub struct Newcomer {
+    /// Who it is, as its token proves.
+    pub subject: Arc<str>,
+    /// What it calls itself.
+    pub instance: String,
+    /// The newest schema that it understands.
+    pub schema: u32,
+}
+
+/// A resource that a proxy refused.
+#[derive(Debug)]
+pub struct Refused {
+    /// The resource.
+    pub key: Key,
+    /// The object that it came from.
+    pub object: Option<ObjectKey>,
+    /// Why.
+    pub reason: String,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest commits; their numbers have no gaps.
+    commits: VecDeque<Committed>,
+    /// The newest commit of each remembered root.
+    roots: HashMap<Digest, u64>,
+    /// The number of the newest commit; the first has 1.
+    newest: u64,
+    /// Up to which commit all is live.
+    live: u64,
+    proxies: BTreeMap<u64, Proxy>,
+    /// How many proxies have reached which commit.
+    reached: BTreeMap<u64, usize>,
+    /// The commits that objects last changed by, and which objects were noted in which order.
+    objects: HashMap<ObjectKey, u64>,
+    noted: VecDeque<(ObjectKey, u64)>,
+    refusals: BTreeMap<Key, Refusal>,
+    slow: BTreeSet<Arc<Finding>>,
+    /// Changes of resources so far.
+    resources: u64,
+}
+
+struct Committed {
+    root: Digest,
+    since: Instant,
+    since_unix: i64,
+    /// Whether anybody was connected who could take it.
+    is_awaited: bool,
+    /// When it became live, and how long that took.
+    live: Option<(i64, Duration)>,
+    /// Changes of resources up to here.
+    resources: u64,
+}
+
+struct Proxy {
+    newcomer: Newcomer,
+    since: Instant,
+    /// The newest commit that it is known to have put into service; 0 for none yet.
+    reached: u64,
+    position: Position,
+    refused: u64,
+}
+
+struct Refusal {
+    finding: Arc<Finding>,
+    /// Some of those who refused it, at most [`REFUSERS_MAX`].
+    streams: BTreeSet<u64>,
+}
+
+impl Live {
+    /// Nothing seen yet.
+    pub fn new(metrics: &Metrics) -> Live {
+        let live = Live {
+            state: Arc::default(),
+            seconds: Histogram::new(BUCKETS),
+            behind: Gauge::default(),
+        };
+        let help = "From a change's arrival to the moment when every connected proxy serves it";
+        metrics.register("live_seconds", help, live.seconds.clone());
+        let help = "Connected proxies that do not serve the newest commit yet";
+        metrics.register("proxies_behind", help, live.behind.clone());
+        live
+    }
+
+    /// Notes a commit whose oldest change came at `since`: the snapshot after it, the resources
+    /// and the objects that changed. Returns the findings that no longer hold. To be called
+    /// before any proxy can learn of it.
+    pub fn committed<'a>(
+        &self,
+        snapshot: &Snapshot,
+        since: Instant,
+        resources: impl ExactSizeIterator<Item = &'a Key>,
+        objects: impl IntoIterator<Item = ObjectKey>,
+    ) -> FindingsChange {
+        let mut state = self.lock();
+        let mut change = FindingsChange::default();
+        if resources.len() > 0 || state.newest == 0 {
+            state.resources += resources.len() as u64;
+            state.note_commit(snapshot.digest(), since);
+            for key in resources {
+                let refusal = state.refusals.remove(key);
+                change.removed.extend(refusal.map(|it| it.finding));
+            }
+        }
+        for object in objects {
+            state.note_object(object);
+        }
+        self.settle(&mut state);
+        change
+    }
+
+    /// A proxy has connected.
+    pub fn connected(&self, stream: u64, newcomer: Newcomer) {
+        let mut state = self.lock();
+        let proxy = Proxy {
+            newcomer,
+            since: clock::now(),
+            reached: 0,
+            position: Position::default(),
+            refused: 0,
+        };
+        state.proxies.insert(stream, proxy);
+        *state.reached.entry(0).or_default() += 1;
+        self.settle(&mut state);
+    }
+
+    /// A proxy has put into service what has this root.
+    pub fn acked(&self, stream: u64, root: Digest, position: Position) {
+        let mut state = self.lock();
+        // A root that is not remembered is one within a long commit.
+        let number = state.roots.get(&root).copied();
+        let Some(proxy) = state.proxies.get_mut(&stream) else {
+            return;
+        };
+        proxy.position = position;
+        let before = proxy.reached;
+        proxy.reached = number.unwrap_or(before).max(before);
+        let after = proxy.reached;
+        if after != before {
+            state.leave(before);
+            *state.reached.entry(after).or_default() += 1;
+            self.settle(&mut state);
+        }
+    }
+
+    /// A proxy has refused resources. Returns what people should know of it.
+    pub fn refused(&self, stream: u64, refused: Vec<Refused>, omitted: u64) -> FindingsChange {
+        let mut state = self.lock();
+        let mut change = FindingsChange::default();
+        let Some(proxy) = state.proxies.get_mut(&stream) else {
+            return change;
+        };
+        proxy.refused += refused.len() as u64 + omitted;
+        for it in refused {
+            if let Some(known) = state.refusals.get_mut(&it.key) {
+                if known.streams.len() < REFUSERS_MAX {
+                    known.streams.insert(stream);
+                }
+                continue;
+            }
+            if state.refusals.len() >= REFUSALS_MAX {
+                break;
+            }
+            let finding = Arc::new(Finding {
+                severity: Severity::Error,
+                object: it.object,
+                field: String::new(),
+                message: format!("a proxy refused {}: {}", it.key, it.reason),
+                remedy: "change the object; until then its last good version is served".into(),
+                place: None,
+            });
+            change.added.push(finding.clone());
+            let streams = BTreeSet::from([stream]);
+            state.refusals.insert(it.key, Refusal { finding, streams });
+        }
+        change.added.sort();
+        change
+    }
+
+    /// A proxy is gone. Returns the findings that nobody is left for.
+    pub fn gone(&self, stream: u64) -> FindingsChange {
+        let mut state = self.lock();
+        let mut change = FindingsChange::default();
+        let Some(proxy) = state.proxies.remove(&stream) else {
+            return change;
+        };
+        state.leave(proxy.reached);
+        if proxy.refused > 0 {
+            state.refusals.retain(|_, refusal| {
+                let was_there = refusal.streams.remove(&stream);
+                let is_last = was_there && refusal.streams.is_empty();
+                change
+                    .removed
+                    .extend(is_last.then(|| refusal.finding.clone()));
+                !is_last
+            });
+        }
+        self.settle(&mut state);
+        change
+    }
+
+    /// Looks for what is slow. To be called now and then; costs nothing while nothing is.
+    pub fn look(&self, now: Instant) -> FindingsChange {
+        let mut state = self.lock();
+        let slow = state.find_slow(now);
+        let change = FindingsChange {
+            added: slow.difference(&state.slow).cloned().collect(),
+            removed: state.slow.difference(&slow).cloned().collect(),
+        };
+        state.slow = slow;
+        change
+    }
+
+    /// Finds what has become live, and counts who is behind.
+    fn settle(&self, state: &mut State) {
+        let newest = state.newest;
+        let in_step = state.reached.get(&newest).copied().unwrap_or(0);
+        let behind = state.proxies.len() - in_step.min(state.proxies.len());
+        self.behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
+        let Some(least) = state.least() else {
+            return;
+        };
+        if least <= state.live {
+            return;
+        }
+        let (now, unix) = (clock::now(), clock::unix_seconds());
+        let first = state.first();
+        for number in (state.live + 1).max(first)..=least {
+            if let Some(commit) = state.commit_mut(number) {
+                let took = now.saturating_duration_since(commit.since);
+                commit.live = Some((unix, took));
+                if commit.is_awaited {
+                    self.seconds.observe(took.as_secs_f64());
+                }
+            }
+        }
+        state.live = least;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The number of the oldest commit that is remembered.
+    fn first(&self) -> u64 {
+        self.newest + 1 - self.commits.len() as u64
+    }
+
+    fn commit(&self, number: u64) -> Option<&Committed> {
+        let place = number.checked_sub(self.first())?;
+        self.commits.get(usize::try_from(place).ok()?)
+    }
+
+    fn commit_mut(&mut self, number: u64) -> Option<&mut Committed> {
+        let place = number.checked_sub(self.first())?;
+        self.commits.get_mut(usize::try_from(place).ok()?)
+    }
+
+    /// The commit that all have reached who have reached any.
+    fn least(&self) -> Option<u64> {
+        self.reached.range(1..).next().map(|(number, _)| *number)
+    }
+
+    fn note_commit(&mut self, root: Digest, since: Instant) {
+        if self.commits.len() >= COMMITS_MAX
+            && let Some(oldest) = self.commits.pop_front()
+        {
+            let number = self.newest - self.commits.len() as u64;
+            if self.roots.get(&oldest.root) == Some(&number) {
+                self.roots.remove(&oldest.root);
+            }
+        }
+        self.newest += 1;
+        self.roots.insert(root, self.newest);
+        self.commits.push_back(Committed {
+            root,
+            since,
+            since_unix: clock::unix_seconds(),
+            is_awaited: !self.proxies.is_empty(),
+            live: None,
+            resources: self.resources,
+        });
+    }
+
+    fn note_object(&mut self, object: ObjectKey) {
+        let number = self.newest;
+        if self.objects.insert(object.clone(), number) == Some(number) {
+            return;
+        }
+        self.noted.push_back((object, number));
+        // A note that a later one of the same object has replaced takes up room as well.
+        while self.noted.len() > OBJECTS_MAX {
+            if let Some((object, number)) = self.noted.pop_front()
+                && self.objects.get(&object) == Some(&number)
+            {
+                self.objects.remove(&object);
+            }
+        }
+    }
+
+    fn leave(&mut self, number: u64) {
+        if let Some(count) = self.reached.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                self.reached.remove(&number);
+            }
+        }
+    }
+
+    /// Who has not reached a commit, by what they call themselves.
+    fn missing(&self, number: u64) -> impl Iterator<Item = &str> {
+        let proxies = self.proxies.values();
+        proxies
+            .filter(move |proxy| proxy.reached < number)
+            .map(|proxy| &*proxy.newcomer.instance)
+    }
+
+    fn find_slow(&self, now: Instant) -> BTreeSet<Arc<Finding>> {
+        let is_slow = |number: u64| {
+            let commit = self.commit(number);
+            number > self.live
+                && commit.is_some_and(|it| now.saturating_duration_since(it.since) > SLOW_AFTER)
+        };
+        if self.least().is_none() || !is_slow(self.first().max(self.live + 1)) {
+            return BTreeSet::new();
+        }
+        let objects = self.objects.iter().filter(|(_, number)| is_slow(**number));
+        let mut objects: Vec<_> = objects.collect();
+        objects.sort();
+        objects.truncate(SLOW_MAX);
+        let finding = |(object, number): (&ObjectKey, &u64)| {
+            let behind = self.proxies.values();
+            let behind = behind.filter(|it| it.reached > 0 && it.reached < *number);
+            let mut names = behind.map(|proxy| &*proxy.newcomer.instance);
+            let first = names.next().unwrap_or_default();
+            Arc::new(Finding::new(
+                Severity::Warning,
+                object,
+                "",
+                format!(
+                    "is not live on every proxy after {} s",
+                    SLOW_AFTER.as_secs()
+                ),
+                format!("see why proxy {first} is behind: myriad status"),
+            ))
+        };
+        objects.into_iter().map(finding).collect()
+    }
+}

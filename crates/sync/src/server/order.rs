@@ -1,0 +1,83 @@
+//! The order in which a difference is sent that is too long for one commit.
+//!
+//! A proxy serves between any two commits, so each prefix of the order has to be a world that
+//! people may see: a name shows an alert, a refused connection or a 503 until it works, and never
+//! a 404, another's certificate or half of its routes. What is new or changed comes first:
+//!
+//! 1. endpoints, then upstreams: nobody asks for them yet;
+//! 2. certificates: nobody shows them yet;
+//! 3. routes, all those of one host together: their upstreams are there. A new host has them
+//!    before its handshakes succeed, and one below a wildcard gets them all in one swap;
+//! 4. domains: from now on handshakes succeed, with the right certificate, and requests find
+//!    their routes. Before, the client gets an alert;
+//! 5. listeners: a new one is bound once all that it serves is there.
+//!
+//! Removals come after that, the opposite way: a name's handshakes end before its routes go, and
+//! those before what they forward to. What replaces something is in service before that goes, so
+//! a change of a route from one upstream to another has an upstream at every moment.
+
+use myriad_model::{Change, Kind, Snapshot};
+
+/// How many steps there are: one per kind, and again for removals.
+pub(super) const STEPS: usize = 2 * ORDER.len();
+
+const ORDER: [Kind; 6] = [
+    Kind::Endpoints,
+    Kind::Upstream,
+    Kind::Certificate,
+    Kind::Route,
+    Kind::Domain,
+    Kind::Listener,
+];
+
+/// When a change is sent, from 0 and below [`STEPS`].
+pub(super) fn step(change: &Change) -> usize {
+    let at = place(change.key.kind);
+    match change.new {
+        Some(_) => at,
+        None => STEPS - 1 - at,
+    }
+}
+
+/// How many changes of this step there may be at most, so that an empty one costs no reading.
+pub(super) fn count_max(step: usize, base: &Snapshot, target: &Snapshot) -> usize {
+    let side = if step < ORDER.len() { target } else { base };
+    kind(step).map_or(0, |kind| side.count(kind))
+}
+
+/// Whether changes of this step belong together in groups of more than one.
+pub(super) fn is_grouped(step: usize) -> bool {
+    kind(step) == Some(Kind::Route)
+}
+
+fn kind(step: usize) -> Option<Kind> {
+    ORDER
+        .get(step.min((STEPS - 1).saturating_sub(step)))
+        .copied()
+}
+
+/// Every kind has its place, and one that is added has to be given one.
+const fn place(kind: Kind) -> usize {
+    match kind {
+        Kind::Endpoints => 0,
+        Kind::Upstream => 1,
+        Kind::Certificate => 2,
+        Kind::Route => 3,
+        Kind::Domain => 4,
+        Kind::Listener => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ORDER, STEPS, kind, place};
+
+    #[test]
+    fn removals_take_the_opposite_way() {
+        for (at, it) in ORDER.into_iter().enumerate() {
+            assert_eq!(place(it), at);
+            assert_eq!(kind(at), Some(it));
+            assert_eq!(kind(STEPS - 1 - at), Some(it));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What many streams of one view cost together, by counting.
+
+use std::sync::Arc;
+
+use myriad_model::{Form, Snapshot};
+
+use super::pair::{Pair, World};
+use crate::ServerCounters;
+
+const STREAMS: usize = 2_000;
+
+#[test]
+fn two_thousand_streams_compare_and_encode_a_change_once() {
+    let mut world = World::new(Form::Encoded);
+    for number in 0..10_000 {
+        world.put(&format!("e{number}"), 1);
+    }
+    let mut first = Pair::connect(&world, Snapshot::new());
+    first.settle();
+    let held = first.client.held().clone();
+    let counters = ServerCounters::default();
+    let connect = |_| Pair::connect_counted(&world, held.clone(), &counters);
+    let mut pairs: Vec<Pair> = (0..STREAMS).map(connect).collect();
+    pairs.iter_mut().for_each(Pair::settle);
+    assert_eq!(counters.resources.get(), 0);
+    assert_eq!(
+        (counters.steps_made.get(), counters.steps_shared.get()),
+        (1, 1_999)
+    );
+    assert!(counters.bytes_sent.get() < 500 * STREAMS as u64);
+
+    for round in 1..=3 {
+        let before = counters.nodes_visited.get();
+        world.put("e17", 1 + round);
+        world.put("e18", 1 + round);
+        world.remove(&format!("e{}", 100 + round));
+        for pair in &mut pairs {
+            pair.server.update(world.snapshot().clone());
+            pair.settle();
+            assert!(pair.server.is_in_step());
+        }
+        let visited = counters.nodes_visited.get() - before;
+        assert!(visited <= 24, "{visited} nodes for {STREAMS} streams");
+        let rounds = u64::from(round);
+        assert_eq!(counters.steps_made.get(), 1 + rounds);
+        assert_eq!(counters.steps_shared.get(), 1_999 * (1 + rounds));
+        assert_eq!(counters.resources.get(), 2 * 2_000 * rounds);
+        assert_eq!(counters.removals.get(), 2_000 * rounds);
+    }
+    let last = &pairs[STREAMS - 1];
+    assert_eq!(last.client.held().digest(), world.snapshot().digest());
+}
+
+#[test]
+fn a_stream_that_was_slow_takes_a_step_of_its_own_and_few_steps_are_kept() {
+    let mut world = World::new(Form::Encoded);
+    let counters = ServerCounters::default();
+    let mut slow = Pair::connect_counted(&world, Snapshot::new(), &counters);
+    let mut quick = Pair::connect_counted(&world, Snapshot::new(), &counters);
+    slow.settle();
+    quick.settle();
+    for round in 0..100 {
+        world.put_large(&format!("e{round}"), 5_000);
+        quick.server.update(world.snapshot().clone());
+        quick.settle();
+    }
+    let (kept, bytes) = world.steps().kept();
+    assert!(
+        kept <= 16 && bytes <= 5 << 20,
+        "{kept} steps, {bytes} bytes"
+    );
+    let made = counters.steps_made.get();
+    slow.server.update(world.snapshot().clone());
+    slow.settle();
+    assert_eq!(slow.client.held().digest(), world.snapshot().digest());
+    assert!(counters.steps_made.get() <= made + 1);
+    assert_eq!(Arc::strong_count(world.steps()), 3);
+}
