@@ -50,6 +50,14 @@ pub(crate) enum Action {
         #[arg(long, default_value = "myriad")]
         name: Name,
     },
+    /// Kills one part as a failure would; `up` starts it again with all that it had stored.
+    Kill {
+        /// The name of the cluster.
+        #[arg(long, default_value = "myriad")]
+        name: Name,
+        /// The part, as `status` calls it.
+        part: String,
+    },
     /// Says what runs; fails when something does not.
     Status {
         /// Only this cluster.
@@ -94,6 +102,7 @@ pub(crate) fn run(root: &Path, action: Action) -> Result<()> {
             true => println!("{name} is down"),
             false => println!("there is no cluster {name}"),
         },
+        Action::Kill { name, part } => kill(&cache, &name, &part)?,
         Action::Status { name } => show_status(&cache, name)?,
     }
     Ok(())
@@ -112,6 +121,22 @@ pub(crate) fn down(cache: &Path, name: &Name) -> Result<bool> {
     }
     lock.remove_folder()?;
     Ok(true)
+}
+
+fn kill(cache: &Path, name: &Name, part: &str) -> Result<()> {
+    let Some(daemon) = DAEMONS.iter().find(|daemon| daemon.name == part) else {
+        let known = DAEMONS.map(|daemon| daemon.name).join(", ");
+        bail!("no part `{part}`; there are {known}");
+    };
+    let folder = Folder::of(cache, name);
+    if !folder.exists() {
+        bail!("there is no cluster {name}");
+    }
+    let _lock = folder.lock()?;
+    match daemon.process(&folder) {
+        Some(process) => process.kill(),
+        None => bail!("{part} does not run"),
+    }
 }
 
 /// In the reverse order of the start, so that no part complains of another's end.
@@ -161,7 +186,7 @@ impl Cluster {
         programs::provide(root, cache)?;
         let folder = Folder::of(cache, name);
         let lock = folder.lock()?;
-        Cluster::start(cache, folder.clone(), isolation, &lock).with_context(|| {
+        Cluster::start(root, cache, folder.clone(), isolation, &lock).with_context(|| {
             let logs = folder.logs();
             format!(
                 "cluster {name} did not come up; its logs are in {}, and \
@@ -171,7 +196,13 @@ impl Cluster {
         })
     }
 
-    fn start(cache: &Path, folder: Folder, isolation: Isolation, lock: &Lock) -> Result<Cluster> {
+    fn start(
+        root: &Path,
+        cache: &Path,
+        folder: Folder,
+        isolation: Isolation,
+        lock: &Lock,
+    ) -> Result<Cluster> {
         credentials::provide(&folder, lock)?;
         let namespace = match Namespace::find(&folder)? {
             Some(namespace) => namespace,
@@ -187,6 +218,7 @@ impl Cluster {
             namespace,
         };
         cluster.write_entry(lock)?;
+        cluster.write_control(root, lock)?;
         for (index, daemon) in DAEMONS.iter().enumerate() {
             let program = programs::path(cache, daemon.name)?;
             daemon.start(&cluster.folder, lock, &cluster.namespace, &program)?;
@@ -208,6 +240,11 @@ impl Cluster {
     /// The script that runs a command in the network of the cluster, for tests that enter it.
     pub(crate) fn entry(&self) -> PathBuf {
         self.folder.entry()
+    }
+
+    /// The script that kills parts of the cluster and starts them again.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.folder.control()
     }
 
     /// What `kubectl` with these arguments prints, given this input.
@@ -270,12 +307,31 @@ impl Cluster {
              export KUBECONFIG={}\n\
              export PATH={}:\"$PATH\"\n\
              [ $# -gt 0 ] || set -- \"${{SHELL:-sh}}\"\n\
+             # A namespace of users cannot be entered from inside.\n\
+             [ /proc/self/ns/net -ef /proc/{}/ns/net ] && exec \"$@\"\n\
              exec {} \"$@\"\n",
             quote(&self.folder.kubeconfig().to_string_lossy()),
             quote(&programs.to_string_lossy()),
+            self.namespace.holder(),
             prefix.join(" "),
         );
         lock.write(&self.entry(), &text, 0o700)
+    }
+
+    /// Writes the script by which tests kill parts of their cluster and start them again.
+    fn write_control(&self, root: &Path, lock: &Lock) -> Result<()> {
+        let this = std::env::current_exe()?;
+        let text = format!(
+            "#!/bin/sh\n\
+             # Does with this cluster what `cargo xtask cluster` does: `control kill etcd`.\n\
+             export CARGO_MANIFEST_DIR={}\n\
+             action=$1; shift\n\
+             exec {} cluster \"$action\" --name {} \"$@\"\n",
+            quote(&root.join("xtask").to_string_lossy()),
+            quote(&this.to_string_lossy()),
+            self.folder.name(),
+        );
+        lock.write(&self.folder.control(), &text, 0o700)
     }
 
     /// Asks until the part is ready, as long as all that have been started still run.

@@ -1,7 +1,7 @@
 //! The plain manifests: what the Helm chart renders to, for those who do not use Helm.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -41,11 +41,7 @@ const VARIANTS: [&[&str]; 3] = [
 
 /// Writes the manifests, or fails when those that are committed are stale.
 pub(crate) fn run(root: &Path, cache: &Path, is_check: bool) -> Result<()> {
-    let helm = HELM.provide(cache, |to| {
-        let program = to.join("bin").join(HELM.name);
-        let module = root.join("tools/helm");
-        tool::build_go(&module, "helm.sh/helm/v3/cmd/helm", &[], &program)
-    })?;
+    let helm = helm(root, cache)?;
     let mut lint = Command::new(&helm);
     lint.args(["lint", "--strict", CHART]);
     tool::run_in(root, lint)?;
@@ -65,6 +61,15 @@ pub(crate) fn run(root: &Path, cache: &Path, is_check: bool) -> Result<()> {
     );
     println!("manifests: {MANIFESTS} is up to date");
     Ok(())
+}
+
+/// The path of helm, which is built where it is not there yet.
+pub(crate) fn helm(root: &Path, cache: &Path) -> Result<PathBuf> {
+    HELM.provide(cache, |to| {
+        let program = to.join("bin").join(HELM.name);
+        let module = root.join("tools/helm");
+        tool::build_go(&module, "helm.sh/helm/v3/cmd/helm", &[], &program)
+    })
 }
 
 /// The committed manifests.

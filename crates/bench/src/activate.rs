@@ -4,17 +4,23 @@ mod report;
 mod samples;
 mod served;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::backend;
+use crate::cluster;
+use crate::cluster::ground::Ground;
+use crate::cluster::parts::Home;
 use crate::domains::{Certificates, Generator};
 use crate::load::{self, Load, Measured};
 use report::{Live, Report, Row};
-use samples::{Pace, Samples};
+use samples::Samples;
 use served::{Served, Source};
+
+pub use samples::{Pace, Quantiles};
 
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -22,7 +28,8 @@ pub struct ActivateArgs {
     /// Numbers of domains, one run for each.
     #[arg(long, value_delimiter = ',', required = true)]
     domains: Vec<u64>,
-    /// Where changes come from: files in a directory, or typed objects into the inbox.
+    /// Where changes come from: files in a directory, typed objects into the inbox, or objects in
+    /// a cluster, that of `MYRIAD_CLUSTER` or one that is started for this.
     #[arg(long, value_enum, default_value_t = Source::Inbox)]
     source: Source,
     /// How certificates are spread over domains.
@@ -50,6 +57,15 @@ pub struct ActivateArgs {
     /// Most seconds of the idle baseline, which repeats the connections of the changes.
     #[arg(long, default_value_t = 30)]
     idle_seconds: u64,
+    /// In a cluster: endpoints that are changed per second, in the end; 0 for none.
+    #[arg(long, default_value_t = 0, default_missing_value = "100", num_args = 0..=1)]
+    churn: u32,
+    /// Seconds of that.
+    #[arg(long, default_value_t = 10)]
+    churn_seconds: u64,
+    /// In a cluster: Ingresses that are posted at once, in the end; 0 for none.
+    #[arg(long, default_value_t = 0, default_missing_value = "1000", num_args = 0..=1)]
+    burst: u64,
     /// Print one JSON object per number of domains instead of a table.
     #[arg(long)]
     json: bool,
@@ -68,22 +84,38 @@ const WARMING: Duration = Duration::from_secs(2);
 pub fn run(args: &ActivateArgs) -> anyhow::Result<()> {
     ensure!(args.rate > 0.0 && args.load > 0.0, "a rate is above zero");
     ensure!(!args.domains.contains(&0), "a number of domains is above 0");
-    let mut report = Report::new(args.json);
-    for &domains in &args.domains {
-        let row = measure(args, domains).with_context(|| format!("at {domains} domains"))?;
-        report.add(&row)?;
+    match args.source {
+        Source::Dir | Source::Inbox => measure_each(args, Ipv4Addr::LOCALHOST.into()),
+        Source::Kubernetes => cluster::inside(|| measure_each(args, Home::address())),
     }
-    Ok(())
 }
 
-fn measure(args: &ActivateArgs, domains: u64) -> anyhow::Result<Row> {
-    let generator = Generator::new(args.certificates, backend::start()?)?;
+fn measure_each(args: &ActivateArgs, address: IpAddr) -> anyhow::Result<()> {
+    let generator = Generator::new(args.certificates, backend::start(address)?)?;
+    let mut ground = match args.source {
+        Source::Dir | Source::Inbox => None,
+        Source::Kubernetes => Some(Ground::prepare(&generator)?),
+    };
+    let mut report = Report::new(args.json);
+    for &domains in &args.domains {
+        let row = measure(args, &generator, ground.as_mut(), domains);
+        report.add(&row.with_context(|| format!("at {domains} domains"))?)?;
+    }
+    ground.map_or(Ok(()), Ground::leave)
+}
+
+fn measure(
+    args: &ActivateArgs,
+    generator: &Generator,
+    ground: Option<&mut Ground>,
+    domains: u64,
+) -> anyhow::Result<Row> {
     let bar = progress(args.json, domains, "domains generated");
-    let mut served = Served::start(args, &generator, domains, &bar)?;
+    let mut served = Served::start(args, generator, ground, domains, &bar)?;
     bar.finish_and_clear();
     std::thread::sleep(SETTLING);
-    let (rss_mib, rss_peak_mib) = served.memory_mib()?;
-    let hosts = quiet_hosts(&generator, domains);
+    let (rss_mib, rss_peak_mib) = served.world().memory_mib()?;
+    let hosts = quiet_hosts(generator, domains);
 
     let (samples, live) = under_load(args, &mut served, &hosts, args.load, args.samples)?;
     let count_at_half = args.samples_at_half.min(args.samples);
@@ -94,7 +126,8 @@ fn measure(args: &ActivateArgs, domains: u64) -> anyhow::Result<Row> {
     } else {
         None
     };
-    let (rss_after_mib, _) = served.memory_mib()?;
+    let (rss_after_mib, _) = served.world().memory_mib()?;
+    let cluster = served.world().figures()?;
     let start_s = served.start_s();
     served.stop()?;
     Ok(Row {
@@ -109,6 +142,7 @@ fn measure(args: &ActivateArgs, domains: u64) -> anyhow::Result<Row> {
         start_s,
         live,
         live_at_half,
+        cluster,
     })
 }
 

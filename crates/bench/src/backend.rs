@@ -1,7 +1,7 @@
 //! The endpoints of all domains: two addresses, told apart by their status.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,12 +15,12 @@ pub const STATUSES: [u16; 2] = [200, 203];
 /// The longest request head; the generator's are a tenth of it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Starts both endpoints on one thread, which ends with the process.
+/// Starts both endpoints of this address on one thread, which ends with the process.
 ///
 /// # Errors
 /// No port or no thread is to be had.
-pub fn start() -> anyhow::Result<[SocketAddr; 2]> {
-    let listeners = [listen()?, listen()?];
+pub fn start(address: IpAddr) -> anyhow::Result<[SocketAddr; 2]> {
+    let listeners = [listen(address)?, listen(address)?];
     let addresses = [listeners[0].local_addr()?, listeners[1].local_addr()?];
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -33,8 +33,8 @@ pub fn start() -> anyhow::Result<[SocketAddr; 2]> {
     Ok(addresses)
 }
 
-fn listen() -> io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+fn listen(address: IpAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind((address, 0))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -1,6 +1,6 @@
 //! The process under measurement: the app itself, fed by its parent or by a directory.
 
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::allocation;
+use crate::cluster::usage;
 use crate::domains::SHARED_SECRET;
 use crate::record::{Objects, Record};
 
@@ -51,8 +52,10 @@ pub struct Counts {
     pub table_nodes_copied: u64,
     /// Bytes that the control thread allocated.
     pub bytes_allocated: u64,
-    /// Bytes encoded in order to be hashed.
+    /// Bytes encoded in order to be hashed or sent.
     pub bytes_encoded: u64,
+    /// Bytes that arrived at a follower; none where nobody follows.
+    pub bytes_received: u64,
 }
 
 /// Records that are taken together while the first list is sent.
@@ -175,6 +178,7 @@ impl Feeder {
             table_nodes_copied: work.table_nodes_copied.get(),
             bytes_allocated: allocation::bytes(),
             bytes_encoded: work.bytes_encoded.get(),
+            bytes_received: 0,
         }
     }
 }
@@ -252,18 +256,7 @@ impl Running {
     /// # Errors
     /// The child has ended.
     pub fn memory_mib(&self) -> anyhow::Result<(f64, f64)> {
-        let mut text = String::new();
-        let file = std::fs::File::open(format!("/proc/{}/status", self.child.id()))?;
-        file.take(1 << 16).read_to_string(&mut text)?;
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim().trim_end_matches(" kB").parse::<f64>().ok()
-        };
-        let (now, peak) = (field("VmRSS:"), field("VmHWM:"));
-        Ok((
-            now.context("VmRSS")? / 1_024.0,
-            peak.context("VmHWM")? / 1_024.0,
-        ))
+        usage::memory_mib(self.child.id())
     }
 
     /// Ends the child and waits for it.

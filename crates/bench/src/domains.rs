@@ -12,7 +12,9 @@ use rcgen::{
 use time::OffsetDateTime;
 
 use crate::backend;
+use crate::probe::Wanted;
 
+pub(crate) use yaml::pem;
 pub use yaml::{documents, secret_document};
 
 /// How certificates are spread over domains.
@@ -194,6 +196,25 @@ impl Generator {
         } else {
             second
         }
+    }
+
+    /// What clients of a domain must see.
+    pub fn answer(&self, domain: &Domain) -> Wanted {
+        Wanted::Answer {
+            leaf: self.leaf(domain).to_vec(),
+            status: self.status(domain),
+        }
+    }
+
+    /// A domain with the other endpoint, whatever its certificate.
+    pub fn moved(&self, mut domain: Domain) -> Domain {
+        let [first, second] = self.endpoints;
+        domain.endpoint = if domain.endpoint == first {
+            second
+        } else {
+            first
+        };
+        domain
     }
 
     fn is_shared(&self, number: u64) -> bool {

@@ -77,11 +77,22 @@ impl Prober {
     /// # Errors
     /// The deadline has passed.
     pub fn search(&self, host: &str, wanted: &Wanted, begun: impl FnOnce()) -> anyhow::Result<Hit> {
-        let mut found = self.probe(host);
+        self.probe(host);
         begun();
+        let mut hit = self.find(host, wanted)?;
+        hit.connections += 1;
+        Ok(hit)
+    }
+
+    /// Probes until what is wanted is found.
+    ///
+    /// # Errors
+    /// The deadline has passed.
+    pub fn find(&self, host: &str, wanted: &Wanted) -> anyhow::Result<Hit> {
         let start = Instant::now();
         let mut next = start;
-        let mut connections = 1;
+        let mut connections = 0;
+        let mut found = Found::Alert;
         while start.elapsed() < DEADLINE {
             if let Some(wait) = next.checked_duration_since(Instant::now()) {
                 std::thread::sleep(wait);

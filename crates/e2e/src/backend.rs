@@ -27,7 +27,15 @@ struct Shared {
 impl Backend {
     /// A backend that answers 200 with a JSON object of its name and the request it saw.
     pub async fn start(name: &str) -> Backend {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        Backend::start_at(name, SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    /// The same at an address of its own.
+    ///
+    /// # Panics
+    /// Where the address is taken, or not of this network.
+    pub async fn start_at(name: &str, address: SocketAddr) -> Backend {
+        let listener = tokio::net::TcpListener::bind(address)
             .await
             .expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -1,15 +1,38 @@
 //! A real Kubernetes API, and the controllers and proxies of a story in its network.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use crate::authority::Authority;
 use crate::client::{Answer, Curl};
 use crate::world::eventually;
+
+mod account;
+mod api;
+mod balancer;
+mod kubelet;
+mod launch;
+mod pod;
+mod poll;
+mod relay;
+mod servers;
+mod slice;
+mod traffic;
+
+pub use api::Api;
+pub use kubelet::Kubelet;
+pub use launch::{Launch, Process};
+pub use pod::Pod;
+pub use poll::{Outcome, Poll};
+pub use relay::Relay;
+pub use servers::Servers;
+pub use slice::Slice;
+pub use traffic::{Addresses, Retry, Tally, Traffic};
 
 /// Stories share a network, so each takes a number of its own, and ports and addresses by it.
 static STORIES: AtomicU16 = AtomicU16::new(1);
@@ -22,13 +45,6 @@ pub struct Cluster {
     directory: tempfile::TempDir,
     /// The authority that the story's clients trust.
     pub authority: Authority,
-}
-
-/// A process in the cluster's network; it is killed when this is dropped.
-pub struct Process {
-    child: Child,
-    admin: String,
-    log: PathBuf,
 }
 
 impl Cluster {
@@ -104,6 +120,17 @@ impl Cluster {
     }
 
     async fn kubectl_with(&self, arguments: &[&str], input: &str) -> String {
+        match self.try_kubectl(arguments, input).await {
+            Ok(output) => output,
+            Err(complaint) => panic!("kubectl {arguments:?}: {complaint}"),
+        }
+    }
+
+    /// Runs kubectl with this input to its end, and returns what it printed.
+    ///
+    /// # Errors
+    /// What it complained about, where it failed.
+    pub async fn try_kubectl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         let mut command = Command::new(&self.enter);
         command.arg("kubectl").args(arguments);
         command
@@ -112,41 +139,46 @@ impl Cluster {
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("kubectl starts");
         let mut stdin = child.stdin.take().expect("a pipe");
-        stdin
-            .write_all(input.as_bytes())
-            .await
-            .expect("kubectl reads");
+        // One that does not read its input ends, and then its own words say more than the pipe's.
+        drop(stdin.write_all(input.as_bytes()).await);
         drop(stdin);
         let output = child.wait_with_output().await.expect("kubectl ends");
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "kubectl {arguments:?}: {complaint}"
-        );
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
     }
 
     /// Starts a controller; replicas of a story differ by number, from 0.
     pub async fn controller(&self, replica: u16) -> Process {
-        let sync = format!("--sync=127.0.0.1:{}", self.sync_port(replica));
+        self.controller_launch(replica).start()
+    }
+
+    /// A controller that can be started otherwise than [`Cluster::controller`] does.
+    pub fn controller_launch(&self, replica: u16) -> Launch {
         let address = self.address();
-        let arguments = [
-            "controller".to_owned(),
-            sync,
-            format!("--http={address}:8080"),
-            format!("--https={address}:8443"),
-            format!("--ingress-class={}", self.class()),
-            format!("--proxy-accounts={}/proxy", self.home()),
-            format!("--publish-service={}/proxies", self.home()),
-        ];
-        let name = format!("controller-{replica}");
         let admin = 20_000 + self.number * 20 + replica;
-        let home = self.home();
-        self.start(&name, admin, &arguments, &[("POD_NAMESPACE", &home)])
+        self.launch("controller", &format!("controller-{replica}"), admin)
+            .set("--sync", self.sync_address(replica))
+            .set("--http", format!("{address}:8080"))
+            .set("--https", format!("{address}:8443"))
+            .set("--ingress-class", self.class())
+            .set("--proxy-accounts", format!("{}/proxy", self.home()))
+            .set("--publish-service", format!("{}/proxies", self.home()))
+            .environment("POD_NAMESPACE", self.home())
     }
 
     /// Starts a proxy that follows a controller with a token of this account and audience.
     pub async fn proxy(&self, replica: u16, account: &str, audience: &str) -> Process {
+        self.provide_trust(account, audience).await;
+        self.restart_proxy(replica, account)
+    }
+
+    /// Writes the files that a proxy needs: the roots of its controllers, and its token.
+    ///
+    /// # Panics
+    /// Where no controller publishes its root in time.
+    pub async fn provide_trust(&self, account: &str, audience: &str) {
         let home = self.home();
         let path = self.directory.path();
         let ca = eventually(async || {
@@ -168,27 +200,27 @@ impl Cluster {
         let line = ["create", "token", account, "--namespace", &home, &audience];
         let token = self.kubectl(&line).await;
         std::fs::write(path.join(format!("{account}.token")), token).expect("a file");
-        self.restart_proxy(replica, account)
     }
 
     /// Starts a proxy with the files of the one before: as a container starts again.
     pub fn restart_proxy(&self, replica: u16, account: &str) -> Process {
+        self.proxy_launch(replica, account).start()
+    }
+
+    /// A proxy that can be started otherwise than [`Cluster::restart_proxy`] does.
+    pub fn proxy_launch(&self, replica: u16, account: &str) -> Launch {
         let path = self.directory.path();
         let state = path.join("state");
         std::fs::create_dir_all(&state).expect("a directory");
-        let arguments = [
-            "proxy".to_owned(),
-            format!("--controller=localhost:{}", self.sync_port(replica)),
-            format!("--ca-file={}", path.join("ca.crt").display()),
-            format!(
-                "--token-file={}",
-                path.join(format!("{account}.token")).display()
-            ),
-            format!("--state-dir={}", state.display()),
-            "--workers=1".to_owned(),
-        ];
+        let token = path.join(format!("{account}.token"));
         let admin = 20_010 + self.number * 20 + replica;
-        self.start(&format!("proxy-{replica}"), admin, &arguments, &[])
+        let controller = format!("localhost:{}", self.sync_address(replica).port());
+        self.launch("proxy", &format!("proxy-{replica}"), admin)
+            .set("--controller", controller)
+            .set("--ca-file", path.join("ca.crt").display())
+            .set("--token-file", token.display())
+            .set("--state-dir", state.display())
+            .set("--workers", 1)
     }
 
     /// Starts an endpoint that answers every host with its text.
@@ -202,45 +234,48 @@ impl Cluster {
              backend: {{service: {{name: x, port: {{number: 80}}}}}}}}]}}\n"
         );
         std::fs::write(served.join("all.yaml"), objects).expect("a file");
-        let arguments = [
-            "serve".to_owned(),
-            served.display().to_string(),
-            format!("--http={}", self.endpoint()),
-            "--https=127.0.0.1:0".to_owned(),
-            "--workers=1".to_owned(),
-        ];
-        self.start("endpoint", 20_019 + self.number * 20, &arguments, &[])
+        self.launch("serve", "endpoint", 20_019 + self.number * 20)
+            .argument(served.display())
+            .set("--http", self.endpoint())
+            .set("--https", "127.0.0.1:0")
+            .set("--workers", 1)
+            .start()
     }
 
-    fn sync_port(&self, replica: u16) -> u16 {
-        15_000 + self.number * 20 + replica
+    /// Where a controller of this story is followed.
+    pub fn sync_address(&self, replica: u16) -> SocketAddr {
+        let port = 15_000 + self.number * 20 + replica;
+        SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    fn start(
-        &self,
-        name: &str,
-        admin: u16,
-        arguments: &[String],
-        environment: &[(&str, &str)],
-    ) -> Process {
-        let program = std::env::var_os("MYRIAD_BIN")
-            .expect("MYRIAD_BIN is the path of the binary; `cargo xtask test` sets it");
-        let admin = format!("127.0.0.1:{admin}");
+    /// Where the proxies of this story serve HTTPS.
+    pub fn https(&self) -> SocketAddr {
+        SocketAddr::from(([10, 244, 1, self.last_octet()], 8443))
+    }
+
+    /// An address of the story's own that stands for its controllers, as a Service's does.
+    pub fn service(&self) -> std::net::IpAddr {
+        [10, 244, 3, self.last_octet()].into()
+    }
+
+    fn last_octet(&self) -> u8 {
+        u8::try_from(self.number).expect("fewer than 256 stories")
+    }
+
+    /// A file or a directory of the story's own.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn launch(&self, command: &'static str, name: &str, admin: u16) -> Launch {
         let log = self.directory.path().join(format!("{name}.log"));
-        let file = std::fs::File::create(&log).expect("a file");
-        let mut command = Command::new(&self.enter);
-        command.arg(program).args(arguments);
-        command.arg(format!("--admin={admin}"));
-        command.envs(environment.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(file).kill_on_drop(true);
-        let child = command.spawn().expect("the binary starts");
-        Process { child, admin, log }
+        Launch::new(&self.enter, command, log)
+            .set("--admin", SocketAddr::from(([127, 0, 0, 1], admin)))
     }
 
     /// A page of a process's admin address.
     pub async fn admin(&self, process: &Process, path: &str) -> Answer {
-        let url = format!("http://{}{path}", process.admin);
+        let url = format!("http://{}{path}", process.admin());
         self.curl(&url, &[]).ask().await
     }
 
@@ -289,21 +324,6 @@ impl Cluster {
 
     fn root(&self) -> PathBuf {
         self.directory.path().join("root.pem")
-    }
-}
-
-impl Process {
-    /// What it has logged so far.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Kills it, as if the machine had.
-    ///
-    /// # Panics
-    /// Where it has ended already.
-    pub async fn kill(mut self) {
-        self.child.kill().await.expect("it runs");
     }
 }
 

@@ -104,6 +104,11 @@ impl World {
         self.https
     }
 
+    /// Where admin pages are served.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// The root certificate as a file.
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("root.pem")
@@ -214,8 +219,16 @@ pub fn repository(path: &str) -> PathBuf {
 }
 
 /// Asks again and again until there is an answer, or the deadline has passed.
-pub async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + DEADLINE;
+pub async fn eventually<T>(ask: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    eventually_within(DEADLINE, ask).await
+}
+
+/// The same with a deadline of its own, for what takes its time by design.
+pub async fn eventually_within<T>(
+    deadline: Duration,
+    mut ask: impl AsyncFnMut() -> Option<T>,
+) -> Option<T> {
+    let end = Instant::now() + deadline;
     while Instant::now() < end {
         if let Some(answer) = ask().await {
             return Some(answer);

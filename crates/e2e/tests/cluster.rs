@@ -4,6 +4,14 @@
     reason = "tests may read a clock and start tasks"
 )]
 
+mod cluster {
+    mod cert_manager;
+    mod extremes;
+    mod namespaces;
+    mod newcomer;
+    mod orders;
+}
+
 use myriad_e2e::cluster::Cluster;
 use myriad_e2e::world::eventually;
 use myriad_e2e::{Answer, Site};
@@ -170,49 +178,22 @@ async fn people_see_where_an_ingress_is_served_and_what_is_wrong_with_it() {
         (about("told-test") > 0 && about("Secret") == 1).then_some(())
     });
     assert!(told.await.is_some(), "an Event tells what is missing");
-}
 
-#[tokio::test]
-async fn the_objects_of_a_domain_come_in_any_order() {
-    let cluster = Cluster::join().await;
-    let _endpoint = cluster.backend("order");
-    let _controller = cluster.controller(0).await;
-    let proxy = cluster.proxy(0, "proxy", "myriad").await;
-    cluster.ready(&proxy).await;
-    for (number, order) in orders().into_iter().enumerate() {
-        let host = format!("order-{number}.test");
-        let documents = site(&cluster, &host).documents();
-        for at in order {
-            cluster.apply(&documents[at]).await;
-            // Whatever is there by now: an alert or a 503 at most, and never somebody else's.
-            let answer = cluster.get(&host).await;
-            let is_waiting = answer.status == 503 || is_refused(&answer);
-            assert!(is_waiting || answer.status == 200, "{order:?}: {answer:?}");
-        }
-        cluster
-            .eventually(&host, |answer| answer.status == 200)
-            .await;
-    }
+    // Handed over to somebody else, it is not said to be served here any more.
+    let patch = r#"{"spec":{"ingressClassName":"elsewhere"}}"#;
+    let line = ["patch", "ingress", "told-test", "--namespace", &tenant];
+    cluster
+        .kubectl(&[&line[..], &["--patch", patch]].concat())
+        .await;
+    let line = ["get", "ingress", "told-test", "--namespace", &tenant];
+    let taken_back = eventually(async || {
+        let ip = cluster.kubectl(&[&line[..], &[address]].concat()).await;
+        ip.is_empty().then_some(())
+    });
+    assert!(taken_back.await.is_some(), "the status is empty again");
 }
 
 /// Whether the name was refused by an alert.
 fn is_refused(answer: &Answer) -> bool {
     answer.error.contains("unrecognized name")
-}
-
-/// All 24 orders of four things.
-fn orders() -> Vec<[usize; 4]> {
-    let mut orders = Vec::new();
-    for number in 0..256_usize {
-        let order = [
-            number & 3,
-            number >> 2 & 3,
-            number >> 4 & 3,
-            number >> 6 & 3,
-        ];
-        if (0..4).all(|at| order.contains(&at)) {
-            orders.push(order);
-        }
-    }
-    orders
 }

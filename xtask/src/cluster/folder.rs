@@ -98,6 +98,11 @@ impl Folder {
         self.path.join("enter")
     }
 
+    /// The script by which tests kill parts of the cluster and start them again.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.path.join("control")
+    }
+
     pub(super) fn logs(&self) -> PathBuf {
         self.path.join("logs")
     }

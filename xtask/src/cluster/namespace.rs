@@ -105,6 +105,11 @@ impl Namespace {
         command
     }
 
+    /// The number of the process that holds it.
+    pub(super) fn holder(&self) -> u32 {
+        self.holder.pid()
+    }
+
     /// The words that, before a command, run it in the network.
     pub(super) fn prefix(&self) -> Vec<String> {
         let mut words = vec![

@@ -4,11 +4,13 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::{Place, roles};
+use super::{Place, roles, smoke};
 use crate::cluster::{Cluster, Isolation, Name, down};
+use crate::manifests;
 
 /// What a tenant writes, in the order in which a careful one does.
 const OBJECTS: &str = "\
@@ -64,19 +66,54 @@ const READ_BACK: [(&str, &str, &str); 4] = [
 /// By this the tests find the script that runs a command in the network of the cluster.
 const ENTRY_VARIABLE: &str = "MYRIAD_CLUSTER";
 
-/// Starts a cluster of its own, uses it, and ends it, whatever became of it.
+/// And by this the one that kills parts of the cluster and starts them again.
+const CONTROL_VARIABLE: &str = "MYRIAD_CLUSTER_CONTROL";
+
+/// And by this the program that renders the chart.
+const HELM_VARIABLE: &str = "MYRIAD_HELM";
+
+/// Starts clusters of its own, uses them, and ends them, whatever became of it.
 pub(super) fn run(place: &Place) -> Result<()> {
+    // The stories start the real program.
+    place.cargo(&["build", "--locked", "--package", "myriad"])?;
+    within(place, |cluster| {
+        timed("objects and roles", || {
+            keep_objects(cluster)?;
+            roles::check(place, cluster)?;
+            enter(place, cluster)
+        })?;
+        timed("stories", || play(place, cluster, "cluster"))?;
+        timed("benchmarks", || {
+            smoke::run_in_cluster(place, |command| {
+                command.env(ENTRY_VARIABLE, cluster.entry());
+            })
+        })
+    })?;
+    // Servers are killed in this one, so nobody else may need it.
+    within(place, |cluster| {
+        timed("faults", || play(place, cluster, "faults"))
+    })
+}
+
+fn within(place: &Place, used: impl FnOnce(&Cluster) -> Result<()>) -> Result<()> {
     let name: Name = format!("test-{}", random_word()).parse()?;
     let isolation = Isolation::of_this_user();
-    let used = Cluster::up(&place.root, &place.cache, &name, isolation).and_then(|cluster| {
-        keep_objects(&cluster)?;
-        roles::check(place, &cluster)?;
-        enter(place, &cluster)?;
-        play_stories(place, &cluster)
-    });
+    let used =
+        Cluster::up(&place.root, &place.cache, &name, isolation).and_then(|cluster| used(&cluster));
     let ended = down(&place.cache, &name);
     used?;
     ensure!(ended?, "the cluster was gone before its end");
+    Ok(())
+}
+
+/// Says how long it took.
+fn timed(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    run()?;
+    println!(
+        "cluster: {name} took {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
@@ -106,17 +143,27 @@ fn enter(place: &Place, cluster: &Cluster) -> Result<()> {
     run_with(place, cluster, command)
 }
 
-/// The stories start the real program, so it is built first.
-fn play_stories(place: &Place, cluster: &Cluster) -> Result<()> {
-    place.cargo(&["build", "--locked", "--package", "myriad"])?;
+/// Plays the stories of a test target, in the network of the cluster: cargo enters it by the same
+/// script as everybody, for the tests alone.
+fn play(place: &Place, cluster: &Cluster, target: &str) -> Result<()> {
+    let runner = toml_string(&cluster.entry().to_string_lossy());
     let mut command = Command::new("cargo");
     command.args(["test", "--locked", "--package", "myriad-e2e"]);
-    command.args(["--test", "cluster"]);
+    command.args(["--test", target]);
+    command.args(["--config", &format!("target.'cfg(all())'.runner={runner}")]);
     run_with(place, cluster, command)
+}
+
+/// A string as the configuration of cargo has it.
+fn toml_string(text: &str) -> String {
+    let escaped = text.replace('\\', r"\\").replace('"', "\\\"");
+    format!("[\"{escaped}\"]")
 }
 
 /// Runs tests that need the cluster.
 fn run_with(place: &Place, cluster: &Cluster, mut command: Command) -> Result<()> {
     command.env(ENTRY_VARIABLE, cluster.entry());
+    command.env(CONTROL_VARIABLE, cluster.control());
+    command.env(HELM_VARIABLE, manifests::helm(&place.root, &place.cache)?);
     place.run(command)
 }

@@ -54,6 +54,8 @@ const RIGHTS: &[Right] = &[
         true,
     ),
     (CONTROLLER, "create", "secrets", NAMESPACE, true),
+    (CONTROLLER, "patch", "secrets/myriad-ca", NAMESPACE, true),
+    (CONTROLLER, "patch", "secrets", NAMESPACE, false),
     (
         CONTROLLER,
         "update",

@@ -1,5 +1,5 @@
-//! A short run of the activation benchmark: that it works, and that its report has the figures
-//! which the budgets are stated in. What the figures are is for the real runs to judge.
+//! Short runs of the benchmarks: that they work, and that their reports have the figures which
+//! the budgets are stated in. What the figures are is for the real runs to judge.
 
 use std::process::{Command, Stdio};
 
@@ -8,73 +8,116 @@ use serde_json::Value;
 
 use super::Place;
 
+/// A benchmark's arguments, and the figures of its report; a dot leads into an object.
+struct Bench {
+    arguments: &'static str,
+    figures: &'static [&'static str],
+}
+
 /// A hundred domains over the inbox, twenty samples.
-const ARGUMENTS: [&str; 14] = [
-    "run",
-    "--quiet",
-    "--locked",
-    "--package",
-    "myriad-bench",
-    "--",
-    "activate",
-    "--domains",
-    "100",
-    "--source",
-    "inbox",
-    "--samples",
-    "20",
-    "--json",
-];
+const INBOX: Bench = Bench {
+    arguments: "activate --domains 100 --source inbox --samples 20 --json",
+    figures: &[
+        "domains",
+        "activation_ms.p50",
+        "activation_ms.p99",
+        "activation_ms.max",
+        "activation_ms.samples",
+        "units_translated",
+        "objects_visited",
+        "resources_changed",
+        "table_nodes_copied",
+        "bytes_allocated",
+        "bytes_encoded",
+        "rss_mib",
+        "start_s",
+        "live.p99_idle_ms",
+        "live.p99_during_ms",
+        "live.errors",
+    ],
+};
 
-/// Figures of the report; a dot leads into an object.
-const KEYS: [&str; 16] = [
-    "domains",
-    "activation_ms.p50",
-    "activation_ms.p99",
-    "activation_ms.max",
-    "activation_ms.samples",
-    "units_translated",
-    "objects_visited",
-    "resources_changed",
-    "table_nodes_copied",
-    "bytes_allocated",
-    "bytes_encoded",
-    "rss_mib",
-    "start_s",
-    "live.p99_idle_ms",
-    "live.p99_during_ms",
-    "live.errors",
-];
+/// The same through the API of a cluster, with endpoints that change and a burst.
+const KUBERNETES: Bench = Bench {
+    arguments: "activate --source kubernetes --domains 50 --samples 5 --samples-at-half 0 \
+                --idle-seconds 1 --churn --churn-seconds 1 --burst 50 --json",
+    figures: &[
+        "domains",
+        "activation_ms.p50",
+        "activation_ms.p99",
+        "stages_ms.answered.p50",
+        "stages_ms.watched.p50",
+        "stages_ms.told.p50",
+        "stages_ms.live.p50",
+        "units_translated",
+        "resources_changed",
+        "bytes_per_proxy",
+        "controller_start_s",
+        "controller_rss_mib",
+        "controller_rss_peak_mib",
+        "proxy_rss_mib",
+        "live.errors",
+    ],
+};
 
-/// Runs the benchmark and checks its report.
+/// Proxies without listeners that follow one controller, and its restart.
+const FLEET: Bench = Bench {
+    arguments: "fleet --proxies 50 --services 20 --changes 10 --downtime-seconds 1 --json",
+    figures: &[
+        "proxies",
+        "rss_mib",
+        "changes.cpu_ms_per_change",
+        "changes.bytes_per_proxy",
+        "changes.streams_woken",
+        "restart.settled_s",
+        "restart.bytes_per_proxy_max",
+    ],
+};
+
+/// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
-    println!("$ cargo {}", ARGUMENTS.join(" "));
-    let mut command = Command::new("cargo");
-    command.args(ARGUMENTS).current_dir(&place.root);
+    measure(place, &INBOX, Command::new("cargo"))
+}
+
+/// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
+pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
+    for bench in [KUBERNETES, FLEET] {
+        let mut command = Command::new("cargo");
+        enter(&mut command);
+        measure(place, &bench, command)?;
+    }
+    Ok(())
+}
+
+/// Runs a benchmark and checks its report.
+fn measure(place: &Place, bench: &Bench, mut command: Command) -> Result<()> {
+    let arguments = "run --quiet --locked --package myriad-bench --";
+    println!("$ cargo {arguments} {}", bench.arguments);
+    let words = arguments.split_whitespace();
+    command.args(words.chain(bench.arguments.split_whitespace()));
+    command.current_dir(&place.root);
     command.stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = place.with_tools(command).output()?;
     ensure!(output.status.success(), "it ended with {}", output.status);
     let text = String::from_utf8(output.stdout)?;
     println!("{}", text.trim_end());
-    check(&text)
+    check(&text, bench.figures)
 }
 
-/// One object per line and number of domains; each has all figures, and no live request failed.
-fn check(text: &str) -> Result<()> {
+/// One object per line; each has all figures, and no live request failed.
+fn check(text: &str, figures: &[&str]) -> Result<()> {
     let mut objects = 0;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let report: Value = serde_json::from_str(line).context("a line is not a JSON object")?;
-        let missing: Vec<&str> = KEYS
-            .into_iter()
-            .filter(|key| !figure(&report, key).is_some_and(Value::is_number))
-            .collect();
+        let is_missing = |key: &&&str| !figure(&report, key).is_some_and(Value::is_number);
+        let missing: Vec<&str> = figures.iter().filter(is_missing).copied().collect();
         ensure!(
             missing.is_empty(),
             "figures missing: {}",
             missing.join(", ")
         );
         let errors = figure(&report, "live.errors").and_then(Value::as_u64);
-        ensure!(errors == Some(0), "live requests failed: {errors:?}");
+        ensure!(errors.unwrap_or(0) == 0, "live requests failed: {errors:?}");
         objects += 1;
     }
     if objects == 0 {
@@ -104,15 +147,15 @@ mod tests {
 
     #[test]
     fn a_report_needs_every_figure_and_no_failed_request() {
-        assert!(check(&one_line(GOOD)).is_ok());
+        assert!(check(&one_line(GOOD), INBOX.figures).is_ok());
         let partial = one_line(GOOD).replace("\"p99\"", "\"p90\"");
-        let error = check(&partial)
+        let error = check(&partial, INBOX.figures)
             .expect_err("a figure is missing")
             .to_string();
         assert!(error.contains("activation_ms.p99"), "{error}");
         let failed = one_line(GOOD).replace("\"errors\":0", "\"errors\":1");
-        assert!(check(&failed).is_err());
-        assert!(check("").is_err());
-        assert!(check("no json").is_err());
+        assert!(check(&failed, INBOX.figures).is_err());
+        assert!(check("", INBOX.figures).is_err());
+        assert!(check("no json", INBOX.figures).is_err());
     }
 }

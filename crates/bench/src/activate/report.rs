@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::samples::{PerDomain, Quantiles, Samples};
-use super::served::Source;
+use super::served::{ClusterFigures, Source};
 use crate::child::Counts;
 use crate::domains::Certificates;
 use crate::load::{Measured, Trouble};
@@ -36,6 +36,8 @@ pub struct Row {
     pub live: Live,
     /// Changes beside traffic at half of the capacity.
     pub live_at_half: Option<(Samples, Live)>,
+    /// What is to be said of a cluster alone.
+    pub cluster: Option<ClusterFigures>,
 }
 
 /// Live traffic without and with changes.
@@ -66,6 +68,8 @@ struct Figures<'a> {
     start_s: f64,
     live: LiveFigures<'a>,
     live_at_half: Option<LiveFigures<'a>>,
+    #[serde(flatten)]
+    cluster: Option<&'a ClusterFigures>,
 }
 
 #[derive(Serialize)]
@@ -101,14 +105,20 @@ impl<T: Serialize> Serialize for Pairs<T> {
 /// Counts per added domain, by their keys in the report.
 type Count = (&'static str, fn(&Counts) -> u64);
 
+/// Counted in a child alone: the processes of a cluster have no allocator that counts.
+const BYTES_ALLOCATED: &str = "bytes_allocated";
+
 const COUNTS: [Count; 6] = [
     ("units_translated", |counts| counts.units_translated),
     ("objects_visited", |counts| counts.objects_visited),
     ("resources_changed", |counts| counts.resources_changed),
     ("table_nodes_copied", |counts| counts.table_nodes_copied),
-    ("bytes_allocated", |counts| counts.bytes_allocated),
+    (BYTES_ALLOCATED, |counts| counts.bytes_allocated),
     ("bytes_encoded", |counts| counts.bytes_encoded),
 ];
+
+/// What is counted in a cluster alone.
+const BYTES_PER_PROXY: Count = ("bytes_per_proxy", |counts| counts.bytes_received);
 
 /// Headings of the table, with the widths of their columns.
 const COLUMNS: [(&str, usize); 15] = [
@@ -163,6 +173,10 @@ impl Report {
         if let Some((samples, live)) = &row.live_at_half {
             writeln!(out, "{}", at_half(samples, live))?;
         }
+        if let Some(cluster) = &row.cluster {
+            let text = serde_json::to_string_pretty(cluster)?;
+            writeln!(out, "in the cluster: {text}")?;
+        }
         Ok(out.flush()?)
     }
 }
@@ -202,7 +216,16 @@ impl Live {
 impl Row {
     fn figures(&self) -> Figures<'_> {
         let samples = &self.samples;
-        let counts = COUNTS.map(|(key, count)| (key, samples.per_domain(count)));
+        let counts: Vec<Count> = match &self.cluster {
+            None => COUNTS.into(),
+            Some(_) => {
+                let counts = COUNTS.into_iter().filter(|it| it.0 != BYTES_ALLOCATED);
+                counts.chain([BYTES_PER_PROXY]).collect()
+            }
+        };
+        let counts = counts.into_iter();
+        let counts = counts.map(|(key, count)| (key, samples.per_domain(count)));
+        let counts: Vec<_> = counts.collect();
         let differ = counts.iter().filter(|(_, count)| !count.is_constant());
         let at_half = self.live_at_half.as_ref();
         let at_half = at_half.map(|(samples, live)| LiveFigures {
@@ -218,13 +241,19 @@ impl Row {
             change_ms: samples.change(),
             remove_ms: samples.removal(),
             spread: Pairs(differ.copied().collect()),
-            counts: Pairs(counts.map(|(key, count)| (key, number(count))).into()),
+            counts: Pairs(
+                counts
+                    .iter()
+                    .map(|&(key, count)| (key, number(count)))
+                    .collect(),
+            ),
             rss_mib: tenth(self.rss_mib),
             rss_peak_mib: tenth(self.rss_peak_mib),
             rss_after_mib: tenth(self.rss_after_mib),
             start_s: (self.start_s * 1e3).round() / 1e3,
             live: self.live.figures(),
             live_at_half: at_half,
+            cluster: self.cluster.as_ref(),
         }
     }
 

@@ -50,11 +50,11 @@ impl Samples {
     ) -> anyhow::Result<()> {
         let (fresh, renewed) = (served.fresh(cycle, of, 0)?, served.fresh(cycle, of, 1)?);
         pace.wait();
-        let before = served.counts()?;
+        let before = served.world().counts()?;
         self.added.push(served.put(&fresh)?);
         pace.wait();
         // By now whatever the change had to do has long been done.
-        self.work.push(served.counts()?.since(&before));
+        self.work.push(served.world().counts()?.since(&before));
         self.changed.push(served.put(&renewed)?);
         pace.wait();
         self.removed.push(served.remove(&renewed)?);
@@ -106,7 +106,8 @@ impl PerDomain {
 }
 
 impl Quantiles {
-    fn of(times: impl Iterator<Item = Duration>) -> Self {
+    /// Those of these times.
+    pub fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut sorted: Vec<_> = times.collect();
         sorted.sort_unstable();
         let at = |quantile: f64| {
@@ -125,7 +126,7 @@ impl Quantiles {
 
 impl Counts {
     /// The work done since an earlier look.
-    fn since(&self, before: &Counts) -> Counts {
+    pub fn since(&self, before: &Counts) -> Counts {
         Counts {
             units_translated: self.units_translated - before.units_translated,
             objects_visited: self.objects_visited - before.objects_visited,
@@ -133,6 +134,7 @@ impl Counts {
             table_nodes_copied: self.table_nodes_copied - before.table_nodes_copied,
             bytes_allocated: self.bytes_allocated - before.bytes_allocated,
             bytes_encoded: self.bytes_encoded - before.bytes_encoded,
+            bytes_received: self.bytes_received - before.bytes_received,
         }
     }
 }

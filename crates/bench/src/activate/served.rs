@@ -1,6 +1,10 @@
-//! The child with its domains, whichever way changes reach it.
+//! What serves, with its domains, whichever way changes reach it.
 
+mod burst;
+mod churn;
+mod cluster;
 mod folder;
+mod inbox;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,11 +13,16 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 
 use super::ActivateArgs;
-use crate::child::{Counts, Running};
+use crate::child::Counts;
+use crate::cluster::ground::Ground;
+use crate::cluster::parts::Home;
 use crate::domains::{Domain, Generator};
 use crate::probe::{Prober, Wanted};
-use crate::record::Record;
-use folder::Folder;
+use cluster::InCluster;
+use folder::Directory;
+use inbox::Inbox;
+
+pub use cluster::ClusterFigures;
 
 /// Where changes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -23,14 +32,69 @@ pub enum Source {
     Dir,
     /// Typed objects, straight into the inbox.
     Inbox,
+    /// Objects in a cluster, which a controller watches for a proxy.
+    Kubernetes,
 }
 
-/// A serving child.
+/// What serves domains, and the way in which changes reach it.
+pub trait World {
+    /// Does all that comes before the one write that makes a domain, or a change of it, live.
+    ///
+    /// # Errors
+    /// What is written to has gone.
+    fn prepare(&mut self, domain: &Domain) -> anyhow::Result<()>;
+
+    /// The same for the removal of a domain.
+    ///
+    /// # Errors
+    /// What is written to has gone.
+    fn prepare_removal(&mut self, domain: &Domain) -> anyhow::Result<()>;
+
+    /// Does what was prepared, and says when that began.
+    ///
+    /// # Errors
+    /// What is written to has gone.
+    fn publish(&mut self) -> anyhow::Result<Instant>;
+
+    /// The change was seen to have come through at this time.
+    ///
+    /// # Errors
+    /// What is written to has gone.
+    fn settled(&mut self, _at: Instant) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// The counters.
+    ///
+    /// # Errors
+    /// What counts has ended.
+    fn counts(&mut self) -> anyhow::Result<Counts>;
+
+    /// Resident memory now and at its peak, in MiB, of what serves.
+    ///
+    /// # Errors
+    /// It has ended.
+    fn memory_mib(&self) -> anyhow::Result<(f64, f64)>;
+
+    /// What else is to be said of a cluster, and measured in it.
+    ///
+    /// # Errors
+    /// A process has ended, or the API server refuses.
+    fn figures(&mut self) -> anyhow::Result<Option<ClusterFigures>> {
+        Ok(None)
+    }
+
+    /// Ends what serves.
+    ///
+    /// # Errors
+    /// It did not end well.
+    fn stop(self: Box<Self>) -> anyhow::Result<()>;
+}
+
+/// A world with its domains.
 pub struct Served<'a> {
-    child: Running,
+    world: Box<dyn World + 'a>,
     generator: &'a Generator,
-    /// What the child serves, unless objects are sent to it.
-    folder: Option<Folder>,
     prober: Prober,
     https: SocketAddr,
     domains: u64,
@@ -47,40 +111,37 @@ pub struct Settled {
 }
 
 impl<'a> Served<'a> {
-    /// Starts a child with `count` domains and waits until it serves them.
+    /// Starts a world with `count` domains and waits until it serves them.
     ///
     /// # Errors
-    /// The child ended.
+    /// A process ended.
     pub fn start(
         args: &ActivateArgs,
         generator: &'a Generator,
+        ground: Option<&'a mut Ground>,
         count: u64,
         bar: &ProgressBar,
     ) -> anyhow::Result<Served<'a>> {
-        let (mut child, folder, begun) = match args.source {
-            Source::Inbox => {
-                let mut child = Running::start(None, args.workers)?;
-                send_all(&mut child, generator, count, bar)?;
-                // Domains are made slower than they are taken in, so the time that counts is that
-                // from the end of the list.
-                let begun = Instant::now();
-                child.send(&Record::Synced)?;
-                child.flush()?;
-                (child, None, begun)
+        let (world, https, start): (Box<dyn World + 'a>, _, _) = match (args.source, ground) {
+            (Source::Inbox, _) => {
+                let (mut inbox, begun) = Inbox::fill(args.workers, generator, count, bar)?;
+                let https = inbox.wait_ready()?;
+                (Box::new(inbox), https, begun.elapsed())
             }
-            Source::Dir => {
-                let folder = Folder::fill(generator, count, args.domains_per_file, bar)?;
-                let begun = Instant::now();
-                let child = Running::start(Some(folder.path()), args.workers)?;
-                (child, Some(folder), begun)
+            (Source::Dir, _) => {
+                let (mut directory, begun) = Directory::fill(args, generator, count, bar)?;
+                let https = directory.wait_ready()?;
+                (Box::new(directory), https, begun.elapsed())
+            }
+            (Source::Kubernetes, ground) => {
+                let ground = ground.context("there is a cluster")?;
+                let (world, start) = InCluster::start(args, ground, generator, count, bar)?;
+                (Box::new(world), Home::https(), start)
             }
         };
-        let https = child.wait_ready()?.https;
-        let start = begun.elapsed();
         Ok(Served {
-            child,
+            world,
             generator,
-            folder,
             prober: Prober::new(https)?,
             https,
             domains: count,
@@ -93,26 +154,15 @@ impl<'a> Served<'a> {
         self.https
     }
 
-    /// Seconds from the end of the first list (inbox) or the start of the process (directory) to
-    /// the first snapshot that serves.
+    /// Seconds to the first snapshot that serves: from the end of the first list (inbox), the
+    /// start of the process (directory) or that of the proxy (cluster).
     pub fn start_s(&self) -> f64 {
         self.start.as_secs_f64()
     }
 
-    /// Resident memory now and at its peak, in MiB.
-    ///
-    /// # Errors
-    /// The child ended.
-    pub fn memory_mib(&self) -> anyhow::Result<(f64, f64)> {
-        self.child.memory_mib()
-    }
-
-    /// The counters.
-    ///
-    /// # Errors
-    /// The child ended.
-    pub fn counts(&mut self) -> anyhow::Result<Counts> {
-        self.child.counts()
+    /// What serves.
+    pub fn world(&mut self) -> &mut (dyn World + 'a) {
+        &mut *self.world
     }
 
     /// A domain that does not exist yet, one of so many that are spread over the name space.
@@ -127,36 +177,19 @@ impl<'a> Served<'a> {
     /// Puts a domain and waits until it answers.
     ///
     /// # Errors
-    /// It does not in time, or the child ended.
+    /// It does not in time, or a process ended.
     pub fn put(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
-        let wanted = self.answer_of(domain);
-        if let Some(folder) = &mut self.folder {
-            folder.prepare(domain, self.generator)?;
-        }
-        self.settle(&domain.host, wanted, |served| {
-            if let Some(folder) = &mut served.folder {
-                return folder.publish();
-            }
-            served.child.send(&Record::Put(domain.clone()))?;
-            served.flushed()
-        })
+        self.world.prepare(domain)?;
+        self.settle(&domain.host, self.generator.answer(domain))
     }
 
     /// Removes a domain and waits until its name gets an alert.
     ///
     /// # Errors
-    /// It does not in time, or the child ended.
+    /// It does not in time, or a process ended.
     pub fn remove(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
-        if let Some(folder) = &mut self.folder {
-            folder.prepare_removal()?;
-        }
-        self.settle(&domain.host, Wanted::Alert, |served| {
-            if let Some(folder) = &mut served.folder {
-                return folder.publish();
-            }
-            served.child.send(&Record::Remove(domain.number))?;
-            served.flushed()
-        })
+        self.world.prepare_removal(domain)?;
+        self.settle(&domain.host, Wanted::Alert)
     }
 
     /// Makes so many new connections to a name that exists.
@@ -170,34 +203,16 @@ impl<'a> Served<'a> {
         self.prober.repeat(&host, connections)
     }
 
-    /// Ends the child.
+    /// Ends what serves.
     ///
     /// # Errors
     /// It did not end well.
     pub fn stop(self) -> anyhow::Result<()> {
-        self.child.stop()
+        self.world.stop()
     }
 
-    fn answer_of(&self, domain: &Domain) -> Wanted {
-        Wanted::Answer {
-            leaf: self.generator.leaf(domain).to_vec(),
-            status: self.generator.status(domain),
-        }
-    }
-
-    fn flushed(&mut self) -> anyhow::Result<Instant> {
-        let written = Instant::now();
-        self.child.flush()?;
-        Ok(written)
-    }
-
-    /// Starts probing, makes the change a moment later, and takes the time between both ends.
-    fn settle(
-        &mut self,
-        host: &str,
-        wanted: Wanted,
-        change: impl FnOnce(&mut Self) -> anyhow::Result<Instant>,
-    ) -> anyhow::Result<Settled> {
+    /// Starts probing, publishes a moment later, and takes the time between both ends.
+    fn settle(&mut self, host: &str, wanted: Wanted) -> anyhow::Result<Settled> {
         let (prober, host) = (self.prober.clone(), host.to_owned());
         let (begin, begun) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || {
@@ -207,8 +222,9 @@ impl<'a> Served<'a> {
             })
         });
         begun.recv().context("the prober ended")?;
-        let written = change(self)?;
+        let written = self.world.publish()?;
         let hit = thread.join().ok().context("the prober panicked")??;
+        self.world.settled(hit.at)?;
         Ok(Settled {
             after: hit.at.saturating_duration_since(written),
             connections: hit.connections,
@@ -217,23 +233,7 @@ impl<'a> Served<'a> {
 }
 
 /// The `turn`th of `of` places that are spread over `0..count`.
-fn spread(turn: u64, of: u64, count: u64) -> u64 {
+pub fn spread(turn: u64, of: u64, count: u64) -> u64 {
     let place = u128::from(turn) * u128::from(count) / u128::from(of.max(1));
     u64::try_from(place).unwrap_or(u64::MAX)
-}
-
-fn send_all(
-    child: &mut Running,
-    generator: &Generator,
-    count: u64,
-    bar: &ProgressBar,
-) -> anyhow::Result<()> {
-    child.send(&Record::Issuer(generator.issuer().to_vec()))?;
-    child.send(&Record::Shared(generator.shared().clone()))?;
-    for index in 0..count {
-        let number = Generator::existing(index);
-        child.send(&Record::Put(generator.domain(number, 0)?))?;
-        bar.inc(1);
-    }
-    child.flush()
 }

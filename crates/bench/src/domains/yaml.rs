@@ -93,7 +93,7 @@ data:
     )
 }
 
-fn pem(label: &str, der: &[u8]) -> String {
+pub(crate) fn pem(label: &str, der: &[u8]) -> String {
     let encoded = STANDARD.encode(der);
     let mut text = format!("-----BEGIN {label}-----\n");
     let mut rest = encoded.as_str();

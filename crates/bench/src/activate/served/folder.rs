@@ -6,9 +6,20 @@ use std::time::Instant;
 use anyhow::Context;
 use indicatif::ProgressBar;
 
+use super::World;
+use crate::activate::ActivateArgs;
+use crate::child::{Counts, Running};
 use crate::domains::{self, Domain, Generator, SHARED_SECRET};
 
-pub struct Folder {
+/// A child that serves a folder.
+pub struct Directory<'a> {
+    child: Running,
+    folder: Folder,
+    generator: &'a Generator,
+}
+
+/// The files.
+struct Folder {
     directory: tempfile::TempDir,
     per_file: u64,
     /// The next replacement of a file.
@@ -23,9 +34,60 @@ struct Replacement {
     aside: Option<PathBuf>,
 }
 
+impl<'a> Directory<'a> {
+    /// Fills a folder with so many domains, and starts a child that serves it.
+    pub fn fill(
+        args: &ActivateArgs,
+        generator: &'a Generator,
+        count: u64,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<(Self, Instant)> {
+        let folder = Folder::fill(generator, count, args.domains_per_file, bar)?;
+        let begun = Instant::now();
+        let child = Running::start(Some(folder.path()), args.workers)?;
+        let directory = Directory {
+            child,
+            folder,
+            generator,
+        };
+        Ok((directory, begun))
+    }
+
+    /// Waits until it serves, and says where.
+    pub fn wait_ready(&mut self) -> anyhow::Result<std::net::SocketAddr> {
+        Ok(self.child.wait_ready()?.https)
+    }
+}
+
+impl World for Directory<'_> {
+    fn prepare(&mut self, domain: &Domain) -> anyhow::Result<()> {
+        self.folder.prepare(domain, self.generator)
+    }
+
+    fn prepare_removal(&mut self, _: &Domain) -> anyhow::Result<()> {
+        self.folder.prepare_removal()
+    }
+
+    fn publish(&mut self) -> anyhow::Result<Instant> {
+        self.folder.publish()
+    }
+
+    fn counts(&mut self) -> anyhow::Result<Counts> {
+        self.child.counts()
+    }
+
+    fn memory_mib(&self) -> anyhow::Result<(f64, f64)> {
+        self.child.memory_mib()
+    }
+
+    fn stop(self: Box<Self>) -> anyhow::Result<()> {
+        self.child.stop()
+    }
+}
+
 impl Folder {
     /// Writes `count` domains, `per_file` to a file.
-    pub fn fill(
+    fn fill(
         generator: &Generator,
         count: u64,
         per_file: u64,
@@ -54,12 +116,12 @@ impl Folder {
         })
     }
 
-    pub fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// Writes, beside the file that a domain belongs to, one that has the domain as well.
-    pub fn prepare(&mut self, domain: &Domain, generator: &Generator) -> anyhow::Result<()> {
+    fn prepare(&mut self, domain: &Domain, generator: &Generator) -> anyhow::Result<()> {
         let path = self.file_of(domain.number);
         let is_added = self.next.as_ref().is_none_or(|next| next.path != path);
         if is_added {
@@ -70,7 +132,7 @@ impl Folder {
     }
 
     /// Writes, beside the file of the last domain, one without it.
-    pub fn prepare_removal(&mut self) -> anyhow::Result<()> {
+    fn prepare_removal(&mut self) -> anyhow::Result<()> {
         let last = self.next.take().context("a domain was put before")?;
         if self.base.is_empty() {
             let (path, aside) = (last.path, None);
@@ -81,7 +143,7 @@ impl Folder {
     }
 
     /// Puts what was prepared in its place, and says when that began.
-    pub fn publish(&mut self) -> anyhow::Result<Instant> {
+    fn publish(&mut self) -> anyhow::Result<Instant> {
         let next = self.next.as_ref().context("a replacement is prepared")?;
         let written = Instant::now();
         match &next.aside {

@@ -1,0 +1,92 @@
+//! The network of one pod: with an address of its own, proxies that obey the same listeners stand
+//! side by side, as they do on nodes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+
+use super::{Cluster, Launch};
+
+/// Waits until the link is there, brings up its inner end, and holds the network.
+const HOLD: &str = "echo made && read -r address gateway && ip link set lo up && \
+    ip addr add $address/30 dev eth0 && ip link set eth0 up && \
+    ip route add default via $gateway && echo up && exec sleep infinity";
+
+/// Where every process in a pod has its admin pages.
+pub(super) const ADMIN_PORT: u16 = 9901;
+
+/// A network that exists until this is dropped, and is entered from that of the cluster alone.
+pub struct Pod {
+    holder: Child,
+    _stdin: ChildStdin,
+    address: IpAddr,
+}
+
+impl Pod {
+    /// Makes the pod of this number; pods of a story differ by number, from 0 to 62.
+    ///
+    /// # Panics
+    /// Where it cannot be made.
+    pub async fn new(cluster: &Cluster, number: u8) -> Pod {
+        let story = cluster.last_octet();
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", HOLD]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = command.kill_on_drop(true).spawn().expect("unshare starts");
+        let mut stdin = holder.stdin.take().expect("a pipe");
+        let mut lines = BufReader::new(holder.stdout.take().expect("a pipe")).lines();
+        let line = lines.next_line().await.expect("a line");
+        assert_eq!(line.as_deref(), Some("made"), "a network can be made");
+        let host = |host: u8| IpAddr::from([10, 245, story, number * 4 + host]);
+        let (gateway, address) = (host(1), host(2));
+        let pid = holder.id().expect("it runs").to_string();
+        link(&format!("pod-{story}-{number}"), &pid, gateway).await;
+        let addresses = format!("{address} {gateway}\n");
+        let written = stdin.write_all(addresses.as_bytes()).await;
+        written.expect("the holder reads");
+        let line = lines.next_line().await.expect("a line");
+        assert_eq!(line.as_deref(), Some("up"), "the link comes up");
+        Pod {
+            holder,
+            _stdin: stdin,
+            address,
+        }
+    }
+
+    /// The address of the pod.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Where a proxy in it serves HTTPS, if its controllers say port 8443 of every address.
+    pub fn https(&self) -> SocketAddr {
+        SocketAddr::new(self.address, 8443)
+    }
+
+    /// The same process inside.
+    pub fn place(&self, launch: Launch) -> Launch {
+        let target = self.holder.id().expect("it runs");
+        launch
+            .through(&["nsenter", &format!("--target={target}"), "--net"])
+            .set("--admin", SocketAddr::new(self.address, ADMIN_PORT))
+    }
+}
+
+/// Ties the two networks together. The link goes when the inner one does.
+async fn link(name: &str, pid: &str, gateway: IpAddr) {
+    let gateway = format!("{gateway}/30");
+    let lines: [&[&str]; 3] = [
+        &[
+            "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid,
+        ],
+        &["addr", "add", &gateway, "dev", name],
+        &["link", "set", name, "up"],
+    ];
+    for line in lines {
+        let mut command = Command::new("ip");
+        let status = command.args(line).status().await.expect("ip starts");
+        assert!(status.success(), "ip {line:?}");
+    }
+}

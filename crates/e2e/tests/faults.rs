@@ -1,0 +1,21 @@
+//! What fails in a cluster, and that users notice nothing of it: stories against the real parts,
+//! in a cluster whose servers may be killed.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may read a clock and start tasks"
+)]
+
+#[path = "faults/clock.rs"]
+mod clock;
+#[path = "faults/disk.rs"]
+mod disk;
+#[path = "faults/leaders.rs"]
+mod leaders;
+#[path = "faults/replicas.rs"]
+mod replicas;
+#[path = "faults/scene.rs"]
+mod scene;
+#[path = "faults/schema.rs"]
+mod schema;
+#[path = "faults/servers.rs"]
+mod servers;
