@@ -356,6 +356,33 @@ pub struct RawMeaning {
         value_name = "NAME,..."
     )]
     pub catch_all_namespaces: Option<Vec<String>>,
+    /// Labels of the gateway's workload, which selectors of Istio's Gateways and `sourceLabels`
+    /// are compared with.
+    #[arg(
+        long,
+        env = "MYRIAD_GATEWAY_LABELS",
+        default_value = "istio=ingressgateway",
+        value_delimiter = ',',
+        value_name = "KEY=VALUE,..."
+    )]
+    pub gateway_labels: Vec<String>,
+    /// Namespace of the gateway's workload, where Secrets that Istio's Gateways name are looked
+    /// for first.
+    #[arg(
+        long,
+        env = "MYRIAD_GATEWAY_NAMESPACE",
+        default_value = "istio-system",
+        value_name = "NAME"
+    )]
+    pub gateway_namespace: String,
+    /// What the full names of Services end with.
+    #[arg(
+        long,
+        env = "MYRIAD_CLUSTER_DOMAIN",
+        default_value = "cluster.local",
+        value_name = "DOMAIN"
+    )]
+    pub cluster_domain: String,
 }
 
 /// Writes an error and its causes to standard error.

@@ -1,6 +1,6 @@
 //! From settings as written to settings as meant; all problems are reported, not the first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -105,6 +105,12 @@ pub struct Meaning {
     pub shares_hosts: bool,
     /// Namespaces whose objects without host take effect; none means all.
     pub catch_all_namespaces: Option<BTreeSet<String>>,
+    /// Labels of the gateway's workload.
+    pub gateway_labels: BTreeMap<String, String>,
+    /// The namespace of the gateway's workload.
+    pub gateway_namespace: String,
+    /// What the full names of Services end with.
+    pub cluster_domain: String,
 }
 
 /// Every problem of a set of settings.
@@ -281,6 +287,9 @@ impl Meaning {
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
             default_certificate: self.default_certificate.clone(),
+            gateway_labels: self.gateway_labels.clone(),
+            gateway_namespace: self.gateway_namespace.as_str().into(),
+            cluster_domain: self.cluster_domain.as_str().into(),
             ..myriad_translate::Settings::default()
         }
     }
@@ -322,8 +331,26 @@ impl Meaning {
             serves_classless: true,
             shares_hosts,
             catch_all_namespaces: named.map(|names| names.cloned().collect()),
+            gateway_labels: labels(&raw.gateway_labels, problems),
+            gateway_namespace: raw.gateway_namespace.clone(),
+            cluster_domain: raw.cluster_domain.trim_end_matches('.').to_owned(),
         }
     }
+}
+
+fn labels(written: &[String], problems: &mut Vec<String>) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    for text in written.iter().filter(|text| !text.is_empty()) {
+        match text.split_once('=') {
+            Some((key, value)) => {
+                labels.insert(key.to_owned(), value.to_owned());
+            }
+            None => problems.push(format!(
+                "--gateway-labels has {text:?}, which is no KEY=VALUE"
+            )),
+        }
+    }
+    labels
 }
 
 fn all_or<T>(problems: Vec<String>, settings: T) -> Result<T, SettingsError> {

@@ -13,6 +13,7 @@ mod stories {
     mod framing;
     mod hello;
     mod http;
+    mod istio;
     mod operators;
     mod tls;
 }

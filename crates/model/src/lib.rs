@@ -23,10 +23,12 @@ pub use host::{Host, HostError};
 pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use position::Position;
 pub use resource::{
-    Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, KeyEncoding,
-    Listener, PathMatch, Policy, PrivateKey, Protocol, Redirect, RedirectTarget, Resource, Respond,
-    Route, Source, Test, TlsRedirect, TlsSettings, TlsVersion, Upstream, UpstreamTls, Value,
-    ValueMatch, WeightedUpstream,
+    Abort, AbortAnswer, Action, Affinity, Certificate, Cors, Delay, DnsName, Domain, Endpoint,
+    Endpoints, Fault, HeaderEdit, HeaderEdits, KeyEncoding, Listener, Mirror, PathMatch,
+    PathRewrite, Policy, PrivateKey, Protocol, Redirect, RedirectParts, RedirectPath,
+    RedirectTarget, Resource, Respond, Retry, RetryConditions, Rewrite, Route, Share, Source, Test,
+    TlsRedirect, TlsSettings, TlsVersion, Upstream, UpstreamTls, Value, ValueMatch,
+    WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

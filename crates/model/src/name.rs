@@ -154,16 +154,22 @@ pub enum OriginKind {
     Service,
     /// `v1`.
     Secret,
+    /// `networking.istio.io`.
+    Gateway,
+    /// `networking.istio.io`.
+    VirtualService,
     /// A kind that only a newer controller knows.
     Object,
 }
 
 impl OriginKind {
-    const ALL: [OriginKind; 5] = [
+    const ALL: [OriginKind; 7] = [
         OriginKind::Settings,
         OriginKind::Ingress,
         OriginKind::Service,
         OriginKind::Secret,
+        OriginKind::Gateway,
+        OriginKind::VirtualService,
         OriginKind::Object,
     ];
 
@@ -174,6 +180,8 @@ impl OriginKind {
             OriginKind::Ingress => "Ingress",
             OriginKind::Service => "Service",
             OriginKind::Secret => "Secret",
+            OriginKind::Gateway => "Gateway",
+            OriginKind::VirtualService => "VirtualService",
             OriginKind::Object => "Object",
         }
     }

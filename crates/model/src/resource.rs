@@ -4,14 +4,19 @@ mod certificate;
 mod listener;
 mod policy;
 mod route;
+mod traffic;
 mod upstream;
 
 pub use certificate::{Certificate, KeyEncoding, PrivateKey};
 pub use listener::{Domain, Listener, TlsSettings, TlsVersion};
-pub use policy::{Affinity, Cors, Policy, TlsRedirect};
+pub use policy::{Affinity, Cors, PathRewrite, Policy, Rewrite, TlsRedirect};
 pub use route::{
-    Action, PathMatch, Redirect, RedirectTarget, Respond, Route, Source, Test, ValueMatch,
-    WeightedUpstream,
+    Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
+    Source, Test, ValueMatch, WeightedUpstream,
+};
+pub use traffic::{
+    Abort, AbortAnswer, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, Retry, RetryConditions,
+    Share,
 };
 pub use upstream::{DnsName, Endpoint, Endpoints, Protocol, Upstream, UpstreamTls};
 

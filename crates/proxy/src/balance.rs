@@ -121,6 +121,12 @@ impl Pool {
         self.members.is_empty()
     }
 
+    /// Requests in flight at all endpoints.
+    pub fn active(&self) -> u32 {
+        let active = self.members.iter().map(|member| member.target.active());
+        active.fold(0, u32::saturating_add)
+    }
+
     /// The endpoint that a cookie speaks of.
     pub fn marked(&self, mark: u64) -> Option<&Arc<Target>> {
         self.members

@@ -4,5 +4,8 @@ pub mod affinity;
 pub mod client;
 pub mod cors;
 pub mod direction;
+pub mod fault;
+pub mod header;
 pub mod redirect;
+pub mod retry;
 pub mod rewrite;

@@ -8,7 +8,9 @@
 
 mod certificate;
 mod engine;
+mod host;
 mod ingress;
+mod istio;
 mod output;
 mod settings;
 mod upstream;

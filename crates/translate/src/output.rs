@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myriad_api::Finding;
+use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_model::{Host, Name, Resource};
 
 /// A keyed function. The order is the one in which units run: whoever needs runs first, so that
@@ -11,12 +11,32 @@ use myriad_model::{Host, Name, Resource};
 pub enum Unit {
     /// What one Ingress, by `namespace/name`, claims, and what is wrong with it alone.
     Ingress(Arc<str>),
+    /// The hosts of one Istio Gateway, by `namespace/name`, and what is wrong with it alone.
+    Gateway(Arc<str>),
+    /// The hosts of one VirtualService, by `namespace/name`, and what is wrong with it alone.
+    VirtualService(Arc<str>),
+    /// An object of a kind that is read and not honoured.
+    Refused(ObjectKey),
     /// All that holds for one host pattern.
     Host(Host),
     /// The certificate in one Secret, by `namespace/name`.
     Certificate(Arc<str>),
     /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
     Upstream(Arc<str>),
+}
+
+impl Unit {
+    /// The kind of the object that the unit bears the name of and is there with, for units that
+    /// nobody has to need.
+    pub fn own_kind(&self) -> Option<ObjectKind> {
+        match self {
+            Unit::Ingress(_) => Some(ObjectKind::Ingress),
+            Unit::Gateway(_) => Some(ObjectKind::IstioGateway),
+            Unit::VirtualService(_) => Some(ObjectKind::VirtualService),
+            Unit::Refused(key) => Some(key.kind),
+            Unit::Host(_) | Unit::Certificate(_) | Unit::Upstream(_) => None,
+        }
+    }
 }
 
 /// What one run of a unit returns.

@@ -1,6 +1,6 @@
 //! The settings of translation, already checked by whoever read them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use myriad_model::TlsSettings;
@@ -31,6 +31,12 @@ pub struct Settings {
     pub default_certificate: Option<(String, String)>,
     /// How handshakes are done.
     pub tls: TlsSettings,
+    /// Labels of the gateway's workload, by which Istio's selectors and `sourceLabels` find it.
+    pub gateway_labels: BTreeMap<String, String>,
+    /// The namespace of the gateway's workload, where Istio looks for credentials.
+    pub gateway_namespace: Box<str>,
+    /// What the full names of Services end with.
+    pub cluster_domain: Box<str>,
 }
 
 /// Who may add to a host that another namespace claimed first.
@@ -77,6 +83,9 @@ impl Default for Settings {
             ignore_annotations: BTreeSet::new(),
             default_certificate: None,
             tls: TlsSettings::default(),
+            gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),
+            gateway_namespace: "istio-system".into(),
+            cluster_domain: "cluster.local".into(),
         }
     }
 }

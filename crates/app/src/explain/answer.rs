@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
-use myriad_model::{Action, Host, Name, PathMatch, Policy, Route, SealedArc, WeightedUpstream};
+use myriad_model::{Action, Host, Name, PathMatch, Route, SealedArc, WeightedUpstream};
 use myriad_proxy::net::head::Head;
-use myriad_proxy::policy::{direction, redirect, rewrite};
+use myriad_proxy::policy::rewrite::{self, Matched};
+use myriad_proxy::policy::{direction, redirect};
 use myriad_proxy::route::certificate::CertificateEntry;
 use myriad_proxy::route::host::RouteEntry;
 use myriad_proxy::route::tables::{self, Answerer, NotFound};
@@ -243,7 +244,8 @@ impl Walk<'_> {
             Action::Redirect(target) => {
                 self.seen.is_served = true;
                 self.seen.status = Some(target.status);
-                let location = redirect::location(target);
+                let location = redirect::location(target, matched(entry, route), head);
+                let location = location.unwrap_or_default();
                 format!("{}: is redirected to {location}", target.status)
             }
             Action::Respond(fixed) => {
@@ -252,19 +254,25 @@ impl Walk<'_> {
                 format!("{}: is answered with a fixed text", fixed.status)
             }
             Action::Forward(shares) => {
-                self.note_rewrite(policy, entry, head);
+                self.note_rewrite(entry, route, head);
                 self.forward(entry, shares)
             }
         }
     }
 
-    fn note_rewrite(&mut self, policy: &Policy, entry: &RouteEntry, head: &Head<'_>) {
-        let Some(template) = &policy.rewrite else {
+    fn note_rewrite(&mut self, entry: &RouteEntry, written: &Route, head: &Head<'_>) {
+        let Some(rule) = &written.policy.rewrite else {
             return;
         };
-        let path = rewrite::rewrite(template, entry.path_regex(), head.path);
+        let substituted = entry.substitution_regex();
+        let path = rule.path.as_ref().and_then(|path| {
+            rewrite::rewrite(path, matched(entry, written), substituted, head.path).ok()
+        });
         if let Some(route) = &mut self.seen.route {
-            route.rewrite = path;
+            route.rewrite = path.map(|path| match &*rule.authority {
+                "" => path,
+                authority => format!("{authority}{path}"),
+            });
         }
     }
 
@@ -375,10 +383,18 @@ impl Walk<'_> {
     }
 }
 
+fn matched<'a>(entry: &'a RouteEntry, route: &'a Route) -> Matched<'a> {
+    Matched {
+        path: &route.path,
+        regex: entry.path_regex(),
+    }
+}
+
 fn path_text(path: &PathMatch) -> String {
     match path {
         PathMatch::Exact(path) => format!("exactly {path}"),
         PathMatch::Prefix(path) => format!("prefix {path}"),
         PathMatch::Regex(pattern) => format!("regex {pattern}"),
+        PathMatch::Start(start) => format!("start {start}"),
     }
 }

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::{Fault, HeaderEdits, Mirror, Retry};
+
 /// The policy of a route. Many routes share one by pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// What a listener without TLS answers instead of the route's action.
     pub tls_redirect: Option<TlsRedirect>,
-    /// The path sent upstream, where `$1` to `$9` are groups of the route's regex; none leaves
-    /// the path as it came. The query is kept.
-    pub rewrite: Option<Box<str>>,
+    /// What is changed about the target of the request; the query is kept.
+    pub rewrite: Option<Box<Rewrite>>,
     /// Client addresses that are admitted; empty admits everyone, others get 403.
     pub sources_allowed: Box<[IpNet]>,
     /// The largest request body in bytes, 413 beyond; `u64::MAX` for no limit.
@@ -26,6 +27,18 @@ pub struct Policy {
     pub cors: Option<Box<Cors>>,
     /// A cookie that keeps a client on its endpoint.
     pub affinity: Option<Box<Affinity>>,
+    /// From the end of the request to the end of the response, over all tries; zero for none.
+    /// 504 before the response has started.
+    pub request_timeout: Duration,
+    /// When a request is sent again; none sends it to one other endpoint where no connection to
+    /// the first could be had.
+    pub retry: Option<Box<Retry>>,
+    /// Trouble that is made on purpose.
+    pub fault: Option<Box<Fault>>,
+    /// Where copies go; what becomes of them changes nothing for the client.
+    pub mirrors: Box<[Mirror]>,
+    /// What is changed about headers.
+    pub headers: Option<Box<HeaderEdits>>,
 }
 
 impl Default for Policy {
@@ -40,6 +53,11 @@ impl Default for Policy {
             send_timeout: Duration::from_secs(60),
             cors: None,
             affinity: None,
+            request_timeout: Duration::ZERO,
+            retry: None,
+            fault: None,
+            mirrors: Box::default(),
+            headers: None,
         }
     }
 }
@@ -71,6 +89,33 @@ pub struct Cors {
     pub credentials: bool,
     /// `Access-Control-Max-Age` in seconds.
     pub age_max_s: u32,
+    /// Regexes of origins that are allowed as well; each matches an origin as a whole.
+    pub origin_patterns: Box<[Box<str>]>,
+}
+
+/// What is changed about the target of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rewrite {
+    /// The path; none leaves it as it came.
+    pub path: Option<PathRewrite>,
+    /// The authority; empty leaves it as it came.
+    pub authority: Box<str>,
+}
+
+/// What is changed about a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PathRewrite {
+    /// The path, where `$1` to `$9` are groups of the route's regex.
+    Template(Box<str>),
+    /// What stands in place of what the path match covers.
+    Matched(Box<str>),
+    /// What stands in place of whatever a regex finds; `$1` to `$9` are its groups.
+    Substitution {
+        /// The regex; it need not match at the start.
+        regex: Box<str>,
+        /// What stands in place of each match.
+        template: Box<str>,
+    },
 }
 
 /// A cookie that keeps a client on its endpoint.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Host, Name, Policy};
+use crate::{HeaderEdits, Host, Name, Policy};
 
 /// One rule of one host. Among the routes of the most specific host pattern that has any, the
 /// first by (`rank`, name) whose path and conditions all match is taken; none means 404.
@@ -36,14 +36,16 @@ pub enum PathMatch {
     /// Matched by a regex, anchored at its start and not at its end. Translation has compiled it
     /// once, so that it is known to be valid and within the size limit.
     Regex(Box<str>),
+    /// Starts with it, wherever the element ends. Starts with a slash.
+    Start(Box<str>),
 }
 
-/// A test of one value of the request. The method is a value like any header.
+/// A test of one value of the request. Method, authority and scheme are values like any header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueMatch {
     /// Where the value is found.
     pub source: Source,
-    /// The name of the header (lower case), parameter or cookie; empty for the method.
+    /// The name of the header (lower case), parameter or cookie; empty for what there is one of.
     pub name: Box<str>,
     /// What it has to be.
     pub test: Test,
@@ -63,6 +65,17 @@ pub enum Source {
     Cookie = 3,
     /// The method.
     Method = 4,
+    /// The authority: the host as it came, with its port where it has one.
+    Authority = 5,
+    /// `http` or `https`, as the client came.
+    Scheme = 6,
+}
+
+impl Source {
+    /// Whether there are many of it, told apart by name.
+    pub fn is_named(self) -> bool {
+        matches!(self, Source::Header | Source::Query | Source::Cookie)
+    }
 }
 
 /// What a value has to be.
@@ -74,6 +87,8 @@ pub enum Test {
     Regex(Box<str>),
     /// There, whatever it is.
     Present,
+    /// Starts with it.
+    Start(Box<str>),
 }
 
 /// What is done with a request.
@@ -94,6 +109,8 @@ pub struct WeightedUpstream {
     pub upstream: Name,
     /// Its share of the sum of weights.
     pub weight: u32,
+    /// What is changed about headers on the way there and back, after what the policy says.
+    pub headers: Option<Box<HeaderEdits>>,
 }
 
 /// A redirect.
@@ -112,6 +129,30 @@ pub enum RedirectTarget {
     Url(Box<str>),
     /// A path on the same scheme and authority.
     Path(Box<str>),
+    /// The URL of the request with parts of it changed.
+    Parts(Box<RedirectParts>),
+}
+
+/// What is changed about a URL. The query is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedirectParts {
+    /// `http` or `https`; empty keeps it.
+    pub scheme: Box<str>,
+    /// The host; empty keeps it.
+    pub host: Box<str>,
+    /// The port; none keeps that of the request, unless the scheme changes: then it is left out.
+    pub port: Option<u16>,
+    /// The path.
+    pub path: Option<RedirectPath>,
+}
+
+/// What is changed about the path of a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedirectPath {
+    /// All of it.
+    Whole(Box<str>),
+    /// What the path match covers.
+    Matched(Box<str>),
 }
 
 /// A fixed answer.
@@ -119,6 +160,6 @@ pub enum RedirectTarget {
 pub struct Respond {
     /// The status, 200 to 599.
     pub status: u16,
-    /// The body, sent as `text/plain; charset=utf-8`.
-    pub body: Box<str>,
+    /// The body, sent as `text/plain; charset=utf-8` unless the policy sets another type.
+    pub body: Box<[u8]>,
 }

@@ -1,8 +1,10 @@
 //! From bytes to values, checking everything.
 
+mod policy;
+mod route;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
@@ -10,10 +12,9 @@ use prost::Message;
 use super::generated as wire;
 use super::{SCHEMA, WireError};
 use crate::{
-    Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, Host, KeyEncoding,
-    Listener, Name, Origin, OriginKind, PathMatch, Policy, PrivateKey, Protocol, Redirect,
-    RedirectTarget, Resource, Respond, Route, Source, Test, TlsRedirect, TlsSettings, TlsVersion,
-    Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
+    Certificate, DnsName, Domain, Endpoint, Endpoints, Host, KeyEncoding, Listener, Name, Origin,
+    OriginKind, PrivateKey, Protocol, Resource, TlsSettings, TlsVersion, Upstream, UpstreamTls,
+    Value,
 };
 
 /// Reads a resource. Byte fields are slices of `bytes`.
@@ -45,7 +46,7 @@ fn body(message: wire::resource::Body) -> Result<Value, WireError> {
         Body::Listener(message) => Value::Listener(Box::new(listener(message)?)),
         Body::Domain(message) => Value::Domain(Box::new(domain(message)?)),
         Body::Certificate(message) => Value::Certificate(Box::new(certificate(message)?)),
-        Body::Route(message) => Value::Route(Box::new(route(message)?)),
+        Body::Route(message) => Value::Route(Box::new(route::route(message)?)),
         Body::Upstream(message) => Value::Upstream(upstream(message)?),
         Body::Endpoints(message) => Value::Endpoints(endpoints(message)?),
     })
@@ -100,166 +101,6 @@ fn certificate(message: wire::Certificate) -> Result<Certificate, WireError> {
     Ok(Certificate {
         chain: message.chain.into(),
         key: PrivateKey::new(encoding, message.key),
-    })
-}
-
-fn route(message: wire::Route) -> Result<Route, WireError> {
-    use wire::path_match::Form;
-    let form = message
-        .path
-        .and_then(|path| path.form)
-        .ok_or(WireError::Missing("path"))?;
-    let path = match form {
-        Form::Exact(path) if path.starts_with('/') => PathMatch::Exact(path.into()),
-        Form::Prefix(path) if path == "/" || is_prefix(&path) => PathMatch::Prefix(path.into()),
-        Form::Regex(regex) if !regex.is_empty() => PathMatch::Regex(regex.into()),
-        _ => return Err(WireError::Invalid("path")),
-    };
-    let hosts = message
-        .hosts
-        .iter()
-        .map(|text| host(text))
-        .collect::<Result<Box<[_]>, _>>()?;
-    if hosts.is_empty() {
-        return Err(WireError::Missing("host"));
-    }
-    Ok(Route {
-        listeners: names(message.listeners)?,
-        hosts,
-        path,
-        conditions: message
-            .conditions
-            .into_iter()
-            .map(value_match)
-            .collect::<Result<_, _>>()?,
-        rank: message.rank,
-        action: action(message.action.ok_or(WireError::Missing("action"))?)?,
-        policy: Arc::new(policy(message.policy.ok_or(WireError::Missing("policy"))?)?),
-    })
-}
-
-fn is_prefix(path: &str) -> bool {
-    path.starts_with('/') && !path.ends_with('/')
-}
-
-fn value_match(message: wire::ValueMatch) -> Result<ValueMatch, WireError> {
-    use wire::value_match::Form;
-    let source = match message.source {
-        1 => Source::Header,
-        2 => Source::Query,
-        3 => Source::Cookie,
-        4 => Source::Method,
-        _ => return Err(WireError::Invalid("source of a condition")),
-    };
-    if message.name.is_empty() != (source == Source::Method) {
-        return Err(WireError::Invalid("name in a condition"));
-    }
-    let test = match message
-        .form
-        .ok_or(WireError::Missing("test of a condition"))?
-    {
-        Form::Exact(text) => Test::Exact(text.into()),
-        Form::Regex(regex) => Test::Regex(regex.into()),
-        Form::Present(_) => Test::Present,
-    };
-    Ok(ValueMatch {
-        source,
-        name: message.name.into(),
-        test,
-        invert: message.invert,
-    })
-}
-
-fn action(message: wire::route::Action) -> Result<Action, WireError> {
-    use wire::redirect::Location;
-    Ok(match message {
-        wire::route::Action::Forward(message) => {
-            let weighted = |entry: wire::WeightedUpstream| {
-                let upstream = required(entry.upstream, "upstream")?;
-                Ok(WeightedUpstream {
-                    upstream,
-                    weight: entry.weight,
-                })
-            };
-            let upstreams = message.upstreams.into_iter().map(weighted);
-            Action::Forward(upstreams.collect::<Result<_, WireError>>()?)
-        }
-        wire::route::Action::Redirect(message) => {
-            let target = match message.location.ok_or(WireError::Missing("location"))? {
-                Location::Url(url) => RedirectTarget::Url(header_text(url, "location")?),
-                Location::Path(path) => RedirectTarget::Path(header_text(path, "location")?),
-            };
-            let status = redirect_status(message.status)?;
-            Action::Redirect(Box::new(Redirect { status, target }))
-        }
-        wire::route::Action::Respond(message) => {
-            let status = u16::try_from(message.status).unwrap_or(0);
-            if !(200..=599).contains(&status) {
-                return Err(WireError::Invalid("status"));
-            }
-            Action::Respond(Box::new(Respond {
-                status,
-                body: message.body.into(),
-            }))
-        }
-    })
-}
-
-fn policy(message: wire::Policy) -> Result<Policy, WireError> {
-    let cidr = |text: &String| text.parse().map_err(|_| WireError::Invalid("source range"));
-    Ok(Policy {
-        tls_redirect: message.tls_redirect.map(tls_redirect).transpose()?,
-        rewrite: message
-            .rewrite
-            .map(|rewrite| header_text(rewrite.path, "rewrite"))
-            .transpose()?,
-        sources_allowed: message
-            .sources_allowed
-            .iter()
-            .map(cidr)
-            .collect::<Result<_, _>>()?,
-        request_body_bytes_max: message.request_body_bytes_max,
-        connect_timeout: Duration::from_millis(message.connect_timeout_ms.into()),
-        read_timeout: Duration::from_millis(message.read_timeout_ms.into()),
-        send_timeout: Duration::from_millis(message.send_timeout_ms.into()),
-        cors: message.cors.map(cors).transpose()?.map(Box::new),
-        affinity: message.affinity.map(affinity).transpose()?.map(Box::new),
-    })
-}
-
-fn tls_redirect(message: wire::TlsRedirect) -> Result<TlsRedirect, WireError> {
-    Ok(TlsRedirect {
-        status: redirect_status(message.status)?,
-        port: port(message.port)?,
-        except_prefix: message.except_prefix.into(),
-    })
-}
-
-fn cors(message: wire::Cors) -> Result<Cors, WireError> {
-    let origin = |text| header_text(text, "CORS origin");
-    Ok(Cors {
-        origins: message
-            .origins
-            .into_iter()
-            .map(origin)
-            .collect::<Result<_, _>>()?,
-        methods: header_text(message.methods, "CORS methods")?,
-        headers_allowed: header_text(message.headers_allowed, "CORS headers")?,
-        headers_exposed: header_text(message.headers_exposed, "CORS headers")?,
-        credentials: message.credentials,
-        age_max_s: message.age_max_s,
-    })
-}
-
-fn affinity(message: wire::Affinity) -> Result<Affinity, WireError> {
-    if message.cookie.is_empty() {
-        return Err(WireError::Missing("cookie name"));
-    }
-    Ok(Affinity {
-        cookie: header_text(message.cookie, "cookie name")?,
-        path: header_text(message.path, "cookie path")?,
-        age_max_s: message.age_max_s,
-        secure: message.secure,
     })
 }
 

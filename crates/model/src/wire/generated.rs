@@ -122,7 +122,7 @@ pub mod route {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PathMatch {
-    #[prost(oneof = "path_match::Form", tags = "1, 2, 3")]
+    #[prost(oneof = "path_match::Form", tags = "1, 2, 3, 4")]
     pub form: ::core::option::Option<path_match::Form>,
 }
 /// Nested message and enum types in `PathMatch`.
@@ -135,18 +135,21 @@ pub mod path_match {
         Prefix(::prost::alloc::string::String),
         #[prost(string, tag = "3")]
         Regex(::prost::alloc::string::String),
+        /// Whatever follows it, also within an element.
+        #[prost(string, tag = "4")]
+        Start(::prost::alloc::string::String),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ValueMatch {
-    /// 1 header, 2 query parameter, 3 cookie, 4 method.
+    /// 1 header, 2 query parameter, 3 cookie, 4 method, 5 authority, 6 scheme.
     #[prost(uint32, tag = "1")]
     pub source: u32,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
     #[prost(bool, tag = "6")]
     pub invert: bool,
-    #[prost(oneof = "value_match::Form", tags = "3, 4, 5")]
+    #[prost(oneof = "value_match::Form", tags = "3, 4, 5, 7")]
     pub form: ::core::option::Option<value_match::Form>,
 }
 /// Nested message and enum types in `ValueMatch`.
@@ -159,6 +162,8 @@ pub mod value_match {
         Regex(::prost::alloc::string::String),
         #[prost(bool, tag = "5")]
         Present(bool),
+        #[prost(string, tag = "7")]
+        Start(::prost::alloc::string::String),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -166,18 +171,20 @@ pub struct Forward {
     #[prost(message, repeated, tag = "1")]
     pub upstreams: ::prost::alloc::vec::Vec<WeightedUpstream>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WeightedUpstream {
     #[prost(string, tag = "1")]
     pub upstream: ::prost::alloc::string::String,
     #[prost(uint32, tag = "2")]
     pub weight: u32,
+    #[prost(message, optional, tag = "3")]
+    pub headers: ::core::option::Option<HeaderEdits>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Redirect {
     #[prost(uint32, tag = "1")]
     pub status: u32,
-    #[prost(oneof = "redirect::Location", tags = "2, 3")]
+    #[prost(oneof = "redirect::Location", tags = "2, 3, 4")]
     pub location: ::core::option::Option<redirect::Location>,
 }
 /// Nested message and enum types in `Redirect`.
@@ -190,17 +197,46 @@ pub mod redirect {
         /// A path on the same scheme and host.
         #[prost(string, tag = "3")]
         Path(::prost::alloc::string::String),
+        /// The URL of the request with parts of it changed.
+        #[prost(message, tag = "4")]
+        Parts(super::RedirectParts),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RedirectParts {
+    /// Empty keeps the scheme of the request.
+    #[prost(string, tag = "1")]
+    pub scheme: ::prost::alloc::string::String,
+    /// Empty keeps the host of the request.
+    #[prost(string, tag = "2")]
+    pub host: ::prost::alloc::string::String,
+    /// 0 keeps the port of the request, unless scheme or host change.
+    #[prost(uint32, tag = "3")]
+    pub port: u32,
+    #[prost(oneof = "redirect_parts::Path", tags = "4, 5")]
+    pub path: ::core::option::Option<redirect_parts::Path>,
+}
+/// Nested message and enum types in `RedirectParts`.
+pub mod redirect_parts {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Path {
+        /// In place of the whole path.
+        #[prost(string, tag = "4")]
+        Whole(::prost::alloc::string::String),
+        /// In place of what the path match covers.
+        #[prost(string, tag = "5")]
+        Matched(::prost::alloc::string::String),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Respond {
     #[prost(uint32, tag = "1")]
     pub status: u32,
-    #[prost(string, tag = "2")]
-    pub body: ::prost::alloc::string::String,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub body: ::prost::bytes::Bytes,
 }
 /// What holds for a route beside its match and action.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Policy {
     #[prost(message, optional, tag = "1")]
     pub tls_redirect: ::core::option::Option<TlsRedirect>,
@@ -221,6 +257,98 @@ pub struct Policy {
     pub cors: ::core::option::Option<Cors>,
     #[prost(message, optional, tag = "9")]
     pub affinity: ::core::option::Option<Affinity>,
+    /// 0 for none.
+    #[prost(uint32, tag = "10")]
+    pub request_timeout_ms: u32,
+    #[prost(message, optional, tag = "11")]
+    pub retry: ::core::option::Option<Retry>,
+    #[prost(message, optional, tag = "12")]
+    pub fault: ::core::option::Option<Fault>,
+    #[prost(message, repeated, tag = "13")]
+    pub mirrors: ::prost::alloc::vec::Vec<Mirror>,
+    #[prost(message, optional, tag = "14")]
+    pub headers: ::core::option::Option<HeaderEdits>,
+}
+/// When a request is sent again.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Retry {
+    /// Beside the first try.
+    #[prost(uint32, tag = "1")]
+    pub attempts: u32,
+    /// 0 for none.
+    #[prost(uint32, tag = "2")]
+    pub try_timeout_ms: u32,
+    /// Bits, see the values.
+    #[prost(uint32, tag = "3")]
+    pub conditions: u32,
+    /// Statuses of responses, sorted.
+    #[prost(uint32, repeated, tag = "4")]
+    pub statuses: ::prost::alloc::vec::Vec<u32>,
+    /// Before the first repetition; doubles with each.
+    #[prost(uint32, tag = "5")]
+    pub backoff_ms: u32,
+}
+/// Trouble that is made on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Fault {
+    #[prost(message, optional, tag = "1")]
+    pub delay: ::core::option::Option<Delay>,
+    #[prost(message, optional, tag = "2")]
+    pub abort: ::core::option::Option<Abort>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Delay {
+    /// How many of a million requests.
+    #[prost(uint32, tag = "1")]
+    pub share_ppm: u32,
+    #[prost(uint32, tag = "2")]
+    pub delay_ms: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Abort {
+    /// How many of a million requests.
+    #[prost(uint32, tag = "1")]
+    pub share_ppm: u32,
+    /// An HTTP status, or 0.
+    #[prost(uint32, tag = "2")]
+    pub status: u32,
+    /// A gRPC status, where the other is 0.
+    #[prost(uint32, tag = "3")]
+    pub grpc_status: u32,
+}
+/// Where a copy of requests goes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Mirror {
+    #[prost(string, tag = "1")]
+    pub upstream: ::prost::alloc::string::String,
+    /// How many of a million requests.
+    #[prost(uint32, tag = "2")]
+    pub share_ppm: u32,
+}
+/// What is changed about the headers of requests and responses.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct HeaderEdits {
+    #[prost(message, optional, tag = "1")]
+    pub request: ::core::option::Option<HeaderEdit>,
+    #[prost(message, optional, tag = "2")]
+    pub response: ::core::option::Option<HeaderEdit>,
+}
+/// Removals come first, then what is set, then what is added.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct HeaderEdit {
+    #[prost(string, repeated, tag = "1")]
+    pub remove: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "2")]
+    pub set: ::prost::alloc::vec::Vec<Header>,
+    #[prost(message, repeated, tag = "3")]
+    pub add: ::prost::alloc::vec::Vec<Header>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Header {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TlsRedirect {
@@ -234,9 +362,35 @@ pub struct TlsRedirect {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Rewrite {
-    /// Replacement of the path; $1 to $9 are groups of the route's regex.
+    /// In place of the authority; empty keeps it.
+    #[prost(string, tag = "4")]
+    pub authority: ::prost::alloc::string::String,
+    #[prost(oneof = "rewrite::Form", tags = "1, 2, 3")]
+    pub form: ::core::option::Option<rewrite::Form>,
+}
+/// Nested message and enum types in `Rewrite`.
+pub mod rewrite {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Form {
+        /// Replacement of the path; $1 to $9 are groups of the route's regex.
+        #[prost(string, tag = "1")]
+        Path(::prost::alloc::string::String),
+        /// Replacement of what the path match covers.
+        #[prost(string, tag = "2")]
+        Matched(::prost::alloc::string::String),
+        /// Replacement of what a regex finds in the path.
+        #[prost(message, tag = "3")]
+        Substitution(super::Substitution),
+    }
+}
+/// Every place that a regex matches is replaced.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Substitution {
     #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
+    pub regex: ::prost::alloc::string::String,
+    /// $1 to $9 are groups.
+    #[prost(string, tag = "2")]
+    pub template: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Cors {
@@ -253,6 +407,9 @@ pub struct Cors {
     pub credentials: bool,
     #[prost(uint32, tag = "6")]
     pub age_max_s: u32,
+    /// Regexes that match origins as a whole.
+    #[prost(string, repeated, tag = "7")]
+    pub origin_patterns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Affinity {

@@ -8,10 +8,12 @@ use proptest::prelude::*;
 
 use super::{SCHEMA, WireError, decode, encode};
 use crate::{
-    Action, Affinity, Certificate, Cors, DnsName, Domain, Endpoint, Endpoints, Form, Host,
-    KeyEncoding, Listener, Name, Origin, OriginKind, PathMatch, Policy, PrivateKey, Protocol,
-    Redirect, RedirectTarget, Resource, Route, Sealer, Source, Test, TlsRedirect, TlsSettings,
-    Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
+    Abort, AbortAnswer, Action, Affinity, Certificate, Cors, Delay, DnsName, Domain, Endpoint,
+    Endpoints, Fault, Form, HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, Mirror, Name,
+    Origin, OriginKind, PathMatch, PathRewrite, Policy, PrivateKey, Protocol, Redirect,
+    RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions, Rewrite, Route,
+    Sealer, Share, Source, Test, TlsRedirect, TlsSettings, Upstream, UpstreamTls, Value,
+    ValueMatch, WeightedUpstream,
 };
 
 fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -25,7 +27,10 @@ fn policy() -> Policy {
             port: 8443,
             except_prefix: "/.well-known/acme-challenge/".into(),
         }),
-        rewrite: Some("/$2".into()),
+        rewrite: Some(Box::new(Rewrite {
+            path: Some(PathRewrite::Template("/$2".into())),
+            authority: Box::default(),
+        })),
         sources_allowed: ["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()].into(),
         request_body_bytes_max: 1 << 20,
         connect_timeout: Duration::from_secs(5),
@@ -38,6 +43,7 @@ fn policy() -> Policy {
             headers_exposed: "".into(),
             credentials: true,
             age_max_s: 600,
+            origin_patterns: Box::default(),
         })),
         affinity: Some(Box::new(Affinity {
             cookie: "INGRESSCOOKIE".into(),
@@ -45,16 +51,99 @@ fn policy() -> Policy {
             age_max_s: 0,
             secure: true,
         })),
+        ..Policy::default()
     }
 }
 
-/// One example of each kind with every field set.
-fn examples() -> Vec<(&'static str, Value)> {
+fn edits() -> HeaderEdits {
+    let pair = |name: &str, value: &str| (name.into(), value.into());
+    HeaderEdits {
+        request: HeaderEdit {
+            remove: ["x-internal".into()].into(),
+            set: [pair("x-tenant", "a")].into(),
+            add: [pair("x-via", "b")].into(),
+        },
+        response: HeaderEdit {
+            set: [pair("x-frame-options", "DENY")].into(),
+            ..HeaderEdit::default()
+        },
+    }
+}
+
+/// What the second schema adds to a route, all of it.
+fn second_route() -> Route {
+    let half = Share::from_ppm(500_000).unwrap();
+    let mut cors = *policy().cors.unwrap();
+    cors.origin_patterns = [r"https://[a-z]+\.example".into()].into();
+    let second = Policy {
+        rewrite: Some(Box::new(Rewrite {
+            path: Some(PathRewrite::Substitution {
+                regex: "^/v1/(.*)".into(),
+                template: "/$1".into(),
+            }),
+            authority: "inner.example".into(),
+        })),
+        cors: Some(Box::new(cors)),
+        request_timeout: Duration::from_secs(15),
+        retry: Some(Box::new(Retry {
+            attempts: 3,
+            try_timeout: Duration::from_secs(2),
+            conditions: RetryConditions::CONNECT_FAILURE | RetryConditions::GRPC_UNAVAILABLE,
+            statuses: [409, 503].into(),
+            backoff: Duration::from_millis(25),
+        })),
+        fault: Some(Box::new(Fault {
+            delay: Some(Delay {
+                share: half,
+                delay: Duration::from_secs(5),
+            }),
+            abort: Some(Abort {
+                share: Share::ALL,
+                answer: AbortAnswer::Grpc(14),
+            }),
+        })),
+        mirrors: [Mirror {
+            upstream: "ns/shadow:80".into(),
+            share: half,
+        }]
+        .into(),
+        headers: Some(Box::new(edits())),
+        ..policy()
+    };
+    let condition = |source, test| ValueMatch {
+        source,
+        name: Box::default(),
+        test,
+        invert: false,
+    };
+    let upstreams = [WeightedUpstream {
+        upstream: "ns/svc:80".into(),
+        weight: 9,
+        headers: Some(Box::new(edits())),
+    }];
+    Route {
+        listeners: names(&["https"]),
+        hosts: [Host::parse("a.example.com").unwrap()].into(),
+        path: PathMatch::Start("/api".into()),
+        conditions: [
+            condition(Source::Authority, Test::Start("a.example.com:".into())),
+            condition(Source::Scheme, Test::Exact("https".into())),
+        ]
+        .into(),
+        rank: 7,
+        action: Action::Forward(upstreams.into()),
+        policy: Arc::new(second),
+    }
+}
+
+/// What the first schema has of a route, all of it.
+fn first_route() -> Route {
     let forward = [WeightedUpstream {
         upstream: "ns/svc:80".into(),
         weight: 9,
+        headers: None,
     }];
-    let route = Route {
+    Route {
         listeners: names(&["http", "https"]),
         hosts: [Host::parse("*.example.com").unwrap()].into(),
         path: PathMatch::Regex("/a(/|$)(.*)".into()),
@@ -68,7 +157,12 @@ fn examples() -> Vec<(&'static str, Value)> {
         rank: 77,
         action: Action::Forward(forward.into()),
         policy: Arc::new(policy()),
-    };
+    }
+}
+
+/// One example of each kind with every field set.
+fn examples() -> Vec<(&'static str, Value)> {
+    let route = first_route();
     let upstream = Upstream {
         protocol: Protocol::Https1,
         dns: Some(Box::new(DnsName {
@@ -117,6 +211,7 @@ fn examples() -> Vec<(&'static str, Value)> {
                 .into(),
             }),
         ),
+        ("second route", Value::Route(Box::new(second_route()))),
     ]
 }
 
@@ -169,6 +264,12 @@ fn redirects_and_answers_come_back_too() {
     for target in [
         RedirectTarget::Url("https://b/".into()),
         RedirectTarget::Path("/app".into()),
+        RedirectTarget::Parts(Box::new(RedirectParts {
+            scheme: "https".into(),
+            host: "b.example".into(),
+            port: Some(8443),
+            path: Some(RedirectPath::Matched("/new".into())),
+        })),
     ] {
         let Value::Route(mut route) = examples().swap_remove(3).1 else {
             panic!("not a route")
@@ -183,9 +284,16 @@ fn redirects_and_answers_come_back_too() {
 }
 
 #[test]
+fn a_resource_asks_for_no_newer_schema_than_it_needs() {
+    for (name, value) in examples() {
+        let schema = if name == "second route" { 2 } else { 1 };
+        assert_eq!(encoded(&resource(value))[..2], [0x08, schema], "{name}");
+    }
+}
+
+#[test]
 fn a_newer_schema_is_refused_and_not_half_understood() {
     let mut bytes = encoded(&resource(examples().swap_remove(1).1)).to_vec();
-    assert_eq!(bytes[..2], [0x08, SCHEMA as u8]);
     bytes[1] = SCHEMA as u8 + 1;
     assert_eq!(
         decode(&bytes.into()),
@@ -209,7 +317,7 @@ fn text_that_would_split_a_header_is_refused() {
 
 proptest! {
     #[test]
-    fn damaged_bytes_never_panic(kind in 0_usize..6, at in any::<prop::sample::Index>(), byte: u8) {
+    fn damaged_bytes_never_panic(kind in 0_usize..7, at in any::<prop::sample::Index>(), byte: u8) {
         let mut bytes = encoded(&resource(examples().swap_remove(kind).1)).to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;

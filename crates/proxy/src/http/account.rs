@@ -23,6 +23,8 @@ pub struct Account {
     pub bytes_received: u64,
     /// What failed.
     pub failure: Option<FailureKind>,
+    /// Whether the request had to wait on purpose.
+    pub is_delayed: bool,
     /// Only where there is an access log: nobody else needs copies of what the client sent.
     line: Option<Box<(Instant, Line)>>,
 }
@@ -75,7 +77,20 @@ impl Account {
             bytes_sent: 0,
             bytes_received: 0,
             failure: None,
+            is_delayed: false,
             line,
+        }
+    }
+
+    /// A request that nothing is told of.
+    pub fn untold() -> Self {
+        Account {
+            status: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            failure: None,
+            is_delayed: false,
+            line: None,
         }
     }
 
@@ -114,7 +129,8 @@ impl Account {
         line.status = self.status;
         line.bytes_sent = self.bytes_sent;
         line.bytes_received = self.bytes_received;
-        line.flag = self.failure.map(|kind| kind.verdict().flag);
+        let delayed = self.is_delayed.then_some("fault_delay");
+        line.flag = self.failure.map(|kind| kind.verdict().flag).or(delayed);
         if !journal.write(line) {
             counts.add(Count::LogDropped);
         }

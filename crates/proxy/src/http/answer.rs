@@ -1,23 +1,29 @@
 //! Answers that the proxy gives itself.
 
-use std::borrow::Cow;
+use std::sync::Arc;
+
+use myriad_model::{AbortAnswer, Action};
 
 use crate::net::failure::FailureKind;
 use crate::policy::cors::Additions;
+use crate::policy::header::Edits;
+use crate::route::host::RouteEntry;
 
 /// An answer without an endpoint.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// The body, in plain text.
-    pub text: Cow<'static, str>,
     /// Where a redirect leads.
     pub location: Option<Box<str>>,
     /// Further fields.
     pub additions: Additions,
     /// What the answer is for, if not for what the route says.
     pub failure: Option<FailureKind>,
+    /// The body in plain text, where no route has one.
+    text: &'static str,
+    /// The route whose answer it is.
+    route: Option<Arc<RouteEntry>>,
 }
 
 impl Answer {
@@ -26,13 +32,13 @@ impl Answer {
         let verdict = kind.verdict();
         Answer {
             status: verdict.status,
-            text: verdict.text.into(),
+            text: verdict.text,
             failure: Some(kind),
             ..Answer::default()
         }
     }
 
-    /// A redirect.
+    /// A redirect that no route's edits have a say in.
     pub fn redirect(status: u16, location: impl Into<Box<str>>) -> Self {
         Answer {
             status,
@@ -41,33 +47,77 @@ impl Answer {
         }
     }
 
-    /// An answer with a text.
-    pub fn text(status: u16, text: String) -> Self {
+    /// An answer without a body.
+    pub fn empty(status: u16) -> Self {
         Answer {
             status,
-            text: text.into(),
             ..Answer::default()
+        }
+    }
+
+    /// The answer to a request that is answered on purpose. For gRPC it is nothing but a head.
+    pub fn aborted(answer: AbortAnswer) -> Self {
+        match answer {
+            AbortAnswer::Status(status) => Answer {
+                status,
+                ..Answer::failed(FailureKind::FaultAbort)
+            },
+            AbortAnswer::Grpc(status) => {
+                let mut made = Answer {
+                    failure: Some(FailureKind::FaultAbort),
+                    ..Answer::empty(200)
+                };
+                let status = status.to_string().into_bytes();
+                made.additions
+                    .push(("content-type", (*b"application/grpc").into()));
+                made.additions.push(("grpc-status", status.into()));
+                made
+            }
         }
     }
 
     /// The same with further fields.
     pub fn with(mut self, additions: Additions) -> Self {
-        self.additions = additions;
+        self.additions.extend(additions);
         self
+    }
+
+    /// The same as the answer of a route, with its edits, and its body where it has one.
+    pub fn of(mut self, route: &Arc<RouteEntry>) -> Self {
+        self.route = Some(route.clone());
+        self
+    }
+
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        let route = self.route.as_ref().and_then(|entry| entry.route());
+        match route.map(|route| &route.action) {
+            Some(Action::Respond(fixed)) => &fixed.body,
+            _ => self.text.as_bytes(),
+        }
     }
 
     /// The fields of the answer, but for its length and those of the connection.
     pub fn fields(&self, mut visit: impl FnMut(&str, &[u8])) {
-        visit("date", &super::date::now());
-        if !self.text.is_empty() {
-            visit("content-type", b"text/plain; charset=utf-8");
+        let route = self.route.as_ref().and_then(|entry| entry.route());
+        let edits = route.and_then(|route| route.policy.headers.as_ref());
+        let edits = Edits::new(edits.map(|edits| &edits.response), None);
+        let mut visit_own = |name: &str, value: &[u8]| {
+            if edits.keeps(name) {
+                visit(name, value);
+            }
+        };
+        visit_own("date", &super::date::now());
+        if !self.body().is_empty() {
+            visit_own("content-type", b"text/plain; charset=utf-8");
         }
         if self.status == 405 {
-            visit("allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            visit_own("allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         }
         if let Some(location) = &self.location {
-            visit("location", location.as_bytes());
+            visit_own("location", location.as_bytes());
         }
+        edits.each(&mut visit);
         for (name, value) in &self.additions {
             visit(name, value);
         }

@@ -1,12 +1,19 @@
 //! A planned request against endpoints, until one of them has answered or none is left to try.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use super::account::Account;
+use super::mirror;
+use super::outgoing::{KEPT_BYTES_MAX, Outgoing};
 use super::peer::Peer;
 use super::plan::Forward;
-use super::relay::{Broken, End, Outgoing, Relay};
+use super::relay::{Around, Broken, End, Relay};
+use super::timers::Timers;
+use super::tries::Tries;
 use super::worker::Worker;
 use crate::balance::{Flight, Pool, Target};
 use crate::net::buffer::Buffer;
@@ -14,6 +21,7 @@ use crate::net::count::Count;
 use crate::net::deadline::Deadline;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::policy::affinity;
+use crate::policy::retry::Event;
 use crate::upstream::link::Link;
 use crate::upstream::resolve::Answer;
 
@@ -38,12 +46,14 @@ pub struct Switched {
     pub flight: Flight,
 }
 
-/// What may still be tried.
-struct Tries {
-    /// Another endpoint, where nothing was sent to the first.
-    other: bool,
-    /// A fresh connection, where the endpoint had closed the reused one.
-    fresh: bool,
+/// What follows a try.
+enum Next {
+    /// The end.
+    Ended(Outcome),
+    /// The same once more, on a fresh connection where the reused one had been closed.
+    Afresh,
+    /// A repetition that the route asks for.
+    Repeated,
 }
 
 /// Carries a plan out.
@@ -51,70 +61,142 @@ struct Tries {
 /// # Errors
 /// How it broke off. Where no response had begun, the caller answers.
 pub async fn exchange<P: Peer>(
-    worker: &Worker,
+    worker: &Rc<Worker>,
     plan: &mut Forward,
     peer: &mut P,
     account: &mut Account,
     deadline: &Deadline,
 ) -> Result<Outcome, Broken> {
     let answer = resolve(worker, plan).await?;
-    let mut outgoing = Outgoing::new(std::mem::replace(&mut plan.head, Buffer::take()));
-    let mut tries = Tries {
-        other: true,
-        fresh: true,
-    };
+    let kept_bytes_max = if plan.is_kept() { KEPT_BYTES_MAX } else { 0 };
+    let head = std::mem::replace(&mut plan.head, Buffer::take());
+    let mut outgoing = Outgoing::new(head, !plan.has_body, kept_bytes_max);
+    let mut timers = Timers::new(plan.policy());
+    let mut tries = Tries::new(plan);
     let mut tried = None;
+    if outgoing.is_complete() {
+        mirror::start(worker, plan, &outgoing);
+    }
     loop {
-        let pool = answer
-            .as_ref()
-            .map_or(&plan.upstream.pool, |answer| &answer.pool);
-        let target = choose(worker, plan, pool, tried)?;
+        let target = choose(worker, plan, pool(plan, answer.as_ref()), tried)?;
         account.set_endpoint(&plan.upstream.name, target.address);
         let flight = Flight::start(target.clone());
-        let mut link = match connect(worker, plan, &target, tries.fresh).await {
-            Ok(link) => link,
+        if outgoing.is_complete() {
+            timers.run(false);
+        }
+        let link = connect(worker, plan, &target, tries.may_reuse, &mut timers).await;
+        let next = match link {
+            Ok(link) => {
+                offer_cookie(plan, &target);
+                let around = Around {
+                    worker,
+                    plan,
+                    pool: pool(plan, answer.as_ref()),
+                    deadline,
+                    outgoing: &mut outgoing,
+                    timers: &mut timers,
+                    tries: &mut tries,
+                };
+                run(around, peer, account, link, flight).await?
+            }
             Err(failure) => {
-                let has_other = pool.members().len() > 1;
-                if failure.retry == Retry::Yes && tries.other && has_other {
-                    tries.other = false;
-                    tried = Some(target.id);
-                    plan.preferred = None;
-                    worker.local.counts.add(Count::UpstreamRetried);
-                    continue;
-                }
-                return Err(unstarted(failure));
+                let pool = pool(plan, answer.as_ref());
+                after_failed_connect(worker, plan, pool, &mut tries, failure)?
             }
         };
-        offer_cookie(plan, &target);
-        let mut relay = Relay::new(worker, plan, peer, &mut link, &mut outgoing, deadline);
-        let ended = poll_fn(|context| relay.poll(context)).await;
-        account.status = relay.status();
-        deadline.unset();
-        match ended {
-            Ok(End::Done {
-                is_reusable,
-                is_request_done,
-            }) => {
-                if is_reusable {
-                    worker.links.keep(link, &target);
-                }
-                return Ok(Outcome::Done { is_request_done });
-            }
-            Ok(End::Switched(said)) => {
-                return Ok(Outcome::Switched(Box::new(Switched { link, said, flight })));
-            }
-            Err(broken) => {
-                let may_repeat = plan.is_idempotent || outgoing.is_unsent();
-                let is_stale = broken.failure.retry == Retry::IfReused && link.is_reused;
-                if !(is_stale && may_repeat && outgoing.is_whole() && tries.fresh) {
-                    return Err(broken);
-                }
-                tries.fresh = false;
-                outgoing.rewind();
-                worker.local.counts.add(Count::UpstreamRetried);
+        timers.end_try();
+        match next {
+            Next::Ended(outcome) => return Ok(outcome),
+            Next::Afresh => {}
+            Next::Repeated => {
+                tried = Some(target.id);
+                plan.preferred = None;
+                pause(tries.wait(worker, plan), &mut timers).await?;
             }
         }
+        outgoing.rewind();
     }
+}
+
+/// Makes one try over a connection.
+async fn run<P: Peer>(
+    around: Around<'_>,
+    peer: &mut P,
+    account: &mut Account,
+    mut link: Link,
+    flight: Flight,
+) -> Result<Next, Broken> {
+    let (worker, plan, deadline) = (around.worker, around.plan, around.deadline);
+    let mut relay = Relay::new(around, peer, &mut link);
+    let ended = poll_fn(|context| relay.poll(context)).await;
+    account.status = relay.status();
+    let around = relay.into_around();
+    deadline.unset();
+    let broken = match ended {
+        Ok(End::Done {
+            is_reusable,
+            is_request_done,
+        }) => {
+            if is_reusable {
+                worker.links.keep(link, flight.target());
+            }
+            return Ok(Next::Ended(Outcome::Done { is_request_done }));
+        }
+        Ok(End::Switched(said)) => {
+            let switched = Switched { link, said, flight };
+            return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
+        }
+        Ok(End::Refused { is_reusable }) => {
+            if is_reusable {
+                worker.links.keep(link, flight.target());
+            }
+            return Ok(Next::Repeated);
+        }
+        Err(broken) => broken,
+    };
+    let Around {
+        outgoing,
+        tries,
+        pool,
+        ..
+    } = around;
+    if broken.is_started || !outgoing.is_whole() {
+        return Err(broken);
+    }
+    let is_unsent = outgoing.is_unsent();
+    let is_stale = broken.failure.retry == Retry::IfReused && link.is_reused;
+    // Where one connection was closed while it was idle, most likely so were the others.
+    let may_reuse = tries.may_reuse;
+    tries.may_reuse &= !is_stale;
+    if is_stale && may_reuse && (plan.is_idempotent || is_unsent) {
+        worker.local.counts.add(Count::UpstreamRetried);
+        return Ok(Next::Afresh);
+    }
+    let event = Event::of(broken.failure.kind, is_unsent);
+    if event.is_some_and(|event| tries.take(worker, plan, pool, event)) {
+        return Ok(Next::Repeated);
+    }
+    Err(broken)
+}
+
+fn after_failed_connect(
+    worker: &Worker,
+    plan: &Forward,
+    pool: &Pool,
+    tries: &mut Tries,
+    failure: Failure,
+) -> Result<Next, Broken> {
+    let has_other = pool.members().len() > 1;
+    if failure.retry == Retry::Yes && tries.may_change && has_other {
+        tries.may_change = false;
+        worker.local.counts.add(Count::UpstreamRetried);
+        return Ok(Next::Repeated);
+    }
+    let event = Event::of(failure.kind, true);
+    if event.is_some_and(|event| tries.take(worker, plan, pool, event)) {
+        return Ok(Next::Repeated);
+    }
+    Err(unstarted(failure))
 }
 
 async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>, Broken> {
@@ -123,6 +205,10 @@ async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>,
     };
     let answer = resolution.answer(worker.local.limits.dns_ttl).await;
     answer.map(Some).map_err(unstarted)
+}
+
+fn pool<'a>(plan: &'a Forward, answer: Option<&'a Arc<Answer>>) -> &'a Pool {
+    answer.map_or(&plan.upstream.pool, |answer| &answer.pool)
 }
 
 fn choose(
@@ -144,13 +230,37 @@ async fn connect(
     plan: &Forward,
     target: &Target,
     may_reuse: bool,
+    timers: &mut Timers,
 ) -> Result<Link, Failure> {
     if may_reuse && let Some(link) = worker.links.take(target, &plan.host) {
         return Ok(link);
     }
     let timeout = plan.policy().map(|policy| policy.connect_timeout);
     let timeout = timeout.ok_or(FailureKind::Internal)?;
-    worker.links.open(target, &plan.host, timeout).await
+    let mut opening = std::pin::pin!(worker.links.open(target, &plan.host, timeout));
+    poll_fn(|context| {
+        if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+            return Poll::Ready(opened);
+        }
+        timers.poll_passed(context).map(|kind| Err(kind.into()))
+    })
+    .await
+}
+
+/// Waits before a repetition, but no longer than the request may take.
+async fn pause(wait: Duration, timers: &mut Timers) -> Result<(), Broken> {
+    if wait.is_zero() {
+        return Ok(());
+    }
+    let mut sleep = Box::pin(tokio::time::sleep(wait));
+    poll_fn(|context| {
+        if sleep.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let passed = timers.poll_passed(context);
+        passed.map(|kind| Err(unstarted(kind.into())))
+    })
+    .await
 }
 
 /// Puts a cookie on the response where the client has none that leads to this endpoint.

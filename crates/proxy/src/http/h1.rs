@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::account::Account;
 use super::answer::Answer;
 use super::exchange::{Outcome, Switched, exchange};
-use super::plan::{Forward, Plan, plan};
+use super::plan::{Forward, Plan, Planned, plan};
 use super::tunnel;
 use super::worker::Worker;
 use crate::net::body::BodyLength;
@@ -133,7 +133,7 @@ impl Connection {
 
     async fn serve_one(&mut self, length: usize) -> Next {
         let worker = self.worker.clone();
-        let (plan, mut account, request) = match self.plan(length) {
+        let (planned, mut account, request) = match self.plan(length) {
             Ok(planned) => planned,
             Err(kind) => {
                 self.refuse(kind).await;
@@ -141,7 +141,10 @@ impl Connection {
             }
         };
         self.client.begin(request, length);
-        let next = match plan {
+        if !planned.delay.is_zero() {
+            tokio::time::sleep(planned.delay).await;
+        }
+        let next = match planned.plan {
             Plan::Answer(answer) => {
                 self.answer(&answer, &mut account).await;
                 self.after(true).await
@@ -155,14 +158,15 @@ impl Connection {
     }
 
     /// Everything that needs the head, which is used up by then.
-    fn plan(&self, length: usize) -> Result<(Plan, Account, Request), FailureKind> {
+    fn plan(&self, length: usize) -> Result<(Planned, Account, Request), FailureKind> {
         let bytes = self.client.waiting().unwrap_or_default();
         let bytes = bytes.get(..length).unwrap_or_default();
-        let head = head::parse(bytes, &self.worker.local.limits)?;
+        let mut head = head::parse(bytes, &self.worker.local.limits)?;
+        head.scheme = self.visit.scheme();
         let mut account = Account::begin(&self.worker, &self.visit, &head);
-        let plan = plan(&self.worker, &self.visit, &head, &mut account);
-        let request = self.request(&head, &plan);
-        Ok((plan, account, request))
+        let planned = plan(&self.worker, &self.visit, &head, &mut account);
+        let request = self.request(&head, &planned.plan);
+        Ok((planned, account, request))
     }
 
     fn request(&self, head: &Head<'_>, plan: &Plan) -> Request {

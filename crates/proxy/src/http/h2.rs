@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use ::h2::server::{Builder, Connection, SendResponse};
 use ::h2::{Reason, RecvStream};
@@ -15,7 +16,7 @@ use myriad_base::task;
 use super::account::Account;
 use super::answer::Answer;
 use super::exchange::{Outcome, exchange};
-use super::plan::{Forward, Plan, plan};
+use super::plan::{Forward, Plan, Planned, plan};
 use super::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
@@ -137,14 +138,21 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
     let (parts, body) = request.into_parts();
     let planned = plan_stream(shared, &parts, body.is_end_stream());
     drop(parts);
-    let (plan, mut account, is_head) = match planned {
+    let (planned, mut account, is_head) = match planned {
         Ok(planned) => planned,
         Err(kind) => {
-            let answer = Box::new(Answer::failed(kind));
+            let planned = Planned {
+                plan: Plan::Answer(Box::new(Answer::failed(kind))),
+                delay: Duration::ZERO,
+            };
             let account = Account::begin_unread(worker, &shared.visit, Version::Http2);
-            (Plan::Answer(answer), account, false)
+            (planned, account, false)
         }
     };
+    if !planned.delay.is_zero() {
+        tokio::time::sleep(planned.delay).await;
+    }
+    let plan = planned.plan;
     let body_bytes_max = match &plan {
         Plan::Forward(plan) => plan.policy().map(|policy| policy.request_body_bytes_max),
         Plan::Answer(_) => None,
@@ -181,7 +189,7 @@ fn plan_stream(
     shared: &Shared,
     parts: &http::request::Parts,
     is_body_empty: bool,
-) -> Result<(Plan, Account, bool), FailureKind> {
+) -> Result<(Planned, Account, bool), FailureKind> {
     let fields = parts.headers.iter().map(|(name, value)| Field {
         known: Known::of(name.as_str()),
         name: name.as_str(),
@@ -193,7 +201,7 @@ fn plan_stream(
         .path_and_query()
         .map_or("", |target| target.as_str());
     let authority = parts.uri.authority().map(|authority| authority.as_str());
-    let head: Head<'_> = head::from_http2(
+    let mut head: Head<'_> = head::from_http2(
         parts.method.as_str(),
         target,
         authority,
@@ -201,13 +209,14 @@ fn plan_stream(
         is_body_empty,
         &shared.worker.local.limits,
     )?;
+    head.scheme = shared.visit.scheme();
     let mut account = Account::begin(&shared.worker, &shared.visit, &head);
-    let plan = plan(&shared.worker, &shared.visit, &head, &mut account);
-    Ok((plan, account, head.method == "HEAD"))
+    let planned = plan(&shared.worker, &shared.visit, &head, &mut account);
+    Ok((planned, account, head.method == "HEAD"))
 }
 
 async fn forward(
-    worker: &Worker,
+    worker: &Rc<Worker>,
     client: &mut Client,
     mut plan: Box<Forward>,
     account: &mut Account,

@@ -6,7 +6,16 @@ use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::Buffer;
 use crate::net::failure::FailureKind;
 use crate::net::response::ResponseHead;
-use crate::policy::cors::Additions;
+use crate::policy::header::Edits;
+
+/// What is changed about the fields of a response.
+#[derive(Clone, Copy, Default)]
+pub struct Changes<'a> {
+    /// Edits of what the endpoint sent.
+    pub edits: Edits<'a>,
+    /// Fields that are put in place of the endpoint's own.
+    pub additions: &'a [(&'static str, Box<[u8]>)],
+}
 
 /// Where a request comes from and its response goes to.
 pub trait Peer {
@@ -36,7 +45,7 @@ pub trait Peer {
         &mut self,
         head: &ResponseHead<'_>,
         length: BodyLength,
-        additions: &Additions,
+        changes: &Changes<'_>,
     ) -> Result<(), FailureKind>;
 
     /// Whether more of the response body may be given.

@@ -3,23 +3,29 @@
 //! Once the plan is made, neither head nor tables are needed any more: what goes to the endpoint
 //! is written already, so that nothing borrowed has to outlive a wait.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
-use myriad_model::{Action, Policy, Route, WeightedUpstream};
+use myriad_model::{Action, HeaderEdits, Policy, Retry, Rewrite, Route, WeightedUpstream};
 
 use super::account::Account;
 use super::answer::Answer;
+use super::peer::Changes;
 use super::worker::Worker;
 use super::write;
 use crate::balance::{Target, draw_share};
 use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::Buffer;
+use crate::net::count::Count;
 use crate::net::failure::FailureKind;
-use crate::net::head::{Head, is_idempotent};
+use crate::net::head::{Head, is_idempotent, split_authority};
 use crate::policy::cors::Additions;
-use crate::policy::{affinity, client, cors, direction, redirect, rewrite};
+use crate::policy::header::Edits;
+use crate::policy::rewrite::{Matched, rewrite};
+use crate::policy::{affinity, client, cors, direction, fault, redirect};
 use crate::route::host::RouteEntry;
-use crate::route::tables::{NotFound, Tables};
+use crate::route::tables::{NotFound, Tables, upstream_hash};
 use crate::route::visit::Visit;
 use crate::upstream::entry::UpstreamEntry;
 
@@ -31,11 +37,21 @@ pub enum Plan {
     Forward(Box<Forward>),
 }
 
+/// A plan, and how long it has to wait on purpose.
+pub struct Planned {
+    /// What is to be done.
+    pub plan: Plan,
+    /// The wait before it; zero for none.
+    pub delay: Duration,
+}
+
 /// A request on its way to an endpoint.
 pub struct Forward {
     /// The route, which keeps the policy in reach.
     pub route: Arc<RouteEntry>,
-    /// The upstream that was drawn.
+    /// Which of the route's upstreams was drawn.
+    pub share: usize,
+    /// That upstream.
     pub upstream: Arc<UpstreamEntry>,
     /// The endpoint that a cookie speaks of.
     pub preferred: Option<Arc<Target>>,
@@ -57,6 +73,12 @@ pub struct Forward {
     pub host: Box<str>,
     /// Fields for the response.
     pub additions: Additions,
+    /// Where copies of the request go.
+    pub mirrors: Vec<Arc<UpstreamEntry>>,
+    /// Whether the copies were started.
+    pub is_copied: Cell<bool>,
+    /// Whether this is such a copy.
+    pub is_copy: bool,
 }
 
 impl Forward {
@@ -64,15 +86,41 @@ impl Forward {
     pub fn policy(&self) -> Option<&Policy> {
         self.route.route().map(|route| &*route.policy)
     }
+
+    /// When the request is sent again; a copy is not.
+    pub fn retry(&self) -> Option<&Retry> {
+        let policy = self.policy().filter(|_| !self.is_copy)?;
+        policy.retry.as_deref()
+    }
+
+    /// Whether the request is kept after it was sent, as far as a limit allows.
+    pub fn is_kept(&self) -> bool {
+        self.has_body && (!self.mirrors.is_empty() || self.retry().is_some())
+    }
+
+    /// What is changed about the fields of the response.
+    pub fn changes(&self) -> Changes<'_> {
+        let [policy, share] = self
+            .route
+            .route()
+            .map_or([None; 2], |route| header_edits(route, self.share));
+        Changes {
+            edits: Edits::new(
+                share.map(|edits| &edits.response),
+                policy.map(|edits| &edits.response),
+            ),
+            additions: &self.additions,
+        }
+    }
 }
 
 /// Makes the plan of a request.
-pub fn plan(worker: &Worker, visit: &Visit, head: &Head<'_>, account: &mut Account) -> Plan {
+pub fn plan(worker: &Worker, visit: &Visit, head: &Head<'_>, account: &mut Account) -> Planned {
     let tables = worker.tables.load();
-    match decide(worker, &tables, visit, head, account) {
-        Ok(plan) => plan,
-        Err(kind) => Plan::Answer(Box::new(Answer::failed(kind))),
-    }
+    decide(worker, &tables, visit, head, account).unwrap_or_else(|kind| Planned {
+        plan: answered(Answer::failed(kind)),
+        delay: Duration::ZERO,
+    })
 }
 
 fn decide(
@@ -81,7 +129,7 @@ fn decide(
     visit: &Visit,
     head: &Head<'_>,
     account: &mut Account,
-) -> Result<Plan, FailureKind> {
+) -> Result<Planned, FailureKind> {
     if !direction::is_directed(tables, visit, &head.host) {
         return Err(FailureKind::Misdirected);
     }
@@ -91,38 +139,78 @@ fn decide(
     account.set_route(entry);
     let route = entry.route().ok_or(FailureKind::Internal)?;
     let policy = &*route.policy;
+    let mut delay = Duration::ZERO;
     if visit.secured.is_none()
         && let Some(tls) = &policy.tls_redirect
         && let Some(url) = redirect::to_tls(tls, head)
     {
-        return Ok(answered(Answer::redirect(tls.status, url)));
+        let plan = answered(Answer::redirect(tls.status, url));
+        return Ok(Planned { plan, delay });
     }
-    let additions = match admit(worker, policy, visit, head)? {
+    let additions = match admit(worker, entry, policy, visit, head)? {
         Admission::Preflight(additions) => {
-            let answer = Answer::text(204, String::new());
-            return Ok(answered(answer.with(additions)));
+            let plan = answered(Answer::empty(204).with(additions));
+            return Ok(Planned { plan, delay });
         }
         Admission::Request(additions) => additions,
     };
-    match &route.action {
-        Action::Redirect(target) => {
-            let answer = Answer::redirect(target.status, redirect::location(target));
-            Ok(answered(answer.with(additions)))
+    if let Some(rule) = &policy.fault {
+        let trouble = fault::draw(rule, &worker.local.dice);
+        delay = trouble.delay;
+        if !delay.is_zero() {
+            account.is_delayed = true;
+            worker.local.counts.add(Count::FaultDelayed);
         }
-        Action::Respond(fixed) => {
-            let answer = Answer::text(fixed.status, fixed.body.to_string());
-            Ok(answered(answer.with(additions)))
+        if let Some(answer) = trouble.abort {
+            let plan = answered(Answer::aborted(answer).with(additions));
+            return Ok(Planned { plan, delay });
         }
+    }
+    let plan = act(worker, tables, visit, head, entry, route, additions);
+    Ok(Planned { plan, delay })
+}
+
+/// Does what the route says.
+fn act(
+    worker: &Worker,
+    tables: &Tables,
+    visit: &Visit,
+    head: &Head<'_>,
+    entry: &Arc<RouteEntry>,
+    route: &Route,
+    additions: Additions,
+) -> Plan {
+    let made = match &route.action {
+        Action::Redirect(target) => redirect::location(target, matched(entry, route), head)
+            .map(|location| Answer::redirect(target.status, location).of(entry)),
+        Action::Respond(fixed) => Ok(Answer::empty(fixed.status).of(entry)),
         Action::Forward(shares) => {
             match forward(worker, tables, visit, head, entry, route, shares) {
                 Ok(mut forward) => {
                     forward.additions = additions;
-                    Ok(Plan::Forward(forward))
+                    return Plan::Forward(forward);
                 }
-                Err(kind) => Ok(answered(Answer::failed(kind).with(additions))),
+                Err(kind) => Err(kind),
             }
         }
+    };
+    answered(made.unwrap_or_else(Answer::failed).with(additions))
+}
+
+fn matched<'a>(entry: &'a RouteEntry, route: &'a Route) -> Matched<'a> {
+    Matched {
+        path: &route.path,
+        regex: entry.path_regex(),
     }
+}
+
+/// The edits of a route's policy and of one of its upstreams.
+fn header_edits(route: &Route, share: usize) -> [Option<&HeaderEdits>; 2] {
+    let of_share = match &route.action {
+        Action::Forward(shares) => shares.get(share).and_then(|share| share.headers.as_deref()),
+        Action::Redirect(_) | Action::Respond(_) => None,
+    };
+    [route.policy.headers.as_deref(), of_share]
 }
 
 fn answered(answer: Answer) -> Plan {
@@ -138,6 +226,7 @@ enum Admission {
 
 fn admit(
     worker: &Worker,
+    entry: &RouteEntry,
     policy: &Policy,
     visit: &Visit,
     head: &Head<'_>,
@@ -152,7 +241,7 @@ fn admit(
     let mut additions = Additions::new();
     if let Some(rules) = &policy.cors {
         let is_preflight = cors::is_preflight(head);
-        additions = cors::additions(rules, head, is_preflight);
+        additions = cors::additions(rules, entry.origin_regexes(), head, is_preflight);
         if is_preflight {
             return Ok(Admission::Preflight(additions));
         }
@@ -175,24 +264,43 @@ fn forward(
     shares: &[WeightedUpstream],
 ) -> Result<Box<Forward>, FailureKind> {
     let policy = &*route.policy;
-    let (upstream, preferred) = pick(worker, tables, head, entry, policy, shares)?;
-    let rewritten = match &policy.rewrite {
-        Some(template) => Some(
-            rewrite::rewrite(template, entry.path_regex(), head.path)
-                .ok_or(FailureKind::TargetTooLong)?,
-        ),
+    let Picked {
+        share,
+        upstream,
+        preferred,
+    } = pick(worker, tables, head, entry, policy, shares)?;
+    let rule = policy.rewrite.as_deref();
+    let rewritten = match rule.and_then(|rule| rule.path.as_ref()) {
+        Some(rule) => {
+            let substituted = entry.substitution_regex();
+            Some(rewrite(
+                rule,
+                matched(entry, route),
+                substituted,
+                head.path,
+            )?)
+        }
         None => None,
     };
+    let [of_policy, of_share] = header_edits(route, share);
+    let of_policy = Edits::new(of_policy.map(|edits| &edits.request), None);
+    let of_share = Edits::new(of_share.map(|edits| &edits.request), None);
+    let authority = authority(rule, of_policy, of_share);
+    let mirrors = mirrors(worker, tables, policy, head);
+    let needs_host = upstream.is_tls() || mirrors.iter().any(|mirror| mirror.is_tls());
     let mut bytes = Buffer::take();
     let request = write::RequestHead {
         head,
         path: rewritten.as_deref(),
+        authority,
+        edits: of_policy.then(of_share),
         visit,
         trusted_hops: worker.local.trusted_hops,
     };
     write::request(&request, &mut bytes);
     Ok(Box::new(Forward {
         route: entry.clone(),
+        share,
         preferred,
         head: bytes,
         encoder: Encoder::new(head.body),
@@ -201,14 +309,64 @@ fn forward(
         is_idempotent: is_idempotent(head.method),
         is_upgrade: head.upgrade.is_some(),
         expects_continue: head.expects_continue,
-        host: if upstream.is_tls() {
-            head.host.as_ref().into()
+        host: if needs_host {
+            host_of(authority).unwrap_or(&head.host).into()
         } else {
             Box::default()
         },
+        mirrors,
         upstream,
         additions: Additions::new(),
+        is_copied: Cell::new(false),
+        is_copy: false,
     }))
+}
+
+/// The authority that is asked for instead of the client's: what is nearest to the endpoint has
+/// the last word, but edits of the route's policy yield to its rewrite.
+fn authority<'a>(
+    rule: Option<&'a Rewrite>,
+    of_policy: Edits<'a>,
+    of_share: Edits<'a>,
+) -> Option<&'a str> {
+    let of_rule = rule.map(|rule| &*rule.authority);
+    of_share
+        .authority()
+        .or(of_rule.filter(|text| split_authority(text).is_ok()))
+        .or_else(|| of_policy.authority())
+}
+
+fn host_of(authority: Option<&str>) -> Option<&str> {
+    Some(split_authority(authority?).ok()?.0)
+}
+
+/// Where copies go. What changes the protocol of its connection cannot be copied.
+fn mirrors(
+    worker: &Worker,
+    tables: &Tables,
+    policy: &Policy,
+    head: &Head<'_>,
+) -> Vec<Arc<UpstreamEntry>> {
+    if policy.mirrors.is_empty() || head.upgrade.is_some() {
+        return Vec::new();
+    }
+    let drawn = policy
+        .mirrors
+        .iter()
+        .filter(|mirror| fault::is_in(mirror.share, &worker.local.dice));
+    drawn
+        .filter_map(|mirror| tables.upstream(upstream_hash(&mirror.upstream), &mirror.upstream))
+        .cloned()
+        .collect()
+}
+
+/// The upstream that takes a request.
+struct Picked {
+    /// Its place among the route's.
+    share: usize,
+    upstream: Arc<UpstreamEntry>,
+    /// The endpoint that a cookie speaks of.
+    preferred: Option<Arc<Target>>,
 }
 
 /// The upstream that a cookie leads to, or else one drawn by weight.
@@ -219,7 +377,7 @@ fn pick(
     entry: &RouteEntry,
     policy: &Policy,
     shares: &[WeightedUpstream],
-) -> Result<(Arc<UpstreamEntry>, Option<Arc<Target>>), FailureKind> {
+) -> Result<Picked, FailureKind> {
     let find = |index: usize| {
         let (share, hash) = (shares.get(index)?, entry.upstream_hashes().get(index)?);
         let upstream = tables.upstream(*hash, &share.upstream)?;
@@ -231,9 +389,13 @@ fn pick(
         .and_then(|affinity| affinity::mark(affinity, head));
     if let Some(mark) = marked {
         let weighted = shares.iter().enumerate().filter(|(_, s)| s.weight > 0);
-        for upstream in weighted.filter_map(|(index, _)| find(index)) {
+        for (index, upstream) in weighted.filter_map(|(index, _)| Some((index, find(index)?))) {
             if let Some(target) = upstream.pool.marked(mark) {
-                return Ok((upstream.clone(), Some(target.clone())));
+                return Ok(Picked {
+                    share: index,
+                    upstream: upstream.clone(),
+                    preferred: Some(target.clone()),
+                });
             }
         }
     }
@@ -246,5 +408,9 @@ fn pick(
     if upstream.pool.is_empty() && upstream.resolution.is_none() {
         return Err(FailureKind::NoEndpoint);
     }
-    Ok((upstream.clone(), None))
+    Ok(Picked {
+        share: index,
+        upstream: upstream.clone(),
+        preferred: None,
+    })
 }

@@ -4,30 +4,26 @@
 //! the request is complete, and either end may be slow. What is kept in memory is bounded in each
 //! direction, and a full buffer stops the reading that would fill it further.
 
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::mirror;
+use super::outgoing::Outgoing;
 use super::peer::Peer;
 use super::plan::Forward;
+use super::timers::Timers;
+use super::tries::Tries;
 use super::worker::Worker;
+use crate::balance::Pool;
 use crate::net::body::{BodyLength, Decoder};
-use crate::net::buffer::{BUFFER_BYTES, Buffer};
+use crate::net::buffer::Buffer;
 use crate::net::deadline::Deadline;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::head::Finder;
-use crate::net::response;
-use crate::net::stream::Stream;
+use crate::net::response::{self, ResponseHead};
+use crate::policy::retry::Event;
 use crate::upstream::link::Link;
-
-/// What goes to an endpoint. The start of a request is kept until it is known that it need not
-/// be sent again.
-pub struct Outgoing {
-    buffer: Buffer,
-    sent: usize,
-    has_body: bool,
-    /// Some of it was dropped after it had been sent.
-    is_cut: bool,
-}
 
 /// How an exchange ended.
 pub enum End {
@@ -40,6 +36,11 @@ pub enum End {
     },
     /// The endpoint changed the protocol; what it said beyond its head.
     Switched(Option<Buffer>),
+    /// The response leads to a repetition, and the client has seen nothing of it.
+    Refused {
+        /// Whether the connection to the endpoint can serve again.
+        is_reusable: bool,
+    },
 }
 
 /// How an exchange broke off.
@@ -51,18 +52,32 @@ pub struct Broken {
     pub is_started: bool,
 }
 
+/// What all tries of a request have in common.
+pub struct Around<'a> {
+    /// Whose request it is.
+    pub worker: &'a Rc<Worker>,
+    /// What is to be done.
+    pub plan: &'a Forward,
+    /// The endpoints of its upstream.
+    pub pool: &'a Pool,
+    /// Bounds each wait.
+    pub deadline: &'a Deadline,
+    /// What goes to the endpoint.
+    pub outgoing: &'a mut Outgoing,
+    /// Bounds all waits together.
+    pub timers: &'a mut Timers,
+    /// What may still be tried.
+    pub tries: &'a mut Tries,
+}
+
 /// One exchange over one connection.
-pub struct Relay<'a, P> {
-    worker: &'a Worker,
-    plan: &'a Forward,
-    peer: &'a mut P,
-    link: &'a mut Link,
-    outgoing: &'a mut Outgoing,
-    deadline: &'a Deadline,
+pub struct Relay<'a, 'l, P> {
+    around: Around<'a>,
+    peer: &'l mut P,
+    link: &'l mut Link,
     incoming: Option<Buffer>,
     response: Response,
     status: u16,
-    is_request_done: bool,
     /// The endpoint takes no more of the request; it may still answer.
     is_refused: bool,
     keep_alive: bool,
@@ -74,6 +89,8 @@ enum Response {
     Body(Decoder),
     Done,
     Switched,
+    /// It is not passed on; whether nothing of it is left to be read.
+    Refused(bool),
 }
 
 /// What the exchange waits for, which says how long it may.
@@ -86,90 +103,25 @@ enum Waits {
     EndpointWrite,
 }
 
-impl Outgoing {
-    /// A request that begins with a head.
-    pub fn new(head: Buffer) -> Self {
-        Outgoing {
-            buffer: head,
-            sent: 0,
-            has_body: false,
-            is_cut: false,
-        }
-    }
-
-    /// Whether all of it is still there, to be sent again.
-    pub fn is_whole(&self) -> bool {
-        !self.is_cut
-    }
-
-    /// Whether none of it was sent.
-    pub fn is_unsent(&self) -> bool {
-        self.sent == 0 && !self.is_cut
-    }
-
-    /// Begins anew, on another connection.
-    pub fn rewind(&mut self) {
-        self.sent = 0;
-    }
-
-    fn is_pending(&self) -> bool {
-        self.sent < self.buffer.len()
-    }
-
-    fn has_room(&self) -> bool {
-        self.buffer.len() - self.sent < BUFFER_BYTES
-    }
-
-    fn poll_send(
-        &mut self,
-        context: &mut Context<'_>,
-        stream: &mut Stream,
-    ) -> Poll<std::io::Result<()>> {
-        while self.is_pending() {
-            let rest = self.buffer.filled().get(self.sent..).unwrap_or_default();
-            match stream.poll_write(context, rest) {
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
-                }
-                Poll::Ready(Ok(count)) => self.sent += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        if self.has_body {
-            self.buffer.clear();
-            self.sent = 0;
-            self.is_cut = true;
-        }
-        stream.poll_send(context)
-    }
-}
-
-impl<'a, P: Peer> Relay<'a, P> {
+impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     /// An exchange over a connection.
-    pub fn new(
-        worker: &'a Worker,
-        plan: &'a Forward,
-        peer: &'a mut P,
-        link: &'a mut Link,
-        outgoing: &'a mut Outgoing,
-        deadline: &'a Deadline,
-    ) -> Self {
+    pub fn new(around: Around<'a>, peer: &'l mut P, link: &'l mut Link) -> Self {
         Relay {
-            worker,
+            around,
             peer,
             link,
-            outgoing,
-            deadline,
             incoming: None,
             response: Response::Head(Finder::default()),
             status: 0,
-            is_request_done: !plan.has_body,
             is_refused: false,
             keep_alive: true,
             waits_for: Waits::Nothing,
-            plan,
         }
+    }
+
+    /// What it was given.
+    pub fn into_around(self) -> Around<'a> {
+        self.around
     }
 
     /// The status of the response; 0 before it.
@@ -185,14 +137,22 @@ impl<'a, P: Peer> Relay<'a, P> {
         match self.poll_all(context) {
             Poll::Ready(Ok(end)) => Poll::Ready(Ok(end)),
             Poll::Ready(Err(failure)) => Poll::Ready(Err(self.broken(failure))),
-            Poll::Pending => match self.deadline.poll_passed(context) {
-                Poll::Ready(()) => {
-                    let failure = self.timeout().into();
-                    Poll::Ready(Err(self.broken(failure)))
-                }
-                Poll::Pending => Poll::Pending,
-            },
+            Poll::Pending => self
+                .poll_passed(context)
+                .map(|kind| Err(self.broken(kind.into()))),
         }
+    }
+
+    /// Ready once a wait has taken too long, with what that means.
+    fn poll_passed(&mut self, context: &mut Context<'_>) -> Poll<FailureKind> {
+        if self.around.deadline.poll_passed(context).is_ready() {
+            return Poll::Ready(self.timeout());
+        }
+        let timers = &mut self.around.timers;
+        if self.around.outgoing.is_complete() {
+            timers.run(self.status != 0);
+        }
+        timers.poll_passed(context)
     }
 
     fn broken(&self, failure: Failure) -> Broken {
@@ -224,7 +184,7 @@ impl<'a, P: Peer> Relay<'a, P> {
             if !moves {
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
-                    self.deadline.set(self.patience());
+                    self.around.deadline.set(self.patience());
                 }
                 return Poll::Pending;
             }
@@ -237,17 +197,20 @@ impl<'a, P: Peer> Relay<'a, P> {
         match self.response {
             Response::Head(_) | Response::Body(_) => None,
             Response::Switched => Some(End::Switched(self.incoming.take())),
-            Response::Done => {
-                let is_clean = self.incoming.is_none() && !self.outgoing.is_pending();
-                Some(End::Done {
-                    is_reusable: self.keep_alive
-                        && is_clean
-                        && self.is_request_done
-                        && !self.is_refused,
-                    is_request_done: self.is_request_done,
-                })
-            }
+            Response::Refused(is_read) => Some(End::Refused {
+                is_reusable: is_read && self.is_reusable(),
+            }),
+            Response::Done => Some(End::Done {
+                is_reusable: self.incoming.is_none() && self.is_reusable(),
+                is_request_done: self.around.outgoing.is_complete(),
+            }),
         }
+    }
+
+    /// Whether the connection can serve again, as far as the request goes.
+    fn is_reusable(&self) -> bool {
+        let outgoing = &self.around.outgoing;
+        self.keep_alive && outgoing.is_complete() && !outgoing.is_pending() && !self.is_refused
     }
 
     /// Passes on the request, as far as either end goes along.
@@ -260,29 +223,33 @@ impl<'a, P: Peer> Relay<'a, P> {
             return Ok(false);
         }
         let mut moves = false;
-        if !self.is_request_done && self.outgoing.has_room() {
-            let body = &mut self.outgoing.buffer;
-            let before = body.len();
-            match self.peer.poll_body(context, self.plan.encoder, body) {
-                Poll::Ready(Ok(is_done)) => {
-                    self.is_request_done = is_done;
-                    moves = true;
-                }
+        let Around {
+            outgoing,
+            plan,
+            worker,
+            ..
+        } = &mut self.around;
+        if !outgoing.is_complete() && outgoing.has_room() {
+            let peer = &mut *self.peer;
+            match outgoing.poll_extend(|body| peer.poll_body(context, plan.encoder, body)) {
+                Poll::Ready(Ok(())) => moves = true,
                 Poll::Ready(Err(kind)) => return Err(kind.into()),
                 Poll::Pending => *waits = Waits::ClientBody,
             }
-            self.outgoing.has_body |= self.outgoing.buffer.len() > before;
+            if outgoing.is_complete() {
+                mirror::start(worker, plan, outgoing);
+            }
         }
-        if !self.outgoing.is_pending() {
-            if self.is_request_done && *waits == Waits::Nothing {
+        if !outgoing.is_pending() {
+            if outgoing.is_complete() && *waits == Waits::Nothing {
                 *waits = Waits::EndpointRead;
             }
             return Ok(moves);
         }
-        match self.outgoing.poll_send(context, &mut self.link.stream) {
+        match outgoing.poll_send(context, &mut self.link.stream) {
             Poll::Ready(Ok(())) => {
                 moves = true;
-                if self.is_request_done {
+                if outgoing.is_complete() {
                     *waits = Waits::EndpointRead;
                 }
             }
@@ -300,7 +267,7 @@ impl<'a, P: Peer> Relay<'a, P> {
         waits: &mut Waits,
     ) -> Result<bool, Failure> {
         let mut moves = false;
-        while !matches!(self.response, Response::Done | Response::Switched) {
+        while matches!(self.response, Response::Head(_) | Response::Body(_)) {
             if !self.peer.has_room() {
                 break;
             }
@@ -333,7 +300,7 @@ impl<'a, P: Peer> Relay<'a, P> {
                 let bytes = self.incoming.as_ref().map_or(&[][..], Buffer::filled);
                 let found = finder.find(bytes);
                 let found = found.map_err(|_| FailureKind::BadResponse)?;
-                let length_max = self.worker.local.limits.head_bytes_max;
+                let length_max = self.around.worker.local.limits.head_bytes_max;
                 match found {
                     Some(length) if length <= length_max => {
                         self.read_head(length)?;
@@ -347,7 +314,7 @@ impl<'a, P: Peer> Relay<'a, P> {
                 }
             }
             Response::Body(_) => self.read_body(),
-            Response::Done | Response::Switched => Ok(false),
+            Response::Done | Response::Switched | Response::Refused(_) => Ok(false),
         }
     }
 
@@ -356,38 +323,66 @@ impl<'a, P: Peer> Relay<'a, P> {
             return Err(FailureKind::Internal.into());
         };
         let bytes = incoming.filled().get(..length).unwrap_or_default();
-        let head = response::parse(bytes, &self.worker.local.limits)?;
+        let head = response::parse(bytes, &self.around.worker.local.limits)?;
+        let plan = self.around.plan;
         match head.status {
-            101 if self.plan.is_upgrade => {
+            101 if plan.is_upgrade => {
                 self.status = 101;
-                self.peer
-                    .start(&head, BodyLength::None, &self.plan.additions)?;
+                self.peer.start(&head, BodyLength::None, &plan.changes())?;
                 self.response = Response::Switched;
             }
             101 => return Err(FailureKind::BadResponse.into()),
             // A client that did not ask would not know what to do with it.
-            100 if !self.plan.expects_continue => self.response = Response::Head(Finder::default()),
+            100 if !plan.expects_continue => self.response = Response::Head(Finder::default()),
             100..200 => {
                 self.peer.interim(&head)?;
                 self.response = Response::Head(Finder::default());
             }
-            status => {
-                let body = head.body_for(self.plan.is_head);
-                self.keep_alive = head.keep_alive;
-                self.status = status;
-                self.peer.start(&head, body, &self.plan.additions)?;
-                let decoder = Decoder::new(body);
-                if decoder.is_done() {
-                    self.peer.end();
-                    self.response = Response::Done;
-                } else {
-                    self.response = Response::Body(decoder);
-                }
-            }
+            _ => self.begin(&head, incoming.len() - length)?,
         }
         drop(head);
         incoming.consume(length);
         self.incoming = (!incoming.is_empty()).then_some(incoming);
+        Ok(())
+    }
+
+    /// Begins the response, of which `rest` bytes beyond the head are there, or leaves it for a
+    /// repetition.
+    fn begin(&mut self, head: &ResponseHead<'_>, rest: usize) -> Result<(), Failure> {
+        let Around {
+            plan,
+            worker,
+            pool,
+            outgoing,
+            tries,
+            timers,
+            ..
+        } = &mut self.around;
+        let body = head.body_for(plan.is_head);
+        self.keep_alive = head.keep_alive;
+        let event = Event::Response {
+            status: head.status,
+            fields: &head.fields,
+        };
+        if outgoing.is_whole() && tries.take(worker, plan, pool, event) {
+            let is_read = match body {
+                BodyLength::None => rest == 0,
+                BodyLength::Exact(length) => rest as u64 == length,
+                BodyLength::Chunked | BodyLength::UntilClose => false,
+            };
+            self.response = Response::Refused(is_read);
+            return Ok(());
+        }
+        timers.end_try();
+        self.status = head.status;
+        self.peer.start(head, body, &plan.changes())?;
+        let decoder = Decoder::new(body);
+        if decoder.is_done() {
+            self.peer.end();
+            self.response = Response::Done;
+        } else {
+            self.response = Response::Body(decoder);
+        }
         Ok(())
     }
 
@@ -432,8 +427,8 @@ impl<'a, P: Peer> Relay<'a, P> {
     }
 
     fn patience(&self) -> Duration {
-        let limits = &self.worker.local.limits;
-        let policy = self.plan.policy();
+        let limits = &self.around.worker.local.limits;
+        let policy = self.around.plan.policy();
         let of_policy =
             |time: fn(&myriad_model::Policy) -> Duration| policy.map_or(limits.write_timeout, time);
         match self.waits_for {

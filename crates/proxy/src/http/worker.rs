@@ -19,6 +19,8 @@ pub struct Worker {
     pub links: Links,
     /// Connections of clients.
     pub connections: Cell<usize>,
+    /// Copies of requests in flight.
+    pub copies: Cell<usize>,
     /// Whether connections shall end with the request they are in.
     is_draining: Cell<bool>,
 }
@@ -31,6 +33,7 @@ impl Worker {
             local,
             tables,
             connections: Cell::new(0),
+            copies: Cell::new(0),
             is_draining: Cell::new(false),
         }
     }

@@ -1,12 +1,13 @@
 //! Heads of HTTP/1, written straight into the buffer that is sent.
 
 use super::answer::{Answer, reason};
+use super::peer::Changes;
 use crate::net::body::BodyLength;
 use crate::net::buffer::Buffer;
 use crate::net::field::{Field, Known, members};
 use crate::net::head::{Head, Version};
 use crate::net::response::ResponseHead;
-use crate::policy::cors::Additions;
+use crate::policy::header::Edits;
 use crate::route::visit::Visit;
 
 /// What the head of a request to an endpoint is made of.
@@ -15,6 +16,10 @@ pub struct RequestHead<'a, 'h> {
     pub head: &'a Head<'h>,
     /// The path to ask for instead of the client's.
     pub path: Option<&'a str>,
+    /// The authority to ask for instead of the client's.
+    pub authority: Option<&'a str>,
+    /// What is changed about the fields.
+    pub edits: Edits<'a>,
     /// The connection that it came by.
     pub visit: &'a Visit,
     /// How many proxies in front of this one are believed.
@@ -43,21 +48,24 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
         out.append_str(query);
     }
     out.append(b" HTTP/1.1\r\n");
-    field("host", head.authority.as_bytes(), out);
+    let authority = request.authority.unwrap_or(head.authority);
+    field("host", authority.as_bytes(), out);
     let trusts = request.trusted_hops > 0;
     let joins_cookies = head.version == Version::Http2;
     for known in &head.fields {
         if is_passed(known, trusts) && !(joins_cookies && known.known == Known::Cookie) {
             // Names that the client declares to belong to the connection stay on it.
-            if head.connection_fields.is_empty() || !head.is_connection_field(known.name) {
+            let is_own = !head.connection_fields.is_empty() && head.is_connection_field(known.name);
+            if !is_own && request.edits.keeps(known.name) {
                 field(known.name, known.value, out);
             }
         }
     }
-    if joins_cookies {
+    if joins_cookies && request.edits.keeps("cookie") {
         cookies(head, out);
     }
     forwarded(request, trusts, out);
+    request.edits.each(|name, value| field(name, value, out));
     match head.body {
         BodyLength::None if matches!(head.method, "POST" | "PUT" | "PATCH") => {
             out.append(b"content-length: 0\r\n");
@@ -77,11 +85,11 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
 pub fn response(
     head: &ResponseHead<'_>,
     framing: Framing,
-    additions: &Additions,
+    changes: &Changes<'_>,
     out: &mut Buffer,
 ) {
     status_line(head.status, head.reason, out);
-    response_fields(head, additions, |name, value| field(name, value, out));
+    response_fields(head, changes, |name, value| field(name, value, out));
     match framing.length {
         BodyLength::Exact(length) => content_length(length, out),
         BodyLength::Chunked => out.append(b"transfer-encoding: chunked\r\n"),
@@ -100,7 +108,7 @@ pub fn response(
 /// Writes an interim response, or one that changes the protocol.
 pub fn interim(head: &ResponseHead<'_>, out: &mut Buffer) {
     status_line(head.status, head.reason, out);
-    response_fields(head, &Additions::new(), |name, value| {
+    response_fields(head, &Changes::default(), |name, value| {
         field(name, value, out)
     });
     if head.status == 101 {
@@ -117,21 +125,22 @@ pub fn answer(answer: &Answer, framing: Framing, is_head: bool, out: &mut Buffer
     status_line(answer.status, reason(answer.status), out);
     answer.fields(|name, value| field(name, value, out));
     if !matches!(answer.status, 100..200 | 204 | 304) {
-        content_length(answer.text.len() as u64, out);
+        content_length(answer.body().len() as u64, out);
     }
     connection(framing, out);
     out.append(b"\r\n");
     if !is_head && !matches!(answer.status, 100..200 | 204 | 304) {
-        out.append_str(&answer.text);
+        out.append(answer.body());
     }
 }
 
 /// The fields of a response that are passed on, and those that are put in.
 pub fn response_fields(
     head: &ResponseHead<'_>,
-    additions: &Additions,
+    changes: &Changes<'_>,
     mut visit: impl FnMut(&str, &[u8]),
 ) {
+    let Changes { edits, additions } = *changes;
     let replaces_cors = additions.iter().any(|(name, _)| *name != "set-cookie");
     for known in &head.fields {
         let is_passed = match known.known {
@@ -139,10 +148,11 @@ pub fn response_fields(
             Known::Cors => !replaces_cors,
             kind => !kind.is_hop_by_hop(),
         };
-        if is_passed && !is_of_connection(head, known.name) {
+        if is_passed && edits.keeps(known.name) && !is_of_connection(head, known.name) {
             visit(known.name, known.value);
         }
     }
+    edits.each(&mut visit);
     for (name, value) in additions {
         visit(name, value);
     }
@@ -189,38 +199,45 @@ fn cookies(head: &Head<'_>, out: &mut Buffer) {
 }
 
 fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut Buffer) {
-    let RequestHead { head, visit, .. } = request;
-    out.append(b"x-forwarded-for: ");
-    if trusts {
-        for told in head
-            .fields
-            .iter()
-            .filter(|f| f.known == Known::ForwardedFor)
-        {
-            out.append(told.value);
-            out.append(b", ");
+    let RequestHead {
+        head, visit, edits, ..
+    } = request;
+    if edits.keeps("x-forwarded-for") {
+        out.append(b"x-forwarded-for: ");
+        if trusts {
+            for told in head
+                .fields
+                .iter()
+                .filter(|f| f.known == Known::ForwardedFor)
+            {
+                out.append(told.value);
+                out.append(b", ");
+            }
         }
-    }
-    out.append_str(&visit.client_text);
-    out.append(b"\r\nx-real-ip: ");
-    if trusts {
-        let client = crate::policy::client::address(head, visit.client.ip(), request.trusted_hops);
-        out.append_str(&client.to_string());
-    } else {
         out.append_str(&visit.client_text);
+        out.append(b"\r\n");
     }
-    out.append(b"\r\n");
-    let tells = |known| trusts && head.first(known).is_some();
-    if !tells(Known::ForwardedProto) {
-        out.append(match visit.secured {
-            Some(_) => b"x-forwarded-proto: https\r\n",
-            None => b"x-forwarded-proto: http\r\n".as_slice(),
-        });
+    if edits.keeps("x-real-ip") {
+        out.append(b"x-real-ip: ");
+        if trusts {
+            let peer = visit.client.ip();
+            let client = crate::policy::client::address(head, peer, request.trusted_hops);
+            out.append_str(&client.to_string());
+        } else {
+            out.append_str(&visit.client_text);
+        }
+        out.append(b"\r\n");
     }
-    if !tells(Known::ForwardedHost) {
+    let is_told = |known| trusts && head.first(known).is_some();
+    if !is_told(Known::ForwardedProto) && edits.keeps("x-forwarded-proto") {
+        out.append(b"x-forwarded-proto: ");
+        out.append_str(visit.scheme());
+        out.append(b"\r\n");
+    }
+    if !is_told(Known::ForwardedHost) && edits.keeps("x-forwarded-host") {
         field("x-forwarded-host", head.authority.as_bytes(), out);
     }
-    if !tells(Known::ForwardedPort) {
+    if !is_told(Known::ForwardedPort) && edits.keeps("x-forwarded-port") {
         out.append(b"x-forwarded-port: ");
         out.append_decimal(u64::from(visit.port));
         out.append(b"\r\n");

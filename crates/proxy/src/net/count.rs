@@ -55,6 +55,16 @@ pub enum Count {
     KeyParsed,
     /// Parsed keys forgotten because of the limit.
     KeyEvicted,
+    /// Repetitions left out because their upstream has as many in flight as it may.
+    RetryRefused,
+    /// Requests that waited on purpose.
+    FaultDelayed,
+    /// Copies of requests sent.
+    MirrorSent,
+    /// Copies of requests left out because of a limit.
+    MirrorDropped,
+    /// Copies of requests that were sent and had no complete response.
+    MirrorFailed,
     /// Lines of the access log dropped because the writer is behind.
     LogDropped,
 }
@@ -199,6 +209,28 @@ static FAMILIES: &[Family] = &[
             ("failed", Count::UpstreamFailed),
             ("retried", Count::UpstreamRetried),
             ("evicted", Count::UpstreamEvicted),
+        ],
+    },
+    Family {
+        name: "retries_refused",
+        help: "Repetitions left out because their upstream has as many in flight as it may",
+        label: "",
+        members: &[("", Count::RetryRefused)],
+    },
+    Family {
+        name: "requests_delayed",
+        help: "Requests that waited because their route makes trouble on purpose",
+        label: "",
+        members: &[("", Count::FaultDelayed)],
+    },
+    Family {
+        name: "mirrored_requests",
+        help: "Copies of requests by what became of them",
+        label: "event",
+        members: &[
+            ("sent", Count::MirrorSent),
+            ("dropped", Count::MirrorDropped),
+            ("failed", Count::MirrorFailed),
         ],
     },
     Family {

@@ -54,6 +54,12 @@ pub enum FailureKind {
     ReadTimeout,
     /// The endpoint took longer to read than the route's policy allows.
     SendTimeout,
+    /// The request took longer than the route's policy allows, over all tries.
+    RequestTimeout,
+    /// One try took longer than the route's policy allows.
+    TryTimeout,
+    /// The route's policy makes trouble on purpose; the status is its own.
+    FaultAbort,
     /// The proxy contradicts itself.
     Internal,
 }
@@ -107,7 +113,7 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 26] = [
+    pub const ALL: [FailureKind; 29] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -133,6 +139,9 @@ impl FailureKind {
         FailureKind::BadResponse,
         FailureKind::ReadTimeout,
         FailureKind::SendTimeout,
+        FailureKind::RequestTimeout,
+        FailureKind::TryTimeout,
+        FailureKind::FaultAbort,
         FailureKind::Internal,
     ];
 
@@ -166,6 +175,9 @@ impl FailureKind {
             Kind::BadResponse => (502, "bad_response", Upstream, "bad gateway\n"),
             Kind::ReadTimeout => (504, "read_timeout", Upstream, "gateway timeout\n"),
             Kind::SendTimeout => (504, "send_timeout", Upstream, "gateway timeout\n"),
+            Kind::RequestTimeout => (504, "request_timeout", Upstream, "gateway timeout\n"),
+            Kind::TryTimeout => (504, "try_timeout", Upstream, "gateway timeout\n"),
+            Kind::FaultAbort => (503, "fault_abort", Ours, "fault injected\n"),
             Kind::Internal => (500, "internal", Ours, "internal error\n"),
         };
         Verdict {

@@ -62,6 +62,9 @@ pub struct Head<'a> {
     pub host: Cow<'a, str>,
     /// The authority as it came.
     pub authority: &'a str,
+    /// `http` or `https`, by the connection that the request came on; `http` until whoever knows
+    /// the connection says otherwise.
+    pub scheme: &'static str,
     /// All fields, also those that are not passed on.
     pub fields: Fields<'a>,
     /// How the body is framed.
@@ -360,6 +363,7 @@ fn assemble<'a>(
         query,
         host,
         authority,
+        scheme: "http",
         fields,
         body: BodyLength::None,
         keep_alive: version != Version::Http10,
@@ -370,7 +374,10 @@ fn assemble<'a>(
 }
 
 /// Refuses bytes that no target has, and dot segments however they are written.
-fn check_path(path: &str, query: Option<&str>) -> Result<(), FailureKind> {
+///
+/// # Errors
+/// Always [`FailureKind::BadRequest`].
+pub fn check_path(path: &str, query: Option<&str>) -> Result<(), FailureKind> {
     let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'#';
     if path.bytes().any(|byte| is_bad(byte) || byte == b'\\') {
         return Err(FailureKind::BadRequest);

@@ -1,10 +1,14 @@
 //! Cross-origin resource sharing (the Fetch standard, section 3.2).
 
+use std::sync::Arc;
+
 use myriad_model::Cors;
+use regex_automata::meta::Regex;
 use smallvec::SmallVec;
 
 use crate::net::field::Known;
 use crate::net::head::Head;
+use crate::route::condition::matches_start;
 
 /// Fields that are put on a response in place of the endpoint's own.
 pub type Additions = SmallVec<[(&'static str, Box<[u8]>); 2]>;
@@ -16,9 +20,15 @@ pub fn is_preflight(head: &Head<'_>) -> bool {
         && head.first(Known::CorsRequestMethod).is_some()
 }
 
-/// What is put on the response to a request of this origin. Nothing, where the origin is not
+/// What is put on the response to a request of this origin. `patterns` are those of the policy,
+/// compiled so that they match an origin as a whole. Nothing, where the origin is not
 /// allowed: the browser then withholds the response from the page that asked.
-pub fn additions(cors: &Cors, head: &Head<'_>, is_preflight: bool) -> Additions {
+pub fn additions(
+    cors: &Cors,
+    patterns: &[Arc<Regex>],
+    head: &Head<'_>,
+    is_preflight: bool,
+) -> Additions {
     let mut fields = Additions::new();
     let any = cors.origins.iter().any(|allowed| **allowed == *"*");
     if !any {
@@ -30,7 +40,11 @@ pub fn additions(cors: &Cors, head: &Head<'_>, is_preflight: bool) -> Additions 
     };
     let allowed = if any {
         &b"*"[..]
-    } else if cors.origins.iter().any(|known| matches(known, origin)) {
+    } else if cors.origins.iter().any(|known| matches(known, origin))
+        || patterns
+            .iter()
+            .any(|pattern| matches_start(pattern, origin))
+    {
         origin
     } else {
         return fields;
@@ -95,12 +109,16 @@ fn matches(allowed: &str, origin: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use myriad_model::Cors;
+    use regex_automata::meta::Regex;
 
     use super::{additions, matches};
     use crate::net::{head, limits::Limits};
+    use crate::route::condition::compile_whole;
 
-    fn allowed_origin(origins: &[&str], origin: &str) -> Option<String> {
+    fn allowed_origin(origins: &[&str], patterns: &[&str], origin: &str) -> Option<String> {
         let cors = Cors {
             origins: origins.iter().map(|origin| (*origin).into()).collect(),
             methods: "GET".into(),
@@ -108,10 +126,15 @@ mod tests {
             headers_exposed: "".into(),
             credentials: true,
             age_max_s: 60,
+            origin_patterns: Box::default(),
         };
         let text = format!("GET / HTTP/1.1\r\nHost: h\r\nOrigin: {origin}\r\n\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let fields = additions(&cors, &head, false);
+        let patterns: Vec<Arc<Regex>> = patterns
+            .iter()
+            .map(|pattern| Arc::new(compile_whole(pattern).unwrap()))
+            .collect();
+        let fields = additions(&cors, &patterns, &head, false);
         let found = fields
             .iter()
             .find(|(name, _)| name.ends_with("allow-origin"))?;
@@ -132,11 +155,27 @@ mod tests {
             ("https://evil/.b.example", false),
             ("null", false),
         ] {
-            let found = allowed_origin(&origins, origin);
+            let found = allowed_origin(&origins, &[], origin);
             assert_eq!(found.is_some(), allowed, "{origin}");
             assert!(found.is_none_or(|found| found == origin));
         }
-        assert_eq!(allowed_origin(&["*"], "https://x").as_deref(), Some("*"));
+        let found = allowed_origin(&["*"], &[], "https://x");
+        assert_eq!(found.as_deref(), Some("*"));
+    }
+
+    #[test]
+    fn a_pattern_matches_an_origin_as_a_whole() {
+        let patterns = ["https://[a-z]+\\.a\\.example", "http://b|http://c"];
+        for (origin, allowed) in [
+            ("https://x.a.example", true),
+            ("https://x.a.example.evil", false),
+            ("xhttps://x.a.example", false),
+            ("http://c", true),
+            ("http://bc", false),
+        ] {
+            let found = allowed_origin(&[], &patterns, origin);
+            assert_eq!(found.as_deref(), allowed.then_some(origin), "{origin}");
+        }
     }
 
     #[test]

@@ -1,15 +1,83 @@
 //! The path that is sent upstream.
 
+use myriad_model::{PathMatch, PathRewrite};
 use regex_automata::meta::Regex;
+use regex_automata::util::captures::Captures;
 use regex_automata::{Anchored, Input};
 
-/// The longest rewritten path in bytes; what is longer is cut to the part that came before the
-/// group that broke the limit, and never sent: see [`rewrite`].
+use crate::net::failure::FailureKind;
+use crate::net::head::check_path;
+
+/// The longest rewritten path in bytes; what is longer is never sent.
 const PATH_BYTES_MAX: usize = 64 << 10;
+
+/// What a path was matched by.
+#[derive(Clone, Copy)]
+pub struct Matched<'a> {
+    /// The match.
+    pub path: &'a PathMatch,
+    /// Its regex, where it is one.
+    pub regex: Option<&'a Regex>,
+}
+
+/// The path that a rule makes of a path. `substituted` is the regex of a substitution.
+///
+/// # Errors
+/// A path that is too long, or that nobody may ask for.
+pub fn rewrite(
+    rule: &PathRewrite,
+    matched: Matched<'_>,
+    substituted: Option<&Regex>,
+    path: &str,
+) -> Result<String, FailureKind> {
+    let made = match rule {
+        PathRewrite::Template(template) => fill(template, matched.regex, path),
+        PathRewrite::Matched(with) => Some(replace(with, matched, path)),
+        PathRewrite::Substitution { template, .. } => match substituted {
+            Some(regex) => substitute(template, regex, path),
+            None => return Err(FailureKind::Internal),
+        },
+    };
+    let made = made.filter(|made| made.len() <= PATH_BYTES_MAX);
+    let made = made.ok_or(FailureKind::TargetTooLong)?;
+    // What is put together of harmless parts may still lead out of where it should stay.
+    check_path(&made, None)?;
+    Ok(made)
+}
+
+/// The path with something else in place of what the match covers. A prefix ends where an
+/// element does, so that exactly one slash follows what stands in its place; a start is replaced
+/// to the letter.
+pub fn replace(with: &str, matched: Matched<'_>, path: &str) -> String {
+    let (with, rest) = match matched.path {
+        PathMatch::Exact(_) => (with, ""),
+        PathMatch::Start(start) => (with, path.get(start.len()..).unwrap_or("")),
+        PathMatch::Regex(_) => {
+            let input = Input::new(path).anchored(Anchored::Yes);
+            let found = matched.regex.and_then(|regex| regex.find(input));
+            let end = found.map_or(0, |found| found.end());
+            (with, path.get(end..).unwrap_or(""))
+        }
+        PathMatch::Prefix(prefix) if **prefix == *"/" => match path {
+            "/" => (with, ""),
+            path => (with.trim_end_matches('/'), path),
+        },
+        PathMatch::Prefix(prefix) => match path.get(prefix.len()..).unwrap_or("") {
+            "" => (with, ""),
+            rest => (with.trim_end_matches('/'), rest),
+        },
+    };
+    let slash = if with.starts_with('/') || (with.is_empty() && rest.starts_with('/')) {
+        ""
+    } else {
+        "/"
+    };
+    [slash, with, rest].concat()
+}
 
 /// A template with `$1` to `$9` replaced by groups of the match. A group that took no part is
 /// empty. None where the result is too long.
-pub fn rewrite(template: &str, regex: Option<&Regex>, path: &str) -> Option<String> {
+fn fill(template: &str, regex: Option<&Regex>, path: &str) -> Option<String> {
     let mut groups = regex.map(|regex| regex.create_captures());
     if let (Some(groups), Some(regex)) = (&mut groups, regex) {
         regex.search_captures(&Input::new(path).anchored(Anchored::Yes), groups);
@@ -18,6 +86,28 @@ pub fn rewrite(template: &str, regex: Option<&Regex>, path: &str) -> Option<Stri
     if !template.starts_with(['/', '$']) {
         out.push('/');
     }
+    expand(template, groups.as_ref(), path, &mut out)?;
+    Some(rooted(out))
+}
+
+/// The path with a template in place of everything that a regex finds. None where the result is
+/// too long.
+fn substitute(template: &str, regex: &Regex, path: &str) -> Option<String> {
+    let mut out = String::with_capacity(template.len() + path.len());
+    let mut copied = 0;
+    for groups in regex.captures_iter(path) {
+        let Some(found) = groups.get_match() else {
+            continue;
+        };
+        out.push_str(path.get(copied..found.start()).unwrap_or(""));
+        expand(template, Some(&groups), path, &mut out)?;
+        copied = found.end();
+    }
+    out.push_str(path.get(copied..).unwrap_or(""));
+    Some(rooted(out))
+}
+
+fn expand(template: &str, groups: Option<&Captures>, path: &str, out: &mut String) -> Option<()> {
     let mut rest = template;
     while let Some(dollar) = rest.find('$') {
         let (before, after) = rest.split_at(dollar);
@@ -25,9 +115,7 @@ pub fn rewrite(template: &str, regex: Option<&Regex>, path: &str) -> Option<Stri
         let digit = after.chars().nth(1).and_then(|letter| letter.to_digit(10));
         match digit.filter(|digit| *digit > 0) {
             Some(digit) => {
-                let group = groups
-                    .as_ref()
-                    .and_then(|found| found.get_group(digit as usize));
+                let group = groups.and_then(|found| found.get_group(digit as usize));
                 out.push_str(group.and_then(|span| path.get(span.range())).unwrap_or(""));
                 rest = after.get(2..).unwrap_or_default();
             }
@@ -41,15 +129,23 @@ pub fn rewrite(template: &str, regex: Option<&Regex>, path: &str) -> Option<Stri
         }
     }
     out.push_str(rest);
-    if !out.starts_with('/') {
-        out.insert(0, '/');
+    (out.len() <= PATH_BYTES_MAX).then_some(())
+}
+
+/// Every path begins with a slash.
+fn rooted(mut path: String) -> String {
+    if !path.starts_with('/') {
+        path.insert(0, '/');
     }
-    (out.len() <= PATH_BYTES_MAX).then_some(out)
+    path
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rewrite;
+    use myriad_model::{PathMatch, PathRewrite};
+
+    use super::{Matched, PATH_BYTES_MAX, fill, replace, rewrite, substitute};
+    use crate::net::failure::FailureKind;
     use crate::route::condition::compile;
 
     #[test]
@@ -64,15 +160,90 @@ mod tests {
             ("/$0$x", "/a", "/a", "/$0$x"),
         ] {
             let regex = compile(regex).unwrap();
-            let found = rewrite(template, Some(&regex), path);
+            let found = fill(template, Some(&regex), path);
             assert_eq!(found.as_deref(), Some(result), "{template} of {path}");
         }
     }
 
     #[test]
     fn a_template_without_groups_is_the_path() {
-        assert_eq!(rewrite("/", None, "/a/b").as_deref(), Some("/"));
-        assert_eq!(rewrite("x", None, "/a/b").as_deref(), Some("/x"));
-        assert_eq!(rewrite("/$1", None, "/a/b").as_deref(), Some("/"));
+        assert_eq!(fill("/", None, "/a/b").as_deref(), Some("/"));
+        assert_eq!(fill("x", None, "/a/b").as_deref(), Some("/x"));
+        assert_eq!(fill("/$1", None, "/a/b").as_deref(), Some("/"));
+    }
+
+    #[test]
+    fn what_the_match_covers_is_replaced() {
+        let exact = |text: &str| PathMatch::Exact(text.into());
+        let prefix = |text: &str| PathMatch::Prefix(text.into());
+        let start = |text: &str| PathMatch::Start(text.into());
+        for (path_match, with, path, result) in [
+            (exact("/a"), "/x", "/a", "/x"),
+            (exact("/a"), "", "/a", "/"),
+            (prefix("/a"), "/x", "/a/b", "/x/b"),
+            (prefix("/a"), "/x/", "/a/b", "/x/b"),
+            (prefix("/a"), "/", "/a/b", "/b"),
+            (prefix("/a"), "", "/a/b", "/b"),
+            (prefix("/a"), "/", "/a", "/"),
+            (prefix("/a"), "/x/", "/a", "/x/"),
+            (prefix("/a"), "/x", "/a/", "/x/"),
+            (prefix("/"), "/x", "/a", "/x/a"),
+            (prefix("/"), "/x", "/", "/x"),
+            (start("/a"), "/x", "/ab/c", "/xb/c"),
+            (start("/a/"), "/", "/a/b", "/b"),
+            (start("/a"), "/", "/a/b", "//b"),
+            (start("/a"), "", "/ab", "/b"),
+        ] {
+            let matched = Matched {
+                path: &path_match,
+                regex: None,
+            };
+            assert_eq!(
+                replace(with, matched, path),
+                result,
+                "{path_match:?} {path}"
+            );
+        }
+        let regex = compile("(?i)/A+").unwrap();
+        let matched = Matched {
+            path: &PathMatch::Regex("(?i)/A+".into()),
+            regex: Some(&regex),
+        };
+        assert_eq!(replace("/x", matched, "/aAab/c"), "/xb/c");
+    }
+
+    #[test]
+    fn everything_that_is_found_is_substituted() {
+        for (regex, template, path, result) in [
+            ("a", "b", "/a/ca", "/b/cb"),
+            ("/v([0-9])/([^/]*)", "/$2/$1", "/v1/x/v2/y", "/x/1/y/2"),
+            (
+                "^/service/([^/]+)(/.*)$",
+                "$2/instance/$1",
+                "/service/foo/v1/api",
+                "/v1/api/instance/foo",
+            ),
+            ("x", "y", "/a", "/a"),
+            ("^/", "", "/a", "/a"),
+        ] {
+            let regex = compile(regex).unwrap();
+            let found = substitute(template, &regex, path);
+            assert_eq!(found.as_deref(), Some(result), "{regex:?} of {path}");
+        }
+    }
+
+    #[test]
+    fn nothing_leads_out_of_where_it_should_stay() {
+        let path_match = PathMatch::Start("/a".into());
+        let matched = Matched {
+            path: &path_match,
+            regex: None,
+        };
+        let made = |with: &str| rewrite(&PathRewrite::Matched(with.into()), matched, None, "/a./b");
+        assert_eq!(made("/x").as_deref(), Ok("/x./b"));
+        assert_eq!(made("/.").unwrap_err(), FailureKind::BadRequest);
+        assert_eq!(made("/x y").unwrap_err(), FailureKind::BadRequest);
+        let long = "x".repeat(PATH_BYTES_MAX);
+        assert_eq!(made(&long).unwrap_err(), FailureKind::TargetTooLong);
     }
 }

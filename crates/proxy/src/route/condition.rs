@@ -1,5 +1,8 @@
 //! Conditions of routes beside the path.
 
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
 use myriad_model::{Source, Test, ValueMatch};
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
@@ -10,6 +13,17 @@ use crate::net::head::Head;
 /// The largest compiled regex in bytes. Translation refuses what is larger, so this only
 /// protects against a translation with other limits.
 const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Below this many shared regexes, those that nobody has any more are not looked for.
+const SWEEP_MIN: usize = 64;
+
+/// Regexes that routes share, for as long as one has them. At most twice as many as are in use,
+/// or [`SWEEP_MIN`].
+#[derive(Default)]
+struct Shared {
+    regexes: HashMap<Box<str>, Weak<Regex>>,
+    sweep_at: usize,
+}
 
 /// A regex is not valid, or too large.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,8 +66,32 @@ fn build(patterns: &[&str], kind: MatchKind) -> Result<Regex, BadRegex> {
 /// # Errors
 /// When it is not valid, or too large.
 pub fn compile_whole(pattern: &str) -> Result<Regex, BadRegex> {
-    let whole = format!("(?:{pattern})\\z");
-    compile(&whole).map_err(|_| BadRegex(pattern.into()))
+    compile(&whole(pattern)).map_err(|_| BadRegex(pattern.into()))
+}
+
+/// The pattern that matches what another one matches up to the end.
+pub fn whole(pattern: &str) -> String {
+    format!("(?:{pattern})\\z")
+}
+
+/// Compiles a regex that many routes have because they share a policy, once for all of them.
+///
+/// # Errors
+/// When it is not valid, or too large.
+pub fn compile_shared(pattern: &str) -> Result<Arc<Regex>, BadRegex> {
+    static KNOWN: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(regex) = known.regexes.get(pattern).and_then(Weak::upgrade) {
+        return Ok(regex);
+    }
+    let regex = Arc::new(compile(pattern)?);
+    if known.regexes.len() >= known.sweep_at {
+        known.regexes.retain(|_, regex| regex.strong_count() > 0);
+        known.sweep_at = (known.regexes.len() * 2).max(SWEEP_MIN);
+    }
+    let weak = Arc::downgrade(&regex);
+    known.regexes.insert(pattern.into(), weak);
+    Ok(regex)
 }
 
 /// Whether a regex matches from the start.
@@ -68,7 +106,7 @@ pub fn hold(conditions: &[ValueMatch], regexes: &[Regex], head: &Head<'_>) -> bo
     conditions.iter().all(|condition| {
         let regex = match condition.test {
             Test::Regex(_) => regexes.next(),
-            Test::Exact(_) | Test::Present => None,
+            Test::Exact(_) | Test::Present | Test::Start(_) => None,
         };
         holds(condition, regex, head) != condition.invert
     })
@@ -79,10 +117,13 @@ fn holds(condition: &ValueMatch, regex: Option<&Regex>, head: &Head<'_>) -> bool
         Test::Exact(wanted) => value == wanted.as_bytes(),
         Test::Regex(_) => regex.is_some_and(|regex| matches_start(regex, value)),
         Test::Present => true,
+        Test::Start(start) => value.starts_with(start.as_bytes()),
     };
     let name = &*condition.name;
     match condition.source {
         Source::Method => passes(head.method.as_bytes()),
+        Source::Authority => passes(head.authority.as_bytes()),
+        Source::Scheme => passes(head.scheme.as_bytes()),
         Source::Header => head
             .fields
             .iter()
@@ -147,7 +188,7 @@ mod tests {
     use crate::net::{head, limits::Limits};
 
     fn check(source: Source, name: &str, test: Test, invert: bool) -> bool {
-        let text = "GET /?a=1&b&c=x%20y+z&a=2 HTTP/1.1\r\nHost: h\r\nX-A: one\r\nx-a: two\r\n\
+        let text = "GET /?a=1&b&c=x%20y+z&a=2 HTTP/1.1\r\nHost: h:80\r\nX-A: one\r\nx-a: two\r\n\
                     Cookie: k=v; l=\"w\"\r\nCookie: m=\r\n\r\n";
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         let regexes = match &test {
@@ -186,6 +227,16 @@ mod tests {
             (Source::Cookie, "v", Test::Present, false),
             (Source::Method, "", exact("GET"), true),
             (Source::Method, "", exact("get"), false),
+            (Source::Method, "", Test::Start("GE".into()), true),
+            (Source::Header, "x-a", Test::Start("tw".into()), true),
+            (Source::Header, "x-a", Test::Start("wo".into()), false),
+            (Source::Header, "x-b", Test::Start("".into()), false),
+            (Source::Authority, "", exact("h:80"), true),
+            (Source::Authority, "", exact("h"), false),
+            (Source::Authority, "", Test::Start("h".into()), true),
+            (Source::Authority, "", Test::Regex("h".into()), false),
+            (Source::Scheme, "", exact("http"), true),
+            (Source::Scheme, "", exact("https"), false),
         ] {
             let found = check(source, name, test.clone(), false);
             assert_eq!(found, holds, "{source:?} {name} {test:?}");

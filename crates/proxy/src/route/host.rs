@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Action, Host, Name, PathMatch, Route, SealedArc, Test};
+use myriad_model::{Action, Host, Name, PathMatch, PathRewrite, Route, SealedArc, Test};
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input, PatternSet};
 use smallvec::SmallVec;
 
-use super::condition::{BadRegex, compile, compile_set, compile_whole, hold, matches_start};
+use super::condition::{
+    BadRegex, compile, compile_set, compile_shared, compile_whole, hold, matches_start, whole,
+};
 use super::index::{Index, elements};
 use super::leaf::{Hosted, Keyed, has_listener, place};
 use crate::net::head::Head;
@@ -30,6 +32,10 @@ struct Compiled {
     path: Option<Regex>,
     /// Those of the conditions, in their order.
     values: Box<[Regex]>,
+    /// What a rewrite looks for.
+    substitution: Option<Arc<Regex>>,
+    /// Those of origins, in their order.
+    origins: Box<[Arc<Regex>]>,
 }
 
 /// The routes of a host pattern.
@@ -96,6 +102,17 @@ impl RouteEntry {
         self.compiled.as_ref()?.path.as_ref()
     }
 
+    /// The regex of what a rewrite looks for.
+    pub fn substitution_regex(&self) -> Option<&Regex> {
+        self.compiled.as_ref()?.substitution.as_deref()
+    }
+
+    /// The regexes of origins that are allowed, in the order of the policy.
+    pub fn origin_regexes(&self) -> &[Arc<Regex>] {
+        let compiled = self.compiled.as_ref();
+        compiled.map_or(&[], |compiled| &compiled.origins)
+    }
+
     fn rank(&self) -> u64 {
         self.route().map_or(u64::MAX, |route| route.rank)
     }
@@ -104,6 +121,7 @@ impl RouteEntry {
         match self.route().map(|route| &route.path) {
             Some(PathMatch::Exact(wanted)) => **wanted == *path,
             Some(PathMatch::Prefix(prefix)) => has_prefix(path, prefix),
+            Some(PathMatch::Start(start)) => path.starts_with(&**start),
             Some(PathMatch::Regex(_)) => self
                 .path_regex()
                 .is_some_and(|regex| matches_start(regex, path.as_bytes())),
@@ -185,7 +203,7 @@ impl Indexed {
         let paths = routes.iter().filter_map(|route| route.route());
         let count = paths
             .map(|route| match &route.path {
-                PathMatch::Exact(_) => 1,
+                PathMatch::Exact(_) | PathMatch::Start(_) => 1,
                 PathMatch::Prefix(prefix) => elements(prefix).count(),
                 PathMatch::Regex(_) => 0,
             })
@@ -198,6 +216,7 @@ impl Indexed {
             match entry.route().map(|route| &route.path) {
                 Some(PathMatch::Exact(path)) => paths.add_exact(path, number),
                 Some(PathMatch::Prefix(prefix)) => paths.add_prefix(prefix, number),
+                Some(PathMatch::Start(start)) => paths.add_start(start, number),
                 Some(PathMatch::Regex(pattern)) => {
                     regexes.push(number);
                     patterns.push(&**pattern);
@@ -236,6 +255,8 @@ impl Indexed {
         improve(&mut self.paths.exact(head.path));
         self.paths
             .prefixes(head.path, |mut found| improve(&mut found));
+        self.paths
+            .starts(head.path, |mut found| improve(&mut found));
         let first = self.regexes.first().copied().unwrap_or(u32::MAX);
         if first < best {
             best = self.find_regex(routes, head.path, best, is_match);
@@ -286,20 +307,43 @@ fn has_prefix(path: &str, prefix: &str) -> bool {
 fn compile_regexes(route: &Route) -> Result<Option<Box<Compiled>>, BadRegex> {
     let path = match &route.path {
         PathMatch::Regex(pattern) => Some(compile(pattern)?),
-        PathMatch::Exact(_) | PathMatch::Prefix(_) => None,
+        PathMatch::Exact(_) | PathMatch::Prefix(_) | PathMatch::Start(_) => None,
     };
     let values = route
         .conditions
         .iter()
         .filter_map(|condition| match &condition.test {
             Test::Regex(pattern) => Some(compile_whole(pattern)),
-            Test::Exact(_) | Test::Present => None,
+            Test::Exact(_) | Test::Present | Test::Start(_) => None,
         })
         .collect::<Result<Box<[Regex]>, BadRegex>>()?;
-    if path.is_none() && values.is_empty() {
+    let policy = &*route.policy;
+    let rewrite = policy
+        .rewrite
+        .as_ref()
+        .and_then(|rewrite| rewrite.path.as_ref());
+    let substitution = match rewrite {
+        Some(PathRewrite::Substitution { regex, .. }) => Some(compile_shared(regex)?),
+        Some(PathRewrite::Template(_) | PathRewrite::Matched(_)) | None => None,
+    };
+    let origins = match &policy.cors {
+        Some(cors) => cors
+            .origin_patterns
+            .iter()
+            .map(|pattern| compile_shared(&whole(pattern)).map_err(|_| BadRegex(pattern.clone())))
+            .collect::<Result<_, _>>()?,
+        None => Box::default(),
+    };
+    let is_empty = path.is_none() && values.is_empty();
+    if is_empty && substitution.is_none() && origins.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Box::new(Compiled { path, values })))
+    Ok(Some(Box::new(Compiled {
+        path,
+        values,
+        substitution,
+        origins,
+    })))
 }
 
 /// The union of all lists. Hardly ever are there two different ones, and then one is shared.

@@ -2,7 +2,9 @@
 //!
 //! A prefix is a way through a trie whose edges are path elements. The table holds the edges, by
 //! the hash of the node above and the element, so that a walk costs the length of the path and
-//! ends where no route goes on. All lists of routes are in the order of precedence.
+//! ends where no route goes on. A start, which ends within an element, is a single edge; the table
+//! is asked once for each of the lengths that starts have. All lists of routes are in the order of
+//! precedence.
 
 use crate::net::hash::hash_below;
 
@@ -11,6 +13,9 @@ const NONE: u32 = u32::MAX;
 
 /// The node above all exact paths, which are single edges below it.
 const EXACT: u32 = u32::MAX - 1;
+
+/// The node above all starts, which are single edges below it.
+const START: u32 = u32::MAX - 2;
 
 /// The node of the prefix `/`.
 const ROOT: u32 = 0;
@@ -24,6 +29,8 @@ pub struct Index {
     nodes: Vec<List>,
     /// The route behind each route in its list.
     next: Box<[u32]>,
+    /// The lengths that starts have in bytes, from the shortest.
+    start_lengths: Vec<u32>,
 }
 
 struct Edge {
@@ -56,6 +63,7 @@ impl Index {
                 last: NONE,
             }],
             next: vec![NONE; routes].into(),
+            start_lengths: Vec::new(),
         }
     }
 
@@ -72,6 +80,16 @@ impl Index {
             node = self.grow(node, element);
         }
         self.append(node, route);
+    }
+
+    /// Adds a start. Routes are added in the order of precedence.
+    pub fn add_start(&mut self, start: &str, route: u32) {
+        let node = self.grow(START, start);
+        self.append(node, route);
+        let length = start.len() as u32;
+        if let Err(place) = self.start_lengths.binary_search(&length) {
+            self.start_lengths.insert(place, length);
+        }
     }
 
     /// The routes of an exact path.
@@ -93,6 +111,20 @@ impl Index {
                 None => return,
             }
             visit(self.routes(node));
+        }
+    }
+
+    /// Calls `visit` with the routes of every start of a path, from the shortest.
+    pub fn starts(&self, path: &str, mut visit: impl FnMut(Routes<'_>)) {
+        for length in &self.start_lengths {
+            let length = *length as usize;
+            if length > path.len() {
+                return;
+            }
+            let start = path.get(..length);
+            if let Some(node) = start.and_then(|start| self.follow(START, start)) {
+                visit(self.routes(node));
+            }
         }
     }
 

@@ -40,6 +40,15 @@ pub struct Secured {
 }
 
 impl Visit {
+    /// The scheme of what comes by it.
+    pub fn scheme(&self) -> &'static str {
+        if self.secured.is_some() {
+            "https"
+        } else {
+            "http"
+        }
+    }
+
     /// A connection in plain text.
     pub fn new(listener: Name, client: SocketAddr, port: u16) -> Self {
         Visit {

@@ -4,5 +4,7 @@ mod http1;
 mod http2;
 mod life;
 mod policies;
+mod retries;
+mod routes;
 mod tls;
 mod world;

@@ -1,5 +1,7 @@
 //! One upstream, as requests find it.
 
+use std::sync::atomic::AtomicU32;
+
 use myriad_model::{Name, Protocol, SealedArc, UpstreamTls};
 
 use super::resolve::Resolution;
@@ -24,6 +26,8 @@ pub struct UpstreamEntry {
     pub pool: Pool,
     /// The endpoints that DNS tells.
     pub resolution: Option<Box<Resolution>>,
+    /// Repetitions in flight, of all workers, since the upstream last changed.
+    pub repeating: AtomicU32,
 }
 
 /// The hash of an upstream's name.
@@ -66,6 +70,7 @@ impl UpstreamEntry {
             endpoints,
             pool,
             resolution,
+            repeating: AtomicU32::new(0),
         }
     }
 

@@ -41,6 +41,7 @@ fn route(number: usize, path: usize, upstream: &str, listeners: &Arc<[Name]>) ->
     let target = WeightedUpstream {
         upstream: Name::from(upstream),
         weight: 1,
+        headers: None,
     };
     Value::Route(Box::new(Route {
         listeners: listeners.clone(),

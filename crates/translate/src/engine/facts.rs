@@ -5,11 +5,12 @@
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use myriad_api::{BackendPort, IngressClass, Object, ObjectKind, Service};
+use myriad_api::istio::Gateway;
+use myriad_api::{BackendPort, IngressClass, Object, ObjectKey, ObjectKind, Service};
 
 use crate::certificate::{self, Names};
 use crate::output::Unit;
-use crate::upstream;
+use crate::{Settings, istio, upstream};
 
 /// Something that a unit may read, and under which objects are found.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -26,6 +27,14 @@ pub enum Fact<'a> {
     Class(&'a str),
     /// Whether an IngressClass of ours is the default.
     DefaultClass,
+    /// Whether an Istio Gateway is there and of this role.
+    Gateway(&'a str),
+    /// The servers of an Istio Gateway that name a host.
+    Server(&'a str, &'a str),
+    /// Whether a policy guards the gateway's workload; all policies are found under it.
+    Guarded,
+    /// The VirtualServices that are bound to an Istio Gateway and name a host.
+    Bound(&'a str, &'a str),
 }
 
 /// Hashes facts. The seed is random, so that nobody can write objects whose facts collide;
@@ -60,8 +69,9 @@ pub fn touched(
     hasher: &FactHasher,
     old: Option<&Object>,
     new: Option<&Object>,
-    is_ours: &dyn Fn(&IngressClass) -> bool,
+    settings: &Settings,
 ) -> Touched {
+    let is_ours = |class: &IngressClass| class.controller == settings.controller_name;
     let mut touched = Touched::default();
     let Some(key) = new.or(old).map(Object::key) else {
         return touched;
@@ -73,6 +83,9 @@ pub fn touched(
         ObjectKind::Secret => {
             touched.unit = Some(Unit::Certificate(id.clone()));
             touched.needers = names(old) != names(new);
+            if old.is_some() != new.is_some() {
+                facts.push(hasher.hash(Fact::Object(key.kind, id)));
+            }
         }
         ObjectKind::IngressClass => {
             facts.push(hasher.hash(Fact::Class(id)));
@@ -98,12 +111,78 @@ pub fn touched(
             facts.extend(old.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
             facts.extend(new.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
         }
-        // Istio's objects mean nothing yet.
-        _ => {}
+        _ => touch_istio(hasher, key, old, new, settings, &mut touched),
     }
     touched.facts.sort_unstable();
     touched.facts.dedup();
     touched
+}
+
+/// The same for Istio's kinds.
+fn touch_istio(
+    hasher: &FactHasher,
+    key: &ObjectKey,
+    old: Option<&Object>,
+    new: Option<&Object>,
+    settings: &Settings,
+    touched: &mut Touched,
+) {
+    let id = key.id();
+    match key.kind {
+        ObjectKind::Ingress
+        | ObjectKind::IngressClass
+        | ObjectKind::Service
+        | ObjectKind::EndpointSlice
+        | ObjectKind::Secret => {}
+        ObjectKind::IstioGateway => {
+            touched.unit = Some(Unit::Gateway(id.clone()));
+            let (old, new) = (as_gateway(old), as_gateway(new));
+            let (hosts, is_other) = istio::servers_changed(old, new, settings);
+            touched.facts.extend(
+                hosts
+                    .iter()
+                    .map(|host| hasher.hash(Fact::Server(id, host.as_str()))),
+            );
+            if is_other {
+                touched.facts.push(hasher.hash(Fact::Gateway(id)));
+            }
+        }
+        ObjectKind::VirtualService => {
+            touched.unit = Some(Unit::VirtualService(id.clone()));
+            touched.facts.push(hasher.hash(Fact::Object(key.kind, id)));
+            let known = [old, new].into_iter().flatten();
+            touched
+                .facts
+                .extend(known.flat_map(|object| bound_facts(hasher, object)));
+        }
+        ObjectKind::AuthorizationPolicy => {
+            touched.unit = Some(Unit::Refused(key.clone()));
+            if istio::is_guard(old, settings) != istio::is_guard(new, settings) {
+                touched.facts.push(hasher.hash(Fact::Guarded));
+            }
+        }
+        ObjectKind::DestinationRule
+        | ObjectKind::ServiceEntry
+        | ObjectKind::WorkloadEntry
+        | ObjectKind::Sidecar
+        | ObjectKind::RequestAuthentication
+        | ObjectKind::PeerAuthentication
+        | ObjectKind::Telemetry
+        | ObjectKind::ProxyConfig
+        | ObjectKind::EnvoyFilter
+        | ObjectKind::WasmPlugin => touched.unit = Some(Unit::Refused(key.clone())),
+    }
+}
+
+/// The Gateways and hosts under which a VirtualService is found.
+pub fn bound_facts(hasher: &FactHasher, object: &Object) -> Vec<u64> {
+    let Object::VirtualService(service) = object else {
+        return Vec::new();
+    };
+    let pairs = istio::bound(service).into_iter();
+    pairs
+        .map(|(gateway, host)| hasher.hash(Fact::Bound(&gateway, host.as_str())))
+        .collect()
 }
 
 /// Whether a class carries the mark of the default class.
@@ -126,6 +205,13 @@ pub fn service_of(object: Option<&Object>) -> Option<String> {
 fn names(object: Option<&Object>) -> Option<Names> {
     match object {
         Some(Object::Secret(secret)) => Some(certificate::names(secret)),
+        _ => None,
+    }
+}
+
+fn as_gateway(object: Option<&Object>) -> Option<&Gateway> {
+    match object {
+        Some(Object::IstioGateway(gateway)) => Some(gateway),
         _ => None,
     }
 }

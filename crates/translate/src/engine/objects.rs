@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use myriad_api::{KeyDer, Object, ObjectKey, ObjectKind, Secret, TlsPair};
 
-use super::facts::{Fact, FactHasher, service_of};
+use super::facts::{Fact, FactHasher, bound_facts, service_of};
 use super::interner::Interner;
 use super::multimap::Multimap;
 use super::packed;
@@ -20,8 +20,13 @@ pub struct Objects {
 
 /// An object at rest.
 enum Stored {
-    Packed { id: Arc<str>, body: Box<[u8]> },
+    Packed {
+        id: Arc<str>,
+        body: Box<[u8]>,
+    },
     Secret(Arc<Secret>),
+    /// A kind whose types are compact as they are, and which is read more often than it changes.
+    Whole(Object),
 }
 
 impl Stored {
@@ -29,6 +34,7 @@ impl Stored {
         match self {
             Stored::Packed { id: own, body } => **own == *id && packed::kind(body) == Some(kind),
             Stored::Secret(secret) => kind == ObjectKind::Secret && **secret.meta.key.id() == *id,
+            Stored::Whole(object) => object.key().kind == kind && **object.key().id() == *id,
         }
     }
 
@@ -36,6 +42,7 @@ impl Stored {
         match self {
             Stored::Packed { id, body } => packed::unpack(id, body),
             Stored::Secret(secret) => Some(Object::Secret(secret.clone())),
+            Stored::Whole(object) => Some(object.clone()),
         }
     }
 }
@@ -87,6 +94,7 @@ impl Objects {
         let is_equal = match (at.and_then(|at| self.slab.get(at)), object, &body) {
             (Some(Stored::Packed { body: known, .. }), _, Some(body)) => known == body,
             (Some(Stored::Secret(known)), Object::Secret(secret), _) => is_same(known, secret),
+            (Some(Stored::Whole(known)), object, _) => known == object,
             _ => false,
         };
         if is_equal {
@@ -95,10 +103,11 @@ impl Objects {
         let old = at.and_then(|at| self.take(hasher, at));
         let stored = match (object, body) {
             (Object::Secret(secret), _) => Stored::Secret(Arc::new(self.intern(secret))),
-            (_, body) => Stored::Packed {
+            (_, Some(body)) => Stored::Packed {
                 id: key.id().clone(),
-                body: body.unwrap_or_default(),
+                body,
             },
+            (object, None) => Stored::Whole(object.clone()),
         };
         let at = self.slab.insert(stored);
         for fact in facts_of(hasher, object) {
@@ -189,7 +198,9 @@ fn facts_of(hasher: &FactHasher, object: &Object) -> impl Iterator<Item = u64> {
     let own = hasher.hash(Fact::Object(key.kind, key.id()));
     let collection = match key.kind {
         ObjectKind::IngressClass => Some(hasher.hash(Fact::DefaultClass)),
+        ObjectKind::AuthorizationPolicy => Some(hasher.hash(Fact::Guarded)),
         _ => service_of(Some(object)).map(|service| hasher.hash(Fact::Endpoints(&service))),
     };
-    std::iter::once(own).chain(collection)
+    let bound = bound_facts(hasher, object);
+    std::iter::once(own).chain(collection).chain(bound)
 }

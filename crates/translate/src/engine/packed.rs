@@ -23,7 +23,7 @@ pub fn pack(object: &Object) -> Option<Box<[u8]>> {
         Object::Service(service) => out.service(service),
         Object::EndpointSlice(slice) => out.slice(slice),
         Object::Secret(_) => return None,
-        // Istio's objects are not kept.
+        // Kept as they are.
         _ => return None,
     }
     Some(out.0.into())
@@ -51,7 +51,7 @@ pub fn unpack(id: &Arc<str>, body: &[u8]) -> Option<Object> {
         ObjectKind::Service => Object::Service(Arc::new(bytes.service(meta)?)),
         ObjectKind::EndpointSlice => Object::EndpointSlice(Arc::new(bytes.slice(meta)?)),
         ObjectKind::Secret => return None,
-        // Istio's objects are not kept.
+        // Kept as they are.
         _ => return None,
     })
 }

@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
-use myriad_api::{BackendPort, EndpointSlice, IngressClass, Object, ObjectKind, Secret, Service};
+use myriad_api::istio::{Gateway, VirtualService};
+use myriad_api::{
+    BackendPort, EndpointSlice, IngressClass, Object, ObjectKey, ObjectKind, Secret, Service,
+};
+
+use myriad_model::Host;
 
 use super::facts::{Fact, FactHasher, is_default, service_of};
 use super::objects::Objects;
 use crate::Settings;
 use crate::certificate::{self, Names};
 use crate::ingress::Opened;
+use crate::istio;
 use crate::upstream::{self, PortFound};
 
 /// Hands out objects and remembers which facts about them were read.
@@ -87,6 +93,84 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether there is a Secret of this name.
+    pub fn has_secret(&mut self, id: &str) -> bool {
+        self.note(Fact::Object(ObjectKind::Secret, id));
+        self.objects.has(self.hasher, ObjectKind::Secret, id)
+    }
+
+    /// An object, for the unit of its name, which runs again with it: no fact is noted.
+    pub fn itself(&mut self, key: &ObjectKey) -> Option<Object> {
+        self.visit(key.kind, key.id())
+    }
+
+    /// An Istio Gateway, for the unit of its name, which runs again with it: no fact is noted.
+    pub fn gateway(&mut self, id: &str) -> Option<Arc<Gateway>> {
+        match self.visit(ObjectKind::IstioGateway, id)? {
+            Object::IstioGateway(gateway) => Some(gateway),
+            _ => None,
+        }
+    }
+
+    /// Whether an Istio Gateway is there and for the workload that is served here.
+    pub fn has_gateway(&mut self, id: &str) -> bool {
+        self.note(Fact::Gateway(id));
+        let gateway = self.gateway(id);
+        gateway.is_some_and(|gateway| istio::is_selected(&gateway.spec, self.settings))
+    }
+
+    /// An Istio Gateway that is for the workload that is served here and has a server that names
+    /// this host. The caller reads of it those servers, and no others.
+    pub fn servers(&mut self, id: &str, host: &Host) -> Option<Arc<Gateway>> {
+        self.note(Fact::Server(id, host.as_str()));
+        let gateway = self.gateway(id)?;
+        let spec = &gateway.spec;
+        let is_one = istio::is_selected(spec, self.settings) && istio::has_server(spec, host);
+        is_one.then_some(gateway)
+    }
+
+    /// The VirtualServices that are bound to a Gateway and name a host, in no order that has a
+    /// meaning.
+    pub fn bound(&mut self, gateway: &str, host: &Host) -> Vec<Arc<VirtualService>> {
+        let fact = Fact::Bound(gateway, host.as_str());
+        self.note(fact);
+        let mut found = Vec::new();
+        for object in self.objects.collection(self.hasher.hash(fact)) {
+            self.visited += 1;
+            let Object::VirtualService(service) = object else {
+                continue;
+            };
+            let pairs = istio::bound(&service);
+            if pairs
+                .iter()
+                .any(|(id, known)| **id == *gateway && known == host)
+            {
+                found.push(service);
+            }
+        }
+        found
+    }
+
+    /// A VirtualService, whole.
+    pub fn virtual_service(&mut self, id: &str) -> Option<Arc<VirtualService>> {
+        self.note(Fact::Object(ObjectKind::VirtualService, id));
+        self.virtual_service_itself(id)
+    }
+
+    /// A VirtualService, for the unit of its name and for hosts that it claims by
+    /// [`Reader::bound`]: no fact is noted.
+    pub fn virtual_service_itself(&mut self, id: &str) -> Option<Arc<VirtualService>> {
+        match self.visit(ObjectKind::VirtualService, id)? {
+            Object::VirtualService(service) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// A Service, whole.
+    pub fn whole_service(&mut self, id: &str) -> Option<Arc<Service>> {
+        self.service(id)
+    }
+
     /// A Service, with all that [`Reader::slices`] returns.
     pub fn service(&mut self, id: &str) -> Option<Arc<Service>> {
         self.note(Fact::Endpoints(id));
@@ -146,6 +230,18 @@ impl<'a> Reader<'a> {
             if let Object::IngressClass(class) = object {
                 found |= self.is_ours(&class) && is_default(&class);
             }
+        }
+        found
+    }
+
+    /// Whether a policy guards the gateway's workload that nobody enforces.
+    pub fn is_guarded(&mut self) -> bool {
+        self.note(Fact::Guarded);
+        let fact = self.hasher.hash(Fact::Guarded);
+        let mut found = false;
+        for object in self.objects.collection(fact) {
+            self.visited += 1;
+            found |= istio::is_guard(Some(&object), self.settings);
         }
         found
     }

@@ -11,9 +11,10 @@ use super::facts;
 use super::reader::Reader;
 use super::units::{Record, UnitId};
 use super::{Engine, Work};
+use crate::host::{self, Claims};
 use crate::ingress::{self, Opened};
 use crate::output::{Output, Unit};
-use crate::{certificate, upstream};
+use crate::{certificate, istio, upstream};
 
 /// The state of one batch while it runs.
 #[derive(Default)]
@@ -54,10 +55,6 @@ impl Engine {
     pub(super) fn ingest(&mut self, change: Change, run: &mut Run) {
         // It may be what changes.
         run.opened = None;
-        // Istio's objects are read and mean nothing yet, so they are not kept either.
-        if !ObjectKind::CORE.contains(&change.key().kind) {
-            return;
-        }
         let (old, new) = match change {
             Change::Put(object) => match self.objects.put(&self.hasher, &object) {
                 Some(old) => (old, Some(object)),
@@ -68,9 +65,8 @@ impl Engine {
                 None => return,
             },
         };
-        let is_ours =
-            |class: &myriad_api::IngressClass| class.controller == self.settings.controller_name;
-        let touched = facts::touched(&self.hasher, old.as_ref(), new.as_ref(), &is_ours);
+        let (before, after) = (old.as_ref(), new.as_ref());
+        let touched = facts::touched(&self.hasher, before, after, &self.settings);
         for fact in touched.facts {
             for id in self.units.readers(fact) {
                 self.mark(id, true, run);
@@ -79,7 +75,7 @@ impl Engine {
         let Some(unit) = touched.unit else {
             return;
         };
-        if new.is_some() && matches!(unit, Unit::Ingress(_)) {
+        if new.is_some() && unit.own_kind().is_some() {
             self.root(unit, run);
         } else if let Some(id) = self.units.find(&self.hasher, &unit) {
             run.add(unit, id, true);
@@ -124,7 +120,11 @@ impl Engine {
 
     fn is_wanted(&self, unit: &Unit, id: UnitId) -> bool {
         match unit {
-            Unit::Ingress(ingress) => self.objects.has(&self.hasher, ObjectKind::Ingress, ingress),
+            Unit::Ingress(object) | Unit::Gateway(object) | Unit::VirtualService(object) => {
+                let kind = unit.own_kind();
+                kind.is_some_and(|kind| self.objects.has(&self.hasher, kind, object))
+            }
+            Unit::Refused(key) => self.objects.has(&self.hasher, key.kind, key.id()),
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
             _ => self.units.is_needed(id),
         }
@@ -140,15 +140,12 @@ impl Engine {
         );
         let output = match unit {
             Unit::Ingress(ingress) => ingress::translate_ingress(&mut reader, ingress),
+            Unit::Gateway(gateway) => istio::translate_gateway(&mut reader, gateway),
+            Unit::VirtualService(service) => istio::translate_service(&mut reader, service),
+            Unit::Refused(key) => istio::refuse(&mut reader, key),
             Unit::Host(host) => {
-                let needers = self.units.needers(id).into_iter();
-                let claimants: Vec<Arc<str>> = needers
-                    .filter_map(|id| match self.units.get(id)?.unit() {
-                        Unit::Ingress(ingress) => Some(ingress.clone()),
-                        _ => None,
-                    })
-                    .collect();
-                ingress::translate_host(&mut reader, &self.shared, host, &claimants)
+                let claims = self.claims(id);
+                host::translate(&mut reader, &self.shared, host, &claims)
             }
             Unit::Certificate(secret) => {
                 let is_default = self.is_default_certificate(secret);
@@ -168,6 +165,20 @@ impl Engine {
         run.work.units_translated += 1;
         run.work.objects_visited += visited;
         self.settle(id, facts, output, run);
+    }
+
+    /// Who claims a host.
+    fn claims(&self, host: UnitId) -> Claims {
+        let mut claims = Claims::default();
+        for id in self.units.needers(host) {
+            match self.units.get(id).map(Record::unit) {
+                Some(Unit::Ingress(id)) => claims.ingresses.push(id.clone()),
+                Some(Unit::Gateway(id)) => claims.gateways.push(id.clone()),
+                Some(Unit::VirtualService(id)) => claims.services.push(id.clone()),
+                Some(_) | None => {}
+            }
+        }
+        claims
     }
 
     /// Takes a unit that nobody needs out, with all that it made.
@@ -196,11 +207,17 @@ impl Engine {
         ids.dedup();
         let change = self.units.set_needs(id, ids.into());
         let record = self.units.get(id);
-        let is_claim = record.is_some_and(|record| matches!(record.unit(), Unit::Ingress(_)));
-        if is_claim {
-            // A host reads the Ingresses that claim it, so it runs whenever one of them did.
-            for host in change.kept.iter().chain(&change.gained).chain(&change.lost) {
+        let own_kind = record.and_then(|record| record.unit().own_kind());
+        if let Some(kind) = own_kind {
+            for host in change.gained.iter().chain(&change.lost) {
                 self.mark(*host, true, run);
+            }
+            // A host reads the Ingresses that claim it whole, so it runs whenever one of them
+            // did. Of Gateways and VirtualServices it reads facts.
+            if kind == ObjectKind::Ingress {
+                for host in &change.kept {
+                    self.mark(*host, true, run);
+                }
             }
             return;
         }

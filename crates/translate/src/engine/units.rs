@@ -64,7 +64,7 @@ impl Record {
     pub fn outputs(&self) -> Vec<Key> {
         let mut keys = Vec::with_capacity(2 + self.routes.len());
         match &self.unit {
-            Unit::Ingress(_) => {}
+            Unit::Ingress(_) | Unit::Gateway(_) | Unit::VirtualService(_) | Unit::Refused(_) => {}
             Unit::Host(host) => {
                 keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));
             }

@@ -93,6 +93,7 @@ pub fn weigh(
     let weigh = |upstream: &WeightedUpstream, weight| WeightedUpstream {
         upstream: upstream.upstream.clone(),
         weight,
+        headers: None,
     };
     match (target, main, other) {
         (Target::Main, _, _) | (Target::Both, _, None) => alone(main),

@@ -96,7 +96,7 @@ pub fn rank(path: &PathMatch, order: u8) -> u64 {
     let (class, text, tie) = match path {
         PathMatch::Exact(text) => (1, &**text, 0),
         PathMatch::Regex(text) => (2, text.strip_prefix(ANY_CASE).unwrap_or(text), 0),
-        PathMatch::Prefix(text) => (2, &**text, 1),
+        PathMatch::Prefix(text) | PathMatch::Start(text) => (2, &**text, 1),
     };
     class << 56 | shortness(text) << 16 | tie << 8 | u64::from(order)
 }
@@ -113,13 +113,17 @@ pub fn kind_word(path: &PathMatch) -> &'static str {
         PathMatch::Exact(_) => "exact",
         PathMatch::Prefix(_) => "prefix",
         PathMatch::Regex(_) => "regex",
+        PathMatch::Start(_) => "start",
     }
 }
 
 /// The text of a path as it is compared.
 pub fn text(path: &PathMatch) -> &str {
     match path {
-        PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Regex(text) => text,
+        PathMatch::Exact(text)
+        | PathMatch::Prefix(text)
+        | PathMatch::Regex(text)
+        | PathMatch::Start(text) => text,
     }
 }
 

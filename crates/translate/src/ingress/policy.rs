@@ -1,6 +1,6 @@
 //! The policy of a route, from the annotations of its Ingress and the host that it is on.
 
-use myriad_model::{Affinity, Policy, TlsRedirect};
+use myriad_model::{Affinity, PathRewrite, Policy, Rewrite, TlsRedirect};
 
 use super::annotations::{self, Options};
 
@@ -25,7 +25,12 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
             port: host.https_port,
             except_prefix: ACME_PREFIX.into(),
         }),
-        rewrite: options.rewrite.clone(),
+        rewrite: options.rewrite.clone().map(|template| {
+            Box::new(Rewrite {
+                path: Some(PathRewrite::Template(template)),
+                authority: Box::default(),
+            })
+        }),
         sources_allowed: options.sources_allowed.clone(),
         request_body_bytes_max: options.request_body_bytes_max,
         connect_timeout: options.connect_timeout,
@@ -36,6 +41,7 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
             .affinity
             .as_ref()
             .map(|affinity| Box::new(read_affinity(affinity, host, path))),
+        ..Policy::default()
     }
 }
 

@@ -103,7 +103,7 @@ fn add_path(
     };
     let options = &claimant.options;
     let cookie_path = match path {
-        PathMatch::Exact(text) | PathMatch::Prefix(text) => text,
+        PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Start(text) => text,
         PathMatch::Regex(_) => "/",
     };
     let path_scene = PathScene {
@@ -163,7 +163,7 @@ fn fixed_action(scene: &Scene<'_>, options: &Options) -> Option<Action> {
     let (status, body) = options.respond.as_ref()?;
     Some(Action::Respond(Box::new(Respond {
         status: *status,
-        body: body.clone(),
+        body: body.clone().into_boxed_bytes(),
     })))
 }
 
@@ -229,6 +229,7 @@ fn resolve(
             return Some(WeightedUpstream {
                 upstream: Name::new(name),
                 weight: 1,
+                headers: None,
             });
         }
         PortFound::NoService => {

@@ -27,17 +27,24 @@ fn the_base_makes_no_resource() {
 
 #[test]
 fn every_golden_holds() {
-    check("ingress", |text| {
-        let objects = text.split("=== resources\n").next().unwrap_or(text);
-        let mut engine = world::engine(world::settings(objects));
-        engine.apply(world::changes(BASE), world::NOW);
-        engine.apply(world::changes(objects), world::NOW);
-        format!(
-            "{objects}=== resources\n{}=== findings\n{}",
-            render::resources(engine.snapshot()),
-            render::findings(engine.findings())
-        )
-    });
+    check("ingress", renew);
+}
+
+#[test]
+fn every_golden_of_istio_holds() {
+    check("istio", renew);
+}
+
+fn renew(text: &str) -> String {
+    let objects = text.split("=== resources\n").next().unwrap_or(text);
+    let mut engine = world::engine(world::settings(objects));
+    engine.apply(world::changes(BASE), world::NOW);
+    engine.apply(world::changes(objects), world::NOW);
+    format!(
+        "{objects}=== resources\n{}=== findings\n{}",
+        render::resources(engine.snapshot()),
+        render::findings(engine.findings())
+    )
 }
 
 /// Compares every golden of a folder with what `renew` makes of it.

@@ -3,6 +3,7 @@
 
 mod fanout;
 mod goldens;
+mod istio;
 mod properties;
 mod render;
 mod scale;

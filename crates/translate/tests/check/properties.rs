@@ -192,6 +192,8 @@ fn what_is_there_is_referred_to_and_the_other_way_round() {
                         if let Action::Forward(targets) = &route.action {
                             needed.extend(targets.iter().map(|t| t.upstream.clone()));
                         }
+                        let mirrors = route.policy.mirrors.iter();
+                        needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
                     }
                     Value::Domain(domain) => needed.extend(domain.certificate.clone()),
                     Value::Upstream(_) | Value::Certificate(_) => there.push(name),

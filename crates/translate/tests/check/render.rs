@@ -1,11 +1,13 @@
 //! Resources and findings as compact, stable text.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Action, Domain, Kind, Name, PathMatch, Policy, RedirectTarget, Resource, Route, Sealed,
-    Snapshot, Source, Test, Value, ValueMatch,
+    Action, Domain, HeaderEdit, HeaderEdits, Kind, Name, PathMatch, PathRewrite, Policy,
+    RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot,
+    Source, Test, Value, ValueMatch, WeightedUpstream,
 };
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
@@ -84,15 +86,13 @@ fn route_text(route: &Route) -> String {
         PathMatch::Exact(text) => format!("exactly {text}"),
         PathMatch::Prefix(text) => format!("below {text}"),
         PathMatch::Regex(text) => format!("like {text}"),
+        PathMatch::Start(text) => format!("from {text}"),
     };
     let conditions: String = route.conditions.iter().map(condition_text).collect();
     let action = match &route.action {
         Action::Forward(targets) if targets.is_empty() => "503".to_owned(),
         Action::Forward(targets) => {
-            let targets = targets.iter();
-            let texts: Vec<_> = targets
-                .map(|target| format!("{}*{}", target.upstream, target.weight))
-                .collect();
+            let texts: Vec<_> = targets.iter().map(target_text).collect();
             texts
                 .join(" ")
                 .replace("*1 ", " ")
@@ -103,8 +103,12 @@ fn route_text(route: &Route) -> String {
             RedirectTarget::Url(to) | RedirectTarget::Path(to) => {
                 format!("{} {to}", redirect.status)
             }
+            RedirectTarget::Parts(parts) => format!("{}{}", redirect.status, parts_text(parts)),
         },
-        Action::Respond(respond) => format!("{} {:?}", respond.status, respond.body),
+        Action::Respond(respond) => {
+            let body = String::from_utf8_lossy(&respond.body);
+            format!("{} {body:?}", respond.status)
+        }
     };
     let listeners = match joined(&route.listeners).as_str() {
         "http https" => String::new(),
@@ -127,11 +131,14 @@ fn condition_text(condition: &ValueMatch) -> String {
         Source::Query => "query",
         Source::Cookie => "cookie",
         Source::Method => "method",
+        Source::Authority => "authority",
+        Source::Scheme => "scheme",
     };
     let test = match &condition.test {
         Test::Exact(text) => format!("= {text}"),
         Test::Regex(text) => format!("~ {text}"),
         Test::Present => "present".to_owned(),
+        Test::Start(text) => format!("from {text}"),
     };
     let not = if condition.invert { "not " } else { "" };
     format!(" if {not}{source} {} {test}", condition.name)
@@ -147,7 +154,7 @@ fn policy_text(policy: &Policy) -> String {
         }
     }
     if let Some(rewrite) = &policy.rewrite {
-        let _ = write!(text, " rewrite={rewrite}");
+        text += &rewrite_text(rewrite);
     }
     if !policy.sources_allowed.is_empty() {
         let _ = write!(text, " sources={:?}", policy.sources_allowed);
@@ -155,20 +162,121 @@ fn policy_text(policy: &Policy) -> String {
     if policy.request_body_bytes_max != default.request_body_bytes_max {
         let _ = write!(text, " body<={}", policy.request_body_bytes_max);
     }
+    // Those of Istio, where nobody wrote any, mark its routes well enough.
+    let default = match policy.connect_timeout == Duration::from_secs(10) {
+        true => Policy {
+            connect_timeout: policy.connect_timeout,
+            read_timeout: Duration::from_secs(300),
+            send_timeout: Duration::from_secs(300),
+            ..default
+        },
+        false => default,
+    };
     for (name, timeout, usual) in [
         ("connect", policy.connect_timeout, default.connect_timeout),
         ("read", policy.read_timeout, default.read_timeout),
         ("send", policy.send_timeout, default.send_timeout),
+        ("request", policy.request_timeout, default.request_timeout),
     ] {
         if timeout != usual {
             let _ = write!(text, " {name}-timeout={timeout:?}");
         }
     }
     if let Some(cors) = &policy.cors {
-        let _ = write!(text, "\n  {cors:?}");
+        let cors = format!("{cors:?}").replace(", origin_patterns: []", "");
+        let _ = write!(text, "\n  {cors}");
     }
     if let Some(affinity) = &policy.affinity {
         let _ = write!(text, "\n  {affinity:?}");
+    }
+    if let Some(retry) = &policy.retry {
+        text += &retry_text(retry);
+    }
+    if let Some(fault) = &policy.fault {
+        let _ = write!(text, "\n  {fault:?}");
+    }
+    for mirror in &policy.mirrors {
+        let _ = write!(
+            text,
+            "\n  mirror {} {}ppm",
+            mirror.upstream,
+            mirror.share.ppm()
+        );
+    }
+    if let Some(edits) = &policy.headers {
+        let _ = write!(text, "\n  headers{}", edits_text(edits));
+    }
+    text
+}
+
+fn retry_text(retry: &Retry) -> String {
+    let mut text = format!("\n  retry {} on {:#x}", retry.attempts, retry.conditions.0);
+    for status in &retry.statuses {
+        let _ = write!(text, " {status}");
+    }
+    if !retry.try_timeout.is_zero() {
+        let _ = write!(text, " try-timeout={:?}", retry.try_timeout);
+    }
+    let _ = write!(text, " backoff={:?}", retry.backoff);
+    // Istio's own, where nobody wrote any.
+    match text.strip_prefix("\n  ") {
+        Some("retry 2 on 0x891 503 backoff=25ms") => String::new(),
+        _ => text,
+    }
+}
+
+fn target_text(target: &WeightedUpstream) -> String {
+    let edits = target.headers.as_ref().map(|edits| edits_text(edits));
+    let edits = edits.unwrap_or_default();
+    format!("{}{edits}*{}", target.upstream, target.weight)
+}
+
+fn parts_text(parts: &RedirectParts) -> String {
+    let mut text = String::new();
+    for (name, value) in [("scheme", &parts.scheme), ("host", &parts.host)] {
+        if !value.is_empty() {
+            let _ = write!(text, " {name}={value}");
+        }
+    }
+    if let Some(port) = parts.port {
+        let _ = write!(text, " port={port}");
+    }
+    match &parts.path {
+        None => {}
+        Some(RedirectPath::Whole(path)) => text = format!("{text} path={path}"),
+        Some(RedirectPath::Matched(path)) => text = format!("{text} matched={path}"),
+    }
+    text
+}
+
+fn rewrite_text(rewrite: &Rewrite) -> String {
+    let mut text = match &rewrite.path {
+        None => String::new(),
+        Some(PathRewrite::Template(template)) => format!(" rewrite={template}"),
+        Some(PathRewrite::Matched(with)) => format!(" rewrite-matched={with}"),
+        Some(PathRewrite::Substitution { regex, template }) => {
+            format!(" rewrite-each={regex} by {template}")
+        }
+    };
+    if !rewrite.authority.is_empty() {
+        let _ = write!(text, " authority={}", rewrite.authority);
+    }
+    text
+}
+
+fn edits_text(edits: &HeaderEdits) -> String {
+    let mut text = String::new();
+    for (way, edit) in [("request", &edits.request), ("response", &edits.response)] {
+        let HeaderEdit { remove, set, add } = edit;
+        for name in remove {
+            let _ = write!(text, " {way}-{name}");
+        }
+        for (name, value) in set {
+            let _ = write!(text, " {way}={name}:{value}");
+        }
+        for (name, value) in add {
+            let _ = write!(text, " {way}+{name}:{value}");
+        }
     }
     text
 }

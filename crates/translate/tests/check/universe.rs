@@ -14,12 +14,13 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::world;
+use crate::{istio, world};
 
 /// The settings under which histories run: one namespace may catch all, and classes matter.
 pub fn settings() -> Settings {
     Settings {
         catch_all_namespaces: CatchAll::Only(["one".to_owned()].into()),
+        gateway_namespace: "one".into(),
         serve_classless: false,
         ..Settings::default()
     }
@@ -50,6 +51,7 @@ pub fn object() -> impl Strategy<Value = Object> {
         1 => class().prop_map(|object| Object::IngressClass(Arc::new(object))),
         2 => service().prop_map(|object| Object::Service(Arc::new(object))),
         2 => slice().prop_map(|object| Object::EndpointSlice(Arc::new(object))),
+        5 => istio::object(),
         3 => secret().prop_map(|object| Object::Secret(Arc::new(object))),
     ]
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use super::is_empty;
 use crate::http::answer::Answer;
-use crate::http::peer::Peer;
+use crate::http::peer::{Changes, Peer};
 use crate::http::worker::Worker;
 use crate::http::write::{self, Framing};
 use crate::net::body::{BodyLength, Decoder, Encoder};
@@ -15,7 +15,6 @@ use crate::net::failure::FailureKind;
 use crate::net::head::Version;
 use crate::net::response::ResponseHead;
 use crate::net::stream::Stream;
-use crate::policy::cors::Additions;
 
 /// The most bytes that are thrown away after the last response.
 const LINGER_BYTES_MAX: usize = 256 << 10;
@@ -167,7 +166,7 @@ impl Client {
         let framing = self.framing(BodyLength::None);
         let is_head = self.request.is_head;
         write::answer(answer, framing, is_head, self.output());
-        self.bytes_sent += answer.text.len() as u64;
+        self.bytes_sent += answer.body().len() as u64;
     }
 
     /// Sends what is in the output; false where the client is gone.
@@ -299,7 +298,7 @@ impl Peer for Client {
         &mut self,
         head: &ResponseHead<'_>,
         length: BodyLength,
-        additions: &Additions,
+        changes: &Changes<'_>,
     ) -> Result<(), FailureKind> {
         if head.status == 101 {
             write::interim(head, self.output());
@@ -322,7 +321,7 @@ impl Peer for Client {
         self.keep_alive &= self.decoder.is_done();
         self.encoder = Encoder::new(length);
         let framing = self.framing(length);
-        write::response(head, framing, additions, self.output());
+        write::response(head, framing, changes, self.output());
         Ok(())
     }
 

@@ -9,13 +9,12 @@ use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::http::answer::Answer;
-use crate::http::peer::Peer;
+use crate::http::peer::{Changes, Peer};
 use crate::http::write::response_fields;
 use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::failure::FailureKind;
 use crate::net::response::ResponseHead;
-use crate::policy::cors::Additions;
 
 /// The most bytes of a response that wait for the client's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -70,13 +69,13 @@ impl Client {
         answer.fields(|name, value| put(response.headers_mut(), name, value));
         let has_body = !matches!(answer.status, 100..200 | 204 | 304);
         if has_body {
-            let length = HeaderValue::from(answer.text.len());
+            let length = HeaderValue::from(answer.body().len());
             response.headers_mut().insert(CONTENT_LENGTH, length);
         }
-        let is_empty = !has_body || is_head || answer.text.is_empty();
+        let is_empty = !has_body || is_head || answer.body().is_empty();
         self.send_head(response, is_empty)?;
         if !is_empty {
-            self.data(answer.text.as_bytes());
+            self.data(answer.body());
         }
         self.end();
         Ok(())
@@ -142,8 +141,7 @@ impl Peer for Client {
     fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind> {
         let mut response = Response::new(());
         *response.status_mut() = status(head.status)?;
-        let none = Additions::new();
-        response_fields(head, &none, |name, value| {
+        response_fields(head, &Changes::default(), |name, value| {
             put(response.headers_mut(), name, value);
         });
         let sent = self.respond.send_informational(response);
@@ -154,13 +152,13 @@ impl Peer for Client {
         &mut self,
         head: &ResponseHead<'_>,
         length: BodyLength,
-        additions: &Additions,
+        changes: &Changes<'_>,
     ) -> Result<(), FailureKind> {
         let mut response = Response::new(());
         *response.status_mut() = status(head.status)?;
         let headers = response.headers_mut();
-        headers.reserve(head.fields.len() + additions.len());
-        response_fields(head, additions, |name, value| put(headers, name, value));
+        headers.reserve(head.fields.len() + changes.additions.len());
+        response_fields(head, changes, |name, value| put(headers, name, value));
         let declared = match length {
             BodyLength::Exact(length) => Some(length),
             BodyLength::None if head.status != 204 => head.declared_length(),

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, Form, Host, Name, Origin, PathMatch, Resource, Route, SealedArc, Sealer, Source, Test,
-    Value, ValueMatch,
+    Action, Cors, Form, Host, Name, Origin, PathMatch, Policy, Resource, Route, SealedArc, Sealer,
+    Source, Test, Value, ValueMatch,
 };
 use proptest::prelude::*;
 use regex_automata::{Anchored, Input, meta::Regex};
@@ -36,6 +36,10 @@ fn entry(name: &str, sketch: &Sketch) -> Arc<RouteEntry> {
         action: Action::Forward(Box::default()),
         policy: Arc::default(),
     };
+    sealed(name, route)
+}
+
+fn sealed(name: &str, route: Route) -> Arc<RouteEntry> {
     let resource = Resource {
         origin: Origin::settings(),
         value: Value::Route(Box::new(route)),
@@ -57,6 +61,7 @@ fn matches(sketch: &Sketch, listener: &str, method: &str, path: &str) -> bool {
         PathMatch::Exact(wanted) => path == &**wanted,
         PathMatch::Prefix(prefix) if &**prefix == "/" => true,
         PathMatch::Prefix(prefix) => path == &**prefix || path.starts_with(&format!("{prefix}/")),
+        PathMatch::Start(start) => path.starts_with(&**start),
         PathMatch::Regex(regex) => Regex::new(regex)
             .unwrap()
             .is_match(Input::new(path).anchored(Anchored::Yes)),
@@ -96,6 +101,7 @@ fn path_match() -> impl Strategy<Value = PathMatch> {
             let prefix = path.trim_end_matches('/');
             PathMatch::Prefix(if prefix.is_empty() { "/" } else { prefix }.into())
         }),
+        path().prop_map(|path| PathMatch::Start(path.into())),
         prop::sample::select(vec![
             "/a", "/a/", "/(a|b)/b", "/.*b", "/a(/|$)", "", "/ab?$"
         ])
@@ -200,6 +206,61 @@ fn a_host_of_ten_thousand_routes_is_compiled_whole() {
         Some("r9999")
     );
     assert_eq!(find(&host, "http", "GET", "/b/98/9999"), None);
+}
+
+#[test]
+fn starts_end_wherever_and_rank_decides_among_them() {
+    let mut sketches: Vec<Sketch> = (0..2_000)
+        .map(|number| Sketch {
+            path: PathMatch::Start(format!("/s{number:04}").into()),
+            rank: number,
+            listener: "http",
+            method: None,
+        })
+        .collect();
+    sketches[7].path = PathMatch::Start("/s".into());
+    let host = HostEntry::new(Host::any(), entries(&sketches));
+    for (path, found) in [
+        ("/s0003x/y", Some("r0003")),
+        ("/s1999", Some("r0007")),
+        ("/s", Some("r0007")),
+        ("/t", None),
+    ] {
+        assert_eq!(find(&host, "http", "GET", path).as_deref(), found, "{path}");
+    }
+}
+
+#[test]
+fn routes_of_one_policy_share_its_regexes() {
+    let cors = Cors {
+        origins: Box::default(),
+        methods: "".into(),
+        headers_allowed: "".into(),
+        headers_exposed: "".into(),
+        credentials: false,
+        age_max_s: 0,
+        origin_patterns: ["https://shared[0-9]".into()].into(),
+    };
+    let policy = Arc::new(Policy {
+        cors: Some(Box::new(cors)),
+        ..Policy::default()
+    });
+    let made: Vec<Arc<RouteEntry>> = (0..2)
+        .map(|number| {
+            let route = Route {
+                listeners: [Name::from("http")].into(),
+                hosts: [Host::any()].into(),
+                path: PathMatch::Prefix("/".into()),
+                conditions: Box::default(),
+                rank: number,
+                action: Action::Forward(Box::default()),
+                policy: policy.clone(),
+            };
+            sealed(&format!("r{number}"), route)
+        })
+        .collect();
+    let [first, second] = [&made[0], &made[1]].map(|entry| &entry.origin_regexes()[0]);
+    assert!(Arc::ptr_eq(first, second));
 }
 
 #[test]

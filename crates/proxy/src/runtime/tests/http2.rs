@@ -1,11 +1,15 @@
 use std::future::poll_fn;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::h2::client::SendRequest;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use myriad_base::task;
+use myriad_model::{
+    Abort, AbortAnswer, Fault, HeaderEdit, HeaderEdits, Retry, RetryConditions, Share,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -237,4 +241,83 @@ async fn h2spec_passes_whole() {
         output.status.success() && text.contains(" 0 failed"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn streams_obey_edits_and_faults_like_requests_of_http1() {
+    let backend = Backend::echo().await;
+    let mut world = echo_world(&backend);
+    let edit = |value: &str| HeaderEdit {
+        remove: ["cookie".into()].into(),
+        set: [("x-set".into(), value.into())].into(),
+        add: Box::default(),
+    };
+    let edited = with_policy(route("a.example", "/edited", "u"), |policy| {
+        policy.headers = Some(Box::new(HeaderEdits {
+            request: edit("there"),
+            response: edit("back"),
+        }));
+    });
+    let aborted = with_policy(route("a.example", "/aborted", "u"), |policy| {
+        policy.fault = Some(Box::new(Fault {
+            delay: None,
+            abort: Some(Abort {
+                share: Share::ALL,
+                answer: AbortAnswer::Grpc(8),
+            }),
+        }));
+    });
+    world.put_route("edited", edited);
+    world.put_route("aborted", aborted);
+    let mut client = connect(&world, "a.example").await;
+    let request = Request::get("https://a.example/edited")
+        .header("cookie", "a=1")
+        .header("cookie", "b=2")
+        .body(())
+        .unwrap();
+    let (response, body) = ask(&mut client, request, b"").await;
+    assert_eq!(response.headers()["x-set"], "back");
+    assert_eq!(header(&body, "x-set"), Some("there"));
+    assert_eq!(header(&body, "cookie"), None);
+    let (response, body) = ask(&mut client, get("https://a.example/aborted"), b"").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()["content-type"], "application/grpc");
+    assert_eq!(response.headers()["grpc-status"], "8");
+    assert_eq!(body, "");
+    assert_eq!(backend.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_is_repeated_with_its_body() {
+    let asked = AtomicUsize::new(0);
+    let asked = Arc::new(asked);
+    let backend = Backend::answering(move |request| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => "HTTP/1.1 503 S\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        _ => {
+            let body = request.split_once("\r\n\r\n").unwrap().1;
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        }
+    })
+    .await;
+    let mut world = echo_world(&backend);
+    let repeated = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.retry = Some(Box::new(Retry {
+            attempts: 1,
+            try_timeout: PATIENCE,
+            conditions: RetryConditions::GATEWAY_ERROR,
+            statuses: Box::default(),
+            backoff: PATIENCE / 1_000,
+        }));
+    });
+    world.put_route("r", repeated);
+    let mut client = connect(&world, "a.example").await;
+    let body = "x".repeat(40_000);
+    let request = Request::post("https://a.example/").body(()).unwrap();
+    let (response, text) = ask(&mut client, request, body.as_bytes()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(text == body, "{} bytes came back", text.len());
+    assert_eq!(backend.requests(), 2);
 }

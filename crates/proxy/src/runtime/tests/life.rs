@@ -3,11 +3,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use myriad_base::task;
-use myriad_model::{Kind, Listener, TlsSettings, Value};
+use myriad_model::{Abort, AbortAnswer, Delay, Fault, Kind, Listener, Share, TlsSettings, Value};
 use tokio::net::TcpStream;
 
 use super::http2;
-use super::world::{Backend, Client, PATIENCE, World, header, route};
+use super::world::{Backend, Client, PATIENCE, World, header, route, with_policy};
 use crate::Settings;
 
 #[tokio::test]
@@ -153,6 +153,22 @@ async fn the_access_log_tells_of_every_request() {
     });
     world.put_upstream("u", &[backend.address]);
     world.put_route("r", route("a.example", "/", "u"));
+    for (path, abort) in [("/late", None), ("/never", Some(AbortAnswer::Status(429)))] {
+        let fault = Fault {
+            delay: Some(Delay {
+                share: Share::ALL,
+                delay: Duration::from_millis(1),
+            }),
+            abort: abort.map(|answer| Abort {
+                share: Share::ALL,
+                answer,
+            }),
+        };
+        let faulty = with_policy(route("a.example", path, "u"), |policy| {
+            policy.fault = Some(Box::new(fault));
+        });
+        world.put_route(path, faulty);
+    }
     world.put_domain("a.example", &["a.example"], TlsSettings::default());
     let mut client = world.tls_client("a.example").await.unwrap();
     client
@@ -162,10 +178,15 @@ async fn the_access_log_tells_of_every_request() {
     world
         .ask("GET / HTTP/1.1\r\nHost: b.example\r\nConnection: close\r\n\r\n")
         .await;
+    for path in ["/late", "/never"] {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+        world.ask(&request).await;
+    }
     world.ask("nonsense\r\n\r\n").await;
     drop(client);
     world.proxy.drain().await;
-    let lines = log.lines(3).await;
+    let lines = log.lines(5).await;
     let find = |part: &str| lines.iter().find(|line| line.contains(part)).unwrap();
     let served = find("\"path\":\"/x?y\"");
     for part in [
@@ -180,6 +201,8 @@ async fn the_access_log_tells_of_every_request() {
     ] {
         assert!(served.contains(part), "{part} in {served}");
     }
+    assert!(find("\"flag\":\"fault_delay\"").contains("\"status\":200"));
+    assert!(find("\"flag\":\"fault_abort\"").contains("\"status\":429"));
     assert!(find("\"flag\":\"no_host\"").contains("\"status\":404"));
     assert!(find("\"flag\":\"bad_request\"").contains("\"status\":400"));
 }

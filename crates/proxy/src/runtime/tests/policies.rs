@@ -1,6 +1,6 @@
 use myriad_model::{
-    Action, Affinity, Cors, PathMatch, Redirect, RedirectTarget, Respond, TlsRedirect, TlsSettings,
-    WeightedUpstream,
+    Action, Affinity, Cors, PathMatch, PathRewrite, Redirect, RedirectTarget, Respond, Rewrite,
+    TlsRedirect, TlsSettings, WeightedUpstream,
 };
 
 use super::world::{Backend, World, header, route, with_policy};
@@ -44,7 +44,10 @@ async fn a_path_is_rewritten_by_the_groups_of_its_regex() {
     let mut world = World::start();
     world.put_upstream("u", &[backend.address]);
     let mut rewritten = with_policy(route("a.example", "/", "u"), |policy| {
-        policy.rewrite = Some("/$2".into());
+        policy.rewrite = Some(Box::new(Rewrite {
+            path: Some(PathRewrite::Template("/$2".into())),
+            authority: "".into(),
+        }));
     });
     rewritten.path = PathMatch::Regex("/app(/|$)(.*)".into());
     world.put_route("r", rewritten);
@@ -98,6 +101,7 @@ async fn preflights_are_answered_and_answers_name_their_origin() {
             headers_exposed: "X-B".into(),
             credentials: true,
             age_max_s: 60,
+            origin_patterns: Box::default(),
         }));
     });
     world.put_route("r", shared);
@@ -178,7 +182,7 @@ async fn redirects_and_fixed_answers_need_no_endpoint() {
             "/fixed",
             Action::Respond(Box::new(Respond {
                 status: 503,
-                body: "held".into(),
+                body: (*b"held").into(),
             })),
         ),
         ("/nobody", Action::Forward(Box::default())),
@@ -211,6 +215,7 @@ async fn requests_are_shared_by_weight() {
     let share = |upstream: &str, weight| WeightedUpstream {
         upstream: upstream.into(),
         weight,
+        headers: None,
     };
     shared.action = Action::Forward([share("old", 80), share("new", 20)].into());
     world.put_route("r", shared);

@@ -47,6 +47,7 @@ pub fn route(host: &str, path: &str, upstream: &str) -> Route {
             [WeightedUpstream {
                 upstream: upstream.into(),
                 weight: 1,
+                headers: None,
             }]
             .into(),
         ),
@@ -326,7 +327,9 @@ pub struct Backend {
 impl Backend {
     /// Answers every request with its head as the body.
     pub async fn echo() -> Self {
-        Backend::answering(|head| {
+        Backend::answering(|request| {
+            let end = request.find("\r\n\r\n").unwrap();
+            let head = &request[..end + 4];
             let length = head.len();
             format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{head}")
         })
@@ -344,8 +347,8 @@ impl Backend {
         .await
     }
 
-    /// Answers every request, once it is complete, with the bytes that a function gives; an empty
-    /// answer closes.
+    /// Answers every request, once it is complete, with the bytes that a function makes of its
+    /// head and its body; an empty answer closes.
     pub async fn answering(
         answer: impl Fn(&str) -> String + Send + Sync + Clone + 'static,
     ) -> Self {
@@ -385,9 +388,9 @@ impl Backend {
     }
 }
 
-/// A head, once its body has been read to its end; the body is dropped.
+/// A head and the body behind it, without its framing.
 async fn read_request(client: &mut Client<TcpStream>) -> Option<String> {
-    let head = loop {
+    let mut request = loop {
         let found = client.read.windows(4).position(|at| at == b"\r\n\r\n");
         if let Some(at) = found {
             let rest = client.read.split_off(at + 4);
@@ -395,8 +398,8 @@ async fn read_request(client: &mut Client<TcpStream>) -> Option<String> {
         }
         client.read_some().await?;
     };
-    let length = header(&head, "content-length").map(|length| length.parse().unwrap());
-    let mut decoder = Decoder::new(match (length, header(&head, "transfer-encoding")) {
+    let length = header(&request, "content-length").map(|length| length.parse().unwrap());
+    let mut decoder = Decoder::new(match (length, header(&request, "transfer-encoding")) {
         (Some(length), _) => BodyLength::Exact(length),
         (None, Some(_)) => BodyLength::Chunked,
         (None, None) => BodyLength::None,
@@ -405,10 +408,12 @@ async fn read_request(client: &mut Client<TcpStream>) -> Option<String> {
         if client.read.is_empty() {
             client.read_some().await?;
         }
-        let consumed = decoder.step(&client.read).unwrap().consumed;
+        let step = decoder.step(&client.read).unwrap();
+        request += &String::from_utf8_lossy(step.data);
+        let consumed = step.consumed;
         client.read.drain(..consumed);
     }
-    Some(head)
+    Some(request)
 }
 
 /// A client configuration that takes any certificate, without resumption.

@@ -1,0 +1,176 @@
+//! Copies of requests: sent beside the request, and never waited for.
+//!
+//! A copy is an exchange like any other, with a client that reads everything and keeps nothing.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use myriad_base::task;
+
+use super::account::Account;
+use super::exchange::exchange;
+use super::outgoing::Outgoing;
+use super::peer::{Changes, Peer};
+use super::plan::Forward;
+use super::worker::Worker;
+use crate::net::body::{BodyLength, Encoder};
+use crate::net::buffer::Buffer;
+use crate::net::count::Count;
+use crate::net::deadline::Deadline;
+use crate::net::failure::FailureKind;
+use crate::net::head::split_authority;
+use crate::net::response::ResponseHead;
+use crate::policy::cors::Additions;
+use crate::upstream::entry::UpstreamEntry;
+
+/// The most copies in flight of one worker; beyond them requests are not copied.
+const COPIES_MAX: usize = 256;
+
+/// The longest that a copy may take, connecting included.
+const COPY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the host of a copy ends with, so that its receiver knows it for one.
+const MARK: &[u8] = b"-shadow";
+
+/// Starts the copies of a request that is complete. Called again, it does nothing.
+pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
+    if plan.is_copied.replace(true) {
+        return;
+    }
+    for upstream in &plan.mirrors {
+        let counts = &worker.local.counts;
+        if worker.copies.get() >= COPIES_MAX || !outgoing.is_whole() {
+            counts.add(Count::MirrorDropped);
+            continue;
+        }
+        counts.add(Count::MirrorSent);
+        worker.copies.set(worker.copies.get() + 1);
+        let copy = Copy(worker.clone());
+        let plan = copy_of(plan, upstream, outgoing.bytes());
+        task::spawn_local("mirror", run(copy, plan));
+    }
+}
+
+/// Counts a copy for as long as it lasts.
+struct Copy(Rc<Worker>);
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.0.copies.set(self.0.copies.get() - 1);
+    }
+}
+
+async fn run(copy: Copy, mut plan: Forward) {
+    let worker = &copy.0;
+    let deadline = Deadline::new();
+    let mut account = Account::untold();
+    let mut nobody = Nobody;
+    let exchange = exchange(worker, &mut plan, &mut nobody, &mut account, &deadline);
+    let ended = tokio::time::timeout(COPY_TIMEOUT, exchange).await;
+    if !matches!(ended, Ok(Ok(_))) {
+        worker.local.counts.add(Count::MirrorFailed);
+    }
+}
+
+fn copy_of(plan: &Forward, upstream: &Arc<UpstreamEntry>, request: &[u8]) -> Forward {
+    Forward {
+        route: plan.route.clone(),
+        share: plan.share,
+        upstream: upstream.clone(),
+        preferred: None,
+        head: marked(request),
+        encoder: Encoder::Plain,
+        // What there is of one stands in the head already.
+        has_body: false,
+        is_head: plan.is_head,
+        is_idempotent: plan.is_idempotent,
+        is_upgrade: false,
+        expects_continue: false,
+        host: plan.host.clone(),
+        additions: Additions::new(),
+        mirrors: Vec::new(),
+        is_copied: true.into(),
+        is_copy: true,
+    }
+}
+
+/// The bytes of a request as they were written, with a mark at the end of the host.
+fn marked(request: &[u8]) -> Buffer {
+    const HOST: &[u8] = b"\r\nhost: ";
+    let mut out = Buffer::take();
+    let at = memchr::memmem::find(request, HOST).map_or(0, |at| at + HOST.len());
+    let (before, after) = request.split_at_checked(at).unwrap_or((request, &[]));
+    let end = memchr::memchr(b'\r', after).unwrap_or(0);
+    let authority = after.get(..end).unwrap_or_default();
+    let authority = std::str::from_utf8(authority).unwrap_or_default();
+    let host = split_authority(authority).map_or(0, |(host, _)| host.len());
+    let (host, rest) = after.split_at_checked(host).unwrap_or((after, &[]));
+    out.append(before);
+    out.append(host);
+    if !host.is_empty() {
+        out.append(MARK);
+    }
+    out.append(rest);
+    out
+}
+
+/// A client that wants nothing.
+struct Nobody;
+
+impl Peer for Nobody {
+    fn poll_body(
+        &mut self,
+        _: &mut Context<'_>,
+        _: Encoder,
+        _: &mut Buffer,
+    ) -> Poll<Result<bool, FailureKind>> {
+        Poll::Ready(Ok(true))
+    }
+
+    fn interim(&mut self, _: &ResponseHead<'_>) -> Result<(), FailureKind> {
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        _: &ResponseHead<'_>,
+        _: BodyLength,
+        _: &Changes<'_>,
+    ) -> Result<(), FailureKind> {
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn data(&mut self, _: &[u8]) {}
+
+    fn end(&mut self) {}
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::marked;
+
+    #[test]
+    fn the_host_of_a_copy_is_marked_and_nothing_else() {
+        for (host, result) in [
+            ("a.example", "a.example-shadow"),
+            ("a.example:80", "a.example-shadow:80"),
+            ("", ""),
+        ] {
+            let text = |host: &str| {
+                format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-forwarded-host: a.example\r\n\r\nb")
+            };
+            let found = marked(text(host).as_bytes());
+            assert_eq!(found.filled(), text(result).as_bytes());
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What goes to an endpoint, kept for as long as it may have to be sent again.
+
+use std::task::{Context, Poll};
+
+use crate::net::buffer::{BUFFER_BYTES, Buffer};
+use crate::net::stream::Stream;
+
+/// The most bytes of a request, head included, that are kept once they have been sent, where the
+/// route repeats or copies requests. A longer request is neither repeated nor copied.
+pub const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// A request on its way. Its start is kept until it is known that it need not be sent again.
+pub struct Outgoing {
+    buffer: Buffer,
+    sent: usize,
+    has_body: bool,
+    /// The client has sent all of it.
+    is_complete: bool,
+    /// Some of it was dropped after it had been sent.
+    is_cut: bool,
+    kept_bytes_max: usize,
+}
+
+impl Outgoing {
+    /// A request that begins with a head. Of one with a body `kept_bytes_max` bytes are kept once
+    /// they have been sent; beyond them, nothing is.
+    pub fn new(head: Buffer, is_complete: bool, kept_bytes_max: usize) -> Self {
+        Outgoing {
+            buffer: head,
+            sent: 0,
+            has_body: false,
+            is_complete,
+            is_cut: false,
+            kept_bytes_max,
+        }
+    }
+
+    /// Whether all of it is still there, to be sent again.
+    pub fn is_whole(&self) -> bool {
+        !self.is_cut
+    }
+
+    /// Whether the client has sent all of it.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether none of it was sent.
+    pub fn is_unsent(&self) -> bool {
+        self.sent == 0 && !self.is_cut
+    }
+
+    /// Whether some of it waits to be sent.
+    pub fn is_pending(&self) -> bool {
+        self.sent < self.buffer.len()
+    }
+
+    /// Whether more of it may be put in.
+    pub fn has_room(&self) -> bool {
+        self.buffer.len() - self.sent < BUFFER_BYTES
+    }
+
+    /// What is there of it.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.filled()
+    }
+
+    /// Begins anew, on another connection.
+    pub fn rewind(&mut self) {
+        self.sent = 0;
+    }
+
+    /// Puts in more, by a function that says whether that was all; ready with whether it moved.
+    ///
+    /// # Errors
+    /// Those of the function.
+    pub fn poll_extend<E>(
+        &mut self,
+        extend: impl FnOnce(&mut Buffer) -> Poll<Result<bool, E>>,
+    ) -> Poll<Result<(), E>> {
+        let before = self.buffer.len();
+        let extended = extend(&mut self.buffer);
+        self.has_body |= self.buffer.len() > before;
+        extended.map_ok(|is_complete| self.is_complete = is_complete)
+    }
+
+    /// Sends what waits.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut Stream,
+    ) -> Poll<std::io::Result<()>> {
+        while self.is_pending() {
+            let rest = self.buffer.filled().get(self.sent..).unwrap_or_default();
+            match stream.poll_write(context, rest) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+                }
+                Poll::Ready(Ok(count)) => self.sent += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.has_body && (self.is_cut || self.buffer.len() > self.kept_bytes_max) {
+            self.buffer.clear();
+            self.sent = 0;
+            self.is_cut = true;
+        }
+        stream.poll_send(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::Outgoing;
+    use crate::net::buffer::Buffer;
+
+    #[test]
+    fn a_request_is_complete_once_its_body_is() {
+        let mut outgoing = Outgoing::new(Buffer::take(), false, 0);
+        let waits = outgoing.poll_extend(|_| Poll::<Result<bool, ()>>::Pending);
+        assert!(waits.is_pending() && !outgoing.is_complete());
+        for (text, is_last) in [("a", false), ("b", true)] {
+            let moved = outgoing.poll_extend(|buffer| {
+                buffer.append_str(text);
+                Poll::Ready(Ok::<bool, ()>(is_last))
+            });
+            assert!(moved.is_ready());
+            assert_eq!(outgoing.is_complete(), is_last);
+        }
+        assert_eq!(outgoing.bytes(), b"ab");
+    }
+}

@@ -1,0 +1,183 @@
+//! Istio's dialect at the gateway: Gateway and VirtualService.
+//!
+//! A Gateway claims the hosts of its servers, and a VirtualService its own hosts where a Gateway
+//! that it is bound to covers them. A host reads the servers and VirtualServices that name it or a
+//! broader pattern, each as a fact of its own, so that a Gateway of a thousand servers costs one
+//! host when one server changes.
+
+mod delegate;
+mod destination;
+mod entrance;
+mod guard;
+mod host;
+mod matching;
+mod names;
+mod policy;
+mod routes;
+mod touch;
+
+use std::sync::Arc;
+
+use myriad_api::istio::{Note, NoteKind};
+use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_model::host::Pattern;
+
+pub use entrance::{has_server, is_selected};
+pub use guard::is_guard;
+pub use host::add_host;
+pub use touch::{bound, servers_changed};
+
+use crate::engine::Reader;
+use crate::output::{Output, Unit};
+use names::ServerHost;
+
+/// Translates one Gateway: the hosts of its servers, and what is wrong with it alone.
+pub fn translate_gateway(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
+    let mut output = Output::default();
+    let Some(gateway) = reader.gateway(id) else {
+        return output;
+    };
+    let settings = reader.settings();
+    if !is_selected(&gateway.spec, settings) {
+        return output;
+    }
+    let key = &gateway.meta.key;
+    output.findings = notes(key, &gateway.notes);
+    for (at, server) in gateway.spec.servers.iter().enumerate() {
+        output
+            .findings
+            .extend(entrance::judge(key, at, server, settings));
+        for (host_at, text) in server.hosts.iter().enumerate() {
+            let field = format!("spec.servers[{at}].hosts[{host_at}]");
+            match names::host(ServerHost::read(text).host) {
+                Ok(host) => output.needs.push(Unit::Host(host)),
+                Err(error) => output
+                    .findings
+                    .push(bad_host(key, field, &error.to_string())),
+            }
+        }
+    }
+    output
+}
+
+/// Translates one VirtualService: those of its hosts that some Gateway covers, and what is wrong
+/// with it alone.
+pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
+    let mut output = Output::default();
+    let Some(service) = reader.virtual_service_itself(id) else {
+        return output;
+    };
+    let key = &service.meta.key;
+    let settings = reader.settings();
+    let own = key.namespace();
+    output.findings = notes(key, &service.notes);
+    output.findings.extend(routes::judge_rest(&service));
+    if !names::is_exported(&service.spec.export_to, own, &settings.gateway_namespace) {
+        return output;
+    }
+    let mut gateways = Vec::new();
+    for (at, text) in service.spec.gateways.iter().enumerate() {
+        let Some(gateway) = names::gateway(text, own) else {
+            continue;
+        };
+        match reader.has_gateway(&gateway) {
+            true => gateways.push(gateway),
+            false => output.findings.push(unknown_gateway(key, at, &gateway)),
+        }
+    }
+    for (at, text) in service.spec.hosts.iter().enumerate() {
+        let field = format!("spec.hosts[{at}]");
+        let host = match names::host(text) {
+            Ok(host) => host,
+            Err(error) => {
+                output
+                    .findings
+                    .push(bad_host(key, field, &error.to_string()));
+                continue;
+            }
+        };
+        let is_covered = |gateway: &Arc<str>| host::is_covered(reader, gateway, &host, own);
+        if gateways.iter().any(is_covered) {
+            output.needs.push(Unit::Host(host));
+        } else if !gateways.is_empty() && matches!(host.pattern(), Pattern::Exact(_)) {
+            // A wildcard still takes the hosts below it that a server names.
+            output.findings.push(not_covered(key, field));
+        }
+    }
+    output
+}
+
+/// Says of an object that its kind is not honoured.
+pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
+    let mut output = Output::default();
+    let Some(object) = reader.itself(key) else {
+        return output;
+    };
+    let message = match is_guard(Some(&object), reader.settings()) {
+        true => "is not enforced yet, so every rule of every VirtualService answers 403",
+        false => "is of a kind that is not honoured, so it has no effect",
+    };
+    output.findings.push(Finding::new(
+        Severity::Error,
+        key,
+        "",
+        message,
+        "remove it, or see docs/istio.md for what stands in its place",
+    ));
+    output
+}
+
+/// What people should know of fields that are not read.
+fn notes(key: &ObjectKey, notes: &[Note]) -> Vec<Finding> {
+    let finding = |note: &Note| {
+        let (severity, message, remedy) = match note.kind {
+            NoteKind::Refused => (
+                Severity::Error,
+                "is not honoured".to_owned(),
+                "remove it, or see docs/istio.md for what stands in its place",
+            ),
+            NoteKind::Unknown => (
+                Severity::Warning,
+                "is not a field of Istio's API, so it has no effect".to_owned(),
+                "check its spelling and its place",
+            ),
+            NoteKind::More(count) => (
+                Severity::Warning,
+                format!("has {count} more fields that are not read"),
+                "mend those that are named first",
+            ),
+        };
+        Finding::new(severity, key, &*note.field, message, remedy)
+    };
+    notes.iter().map(finding).collect()
+}
+
+fn bad_host(key: &ObjectKey, field: String, problem: &str) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!("{problem}, so it has no effect"),
+        "write a DNS name such as a.example.com or *.example.com",
+    )
+}
+
+fn unknown_gateway(key: &ObjectKey, at: usize, gateway: &str) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        format!("spec.gateways[{at}]"),
+        format!("names Gateway {gateway}, which is not there or not for this workload"),
+        "name a Gateway as namespace/name whose selector fits --gateway-labels",
+    )
+}
+
+fn not_covered(key: &ObjectKey, field: String) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        "is covered by no server of its Gateways that admits this namespace, so it is not served",
+        "add the host to a server of the Gateway, as host or namespace/host",
+    )
+}

@@ -1,0 +1,169 @@
+//! Hosts, Gateways and services as Istio's users name them.
+
+use std::sync::Arc;
+
+use myriad_model::{Host, HostError};
+
+/// A host pattern as written. Istio's `*.` stands for one label or more.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn host(text: &str) -> Result<Host, HostError> {
+    let lower = text.to_ascii_lowercase();
+    match lower.strip_prefix("*.") {
+        Some(rest) => Host::parse(&format!("**.{rest}")),
+        None if lower.starts_with("**") => Err(HostError::BadWildcard),
+        None => Host::parse(&lower),
+    }
+}
+
+/// Whether a host as written is this pattern. Nothing is allocated, since a Gateway of a thousand
+/// servers is asked once for each of its hosts.
+pub fn is_host(written: &str, host: &Host) -> bool {
+    let host = host.as_str();
+    match written.strip_prefix("*.") {
+        Some(rest) => host
+            .strip_prefix("**.")
+            .is_some_and(|own| own.eq_ignore_ascii_case(rest)),
+        None => written.eq_ignore_ascii_case(host),
+    }
+}
+
+/// The patterns that cover all that a pattern covers, without itself, the narrowest first.
+pub fn broader(host: &Host) -> Vec<Host> {
+    let text = host.as_str();
+    if text == "*" {
+        return Vec::new();
+    }
+    let mut rest = text.trim_start_matches("**.").trim_start_matches("*.");
+    let mut found = Vec::new();
+    // A single-label wildcard lies within the pattern of its own suffix.
+    if text.starts_with("*.") {
+        found.extend(Host::parse(&format!("**.{rest}")));
+    }
+    while let Some((_, suffix)) = rest.split_once('.') {
+        found.extend(Host::parse(&format!("**.{suffix}")));
+        rest = suffix;
+    }
+    found.push(Host::any());
+    found
+}
+
+/// A host of a Gateway's server: who may bind to it, and the pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerHost<'a> {
+    /// A namespace, `.` or `*`.
+    pub namespace: &'a str,
+    /// The pattern as written.
+    pub host: &'a str,
+}
+
+impl<'a> ServerHost<'a> {
+    /// Reads `host` or `namespace/host`.
+    pub fn read(text: &'a str) -> Self {
+        let (namespace, host) = text.split_once('/').unwrap_or(("*", text));
+        ServerHost { namespace, host }
+    }
+
+    /// Whether objects of a namespace may bind to it, at a Gateway of another.
+    pub fn admits(&self, namespace: &str, own: &str) -> bool {
+        match self.namespace {
+            "*" => true,
+            "." => namespace == own,
+            only => namespace == only,
+        }
+    }
+}
+
+/// The `namespace/name` of a Gateway that an object of a namespace names; none for the mesh.
+pub fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
+    match text {
+        "mesh" | "" => None,
+        full if full.contains('/') => match full.strip_prefix("./") {
+            Some(name) => Some(format!("{namespace}/{name}").into()),
+            None => Some(full.into()),
+        },
+        name => Some(format!("{namespace}/{name}").into()),
+    }
+}
+
+/// Whether what an object exports is seen in a namespace.
+pub fn is_exported(export_to: &[Box<str>], own: &str, namespace: &str) -> bool {
+    export_to.is_empty()
+        || export_to.iter().any(|to| match &**to {
+            "*" => true,
+            "." => own == namespace,
+            "~" => false,
+            only => only == namespace,
+        })
+}
+
+/// The `namespace/name` of the Service that a destination names: a short name is one of the
+/// namespace of the object that names it, and the full form ends in the cluster's domain.
+pub fn service(host: &str, namespace: &str, cluster_domain: &str) -> Option<String> {
+    if !host.contains('.') {
+        return (!host.is_empty()).then(|| format!("{namespace}/{host}"));
+    }
+    let rest = host.strip_suffix(cluster_domain)?.strip_suffix(".svc.")?;
+    let (name, of) = rest.split_once('.')?;
+    (!of.contains('.') && !name.is_empty() && !of.is_empty()).then(|| format!("{of}/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ServerHost, broader, gateway, host, is_exported, service};
+
+    #[test]
+    fn a_wildcard_stands_for_any_number_of_labels() {
+        assert_eq!(host("*.Example.com").unwrap().as_str(), "**.example.com");
+        assert_eq!(host("*").unwrap().as_str(), "*");
+        assert!(host("**.example.com").is_err());
+        assert!(host("a.*.com").is_err());
+    }
+
+    #[test]
+    fn broader_patterns_end_with_every_host() {
+        let texts = |text: &str| {
+            let found = broader(&myriad_model::Host::parse(text).unwrap());
+            let texts: Vec<_> = found.iter().map(|host| host.to_string()).collect();
+            texts.join(" ")
+        };
+        assert_eq!(texts("a.b.c"), "**.b.c **.c *");
+        assert_eq!(texts("**.b.c"), "**.c *");
+        assert_eq!(texts("*.b.c"), "**.b.c **.c *");
+        assert_eq!(texts("c"), "*");
+        assert_eq!(texts("*"), "");
+    }
+
+    #[test]
+    fn a_server_says_who_may_bind() {
+        assert!(ServerHost::read("a.example").admits("x", "y"));
+        assert!(ServerHost::read("./a.example").admits("y", "y"));
+        assert!(!ServerHost::read("./a.example").admits("x", "y"));
+        assert!(ServerHost::read("x/a.example").admits("x", "y"));
+        assert!(!ServerHost::read("z/a.example").admits("x", "y"));
+    }
+
+    #[test]
+    fn names_are_completed_from_the_namespace() {
+        assert_eq!(gateway("edge", "a").as_deref(), Some("a/edge"));
+        assert_eq!(gateway("./edge", "a").as_deref(), Some("a/edge"));
+        assert_eq!(gateway("b/edge", "a").as_deref(), Some("b/edge"));
+        assert_eq!(gateway("mesh", "a"), None);
+        let full = |text| service(text, "a", "cluster.local");
+        assert_eq!(full("web").as_deref(), Some("a/web"));
+        assert_eq!(full("web.b.svc.cluster.local").as_deref(), Some("b/web"));
+        assert_eq!(full("web.b"), None);
+        assert_eq!(full("api.example.com"), None);
+    }
+
+    #[test]
+    fn exports_are_seen_where_they_say() {
+        let to = |list: &[&str], namespace| {
+            let list: Vec<Box<str>> = list.iter().map(|text| (*text).into()).collect();
+            is_exported(&list, "own", namespace)
+        };
+        assert!(to(&[], "x") && to(&["*"], "x") && to(&["x"], "x") && to(&["."], "own"));
+        assert!(!to(&["."], "x") && !to(&["y"], "x") && !to(&["~"], "own"));
+    }
+}

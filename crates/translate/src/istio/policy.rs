@@ -1,0 +1,393 @@
+//! What a rule says beside its matches and destinations.
+
+use std::time::Duration;
+
+use myriad_api::istio::header::{HeaderOperations, Headers};
+use myriad_api::istio::virtual_service::{
+    CorsPolicy, FaultAbort, FaultDelay, HttpFault, HttpRetry, HttpRewrite, HttpRoute, Percent,
+};
+use myriad_api::istio::{Labels, StringMatch};
+use myriad_model::{
+    Abort, AbortAnswer, Cors, Delay, Fault, HeaderEdit, HeaderEdits, PathRewrite, Policy, Retry,
+    RetryConditions, Rewrite, Share,
+};
+
+use super::matching::{compiles, escape};
+
+/// For the connection to an endpoint, as Istio has it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two reads or writes, as Envoy ends idle streams.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Istio's own rule for repetitions, where none is written.
+const RETRY_ATTEMPTS: u8 = 2;
+
+/// The wait before the first repetition, as Envoy has it.
+const RETRY_BACKOFF: Duration = Duration::from_millis(25);
+
+/// A part of a rule that cannot be honoured: the field below the rule, what is wrong, and what
+/// becomes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The field below the rule.
+    pub field: String,
+    /// What is wrong, and what becomes of it.
+    pub message: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+/// The policy of a rule, but for its mirrors.
+pub fn build(route: &HttpRoute, problems: &mut Vec<Problem>) -> Policy {
+    let mut policy = Policy {
+        connect_timeout: CONNECT_TIMEOUT,
+        read_timeout: IDLE_TIMEOUT,
+        send_timeout: IDLE_TIMEOUT,
+        request_timeout: route.timeout.unwrap_or_default(),
+        ..Policy::default()
+    };
+    if let Some(written) = &route.rewrite {
+        policy.rewrite = rewrite(written, problems).map(Box::new);
+    }
+    let rare = route.rare.as_deref();
+    policy.retry = Some(Box::new(
+        match rare.and_then(|rare| rare.retries.as_ref()) {
+            Some(written) => retry(written, problems),
+            None => default_retry(),
+        },
+    ));
+    let Some(rare) = rare else {
+        return policy;
+    };
+    policy.fault = rare
+        .fault
+        .as_ref()
+        .and_then(|it| fault(it, problems))
+        .map(Box::new);
+    policy.cors = rare
+        .cors_policy
+        .as_ref()
+        .map(|it| Box::new(cors(it, problems)));
+    policy.headers = rare
+        .headers
+        .as_ref()
+        .and_then(|it| headers(it, "headers", problems));
+    policy
+}
+
+fn rewrite(written: &HttpRewrite, problems: &mut Vec<Problem>) -> Option<Rewrite> {
+    let by_regex = written.uri_regex_rewrite.as_ref();
+    let path = match by_regex.filter(|it| !it.pattern.is_empty()) {
+        Some(regex) if compiles(&regex.pattern) => Some(PathRewrite::Substitution {
+            regex: regex.pattern.clone(),
+            template: template(&regex.rewrite).into(),
+        }),
+        Some(_) => {
+            problems.push(Problem {
+                field: "rewrite.uriRegexRewrite.match".into(),
+                message: "is not a regex within RE2's syntax, so the path stays as it came".into(),
+                remedy: "correct the regex",
+            });
+            None
+        }
+        None if written.uri.is_empty() => None,
+        None => Some(PathRewrite::Matched(written.uri.clone())),
+    };
+    let authority = written.authority.clone();
+    (path.is_some() || !authority.is_empty()).then_some(Rewrite { path, authority })
+}
+
+/// Groups are `\1` in RE2 and `$1` in the model.
+fn template(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some(digit) if digit.is_ascii_digit() => {
+                    out.push('$');
+                    out.push(digit);
+                }
+                Some(other) => out.push(other),
+                None => {}
+            },
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn default_retry() -> Retry {
+    Retry {
+        attempts: RETRY_ATTEMPTS,
+        try_timeout: Duration::ZERO,
+        conditions: default_conditions(),
+        statuses: [503].into(),
+        backoff: RETRY_BACKOFF,
+    }
+}
+
+fn default_conditions() -> RetryConditions {
+    RetryConditions::CONNECT_FAILURE
+        | RetryConditions::REFUSED_STREAM
+        | RetryConditions::GRPC_UNAVAILABLE
+        | RetryConditions::GRPC_CANCELLED
+}
+
+fn retry(written: &HttpRetry, problems: &mut Vec<Problem>) -> Retry {
+    let mut conditions = RetryConditions::default();
+    let mut statuses = Vec::new();
+    for word in written.retry_on.split(',').map(str::trim) {
+        match (condition_of(word), word.parse::<u16>()) {
+            (Some(condition), _) => conditions = conditions | condition,
+            (None, Ok(status @ 200..=599)) => statuses.push(status),
+            // The list of statuses says it all.
+            (None, _) if word.is_empty() || word == "retriable-status-codes" => {}
+            (None, _) => problems.push(Problem {
+                field: "retries.retryOn".into(),
+                message: format!("has the word {word}, which is not known and has no effect"),
+                remedy: "use conditions of Envoy's retry policy or statuses",
+            }),
+        }
+    }
+    if conditions == RetryConditions::default() && statuses.is_empty() {
+        conditions = default_conditions();
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    let attempts = u8::try_from(written.attempts).unwrap_or(u8::MAX);
+    if attempts > Retry::ATTEMPTS_MAX {
+        problems.push(Problem {
+            field: "retries.attempts".into(),
+            message: format!(
+                "is {}, and {} are the most that are made",
+                written.attempts,
+                Retry::ATTEMPTS_MAX
+            ),
+            remedy: "write a smaller number",
+        });
+    }
+    Retry {
+        attempts: attempts.min(Retry::ATTEMPTS_MAX),
+        try_timeout: written.per_try_timeout.unwrap_or_default(),
+        conditions,
+        statuses: statuses.into(),
+        backoff: written.backoff.unwrap_or(RETRY_BACKOFF),
+    }
+}
+
+fn condition_of(word: &str) -> Option<RetryConditions> {
+    Some(match word {
+        "connect-failure" => RetryConditions::CONNECT_FAILURE,
+        "5xx" => RetryConditions::SERVER_ERROR,
+        "gateway-error" => RetryConditions::GATEWAY_ERROR,
+        "reset" => RetryConditions::RESET,
+        "reset-before-request" => RetryConditions::RESET_BEFORE_REQUEST,
+        "refused-stream" => RetryConditions::REFUSED_STREAM,
+        "retriable-4xx" => RetryConditions::RETRIABLE_CLIENT_ERROR,
+        "cancelled" => RetryConditions::GRPC_CANCELLED,
+        "deadline-exceeded" => RetryConditions::GRPC_DEADLINE_EXCEEDED,
+        "internal" => RetryConditions::GRPC_INTERNAL,
+        "resource-exhausted" => RetryConditions::GRPC_RESOURCE_EXHAUSTED,
+        "unavailable" => RetryConditions::GRPC_UNAVAILABLE,
+        _ => return None,
+    })
+}
+
+fn fault(written: &HttpFault, problems: &mut Vec<Problem>) -> Option<Fault> {
+    let delay = written.delay.as_ref().and_then(|it| delay(it, problems));
+    let abort = written.abort.as_ref().and_then(|it| abort(it, problems));
+    (delay.is_some() || abort.is_some()).then_some(Fault { delay, abort })
+}
+
+fn delay(written: &FaultDelay, problems: &mut Vec<Problem>) -> Option<Delay> {
+    let share = match (written.percentage, written.percent) {
+        (Some(percent), _) => share(percent, "fault.delay.percentage", problems)?,
+        (None, 0) => Share::ALL,
+        (None, percent) => Share::from_ppm(percent.saturating_mul(10_000)).unwrap_or(Share::ALL),
+    };
+    let delay = written.fixed_delay.filter(|delay| !delay.is_zero())?;
+    Some(Delay { share, delay })
+}
+
+fn abort(written: &FaultAbort, problems: &mut Vec<Problem>) -> Option<Abort> {
+    let share = match written.percentage {
+        Some(percent) => share(percent, "fault.abort.percentage", problems)?,
+        None => Share::ALL,
+    };
+    let answer = match (&written.http_status, &written.grpc_status) {
+        (Some(status @ 200..=599), _) => Some(AbortAnswer::Status(*status)),
+        (None, Some(word)) => grpc_status(word).map(AbortAnswer::Grpc),
+        _ => None,
+    };
+    if answer.is_none() {
+        problems.push(Problem {
+            field: "fault.abort".into(),
+            message: "has no status that can be answered, so nothing is aborted".into(),
+            remedy: "write httpStatus from 200 to 599, or grpcStatus",
+        });
+    }
+    Some(Abort {
+        share,
+        answer: answer?,
+    })
+}
+
+/// The number of a gRPC status, by its name or number (gRPC's status codes).
+fn grpc_status(word: &str) -> Option<u8> {
+    const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    let upper = word.to_ascii_uppercase();
+    let named = NAMES.iter().position(|name| *name == upper);
+    let number = named.or_else(|| word.parse().ok())?;
+    u8::try_from(number)
+        .ok()
+        .filter(|number| (1..=16).contains(number))
+}
+
+/// A share; none, and nothing is done, where it is 0 or no share.
+pub fn share(percent: Percent, field: &str, problems: &mut Vec<Problem>) -> Option<Share> {
+    let ppm = percent.value * 10_000.0;
+    if !(0.0..=1_000_000.0).contains(&ppm) {
+        problems.push(Problem {
+            field: field.into(),
+            message: format!(
+                "is {}, which is no percentage and has no effect",
+                percent.value
+            ),
+            remedy: "write a number from 0 to 100",
+        });
+        return None;
+    }
+    Share::from_ppm(ppm.round() as u32).filter(|share| share.ppm() > 0)
+}
+
+fn cors(written: &CorsPolicy, problems: &mut Vec<Problem>) -> Cors {
+    let mut origins: Vec<Box<str>> = written.allow_origin.to_vec();
+    let mut patterns: Vec<Box<str>> = Vec::new();
+    for (at, origin) in written.allow_origins.iter().enumerate() {
+        match origin {
+            StringMatch::Exact(text) => origins.push(text.clone()),
+            StringMatch::Prefix(text) => patterns.push(format!("{}.*", escape(text)).into()),
+            StringMatch::Regex(text) if compiles(text) => patterns.push(text.clone()),
+            StringMatch::Regex(_) => problems.push(Problem {
+                field: format!("corsPolicy.allowOrigins[{at}].regex"),
+                message: "is not a regex within RE2's syntax, so it allows no origin".into(),
+                remedy: "correct the regex",
+            }),
+            StringMatch::Present => patterns.push(".*".into()),
+        }
+    }
+    let joined = |names: &[Box<str>]| -> Box<str> {
+        let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
+        texts.join(",").into()
+    };
+    let age = written.max_age.unwrap_or_default().as_secs();
+    Cors {
+        origins: origins.into(),
+        methods: joined(&written.allow_methods),
+        headers_allowed: joined(&written.allow_headers),
+        headers_exposed: joined(&written.expose_headers),
+        credentials: written.allow_credentials.unwrap_or_default(),
+        age_max_s: u32::try_from(age).unwrap_or(u32::MAX),
+        origin_patterns: patterns.into(),
+    }
+}
+
+/// What is changed about headers; none where nothing is.
+pub fn headers(
+    written: &Headers,
+    field: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Box<HeaderEdits>> {
+    let mut edit = |written: &Option<HeaderOperations>, direction: &str| {
+        let field = format!("{field}.{direction}");
+        let written = written.as_ref();
+        written.map_or_else(HeaderEdit::default, |it| header_edit(it, &field, problems))
+    };
+    let edits = HeaderEdits {
+        request: edit(&written.request, "request"),
+        response: edit(&written.response, "response"),
+    };
+    let is_empty = edits.request.is_empty() && edits.response.is_empty();
+    (!is_empty).then(|| Box::new(edits))
+}
+
+fn header_edit(written: &HeaderOperations, field: &str, problems: &mut Vec<Problem>) -> HeaderEdit {
+    let mut pairs = |written: &Labels, end: &str| {
+        let mut kept = Vec::new();
+        for (name, value) in written.iter() {
+            if is_header_name(name) && !value.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+                kept.push((name.to_ascii_lowercase().into(), value.clone()));
+            } else {
+                problems.push(bad_header(format!("{field}.{end}[{name}]")));
+            }
+        }
+        kept.into()
+    };
+    let (set, add) = (pairs(&written.set, "set"), pairs(&written.add, "add"));
+    let mut remove = Vec::new();
+    for (at, name) in written.remove.iter().enumerate() {
+        match is_header_name(name) {
+            true => remove.push(name.to_ascii_lowercase().into()),
+            false => problems.push(bad_header(format!("{field}.remove[{at}]"))),
+        }
+    }
+    HeaderEdit {
+        remove: remove.into(),
+        set,
+        add,
+    }
+}
+
+fn bad_header(field: String) -> Problem {
+    Problem {
+        field,
+        message: "is no header that can be sent, so it has no effect".into(),
+        remedy: "write a header name, and a value without control characters",
+    }
+}
+
+/// A token (RFC 9110, section 5.1).
+fn is_header_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{grpc_status, template};
+
+    #[test]
+    fn groups_are_written_as_the_model_has_them() {
+        assert_eq!(template(r"/\1/x\2"), "/$1/x$2");
+        assert_eq!(template(r"/a\\b"), r"/a\b");
+        assert_eq!(template("/plain"), "/plain");
+    }
+
+    #[test]
+    fn a_grpc_status_has_a_name_and_a_number() {
+        assert_eq!(grpc_status("UNAVAILABLE"), Some(14));
+        assert_eq!(grpc_status("14"), Some(14));
+        assert_eq!(grpc_status("OK"), None);
+        assert_eq!(grpc_status("99"), None);
+    }
+}

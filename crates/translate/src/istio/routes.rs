@@ -1,0 +1,458 @@
+//! The routes of a host, from the rules of the VirtualServices on it.
+
+use std::sync::Arc;
+
+use myriad_api::istio::VirtualService;
+use myriad_api::istio::virtual_service::{
+    Destination, DirectResponse, HttpMatch, HttpRedirect, HttpRoute, RedirectPort,
+};
+use myriad_api::{Finding, Severity};
+use myriad_model::{
+    Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
+    RedirectPath, RedirectTarget, Resource, Respond, Route, Share, Value, ValueMatch,
+    WeightedUpstream,
+};
+
+use super::delegate::{self, Rule};
+use super::entrance::Door;
+use super::host::Tenant;
+use super::policy::{self, Problem};
+use super::{destination, guard, matching, names};
+use crate::engine::Reader;
+use crate::output::{Output, Unit};
+
+/// The rank of a redirect to HTTPS, before every rule.
+pub const REDIRECT_RANK: u64 = 4 << 56;
+
+/// The rank of the first rule: those of Ingresses go before.
+const RULE_RANK: u64 = 5 << 56;
+
+/// Rules that take everything go behind those of younger VirtualServices that do not.
+const CATCH_ALL_RANK: u64 = 6 << 56;
+
+/// Where a rule stands among all of its host.
+#[derive(Clone, Copy)]
+struct Place {
+    tenant: usize,
+    rule: usize,
+    delegated: usize,
+    matched: usize,
+}
+
+/// What the routes of one rule have in common.
+struct RuleScene<'a> {
+    host: &'a Host,
+    tenant: &'a Tenant,
+    rule: &'a Rule,
+    action: Action,
+    policy: Arc<Policy>,
+    /// Whether the rules of several VirtualServices meet on the host.
+    is_shared: bool,
+}
+
+/// Writes the routes of a host.
+pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &mut Output) {
+    for (number, tenant) in tenants.iter().enumerate() {
+        let service = &tenant.service;
+        for (at, root) in service.spec.http.iter().enumerate() {
+            let rules = match is_delegating(root) {
+                false => vec![Rule {
+                    service: service.clone(),
+                    at,
+                    route: root.clone(),
+                }],
+                true => match delegate::follow(reader, root, service.meta.key.namespace()) {
+                    Ok(rules) => rules,
+                    Err((problem, remedy)) => {
+                        let field = format!("spec.http[{at}].delegate");
+                        let key = &service.meta.key;
+                        let message = format!("{problem}, so the rule has no effect");
+                        let finding = Finding::new(Severity::Error, key, field, message, remedy);
+                        output.findings.push(finding);
+                        continue;
+                    }
+                },
+            };
+            for (delegated, rule) in rules.iter().enumerate() {
+                let place = Place {
+                    tenant: number,
+                    rule: at,
+                    delegated,
+                    matched: 0,
+                };
+                let is_shared = tenants.len() > 1;
+                add_rule(reader, (host, tenant, rule), place, is_shared, output);
+            }
+        }
+    }
+}
+
+fn is_delegating(route: &HttpRoute) -> bool {
+    route
+        .rare
+        .as_ref()
+        .is_some_and(|rare| rare.delegate.is_some())
+}
+
+fn add_rule(
+    reader: &mut Reader<'_>,
+    (host, tenant, rule): (&Host, &Tenant, &Rule),
+    place: Place,
+    is_shared: bool,
+    output: &mut Output,
+) {
+    let (mut problems, mut needs) = (Vec::new(), Vec::new());
+    let mut policy = policy::build(&rule.route, &mut problems);
+    let mut action = action(reader, rule, &mut problems, &mut needs);
+    if matches!(action, Action::Forward(_)) {
+        policy.mirrors = mirrors(reader, rule, &mut problems, &mut needs);
+    } else {
+        // What is never sent on is never sent again either.
+        policy = Policy {
+            fault: policy.fault,
+            cors: policy.cors,
+            headers: policy.headers,
+            ..Policy::default()
+        };
+    }
+    let mut policy = Arc::new(policy);
+    // Read by every host, and last, so that a policy which comes costs no more than it must.
+    let is_guarded = reader.is_guarded();
+    if is_guarded {
+        needs.clear();
+    }
+    let field = |end: &str| format!("spec.http[{}].{end}", rule.at);
+    for Problem {
+        field: end,
+        message,
+        remedy,
+    } in problems
+    {
+        let key = &rule.service.meta.key;
+        let finding = Finding::new(Severity::Error, key, field(&end), message, remedy);
+        output.findings.push(finding);
+    }
+    if is_guarded {
+        (action, policy) = guard::closed();
+    }
+    let scene = RuleScene {
+        host,
+        tenant,
+        rule,
+        action,
+        policy,
+        is_shared,
+    };
+    let routes_before = output.resources.len();
+    if rule.route.matches.is_empty() {
+        scene.push(reader, None, place, output);
+    }
+    for (at, matched) in rule.route.matches.iter().enumerate() {
+        let place = Place {
+            matched: at,
+            ..place
+        };
+        scene.push(reader, Some(matched), place, output);
+    }
+    if output.resources.len() > routes_before {
+        output.needs.extend(needs);
+    }
+}
+
+impl RuleScene<'_> {
+    fn push(
+        &self,
+        reader: &Reader<'_>,
+        matched: Option<&HttpMatch>,
+        place: Place,
+        output: &mut Output,
+    ) {
+        if matched.is_some_and(|matched| !matching::is_source(matched, reader.settings())) {
+            return;
+        }
+        let listeners = self.listeners(matched);
+        if listeners.is_empty() {
+            return;
+        }
+        let parts =
+            matching::path(matched).and_then(|path| Ok((path, matching::conditions(matched)?)));
+        let (path, conditions) = match parts {
+            Ok(parts) => parts,
+            Err(unfit) => {
+                let (rule, at) = (self.rule.at, place.matched);
+                output.findings.push(Finding::new(
+                    Severity::Error,
+                    &self.rule.service.meta.key,
+                    format!("spec.http[{rule}].match[{at}].{}", unfit.field),
+                    format!("{}, so the match has no effect", unfit.problem),
+                    "correct it",
+                ));
+                return;
+            }
+        };
+        let service = &self.rule.service.meta.key;
+        let route = Route {
+            listeners,
+            hosts: [self.host.clone()].into(),
+            rank: self.rank(&path, &conditions, place),
+            path,
+            conditions: conditions.into(),
+            action: self.action.clone(),
+            policy: self.policy.clone(),
+        };
+        let origin = Origin {
+            kind: OriginKind::VirtualService,
+            id: service.id().clone(),
+        };
+        let resource = Resource {
+            origin,
+            value: Value::Route(Box::new(route)),
+        };
+        output.resources.push((self.name(place), resource));
+    }
+
+    /// The VirtualService, the host, and the places of rule and match in it.
+    fn name(&self, place: Place) -> Name {
+        let (root, host) = (self.tenant.service.meta.key.id(), self.host);
+        let (rule, matched) = (place.rule, place.matched);
+        let own = self.rule.service.meta.key.id();
+        Name::new(match own == root {
+            true => format!("{root}/{host}/{rule}.{matched}"),
+            false => format!("{root}/{host}/{rule}>{own}/{}.{matched}", self.rule.at),
+        })
+    }
+
+    fn rank(&self, path: &PathMatch, conditions: &[ValueMatch], place: Place) -> u64 {
+        let takes_all = match path {
+            PathMatch::Prefix(text) => **text == *"/",
+            PathMatch::Regex(text) => **text == *"(?:.*)\\z",
+            PathMatch::Exact(_) | PathMatch::Start(_) => false,
+        };
+        let class = match self.is_shared && takes_all && conditions.is_empty() {
+            true => CATCH_ALL_RANK,
+            false => RULE_RANK,
+        };
+        let part = |number: usize, bits: u32| (number as u64).min((1 << bits) - 1);
+        class
+            | part(place.tenant, 12) << 44
+            | part(place.rule, 16) << 28
+            | part(place.delegated, 14) << 14
+            | part(place.matched, 14)
+    }
+
+    /// The listeners of the entrances that a match admits, sorted.
+    fn listeners(&self, matched: Option<&HttpMatch>) -> Arc<[Name]> {
+        let own = self.rule.service.meta.key.namespace();
+        let port = matched.map_or(0, |matched| matched.port);
+        let gateways = matched.and_then(|matched| matched.rare.as_ref());
+        let gateways = gateways.map_or(&[][..], |rare| &rare.gateways);
+        let is_named = |id: &Arc<str>| {
+            let mut named = gateways.iter().filter_map(|text| names::gateway(text, own));
+            gateways.is_empty() || named.any(|gateway| gateway == *id)
+        };
+        let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
+            let is_open = !matches!(way.door, Door::ToTls);
+            is_open && (port == 0 || port == way.port) && is_named(gateway)
+        });
+        let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();
+        listeners.sort_unstable();
+        listeners.dedup();
+        listeners.into()
+    }
+}
+
+fn action(
+    reader: &mut Reader<'_>,
+    rule: &Rule,
+    problems: &mut Vec<Problem>,
+    needs: &mut Vec<Unit>,
+) -> Action {
+    let rare = rule.route.rare.as_deref();
+    if let Some(written) = rare.and_then(|rare| rare.redirect.as_ref()) {
+        return redirect(written, problems);
+    }
+    if let Some(written) = rare.and_then(|rare| rare.direct_response.as_ref()) {
+        return respond(written, problems);
+    }
+    let shares = &rule.route.route;
+    let is_only = shares.len() == 1;
+    let mut upstreams = Vec::with_capacity(shares.len());
+    for (at, share) in shares.iter().enumerate() {
+        let field = format!("route[{at}].destination");
+        let lost = lost_name(rule, at);
+        let upstream = find(reader, rule, (&field, &share.destination), problems, needs);
+        let headers = share.headers.as_deref().and_then(|headers| {
+            policy::headers(headers, &format!("route[{at}].headers"), problems)
+        });
+        upstreams.push(WeightedUpstream {
+            upstream: upstream.map_or(lost, Name::new),
+            weight: match (share.weight, is_only) {
+                (0, true) => 1,
+                (weight, _) => weight,
+            },
+            headers,
+        });
+    }
+    Action::Forward(upstreams.into())
+}
+
+/// The name of what is not there, which answers 503 for its share.
+fn lost_name(rule: &Rule, at: usize) -> Name {
+    let id = rule.service.meta.key.id();
+    Name::new(format!("{id}/{}.{at}/missing", rule.at))
+}
+
+fn find(
+    reader: &mut Reader<'_>,
+    rule: &Rule,
+    (field, written): (&str, &Destination),
+    problems: &mut Vec<Problem>,
+    needs: &mut Vec<Unit>,
+) -> Option<Arc<str>> {
+    let namespace = rule.service.meta.key.namespace();
+    match destination::resolve(reader, written, namespace) {
+        Ok(upstream) => {
+            needs.push(Unit::Upstream(upstream.clone()));
+            Some(upstream)
+        }
+        Err(lost) => {
+            problems.push(Problem {
+                field: format!("{field}.{}", lost.field),
+                message: format!("{}, so its requests get 503", lost.problem),
+                remedy: lost.remedy,
+            });
+            None
+        }
+    }
+}
+
+fn redirect(written: &HttpRedirect, problems: &mut Vec<Problem>) -> Action {
+    let status = match written.redirect_code {
+        0 => 301,
+        code @ (301 | 302 | 303 | 307 | 308) => code,
+        code => {
+            problems.push(Problem {
+                field: "redirect.redirectCode".into(),
+                message: format!("is {code}, which is no redirect, so 301 is sent"),
+                remedy: "write 301, 302, 303, 307 or 308",
+            });
+            301
+        }
+    };
+    let path = match (&*written.uri, &*written.prefix_rewrite) {
+        ("", "") => None,
+        ("", start) => Some(RedirectPath::Matched(start.into())),
+        (whole, _) => Some(RedirectPath::Whole(whole.into())),
+    };
+    let (host, of_authority) = match written.authority.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() => (host, port.parse().ok()),
+        _ => (&*written.authority, None),
+    };
+    let port = match written.derive_port {
+        Some(RedirectPort::FromRequestPort) => None,
+        _ => written.port.or(of_authority),
+    };
+    let scheme = match &*written.scheme {
+        known @ ("" | "http" | "https") => known,
+        other => {
+            problems.push(Problem {
+                field: "redirect.scheme".into(),
+                message: format!("is {other}, so the scheme stays as it came"),
+                remedy: "write http or https",
+            });
+            ""
+        }
+    };
+    let parts = RedirectParts {
+        scheme: scheme.into(),
+        host: host.into(),
+        port,
+        path,
+    };
+    Action::Redirect(Box::new(Redirect {
+        status,
+        target: RedirectTarget::Parts(Box::new(parts)),
+    }))
+}
+
+fn respond(written: &DirectResponse, problems: &mut Vec<Problem>) -> Action {
+    let body = written.body.as_ref();
+    let text = body.and_then(|body| body.string.as_ref());
+    let bytes = body.and_then(|body| body.bytes.as_ref());
+    let body: Box<[u8]> = match (text, bytes) {
+        (Some(text), _) => text.as_bytes().into(),
+        (None, Some(bytes)) => bytes.0.clone(),
+        (None, None) => Box::default(),
+    };
+    let status = match written.status {
+        status @ 200..=599 => status,
+        status => {
+            problems.push(Problem {
+                field: "directResponse.status".into(),
+                message: format!("is {status}, so 503 is sent"),
+                remedy: "write a status from 200 to 599",
+            });
+            503
+        }
+    };
+    Action::Respond(Box::new(Respond { status, body }))
+}
+
+/// Where copies of the requests of a rule go.
+fn mirrors(
+    reader: &mut Reader<'_>,
+    rule: &Rule,
+    problems: &mut Vec<Problem>,
+    needs: &mut Vec<Unit>,
+) -> Box<[Mirror]> {
+    let Some(rare) = rule.route.rare.as_deref() else {
+        return Box::default();
+    };
+    let single = rare.mirror.iter().map(|to| {
+        let percent = rare.mirror_percent;
+        let of_whole =
+            percent.map(|it| Share::from_ppm(it.saturating_mul(10_000)).unwrap_or(Share::ALL));
+        (to, rare.mirror_percentage, of_whole, "mirror".to_owned())
+    });
+    let several = rare.mirrors.iter().enumerate().map(|(at, mirror)| {
+        let field = format!("mirrors[{at}].destination");
+        (&mirror.destination, mirror.percentage, None, field)
+    });
+    let mut found = Vec::new();
+    for (to, percentage, of_whole, field) in single.chain(several) {
+        let share = match (percentage, of_whole) {
+            (Some(percent), _) => policy::share(percent, &field, problems),
+            (None, Some(share)) => Some(share).filter(|share| share.ppm() > 0),
+            (None, None) => Some(Share::ALL),
+        };
+        let Some(share) = share else {
+            continue;
+        };
+        if let Some(upstream) = find(reader, rule, (&field, to), problems, needs) {
+            found.push(Mirror {
+                upstream: Name::new(upstream),
+                share,
+            });
+        }
+    }
+    found.into()
+}
+
+/// A VirtualService says how HTTP is routed, and TLS and TCP beside it.
+pub fn judge_rest(service: &VirtualService) -> Vec<Finding> {
+    let rest = [
+        ("spec.tls", service.spec.tls.is_empty()),
+        ("spec.tcp", service.spec.tcp.is_empty()),
+    ];
+    let written = rest.into_iter().filter(|(_, is_empty)| !is_empty);
+    let finding = |(field, _)| {
+        Finding::new(
+            Severity::Error,
+            &service.meta.key,
+            field,
+            "is not honoured yet at the gateway, so its rules have no effect",
+            "use rules of spec.http",
+        )
+    };
+    written.map(finding).collect()
+}

@@ -1,0 +1,166 @@
+//! Istio's objects of the small universe, as text that is read like that of people.
+
+use myriad_api::Object;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::world;
+
+/// A Gateway, a VirtualService or a policy.
+pub fn object() -> impl Strategy<Value = Object> {
+    prop_oneof![4 => gateway(), 4 => virtual_service(), 1 => policy()]
+        .prop_map(|text| world::object(&text))
+}
+
+fn policy() -> impl Strategy<Value = String> {
+    let spec = select(
+        &[
+            "action: ALLOW",
+            "action: AUDIT",
+            "selector: {matchLabels: {istio: ingressgateway}}",
+            "selector: {matchLabels: {app: other}}",
+            "rules: broken",
+        ][..],
+    );
+    (namespace(), spec).prop_map(|(namespace, spec)| {
+        format!(
+            "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {{namespace: \
+             {namespace}, name: p}}\nspec: {{{spec}}}\n"
+        )
+    })
+}
+
+fn head(kind: &str, namespace: &str, name: &str, year: u32) -> String {
+    format!(
+        "apiVersion: networking.istio.io/v1\nkind: {kind}\nmetadata: {{namespace: {namespace}, \
+         name: {name}, creationTimestamp: {year}-01-01T00:00:00Z}}\nspec:\n"
+    )
+}
+
+fn namespace() -> impl Strategy<Value = &'static str> {
+    select(&["one", "one", "two"][..])
+}
+
+fn year() -> impl Strategy<Value = u32> {
+    select(&[2020, 2021][..])
+}
+
+fn gateway() -> impl Strategy<Value = String> {
+    let port = select(
+        &[
+            "port: {number: 80, name: p, protocol: HTTP}",
+            "port: {number: 80, name: p, protocol: HTTP}, tls: {httpsRedirect: true}",
+            "port: {number: 443, name: t, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: s}",
+            "port: {number: 443, name: t, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: t}",
+            "port: {number: 443, name: t, protocol: HTTPS}, tls: {mode: MUTUAL}",
+            "port: {number: 9000, name: x, protocol: TCP}",
+        ][..],
+    );
+    let host = select(
+        &[
+            "a.example",
+            "b.example",
+            "'*.example'",
+            "'*'",
+            "one/a.example",
+            "./b.example",
+            "two/*.example",
+            "a..b",
+        ][..],
+    );
+    let server = (port, vec(host, 1..3))
+        .prop_map(|(port, hosts)| format!("  - {{{port}, hosts: [{}]}}\n", hosts.join(", ")));
+    let selector = select(
+        &[
+            "ingressgateway",
+            "ingressgateway",
+            "ingressgateway",
+            "other",
+        ][..],
+    );
+    let name = select(&["edge", "side"][..]);
+    (namespace(), name, year(), selector, vec(server, 0..4)).prop_map(
+        |(namespace, name, year, selector, servers)| {
+            let head = head("Gateway", namespace, name, year);
+            let servers = servers.concat();
+            format!(
+                "{head}  selector: {{istio: {selector}}}\n  servers:\n{servers}  - {{port: \
+                     {{number: 80, name: z, protocol: HTTP}}, hosts: [z.example]}}\n"
+            )
+        },
+    )
+}
+
+fn virtual_service() -> impl Strategy<Value = String> {
+    let host = select(
+        &[
+            "a.example",
+            "b.example",
+            "'*.example'",
+            "'*'",
+            "c.d.example",
+        ][..],
+    );
+    let gateway = select(&["edge", "side", "one/edge", "two/side", "mesh"][..]);
+    let rule = (option::of(matching()), action())
+        .prop_map(|(matching, action)| format!("  - {{{}{action}}}\n", matching.unwrap_or("")));
+    let export = select(
+        &[
+            "",
+            "",
+            "",
+            "  exportTo: ['.']\n",
+            "  exportTo: [istio-system]\n",
+        ][..],
+    );
+    let name = select(&["v", "w", "part"][..]);
+    let parts = (
+        namespace(),
+        name,
+        year(),
+        vec(host, 0..3),
+        vec(gateway, 0..3),
+    );
+    (parts, vec(rule, 0..3), export).prop_map(|(parts, rules, export)| {
+        let (namespace, name, year, hosts, gateways) = parts;
+        let head = head("VirtualService", namespace, name, year);
+        let (hosts, gateways) = (hosts.join(", "), gateways.join(", "));
+        let rules = match rules.is_empty() {
+            true => String::new(),
+            false => format!("  http:\n{}", rules.concat()),
+        };
+        format!("{head}  hosts: [{hosts}]\n  gateways: [{gateways}]\n{export}{rules}")
+    })
+}
+
+fn matching() -> impl Strategy<Value = &'static str> {
+    select(
+        &[
+            "match: [{uri: {exact: /a}}], ",
+            "match: [{uri: {prefix: /a}, port: 80}], ",
+            "match: [{uri: {regex: '/(x|y)'}}, {headers: {a: {}}}], ",
+            "match: [{uri: {regex: '('}}], ",
+            "match: [{sourceLabels: {app: other}}], ",
+            "match: [{gateways: [edge]}], ",
+        ][..],
+    )
+}
+
+fn action() -> impl Strategy<Value = &'static str> {
+    select(
+        &[
+            "route: [{destination: {host: v, port: {number: 80}}}]",
+            "route: [{destination: {host: w}}]",
+            "route: [{destination: {host: v.two.svc.cluster.local, port: {number: 81}}, \
+             weight: 3}, {destination: {host: w, port: {number: 80}}, weight: 1}]",
+            "redirect: {uri: /x}",
+            "directResponse: {status: 200}",
+            "delegate: {name: part}",
+            "delegate: {name: part, namespace: two}",
+            "timeout: 3s, mirror: {host: w, port: {number: 80}}, \
+             route: [{destination: {host: v, port: {number: 80}}}]",
+        ][..],
+    )
+}
