@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use myriad_model::wire::SCHEMA;
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
@@ -139,6 +140,16 @@ pub struct RawProxy {
         value_name = "DIR"
     )]
     pub state_dir: PathBuf,
+    /// Understand no newer schema of resources than this, as an older build does: what a roll-back
+    /// would refuse shows up in `myriad status`.
+    #[arg(
+        long,
+        env = "MYRIAD_SCHEMA_MAX",
+        default_value_t = SCHEMA,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(SCHEMA)),
+        value_name = "NUMBER"
+    )]
+    pub schema_max: u32,
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,

@@ -46,7 +46,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let ready = readiness.require("the first snapshot");
     let listener = process::bind_admin(settings.admin)?;
     let proxy = Proxy::start(settings.traffic.proxy(), &metrics)?;
-    let (kept, held, key) = Kept::open(&settings.state_dir, &metrics);
+    let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
     let (host, port) = &settings.controller;
     let (controller, history) = (format!("{host}:{port}"), kept.history());
     let reporter = Reporter {
@@ -76,6 +76,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     counters.register(&metrics);
     let client = ClientSettings {
         instance: process::host_name(),
+        schema_max: settings.schema_max,
         connect: Arc::new(Link::new(&settings)?),
         token: {
             let file = settings.token_file.clone();

@@ -58,6 +58,8 @@ pub struct Proxy {
     pub ca_file: PathBuf,
     /// Where the last good snapshot is kept.
     pub state_dir: PathBuf,
+    /// The newest schema of resources that is understood.
+    pub schema_max: u32,
     /// Where admin pages are served.
     pub admin: SocketAddr,
     /// How connections are served.
@@ -209,6 +211,7 @@ impl Proxy {
             token_file: raw.token_file.clone(),
             ca_file: raw.ca_file.clone(),
             state_dir: raw.state_dir.clone(),
+            schema_max: raw.schema_max,
             admin: address("--admin", &raw.process.admin, &mut problems),
             traffic: Traffic::read(&raw.traffic, &mut problems),
         };

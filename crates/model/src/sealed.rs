@@ -154,6 +154,7 @@ pub struct Sealer {
     form: Form,
     scratch: Vec<u8>,
     bytes_encoded: u64,
+    schema_max: u32,
 }
 
 impl Sealer {
@@ -164,7 +165,14 @@ impl Sealer {
             form,
             scratch: Vec::new(),
             bytes_encoded: 0,
+            schema_max: wire::SCHEMA,
         }
+    }
+
+    /// The same, which opens nothing that needs a newer schema than this.
+    #[must_use]
+    pub fn within(self, schema_max: u32) -> Self {
+        Sealer { schema_max, ..self }
     }
 
     /// How many bytes this sealer has encoded so far.
@@ -231,7 +239,7 @@ impl Sealer {
     /// # Errors
     /// See [`WireError`]. A body of another kind than the key says is one.
     pub fn open(&self, key: Key, version: Version, bytes: &Bytes) -> Result<Sealed, WireError> {
-        let resource = wire::decode(bytes)?;
+        let resource = wire::decode_within(bytes, self.schema_max)?;
         if resource.value.kind() != key.kind {
             return Err(WireError::OtherKind);
         }

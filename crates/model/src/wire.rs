@@ -9,7 +9,7 @@ mod encode;
 #[allow(missing_docs, clippy::all, reason = "generated from the .proto files")]
 mod generated;
 
-pub use decode::decode;
+pub use decode::{decode, decode_within};
 pub use encode::encode;
 
 /// The newest schema that this build understands. Raised with every field that an older proxy
@@ -23,8 +23,13 @@ pub enum WireError {
     #[error("is not a protobuf message of a resource")]
     Malformed,
     /// Needs a newer build.
-    #[error("needs schema {0}, and this build understands {SCHEMA}")]
-    NewerSchema(u32),
+    #[error("needs schema {needed}, and schema {understood} is understood here")]
+    NewerSchema {
+        /// The lowest schema that understands it.
+        needed: u32,
+        /// The newest schema that is understood.
+        understood: u32,
+    },
     /// A required part is absent.
     #[error("has no {0}")]
     Missing(&'static str),

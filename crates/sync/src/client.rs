@@ -19,6 +19,7 @@ use assembly::{Assembled, Assembly};
 /// The server, as one proxy sees it.
 pub struct ClientSession {
     instance: String,
+    schema_max: u32,
     sealer: Sealer,
     /// What is in service.
     held: Snapshot,
@@ -82,6 +83,7 @@ impl ClientSession {
     ) -> Self {
         ClientSession {
             instance: wire::cut_text(instance),
+            schema_max: SCHEMA,
             sealer: Sealer::new(key.unwrap_or_default(), Form::Value),
             received: held.clone(),
             held,
@@ -90,6 +92,14 @@ impl ClientSession {
             applying: None,
             counters,
         }
+    }
+
+    /// The same, as a build does it that understands no newer schema than this.
+    #[must_use]
+    pub fn within(mut self, schema_max: u32) -> Self {
+        self.schema_max = schema_max.min(SCHEMA);
+        self.sealer = self.sealer.within(self.schema_max);
+        self
     }
 
     /// What is in service.
@@ -106,7 +116,7 @@ impl ClientSession {
     pub fn hello(&self) -> FromProxy {
         wire::from_proxy(from_proxy::Body::Hello(wire::Hello {
             protocol: wire::PROTOCOL,
-            schema: SCHEMA,
+            schema: self.schema_max,
             instance: self.instance.clone(),
             position: wire::position_message(self.held.position()),
             root: wire::digest_bytes(self.held.digest()),
@@ -185,7 +195,7 @@ impl ClientSession {
         }
         let key: Result<[u8; 32], _> = welcome.key[..].try_into();
         let key = key.map_err(|_| SessionError::Invalid("key"))?;
-        self.sealer = Sealer::new(key, Form::Value);
+        self.sealer = Sealer::new(key, Form::Value).within(self.schema_max);
         self.held = rekeyed(&self.held, &self.sealer);
         self.received = self.held.clone();
         Ok(Received::Key(key, self.hello()))

@@ -265,9 +265,12 @@ impl Walk<'_> {
             return;
         };
         let substituted = entry.substitution_regex();
-        let path = rule.path.as_ref().and_then(|path| {
-            rewrite::rewrite(path, matched(entry, written), substituted, head.path).ok()
-        });
+        let path = match &rule.path {
+            None => Some(head.path.to_owned()),
+            Some(path) => {
+                rewrite::rewrite(path, matched(entry, written), substituted, head.path).ok()
+            }
+        };
         if let Some(route) = &mut self.seen.route {
             route.rewrite = path.map(|path| match &*rule.authority {
                 "" => path,

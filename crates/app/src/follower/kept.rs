@@ -39,7 +39,11 @@ pub struct Kept {
 
 impl Kept {
     /// Opens the log in a directory, and says what it leads to: the state, and the cluster's key.
-    pub fn open(directory: &Path, metrics: &Metrics) -> (Kept, Snapshot, Option<[u8; 32]>) {
+    pub fn open(
+        directory: &Path,
+        schema_max: u32,
+        metrics: &Metrics,
+    ) -> (Kept, Snapshot, Option<[u8; 32]>) {
         let counters = LogCounters::default();
         counters.register(metrics);
         let followed_at = Gauge::default();
@@ -48,7 +52,7 @@ impl Kept {
         let path = directory.join(FILE);
         let history = History::default();
         history.0.kept_at.store(modified_at(&path), Relaxed);
-        let (log, replay) = open(&path, &counters);
+        let (log, replay) = open(&path, &counters, schema_max);
         let (snapshot, key, unread) = replay.finish();
         if unread > 0 {
             tracing::warn!(
@@ -171,13 +175,13 @@ fn modified_at(path: &Path) -> i64 {
     age.map_or(0, |age| i64::try_from(age.as_secs()).unwrap_or(0))
 }
 
-fn open(path: &Path, counters: &LogCounters) -> (Option<Log>, Replay) {
-    let mut replay = Replay::new();
+fn open(path: &Path, counters: &LogCounters, schema_max: u32) -> (Option<Log>, Replay) {
+    let mut replay = Replay::new(schema_max);
     match Log::open(path, counters.clone(), |logged| replay.apply(logged)) {
         Ok(log) => return (Some(log), replay),
         Err(error @ LogError::Io { .. }) => {
             tracing::error!(%error, "nothing can be kept on disk; a restart needs a controller");
-            return (None, Replay::new());
+            return (None, Replay::new(schema_max));
         }
         Err(error) => tracing::error!(%error, "what was kept is moved aside and fetched anew"),
     }
@@ -186,13 +190,13 @@ fn open(path: &Path, counters: &LogCounters) -> (Option<Log>, Replay) {
         .map_err(|error| error.to_string())
         .and_then(|()| Log::open(path, counters.clone(), drop).map_err(|error| error.to_string()));
     match opened {
-        Ok(log) => (Some(log), Replay::new()),
+        Ok(log) => (Some(log), Replay::new(schema_max)),
         Err(error) => {
             tracing::error!(
                 error,
                 "nothing can be kept on disk; a restart needs a controller"
             );
-            (None, Replay::new())
+            (None, Replay::new(schema_max))
         }
     }
 }

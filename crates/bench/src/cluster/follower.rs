@@ -72,6 +72,7 @@ impl Way {
     pub fn settings(&self, instance: String, received: Received) -> ClientSettings {
         let token = self.token.clone();
         ClientSettings {
+            schema_max: myriad_model::wire::SCHEMA,
             instance,
             connect: Arc::new(Counted {
                 way: self.clone(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use myriad_e2e::cluster::{Addresses, Cluster, Launch, Pod, Process, Relay, Retry, Traffic};
 use myriad_e2e::{Answer, Backend, Site};
+use myriad_model::wire::SCHEMA;
 use tokio::sync::watch;
 
 /// Longer than it takes to tell clients that a proxy is not ready any more.
@@ -105,6 +106,11 @@ impl Fleet {
 
     /// Starts the proxy of a pod, with what the one before had kept.
     pub fn start(&mut self, number: usize) {
+        self.start_within(number, SCHEMA);
+    }
+
+    /// The same, as a build that understands no newer schema than this.
+    pub fn start_within(&mut self, number: usize, schema_max: u32) {
         let state = self.scene.path(&format!("state-{number}"));
         std::fs::create_dir_all(&state).expect("a directory");
         let replica = u16::try_from(number).expect("two pods");
@@ -112,6 +118,7 @@ impl Fleet {
         let launch = launch
             .set("--controller", self.service.address())
             .set("--state-dir", state.display())
+            .set("--schema-max", schema_max)
             .set("--drain-delay", DRAIN_DELAY_SECONDS);
         let process = self.pods[number].place(launch).start();
         self.proxies[number] = Some(process);
@@ -126,6 +133,12 @@ impl Fleet {
     pub async fn ready(&self, number: usize) {
         let process = self.proxies[number].as_ref().expect("it runs");
         self.scene.ready(process).await;
+    }
+
+    /// A page of the proxy's admin address.
+    pub async fn admin(&self, number: usize, path: &str) -> Answer {
+        let process = self.proxies[number].as_ref().expect("it runs");
+        self.scene.admin(process, path).await
     }
 
     /// All pods, whether they serve or not.

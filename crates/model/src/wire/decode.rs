@@ -22,9 +22,19 @@ use crate::{
 /// # Errors
 /// See [`WireError`].
 pub fn decode(bytes: &Bytes) -> Result<Resource, WireError> {
+    decode_within(bytes, SCHEMA)
+}
+
+/// Reads a resource as a build does that understands no newer schema than this.
+///
+/// # Errors
+/// See [`WireError`].
+pub fn decode_within(bytes: &Bytes, schema_max: u32) -> Result<Resource, WireError> {
     let message = wire::Resource::decode(bytes.clone()).map_err(|_| WireError::Malformed)?;
-    if message.schema > SCHEMA {
-        return Err(WireError::NewerSchema(message.schema));
+    let understood = schema_max.min(SCHEMA);
+    if message.schema > understood {
+        let needed = message.schema;
+        return Err(WireError::NewerSchema { needed, understood });
     }
     let origin = origin(message.origin.ok_or(WireError::Missing("origin"))?);
     Ok(Resource {

@@ -297,7 +297,10 @@ fn a_newer_schema_is_refused_and_not_half_understood() {
     bytes[1] = SCHEMA as u8 + 1;
     assert_eq!(
         decode(&bytes.into()),
-        Err(WireError::NewerSchema(SCHEMA + 1))
+        Err(WireError::NewerSchema {
+            needed: SCHEMA + 1,
+            understood: SCHEMA
+        })
     );
 }
 

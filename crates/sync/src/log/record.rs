@@ -152,24 +152,29 @@ impl Logged {
 }
 
 /// The state that a log leads to, record by record.
-#[derive(Default)]
 pub struct Replay {
+    schema_max: u32,
     sealer: Option<([u8; 32], Sealer)>,
     snapshot: Snapshot,
     unread: usize,
 }
 
 impl Replay {
-    /// A state without resources.
-    pub fn new() -> Self {
-        Replay::default()
+    /// A state without resources, which takes nothing that needs a newer schema than this.
+    pub fn new(schema_max: u32) -> Self {
+        Replay {
+            schema_max,
+            sealer: None,
+            snapshot: Snapshot::new(),
+            unread: 0,
+        }
     }
 
     /// Applies the next record. What cannot be read, for instance since a newer build wrote it,
     /// leaves the version before in the state, and will be sent again.
     pub fn apply(&mut self, logged: Logged) {
         if let Some(key) = logged.key {
-            let sealer = Sealer::new(key, Form::Value);
+            let sealer = Sealer::new(key, Form::Value).within(self.schema_max);
             self.snapshot = crate::client::rekeyed(&self.snapshot, &sealer);
             self.sealer = Some((key, sealer));
         }

@@ -40,7 +40,7 @@ fn open(path: &Path) -> Result<(Log, Vec<Logged>), LogError> {
 }
 
 fn replay(records: Vec<Logged>) -> myriad_model::Snapshot {
-    let mut replay = Replay::new();
+    let mut replay = Replay::new(myriad_model::wire::SCHEMA);
     records.into_iter().for_each(|it| replay.apply(it));
     let (snapshot, key, unread) = replay.finish();
     assert_eq!((key, unread), (Some(KEY), 0));
@@ -260,7 +260,7 @@ fn a_hundred_thousand_resources_are_read_back() {
     }
     drop(log);
     let before = myriad_base::clock::now();
-    let mut replay = Replay::new();
+    let mut replay = Replay::new(myriad_model::wire::SCHEMA);
     let log = Log::open(&path, LogCounters::default(), |it| replay.apply(it)).unwrap();
     let (snapshot, ..) = replay.finish();
     let took = myriad_base::clock::now() - before;

@@ -63,7 +63,7 @@ impl Proxy {
 
     fn restart(&mut self) {
         self.disconnect();
-        let mut replay = Replay::new();
+        let mut replay = Replay::new(myriad_model::wire::SCHEMA);
         self.disk.iter().cloned().for_each(|it| replay.apply(it));
         let (restored, key, unread) = replay.finish();
         assert_eq!(

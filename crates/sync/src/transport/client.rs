@@ -62,6 +62,8 @@ pub trait Connect: Send + Sync + 'static {
 pub struct ClientSettings {
     /// What the process is called, for people.
     pub instance: String,
+    /// The newest schema that is understood, at most that of this build.
+    pub schema_max: u32,
     /// Makes connections.
     pub connect: Arc<dyn Connect>,
     /// The bearer token of now: such tokens expire, so it is asked for before every attempt.
@@ -190,7 +192,8 @@ impl Client {
             self.key,
             self.held.clone(),
             self.counters.clone(),
-        );
+        )
+        .within(self.settings.schema_max);
         // One answer at a time is under way, beside the greeting.
         let (outgoing, mut answers) = mpsc::channel(2);
         let _ = outgoing.try_send(session.hello());

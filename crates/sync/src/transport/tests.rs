@@ -207,6 +207,7 @@ impl Following {
         };
         let settings = ClientSettings {
             instance: "proxy".to_owned(),
+            schema_max: myriad_model::wire::SCHEMA,
             connect,
             token: Arc::new(move || Ok(token.to_owned())),
         };

@@ -23,7 +23,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 37] = [
+pub const HONOURED: [&str; 38] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -59,6 +59,7 @@ pub const HONOURED: [&str; 37] = [
     "session-cookie-secure",
     "ssl-redirect",
     "temporal-redirect",
+    "upstream-vhost",
     "use-regex",
     "whitelist-source-range",
 ];

@@ -25,12 +25,7 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
             port: host.https_port,
             except_prefix: ACME_PREFIX.into(),
         }),
-        rewrite: options.rewrite.clone().map(|template| {
-            Box::new(Rewrite {
-                path: Some(PathRewrite::Template(template)),
-                authority: Box::default(),
-            })
-        }),
+        rewrite: read_rewrite(options),
         sources_allowed: options.sources_allowed.clone(),
         request_body_bytes_max: options.request_body_bytes_max,
         connect_timeout: options.connect_timeout,
@@ -43,6 +38,16 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
             .map(|affinity| Box::new(read_affinity(affinity, host, path))),
         ..Policy::default()
     }
+}
+
+fn read_rewrite(options: &Options) -> Option<Box<Rewrite>> {
+    let (path, authority) = (options.rewrite.clone(), options.upstream_host.clone());
+    (path.is_some() || !authority.is_empty()).then(|| {
+        Box::new(Rewrite {
+            path: path.map(PathRewrite::Template),
+            authority,
+        })
+    })
 }
 
 fn read_affinity(affinity: &annotations::Affinity, host: HostFacts, path: &str) -> Affinity {

@@ -17,6 +17,8 @@ pub struct Options {
     pub force_ssl_redirect: bool,
     /// `rewrite-target`.
     pub rewrite: Option<Box<str>>,
+    /// `upstream-vhost`; empty leaves the host as it came.
+    pub upstream_host: Box<str>,
     /// `use-regex`.
     pub use_regex: bool,
     /// What the backends speak.
@@ -103,6 +105,7 @@ impl Default for Options {
             ssl_redirect: true,
             force_ssl_redirect: false,
             rewrite: None,
+            upstream_host: Box::default(),
             use_regex: false,
             protocol: Protocol::Http1,
             sources_allowed: Box::default(),
@@ -130,6 +133,9 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
         "write a path that starts with '/', with $1 to $9 for groups of the path's regex",
         values::rewrite,
     );
+    let expected = "write a host, with a port where it has one";
+    let host = sheet.read("upstream-vhost", expected, values::authority);
+    options.upstream_host = host.unwrap_or_default();
     let protocol = sheet.read_closing(
         "backend-protocol",
         "write \"HTTP\" or \"HTTPS\"; other protocols are not supported yet",

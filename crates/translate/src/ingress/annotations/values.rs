@@ -73,6 +73,13 @@ pub fn rewrite(value: &str) -> Option<Box<str>> {
     is_path(value).then(|| value.into())
 }
 
+/// A host with or without a port, which requests to backends name.
+pub fn authority(value: &str) -> Option<Box<str>> {
+    let (host, port) = value.split_once(':').unwrap_or((value, "80"));
+    let is_host = myriad_model::Host::parse(&host.to_ascii_lowercase()).is_ok();
+    (is_host && !host.contains('*') && port.parse::<u16>().is_ok()).then(|| value.into())
+}
+
 /// A path without variables.
 pub fn path(value: &str) -> Option<Box<str>> {
     (is_path(value) && !value.contains('$')).then(|| value.into())
