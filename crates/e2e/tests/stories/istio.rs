@@ -276,3 +276,29 @@ async fn what_cannot_be_honoured_is_named_and_neighbours_are_untouched() {
     }
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_server_that_cannot_be_honoured_is_not_opened_by_a_wildcard() {
+    let backend = Backend::start("a").await;
+    let authority = Authority::new();
+    let site = Site::new("a.test")
+        .to(backend.address())
+        .tls(&authority.issue(&["a.test", "b.test"]));
+    let mut parts = site.documents();
+    parts.remove(0);
+    let wildcard = GATEWAY
+        .replace("name: edge", "name: all")
+        .replace("[a.test]", "['*.test']");
+    let gateways = GATEWAY.replace("SIMPLE", "MUTUAL") + &wildcard;
+    let written = rules(&[TO]).replace("[a.test]", "[a.test, b.test]");
+    let written = written.replace("[edge]", "[edge, all]");
+    let text = format!("{}{gateways}{written}", parts.join("---\n"));
+    let world = World::serve_with(authority, &[("a.yaml", text)], &[]).await;
+    assert_eq!(world.get("https://b.test/").await.status, 200);
+    let answer = world.get("https://a.test/").await;
+    assert!(answer.error.contains("unrecognized name"), "{answer:?}");
+    let headers = ["-H", "Host: a.test"];
+    let answer = world.curl("https://b.test/").args(&headers).ask().await;
+    assert_eq!(answer.status, 421, "and not behind another's handshake");
+    world.stop().await;
+}

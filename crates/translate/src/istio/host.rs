@@ -33,6 +33,10 @@ pub struct Tenant {
     pub entrances: Vec<(Arc<str>, Entrance)>,
 }
 
+/// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
+/// has such a name, since it has two slashes.
+const CLOSED: &str = "closed";
+
 /// The status of a redirect to HTTPS.
 const TO_TLS_STATUS: u16 = 301;
 
@@ -132,24 +136,25 @@ fn add_domain(
         let door = own_entrances(site, host, reader)
             .map(|entrance| entrance.door)
             .find(|door| matches!(door, Door::Tls(_) | Door::Closed));
-        let Some(Door::Tls(credential)) = door else {
-            if door.is_some() {
-                return;
-            }
-            continue;
-        };
         let key = &site.gateway.meta.key;
-        let secret = secret_of(reader, &credential, key.namespace());
-        if reader.secret_names(&secret).is_none() {
-            output
-                .findings
-                .push(no_secret(site, host, &credential, &secret));
-        }
-        output.needs.push(Unit::Certificate(secret.clone()));
+        let certificate = match door {
+            Some(Door::Tls(credential)) => {
+                let secret = secret_of(reader, &credential, key.namespace());
+                if reader.secret_names(&secret).is_none() {
+                    let finding = no_secret(site, host, &credential, &secret);
+                    output.findings.push(finding);
+                }
+                output.needs.push(Unit::Certificate(secret.clone()));
+                Name::new(secret)
+            }
+            // A broader domain must not answer in its place, without what was asked for here.
+            Some(Door::Closed) => Name::new(format!("{}/{CLOSED}", key.id())),
+            Some(Door::Plain | Door::ToTls) | None => continue,
+        };
         let domain = Domain {
             listeners: shared.tls_listeners.clone(),
             host: host.clone(),
-            certificate: Some(Name::new(secret)),
+            certificate: Some(certificate),
             tls: shared.tls.clone(),
         };
         let origin = Origin {
