@@ -31,8 +31,9 @@ pub enum Fact<'a> {
     Gateway(&'a str),
     /// The servers of an Istio Gateway that name a host.
     Server(&'a str, &'a str),
-    /// Whether a policy guards the gateway's workload; all policies are found under it.
-    Guarded,
+    /// Whether a policy of a namespace guards the gateway's workload; those of the namespace are
+    /// found under it.
+    Policies(&'a str),
     /// The VirtualServices that are bound to an Istio Gateway and name a host.
     Bound(&'a str, &'a str),
 }
@@ -158,7 +159,9 @@ fn touch_istio(
         ObjectKind::AuthorizationPolicy => {
             touched.unit = Some(Unit::Refused(key.clone()));
             if istio::is_guard(old, settings) != istio::is_guard(new, settings) {
-                touched.facts.push(hasher.hash(Fact::Guarded));
+                touched
+                    .facts
+                    .push(hasher.hash(Fact::Policies(key.namespace())));
             }
         }
         ObjectKind::DestinationRule

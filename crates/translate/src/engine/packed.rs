@@ -12,8 +12,8 @@ use myriad_api::{
     PathType, Service, ServicePort, TargetPort,
 };
 
-/// Packs all of an object but its key. Secrets are not packed: their bytes are shared with the
-/// resources that they become.
+/// Packs all of an object but its key. Secrets are not packed, since their bytes are shared with
+/// the resources that they become, nor are Istio's objects, whose types are compact.
 pub fn pack(object: &Object) -> Option<Box<[u8]>> {
     let mut out = Out(vec![object.key().kind as u8]);
     out.meta(object.meta());
@@ -22,7 +22,6 @@ pub fn pack(object: &Object) -> Option<Box<[u8]>> {
         Object::IngressClass(class) => out.text(&class.controller),
         Object::Service(service) => out.service(service),
         Object::EndpointSlice(slice) => out.slice(slice),
-        Object::Secret(_) => return None,
         // Kept as they are.
         _ => return None,
     }
@@ -50,8 +49,6 @@ pub fn unpack(id: &Arc<str>, body: &[u8]) -> Option<Object> {
         }
         ObjectKind::Service => Object::Service(Arc::new(bytes.service(meta)?)),
         ObjectKind::EndpointSlice => Object::EndpointSlice(Arc::new(bytes.slice(meta)?)),
-        ObjectKind::Secret => return None,
-        // Kept as they are.
         _ => return None,
     })
 }

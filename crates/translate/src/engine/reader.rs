@@ -166,11 +166,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A Service, whole.
-    pub fn whole_service(&mut self, id: &str) -> Option<Arc<Service>> {
-        self.service(id)
-    }
-
     /// A Service, with all that [`Reader::slices`] returns.
     pub fn service(&mut self, id: &str) -> Option<Arc<Service>> {
         self.note(Fact::Endpoints(id));
@@ -236,8 +231,9 @@ impl<'a> Reader<'a> {
 
     /// Whether a policy guards the gateway's workload that nobody enforces.
     pub fn is_guarded(&mut self) -> bool {
-        self.note(Fact::Guarded);
-        let fact = self.hasher.hash(Fact::Guarded);
+        let fact = Fact::Policies(&self.settings.gateway_namespace);
+        self.note(fact);
+        let fact = self.hasher.hash(fact);
         let mut found = false;
         for object in self.objects.collection(fact) {
             self.visited += 1;

@@ -64,7 +64,7 @@ pub fn resolve(
 
 /// The port of a Service that has one.
 fn only_port(reader: &mut Reader<'_>, id: &str) -> Result<u16, Lost> {
-    let Some(service) = reader.whole_service(id) else {
+    let Some(service) = reader.service(id) else {
         return Err(no_service(id));
     };
     match &*service.ports {

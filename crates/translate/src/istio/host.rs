@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::istio::{Gateway, VirtualService};
-use myriad_api::{Finding, Severity};
+use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
     Action, Domain, Host, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
     RedirectTarget, Resource, Route, Value,
@@ -63,7 +63,8 @@ pub fn add_host(
     claims: &Claims,
     output: &mut Output,
 ) {
-    let sites = gather_sites(reader, host, claims);
+    let mut sites = gather_sites(reader, host, claims);
+    keep_sites(reader, host, &mut sites, output);
     add_domain(reader, shared, host, &sites, output);
     let mut tenants = gather_tenants(reader, host, &sites);
     keep_owner(reader, host, &mut tenants, output);
@@ -231,7 +232,6 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
                 }
                 let mut entrances = Vec::new();
                 for cover in covering {
-                    reader.servers(&id, cover);
                     let admitted = Some(key.namespace());
                     let spec = &site.gateway.spec;
                     let ways = entrance::for_host(spec, own, cover, admitted, settings);
@@ -252,30 +252,56 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
     found.into_values().collect()
 }
 
-/// A host that an Ingress owns is shared with its own namespace alone, unless all may share.
-fn keep_owner(reader: &Reader<'_>, host: &Host, tenants: &mut Vec<Tenant>, output: &mut Output) {
-    let owner = output.resources.iter().find_map(|(_, resource)| {
+/// The Ingress that a host belongs to, unless all may share it.
+fn owner(reader: &Reader<'_>, output: &Output) -> Option<Origin> {
+    if reader.settings().host_sharing == HostSharing::Cluster {
+        return None;
+    }
+    let mut origins = output.resources.iter().map(|(_, resource)| {
         let is_ingress = resource.origin.kind == OriginKind::Ingress;
         (is_ingress && matches!(resource.value, Value::Route(_))).then_some(&resource.origin)
     });
-    let Some(owner) = owner.cloned() else {
+    origins.find_map(|origin| origin).cloned()
+}
+
+/// Gateways of other tenants say nothing about the TLS of a host that an Ingress owns.
+fn keep_sites(reader: &Reader<'_>, host: &Host, sites: &mut Vec<Site>, output: &mut Output) {
+    let Some(owner) = owner(reader, output) else {
         return;
     };
-    if reader.settings().host_sharing == HostSharing::Cluster {
+    let of_workload = &*reader.settings().gateway_namespace;
+    let findings = &mut output.findings;
+    sites.retain(|site| {
+        let key = &site.gateway.meta.key;
+        let is_admitted = key.namespace() == owner.namespace() || key.namespace() == of_workload;
+        if !is_admitted {
+            findings.push(foreign(key, "spec.servers", host, &owner));
+        }
+        is_admitted
+    });
+}
+
+fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &Origin) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!("is without effect on {host}, which belongs to {owner}"),
+        "use another host, or serve with --host-sharing=cluster",
+    )
+}
+
+/// A host that an Ingress owns is shared with its own namespace alone, unless all may share.
+fn keep_owner(reader: &Reader<'_>, host: &Host, tenants: &mut Vec<Tenant>, output: &mut Output) {
+    let Some(owner) = owner(reader, output) else {
         return;
-    }
+    };
     let findings = &mut output.findings;
     tenants.retain(|tenant| {
         let key = &tenant.service.meta.key;
         let is_admitted = key.namespace() == owner.namespace();
         if !is_admitted {
-            findings.push(Finding::new(
-                Severity::Error,
-                key,
-                "spec.hosts",
-                format!("is without effect on {host}, which belongs to {owner}"),
-                "use another host, or serve with --host-sharing=cluster",
-            ));
+            findings.push(foreign(key, "spec.hosts", host, &owner));
         }
         is_admitted
     });

@@ -52,6 +52,8 @@ struct RuleScene<'a> {
 
 /// Writes the routes of a host.
 pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &mut Output) {
+    let is_guarded = reader.is_guarded();
+    let is_shared = tenants.len() > 1;
     for (number, tenant) in tenants.iter().enumerate() {
         let service = &tenant.service;
         for (at, root) in service.spec.http.iter().enumerate() {
@@ -80,8 +82,8 @@ pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &
                     delegated,
                     matched: 0,
                 };
-                let is_shared = tenants.len() > 1;
-                add_rule(reader, (host, tenant, rule), place, is_shared, output);
+                let whole = (host, tenant, rule);
+                add_rule(reader, whole, place, (is_shared, is_guarded), output);
             }
         }
     }
@@ -98,7 +100,7 @@ fn add_rule(
     reader: &mut Reader<'_>,
     (host, tenant, rule): (&Host, &Tenant, &Rule),
     place: Place,
-    is_shared: bool,
+    (is_shared, is_guarded): (bool, bool),
     output: &mut Output,
 ) {
     let (mut problems, mut needs) = (Vec::new(), Vec::new());
@@ -116,10 +118,9 @@ fn add_rule(
         };
     }
     let mut policy = Arc::new(policy);
-    // Read by every host, and last, so that a policy which comes costs no more than it must.
-    let is_guarded = reader.is_guarded();
     if is_guarded {
         needs.clear();
+        (action, policy) = guard::closed();
     }
     let field = |end: &str| format!("spec.http[{}].{end}", rule.at);
     for Problem {
@@ -131,9 +132,6 @@ fn add_rule(
         let key = &rule.service.meta.key;
         let finding = Finding::new(Severity::Error, key, field(&end), message, remedy);
         output.findings.push(finding);
-    }
-    if is_guarded {
-        (action, policy) = guard::closed();
     }
     let scene = RuleScene {
         host,

@@ -116,3 +116,42 @@ fn work_per_change_does_not_depend_on_the_number_of_domains() {
     let [added, moved, renewal, removed] = few.map(|work| work.units_translated);
     assert_eq!([added, moved, renewal, removed], [4, 1, 1, 0]);
 }
+
+/// The work of one more server in a Gateway of `n`, and of one more VirtualService for it.
+fn measure_gateway(n: usize) -> [u64; 2] {
+    let gateway = |servers: usize| {
+        let servers: String = (0..servers)
+            .map(|number| {
+                format!(
+                    "  - {{port: {{number: 80, name: p{number}, protocol: HTTP}}, hosts: \
+                     [d{number}.example.com]}}\n"
+                )
+            })
+            .collect();
+        world::object(&format!(
+            "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {{namespace: scale, \
+             name: edge}}\nspec:\n  servers:\n{servers}"
+        ))
+    };
+    let service = |number: usize| {
+        world::object(&format!(
+            "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{namespace: \
+             scale, name: d{number}}}\nspec:\n  hosts: [d{number}.example.com]\n  gateways: \
+             [edge]\n  http: [{{directResponse: {{status: 200}}}}]\n"
+        ))
+    };
+    let mut engine = world::engine(Settings::default());
+    let mut first: Vec<Object> = (0..n).map(service).collect();
+    first.push(gateway(n));
+    put(&mut engine, first);
+    let server = put(&mut engine, vec![gateway(n + 1)]).units_translated;
+    [server, put(&mut engine, vec![service(n)]).units_translated]
+}
+
+#[test]
+fn a_server_of_a_gateway_costs_its_own_host_whatever_the_gateway_has() {
+    let (few, many) = (measure_gateway(20), measure_gateway(200));
+    assert_eq!(few, many);
+    // The Gateway and the host; the VirtualService and the host.
+    assert_eq!(few, [2, 2]);
+}
