@@ -335,6 +335,15 @@ pub struct RawMeaning {
         value_name = "NAME"
     )]
     pub ingress_class: String,
+    /// What an IngressClass names as its controller to be served here too; two installations in
+    /// one cluster differ in it, or each serves and reports the other's Ingresses.
+    #[arg(
+        long,
+        env = "MYRIAD_CONTROLLER_CLASS",
+        default_value = "myriad.dev/ingress-controller",
+        value_name = "NAME"
+    )]
+    pub controller_class: String,
     /// The certificate for names that no other covers.
     #[arg(
         long,

@@ -97,6 +97,8 @@ pub struct Traffic {
 pub struct Meaning {
     /// The ingress class that is served.
     pub ingress_class: String,
+    /// What an IngressClass names as its controller to be served.
+    pub controller_class: String,
     /// Namespace and Secret of the default certificate.
     pub default_certificate: Option<(String, String)>,
     /// Annotations that are ignored on request.
@@ -285,6 +287,7 @@ impl Meaning {
         let catch_all = self.catch_all_namespaces.clone();
         myriad_translate::Settings {
             class_name: self.ingress_class.as_str().into(),
+            controller_name: self.controller_class.as_str().into(),
             serve_classless: self.serves_classless,
             host_sharing: sharing,
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
@@ -321,6 +324,9 @@ impl Meaning {
                 false
             }
         };
+        if raw.controller_class.is_empty() {
+            problems.push("--controller-class is empty".to_owned());
+        }
         if raw.ingress_class.is_empty() {
             problems.push("--ingress-class is empty".to_owned());
         }
@@ -329,6 +335,7 @@ impl Meaning {
         let named = named.map(|names| names.iter().filter(|name| !name.is_empty()));
         Meaning {
             ingress_class: raw.ingress_class.clone(),
+            controller_class: raw.controller_class.clone(),
             default_certificate,
             ignore_annotations: raw.ignore_annotations.iter().cloned().collect(),
             serves_classless: true,
