@@ -42,11 +42,11 @@ async fn a_certificate_is_issued_and_renewed_while_people_ask() {
     api.apply(&solver_objects).await;
     let challenge = format!("http://{HOST}:8080/.well-known/acme-challenge/{TOKEN}");
     let answered = eventually(async || {
+        // Until the solver is known, the site answers here too.
         let answer = cluster.ask(&challenge).await;
-        (answer.status == 200).then_some(answer)
+        answer.body.contains(KEY).then_some(())
     });
-    let answer = answered.await.expect("the challenge is answered");
-    assert!(answer.body.contains(KEY), "{answer:?}");
+    assert!(answered.await.is_some(), "the challenge is answered");
     assert_eq!(cluster.ask(&plain).await.status, 308, "all else redirects");
 
     // The certificate comes, in place of the other, and nobody notices.
