@@ -163,7 +163,10 @@ impl Cluster {
             .set("--http", format!("{address}:8080"))
             .set("--https", format!("{address}:8443"))
             .set("--ingress-class", self.class())
-            .set("--controller-class", format!("stories.test/{}", self.class()))
+            .set(
+                "--controller-class",
+                format!("stories.test/{}", self.class()),
+            )
             .set("--proxy-accounts", format!("{}/proxy", self.home()))
             .set("--publish-service", format!("{}/proxies", self.home()))
             .environment("POD_NAMESPACE", self.home())

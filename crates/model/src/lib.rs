@@ -23,12 +23,13 @@ pub use host::{Host, HostError};
 pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use position::Position;
 pub use resource::{
-    Abort, AbortAnswer, Action, Affinity, Certificate, Cors, Delay, DnsName, Domain, Endpoint,
-    Endpoints, Fault, HeaderEdit, HeaderEdits, KeyEncoding, Listener, Mirror, PathMatch,
-    PathRewrite, Policy, PrivateKey, Protocol, Redirect, RedirectParts, RedirectPath,
-    RedirectTarget, Resource, Respond, Retry, RetryConditions, Rewrite, Route, Share, Source, Test,
-    TlsRedirect, TlsSettings, TlsVersion, Upstream, UpstreamTls, Value, ValueMatch,
-    WeightedUpstream,
+    Abort, AbortAnswer, Action, Affinity, Balancer, Certificate, Cors, Delay, Dns, DnsMode,
+    DnsName, Domain, Endpoint, Endpoints, Fault, HashBalancer, HashCookie, HashSource, HashTable,
+    HeaderEdit, HeaderEdits, Keepalive, KeyEncoding, Limits, Listener, Mirror, Outlier, PathMatch,
+    PathRewrite, Ping, Policy, PrivateKey, Protocol, ProxyProtocol, Redirect, RedirectParts,
+    RedirectPath, RedirectTarget, Resource, Respond, Retry, RetryBudget, RetryConditions, Rewrite,
+    Route, Share, Source, Test, TlsRedirect, TlsSettings, TlsVersion, Upstream, UpstreamOptions,
+    UpstreamTls, Value, ValueMatch, Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

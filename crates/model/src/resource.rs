@@ -2,6 +2,7 @@
 
 mod certificate;
 mod listener;
+mod options;
 mod policy;
 mod route;
 mod traffic;
@@ -9,6 +10,10 @@ mod upstream;
 
 pub use certificate::{Certificate, KeyEncoding, PrivateKey};
 pub use listener::{Domain, Listener, TlsSettings, TlsVersion};
+pub use options::{
+    Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, Outlier, Ping,
+    ProxyProtocol, RetryBudget, UpstreamOptions, Warmup,
+};
 pub use policy::{Affinity, Cors, PathRewrite, Policy, Rewrite, TlsRedirect};
 pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
@@ -18,7 +23,7 @@ pub use traffic::{
     Abort, AbortAnswer, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, Retry, RetryConditions,
     Share,
 };
-pub use upstream::{DnsName, Endpoint, Endpoints, Protocol, Upstream, UpstreamTls};
+pub use upstream::{Dns, DnsMode, DnsName, Endpoint, Endpoints, Protocol, Upstream, UpstreamTls};
 
 use crate::{Kind, Origin};
 

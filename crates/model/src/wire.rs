@@ -14,7 +14,7 @@ pub use encode::encode;
 
 /// The newest schema that this build understands. Raised with every field that an older proxy
 /// must not ignore.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Why bytes are not a resource that this build can obey.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
 use myriad_model::{
-    DnsName, Endpoint, Endpoints, Host, Name, Origin, OriginKind, Protocol, Resource, Upstream,
+    Dns, Endpoint, Endpoints, Host, Name, Origin, OriginKind, Protocol, Resource, Upstream,
     UpstreamTls, Value, host::Pattern,
 };
 
@@ -60,7 +60,7 @@ pub fn ports_changed(old: Option<&Service>, new: Option<&Service>) -> Vec<Backen
 pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
     match protocol {
         Protocol::Http1 => format!("{service}:{port}").into(),
-        Protocol::Https1 => format!("{service}:{port}{HTTPS_SUFFIX}").into(),
+        _ => format!("{service}:{port}{HTTPS_SUFFIX}").into(),
     }
 }
 
@@ -83,12 +83,10 @@ pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
     let mut upstream = Upstream {
         protocol,
         dns: None,
+        options: None,
         tls: (protocol == Protocol::Https1).then(|| {
             // As ingress-nginx has it: the name of the request, and no verification.
-            Box::new(UpstreamTls {
-                server_name: "".into(),
-                verify: false,
-            })
+            Box::new(UpstreamTls::unverified())
         }),
     };
     let origin = Origin {
@@ -153,12 +151,10 @@ fn collect(slices: &[Arc<EndpointSlice>], port_name: &str) -> Box<[Endpoint]> {
     }
     let chosen = if ready.is_empty() { leaving } else { ready };
     let endpoints = chosen.into_iter();
-    endpoints
-        .map(|address| Endpoint { address, weight: 1 })
-        .collect()
+    endpoints.map(Endpoint::even).collect()
 }
 
-fn read_external(text: &str, port: Option<&ServicePort>, number: u16) -> Option<DnsName> {
+fn read_external(text: &str, port: Option<&ServicePort>, number: u16) -> Option<Dns> {
     let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let host = Host::parse(&host).ok()?;
     let Pattern::Exact(name) = host.pattern() else {
@@ -168,10 +164,7 @@ fn read_external(text: &str, port: Option<&ServicePort>, number: u16) -> Option<
         Some(TargetPort::Number(target)) if target > 0 => Some(target),
         _ => None,
     });
-    Some(DnsName {
-        host: name.into(),
-        port: target.unwrap_or(number),
-    })
+    Some(Dns::strict(name, target.unwrap_or(number)))
 }
 
 fn bad_external_name(service: &Service) -> Finding {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
-use myriad_model::{Action, Host, Name, PathMatch, Route, SealedArc, WeightedUpstream};
+use myriad_model::{Action, DnsName, Host, Name, PathMatch, Route, SealedArc, WeightedUpstream};
 use myriad_proxy::net::head::Head;
 use myriad_proxy::policy::rewrite::{self, Matched};
 use myriad_proxy::policy::{direction, redirect};
@@ -319,7 +319,11 @@ impl Walk<'_> {
             part.object = self.meet_object(resource);
             part.protocol = if entry.is_tls() { "HTTPS" } else { "HTTP" }.to_owned();
             let dns = value.dns.as_deref();
-            part.dns = dns.map(|dns| format!("{}:{}", dns.host, dns.port));
+            let told = |name: &DnsName| format!("{}:{}", name.host, name.port);
+            part.dns = dns.map(|dns| {
+                let names: Vec<String> = dns.names.iter().map(told).collect();
+                names.join(", ")
+            });
             let members = entry.pool.members();
             part.endpoints_total = members.len();
             let shown = members.iter().take(ENDPOINTS_SHOWN_MAX);

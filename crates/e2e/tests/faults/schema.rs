@@ -198,10 +198,7 @@ fn tell(proxy: &mut ClientSession, body: from_server::Body) -> Received {
 }
 
 fn sealed(name: &str, port: u16) -> Sealed {
-    let endpoint = Endpoint {
-        address: ([10, 0, 0, 1], port).into(),
-        weight: 1,
-    };
+    let endpoint = Endpoint::even(([10, 0, 0, 1], port).into());
     let resource = Resource {
         origin: Origin::settings(),
         value: Value::Endpoints(Endpoints {

@@ -2,43 +2,135 @@
 
 use std::net::SocketAddr;
 
+use super::options::UpstreamOptions;
+use crate::Name;
+
 /// How to speak to a group of endpoints. Without endpoints it answers 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     /// What is spoken.
     pub protocol: Protocol,
     /// Where endpoints come from DNS instead of the resource [`Endpoints`] of the same name.
-    pub dns: Option<Box<DnsName>>,
-    /// How TLS is done, for protocols over TLS.
+    pub dns: Option<Box<Dns>>,
+    /// How TLS is done; set for the protocols over TLS, and for no others.
     pub tls: Option<Box<UpstreamTls>>,
+    /// How endpoints are chosen and spared; none for the defaults of [`UpstreamOptions`].
+    pub options: Option<Box<UpstreamOptions>>,
 }
 
 /// What is spoken to endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Protocol {
     /// HTTP/1.1 in plain text.
     Http1 = 1,
     /// HTTP/1.1 over TLS.
     Https1 = 2,
+    /// HTTP/2 in plain text, by prior knowledge.
+    H2c = 3,
+    /// HTTP/2 over TLS.
+    H2 = 4,
+    /// Bytes as they come; for passages, never for routes.
+    Tcp = 5,
+    /// Bytes as they come, over TLS that begins here.
+    Tls = 6,
+}
+
+impl Protocol {
+    /// Whether it is spoken over TLS.
+    pub const fn is_tls(self) -> bool {
+        matches!(self, Protocol::Https1 | Protocol::H2 | Protocol::Tls)
+    }
+
+    /// Whether it is HTTP/2.
+    pub const fn is_h2(self) -> bool {
+        matches!(self, Protocol::H2c | Protocol::H2)
+    }
+}
+
+/// Hosts that are resolved by the proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dns {
+    /// What is done with the addresses of an answer.
+    pub mode: DnsMode,
+    /// At least one, at most [`Dns::NAMES_MAX`], sorted, without duplicates.
+    pub names: Box<[DnsName]>,
+}
+
+impl Dns {
+    /// The most names of one upstream.
+    pub const NAMES_MAX: usize = 256;
+
+    /// One name, all of whose addresses are endpoints.
+    pub fn strict(host: impl Into<Box<str>>, port: u16) -> Self {
+        let (host, weight, priority) = (host.into(), 1, 0);
+        let name = DnsName {
+            host,
+            port,
+            weight,
+            priority,
+        };
+        Dns {
+            mode: DnsMode::Strict,
+            names: [name].into(),
+        }
+    }
+}
+
+/// What is done with the addresses of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DnsMode {
+    /// Each is an endpoint, and those of a later answer take the place of all earlier ones.
+    Strict,
+    /// New connections go to the first of the last answer; those that are open stay.
+    Logical,
 }
 
 /// A host that is resolved by the proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DnsName {
     /// The host.
     pub host: Box<str>,
     /// The port of every address found.
     pub port: u16,
+    /// The share of the name among the names of its priority, however many addresses it has; at
+    /// least 1.
+    pub weight: u32,
+    /// As in [`Endpoint::priority`].
+    pub priority: u8,
 }
 
 /// TLS towards endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The name sent and verified; empty sends the request's host.
+    /// The name sent, and verified unless others are listed; empty for the request's host.
     pub server_name: Box<str>,
-    /// Whether the endpoint's certificate is verified against the system's roots.
+    /// Whether the endpoint's certificate is verified.
     pub verify: bool,
+    /// Against what: a resource of kind trust, without which no connection is made; none stands
+    /// for the system's roots.
+    pub trust: Option<Name>,
+    /// The certificate shown to endpoints, without which no connection is made; none for none.
+    pub certificate: Option<Name>,
+    /// Names, of which the endpoint's certificate has to hold one, in place of the server name:
+    /// DNS names, IP addresses or URIs. Sorted, without duplicates.
+    pub subject_alt_names: Box<[Box<str>]>,
+}
+
+impl UpstreamTls {
+    /// The most names of [`UpstreamTls::subject_alt_names`].
+    pub const NAMES_MAX: usize = 256;
+
+    /// The request's host is sent and nothing is verified.
+    pub fn unverified() -> Self {
+        UpstreamTls {
+            server_name: Box::default(),
+            verify: false,
+            trust: None,
+            certificate: None,
+            subject_alt_names: Box::default(),
+        }
+    }
 }
 
 /// The addresses behind the upstream of the same name; only those that may take traffic.
@@ -55,4 +147,21 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// Its share among its peers; 1 where nothing else is said.
     pub weight: u32,
+    /// 0 goes first: those of a higher number take traffic only where too few of the lower ones
+    /// are healthy. At most [`Endpoint::PRIORITY_MAX`].
+    pub priority: u8,
+}
+
+impl Endpoint {
+    /// The highest priority.
+    pub const PRIORITY_MAX: u8 = 15;
+
+    /// An address like its peers.
+    pub const fn even(address: SocketAddr) -> Self {
+        Endpoint {
+            address,
+            weight: 1,
+            priority: 0,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod policy;
 mod route;
+mod upstream;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,9 +13,8 @@ use prost::Message;
 use super::generated as wire;
 use super::{SCHEMA, WireError};
 use crate::{
-    Certificate, DnsName, Domain, Endpoint, Endpoints, Host, KeyEncoding, Listener, Name, Origin,
-    OriginKind, PrivateKey, Protocol, Resource, TlsSettings, TlsVersion, Upstream, UpstreamTls,
-    Value,
+    Certificate, Domain, Host, KeyEncoding, Listener, Name, Origin, OriginKind, PrivateKey,
+    Resource, TlsSettings, TlsVersion, Value,
 };
 
 /// Reads a resource. Byte fields are slices of `bytes`.
@@ -57,8 +57,8 @@ fn body(message: wire::resource::Body) -> Result<Value, WireError> {
         Body::Domain(message) => Value::Domain(Box::new(domain(message)?)),
         Body::Certificate(message) => Value::Certificate(Box::new(certificate(message)?)),
         Body::Route(message) => Value::Route(Box::new(route::route(message)?)),
-        Body::Upstream(message) => Value::Upstream(upstream(message)?),
-        Body::Endpoints(message) => Value::Endpoints(endpoints(message)?),
+        Body::Upstream(message) => Value::Upstream(upstream::upstream(message)?),
+        Body::Endpoints(message) => Value::Endpoints(upstream::endpoints(message)?),
     })
 }
 
@@ -111,48 +111,6 @@ fn certificate(message: wire::Certificate) -> Result<Certificate, WireError> {
     Ok(Certificate {
         chain: message.chain.into(),
         key: PrivateKey::new(encoding, message.key),
-    })
-}
-
-fn upstream(message: wire::Upstream) -> Result<Upstream, WireError> {
-    let dns = match message.dns {
-        Some(dns) => {
-            let host = required(dns.host, "DNS name")?.as_str().into();
-            Some(Box::new(DnsName {
-                host,
-                port: port(dns.port)?,
-            }))
-        }
-        None => None,
-    };
-    let protocol = match message.protocol {
-        1 => Protocol::Http1,
-        2 => Protocol::Https1,
-        _ => return Err(WireError::Invalid("protocol")),
-    };
-    let tls = message.tls.map(|tls| {
-        Box::new(UpstreamTls {
-            server_name: tls.server_name.into(),
-            verify: tls.verify,
-        })
-    });
-    if tls.is_some() != (protocol == Protocol::Https1) {
-        return Err(WireError::Invalid("combination of protocol and TLS"));
-    }
-    Ok(Upstream { protocol, dns, tls })
-}
-
-fn endpoints(message: wire::Endpoints) -> Result<Endpoints, WireError> {
-    let endpoint = |entry: &wire::Endpoint| {
-        let address = socket(&entry.address, entry.port)?;
-        Ok(Endpoint {
-            address,
-            weight: entry.weight,
-        })
-    };
-    let endpoints = message.endpoints.iter().map(endpoint);
-    Ok(Endpoints {
-        endpoints: endpoints.collect::<Result<_, WireError>>()?,
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod policy;
 mod route;
+mod upstream;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,9 +11,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::generated as wire;
-use crate::{
-    Certificate, Domain, Endpoints, Listener, Name, Resource, TlsSettings, Upstream, Value,
-};
+use crate::{Certificate, Domain, Listener, Name, Resource, TlsSettings, Value};
 
 /// Appends the encoded form of a resource.
 pub fn encode(resource: &Resource, buffer: &mut Vec<u8>) {
@@ -33,11 +32,9 @@ pub fn encode(resource: &Resource, buffer: &mut Vec<u8>) {
 fn schema(value: &Value) -> u32 {
     match value {
         Value::Route(value) => route::schema(value),
-        Value::Listener(_)
-        | Value::Domain(_)
-        | Value::Certificate(_)
-        | Value::Upstream(_)
-        | Value::Endpoints(_) => 1,
+        Value::Upstream(value) => upstream::schema(value),
+        Value::Endpoints(value) => upstream::endpoints_schema(value),
+        Value::Listener(_) | Value::Domain(_) | Value::Certificate(_) => 1,
     }
 }
 
@@ -48,8 +45,8 @@ fn body(value: &Value) -> wire::resource::Body {
         Value::Domain(value) => Body::Domain(domain(value)),
         Value::Certificate(value) => Body::Certificate(certificate(value)),
         Value::Route(value) => Body::Route(route::route(value)),
-        Value::Upstream(value) => Body::Upstream(upstream(value)),
-        Value::Endpoints(value) => Body::Endpoints(endpoints(value)),
+        Value::Upstream(value) => Body::Upstream(upstream::upstream(value)),
+        Value::Endpoints(value) => Body::Endpoints(upstream::endpoints(value)),
     }
 }
 
@@ -85,34 +82,6 @@ fn certificate(value: &Certificate) -> wire::Certificate {
         chain: value.chain.to_vec(),
         key: value.key.expose().clone(),
         key_encoding: value.key.encoding as u32,
-    }
-}
-
-fn upstream(value: &Upstream) -> wire::Upstream {
-    wire::Upstream {
-        protocol: value.protocol as u32,
-        dns: value.dns.as_ref().map(|dns| wire::DnsName {
-            host: dns.host.to_string(),
-            port: dns.port.into(),
-        }),
-        tls: value.tls.as_ref().map(|tls| wire::UpstreamTls {
-            server_name: tls.server_name.to_string(),
-            verify: tls.verify,
-        }),
-    }
-}
-
-fn endpoints(value: &Endpoints) -> wire::Endpoints {
-    let endpoint = |endpoint: &crate::Endpoint| {
-        let (address, port) = socket(endpoint.address);
-        wire::Endpoint {
-            address,
-            port,
-            weight: endpoint.weight,
-        }
-    };
-    wire::Endpoints {
-        endpoints: value.endpoints.iter().map(endpoint).collect(),
     }
 }
 

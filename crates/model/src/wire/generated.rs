@@ -424,16 +424,21 @@ pub struct Affinity {
     pub secure: bool,
 }
 /// A group of endpoints and how to speak to them.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Upstream {
-    /// 1 HTTP/1.1, 2 HTTP/1.1 over TLS.
+    /// 1 HTTP/1.1, 2 HTTP/1.1 over TLS, 3 HTTP/2, 4 HTTP/2 over TLS, 5 bytes, 6 bytes over TLS.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// Set where endpoints come from DNS.
-    #[prost(message, optional, tag = "2")]
-    pub dns: ::core::option::Option<DnsName>,
+    #[prost(message, repeated, tag = "2")]
+    pub dns: ::prost::alloc::vec::Vec<DnsName>,
     #[prost(message, optional, tag = "3")]
     pub tls: ::core::option::Option<UpstreamTls>,
+    /// New connections go to the first address of the last answer.
+    #[prost(bool, tag = "4")]
+    pub dns_logical: bool,
+    #[prost(message, optional, tag = "5")]
+    pub options: ::core::option::Option<UpstreamOptions>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DnsName {
@@ -441,6 +446,11 @@ pub struct DnsName {
     pub host: ::prost::alloc::string::String,
     #[prost(uint32, tag = "2")]
     pub port: u32,
+    /// 0 stands for 1.
+    #[prost(uint32, tag = "3")]
+    pub weight: u32,
+    #[prost(uint32, tag = "4")]
+    pub priority: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpstreamTls {
@@ -449,6 +459,149 @@ pub struct UpstreamTls {
     pub server_name: ::prost::alloc::string::String,
     #[prost(bool, tag = "2")]
     pub verify: bool,
+    /// Empty for the system's roots.
+    #[prost(string, tag = "3")]
+    pub trust: ::prost::alloc::string::String,
+    /// Empty for none.
+    #[prost(string, tag = "4")]
+    pub certificate: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "5")]
+    pub subject_alt_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// How endpoints are chosen, limited and spared.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpstreamOptions {
+    #[prost(message, optional, tag = "1")]
+    pub balancer: ::core::option::Option<Balancer>,
+    #[prost(message, optional, tag = "2")]
+    pub warmup: ::core::option::Option<Warmup>,
+    #[prost(message, optional, tag = "3")]
+    pub limits: ::core::option::Option<Limits>,
+    #[prost(message, optional, tag = "4")]
+    pub outlier: ::core::option::Option<Outlier>,
+    /// 0 none, or the version.
+    #[prost(uint32, tag = "5")]
+    pub proxy_protocol: u32,
+    #[prost(message, optional, tag = "6")]
+    pub retry_budget: ::core::option::Option<RetryBudget>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Balancer {
+    /// 0 least requests, 1 round robin, 2 random, 3 ring of hashes, 4 Maglev.
+    #[prost(uint32, tag = "1")]
+    pub form: u32,
+    /// Of the ring or table.
+    #[prost(uint32, tag = "2")]
+    pub size: u32,
+    #[prost(oneof = "balancer::Source", tags = "3, 4, 5, 6")]
+    pub source: ::core::option::Option<balancer::Source>,
+}
+/// Nested message and enum types in `Balancer`.
+pub mod balancer {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Source {
+        #[prost(string, tag = "3")]
+        Header(::prost::alloc::string::String),
+        #[prost(message, tag = "4")]
+        Cookie(super::HashCookie),
+        #[prost(bool, tag = "5")]
+        SourceIp(bool),
+        #[prost(string, tag = "6")]
+        Query(::prost::alloc::string::String),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct HashCookie {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Whether one is made for requests without.
+    #[prost(bool, tag = "3")]
+    pub make: bool,
+    #[prost(uint32, tag = "4")]
+    pub age_s: u32,
+    /// A header stands for name and value.
+    #[prost(message, repeated, tag = "5")]
+    pub attributes: ::prost::alloc::vec::Vec<Header>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Warmup {
+    #[prost(uint32, tag = "1")]
+    pub duration_ms: u32,
+    #[prost(uint32, tag = "2")]
+    pub percent_min: u32,
+    /// In thousandths.
+    #[prost(uint32, tag = "3")]
+    pub aggression: u32,
+}
+/// 0 stands for what the model says of each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Limits {
+    #[prost(uint32, tag = "1")]
+    pub connections_max: u32,
+    #[prost(uint32, tag = "2")]
+    pub pending_max: u32,
+    #[prost(uint32, tag = "3")]
+    pub requests_max: u32,
+    #[prost(uint32, tag = "4")]
+    pub connection_requests_max: u32,
+    #[prost(uint32, tag = "5")]
+    pub retries_max: u32,
+    #[prost(uint32, tag = "6")]
+    pub streams_max: u32,
+    #[prost(uint32, tag = "7")]
+    pub connect_timeout_ms: u32,
+    #[prost(uint32, tag = "8")]
+    pub idle_timeout_ms: u32,
+    #[prost(uint32, tag = "9")]
+    pub connection_time_max_ms: u32,
+    #[prost(message, optional, tag = "10")]
+    pub keepalive: ::core::option::Option<Keepalive>,
+    #[prost(message, optional, tag = "11")]
+    pub ping: ::core::option::Option<Ping>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Keepalive {
+    #[prost(uint32, tag = "1")]
+    pub probes: u32,
+    #[prost(uint32, tag = "2")]
+    pub time_ms: u32,
+    #[prost(uint32, tag = "3")]
+    pub interval_ms: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ping {
+    #[prost(uint32, tag = "1")]
+    pub interval_ms: u32,
+    #[prost(uint32, tag = "2")]
+    pub timeout_ms: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Outlier {
+    #[prost(uint32, tag = "1")]
+    pub server_errors: u32,
+    #[prost(uint32, tag = "2")]
+    pub gateway_errors: u32,
+    #[prost(uint32, tag = "3")]
+    pub local_errors: u32,
+    #[prost(bool, tag = "4")]
+    pub split: bool,
+    #[prost(uint32, tag = "5")]
+    pub interval_ms: u32,
+    #[prost(uint32, tag = "6")]
+    pub ejection_time_ms: u32,
+    #[prost(uint32, tag = "7")]
+    pub ejection_percent_max: u32,
+    #[prost(uint32, tag = "8")]
+    pub health_percent_min: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RetryBudget {
+    #[prost(uint32, tag = "1")]
+    pub share_ppm: u32,
+    #[prost(uint32, tag = "2")]
+    pub retries_min: u32,
 }
 /// The addresses behind an upstream of the same name.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -465,4 +618,6 @@ pub struct Endpoint {
     pub port: u32,
     #[prost(uint32, tag = "3")]
     pub weight: u32,
+    #[prost(uint32, tag = "4")]
+    pub priority: u32,
 }

@@ -1,5 +1,7 @@
 //! Round trips, pinned versions, and refusals.
 
+mod upstream;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{SCHEMA, WireError, decode, encode};
 use crate::{
-    Abort, AbortAnswer, Action, Affinity, Certificate, Cors, Delay, DnsName, Domain, Endpoint,
+    Abort, AbortAnswer, Action, Affinity, Certificate, Cors, Delay, Dns, Domain, Endpoint,
     Endpoints, Fault, Form, HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, Mirror, Name,
     Origin, OriginKind, PathMatch, PathRewrite, Policy, PrivateKey, Protocol, Redirect,
     RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions, Rewrite, Route,
@@ -165,14 +167,13 @@ fn examples() -> Vec<(&'static str, Value)> {
     let route = first_route();
     let upstream = Upstream {
         protocol: Protocol::Https1,
-        dns: Some(Box::new(DnsName {
-            host: "db.example.com".into(),
-            port: 443,
-        })),
+        dns: Some(Box::new(Dns::strict("db.example.com", 443))),
         tls: Some(Box::new(UpstreamTls {
             server_name: "db".into(),
             verify: true,
+            ..UpstreamTls::unverified()
         })),
+        options: None,
     };
     vec![
         (
@@ -207,11 +208,17 @@ fn examples() -> Vec<(&'static str, Value)> {
                 endpoints: [Endpoint {
                     address: "10.1.2.3:8080".parse().unwrap(),
                     weight: 2,
+                    priority: 0,
                 }]
                 .into(),
             }),
         ),
         ("second route", Value::Route(Box::new(second_route()))),
+        ("third upstream", Value::Upstream(upstream::third())),
+        (
+            "third endpoints",
+            Value::Endpoints(upstream::third_endpoints()),
+        ),
     ]
 }
 
@@ -286,7 +293,11 @@ fn redirects_and_answers_come_back_too() {
 #[test]
 fn a_resource_asks_for_no_newer_schema_than_it_needs() {
     for (name, value) in examples() {
-        let schema = if name == "second route" { 2 } else { 1 };
+        let schema = match name.split_once(' ') {
+            Some(("second", _)) => 2,
+            Some(("third", _)) => 3,
+            _ => 1,
+        };
         assert_eq!(encoded(&resource(value))[..2], [0x08, schema], "{name}");
     }
 }
@@ -320,7 +331,11 @@ fn text_that_would_split_a_header_is_refused() {
 
 proptest! {
     #[test]
-    fn damaged_bytes_never_panic(kind in 0_usize..7, at in any::<prop::sample::Index>(), byte: u8) {
+    fn damaged_bytes_never_panic(
+        kind in 0_usize..examples().len(),
+        at in any::<prop::sample::Index>(),
+        byte: u8,
+    ) {
         let mut bytes = encoded(&resource(examples().swap_remove(kind).1)).to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;

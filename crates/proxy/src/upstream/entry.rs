@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use myriad_model::{Name, Protocol, SealedArc, UpstreamTls};
+use myriad_model::{Name, SealedArc, UpstreamTls};
 
 use super::resolve::Resolution;
 use super::target::Targets;
@@ -44,15 +44,15 @@ impl UpstreamEntry {
         targets: &mut Targets,
     ) -> Self {
         let value = upstream.as_ref().and_then(|sealed| sealed.upstream());
-        let tls = value.and_then(|value| match value.protocol {
-            Protocol::Http1 => None,
-            Protocol::Https1 => Some(value.tls.as_deref().cloned().unwrap_or(UpstreamTls {
-                server_name: Box::default(),
+        let tls = value.filter(|value| value.protocol.is_tls()).map(|value| {
+            value.tls.as_deref().cloned().unwrap_or(UpstreamTls {
                 verify: true,
-            })),
+                ..UpstreamTls::unverified()
+            })
         });
-        let dns = value.and_then(|value| value.dns.as_deref());
-        let resolution = dns.map(|name| Box::new(Resolution::new(name.clone(), tls.clone())));
+        let names = value.and_then(|value| value.dns.as_deref());
+        let first = names.and_then(|dns| dns.names.first());
+        let resolution = first.map(|first| Box::new(Resolution::new(first.clone(), tls.clone())));
         let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
         let pool = match (value, listed) {
             (Some(value), Some(listed)) if value.dns.is_none() => {
@@ -77,7 +77,7 @@ impl UpstreamEntry {
     /// Whether endpoints are spoken to over TLS.
     pub fn is_tls(&self) -> bool {
         let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
-        value.is_some_and(|value| value.protocol == Protocol::Https1)
+        value.is_some_and(|value| value.protocol.is_tls())
     }
 
     /// Gives back the targets, once another entry has taken the place of this one.

@@ -19,7 +19,7 @@ fn commit(sealer: &mut Sealer, revision: u64, names: &[String]) -> Logged {
     for name in names {
         let address = ([10, 0, 0, 1], revision as u16).into();
         let value = Value::Endpoints(Endpoints {
-            endpoints: [Endpoint { address, weight: 1 }].into(),
+            endpoints: [Endpoint::even(address)].into(),
         });
         let origin = Origin::settings();
         let sealed = sealer.seal(Name::from(&**name), Resource { origin, value });

@@ -66,6 +66,7 @@ impl World {
             protocol: Protocol::Http1,
             dns: None,
             tls: None,
+            options: None,
         });
         self.put_value(name, value);
     }
@@ -107,10 +108,8 @@ impl World {
 }
 
 fn endpoints(port: u16, count: u32) -> Resource {
-    let endpoint = |number: u32| Endpoint {
-        address: (std::net::Ipv4Addr::from(number + 0x0a00_0001), port).into(),
-        weight: 1,
-    };
+    let endpoint =
+        |number: u32| Endpoint::even((std::net::Ipv4Addr::from(number + 0x0a00_0001), port).into());
     Resource {
         origin: Origin::settings(),
         value: Value::Endpoints(Endpoints {

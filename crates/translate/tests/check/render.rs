@@ -1,5 +1,7 @@
 //! Resources and findings as compact, stable text.
 
+mod upstream;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -50,23 +52,13 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             )
         }
         Value::Route(route) => format!("route {name}\n  {}", route_text(route)),
-        Value::Upstream(upstream) => {
-            let mut line = format!("upstream {name} {:?}", upstream.protocol);
-            if let Some(dns) = &upstream.dns {
-                let _ = write!(line, " dns={}:{}", dns.host, dns.port);
-            }
-            if let Some(tls) = &upstream.tls {
-                let _ = write!(line, " sni={:?} verify={}", tls.server_name, tls.verify);
-            }
-            format!("{line} {from}")
+        Value::Upstream(value) => {
+            let (told, options) = upstream::text(value);
+            format!("upstream {name} {told} {from}{options}")
         }
         Value::Endpoints(endpoints) => {
-            let all = endpoints.endpoints.iter();
-            let all: Vec<String> = all.map(|e| format!("{}*{}", e.address, e.weight)).collect();
-            format!(
-                "endpoints {name} [{}] {from}",
-                all.join(" ").replace("*1", "")
-            )
+            let told = upstream::endpoints_text(endpoints);
+            format!("endpoints {name} [{told}] {from}")
         }
     })
 }

@@ -38,7 +38,8 @@ pub fn policy(message: wire::Policy) -> Result<Policy, WireError> {
     })
 }
 
-fn milliseconds(number: u32) -> Duration {
+/// A duration of whole milliseconds.
+pub fn milliseconds(number: u32) -> Duration {
     Duration::from_millis(number.into())
 }
 

@@ -63,13 +63,11 @@ fn value(kind: Kind, content: u8) -> Value {
             },
             dns: None,
             tls: None,
+            options: None,
         }),
         Kind::Endpoints => Value::Endpoints(Endpoints {
             endpoints: (0..content % 4)
-                .map(|last| Endpoint {
-                    address: ([192, 0, 2, last], 80).into(),
-                    weight: 1,
-                })
+                .map(|last| Endpoint::even(([192, 0, 2, last], 80).into()))
                 .collect(),
         }),
     }

@@ -542,11 +542,9 @@ async fn an_upstream_by_name_is_resolved() {
     for (name, host) in [("good", "localhost"), ("bad", "nowhere.invalid")] {
         let upstream = myriad_model::Upstream {
             protocol: myriad_model::Protocol::Http1,
-            dns: Some(Box::new(myriad_model::DnsName {
-                host: host.into(),
-                port,
-            })),
+            dns: Some(Box::new(myriad_model::Dns::strict(host, port))),
             tls: None,
+            options: None,
         };
         world.put(name, Value::Upstream(upstream));
         world.put_route(name, route("a.example", &format!("/{name}"), name));

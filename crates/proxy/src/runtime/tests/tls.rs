@@ -290,6 +290,7 @@ async fn an_endpoint_over_tls_is_verified_where_the_upstream_says_so() {
         let tls = myriad_model::UpstreamTls {
             server_name: "inner.example".into(),
             verify,
+            ..myriad_model::UpstreamTls::unverified()
         };
         world.put_upstream_with(name, &[inner.address("https")], Some(tls));
         world.put_route(name, route(&format!("{name}.example"), "/", name));

@@ -147,13 +147,11 @@ impl World {
             },
             dns: None,
             tls: tls.map(Box::new),
+            options: None,
         };
         let mut endpoints: Vec<Endpoint> = endpoints
             .iter()
-            .map(|address| Endpoint {
-                address: *address,
-                weight: 1,
-            })
+            .map(|address| Endpoint::even(*address))
             .collect();
         endpoints.sort_by_key(|endpoint| endpoint.address);
         let endpoints = endpoints.into();

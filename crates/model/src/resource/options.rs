@@ -1,0 +1,185 @@
+//! How the endpoints of an upstream are chosen, limited and spared.
+
+use std::time::Duration;
+
+use super::Share;
+
+/// What holds for the endpoints of an upstream. The default is what holds without it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamOptions {
+    /// Who takes a request.
+    pub balancer: Balancer,
+    /// How new endpoints begin.
+    pub warmup: Option<Warmup>,
+    /// What is refused or closed beyond some number.
+    pub limits: Limits,
+    /// When an endpoint is left out for a while; none for never.
+    pub outlier: Option<Box<Outlier>>,
+    /// The header that connections begin with.
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// How many repetitions may be in flight; none for what the process is set to.
+    pub retry_budget: Option<RetryBudget>,
+}
+
+/// Who takes a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Balancer {
+    /// Of two that are drawn by weight, the one with fewer requests in flight.
+    #[default]
+    LeastRequest,
+    /// One after the other, by weight.
+    RoundRobin,
+    /// Drawn by weight.
+    Random,
+    /// Equal requests to the same endpoint.
+    Hash(Box<HashBalancer>),
+}
+
+/// Equal requests to the same endpoint, with few moves where endpoints come and go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashBalancer {
+    /// What makes requests equal. A request without it is spread like any other.
+    pub source: HashSource,
+    /// How hashes lead to endpoints.
+    pub table: HashTable,
+}
+
+/// What makes requests equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HashSource {
+    /// The value of a header, by its name in lower case.
+    Header(Box<str>),
+    /// The value of a cookie.
+    Cookie(Box<HashCookie>),
+    /// The address of the client.
+    SourceIp,
+    /// The value of a query parameter.
+    Query(Box<str>),
+}
+
+/// A cookie that makes requests equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashCookie {
+    /// Its name.
+    pub name: Box<str>,
+    /// The path that it is made for; empty for none.
+    pub path: Box<str>,
+    /// How long one lives that is made for a request without; zero for as long as the browser
+    /// does; none makes none.
+    pub age: Option<Duration>,
+    /// Further attributes, with values that may be empty.
+    pub attributes: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// How hashes lead to endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashTable {
+    /// A ring with at least so many points, 1 to [`HashTable::SIZE_MAX`].
+    Ring(u32),
+    /// A table of Maglev with so many places, a prime of 2 to [`HashTable::SIZE_MAX`].
+    Maglev(u32),
+}
+
+impl HashTable {
+    /// The largest table: 4 MiB of places.
+    pub const SIZE_MAX: u32 = 1 << 20;
+}
+
+/// How new endpoints begin: with less of their weight, that grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Warmup {
+    /// Until they have it all; not zero.
+    pub duration: Duration,
+    /// The percentage that they begin with, 0 to 100.
+    pub percent_min: u8,
+    /// In thousandths: 1,000 grows in proportion to time, more grows faster at first; not zero.
+    pub aggression: u32,
+}
+
+/// What is refused or closed beyond some number. Zero stands for no limit, except where said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections to all endpoints together.
+    pub connections_max: u32,
+    /// Requests that wait for a connection; beyond it they get 503.
+    pub pending_max: u32,
+    /// Requests in flight; beyond it they get 503.
+    pub requests_max: u32,
+    /// Requests that one connection carries.
+    pub connection_requests_max: u32,
+    /// Repetitions in flight; zero for what the process is set to.
+    pub retries_max: u32,
+    /// Requests at a time on one connection of HTTP/2; zero for what the endpoint allows.
+    pub streams_max: u32,
+    /// The longest to connect; zero for what the route says.
+    pub connect_timeout: Duration,
+    /// The longest that a connection waits for its next request; zero for what the process is set
+    /// to.
+    pub idle_timeout: Duration,
+    /// The longest that a connection is used.
+    pub connection_time_max: Duration,
+    /// Probes of the kernel on idle connections; none for what the process is set to.
+    pub keepalive: Option<Keepalive>,
+    /// Pings on connections of HTTP/2; none for none.
+    pub ping: Option<Ping>,
+}
+
+/// Probes of the kernel. Zero stands for what the system is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Unanswered ones until the connection is given up.
+    pub probes: u32,
+    /// Idle time before the first.
+    pub time: Duration,
+    /// Time between them.
+    pub interval: Duration,
+}
+
+/// Pings on connections of HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ping {
+    /// Time between them; not zero.
+    pub interval: Duration,
+    /// The longest wait for the answer, after which the connection is given up; not zero.
+    pub timeout: Duration,
+}
+
+/// When an endpoint is left out for a while. A count of zero stands for never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlier {
+    /// Responses of 500 to 599 in a row; failures before a response count too, unless split.
+    pub server_errors: u32,
+    /// 502, 503 or 504 in a row; failures before a response count too, unless split.
+    pub gateway_errors: u32,
+    /// Failures before a response in a row; counted only where split.
+    pub local_errors: u32,
+    /// Whether failures before a response are counted apart from responses.
+    pub is_split: bool,
+    /// The time between two looks at who may come back; not zero.
+    pub interval: Duration,
+    /// How long the first absence is; each later one in a row is longer by as much. Not zero.
+    pub ejection_time: Duration,
+    /// The most endpoints left out at a time, 1 to 100 percent, but at least one.
+    pub ejection_percent_max: u8,
+    /// With fewer endpoints in service than this, 0 to 100 percent, nobody is left out.
+    pub health_percent_min: u8,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ProxyProtocol {
+    /// A line of text.
+    V1 = 1,
+    /// Binary.
+    V2 = 2,
+}
+
+/// How many repetitions may be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryBudget {
+    /// The share of the requests in flight.
+    pub share: Share,
+    /// So many are always allowed.
+    pub retries_min: u32,
+}

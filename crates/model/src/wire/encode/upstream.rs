@@ -1,0 +1,174 @@
+//! Upstreams and their endpoints.
+
+use super::super::generated as wire;
+use super::{milliseconds, optional, socket};
+use crate::{
+    Balancer, DnsMode, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource, HashTable,
+    Limits, Outlier, Ping, Protocol, Upstream, UpstreamOptions, UpstreamTls,
+};
+
+/// The lowest schema that understands an upstream. The third has HTTP/2 and bytes, several names,
+/// what certificates are verified against, and options.
+pub fn schema(value: &Upstream) -> u32 {
+    let is_first_protocol = matches!(value.protocol, Protocol::Http1 | Protocol::Https1);
+    let is_first_dns = value.dns.as_ref().is_none_or(|dns| {
+        let is_plain = |name: &crate::DnsName| name.weight == 1 && name.priority == 0;
+        dns.mode == DnsMode::Strict && dns.names.len() == 1 && dns.names.iter().all(is_plain)
+    });
+    let is_first_tls = value.tls.as_ref().is_none_or(|tls| {
+        tls.trust.is_none() && tls.certificate.is_none() && tls.subject_alt_names.is_empty()
+    });
+    let is_first = is_first_protocol && is_first_dns && is_first_tls && value.options.is_none();
+    if is_first { 1 } else { 3 }
+}
+
+/// The lowest schema that understands endpoints. The third has priorities.
+pub fn endpoints_schema(value: &Endpoints) -> u32 {
+    let is_first = value
+        .endpoints
+        .iter()
+        .all(|endpoint| endpoint.priority == 0);
+    if is_first { 1 } else { 3 }
+}
+
+/// The message of an upstream.
+pub fn upstream(value: &Upstream) -> wire::Upstream {
+    let name = |name: &crate::DnsName| wire::DnsName {
+        host: name.host.to_string(),
+        port: name.port.into(),
+        weight: if name.weight == 1 { 0 } else { name.weight },
+        priority: name.priority.into(),
+    };
+    let dns = value.dns.as_deref();
+    wire::Upstream {
+        protocol: value.protocol as u32,
+        dns: dns.map_or_else(Vec::new, |dns| dns.names.iter().map(name).collect()),
+        tls: value.tls.as_deref().map(tls),
+        dns_logical: dns.is_some_and(|dns| dns.mode == DnsMode::Logical),
+        options: value.options.as_deref().map(options),
+    }
+}
+
+/// The message of endpoints.
+pub fn endpoints(value: &Endpoints) -> wire::Endpoints {
+    let endpoint = |endpoint: &Endpoint| {
+        let (address, port) = socket(endpoint.address);
+        wire::Endpoint {
+            address,
+            port,
+            weight: endpoint.weight,
+            priority: endpoint.priority.into(),
+        }
+    };
+    wire::Endpoints {
+        endpoints: value.endpoints.iter().map(endpoint).collect(),
+    }
+}
+
+fn tls(value: &UpstreamTls) -> wire::UpstreamTls {
+    let names = value.subject_alt_names.iter();
+    wire::UpstreamTls {
+        server_name: value.server_name.to_string(),
+        verify: value.verify,
+        trust: optional(&value.trust),
+        certificate: optional(&value.certificate),
+        subject_alt_names: names.map(ToString::to_string).collect(),
+    }
+}
+
+fn options(value: &UpstreamOptions) -> wire::UpstreamOptions {
+    let is_limited = value.limits != Limits::default();
+    wire::UpstreamOptions {
+        balancer: Some(balancer(&value.balancer)),
+        warmup: value.warmup.map(|warmup| wire::Warmup {
+            duration_ms: milliseconds(warmup.duration),
+            percent_min: warmup.percent_min.into(),
+            aggression: warmup.aggression,
+        }),
+        limits: is_limited.then(|| limits(&value.limits)),
+        outlier: value.outlier.as_deref().map(outlier),
+        proxy_protocol: value.proxy_protocol.map_or(0, |version| version as u32),
+        retry_budget: value.retry_budget.map(|budget| wire::RetryBudget {
+            share_ppm: budget.share.ppm(),
+            retries_min: budget.retries_min,
+        }),
+    }
+}
+
+fn balancer(value: &Balancer) -> wire::Balancer {
+    let (form, hash) = match value {
+        Balancer::LeastRequest => (0, None),
+        Balancer::RoundRobin => (1, None),
+        Balancer::Random => (2, None),
+        Balancer::Hash(hash) => match hash.table {
+            HashTable::Ring(size) => (3, Some((size, hash))),
+            HashTable::Maglev(size) => (4, Some((size, hash))),
+        },
+    };
+    wire::Balancer {
+        form,
+        size: hash.map_or(0, |(size, _)| size),
+        source: hash.map(|(_, hash)| hash_source(hash)),
+    }
+}
+
+fn hash_source(value: &HashBalancer) -> wire::balancer::Source {
+    use wire::balancer::Source;
+    match &value.source {
+        HashSource::Header(name) => Source::Header(name.to_string()),
+        HashSource::Cookie(cookie) => Source::Cookie(hash_cookie(cookie)),
+        HashSource::SourceIp => Source::SourceIp(true),
+        HashSource::Query(name) => Source::Query(name.to_string()),
+    }
+}
+
+fn hash_cookie(value: &HashCookie) -> wire::HashCookie {
+    let attribute = |(name, value): &(Box<str>, Box<str>)| wire::Header {
+        name: name.to_string(),
+        value: value.to_string(),
+    };
+    let age = value.age.unwrap_or_default().as_secs();
+    wire::HashCookie {
+        name: value.name.to_string(),
+        path: value.path.to_string(),
+        make: value.age.is_some(),
+        age_s: u32::try_from(age).unwrap_or(u32::MAX),
+        attributes: value.attributes.iter().map(attribute).collect(),
+    }
+}
+
+fn limits(value: &Limits) -> wire::Limits {
+    wire::Limits {
+        connections_max: value.connections_max,
+        pending_max: value.pending_max,
+        requests_max: value.requests_max,
+        connection_requests_max: value.connection_requests_max,
+        retries_max: value.retries_max,
+        streams_max: value.streams_max,
+        connect_timeout_ms: milliseconds(value.connect_timeout),
+        idle_timeout_ms: milliseconds(value.idle_timeout),
+        connection_time_max_ms: milliseconds(value.connection_time_max),
+        keepalive: value.keepalive.map(|keepalive| wire::Keepalive {
+            probes: keepalive.probes,
+            time_ms: milliseconds(keepalive.time),
+            interval_ms: milliseconds(keepalive.interval),
+        }),
+        ping: value.ping.map(|Ping { interval, timeout }| wire::Ping {
+            interval_ms: milliseconds(interval),
+            timeout_ms: milliseconds(timeout),
+        }),
+    }
+}
+
+fn outlier(value: &Outlier) -> wire::Outlier {
+    wire::Outlier {
+        server_errors: value.server_errors,
+        gateway_errors: value.gateway_errors,
+        local_errors: value.local_errors,
+        split: value.is_split,
+        interval_ms: milliseconds(value.interval),
+        ejection_time_ms: milliseconds(value.ejection_time),
+        ejection_percent_max: value.ejection_percent_max.into(),
+        health_percent_min: value.health_percent_min.into(),
+    }
+}

@@ -1,0 +1,196 @@
+//! What the third schema adds to upstreams and endpoints.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{decode, encoded, resource};
+use crate::{
+    Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
+    HashTable, Keepalive, Limits, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share,
+    Upstream, UpstreamOptions, UpstreamTls, Value, Warmup, WireError,
+};
+
+/// An upstream with every field set.
+pub fn third() -> Upstream {
+    let name = |host: &str, weight, priority| DnsName {
+        host: host.into(),
+        port: 443,
+        weight,
+        priority,
+    };
+    Upstream {
+        protocol: Protocol::H2,
+        dns: Some(Box::new(Dns {
+            mode: DnsMode::Logical,
+            names: [name("a.example", 1, 0), name("b.example", 7, 1)].into(),
+        })),
+        tls: Some(Box::new(UpstreamTls {
+            server_name: "db".into(),
+            verify: true,
+            trust: Some("ns/roots".into()),
+            certificate: Some("ns/client".into()),
+            subject_alt_names: ["db.example".into(), "spiffe://a/b".into()].into(),
+        })),
+        options: Some(Box::new(options())),
+    }
+}
+
+/// Endpoints with every field set.
+pub fn third_endpoints() -> Endpoints {
+    Endpoints {
+        endpoints: [Endpoint {
+            address: "10.1.2.3:8080".parse().unwrap(),
+            weight: 2,
+            priority: 3,
+        }]
+        .into(),
+    }
+}
+
+fn options() -> UpstreamOptions {
+    let seconds = Duration::from_secs;
+    UpstreamOptions {
+        balancer: Balancer::Hash(Box::new(HashBalancer {
+            source: HashSource::Cookie(Box::new(HashCookie {
+                name: "user".into(),
+                path: "/".into(),
+                age: Some(seconds(60)),
+                attributes: [("SameSite".into(), "Strict".into())].into(),
+            })),
+            table: HashTable::Maglev(65_537),
+        })),
+        warmup: Some(Warmup {
+            duration: seconds(30),
+            percent_min: 10,
+            aggression: 1_500,
+        }),
+        limits: Limits {
+            connections_max: 1,
+            pending_max: 2,
+            requests_max: 3,
+            connection_requests_max: 4,
+            retries_max: 5,
+            streams_max: 6,
+            connect_timeout: seconds(7),
+            idle_timeout: seconds(8),
+            connection_time_max: seconds(9),
+            keepalive: Some(Keepalive {
+                probes: 3,
+                time: seconds(60),
+                interval: seconds(10),
+            }),
+            ping: Some(Ping {
+                interval: seconds(20),
+                timeout: seconds(5),
+            }),
+        },
+        outlier: Some(Box::new(Outlier {
+            server_errors: 5,
+            gateway_errors: 3,
+            local_errors: 2,
+            is_split: true,
+            interval: seconds(10),
+            ejection_time: seconds(30),
+            ejection_percent_max: 10,
+            health_percent_min: 50,
+        })),
+        proxy_protocol: Some(ProxyProtocol::V2),
+        retry_budget: Some(RetryBudget {
+            share: Share::from_ppm(200_000).unwrap(),
+            retries_min: 3,
+        }),
+    }
+}
+
+#[test]
+fn a_table_that_is_no_prime_or_too_large_is_refused() {
+    for table in [
+        HashTable::Maglev(65_536),
+        HashTable::Maglev(HashTable::SIZE_MAX + 7),
+        HashTable::Ring(0),
+        HashTable::Ring(HashTable::SIZE_MAX + 1),
+    ] {
+        let mut options = options();
+        options.balancer = Balancer::Hash(Box::new(HashBalancer {
+            source: HashSource::SourceIp,
+            table,
+        }));
+        let value = Value::Upstream(Upstream {
+            options: Some(Box::new(options)),
+            ..third()
+        });
+        let refused = Err(WireError::Invalid("size of a table of hashes"));
+        assert_eq!(decode(&encoded(&resource(value))), refused, "{table:?}");
+    }
+}
+
+fn balancers() -> impl Strategy<Value = Balancer> {
+    let source = prop_oneof![
+        Just(HashSource::Header("x-user".into())),
+        Just(HashSource::SourceIp),
+        Just(HashSource::Query("user".into())),
+        prop::option::of(0..100_u64).prop_map(|age| HashSource::Cookie(Box::new(HashCookie {
+            name: "user".into(),
+            path: Box::default(),
+            age: age.map(Duration::from_secs),
+            attributes: Box::default(),
+        }))),
+    ];
+    let table = prop_oneof![
+        (1..=HashTable::SIZE_MAX).prop_map(HashTable::Ring),
+        Just(HashTable::Maglev(251)),
+    ];
+    prop_oneof![
+        Just(Balancer::LeastRequest),
+        Just(Balancer::RoundRobin),
+        Just(Balancer::Random),
+        (source, table)
+            .prop_map(|(source, table)| Balancer::Hash(Box::new(HashBalancer { source, table }))),
+    ]
+}
+
+fn protocols() -> impl Strategy<Value = Protocol> {
+    prop::sample::select(vec![
+        Protocol::Http1,
+        Protocol::Https1,
+        Protocol::H2c,
+        Protocol::H2,
+        Protocol::Tcp,
+        Protocol::Tls,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn upstreams_of_any_parts_come_back_as_they_went(
+        protocol in protocols(),
+        (names, logical) in (0_usize..3, any::<bool>()),
+        balancer in balancers(),
+        parts in any::<[bool; 8]>(),
+        number: u32,
+    ) {
+        let mut options = options();
+        options.balancer = balancer;
+        options.warmup = options.warmup.filter(|_| parts[0]);
+        options.limits.requests_max = number;
+        options.limits.keepalive = options.limits.keepalive.filter(|_| parts[1]);
+        options.limits.ping = options.limits.ping.filter(|_| parts[2]);
+        options.outlier = options.outlier.filter(|_| parts[3]);
+        options.proxy_protocol = parts[4].then_some(ProxyProtocol::V1);
+        options.retry_budget = options.retry_budget.filter(|_| parts[5]);
+        let mut tls = *third().tls.unwrap();
+        tls.trust = tls.trust.filter(|_| parts[6]);
+        let mut dns = *third().dns.unwrap();
+        dns.mode = if logical { DnsMode::Logical } else { DnsMode::Strict };
+        dns.names = dns.names[..names].into();
+        let value = Upstream {
+            protocol,
+            dns: (names > 0).then(|| Box::new(dns)),
+            tls: protocol.is_tls().then(|| Box::new(tls)),
+            options: parts[7].then(|| Box::new(options)),
+        };
+        let resource = resource(Value::Upstream(value));
+        prop_assert_eq!(decode(&encoded(&resource)), Ok(resource));
+    }
+}

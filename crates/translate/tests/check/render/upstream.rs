@@ -1,0 +1,185 @@
+//! Upstreams and endpoints as text: what differs from the defaults.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use myriad_model::{
+    Balancer, DnsMode, DnsName, Endpoint, Endpoints, HashSource, HashTable, Limits, Outlier,
+    Upstream, UpstreamOptions, UpstreamTls,
+};
+
+/// The line of an upstream, and the lines of its options below it.
+pub fn text(upstream: &Upstream) -> (String, String) {
+    let mut line = format!("{:?}", upstream.protocol);
+    if let Some(dns) = &upstream.dns {
+        let _ = write!(line, " dns={}", joined(dns.names.iter().map(name_text)));
+        if dns.mode == DnsMode::Logical {
+            line.push_str(" logical");
+        }
+    }
+    if let Some(tls) = &upstream.tls {
+        line.push_str(&tls_text(tls));
+    }
+    let options = upstream
+        .options
+        .as_deref()
+        .map_or_else(Vec::new, options_lines);
+    let lines = options.iter().map(|line| format!("\n  {line}"));
+    (line, lines.collect())
+}
+
+/// The endpoints, with weights and priorities that are not the usual ones.
+pub fn endpoints_text(endpoints: &Endpoints) -> String {
+    let text = |endpoint: &Endpoint| {
+        let marks = marks(endpoint.weight, endpoint.priority);
+        format!("{}{marks}", endpoint.address)
+    };
+    let all: Vec<String> = endpoints.endpoints.iter().map(text).collect();
+    all.join(" ")
+}
+
+fn name_text(name: &DnsName) -> String {
+    format!(
+        "{}:{}{}",
+        name.host,
+        name.port,
+        marks(name.weight, name.priority)
+    )
+}
+
+fn marks(weight: u32, priority: u8) -> String {
+    let weight = if weight == 1 {
+        String::new()
+    } else {
+        format!("*{weight}")
+    };
+    match priority {
+        0 => weight,
+        _ => format!("{weight}^{priority}"),
+    }
+}
+
+fn tls_text(tls: &UpstreamTls) -> String {
+    let mut text = format!(" sni={:?} verify={}", tls.server_name, tls.verify);
+    if let Some(trust) = &tls.trust {
+        let _ = write!(text, " trust={trust}");
+    }
+    if let Some(certificate) = &tls.certificate {
+        let _ = write!(text, " certificate={certificate}");
+    }
+    if !tls.subject_alt_names.is_empty() {
+        let _ = write!(text, " names={}", joined(tls.subject_alt_names.iter()));
+    }
+    text
+}
+
+fn options_lines(options: &UpstreamOptions) -> Vec<String> {
+    let mut lines = Vec::new();
+    match &options.balancer {
+        Balancer::LeastRequest => {}
+        Balancer::RoundRobin => lines.push("round robin".to_owned()),
+        Balancer::Random => lines.push("random".to_owned()),
+        Balancer::Hash(hash) => {
+            let source = source_text(&hash.source);
+            lines.push(match hash.table {
+                HashTable::Ring(size) => format!("hash of {source}, ring of {size}"),
+                HashTable::Maglev(size) => format!("hash of {source}, maglev of {size}"),
+            });
+        }
+    }
+    if let Some(warmup) = &options.warmup {
+        lines.push(format!(
+            "warmup {:?} from {}% aggression {}",
+            warmup.duration, warmup.percent_min, warmup.aggression
+        ));
+    }
+    let limits = limits_text(&options.limits);
+    if !limits.is_empty() {
+        lines.push(format!("limits{limits}"));
+    }
+    lines.extend(options.outlier.as_deref().map(outlier_text));
+    if let Some(version) = options.proxy_protocol {
+        lines.push(format!("PROXY protocol {version:?}"));
+    }
+    if let Some(budget) = options.retry_budget {
+        lines.push(format!(
+            "retries {} ppm, at least {}",
+            budget.share.ppm(),
+            budget.retries_min
+        ));
+    }
+    lines
+}
+
+fn source_text(source: &HashSource) -> String {
+    match source {
+        HashSource::Header(name) => format!("header {name}"),
+        HashSource::SourceIp => "source IP".to_owned(),
+        HashSource::Query(name) => format!("query {name}"),
+        HashSource::Cookie(cookie) => {
+            let made = match cookie.age {
+                Some(age) => format!(" made for {age:?}"),
+                None => String::new(),
+            };
+            let attributes = cookie.attributes.iter();
+            let attributes = attributes.map(|(name, value)| format!("; {name}={value}"));
+            let attributes: String = attributes.collect();
+            format!("cookie {}{}{made}{attributes}", cookie.name, cookie.path)
+        }
+    }
+}
+
+fn limits_text(limits: &Limits) -> String {
+    let mut text = String::new();
+    for (name, number) in [
+        ("connections", limits.connections_max),
+        ("pending", limits.pending_max),
+        ("requests", limits.requests_max),
+        ("connection_requests", limits.connection_requests_max),
+        ("retries", limits.retries_max),
+        ("streams", limits.streams_max),
+    ] {
+        if number != 0 {
+            let _ = write!(text, " {name}={number}");
+        }
+    }
+    for (name, time) in [
+        ("connect", limits.connect_timeout),
+        ("idle", limits.idle_timeout),
+        ("connection_time", limits.connection_time_max),
+    ] {
+        if time != Duration::ZERO {
+            let _ = write!(text, " {name}={time:?}");
+        }
+    }
+    if let Some(keepalive) = limits.keepalive {
+        let _ = write!(
+            text,
+            " keepalive={}x{:?} after {:?}",
+            keepalive.probes, keepalive.interval, keepalive.time
+        );
+    }
+    if let Some(ping) = limits.ping {
+        let _ = write!(text, " ping={:?}/{:?}", ping.interval, ping.timeout);
+    }
+    text
+}
+
+fn outlier_text(outlier: &Outlier) -> String {
+    let split = if outlier.is_split { " split" } else { "" };
+    format!(
+        "outlier 5xx={} gateway={} local={}{split} every {:?} for {:?} at most {}% healthy {}%",
+        outlier.server_errors,
+        outlier.gateway_errors,
+        outlier.local_errors,
+        outlier.interval,
+        outlier.ejection_time,
+        outlier.ejection_percent_max,
+        outlier.health_percent_min
+    )
+}
+
+fn joined<T: ToString>(parts: impl Iterator<Item = T>) -> String {
+    let parts: Vec<String> = parts.map(|part| part.to_string()).collect();
+    parts.join(",")
+}
