@@ -23,13 +23,15 @@ pub use host::{Host, HostError};
 pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use position::Position;
 pub use resource::{
-    Abort, AbortAnswer, Action, Affinity, Balancer, Certificate, Cors, Delay, Dns, DnsMode,
-    DnsName, Domain, Endpoint, Endpoints, Fault, HashBalancer, HashCookie, HashSource, HashTable,
-    HeaderEdit, HeaderEdits, Keepalive, KeyEncoding, Limits, Listener, Mirror, Outlier, PathMatch,
-    PathRewrite, Ping, Policy, PrivateKey, Protocol, ProxyProtocol, Redirect, RedirectParts,
-    RedirectPath, RedirectTarget, Resource, Respond, Retry, RetryBudget, RetryConditions, Rewrite,
-    Route, Share, Source, Test, TlsRedirect, TlsSettings, TlsVersion, Upstream, UpstreamOptions,
-    UpstreamTls, Value, ValueMatch, Warmup, WeightedUpstream,
+    ALTERNATIVES_MAX, Abort, AbortAnswer, Action, Affinity, Balancer, CLIENT_AUTH_PARTS_MAX,
+    Certificate, CipherSuite, ClientAuth, ClientAuthMode, Cors, Delay, Dns, DnsMode, DnsName,
+    Domain, Endpoint, Endpoints, Fault, HashBalancer, HashCookie, HashSource, HashTable,
+    HeaderEdit, HeaderEdits, Keepalive, KeyEncoding, Limits, Listener, ListenerProtocol, Mirror,
+    Outlier, PathMatch, PathRewrite, Ping, Policy, PrivateKey, Protocol, ProxyProtocol, Redirect,
+    RedirectParts, RedirectPath, RedirectTarget, Resource, Respond, Retry, RetryBudget,
+    RetryConditions, Rewrite, Route, Share, Source, TRUST_PARTS_MAX, Test, TlsRedirect,
+    TlsSettings, TlsVersion, Trust, Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch,
+    Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

@@ -20,17 +20,20 @@ pub enum Kind {
     Upstream = 5,
     /// See [`crate::Endpoints`].
     Endpoints = 6,
+    /// See [`crate::Trust`].
+    Trust = 7,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Listener,
         Kind::Domain,
         Kind::Certificate,
         Kind::Route,
         Kind::Upstream,
         Kind::Endpoints,
+        Kind::Trust,
     ];
 
     /// The word for the kind in dumps and metrics.
@@ -42,6 +45,7 @@ impl Kind {
             Kind::Route => "route",
             Kind::Upstream => "upstream",
             Kind::Endpoints => "endpoints",
+            Kind::Trust => "trust",
         }
     }
 }

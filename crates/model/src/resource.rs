@@ -6,10 +6,14 @@ mod options;
 mod policy;
 mod route;
 mod traffic;
+mod trust;
 mod upstream;
 
 pub use certificate::{Certificate, KeyEncoding, PrivateKey};
-pub use listener::{Domain, Listener, TlsSettings, TlsVersion};
+pub use listener::{
+    ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, CipherSuite, ClientAuth, ClientAuthMode, Domain,
+    Listener, ListenerProtocol, TlsSettings, TlsVersion,
+};
 pub use options::{
     Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, Outlier, Ping,
     ProxyProtocol, RetryBudget, UpstreamOptions, Warmup,
@@ -23,6 +27,7 @@ pub use traffic::{
     Abort, AbortAnswer, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, Retry, RetryConditions,
     Share,
 };
+pub use trust::{TRUST_PARTS_MAX, Trust};
 pub use upstream::{Dns, DnsMode, DnsName, Endpoint, Endpoints, Protocol, Upstream, UpstreamTls};
 
 use crate::{Kind, Origin};
@@ -51,6 +56,8 @@ pub enum Value {
     Upstream(Upstream),
     /// See [`Endpoints`].
     Endpoints(Endpoints),
+    /// See [`Trust`].
+    Trust(Box<Trust>),
 }
 
 impl Value {
@@ -63,6 +70,7 @@ impl Value {
             Value::Route(_) => Kind::Route,
             Value::Upstream(_) => Kind::Upstream,
             Value::Endpoints(_) => Kind::Endpoints,
+            Value::Trust(_) => Kind::Trust,
         }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::wire::{self, WireError};
 use crate::{
     Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name, Resource, Route,
-    Upstream, Value,
+    Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -142,6 +142,14 @@ impl Sealed {
     pub fn endpoints(&self) -> Option<&Endpoints> {
         match &self.resource()?.value {
             Value::Endpoints(endpoints) => Some(endpoints),
+            _ => None,
+        }
+    }
+
+    /// The value as a trust.
+    pub fn trust(&self) -> Option<&Trust> {
+        match &self.resource()?.value {
+            Value::Trust(trust) => Some(trust),
             _ => None,
         }
     }

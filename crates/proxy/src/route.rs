@@ -8,4 +8,5 @@ pub mod host;
 pub mod index;
 pub mod leaf;
 pub mod tables;
+pub mod trust;
 pub mod visit;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use myriad_api::{Change, Finding};
 use myriad_model::{
-    Delta, Listener, Name, Origin, Policy, Position, Resource, Snapshot, TlsSettings, Value, Writer,
+    Delta, Listener, ListenerProtocol, Name, Origin, Policy, Position, Resource, Snapshot,
+    TlsSettings, Value, Writer,
 };
 
 pub use ledger::FindingsChange;
@@ -233,6 +234,7 @@ fn listener(
             address,
             tls,
             default_certificate,
+            protocol: ListenerProtocol::Http,
         })),
     }
 }

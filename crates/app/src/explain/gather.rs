@@ -35,7 +35,8 @@ pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
                 if !is_covered(&domain.host) {
                     continue;
                 }
-                needed.extend(domain.certificate.as_ref().map(certificate));
+                let names = domain.certificate.iter().chain(&domain.alternatives);
+                needed.extend(names.map(certificate));
             }
             Value::Route(route) => {
                 hosts.extend(route.hosts.iter().map(|host| host.as_str().into()));
@@ -49,7 +50,9 @@ pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
                     }));
                 }
             }
-            Value::Certificate(_) | Value::Upstream(_) | Value::Endpoints(_) => continue,
+            Value::Certificate(_) | Value::Upstream(_) | Value::Endpoints(_) | Value::Trust(_) => {
+                continue;
+            }
         }
         taken.push(opened);
     }

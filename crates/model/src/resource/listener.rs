@@ -14,6 +14,19 @@ pub struct Listener {
     pub tls: bool,
     /// The certificate for names that no domain covers; none means an alert.
     pub default_certificate: Option<Name>,
+    /// What its connections are taken for.
+    pub protocol: ListenerProtocol,
+}
+
+/// What the connections of a listener are taken for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ListenerProtocol {
+    /// HTTP/1.1 and HTTP/2, behind TLS if the listener says so.
+    #[default]
+    Http = 0,
+    /// Streams of bytes that are passed on.
+    Tcp = 1,
 }
 
 /// A name that TLS listeners answer for. Without a usable certificate it is not in their SNI
@@ -26,8 +39,47 @@ pub struct Domain {
     pub host: Host,
     /// The certificate resource; none means the listener's default certificate.
     pub certificate: Option<Name>,
+    /// Certificates beside that one whose keys are of other algorithms, in the order of
+    /// preference; a client gets the first of all that it can verify. At most
+    /// [`ALTERNATIVES_MAX`], and none without a certificate.
+    pub alternatives: Box<[Name]>,
     /// Versions and the like; the same settings are shared by all domains that have them.
     pub tls: Arc<TlsSettings>,
+    /// What clients are asked for; none means nothing.
+    pub client_auth: Option<Arc<ClientAuth>>,
+}
+
+/// The most certificates of one domain beside the first.
+pub const ALTERNATIVES_MAX: usize = 7;
+
+/// The most names, and the most hashes of each sort, that client authentication asks for.
+pub const CLIENT_AUTH_PARTS_MAX: usize = 1_024;
+
+/// What the certificate of a client has to satisfy, beside being valid now and for clients.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientAuth {
+    /// The authorities; while they are not there, every handshake fails.
+    pub trust: Name,
+    /// Whether a client may come without.
+    pub mode: ClientAuthMode,
+    /// Subject alternative names (DNS, URI, address or mailbox) of which a certificate has at
+    /// least one; empty asks for none.
+    pub subject_alt_names: Box<[Box<str>]>,
+    /// SHA-256 of the public keys (SubjectPublicKeyInfo) or whole certificates, one of which has
+    /// to be the client's; both empty asks for none.
+    pub key_hashes: Box<[[u8; 32]]>,
+    /// See `key_hashes`.
+    pub certificate_hashes: Box<[[u8; 32]]>,
+}
+
+/// Whether a client may come without a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ClientAuthMode {
+    /// It may not.
+    Required = 1,
+    /// It may; a certificate that does not satisfy fails the handshake all the same.
+    Optional = 2,
 }
 
 /// How handshakes are done. Tickets and sessions are bound to equal settings.
@@ -37,6 +89,56 @@ pub struct TlsSettings {
     pub version_min: TlsVersion,
     /// The newest version that is spoken.
     pub version_max: TlsVersion,
+    /// The cipher suites, in the order of preference; empty stands for all, in the order of the
+    /// client. Each version needs one of its own to be spoken.
+    pub cipher_suites: Box<[CipherSuite]>,
+}
+
+/// A cipher suite that Myriad speaks, by its IANA number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u16)]
+pub enum CipherSuite {
+    /// TLS 1.3.
+    Aes128GcmSha256 = 0x1301,
+    /// TLS 1.3.
+    Aes256GcmSha384 = 0x1302,
+    /// TLS 1.3.
+    Chacha20Poly1305Sha256 = 0x1303,
+    /// TLS 1.2.
+    EcdheEcdsaAes128GcmSha256 = 0xc02b,
+    /// TLS 1.2.
+    EcdheEcdsaAes256GcmSha384 = 0xc02c,
+    /// TLS 1.2.
+    EcdheRsaAes128GcmSha256 = 0xc02f,
+    /// TLS 1.2.
+    EcdheRsaAes256GcmSha384 = 0xc030,
+    /// TLS 1.2.
+    EcdheRsaChacha20Poly1305Sha256 = 0xcca8,
+    /// TLS 1.2.
+    EcdheEcdsaChacha20Poly1305Sha256 = 0xcca9,
+}
+
+impl CipherSuite {
+    /// All of them, by number.
+    pub const ALL: [CipherSuite; 9] = [
+        CipherSuite::Aes128GcmSha256,
+        CipherSuite::Aes256GcmSha384,
+        CipherSuite::Chacha20Poly1305Sha256,
+        CipherSuite::EcdheEcdsaAes128GcmSha256,
+        CipherSuite::EcdheEcdsaAes256GcmSha384,
+        CipherSuite::EcdheRsaAes128GcmSha256,
+        CipherSuite::EcdheRsaAes256GcmSha384,
+        CipherSuite::EcdheRsaChacha20Poly1305Sha256,
+        CipherSuite::EcdheEcdsaChacha20Poly1305Sha256,
+    ];
+
+    /// The version of TLS that it belongs to.
+    pub fn version(self) -> TlsVersion {
+        match (self as u16) >> 8 {
+            0x13 => TlsVersion::V13,
+            _ => TlsVersion::V12,
+        }
+    }
 }
 
 impl Default for TlsSettings {
@@ -44,6 +146,7 @@ impl Default for TlsSettings {
         TlsSettings {
             version_min: TlsVersion::V12,
             version_max: TlsVersion::V13,
+            cipher_suites: Box::default(),
         }
     }
 }

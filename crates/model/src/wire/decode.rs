@@ -1,5 +1,6 @@
 //! From bytes to values, checking everything.
 
+mod listener;
 mod policy;
 mod route;
 mod upstream;
@@ -13,8 +14,8 @@ use prost::Message;
 use super::generated as wire;
 use super::{SCHEMA, WireError};
 use crate::{
-    Certificate, Domain, Host, KeyEncoding, Listener, Name, Origin, OriginKind, PrivateKey,
-    Resource, TlsSettings, TlsVersion, Value,
+    Certificate, Host, KeyEncoding, Name, Origin, OriginKind, PrivateKey, Resource,
+    TRUST_PARTS_MAX, Trust, Value,
 };
 
 /// Reads a resource. Byte fields are slices of `bytes`.
@@ -53,46 +54,14 @@ fn origin(message: wire::Origin) -> Origin {
 fn body(message: wire::resource::Body) -> Result<Value, WireError> {
     use wire::resource::Body;
     Ok(match message {
-        Body::Listener(message) => Value::Listener(Box::new(listener(message)?)),
-        Body::Domain(message) => Value::Domain(Box::new(domain(message)?)),
+        Body::Listener(message) => Value::Listener(Box::new(listener::listener(message)?)),
+        Body::Domain(message) => Value::Domain(Box::new(listener::domain(message)?)),
         Body::Certificate(message) => Value::Certificate(Box::new(certificate(message)?)),
         Body::Route(message) => Value::Route(Box::new(route::route(message)?)),
         Body::Upstream(message) => Value::Upstream(upstream::upstream(message)?),
         Body::Endpoints(message) => Value::Endpoints(upstream::endpoints(message)?),
+        Body::Trust(message) => Value::Trust(Box::new(trust(message)?)),
     })
-}
-
-fn listener(message: wire::Listener) -> Result<Listener, WireError> {
-    Ok(Listener {
-        address: socket(&message.address, message.port)?,
-        tls: message.tls,
-        default_certificate: optional(message.default_certificate),
-    })
-}
-
-fn domain(message: wire::Domain) -> Result<Domain, WireError> {
-    Ok(Domain {
-        listeners: names(message.listeners)?,
-        host: host(&message.host)?,
-        certificate: optional(message.certificate),
-        tls: Arc::new(tls_settings(message.tls.ok_or(WireError::Missing("tls"))?)?),
-    })
-}
-
-fn tls_settings(message: wire::TlsSettings) -> Result<TlsSettings, WireError> {
-    let version = |number| match number {
-        12 => Ok(TlsVersion::V12),
-        13 => Ok(TlsVersion::V13),
-        _ => Err(WireError::Invalid("TLS version")),
-    };
-    let settings = TlsSettings {
-        version_min: version(message.version_min)?,
-        version_max: version(message.version_max)?,
-    };
-    if settings.version_min > settings.version_max {
-        return Err(WireError::Invalid("range of TLS versions"));
-    }
-    Ok(settings)
 }
 
 fn certificate(message: wire::Certificate) -> Result<Certificate, WireError> {
@@ -111,6 +80,23 @@ fn certificate(message: wire::Certificate) -> Result<Certificate, WireError> {
     Ok(Certificate {
         chain: message.chain.into(),
         key: PrivateKey::new(encoding, message.key),
+    })
+}
+
+fn trust(message: wire::Trust) -> Result<Trust, WireError> {
+    let (roots, crls) = (message.roots, message.crls);
+    if roots.is_empty() || roots.iter().any(Bytes::is_empty) {
+        return Err(WireError::Missing("root"));
+    }
+    if crls.iter().any(Bytes::is_empty) {
+        return Err(WireError::Missing("revocation list"));
+    }
+    if roots.len().max(crls.len()) > TRUST_PARTS_MAX {
+        return Err(WireError::Invalid("number of roots or revocation lists"));
+    }
+    Ok(Trust {
+        roots: roots.into(),
+        crls: crls.into(),
     })
 }
 

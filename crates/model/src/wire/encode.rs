@@ -1,5 +1,6 @@
 //! From values to bytes.
 
+mod listener;
 mod policy;
 mod route;
 mod upstream;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::generated as wire;
-use crate::{Certificate, Domain, Listener, Name, Resource, TlsSettings, Value};
+use crate::{Certificate, Name, Resource, Trust, Value};
 
 /// Appends the encoded form of a resource.
 pub fn encode(resource: &Resource, buffer: &mut Vec<u8>) {
@@ -34,46 +35,23 @@ fn schema(value: &Value) -> u32 {
         Value::Route(value) => route::schema(value),
         Value::Upstream(value) => upstream::schema(value),
         Value::Endpoints(value) => upstream::endpoints_schema(value),
-        Value::Listener(_) | Value::Domain(_) | Value::Certificate(_) => 1,
+        Value::Listener(value) => listener::schema(value),
+        Value::Domain(value) => listener::domain_schema(value),
+        Value::Trust(_) => 3,
+        Value::Certificate(_) => 1,
     }
 }
 
 fn body(value: &Value) -> wire::resource::Body {
     use wire::resource::Body;
     match value {
-        Value::Listener(value) => Body::Listener(listener(value)),
-        Value::Domain(value) => Body::Domain(domain(value)),
+        Value::Listener(value) => Body::Listener(listener::listener(value)),
+        Value::Domain(value) => Body::Domain(listener::domain(value)),
         Value::Certificate(value) => Body::Certificate(certificate(value)),
         Value::Route(value) => Body::Route(route::route(value)),
         Value::Upstream(value) => Body::Upstream(upstream::upstream(value)),
         Value::Endpoints(value) => Body::Endpoints(upstream::endpoints(value)),
-    }
-}
-
-fn listener(value: &Listener) -> wire::Listener {
-    let (address, port) = socket(value.address);
-    let default_certificate = optional(&value.default_certificate);
-    wire::Listener {
-        address,
-        port,
-        tls: value.tls,
-        default_certificate,
-    }
-}
-
-fn domain(value: &Domain) -> wire::Domain {
-    wire::Domain {
-        listeners: names(&value.listeners),
-        host: value.host.as_str().to_owned(),
-        certificate: optional(&value.certificate),
-        tls: Some(tls_settings(&value.tls)),
-    }
-}
-
-fn tls_settings(value: &TlsSettings) -> wire::TlsSettings {
-    wire::TlsSettings {
-        version_min: value.version_min as u32,
-        version_max: value.version_max as u32,
+        Value::Trust(value) => Body::Trust(trust(value)),
     }
 }
 
@@ -82,6 +60,13 @@ fn certificate(value: &Certificate) -> wire::Certificate {
         chain: value.chain.to_vec(),
         key: value.key.expose().clone(),
         key_encoding: value.key.encoding as u32,
+    }
+}
+
+fn trust(value: &Trust) -> wire::Trust {
+    wire::Trust {
+        roots: value.roots.to_vec(),
+        crls: value.crls.to_vec(),
     }
 }
 

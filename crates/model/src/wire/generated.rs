@@ -11,7 +11,7 @@ pub struct Resource {
     /// The object it came from.
     #[prost(message, optional, tag = "2")]
     pub origin: ::core::option::Option<Origin>,
-    #[prost(oneof = "resource::Body", tags = "10, 11, 12, 13, 14, 15")]
+    #[prost(oneof = "resource::Body", tags = "10, 11, 12, 13, 14, 15, 16")]
     pub body: ::core::option::Option<resource::Body>,
 }
 /// Nested message and enum types in `Resource`.
@@ -30,6 +30,8 @@ pub mod resource {
         Upstream(super::Upstream),
         #[prost(message, tag = "15")]
         Endpoints(super::Endpoints),
+        #[prost(message, tag = "16")]
+        Trust(super::Trust),
     }
 }
 /// The object that a resource came from.
@@ -55,6 +57,9 @@ pub struct Listener {
     /// Certificate for names that no domain covers; empty for none.
     #[prost(string, tag = "4")]
     pub default_certificate: ::prost::alloc::string::String,
+    /// 0 HTTP, 1 TCP.
+    #[prost(uint32, tag = "5")]
+    pub protocol: u32,
 }
 /// A name that a TLS listener answers for.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -67,14 +72,49 @@ pub struct Domain {
     pub certificate: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "4")]
     pub tls: ::core::option::Option<TlsSettings>,
+    /// Certificates beside the first, with keys of other algorithms.
+    #[prost(string, repeated, tag = "5")]
+    pub alternatives: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "6")]
+    pub client_auth: ::core::option::Option<ClientAuth>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+/// What the certificate of a client has to satisfy.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClientAuth {
+    #[prost(string, tag = "1")]
+    pub trust: ::prost::alloc::string::String,
+    /// 1 required, 2 optional.
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+    #[prost(string, repeated, tag = "3")]
+    pub subject_alt_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// SHA-256.
+    #[prost(bytes = "bytes", repeated, tag = "4")]
+    pub key_hashes: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// SHA-256.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub certificate_hashes: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
+/// The authorities that a peer's certificate is verified against.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Trust {
+    /// DER; never empty.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub roots: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// DER.
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub crls: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TlsSettings {
     /// 12 or 13.
     #[prost(uint32, tag = "1")]
     pub version_min: u32,
     #[prost(uint32, tag = "2")]
     pub version_max: u32,
+    /// IANA numbers in the order of preference; empty for all.
+    #[prost(uint32, repeated, tag = "3")]
+    pub cipher_suites: ::prost::alloc::vec::Vec<u32>,
 }
 /// A certificate chain and its key.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 use super::{SCHEMA, WireError, decode, encode};
 use crate::{
-    Abort, AbortAnswer, Action, Affinity, Certificate, Cors, Delay, Dns, Domain, Endpoint,
-    Endpoints, Fault, Form, HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, Mirror, Name,
-    Origin, OriginKind, PathMatch, PathRewrite, Policy, PrivateKey, Protocol, Redirect,
-    RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions, Rewrite, Route,
-    Sealer, Share, Source, Test, TlsRedirect, TlsSettings, Upstream, UpstreamTls, Value,
-    ValueMatch, WeightedUpstream,
+    Abort, AbortAnswer, Action, Affinity, Certificate, CipherSuite, ClientAuth, ClientAuthMode,
+    Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form, HeaderEdit, HeaderEdits, Host,
+    KeyEncoding, Listener, ListenerProtocol, Mirror, Name, Origin, OriginKind, PathMatch,
+    PathRewrite, Policy, PrivateKey, Protocol, Redirect, RedirectParts, RedirectPath,
+    RedirectTarget, Resource, Retry, RetryConditions, Rewrite, Route, Sealer, Share, Source, Test,
+    TlsRedirect, TlsSettings, Trust, Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
 };
 
 fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -162,6 +162,27 @@ fn first_route() -> Route {
     }
 }
 
+/// What the third schema adds to a domain, all of it.
+fn third_domain() -> Domain {
+    Domain {
+        listeners: names(&["https"]),
+        host: Host::parse("b.example.com").unwrap(),
+        certificate: Some("ns/ecdsa".into()),
+        alternatives: ["ns/rsa".into()].into(),
+        tls: Arc::new(TlsSettings {
+            cipher_suites: CipherSuite::ALL.into(),
+            ..TlsSettings::default()
+        }),
+        client_auth: Some(Arc::new(ClientAuth {
+            trust: "ns/ca".into(),
+            mode: ClientAuthMode::Optional,
+            subject_alt_names: ["spiffe://mesh/ns/a/sa/b".into()].into(),
+            key_hashes: [[7; 32]].into(),
+            certificate_hashes: [[8; 32]].into(),
+        })),
+    }
+}
+
 /// One example of each kind with every field set.
 fn examples() -> Vec<(&'static str, Value)> {
     let route = first_route();
@@ -175,13 +196,14 @@ fn examples() -> Vec<(&'static str, Value)> {
         })),
         options: None,
     };
-    vec![
+    let mut all = vec![
         (
             "listener",
             Value::Listener(Box::new(Listener {
                 address: "[::1]:8443".parse().unwrap(),
                 tls: true,
                 default_certificate: Some("ns/default".into()),
+                protocol: ListenerProtocol::Http,
             })),
         ),
         (
@@ -190,7 +212,9 @@ fn examples() -> Vec<(&'static str, Value)> {
                 listeners: names(&["https"]),
                 host: Host::parse("a.example.com").unwrap(),
                 certificate: Some("ns/cert".into()),
+                alternatives: Box::default(),
                 tls: Arc::new(TlsSettings::default()),
+                client_auth: None,
             })),
         ),
         (
@@ -214,11 +238,36 @@ fn examples() -> Vec<(&'static str, Value)> {
             }),
         ),
         ("second route", Value::Route(Box::new(second_route()))),
+    ];
+    all.extend(third_examples());
+    all
+}
+
+/// What needs the third schema.
+fn third_examples() -> Vec<(&'static str, Value)> {
+    vec![
         ("third upstream", Value::Upstream(upstream::third())),
         (
             "third endpoints",
             Value::Endpoints(upstream::third_endpoints()),
         ),
+        (
+            "third trust",
+            Value::Trust(Box::new(Trust {
+                roots: [Bytes::from_static(b"root")].into(),
+                crls: [Bytes::from_static(b"list")].into(),
+            })),
+        ),
+        (
+            "third listener",
+            Value::Listener(Box::new(Listener {
+                address: "0.0.0.0:5432".parse().unwrap(),
+                tls: false,
+                default_certificate: None,
+                protocol: ListenerProtocol::Tcp,
+            })),
+        ),
+        ("third domain", Value::Domain(Box::new(third_domain()))),
     ]
 }
 
@@ -327,6 +376,19 @@ fn text_that_would_split_a_header_is_refused() {
     }));
     let bytes = encoded(&resource(Value::Route(route)));
     assert_eq!(decode(&bytes), Err(WireError::Invalid("location")));
+}
+
+#[test]
+fn suites_that_no_admitted_version_speaks_are_refused() {
+    let mut domain = third_domain();
+    domain.tls = Arc::new(TlsSettings {
+        version_min: crate::TlsVersion::V13,
+        cipher_suites: [CipherSuite::EcdheRsaAes128GcmSha256].into(),
+        ..TlsSettings::default()
+    });
+    let bytes = encoded(&resource(Value::Domain(Box::new(domain))));
+    let refused = WireError::Invalid("combination of versions and cipher suites");
+    assert_eq!(decode(&bytes), Err(refused));
 }
 
 proptest! {

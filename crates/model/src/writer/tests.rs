@@ -133,7 +133,7 @@ proptest! {
     )) {
         let mut writer = writer();
         let mut replica = Snapshot::new();
-        let mut outputs: [Vec<Key>; 6] = Default::default();
+        let mut outputs: [Vec<Key>; Kind::ALL.len()] = Default::default();
         let mut history = Vec::new();
         for round in rounds {
             let mut delta = Delta::default();

@@ -13,6 +13,7 @@ use super::condition::BadRegex;
 use super::host::{HostEntry, RouteEntry};
 use super::leaf::Leaf;
 use super::tables::{DomainEntry, Tables};
+use super::trust::{self, TrustEntry};
 use crate::upstream::entry::{self, UpstreamEntry};
 use crate::upstream::target::Targets;
 
@@ -66,6 +67,7 @@ impl<'a> Edit<'a> {
             Value::Domain(_) => self.change_domain(old, new),
             Value::Certificate(_) => self.change_certificate(some.name(), new),
             Value::Route(_) => return self.change_route(old, new),
+            Value::Trust(_) => self.change_trust(some.name(), new),
             Value::Upstream(_) => self.change_upstream(some.name(), |entry| entry.0 = new.cloned()),
             Value::Endpoints(_) => {
                 self.change_upstream(some.name(), |entry| entry.1 = new.cloned());
@@ -143,6 +145,19 @@ impl<'a> Edit<'a> {
             None => {
                 let hash = certificate::hash_of(name);
                 certificates.remove(hash, |leaf| leaf.0.sealed.name() == name);
+            }
+        }
+    }
+
+    fn change_trust(&mut self, name: &Name, new: Option<&SealedArc>) {
+        let trusts = &mut self.tables.trusts;
+        match new {
+            Some(new) => {
+                trusts.insert(Leaf(Arc::new(TrustEntry::new(new.clone()))));
+            }
+            None => {
+                let hash = trust::hash_of(name);
+                trusts.remove(hash, |leaf| leaf.0.sealed.name() == name);
             }
         }
     }

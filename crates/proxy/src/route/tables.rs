@@ -10,6 +10,7 @@ use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree};
 use super::certificate::{self, CertificateEntry};
 use super::host::{HostEntry, RouteEntry};
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
+use super::trust::{self, TrustEntry};
 use crate::net::failure::FailureKind;
 use crate::net::head::Head;
 use crate::upstream::entry::{self, UpstreamEntry};
@@ -24,6 +25,7 @@ pub struct Tables {
     pub(super) hosts: HostTable<HostEntry>,
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
+    pub(super) trusts: Tree<Leaf<TrustEntry>>,
 }
 
 /// The domains of one host pattern: one, unless listeners differ.
@@ -92,6 +94,12 @@ impl Tables {
         Some(&leaf.0)
     }
 
+    /// The trust of a name.
+    pub fn trust(&self, name: &Name) -> Option<&Arc<TrustEntry>> {
+        let is_it = |leaf: &Leaf<TrustEntry>| leaf.0.sealed.name() == name;
+        Some(&self.trusts.get(trust::hash_of(name), is_it)?.0)
+    }
+
     /// The upstream of a name whose hash the caller has.
     pub fn upstream(&self, hash: u64, name: &Name) -> Option<&Arc<UpstreamEntry>> {
         let leaf = self.upstreams.get(hash, |leaf| leaf.0.name == *name)?;
@@ -118,6 +126,7 @@ impl Tables {
             + self.hosts.nodes_copied()
             + self.certificates.nodes_copied()
             + self.upstreams.nodes_copied()
+            + self.trusts.nodes_copied()
     }
 
     /// Everything that the tables hold, as lines that are equal for equal tables.
@@ -146,6 +155,10 @@ impl Tables {
                 sealed.name(),
                 sealed.version()
             ));
+        }
+        for leaf in self.trusts.iter() {
+            let sealed = &leaf.0.sealed;
+            lines.push(format!("trust {} {}", sealed.name(), sealed.version()));
         }
         for leaf in self.upstreams.iter() {
             let entry = &leaf.0;

@@ -4,7 +4,7 @@
 //! people may see: a name shows an alert, a refused connection or a 503 until it works, and never
 //! a 404, another's certificate or half of its routes. What is new or changed comes first:
 //!
-//! 1. endpoints, then upstreams: nobody asks for them yet;
+//! 1. trusts, endpoints, then upstreams: nobody asks for them yet;
 //! 2. certificates: nobody shows them yet;
 //! 3. routes, all those of one host together: their upstreams are there. A new host has them
 //!    before its handshakes succeed, and one below a wildcard gets them all in one swap;
@@ -21,7 +21,8 @@ use myriad_model::{Change, Kind, Snapshot};
 /// How many steps there are: one per kind, and again for removals.
 pub(super) const STEPS: usize = 2 * ORDER.len();
 
-const ORDER: [Kind; 6] = [
+const ORDER: [Kind; Kind::ALL.len()] = [
+    Kind::Trust,
     Kind::Endpoints,
     Kind::Upstream,
     Kind::Certificate,
@@ -59,12 +60,13 @@ fn kind(step: usize) -> Option<Kind> {
 /// Every kind has its place, and one that is added has to be given one.
 const fn place(kind: Kind) -> usize {
     match kind {
-        Kind::Endpoints => 0,
-        Kind::Upstream => 1,
-        Kind::Certificate => 2,
-        Kind::Route => 3,
-        Kind::Domain => 4,
-        Kind::Listener => 5,
+        Kind::Trust => 0,
+        Kind::Endpoints => 1,
+        Kind::Upstream => 2,
+        Kind::Certificate => 3,
+        Kind::Route => 4,
+        Kind::Domain => 5,
+        Kind::Listener => 6,
     }
 }
 

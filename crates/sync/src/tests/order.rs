@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, Certificate, Change, Domain, Form, Host, Key, KeyEncoding, Kind, Listener, Name,
-    PathMatch, Policy, PrivateKey, Route, Sealed, Snapshot, TlsSettings, Value, WeightedUpstream,
+    Action, Certificate, Change, Domain, Form, Host, Key, KeyEncoding, Kind, Listener,
+    ListenerProtocol, Name, PathMatch, Policy, PrivateKey, Route, Sealed, Snapshot, TlsSettings,
+    Value, WeightedUpstream,
 };
 
 use super::pair::{Pair, Random, World};
@@ -33,7 +34,9 @@ fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
         listeners: listeners.clone(),
         host: Host::parse(&host(number)).unwrap(),
         certificate: Some(Name::from(&*format!("ns/c{number}"))),
+        alternatives: Box::default(),
         tls: Arc::new(TlsSettings::default()),
+        client_auth: None,
     }))
 }
 
@@ -100,6 +103,7 @@ fn write(world: &mut World, old: &Hosts, new: &Hosts) {
             address,
             tls: true,
             default_certificate: None,
+            protocol: ListenerProtocol::Http,
         };
         world.put_value("https", Value::Listener(Box::new(listener)));
     }

@@ -76,7 +76,9 @@ pub fn translate_host(
             listeners: shared.tls_listeners.clone(),
             host: host.clone(),
             certificate: chosen.secret.map(Name::new),
+            alternatives: Box::default(),
             tls: shared.tls.clone(),
+            client_auth: None,
         };
         let origin = Origin {
             kind: OriginKind::Ingress,

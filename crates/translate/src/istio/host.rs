@@ -156,7 +156,9 @@ fn add_domain(
             listeners: shared.tls_listeners.clone(),
             host: host.clone(),
             certificate: Some(certificate),
+            alternatives: Box::default(),
             tls: shared.tls.clone(),
+            client_auth: None,
         };
         let origin = Origin {
             kind: OriginKind::Gateway,

@@ -9,7 +9,7 @@ use myriad_api::Finding;
 use myriad_model::{
     Action, Domain, HeaderEdit, HeaderEdits, Kind, Name, PathMatch, PathRewrite, Policy,
     RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot,
-    Source, Test, Value, ValueMatch, WeightedUpstream,
+    Source, Test, TlsSettings, Value, ValueMatch, WeightedUpstream,
 };
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
@@ -41,8 +41,20 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
     let from = format!("from {}", resource.origin);
     Some(match &resource.value {
         Value::Listener(listener) => {
-            let certificate = listener.default_certificate.as_ref()?;
-            format!("listener {name} certificate={certificate}")
+            // The two that are always there are only worth a line for what they show.
+            let certificate = listener.default_certificate.as_ref();
+            let certificate = certificate.map(|name| format!(" certificate={name}"));
+            if certificate.is_none() && matches!(name.as_str(), "http" | "https") {
+                return None;
+            }
+            let place = match name.as_str() {
+                "http" | "https" => String::new(),
+                _ => format!(
+                    " {} tls={} {:?}",
+                    listener.address, listener.tls, listener.protocol
+                ),
+            };
+            format!("listener {name}{place}{}", certificate.unwrap_or_default())
         }
         Value::Domain(domain) => domain_line(domain, &from),
         Value::Certificate(certificate) => {
@@ -50,6 +62,10 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
                 "certificate {name} chain={} {from}",
                 certificate.chain.len()
             )
+        }
+        Value::Trust(trust) => {
+            let (roots, crls) = (trust.roots.len(), trust.crls.len());
+            format!("trust {name} roots={roots} crls={crls} {from}")
         }
         Value::Route(route) => format!("route {name}\n  {}", route_text(route)),
         Value::Upstream(value) => {
@@ -67,10 +83,31 @@ fn domain_line(domain: &Domain, from: &str) -> String {
     let certificate = domain.certificate.as_ref();
     let certificate = certificate.map_or("default", |name| name.as_str());
     let listeners = joined(&domain.listeners);
-    format!(
-        "domain {} [{listeners}] certificate={certificate} {from}",
+    let mut line = format!(
+        "domain {} [{listeners}] certificate={certificate}",
         domain.host
-    )
+    );
+    for name in &domain.alternatives {
+        let _ = write!(line, ",{name}");
+    }
+    let (tls, usual) = (&*domain.tls, TlsSettings::default());
+    if (tls.version_min, tls.version_max) != (usual.version_min, usual.version_max) {
+        let _ = write!(line, " tls={:?}-{:?}", tls.version_min, tls.version_max);
+    }
+    if !tls.cipher_suites.is_empty() {
+        let _ = write!(line, " suites={:?}", tls.cipher_suites);
+    }
+    if let Some(auth) = &domain.client_auth {
+        let _ = write!(line, " clients={:?} by {}", auth.mode, auth.trust);
+        if !auth.subject_alt_names.is_empty() {
+            let _ = write!(line, " named {:?}", auth.subject_alt_names);
+        }
+        let hashes = auth.key_hashes.len() + auth.certificate_hashes.len();
+        if hashes > 0 {
+            let _ = write!(line, " hashes={hashes}");
+        }
+    }
+    format!("{line} {from}")
 }
 
 fn route_text(route: &Route) -> String {

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use myriad_model::{
-    Certificate, Domain, Form, Host, KeyEncoding, Listener, Name, Origin, PrivateKey, Resource,
-    SealedArc, Sealer, TlsSettings, TlsVersion, Value,
+    Certificate, Domain, Form, Host, KeyEncoding, Listener, ListenerProtocol, Name, Origin,
+    PrivateKey, Resource, SealedArc, Sealer, TlsSettings, TlsVersion, Value,
 };
 use rustls::sign::CertifiedKey;
 
@@ -15,10 +15,12 @@ use crate::route::tables::Tables;
 use crate::route::visit::{Secured, Visit};
 use crate::upstream::target::Targets;
 
-const STRICT: TlsSettings = TlsSettings {
-    version_min: TlsVersion::V13,
-    version_max: TlsVersion::V13,
-};
+fn strict() -> TlsSettings {
+    TlsSettings {
+        version_min: TlsVersion::V13,
+        ..TlsSettings::default()
+    }
+}
 
 /// Domains `a`, `b` (strict), `c` without certificate, and the default certificate if asked for.
 fn tables(has_default: bool) -> Tables {
@@ -33,13 +35,16 @@ fn tables(has_default: bool) -> Tables {
             listeners: [Name::from("https")].into(),
             host: Host::parse(host).unwrap(),
             certificate: Some(certificate.into()),
+            alternatives: Box::default(),
             tls: Arc::new(tls),
+            client_auth: None,
         }))
     };
     let listener = Listener {
         address: ([127, 0, 0, 1], 0).into(),
         tls: true,
         default_certificate: has_default.then(|| "default".into()),
+        protocol: ListenerProtocol::Http,
     };
     let mut resources = vec![
         ("https", Value::Listener(Box::new(listener))),
@@ -48,7 +53,7 @@ fn tables(has_default: bool) -> Tables {
             "a.example",
             domain("a.example", "cert", TlsSettings::default()),
         ),
-        ("b.example", domain("b.example", "cert", STRICT)),
+        ("b.example", domain("b.example", "cert", strict())),
         (
             "c.example",
             domain("c.example", "missing", TlsSettings::default()),
@@ -137,6 +142,8 @@ fn what_was_seen_holds_until_the_tables_change() {
             host: Host::parse("a.example").unwrap(),
             certificate: Some("cert".into()),
             tls: Arc::default(),
+            alternatives: Box::default(),
+            client_auth: None,
         }));
         let origin = Origin::settings();
         SealedArc::new(sealer.seal("a.example".into(), Resource { origin, value }))

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use myriad_model::{
     Action, Certificate, Change, Delta, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding,
-    Kind, Listener, Name, Origin, PathMatch, PrivateKey, Protocol, Resource, Route, Sealer,
-    TlsSettings, Upstream, Value, Writer,
+    Kind, Listener, ListenerProtocol, Name, Origin, PathMatch, PrivateKey, Protocol, Resource,
+    Route, Sealer, TlsSettings, Trust, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
 
@@ -31,16 +31,23 @@ fn value(kind: Kind, content: u8) -> Value {
             address: ([127, 0, 0, 1], u16::from(content)).into(),
             tls: true,
             default_certificate: None,
+            protocol: ListenerProtocol::Http,
         })),
         Kind::Domain => Value::Domain(Box::new(Domain {
             listeners,
             host: host(0),
             certificate: Some("n0".into()),
+            alternatives: Box::default(),
             tls: Arc::new(TlsSettings::default()),
+            client_auth: None,
         })),
         Kind::Certificate => Value::Certificate(Box::new(Certificate {
             chain: [Bytes::from(vec![content])].into(),
             key: PrivateKey::new(KeyEncoding::Sec1, Bytes::new()),
+        })),
+        Kind::Trust => Value::Trust(Box::new(Trust {
+            roots: [Bytes::from(vec![content])].into(),
+            crls: Box::default(),
         })),
         Kind::Route => {
             let mut hosts = vec![host(0), host(1)];
@@ -161,6 +168,8 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
             host: Host::parse(&host).unwrap(),
             certificate: Some("c".into()),
             tls: Arc::default(),
+            alternatives: Box::default(),
+            client_auth: None,
         }));
         let resource = Resource {
             origin: Origin::settings(),

@@ -3,7 +3,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use myriad_base::task;
-use myriad_model::{Abort, AbortAnswer, Delay, Fault, Kind, Listener, Share, TlsSettings, Value};
+use myriad_model::{
+    Abort, AbortAnswer, Delay, Fault, Kind, Listener, ListenerProtocol, Share, TlsSettings, Value,
+};
 use tokio::net::TcpStream;
 
 use super::http2;
@@ -100,6 +102,7 @@ async fn listeners_come_move_and_go_while_the_others_serve() {
             address: ([127, 0, 0, 1], 0).into(),
             tls,
             default_certificate: None,
+            protocol: ListenerProtocol::Http,
         }))
     };
     world.put("extra", listener(false));
@@ -135,6 +138,7 @@ async fn a_listener_whose_address_is_taken_is_refused_by_name() {
         address: taken.local_addr().unwrap(),
         tls: false,
         default_certificate: None,
+        protocol: ListenerProtocol::Http,
     };
     let applied = world.put("extra", Value::Listener(Box::new(listener)));
     assert_eq!(applied.refused.len(), 1);

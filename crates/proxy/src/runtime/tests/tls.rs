@@ -10,10 +10,12 @@ use super::world::{
 };
 use crate::{Limits, Settings};
 
-const STRICT: TlsSettings = TlsSettings {
-    version_min: TlsVersion::V13,
-    version_max: TlsVersion::V13,
-};
+fn strict() -> TlsSettings {
+    TlsSettings {
+        version_min: TlsVersion::V13,
+        ..TlsSettings::default()
+    }
+}
 
 async fn world() -> World {
     let backend = Backend::saying("hello").await;
@@ -61,7 +63,7 @@ async fn an_unknown_name_is_an_alert_until_there_is_a_default_certificate() {
     world.put_domain("a.example", &["a.example"], TlsSettings::default());
     world.put(
         "bare",
-        Value::Domain(Box::new(domain("bare.example", Some("gone"), STRICT))),
+        Value::Domain(Box::new(domain("bare.example", Some("gone"), strict()))),
     );
     for name in ["b.example", "bare.example", "x.a.example"] {
         let error = world.tls_client(name).await.err().unwrap().to_string();
@@ -115,7 +117,7 @@ async fn a_request_for_another_place_is_misdirected() {
     let names = ["a.example", "strict.example"];
     world.put_domain("a.example", &names, TlsSettings::default());
     world.put_domain("b.example", &["b.example"], TlsSettings::default());
-    world.put_domain("strict.example", &names, STRICT);
+    world.put_domain("strict.example", &names, strict());
     let mut client = world.tls_client("a.example").await.unwrap();
     for (host, wanted) in [
         ("a.example", "200"),
@@ -170,6 +172,7 @@ async fn sessions_are_resumed_where_they_were_made_and_nowhere_else() {
             } else {
                 TlsVersion::V12
             },
+            ..TlsSettings::default()
         };
         world.put_domain("a.example", &["a.example"], other);
         assert_eq!(kind(&world, "a.example").await, rustls::HandshakeKind::Full);
@@ -201,7 +204,7 @@ fn resuming(version: &'static rustls::SupportedProtocolVersion) -> rustls::Clien
 #[tokio::test]
 async fn settings_say_which_versions_are_spoken() {
     let mut world = world().await;
-    world.put_domain("strict.example", &["strict.example"], STRICT);
+    world.put_domain("strict.example", &["strict.example"], strict());
     let old = Arc::new(resuming(&rustls::version::TLS12));
     assert!(world.tls_client_with("strict.example", &old).await.is_err());
     assert!(world.tls_client("strict.example").await.is_ok());

@@ -11,8 +11,9 @@ use myriad_base::metrics::Metrics;
 use myriad_base::task;
 use myriad_model::{
     Action, Certificate, Commit, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind,
-    Listener, Name, Origin, OriginKind, PathMatch, Policy, Position, PrivateKey, Protocol,
-    Resource, Route, Sealer, TlsSettings, Upstream, UpstreamTls, Value, WeightedUpstream, Writer,
+    Listener, ListenerProtocol, Name, Origin, OriginKind, PathMatch, Policy, Position, PrivateKey,
+    Protocol, Resource, Route, Sealer, TlsSettings, Upstream, UpstreamTls, Value, WeightedUpstream,
+    Writer,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -85,6 +86,7 @@ impl World {
                 address: ([127, 0, 0, 1], 0).into(),
                 tls,
                 default_certificate: tls.then(|| "default".into()),
+                protocol: ListenerProtocol::Http,
             };
             world.put(name, Value::Listener(Box::new(listener)));
         }
@@ -213,7 +215,9 @@ pub fn domain(host: &str, certificate: Option<&str>, tls: TlsSettings) -> Domain
         listeners: [Name::from("https")].into(),
         host: Host::parse(host).unwrap(),
         certificate: certificate.map(Name::from),
+        alternatives: Box::default(),
         tls: Arc::new(tls),
+        client_auth: None,
     }
 }
 

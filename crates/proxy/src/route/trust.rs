@@ -1,0 +1,65 @@
+//! Trusts as handshakes find them: DER, and the store of authorities once one has needed it.
+
+use std::sync::{Arc, OnceLock};
+
+use myriad_model::SealedArc;
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+
+use super::leaf::Keyed;
+use crate::net::hash::hash;
+
+const CLASS: u8 = 12;
+
+/// A trust resource and, after the first handshake that verifies by it, its authorities.
+pub struct TrustEntry {
+    hash: u64,
+    /// The resource.
+    pub sealed: SealedArc,
+    roots: OnceLock<Option<Arc<RootCertStore>>>,
+}
+
+/// The hash of a trust's name.
+pub fn hash_of(name: &str) -> u64 {
+    hash(CLASS, name)
+}
+
+impl TrustEntry {
+    /// A trust that nobody has read.
+    pub fn new(sealed: SealedArc) -> Self {
+        TrustEntry {
+            hash: hash_of(sealed.name()),
+            sealed,
+            roots: OnceLock::new(),
+        }
+    }
+
+    /// The authorities, read once; none where not a single one can be read.
+    pub fn roots(&self) -> Option<Arc<RootCertStore>> {
+        let read = || {
+            let trust = self.sealed.trust()?;
+            let mut store = RootCertStore::empty();
+            let all = trust.roots.iter().map(|der| CertificateDer::from(&**der));
+            let (taken, _) = store.add_parsable_certificates(all);
+            (taken > 0).then(|| Arc::new(store))
+        };
+        self.roots.get_or_init(read).clone()
+    }
+
+    /// The revocation lists.
+    pub fn crls(&self) -> Vec<CertificateRevocationListDer<'static>> {
+        let trust = self.sealed.trust();
+        let all = trust.map_or(&[][..], |trust| &trust.crls);
+        all.iter().map(|der| der.to_vec().into()).collect()
+    }
+}
+
+impl Keyed for TrustEntry {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn same_key(&self, other: &Self) -> bool {
+        self.sealed.name() == other.sealed.name()
+    }
+}
