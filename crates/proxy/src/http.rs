@@ -6,7 +6,9 @@
 
 pub mod account;
 pub mod answer;
+pub mod around;
 pub mod date;
+pub mod endpoint;
 pub mod exchange;
 pub mod h1;
 pub mod h2;

@@ -20,3 +20,4 @@ pub mod record;
 pub mod response;
 pub mod socket;
 pub mod stream;
+pub mod trailer;

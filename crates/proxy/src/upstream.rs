@@ -1,5 +1,6 @@
 //! Endpoints: which there are, and connections to them.
 
+pub mod channel;
 pub mod entry;
 pub mod link;
 pub mod resolve;

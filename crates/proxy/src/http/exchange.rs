@@ -7,11 +7,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::account::Account;
+use super::around::{Around, Broken, End};
+use super::endpoint;
 use super::mirror;
 use super::outgoing::{KEPT_BYTES_MAX, Outgoing};
 use super::peer::Peer;
 use super::plan::Forward;
-use super::relay::{Around, Broken, End, Relay};
+use super::relay::Relay;
 use super::timers::Timers;
 use super::tries::Tries;
 use super::worker::Worker;
@@ -22,6 +24,7 @@ use crate::net::deadline::Deadline;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::policy::affinity;
 use crate::policy::retry::Event;
+use crate::upstream::channel::Place;
 use crate::upstream::link::Link;
 use crate::upstream::resolve::Answer;
 
@@ -44,6 +47,23 @@ pub struct Switched {
     pub said: Option<Buffer>,
     /// Counts as a request for as long as it lasts.
     pub flight: Flight,
+}
+
+/// How to reach an endpoint.
+enum Way {
+    /// A connection of HTTP/1.
+    Link(Link),
+    /// A place on a connection of HTTP/2.
+    Place(Place),
+}
+
+impl Way {
+    fn is_reused(&self) -> bool {
+        match self {
+            Way::Link(link) => link.is_reused,
+            Way::Place(place) => place.is_reused,
+        }
+    }
 }
 
 /// What follows a try.
@@ -84,9 +104,9 @@ pub async fn exchange<P: Peer>(
         if outgoing.is_complete() {
             timers.run(false);
         }
-        let link = connect(worker, plan, &target, tries.may_reuse, &mut timers).await;
-        let next = match link {
-            Ok(link) => {
+        let way = connect(worker, plan, &target, tries.may_reuse, &mut timers).await;
+        let next = match way {
+            Ok(way) => {
                 offer_cookie(plan, &target);
                 let around = Around {
                     worker,
@@ -97,7 +117,7 @@ pub async fn exchange<P: Peer>(
                     timers: &mut timers,
                     tries: &mut tries,
                 };
-                run(around, peer, account, link, flight).await?
+                run(around, peer, account, way, flight).await?
             }
             Err(failure) => {
                 let pool = pool(plan, answer.as_ref());
@@ -123,38 +143,57 @@ async fn run<P: Peer>(
     around: Around<'_>,
     peer: &mut P,
     account: &mut Account,
-    mut link: Link,
+    mut way: Way,
     flight: Flight,
 ) -> Result<Next, Broken> {
-    let (worker, plan, deadline) = (around.worker, around.plan, around.deadline);
-    let mut relay = Relay::new(around, peer, &mut link);
-    let ended = poll_fn(|context| relay.poll(context)).await;
-    account.status = relay.status();
-    let around = relay.into_around();
-    deadline.unset();
-    let broken = match ended {
-        Ok(End::Done {
-            is_reusable,
-            is_request_done,
-        }) => {
-            if is_reusable {
-                worker.links.keep(link, flight.target());
-            }
-            return Ok(Next::Ended(Outcome::Done { is_request_done }));
+    let (worker, deadline) = (around.worker, around.deadline);
+    let (ended, around) = match &mut way {
+        Way::Link(link) => {
+            let mut relay = Relay::new(around, peer, link);
+            let ended = poll_fn(|context| relay.poll(context)).await;
+            account.status = relay.status();
+            (ended, relay.into_around())
         }
-        Ok(End::Switched(said)) => {
+        Way::Place(place) => {
+            let mut exchange = endpoint::Exchange::new(around, peer, place);
+            let ended = poll_fn(|context| exchange.poll(context)).await;
+            account.status = exchange.status();
+            (ended, exchange.into_around())
+        }
+    };
+    deadline.unset();
+    let is_reused = way.is_reused();
+    let broken = match (ended, way) {
+        (Ok(End::Switched(said)), Way::Link(link)) => {
             let switched = Switched { link, said, flight };
             return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
         }
-        Ok(End::Refused { is_reusable }) => {
-            if is_reusable {
-                worker.links.keep(link, flight.target());
-            }
+        // Only connections of HTTP/1 are switched.
+        (Ok(End::Switched(_)), Way::Place(_)) => unstarted(FailureKind::Internal.into()),
+        (
+            Ok(End::Done {
+                is_reusable,
+                is_request_done,
+            }),
+            way,
+        ) => {
+            keep(worker, way, is_reusable, &flight);
+            return Ok(Next::Ended(Outcome::Done { is_request_done }));
+        }
+        (Ok(End::Refused { is_reusable }), way) => {
+            keep(worker, way, is_reusable, &flight);
             return Ok(Next::Repeated);
         }
-        Err(broken) => broken,
+        (Err(broken), _) => broken,
     };
+    after_broken(around, broken, is_reused)
+}
+
+/// What follows a try that broke off.
+fn after_broken(around: Around<'_>, broken: Broken, is_reused: bool) -> Result<Next, Broken> {
     let Around {
+        worker,
+        plan,
         outgoing,
         tries,
         pool,
@@ -164,19 +203,32 @@ async fn run<P: Peer>(
         return Err(broken);
     }
     let is_unsent = outgoing.is_unsent();
-    let is_stale = broken.failure.retry == Retry::IfReused && link.is_reused;
+    let is_refused = broken.failure.retry == Retry::Yes;
+    let is_stale = is_refused || (broken.failure.retry == Retry::IfReused && is_reused);
     // Where one connection was closed while it was idle, most likely so were the others.
     let may_reuse = tries.may_reuse;
     tries.may_reuse &= !is_stale;
-    if is_stale && may_reuse && (plan.is_idempotent || is_unsent) {
+    if is_stale && may_reuse && (plan.is_idempotent || is_unsent || is_refused) {
         worker.local.counts.add(Count::UpstreamRetried);
         return Ok(Next::Afresh);
     }
-    let event = Event::of(broken.failure.kind, is_unsent);
+    let event = match is_refused {
+        true => Some(Event::Refused),
+        false => Event::of(broken.failure.kind, is_unsent),
+    };
     if event.is_some_and(|event| tries.take(worker, plan, pool, event)) {
         return Ok(Next::Repeated);
     }
     Err(broken)
+}
+
+/// Gives back a connection of HTTP/1 that can serve again; a place gives itself back.
+fn keep(worker: &Worker, way: Way, is_reusable: bool, flight: &Flight) {
+    if let Way::Link(link) = way
+        && is_reusable
+    {
+        worker.links.keep(link, flight.target());
+    }
 }
 
 fn after_failed_connect(
@@ -228,16 +280,28 @@ fn choose(
 async fn connect(
     worker: &Worker,
     plan: &Forward,
-    target: &Target,
+    target: &Arc<Target>,
     may_reuse: bool,
     timers: &mut Timers,
-) -> Result<Link, Failure> {
-    if may_reuse && let Some(link) = worker.links.take(target, &plan.host) {
-        return Ok(link);
+) -> Result<Way, Failure> {
+    let host = &plan.host;
+    let is_http2 = plan.upstream.is_http2();
+    if !is_http2
+        && may_reuse
+        && let Some(link) = worker.links.take(target, host)
+    {
+        return Ok(Way::Link(link));
     }
     let timeout = plan.policy().map(|policy| policy.connect_timeout);
     let timeout = timeout.ok_or(FailureKind::Internal)?;
-    let mut opening = std::pin::pin!(worker.links.open(target, &plan.host, timeout));
+    let mut opening = std::pin::pin!(async {
+        if is_http2 {
+            let place = worker.channels.take(&worker.links, target, host, timeout);
+            return Ok(Way::Place(place.await?));
+        }
+        let link = worker.links.open_within(timeout, target, host).await?;
+        Ok(Way::Link(link))
+    });
     poll_fn(|context| {
         if let Poll::Ready(opened) = opening.as_mut().poll(context) {
             return Poll::Ready(opened);

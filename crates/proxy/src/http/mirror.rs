@@ -15,13 +15,14 @@ use super::outgoing::Outgoing;
 use super::peer::{Changes, Peer};
 use super::plan::Forward;
 use super::worker::Worker;
-use crate::net::body::{BodyLength, Encoder};
+use crate::net::body::{BodyLength, Decoder, Encoder};
 use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
 use crate::net::head::split_authority;
 use crate::net::response::ResponseHead;
+use crate::net::trailer::Trailers;
 use crate::policy::cors::Additions;
 use crate::upstream::entry::UpstreamEntry;
 
@@ -80,7 +81,11 @@ fn copy_of(plan: &Forward, upstream: &Arc<UpstreamEntry>, request: &[u8]) -> For
         share: plan.share,
         upstream: upstream.clone(),
         preferred: None,
-        head: marked(request),
+        head: reframed(
+            marked(request),
+            plan.upstream.is_http2(),
+            upstream.is_http2(),
+        ),
         encoder: Encoder::Plain,
         // What there is of one stands in the head already.
         has_body: false,
@@ -116,6 +121,40 @@ fn marked(request: &[u8]) -> Buffer {
     out
 }
 
+/// The same request for an endpoint of the other version, now that its length is known: HTTP/2
+/// frames bodies itself, so what was written for it has no framing of HTTP/1.
+fn reframed(request: Buffer, is_http2: bool, becomes_http2: bool) -> Buffer {
+    const END: &[u8] = b"\r\n\r\n";
+    const CHUNKED: &[u8] = b"\r\ntransfer-encoding: chunked\r\n";
+    const LENGTH: &[u8] = b"\r\ncontent-length: ";
+    let bytes = request.filled();
+    let end = memchr::memmem::find(bytes, END).map_or(bytes.len(), |at| at + END.len());
+    let (head, mut body) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+    let mut out = Buffer::take();
+    let has = |field| memchr::memmem::find(head, field).is_some();
+    match (is_http2, becomes_http2) {
+        (true, false) if !body.is_empty() && !has(LENGTH) => {
+            out.append(head.strip_suffix(b"\r\n").unwrap_or(head));
+            out.append(b"content-length: ");
+            out.append_decimal(body.len() as u64);
+            out.append(END);
+            out.append(body);
+        }
+        (false, true) if has(CHUNKED) => {
+            out.append(head);
+            let mut decoder = Decoder::new(BodyLength::Chunked);
+            while let Ok(step) = decoder.step(body)
+                && step.consumed > 0
+            {
+                out.append(step.data);
+                body = body.get(step.consumed..).unwrap_or_default();
+            }
+        }
+        _ => return request,
+    }
+    out
+}
+
 /// A client that wants nothing.
 struct Nobody;
 
@@ -148,7 +187,7 @@ impl Peer for Nobody {
 
     fn data(&mut self, _: &[u8]) {}
 
-    fn end(&mut self) {}
+    fn end(&mut self, _: Option<Trailers>) {}
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
         Poll::Ready(Ok(()))
@@ -157,7 +196,26 @@ impl Peer for Nobody {
 
 #[cfg(test)]
 mod tests {
-    use super::marked;
+    use super::{Buffer, marked, reframed};
+
+    #[test]
+    fn a_copy_is_framed_as_its_endpoint_reads_it() {
+        let reframe = |text: &str, is_http2, becomes_http2| {
+            let mut request = Buffer::take();
+            request.append_str(text);
+            let framed = reframed(request, is_http2, becomes_http2);
+            String::from_utf8(framed.filled().to_vec()).unwrap()
+        };
+        let plain = "POST / HTTP/1.1\r\nhost: a\r\n\r\nabc";
+        let long = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc";
+        let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
+            1\r\na\r\n2\r\nbc\r\n0\r\n\r\n";
+        assert_eq!(reframe(plain, true, false), long);
+        assert_eq!(reframe(long, true, false), long);
+        assert_eq!(reframe(plain, true, true), plain);
+        assert_eq!(reframe(chunked, false, false), chunked);
+        assert!(reframe(chunked, false, true).ends_with("\r\n\r\nabc"));
+    }
 
     #[test]
     fn the_host_of_a_copy_is_marked_and_nothing_else() {

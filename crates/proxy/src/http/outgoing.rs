@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 
 use crate::net::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::stream::Stream;
+use crate::net::trailer::Trailers;
 
 /// The most bytes of a request, head included, that are kept once they have been sent, where the
 /// route repeats or copies requests. A longer request is neither repeated nor copied.
@@ -12,6 +13,8 @@ pub const KEPT_BYTES_MAX: usize = 64 << 10;
 /// A request on its way. Its start is kept until it is known that it need not be sent again.
 pub struct Outgoing {
     buffer: Buffer,
+    /// What goes behind the body, where the framing in the buffer does not carry it.
+    pub trailers: Option<Trailers>,
     sent: usize,
     has_body: bool,
     /// The client has sent all of it.
@@ -27,6 +30,7 @@ impl Outgoing {
     pub fn new(head: Buffer, is_complete: bool, kept_bytes_max: usize) -> Self {
         Outgoing {
             buffer: head,
+            trailers: None,
             sent: 0,
             has_body: false,
             is_complete,
@@ -58,6 +62,17 @@ impl Outgoing {
     /// Whether more of it may be put in.
     pub fn has_room(&self) -> bool {
         self.buffer.len() - self.sent < BUFFER_BYTES
+    }
+
+    /// What waits to be sent.
+    pub fn unsent(&self) -> &[u8] {
+        self.buffer.filled().get(self.sent..).unwrap_or_default()
+    }
+
+    /// Some of what waited was sent.
+    pub fn pass(&mut self, count: usize) {
+        self.sent += count;
+        self.forget();
     }
 
     /// What is there of it.
@@ -94,8 +109,7 @@ impl Outgoing {
         stream: &mut Stream,
     ) -> Poll<std::io::Result<()>> {
         while self.is_pending() {
-            let rest = self.buffer.filled().get(self.sent..).unwrap_or_default();
-            match stream.poll_write(context, rest) {
+            match stream.poll_write(context, self.unsent()) {
                 Poll::Ready(Ok(0)) => {
                     return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
                 }
@@ -104,12 +118,18 @@ impl Outgoing {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        if self.has_body && (self.is_cut || self.buffer.len() > self.kept_bytes_max) {
+        self.forget();
+        stream.poll_send(context)
+    }
+
+    /// Drops what was sent, once all that is there was and it is more than is kept.
+    fn forget(&mut self) {
+        let is_long = self.is_cut || self.buffer.len() > self.kept_bytes_max;
+        if self.has_body && is_long && !self.is_pending() {
             self.buffer.clear();
             self.sent = 0;
             self.is_cut = true;
         }
-        stream.poll_send(context)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::Buffer;
 use crate::net::failure::FailureKind;
 use crate::net::response::ResponseHead;
+use crate::net::trailer::Trailers;
 use crate::policy::header::Edits;
 
 /// What is changed about the fields of a response.
@@ -31,6 +32,12 @@ pub trait Peer {
         out: &mut Buffer,
     ) -> Poll<Result<bool, FailureKind>>;
 
+    /// What came behind the request body, once that is complete; none where the framing for the
+    /// endpoint has carried it already.
+    fn take_trailers(&mut self) -> Option<Trailers> {
+        None
+    }
+
     /// Passes on an interim response (1xx but 101), where the client's version has them.
     ///
     /// # Errors
@@ -54,8 +61,8 @@ pub trait Peer {
     /// Gives some of the response body.
     fn data(&mut self, data: &[u8]);
 
-    /// Ends the response.
-    fn end(&mut self);
+    /// Ends the response, with what came behind its body.
+    fn end(&mut self, trailers: Option<Trailers>);
 
     /// Sends what was given; ready when all of it was taken.
     ///

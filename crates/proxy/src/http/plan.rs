@@ -295,6 +295,7 @@ fn forward(
         authority,
         edits: of_policy.then(of_share),
         visit,
+        is_http2: upstream.is_http2(),
         trusted_hops: worker.local.trusted_hops,
     };
     write::request(&request, &mut bytes);
@@ -303,11 +304,11 @@ fn forward(
         share,
         preferred,
         head: bytes,
-        encoder: Encoder::new(head.body),
+        encoder: encoder(&upstream, head),
         has_body: head.body != BodyLength::None,
         is_head: head.method == "HEAD",
         is_idempotent: is_idempotent(head.method),
-        is_upgrade: head.upgrade.is_some(),
+        is_upgrade: head.upgrade.is_some() && !upstream.is_http2(),
         expects_continue: head.expects_continue,
         host: if needs_host {
             host_of(authority).unwrap_or(&head.host).into()
@@ -334,6 +335,14 @@ fn authority<'a>(
         .authority()
         .or(of_rule.filter(|text| split_authority(text).is_ok()))
         .or_else(|| of_policy.authority())
+}
+
+/// HTTP/2 frames bodies itself.
+fn encoder(upstream: &UpstreamEntry, head: &Head<'_>) -> Encoder {
+    match upstream.is_http2() {
+        true => Encoder::Plain,
+        false => Encoder::new(head.body),
+    }
 }
 
 fn host_of(authority: Option<&str>) -> Option<&str> {

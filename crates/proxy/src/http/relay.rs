@@ -4,71 +4,18 @@
 //! the request is complete, and either end may be slow. What is kept in memory is bounded in each
 //! direction, and a full buffer stops the reading that would fill it further.
 
-use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
+use super::around::{Around, Broken, End, Waits};
 use super::mirror;
-use super::outgoing::Outgoing;
 use super::peer::Peer;
-use super::plan::Forward;
-use super::timers::Timers;
-use super::tries::Tries;
-use super::worker::Worker;
-use crate::balance::Pool;
 use crate::net::body::{BodyLength, Decoder};
 use crate::net::buffer::Buffer;
-use crate::net::deadline::Deadline;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::head::Finder;
 use crate::net::response::{self, ResponseHead};
 use crate::policy::retry::Event;
 use crate::upstream::link::Link;
-
-/// How an exchange ended.
-pub enum End {
-    /// The response is complete.
-    Done {
-        /// Whether the connection to the endpoint can serve again.
-        is_reusable: bool,
-        /// Whether the request was read to its end.
-        is_request_done: bool,
-    },
-    /// The endpoint changed the protocol; what it said beyond its head.
-    Switched(Option<Buffer>),
-    /// The response leads to a repetition, and the client has seen nothing of it.
-    Refused {
-        /// Whether the connection to the endpoint can serve again.
-        is_reusable: bool,
-    },
-}
-
-/// How an exchange broke off.
-#[derive(Debug)]
-pub struct Broken {
-    /// Why.
-    pub failure: Failure,
-    /// Whether the response had begun.
-    pub is_started: bool,
-}
-
-/// What all tries of a request have in common.
-pub struct Around<'a> {
-    /// Whose request it is.
-    pub worker: &'a Rc<Worker>,
-    /// What is to be done.
-    pub plan: &'a Forward,
-    /// The endpoints of its upstream.
-    pub pool: &'a Pool,
-    /// Bounds each wait.
-    pub deadline: &'a Deadline,
-    /// What goes to the endpoint.
-    pub outgoing: &'a mut Outgoing,
-    /// Bounds all waits together.
-    pub timers: &'a mut Timers,
-    /// What may still be tried.
-    pub tries: &'a mut Tries,
-}
 
 /// One exchange over one connection.
 pub struct Relay<'a, 'l, P> {
@@ -91,16 +38,6 @@ enum Response {
     Switched,
     /// It is not passed on; whether nothing of it is left to be read.
     Refused(bool),
-}
-
-/// What the exchange waits for, which says how long it may.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    Nothing,
-    ClientBody,
-    ClientRead,
-    EndpointRead,
-    EndpointWrite,
 }
 
 impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
@@ -137,22 +74,14 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         match self.poll_all(context) {
             Poll::Ready(Ok(end)) => Poll::Ready(Ok(end)),
             Poll::Ready(Err(failure)) => Poll::Ready(Err(self.broken(failure))),
-            Poll::Pending => self
-                .poll_passed(context)
-                .map(|kind| Err(self.broken(kind.into()))),
+            Poll::Pending => {
+                let is_answered = self.status != 0;
+                let passed = self
+                    .around
+                    .poll_passed(context, self.waits_for, is_answered);
+                passed.map(|kind| Err(self.broken(kind.into())))
+            }
         }
-    }
-
-    /// Ready once a wait has taken too long, with what that means.
-    fn poll_passed(&mut self, context: &mut Context<'_>) -> Poll<FailureKind> {
-        if self.around.deadline.poll_passed(context).is_ready() {
-            return Poll::Ready(self.timeout());
-        }
-        let timers = &mut self.around.timers;
-        if self.around.outgoing.is_complete() {
-            timers.run(self.status != 0);
-        }
-        timers.poll_passed(context)
     }
 
     fn broken(&self, failure: Failure) -> Broken {
@@ -184,7 +113,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             if !moves {
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
-                    self.around.deadline.set(self.patience());
+                    self.around.wait_for(waits);
                 }
                 return Poll::Pending;
             }
@@ -378,7 +307,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         self.peer.start(head, body, &plan.changes())?;
         let decoder = Decoder::new(body);
         if decoder.is_done() {
-            self.peer.end();
+            self.peer.end(None);
             self.response = Response::Done;
         } else {
             self.response = Response::Body(decoder);
@@ -404,7 +333,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             self.incoming = None;
         }
         if decoder.is_done() {
-            self.peer.end();
+            self.peer.end(decoder.take_trailers());
             self.response = Response::Done;
         }
         Ok(moves)
@@ -415,7 +344,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         self.keep_alive = false;
         match &self.response {
             Response::Body(decoder) if decoder.is_until_close() && is_clean => {
-                self.peer.end();
+                self.peer.end(None);
                 self.response = Response::Done;
                 Ok(())
             }
@@ -423,28 +352,6 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 Err(Failure::of(FailureKind::UpstreamClosed).retry(Retry::IfReused))
             }
             _ => Err(FailureKind::UpstreamClosed.into()),
-        }
-    }
-
-    fn patience(&self) -> Duration {
-        let limits = &self.around.worker.local.limits;
-        let policy = self.around.plan.policy();
-        let of_policy =
-            |time: fn(&myriad_model::Policy) -> Duration| policy.map_or(limits.write_timeout, time);
-        match self.waits_for {
-            Waits::ClientBody => limits.body_timeout,
-            Waits::ClientRead => limits.write_timeout,
-            Waits::EndpointWrite => of_policy(|policy| policy.send_timeout),
-            Waits::EndpointRead | Waits::Nothing => of_policy(|policy| policy.read_timeout),
-        }
-    }
-
-    fn timeout(&self) -> FailureKind {
-        match self.waits_for {
-            Waits::ClientBody => FailureKind::BodyTimeout,
-            Waits::ClientRead => FailureKind::ClientStalled,
-            Waits::EndpointWrite => FailureKind::SendTimeout,
-            Waits::EndpointRead | Waits::Nothing => FailureKind::ReadTimeout,
         }
     }
 }

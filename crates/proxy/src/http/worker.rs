@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::net::local::Shared;
 use crate::route::tables::Tables;
+use crate::upstream::channel::Channels;
 use crate::upstream::link::Links;
 
 /// The belongings of one worker, as requests see them.
@@ -17,6 +18,8 @@ pub struct Worker {
     pub tables: Arc<ArcSwap<Tables>>,
     /// Connections to endpoints.
     pub links: Links,
+    /// Those that carry many requests at a time.
+    pub channels: Channels,
     /// Connections of clients.
     pub connections: Cell<usize>,
     /// Copies of requests in flight.
@@ -30,6 +33,7 @@ impl Worker {
     pub fn new(local: Shared, tables: Arc<ArcSwap<Tables>>) -> Self {
         Worker {
             links: Links::new(local.clone()),
+            channels: Channels::new(local.clone()),
             local,
             tables,
             connections: Cell::new(0),

@@ -22,6 +22,8 @@ pub struct RequestHead<'a, 'h> {
     pub edits: Edits<'a>,
     /// The connection that it came by.
     pub visit: &'a Visit,
+    /// Whether the endpoint speaks HTTP/2, which frames bodies itself and has no upgrades.
+    pub is_http2: bool,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
 }
@@ -72,9 +74,14 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
         }
         BodyLength::None | BodyLength::UntilClose => {}
         BodyLength::Exact(length) => content_length(length, out),
+        BodyLength::Chunked if request.is_http2 => {}
         BodyLength::Chunked => out.append(b"transfer-encoding: chunked\r\n"),
     }
-    if let Some(protocol) = head.upgrade {
+    if request.is_http2 {
+        if asks_for_trailers(head) {
+            out.append(b"te: trailers\r\n");
+        }
+    } else if let Some(protocol) = head.upgrade {
         out.append(b"connection: upgrade\r\n");
         field("upgrade", protocol, out);
     }
@@ -178,6 +185,12 @@ fn is_passed(field: &Field<'_>, trusts: bool) -> bool {
         }
         known => !known.is_hop_by_hop(),
     }
+}
+
+/// Whether the client takes fields behind the body of the response (RFC 9110, section 10.1.4).
+fn asks_for_trailers(head: &Head<'_>) -> bool {
+    let mut fields = head.fields.iter().filter(|f| f.known == Known::Te);
+    fields.any(|field| members(field.value).any(|option| option.eq_ignore_ascii_case("trailers")))
 }
 
 /// HTTP/2 may split cookies, and HTTP/1 must not (RFC 9113, section 8.2.3).

@@ -1,11 +1,12 @@
 //! Framing of HTTP/1 bodies (RFC 9112, sections 6 and 7), read strictly and written plainly.
 
 use super::buffer::Buffer;
+use super::trailer::{self, Trailers};
 
 /// The longest line that begins a chunk, extensions included, in bytes.
 const CHUNK_LINE_BYTES_MAX: u32 = 1_024;
 
-/// The most bytes of trailers. They are read and dropped.
+/// The most bytes of trailers.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
 
 /// How the end of a body is told.
@@ -30,6 +31,8 @@ pub struct Malformed;
 #[derive(Clone, Debug)]
 pub struct Decoder {
     state: State,
+    /// The lines behind the last chunk as they came, the empty one included.
+    trailer: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +84,10 @@ impl Decoder {
             BodyLength::Chunked => State::Size { size: 0, digits: 0 },
             BodyLength::UntilClose => State::UntilClose,
         };
-        Decoder { state }
+        Decoder {
+            state,
+            trailer: Vec::new(),
+        }
     }
 
     /// Whether the body has been read to its end.
@@ -101,6 +107,14 @@ impl Decoder {
             State::Exact(left) => Some(left),
             _ => None,
         }
+    }
+
+    /// The fields behind the body, once it is done.
+    pub fn take_trailers(&mut self) -> Option<Trailers> {
+        let lines = std::mem::take(&mut self.trailer);
+        (!lines.is_empty())
+            .then(|| trailer::parse(&lines))
+            .flatten()
     }
 
     /// Uses some bytes of a non-empty input. Uses none only once the body is done.
@@ -151,8 +165,16 @@ impl Decoder {
     fn step_between<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
         let mut consumed = 0;
         for byte in input {
-            self.state = next(self.state, *byte)?;
+            let before = self.state;
+            self.state = next(before, *byte)?;
             consumed += 1;
+            match before {
+                // The empty line alone, which nearly all bodies end with, is not kept.
+                State::Trailer { used: 0, .. } if *byte == b'\r' => {}
+                State::TrailerLineFeed { used: 0, .. } => {}
+                State::Trailer { .. } | State::TrailerLineFeed { .. } => self.trailer.push(*byte),
+                _ => {}
+            }
             if matches!(self.state, State::Done | State::Chunk(_)) {
                 break;
             }
@@ -259,6 +281,18 @@ impl Encoder {
         match self {
             Encoder::Plain => {}
             Encoder::Chunked => out.append(b"0\r\n\r\n"),
+        }
+    }
+
+    /// Appends the end with trailers, where the framing has them.
+    pub fn end_with(self, trailers: Option<&Trailers>, out: &mut Buffer) {
+        match (self, trailers) {
+            (Encoder::Chunked, Some(trailers)) => {
+                out.append(b"0\r\n");
+                trailer::write(trailers, out);
+                out.append(b"\r\n");
+            }
+            _ => self.end(out),
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct ResponseHead<'a> {
     pub fields: Fields<'a>,
     /// How the body is framed, as far as the head tells. See [`ResponseHead::body_for`].
     length: BodyLength,
+    /// Whether the head tells the length in a field.
+    is_declared: bool,
     /// Whether the endpoint keeps the connection.
     pub keep_alive: bool,
 }
@@ -52,11 +54,46 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, F
         reason: response.reason.unwrap_or_default(),
         fields: fields.collect(),
         length: BodyLength::UntilClose,
+        is_declared: false,
         keep_alive: !is_old,
     };
     head.length = body_length(&head.fields, is_old)?;
+    head.is_declared = matches!(head.length, BodyLength::Exact(_));
     head.keep_alive = keeps_alive(&head.fields, is_old);
     Ok(head)
+}
+
+/// Makes a head of what HTTP/2 told apart. `is_end` says that nothing follows it.
+///
+/// # Errors
+/// Always [`FailureKind::BadResponse`].
+pub fn from_http2<'a>(
+    status: u16,
+    fields: Fields<'a>,
+    is_end: bool,
+    limits: &Limits,
+) -> Result<ResponseHead<'a>, FailureKind> {
+    if fields.len() > limits.fields_max || !(100..1000).contains(&status) {
+        return Err(FailureKind::BadResponse);
+    }
+    let declared = match body_length(&fields, false)? {
+        BodyLength::Exact(length) => Some(length),
+        BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
+    };
+    // A length of nothing that does not end the stream is followed by trailers.
+    let length = match declared {
+        Some(length) if is_end || length > 0 => BodyLength::Exact(length),
+        None if is_end => BodyLength::Exact(0),
+        _ => BodyLength::Chunked,
+    };
+    Ok(ResponseHead {
+        status,
+        reason: "",
+        fields,
+        length,
+        is_declared: declared.is_some(),
+        keep_alive: true,
+    })
 }
 
 impl ResponseHead<'_> {
@@ -72,7 +109,7 @@ impl ResponseHead<'_> {
     /// The length that the head declares, for answers that have no body but tell its length.
     pub fn declared_length(&self) -> Option<u64> {
         match self.length {
-            BodyLength::Exact(length) => Some(length),
+            BodyLength::Exact(length) => self.is_declared.then_some(length),
             BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
         }
     }

@@ -16,6 +16,8 @@ const BACKOFF_FACTOR_MAX: u32 = 10;
 pub enum Event<'a> {
     /// There is no connection.
     Unconnected,
+    /// The endpoint said that it has not looked at it.
+    Refused,
     /// It broke off before a response; whether none of the request had been sent.
     Reset {
         /// Whether none of the request had been sent.
@@ -55,6 +57,9 @@ pub fn is_repeated(rule: &Retry, event: Event<'_>) -> bool {
     match event {
         Event::Unconnected => {
             own.has(any_end | Conditions::CONNECT_FAILURE | Conditions::RESET_BEFORE_REQUEST)
+        }
+        Event::Refused => {
+            own.has(any_end | Conditions::REFUSED_STREAM | Conditions::RESET_BEFORE_REQUEST)
         }
         Event::Reset { is_unsent } => {
             own.has(any_end) || (is_unsent && own.has(Conditions::RESET_BEFORE_REQUEST))
@@ -133,6 +138,8 @@ mod tests {
         let any_end = Conditions::RESET | Conditions::SERVER_ERROR | Conditions::GATEWAY_ERROR;
         let connect = any_end | Conditions::CONNECT_FAILURE | Conditions::RESET_BEFORE_REQUEST;
         assert_eq!(leading(Event::Unconnected), connect.0);
+        let refused = any_end | Conditions::REFUSED_STREAM | Conditions::RESET_BEFORE_REQUEST;
+        assert_eq!(leading(Event::Refused), refused.0);
         let reset = |is_unsent| leading(Event::Reset { is_unsent });
         assert_eq!(reset(false), any_end.0);
         assert_eq!(reset(true), (any_end | Conditions::RESET_BEFORE_REQUEST).0);

@@ -146,6 +146,7 @@ async fn drain(worker: &Worker, sockets: HashMap<u64, CancellationToken>, timeou
         tokio::time::sleep(LOOK).await;
     }
     worker.links.clear();
+    worker.channels.clear();
 }
 
 async fn sweep(worker: Rc<Worker>) {
@@ -154,5 +155,6 @@ async fn sweep(worker: Rc<Worker>) {
     loop {
         interval.tick().await;
         worker.links.sweep();
+        worker.channels.sweep();
     }
 }

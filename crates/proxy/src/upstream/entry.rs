@@ -80,6 +80,12 @@ impl UpstreamEntry {
         value.is_some_and(|value| value.protocol.is_tls())
     }
 
+    /// Whether endpoints are spoken to in HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
+        value.is_some_and(|value| value.protocol.is_h2())
+    }
+
     /// Gives back the targets, once another entry has taken the place of this one.
     pub fn release(&self, targets: &mut Targets) {
         for member in self.pool.members() {

@@ -33,10 +33,22 @@ pub struct Link {
 
 /// Which connections are alike.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct LinkKey {
+pub struct LinkKey {
     target: u64,
     /// The name sent in the TLS handshake; none for plain text.
     server_name: Option<Box<str>>,
+}
+
+impl LinkKey {
+    /// The key of connections to a target; `host` is what a TLS handshake names where the
+    /// upstream names nothing.
+    pub fn new(target: &Target, host: &str) -> Self {
+        let tls = target.tls.as_ref();
+        LinkKey {
+            target: target.id,
+            server_name: tls.map(|_| server_name(target, host).into_boxed_str()),
+        }
+    }
 }
 
 struct Waiting {
@@ -72,7 +84,7 @@ impl Links {
 
     /// A connection that waits, if there is one that still lives.
     pub fn take(&self, target: &Target, host: &str) -> Option<Link> {
-        let key = key(target, host);
+        let key = LinkKey::new(target, host);
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(&key)?;
         while let Some(mut waiting) = shelf.waiting.pop_back() {
@@ -90,21 +102,14 @@ impl Links {
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
-    pub async fn open(
-        &self,
-        target: &Target,
-        host: &str,
-        timeout: Duration,
-    ) -> Result<Link, Failure> {
-        let opened = tokio::time::timeout(timeout, self.connect(target, host)).await;
-        let opened = opened.unwrap_or(Err(FailureKind::ConnectTimeout));
-        match opened {
+    pub async fn open(&self, target: &Target, host: &str) -> Result<Link, Failure> {
+        match self.connect(target, host).await {
             Ok(stream) => {
                 self.local.counts.add(Count::UpstreamOpened);
                 Ok(Link {
                     stream,
                     is_reused: false,
-                    key: key(target, host),
+                    key: LinkKey::new(target, host),
                 })
             }
             Err(kind) => {
@@ -112,6 +117,23 @@ impl Links {
                 Err(Failure::of(kind).retry(Retry::Yes))
             }
         }
+    }
+
+    /// The same within a time.
+    ///
+    /// # Errors
+    /// Those of [`Links::open`], and that it took too long.
+    pub async fn open_within(
+        &self,
+        timeout: Duration,
+        target: &Target,
+        host: &str,
+    ) -> Result<Link, Failure> {
+        let opened = tokio::time::timeout(timeout, self.open(target, host)).await;
+        opened.unwrap_or_else(|_| {
+            self.local.counts.add(Count::UpstreamFailed);
+            Err(Failure::of(FailureKind::ConnectTimeout).retry(Retry::Yes))
+        })
     }
 
     /// Keeps a connection whose last response was read to its end. One that went beyond the
@@ -206,17 +228,6 @@ fn server_name(target: &Target, host: &str) -> String {
     match &target.tls {
         Some(tls) if !tls.server_name.is_empty() => tls.server_name.to_string(),
         _ => host.trim_matches(['[', ']']).to_owned(),
-    }
-}
-
-fn key(target: &Target, host: &str) -> LinkKey {
-    let server_name = target
-        .tls
-        .as_ref()
-        .map(|_| server_name(target, host).into_boxed_str());
-    LinkKey {
-        target: target.id,
-        server_name,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::net::failure::FailureKind;
 use crate::net::head::Version;
 use crate::net::response::ResponseHead;
 use crate::net::stream::Stream;
+use crate::net::trailer::Trailers;
 
 /// The most bytes that are thrown away after the last response.
 const LINGER_BYTES_MAX: usize = 256 << 10;
@@ -28,6 +29,8 @@ pub struct Client {
     request: Request,
     decoder: Decoder,
     encoder: Encoder,
+    /// What came behind the body of a request.
+    trailers: Option<Trailers>,
     keep_alive: bool,
     is_aborted: bool,
     bytes_received: u64,
@@ -77,6 +80,7 @@ impl Client {
             request: Request::unread(),
             decoder: Decoder::new(BodyLength::None),
             encoder: Encoder::Plain,
+            trailers: None,
             keep_alive: true,
             is_aborted: false,
             bytes_received: 0,
@@ -114,6 +118,7 @@ impl Client {
     pub fn begin(&mut self, request: Request, length: usize) {
         self.consume(length);
         self.request = request;
+        self.trailers = None;
         self.decoder = Decoder::new(request.length);
         self.keep_alive = request.keep_alive;
         self.bytes_received = 0;
@@ -273,7 +278,10 @@ impl Peer for Client {
                 }
             }
             if self.decoder.is_done() {
-                encoder.end(out);
+                self.trailers = self.decoder.take_trailers();
+                if encoder == Encoder::Chunked {
+                    encoder.end_with(self.trailers.take().as_ref(), out);
+                }
                 return Poll::Ready(Ok(true));
             }
             if has_moved {
@@ -284,6 +292,10 @@ impl Peer for Client {
                 _ => return Poll::Ready(Err(FailureKind::ClientGone)),
             }
         }
+    }
+
+    fn take_trailers(&mut self) -> Option<Trailers> {
+        self.trailers.take()
     }
 
     fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind> {
@@ -337,10 +349,10 @@ impl Peer for Client {
         encoder.write(data, self.output());
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, trailers: Option<Trailers>) {
         let encoder = self.encoder;
         if encoder != Encoder::Plain {
-            encoder.end(self.output());
+            encoder.end_with(trailers.as_ref(), self.output());
         }
     }
 

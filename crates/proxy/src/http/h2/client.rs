@@ -15,6 +15,7 @@ use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::failure::FailureKind;
 use crate::net::response::ResponseHead;
+use crate::net::trailer::{self, Trailers};
 
 /// The most bytes of a response that wait for the client's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -27,6 +28,10 @@ pub struct Client {
     send: Option<SendStream<Bytes>>,
     waiting: Option<Buffer>,
     is_ended: bool,
+    /// What came behind the body of the request.
+    received: Option<Trailers>,
+    /// What goes behind the body of the response.
+    trailers: Option<Trailers>,
     /// The end of the response was sent.
     is_closed: bool,
     bytes_received: u64,
@@ -43,6 +48,8 @@ impl Client {
             send: None,
             waiting: None,
             is_ended: false,
+            received: None,
+            trailers: None,
             is_closed: false,
             bytes_received: 0,
             bytes_sent: 0,
@@ -77,7 +84,7 @@ impl Client {
         if !is_empty {
             self.data(answer.body());
         }
-        self.end();
+        self.end(None);
         Ok(())
     }
 
@@ -132,10 +139,23 @@ impl Peer for Client {
             }
             Some(Err(_)) => Poll::Ready(Err(FailureKind::ClientGone)),
             None => {
-                encoder.end(out);
+                let received = ready!(self.body.poll_trailers(context));
+                let Ok(received) = received else {
+                    return Poll::Ready(Err(FailureKind::ClientGone));
+                };
+                let received = received.map(Box::new).and_then(trailer::filter);
+                if encoder == Encoder::Chunked {
+                    encoder.end_with(received.as_ref(), out);
+                } else {
+                    self.received = received;
+                }
                 Poll::Ready(Ok(true))
             }
         }
+    }
+
+    fn take_trailers(&mut self) -> Option<Trailers> {
+        self.received.take()
     }
 
     fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind> {
@@ -160,7 +180,7 @@ impl Peer for Client {
         headers.reserve(head.fields.len() + changes.additions.len());
         response_fields(head, changes, |name, value| put(headers, name, value));
         let declared = match length {
-            BodyLength::Exact(length) => Some(length),
+            BodyLength::Exact(_) => head.declared_length(),
             BodyLength::None if head.status != 204 => head.declared_length(),
             BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
         };
@@ -185,8 +205,9 @@ impl Peer for Client {
         self.waiting.get_or_insert_with(Buffer::take).append(data);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, trailers: Option<Trailers>) {
         self.is_ended = true;
+        self.trailers = trailers;
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
@@ -206,7 +227,7 @@ impl Peer for Client {
             let part = waiting.filled();
             let part = part.get(..granted).unwrap_or(part);
             let length = part.len();
-            let is_last = self.is_ended && length == waiting.len();
+            let is_last = self.is_ended && length == waiting.len() && self.trailers.is_none();
             if send
                 .send_data(Bytes::copy_from_slice(part), is_last)
                 .is_err()
@@ -220,10 +241,15 @@ impl Peer for Client {
             }
         }
         if self.is_ended && !self.is_closed && self.waiting.is_none() {
-            if let Some(send) = &mut self.send
-                && send.send_data(Bytes::new(), true).is_err()
-            {
-                return Poll::Ready(GONE);
+            let trailers = self.trailers.take();
+            if let Some(send) = &mut self.send {
+                let sent = match trailers {
+                    Some(trailers) => send.send_trailers(*trailers),
+                    None => send.send_data(Bytes::new(), true),
+                };
+                if sent.is_err() {
+                    return Poll::Ready(GONE);
+                }
             }
             self.is_closed = true;
         }

@@ -1,0 +1,119 @@
+//! What the exchanges over connections of either version have in common.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use myriad_model::Policy;
+
+use super::outgoing::Outgoing;
+use super::plan::Forward;
+use super::timers::Timers;
+use super::tries::Tries;
+use super::worker::Worker;
+use crate::balance::Pool;
+use crate::net::buffer::Buffer;
+use crate::net::deadline::Deadline;
+use crate::net::failure::{Failure, FailureKind};
+
+/// How an exchange ended.
+pub enum End {
+    /// The response is complete.
+    Done {
+        /// Whether the connection to the endpoint can serve again.
+        is_reusable: bool,
+        /// Whether the request was read to its end.
+        is_request_done: bool,
+    },
+    /// The endpoint changed the protocol; what it said beyond its head.
+    Switched(Option<Buffer>),
+    /// The response leads to a repetition, and the client has seen nothing of it.
+    Refused {
+        /// Whether the connection to the endpoint can serve again.
+        is_reusable: bool,
+    },
+}
+
+/// How an exchange broke off.
+#[derive(Debug)]
+pub struct Broken {
+    /// Why.
+    pub failure: Failure,
+    /// Whether the response had begun.
+    pub is_started: bool,
+}
+
+/// What all tries of a request have in common.
+pub struct Around<'a> {
+    /// Whose request it is.
+    pub worker: &'a Rc<Worker>,
+    /// What is to be done.
+    pub plan: &'a Forward,
+    /// The endpoints of its upstream.
+    pub pool: &'a Pool,
+    /// Bounds each wait.
+    pub deadline: &'a Deadline,
+    /// What goes to the endpoint.
+    pub outgoing: &'a mut Outgoing,
+    /// Bounds all waits together.
+    pub timers: &'a mut Timers,
+    /// What may still be tried.
+    pub tries: &'a mut Tries,
+}
+
+/// What the exchange waits for, which says how long it may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// Nothing in particular.
+    Nothing,
+    /// More of the request.
+    ClientBody,
+    /// That the client reads.
+    ClientRead,
+    /// More of the response.
+    EndpointRead,
+    /// That the endpoint reads.
+    EndpointWrite,
+}
+
+impl Around<'_> {
+    /// Ready once a wait has taken too long, with what that means.
+    pub fn poll_passed(
+        &mut self,
+        context: &mut Context<'_>,
+        waits: Waits,
+        is_answered: bool,
+    ) -> Poll<FailureKind> {
+        if self.deadline.poll_passed(context).is_ready() {
+            return Poll::Ready(waits.timeout());
+        }
+        if self.outgoing.is_complete() {
+            self.timers.run(is_answered);
+        }
+        self.timers.poll_passed(context)
+    }
+
+    /// Begins a wait.
+    pub fn wait_for(&self, waits: Waits) {
+        let limits = &self.worker.local.limits;
+        let policy = self.plan.policy();
+        let of_policy = |time: fn(&Policy) -> Duration| policy.map_or(limits.write_timeout, time);
+        self.deadline.set(match waits {
+            Waits::ClientBody => limits.body_timeout,
+            Waits::ClientRead => limits.write_timeout,
+            Waits::EndpointWrite => of_policy(|policy| policy.send_timeout),
+            Waits::EndpointRead | Waits::Nothing => of_policy(|policy| policy.read_timeout),
+        });
+    }
+}
+
+impl Waits {
+    fn timeout(self) -> FailureKind {
+        match self {
+            Waits::ClientBody => FailureKind::BodyTimeout,
+            Waits::ClientRead => FailureKind::ClientStalled,
+            Waits::EndpointWrite => FailureKind::SendTimeout,
+            Waits::EndpointRead | Waits::Nothing => FailureKind::ReadTimeout,
+        }
+    }
+}

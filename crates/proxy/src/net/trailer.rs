@@ -1,0 +1,84 @@
+//! Fields behind a body (RFC 9110, section 6.5): what gRPC tells its status by.
+
+use http::header::{HeaderName, HeaderValue};
+
+use super::buffer::Buffer;
+use super::field::Known;
+
+/// The most fields of one set of trailers; beyond them none is passed on.
+const TRAILERS_MAX: usize = 64;
+
+/// Fields behind a body. Boxed, because hardly any message has them.
+pub type Trailers = Box<http::HeaderMap>;
+
+/// Reads the lines behind the last chunk of HTTP/1, the empty one that ends them included. What
+/// is not well-formed is left out as a whole: nobody has to understand trailers.
+pub fn parse(lines: &[u8]) -> Option<Trailers> {
+    let mut slots = [httparse::EMPTY_HEADER; TRAILERS_MAX];
+    let parsed = httparse::parse_headers(lines, &mut slots).ok()?;
+    let httparse::Status::Complete((_, fields)) = parsed else {
+        return None;
+    };
+    let mut trailers = Trailers::default();
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
+        let value = HeaderValue::from_bytes(field.value).ok()?;
+        trailers.try_append(name, value).ok()?;
+    }
+    filter(trailers)
+}
+
+/// Takes out what must not stand behind a body: framing, routing, and what belongs to a
+/// connection. None where nothing is left.
+pub fn filter(trailers: Trailers) -> Option<Trailers> {
+    if trailers.len() > TRAILERS_MAX {
+        return None;
+    }
+    let is_allowed = |name: &HeaderName| {
+        Known::of(name.as_str()) == Known::Other && name != http::header::AUTHORIZATION
+    };
+    if trailers.keys().all(is_allowed) {
+        return (!trailers.is_empty()).then_some(trailers);
+    }
+    let mut kept = Trailers::default();
+    for (name, value) in trailers.iter().filter(|(name, _)| is_allowed(name)) {
+        kept.try_append(name.clone(), value.clone()).ok()?;
+    }
+    (!kept.is_empty()).then_some(kept)
+}
+
+/// Writes them as HTTP/1 has them behind the last chunk, without the empty line.
+pub fn write(trailers: &http::HeaderMap, out: &mut Buffer) {
+    for (name, value) in trailers {
+        out.append_str(name.as_str());
+        out.append(b": ");
+        out.append(value.as_bytes());
+        out.append(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Buffer, parse, write};
+
+    #[test]
+    fn trailers_come_out_as_they_went_in_but_for_what_must_not_be_there() {
+        let text = b"Grpc-Status: 0\r\nContent-Length: 7\r\nx-a: b\r\nx-a: c\r\n\r\n";
+        let mut out = Buffer::take();
+        write(&parse(text).unwrap(), &mut out);
+        assert_eq!(out.filled(), b"grpc-status: 0\r\nx-a: b\r\nx-a: c\r\n");
+    }
+
+    #[test]
+    fn trailers_that_are_not_well_formed_are_left_out() {
+        for text in [
+            "\r\n",
+            "a b: c\r\n\r\n",
+            "a: b",
+            "host: a\r\n\r\n",
+            ": x\r\n\r\n",
+        ] {
+            assert!(parse(text.as_bytes()).is_none(), "{text:?}");
+        }
+    }
+}
