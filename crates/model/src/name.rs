@@ -22,11 +22,13 @@ pub enum Kind {
     Endpoints = 6,
     /// See [`crate::Trust`].
     Trust = 7,
+    /// See [`crate::Passage`].
+    Passage = 8,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Listener,
         Kind::Domain,
         Kind::Certificate,
@@ -34,7 +36,11 @@ impl Kind {
         Kind::Upstream,
         Kind::Endpoints,
         Kind::Trust,
+        Kind::Passage,
     ];
+
+    /// The highest number of a kind.
+    pub const NUMBER_MAX: usize = Kind::ALL[Kind::ALL.len() - 1] as usize;
 
     /// The word for the kind in dumps and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -46,6 +52,7 @@ impl Kind {
             Kind::Upstream => "upstream",
             Kind::Endpoints => "endpoints",
             Kind::Trust => "trust",
+            Kind::Passage => "passage",
         }
     }
 }

@@ -3,6 +3,7 @@
 mod certificate;
 mod listener;
 mod options;
+mod passage;
 mod policy;
 mod route;
 mod traffic;
@@ -18,6 +19,7 @@ pub use options::{
     Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, Outlier, Ping,
     ProxyProtocol, RetryBudget, UpstreamOptions, Warmup,
 };
+pub use passage::Passage;
 pub use policy::{Affinity, Cors, PathRewrite, Policy, Rewrite, TlsRedirect};
 pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
@@ -58,6 +60,8 @@ pub enum Value {
     Endpoints(Endpoints),
     /// See [`Trust`].
     Trust(Box<Trust>),
+    /// See [`Passage`].
+    Passage(Box<Passage>),
 }
 
 impl Value {
@@ -71,6 +75,7 @@ impl Value {
             Value::Upstream(_) => Kind::Upstream,
             Value::Endpoints(_) => Kind::Endpoints,
             Value::Trust(_) => Kind::Trust,
+            Value::Passage(_) => Kind::Passage,
         }
     }
 }

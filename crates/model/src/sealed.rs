@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::wire::{self, WireError};
 use crate::{
-    Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name, Resource, Route,
-    Trust, Upstream, Value,
+    Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name, Passage, Resource,
+    Route, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -138,7 +138,15 @@ impl Sealed {
         }
     }
 
-    /// The value as endpoints.
+    /// The value, if it is a passage and is there.
+    pub fn passage(&self) -> Option<&Passage> {
+        match &self.resource()?.value {
+            Value::Passage(passage) => Some(passage),
+            _ => None,
+        }
+    }
+
+    /// The value, if it is endpoints and is there.
     pub fn endpoints(&self) -> Option<&Endpoints> {
         match &self.resource()?.value {
             Value::Endpoints(endpoints) => Some(endpoints),

@@ -9,7 +9,7 @@ use crate::{Change, Digest, Kind, Position, SealedArc, Tree};
 pub struct Snapshot {
     tree: Tree<Leaf, 6>,
     position: Position,
-    counts: [usize; Kind::ALL.len()],
+    counts: [usize; Kind::NUMBER_MAX],
 }
 
 impl Snapshot {

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod host;
 pub mod index;
 pub mod leaf;
+pub mod passage;
 pub mod tables;
 pub mod trust;
 pub mod visit;

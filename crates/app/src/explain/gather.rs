@@ -50,6 +50,16 @@ pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
                     }));
                 }
             }
+            Value::Passage(passage) => {
+                hosts.extend(passage.hosts.iter().map(|host| host.as_str().into()));
+                if !passage.hosts.iter().any(is_covered) {
+                    continue;
+                }
+                let upstreams = passage.upstreams.iter().map(|share| &share.upstream);
+                needed.extend(upstreams.flat_map(|name| {
+                    [Kind::Upstream, Kind::Endpoints].map(|kind| Key::new(kind, name.clone()))
+                }));
+            }
             Value::Certificate(_) | Value::Upstream(_) | Value::Endpoints(_) | Value::Trust(_) => {
                 continue;
             }

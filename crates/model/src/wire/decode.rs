@@ -1,6 +1,7 @@
 //! From bytes to values, checking everything.
 
 mod listener;
+mod passage;
 mod policy;
 mod route;
 mod upstream;
@@ -61,6 +62,7 @@ fn body(message: wire::resource::Body) -> Result<Value, WireError> {
         Body::Upstream(message) => Value::Upstream(upstream::upstream(message)?),
         Body::Endpoints(message) => Value::Endpoints(upstream::endpoints(message)?),
         Body::Trust(message) => Value::Trust(Box::new(trust(message)?)),
+        Body::Passage(message) => Value::Passage(Box::new(passage::passage(message)?)),
     })
 }
 

@@ -1,6 +1,7 @@
 //! From values to bytes.
 
 mod listener;
+mod passage;
 mod policy;
 mod route;
 mod upstream;
@@ -37,7 +38,7 @@ fn schema(value: &Value) -> u32 {
         Value::Endpoints(value) => upstream::endpoints_schema(value),
         Value::Listener(value) => listener::schema(value),
         Value::Domain(value) => listener::domain_schema(value),
-        Value::Trust(_) => 3,
+        Value::Trust(_) | Value::Passage(_) => 3,
         Value::Certificate(_) => 1,
     }
 }
@@ -52,6 +53,7 @@ fn body(value: &Value) -> wire::resource::Body {
         Value::Upstream(value) => Body::Upstream(upstream::upstream(value)),
         Value::Endpoints(value) => Body::Endpoints(upstream::endpoints(value)),
         Value::Trust(value) => Body::Trust(trust(value)),
+        Value::Passage(value) => Body::Passage(passage::passage(value)),
     }
 }
 

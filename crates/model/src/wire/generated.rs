@@ -11,7 +11,7 @@ pub struct Resource {
     /// The object it came from.
     #[prost(message, optional, tag = "2")]
     pub origin: ::core::option::Option<Origin>,
-    #[prost(oneof = "resource::Body", tags = "10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "resource::Body", tags = "10, 11, 12, 13, 14, 15, 16, 17")]
     pub body: ::core::option::Option<resource::Body>,
 }
 /// Nested message and enum types in `Resource`.
@@ -32,6 +32,8 @@ pub mod resource {
         Endpoints(super::Endpoints),
         #[prost(message, tag = "16")]
         Trust(super::Trust),
+        #[prost(message, tag = "17")]
+        Passage(super::Passage),
     }
 }
 /// The object that a resource came from.
@@ -205,6 +207,33 @@ pub mod value_match {
         #[prost(string, tag = "7")]
         Start(::prost::alloc::string::String),
     }
+}
+/// What streams are matched against, and where they lead.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Passage {
+    #[prost(string, repeated, tag = "1")]
+    pub listeners: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Names in handshakes; empty for every connection.
+    #[prost(string, repeated, tag = "2")]
+    pub hosts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// CIDR notation; empty for all.
+    #[prost(string, repeated, tag = "3")]
+    pub sources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "4")]
+    pub destinations: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Lower goes first among the passages of a host.
+    #[prost(uint64, tag = "5")]
+    pub rank: u64,
+    #[prost(bool, tag = "6")]
+    pub terminate: bool,
+    /// Without headers.
+    #[prost(message, repeated, tag = "7")]
+    pub upstreams: ::prost::alloc::vec::Vec<WeightedUpstream>,
+    /// 0 for none.
+    #[prost(uint32, tag = "8")]
+    pub idle_timeout_ms: u32,
+    #[prost(uint32, tag = "9")]
+    pub connect_timeout_ms: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Forward {

@@ -12,7 +12,7 @@ use super::{SCHEMA, WireError, decode, encode};
 use crate::{
     Abort, AbortAnswer, Action, Affinity, Certificate, CipherSuite, ClientAuth, ClientAuthMode,
     Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form, HeaderEdit, HeaderEdits, Host,
-    KeyEncoding, Listener, ListenerProtocol, Mirror, Name, Origin, OriginKind, PathMatch,
+    KeyEncoding, Listener, ListenerProtocol, Mirror, Name, Origin, OriginKind, Passage, PathMatch,
     PathRewrite, Policy, PrivateKey, Protocol, Redirect, RedirectParts, RedirectPath,
     RedirectTarget, Resource, Retry, RetryConditions, Rewrite, Route, Sealer, Share, Source, Test,
     TlsRedirect, TlsSettings, Trust, Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
@@ -183,6 +183,29 @@ fn third_domain() -> Domain {
     }
 }
 
+fn passage() -> Passage {
+    let half = |upstream: &str| WeightedUpstream {
+        upstream: upstream.into(),
+        weight: 50,
+        headers: None,
+    };
+    Passage {
+        listeners: names(&["https"]),
+        hosts: [Host::parse("**.db.example.com").unwrap()].into(),
+        sources: ["10.0.0.0/8".parse().unwrap()].into(),
+        destinations: [
+            "192.0.2.1/32".parse().unwrap(),
+            "2001:db8::/32".parse().unwrap(),
+        ]
+        .into(),
+        rank: 3,
+        terminate: true,
+        upstreams: [half("ns/db:5432"), half("ns/spare:5432")].into(),
+        idle_timeout: Duration::from_secs(3_600),
+        connect_timeout: Duration::from_secs(10),
+    }
+}
+
 /// One example of each kind with every field set.
 fn examples() -> Vec<(&'static str, Value)> {
     let route = first_route();
@@ -268,6 +291,7 @@ fn third_examples() -> Vec<(&'static str, Value)> {
             })),
         ),
         ("third domain", Value::Domain(Box::new(third_domain()))),
+        ("third passage", Value::Passage(Box::new(passage()))),
     ]
 }
 
@@ -410,4 +434,26 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode(&bytes.into());
     }
+}
+
+#[test]
+fn a_passage_that_cannot_be_obeyed_is_refused() {
+    let with = |edit: &dyn Fn(&mut Passage)| {
+        let mut value = passage();
+        edit(&mut value);
+        decode(&encoded(&resource(Value::Passage(Box::new(value)))))
+    };
+    assert_eq!(
+        with(&|it| it.upstreams[0].headers = Some(Box::new(edits()))),
+        Err(WireError::Invalid("change of headers"))
+    );
+    assert_eq!(
+        with(&|it| it.connect_timeout = Duration::ZERO),
+        Err(WireError::Invalid("connect timeout"))
+    );
+    assert_eq!(
+        with(&|it| it.hosts = vec![Host::any(); 4_097].into()),
+        Err(WireError::Invalid("length of a list"))
+    );
+    assert!(with(&|it| it.hosts = Box::default()).is_ok());
 }

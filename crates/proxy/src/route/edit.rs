@@ -12,6 +12,7 @@ use super::certificate::{self, CertificateEntry};
 use super::condition::BadRegex;
 use super::host::{HostEntry, RouteEntry};
 use super::leaf::Leaf;
+use super::passage::{HostPassages, ListenerPassages, PassageEntry, Place, listener_hash};
 use super::tables::{DomainEntry, Tables};
 use super::trust::{self, TrustEntry};
 use crate::upstream::entry::{self, UpstreamEntry};
@@ -33,10 +34,14 @@ pub struct Edit<'a> {
     tables: &'a mut Tables,
     targets: &'a mut Targets,
     hosts: HashMap<Host, HostEdit>,
+    passages: HashMap<Place, PlaceEdit>,
 }
 
 /// What changes on one host, by the name of the route.
 type HostEdit = HashMap<Name, Option<Arc<RouteEntry>>>;
+
+/// What changes in one place, by the name of the passage.
+type PlaceEdit = HashMap<Name, Option<Arc<PassageEntry>>>;
 
 impl<'a> Edit<'a> {
     /// Begins a commit.
@@ -46,6 +51,7 @@ impl<'a> Edit<'a> {
             tables,
             targets,
             hosts: HashMap::new(),
+            passages: HashMap::new(),
         }
     }
 
@@ -68,6 +74,7 @@ impl<'a> Edit<'a> {
             Value::Certificate(_) => self.change_certificate(some.name(), new),
             Value::Route(_) => return self.change_route(old, new),
             Value::Trust(_) => self.change_trust(some.name(), new),
+            Value::Passage(_) => return self.change_passage(old, new),
             Value::Upstream(_) => self.change_upstream(some.name(), |entry| entry.0 = new.cloned()),
             Value::Endpoints(_) => {
                 self.change_upstream(some.name(), |entry| entry.1 = new.cloned());
@@ -76,8 +83,11 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Compiles the hosts whose routes have changed.
-    pub fn finish(self) {
+    /// Compiles the hosts whose routes have changed, and orders the passages that have.
+    pub fn finish(mut self) {
+        for (place, changes) in std::mem::take(&mut self.passages) {
+            self.finish_passages(place, changes);
+        }
         for (host, changes) in self.hosts {
             let known = self.tables.hosts.get(&host);
             let known = known.map_or(&[][..], |entry| entry.routes());
@@ -187,6 +197,61 @@ impl<'a> Edit<'a> {
             }
         }
         Ok(())
+    }
+
+    fn change_passage(
+        &mut self,
+        old: Option<&SealedArc>,
+        new: Option<&SealedArc>,
+    ) -> Result<(), EditError> {
+        let read = |sealed: Option<&SealedArc>| match sealed.cloned().map(PassageEntry::new) {
+            None => Ok(None),
+            Some(None) => Err(EditError::NotOpened),
+            Some(Some(entry)) => Ok(Some(Arc::new(entry))),
+        };
+        let (old, new) = (read(old)?, read(new)?);
+        for (entry, now) in [(&old, None), (&new, new.as_ref())] {
+            let Some(entry) = entry else { continue };
+            for place in entry.places() {
+                let edit = self.passages.entry(place).or_default();
+                edit.insert(entry.sealed().name().clone(), now.cloned());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_passages(&mut self, place: Place, changes: PlaceEdit) {
+        let tables = &mut *self.tables;
+        let is_it = |leaf: &Leaf<ListenerPassages>| match &place {
+            Place::Listener(listener) => leaf.0.listener() == listener,
+            Place::Host(_) => false,
+        };
+        let known = match &place {
+            Place::Host(host) => tables.passages.get(host).map(|entry| entry.passages()),
+            Place::Listener(listener) => {
+                let leaf = tables.listener_passages.get(listener_hash(listener), is_it);
+                leaf.map(|leaf| leaf.0.passages())
+            }
+        };
+        let known = known.unwrap_or_default().iter();
+        let kept = known.filter(|entry| !changes.contains_key(entry.sealed().name()));
+        let mut passages: Vec<Arc<PassageEntry>> = kept.cloned().collect();
+        passages.extend(changes.into_values().flatten());
+        match (&place, passages.is_empty()) {
+            (Place::Host(host), true) => tables.passages.remove(host),
+            (Place::Host(host), false) => {
+                let entry = HostPassages::new(host.clone(), passages);
+                tables.passages.insert(Arc::new(entry));
+            }
+            (Place::Listener(listener), true) => {
+                let table = &mut tables.listener_passages;
+                table.remove(listener_hash(listener), is_it);
+            }
+            (Place::Listener(listener), false) => {
+                let entry = ListenerPassages::new(listener.clone(), passages);
+                tables.listener_passages.insert(Leaf(Arc::new(entry)));
+            }
+        }
     }
 
     fn touch(&mut self, host: Host, name: &Name, entry: Option<Arc<RouteEntry>>) {

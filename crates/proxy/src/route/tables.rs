@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree};
+use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree, host::Pattern};
 
 use super::certificate::{self, CertificateEntry};
 use super::host::{HostEntry, RouteEntry};
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
+use super::passage::{
+    Arrival, HostPassages, ListenerPassages, PassageEntry, listener_hash, specificity,
+};
 use super::trust::{self, TrustEntry};
 use crate::net::failure::FailureKind;
 use crate::net::head::Head;
@@ -23,6 +26,8 @@ pub struct Tables {
     pub(super) listeners: Arc<[SealedArc]>,
     pub(super) domains: HostTable<DomainEntry>,
     pub(super) hosts: HostTable<HostEntry>,
+    pub(super) passages: HostTable<HostPassages>,
+    pub(super) listener_passages: Tree<Leaf<ListenerPassages>>,
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
@@ -120,10 +125,36 @@ impl Tables {
             .ok_or(NotFound(FailureKind::NoRoute))
     }
 
+    /// The passage of a connection: the first that takes it, of the most specific host pattern
+    /// that has any, unless a domain is more specific than that pattern. Those for all
+    /// connections of the listener come last.
+    pub fn passage(&self, arrival: Arrival<'_>, name: Option<&str>) -> Option<&Arc<PassageEntry>> {
+        if self.passages.is_empty() && self.listener_passages.is_empty() {
+            return None;
+        }
+        let domain = name.and_then(|name| self.domain(arrival.listener, name));
+        let bound = domain.map(|domain| specificity(domain.host.pattern()));
+        let found = self.passages.most_specific(name.unwrap_or(""), |entry| {
+            let found = entry.find(arrival)?;
+            Some((specificity(entry.host().pattern()), found))
+        });
+        if let Some((own, entry)) = found {
+            return (Some(own) >= bound).then_some(entry);
+        }
+        if bound.is_some_and(|bound| bound > specificity(Pattern::Any)) {
+            return None;
+        }
+        let is_it = |leaf: &Leaf<ListenerPassages>| leaf.0.listener() == arrival.listener;
+        let hash = listener_hash(arrival.listener);
+        self.listener_passages.get(hash, is_it)?.0.find(arrival)
+    }
+
     /// How many nodes of all tables were copied so far.
     pub fn nodes_copied(&self) -> u64 {
         self.domains.nodes_copied()
             + self.hosts.nodes_copied()
+            + self.passages.nodes_copied()
+            + self.listener_passages.nodes_copied()
             + self.certificates.nodes_copied()
             + self.upstreams.nodes_copied()
             + self.trusts.nodes_copied()
@@ -147,6 +178,12 @@ impl Tables {
                 let (name, version) = (sealed.name(), sealed.version());
                 lines.push(format!("route {host} {place} {name} {version}"));
             }
+        }
+        for entry in self.passages.iter() {
+            describe_passages(entry.host().as_str(), entry.passages(), &mut lines);
+        }
+        for leaf in self.listener_passages.iter() {
+            describe_passages(leaf.0.listener(), leaf.0.passages(), &mut lines);
         }
         for leaf in self.certificates.iter() {
             let sealed = &leaf.0.sealed;
@@ -174,6 +211,13 @@ impl Tables {
     fn default_certificate(&self, listener: &Name) -> Option<&Arc<CertificateEntry>> {
         let listener = self.listener(listener)?;
         self.certificate(listener.default_certificate.as_ref()?)
+    }
+}
+
+fn describe_passages(place: &str, passages: &[Arc<PassageEntry>], lines: &mut Vec<String>) {
+    for (number, entry) in passages.iter().enumerate() {
+        let (name, version) = (entry.sealed().name(), entry.sealed().version());
+        lines.push(format!("passage {place} {number} {name} {version}"));
     }
 }
 

@@ -8,9 +8,10 @@
 //! 2. certificates: nobody shows them yet;
 //! 3. routes, all those of one host together: their upstreams are there. A new host has them
 //!    before its handshakes succeed, and one below a wildcard gets them all in one swap;
-//! 4. domains: from now on handshakes succeed, with the right certificate, and requests find
+//! 4. passages: their upstreams are there, and the domains whose streams they take come next;
+//! 5. domains: from now on handshakes succeed, with the right certificate, and requests find
 //!    their routes. Before, the client gets an alert;
-//! 5. listeners: a new one is bound once all that it serves is there.
+//! 6. listeners: a new one is bound once all that it serves is there.
 //!
 //! Removals come after that, the opposite way: a name's handshakes end before its routes go, and
 //! those before what they forward to. What replaces something is in service before that goes, so
@@ -27,6 +28,7 @@ const ORDER: [Kind; Kind::ALL.len()] = [
     Kind::Upstream,
     Kind::Certificate,
     Kind::Route,
+    Kind::Passage,
     Kind::Domain,
     Kind::Listener,
 ];
@@ -65,8 +67,9 @@ const fn place(kind: Kind) -> usize {
         Kind::Upstream => 2,
         Kind::Certificate => 3,
         Kind::Route => 4,
-        Kind::Domain => 5,
-        Kind::Listener => 6,
+        Kind::Passage => 5,
+        Kind::Domain => 6,
+        Kind::Listener => 7,
     }
 }
 

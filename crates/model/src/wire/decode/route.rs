@@ -100,7 +100,8 @@ fn action(message: wire::route::Action) -> Result<Action, WireError> {
     })
 }
 
-fn weighted(message: wire::WeightedUpstream) -> Result<WeightedUpstream, WireError> {
+/// Reads an upstream and its share.
+pub fn weighted(message: wire::WeightedUpstream) -> Result<WeightedUpstream, WireError> {
     let upstream = required(message.upstream, "upstream")?;
     let headers = message.headers.map(header_edits).transpose()?;
     Ok(WeightedUpstream {

@@ -103,7 +103,8 @@ fn action(value: &Action) -> wire::route::Action {
     }
 }
 
-fn weighted(value: &WeightedUpstream) -> wire::WeightedUpstream {
+/// An upstream and its share.
+pub fn weighted(value: &WeightedUpstream) -> wire::WeightedUpstream {
     wire::WeightedUpstream {
         upstream: value.upstream.to_string(),
         weight: value.weight,

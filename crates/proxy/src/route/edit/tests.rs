@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_model::{
     Action, Certificate, Change, Delta, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding,
-    Kind, Listener, ListenerProtocol, Name, Origin, PathMatch, PrivateKey, Protocol, Resource,
-    Route, Sealer, TlsSettings, Trust, Upstream, Value, Writer,
+    Kind, Listener, ListenerProtocol, Name, Origin, Passage, PathMatch, PrivateKey, Protocol,
+    Resource, Route, Sealer, TlsSettings, Trust, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
 
@@ -62,6 +63,20 @@ fn value(kind: Kind, content: u8) -> Value {
                 policy: Arc::default(),
             }))
         }
+        Kind::Passage => Value::Passage(Box::new(Passage {
+            listeners,
+            hosts: match content % 4 {
+                0 => Box::default(),
+                _ => [host(0)].into(),
+            },
+            sources: Box::default(),
+            destinations: Box::default(),
+            rank: u64::from(content % 3),
+            terminate: false,
+            upstreams: Box::default(),
+            idle_timeout: Duration::ZERO,
+            connect_timeout: Duration::from_secs(1),
+        })),
         Kind::Upstream => Value::Upstream(Upstream {
             protocol: if content.is_multiple_of(2) {
                 Protocol::Http1

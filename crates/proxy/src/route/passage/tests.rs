@@ -1,0 +1,138 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_model::{
+    Delta, Domain, Form, Host, Name, Origin, Passage, Resource, Sealer, TlsSettings, Value, Writer,
+};
+
+use super::Arrival;
+use crate::route::edit::Edit;
+use crate::route::tables::Tables;
+use crate::upstream::target::Targets;
+
+fn passage(hosts: &[&str], edit: impl FnOnce(&mut Passage)) -> Value {
+    let mut passage = Passage {
+        listeners: [Name::from("https")].into(),
+        hosts: hosts
+            .iter()
+            .map(|host| Host::parse(host).unwrap())
+            .collect(),
+        sources: Box::default(),
+        destinations: Box::default(),
+        rank: 1,
+        terminate: false,
+        upstreams: Box::default(),
+        idle_timeout: Duration::ZERO,
+        connect_timeout: Duration::from_secs(1),
+    };
+    edit(&mut passage);
+    Value::Passage(Box::new(passage))
+}
+
+fn domain(host: &str) -> Value {
+    Value::Domain(Box::new(Domain {
+        listeners: [Name::from("https")].into(),
+        host: Host::parse(host).unwrap(),
+        certificate: None,
+        tls: Arc::new(TlsSettings::default()),
+        alternatives: Box::default(),
+        client_auth: None,
+    }))
+}
+
+fn tables(values: Vec<(&str, Value)>) -> Tables {
+    let mut writer = Writer::new(Sealer::new([3; 32], Form::Value));
+    let (mut tables, mut targets) = (Tables::default(), Targets::new());
+    let mut delta = Delta::default();
+    for (name, value) in values {
+        let resource = Resource {
+            origin: Origin::settings(),
+            value,
+        };
+        writer.replace(&[], vec![(Name::from(name), resource)], &mut delta);
+    }
+    let mut edit = Edit::new(&mut tables, &mut targets);
+    for change in delta.changes() {
+        edit.change(change.old.as_ref(), change.new.as_ref())
+            .unwrap();
+    }
+    edit.finish();
+    tables
+}
+
+fn found(tables: &Tables, listener: &str, name: Option<&str>, is_terminated: bool) -> String {
+    from(tables, listener, name, is_terminated, [192, 0, 2, 9].into())
+}
+
+fn from(
+    tables: &Tables,
+    listener: &str,
+    name: Option<&str>,
+    is_terminated: bool,
+    client: IpAddr,
+) -> String {
+    let arrival = Arrival {
+        listener: &Name::from(listener),
+        client,
+        own: Some([192, 0, 2, 1].into()),
+        is_terminated,
+    };
+    let entry = tables.passage(arrival, name);
+    entry.map_or("-".into(), |entry| entry.sealed().name().to_string())
+}
+
+#[test]
+fn the_more_specific_of_passage_and_domain_wins_and_of_equals_the_passage() {
+    let tables = tables(vec![
+        ("exact", passage(&["a.example"], |_| {})),
+        ("wild", passage(&["**.example"], |_| {})),
+        ("a.example", domain("a.example")),
+        ("b.example", domain("b.example")),
+        ("**.example", domain("**.example")),
+    ]);
+    let at = |name| found(&tables, "https", Some(name), false);
+    assert_eq!(at("a.example"), "exact");
+    assert_eq!(at("b.example"), "-");
+    assert_eq!(at("c.example"), "wild");
+    assert_eq!(at("c.test"), "-");
+    assert_eq!(found(&tables, "other", Some("a.example"), false), "-");
+    assert_eq!(found(&tables, "https", Some("a.example"), true), "-");
+}
+
+#[test]
+fn one_for_all_connections_comes_last() {
+    let tables = tables(vec![
+        ("all", passage(&[], |_| {})),
+        ("named", passage(&["a.example"], |_| {})),
+        ("b.example", domain("b.example")),
+    ]);
+    assert_eq!(found(&tables, "https", None, false), "all");
+    assert_eq!(found(&tables, "https", Some("a.example"), false), "named");
+    assert_eq!(found(&tables, "https", Some("b.example"), false), "-");
+    assert_eq!(found(&tables, "https", Some("c.example"), false), "all");
+}
+
+#[test]
+fn rank_decides_then_addresses_and_a_mapped_address_is_its_own() {
+    let near = |it: &mut Passage| {
+        it.sources = ["10.0.0.0/8".parse().unwrap()].into();
+        it.rank = 0;
+    };
+    let elsewhere = |it: &mut Passage| {
+        it.destinations = ["198.51.100.0/24".parse().unwrap()].into();
+        it.rank = 0;
+    };
+    let tables = tables(vec![
+        ("far", passage(&["a.example"], |_| {})),
+        ("near", passage(&["a.example"], near)),
+        ("elsewhere", passage(&["a.example"], elsewhere)),
+    ]);
+    let at = |client: &str| {
+        let client = client.parse().unwrap();
+        from(&tables, "https", Some("a.example"), false, client)
+    };
+    assert_eq!(at("10.1.2.3"), "near");
+    assert_eq!(at("::ffff:10.1.2.3"), "near");
+    assert_eq!(at("192.0.2.9"), "far");
+}
