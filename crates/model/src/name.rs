@@ -24,11 +24,13 @@ pub enum Kind {
     Trust = 7,
     /// See [`crate::Passage`].
     Passage = 8,
+    /// See [`crate::Guard`].
+    Guard = 9,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Listener,
         Kind::Domain,
         Kind::Certificate,
@@ -37,6 +39,7 @@ impl Kind {
         Kind::Endpoints,
         Kind::Trust,
         Kind::Passage,
+        Kind::Guard,
     ];
 
     /// The highest number of a kind.
@@ -53,6 +56,7 @@ impl Kind {
             Kind::Endpoints => "endpoints",
             Kind::Trust => "trust",
             Kind::Passage => "passage",
+            Kind::Guard => "guard",
         }
     }
 }
@@ -169,18 +173,24 @@ pub enum OriginKind {
     Gateway,
     /// `networking.istio.io`.
     VirtualService,
+    /// `security.istio.io`.
+    AuthorizationPolicy,
+    /// `security.istio.io`.
+    RequestAuthentication,
     /// A kind that only a newer controller knows.
     Object,
 }
 
 impl OriginKind {
-    const ALL: [OriginKind; 7] = [
+    const ALL: [OriginKind; 9] = [
         OriginKind::Settings,
         OriginKind::Ingress,
         OriginKind::Service,
         OriginKind::Secret,
         OriginKind::Gateway,
         OriginKind::VirtualService,
+        OriginKind::AuthorizationPolicy,
+        OriginKind::RequestAuthentication,
         OriginKind::Object,
     ];
 
@@ -193,6 +203,8 @@ impl OriginKind {
             OriginKind::Secret => "Secret",
             OriginKind::Gateway => "Gateway",
             OriginKind::VirtualService => "VirtualService",
+            OriginKind::AuthorizationPolicy => "AuthorizationPolicy",
+            OriginKind::RequestAuthentication => "RequestAuthentication",
             OriginKind::Object => "Object",
         }
     }

@@ -1,6 +1,7 @@
 //! The checked values of resources: no optional that has a default, nothing left to decide.
 
 mod certificate;
+mod guard;
 mod listener;
 mod options;
 mod passage;
@@ -11,6 +12,10 @@ mod trust;
 mod upstream;
 
 pub use certificate::{Certificate, KeyEncoding, PrivateKey};
+pub use guard::{
+    Authenticate, Authorize, ClaimHeader, Guard, GuardAction, GuardCheck, GuardForm, GuardRule,
+    GuardSubject, GuardTest, TokenIssuer, TokenKeys,
+};
 pub use listener::{
     ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, CipherSuite, ClientAuth, ClientAuthMode, Domain,
     Listener, ListenerProtocol, TlsSettings, TlsVersion,
@@ -62,6 +67,8 @@ pub enum Value {
     Trust(Box<Trust>),
     /// See [`Passage`].
     Passage(Box<Passage>),
+    /// See [`Guard`].
+    Guard(Box<Guard>),
 }
 
 impl Value {
@@ -76,6 +83,7 @@ impl Value {
             Value::Endpoints(_) => Kind::Endpoints,
             Value::Trust(_) => Kind::Trust,
             Value::Passage(_) => Kind::Passage,
+            Value::Guard(_) => Kind::Guard,
         }
     }
 }

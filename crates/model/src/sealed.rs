@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::wire::{self, WireError};
 use crate::{
-    Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name, Passage, Resource,
-    Route, Trust, Upstream, Value,
+    Certificate, Digest, Domain, Endpoints, Entry, Guard, Key, Kind, Listener, Name, Passage,
+    Resource, Route, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -158,6 +158,14 @@ impl Sealed {
     pub fn trust(&self) -> Option<&Trust> {
         match &self.resource()?.value {
             Value::Trust(trust) => Some(trust),
+            _ => None,
+        }
+    }
+
+    /// The value as a guard.
+    pub fn guard(&self) -> Option<&Guard> {
+        match &self.resource()?.value {
+            Value::Guard(guard) => Some(guard),
             _ => None,
         }
     }

@@ -60,9 +60,8 @@ pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
                     [Kind::Upstream, Kind::Endpoints].map(|kind| Key::new(kind, name.clone()))
                 }));
             }
-            Value::Certificate(_) | Value::Upstream(_) | Value::Endpoints(_) | Value::Trust(_) => {
-                continue;
-            }
+            // Of no other kind are there any among the first.
+            _ => continue,
         }
         taken.push(opened);
     }

@@ -1,5 +1,6 @@
 //! From bytes to values, checking everything.
 
+mod guard;
 mod listener;
 mod passage;
 mod policy;
@@ -63,6 +64,7 @@ fn body(message: wire::resource::Body) -> Result<Value, WireError> {
         Body::Endpoints(message) => Value::Endpoints(upstream::endpoints(message)?),
         Body::Trust(message) => Value::Trust(Box::new(trust(message)?)),
         Body::Passage(message) => Value::Passage(Box::new(passage::passage(message)?)),
+        Body::Guard(message) => Value::Guard(Box::new(guard::guard(message)?)),
     })
 }
 

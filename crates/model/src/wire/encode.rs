@@ -1,5 +1,6 @@
 //! From values to bytes.
 
+mod guard;
 mod listener;
 mod passage;
 mod policy;
@@ -38,7 +39,7 @@ fn schema(value: &Value) -> u32 {
         Value::Endpoints(value) => upstream::endpoints_schema(value),
         Value::Listener(value) => listener::schema(value),
         Value::Domain(value) => listener::domain_schema(value),
-        Value::Trust(_) | Value::Passage(_) => 3,
+        Value::Trust(_) | Value::Passage(_) | Value::Guard(_) => 3,
         Value::Certificate(_) => 1,
     }
 }
@@ -54,6 +55,7 @@ fn body(value: &Value) -> wire::resource::Body {
         Value::Endpoints(value) => Body::Endpoints(upstream::endpoints(value)),
         Value::Trust(value) => Body::Trust(trust(value)),
         Value::Passage(value) => Body::Passage(passage::passage(value)),
+        Value::Guard(value) => Body::Guard(guard::guard(value)),
     }
 }
 

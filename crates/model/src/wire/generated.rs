@@ -11,7 +11,7 @@ pub struct Resource {
     /// The object it came from.
     #[prost(message, optional, tag = "2")]
     pub origin: ::core::option::Option<Origin>,
-    #[prost(oneof = "resource::Body", tags = "10, 11, 12, 13, 14, 15, 16, 17")]
+    #[prost(oneof = "resource::Body", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18")]
     pub body: ::core::option::Option<resource::Body>,
 }
 /// Nested message and enum types in `Resource`.
@@ -34,6 +34,8 @@ pub mod resource {
         Trust(super::Trust),
         #[prost(message, tag = "17")]
         Passage(super::Passage),
+        #[prost(message, tag = "18")]
+        Guard(super::Guard),
     }
 }
 /// The object that a resource came from.
@@ -689,4 +691,148 @@ pub struct Endpoint {
     pub weight: u32,
     #[prost(uint32, tag = "4")]
     pub priority: u32,
+}
+/// One policy over all requests on some listeners.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Guard {
+    /// Empty for all.
+    #[prost(string, repeated, tag = "1")]
+    pub listeners: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(oneof = "guard::Check", tags = "2, 3")]
+    pub check: ::core::option::Option<guard::Check>,
+}
+/// Nested message and enum types in `Guard`.
+pub mod guard {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Check {
+        #[prost(message, tag = "2")]
+        Authorize(super::Authorize),
+        #[prost(message, tag = "3")]
+        Authenticate(super::Authenticate),
+    }
+}
+/// Whether requests are admitted.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Authorize {
+    /// 1 allow, 2 deny, 3 audit, 4 ask the provider.
+    #[prost(uint32, tag = "1")]
+    pub action: u32,
+    #[prost(string, tag = "2")]
+    pub provider: ::prost::alloc::string::String,
+    #[prost(bool, tag = "3")]
+    pub dry_run: bool,
+    #[prost(message, repeated, tag = "4")]
+    pub rules: ::prost::alloc::vec::Vec<GuardRule>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GuardRule {
+    #[prost(message, repeated, tag = "1")]
+    pub from: ::prost::alloc::vec::Vec<GuardTests>,
+    #[prost(message, repeated, tag = "2")]
+    pub to: ::prost::alloc::vec::Vec<GuardTests>,
+    #[prost(message, repeated, tag = "3")]
+    pub when: ::prost::alloc::vec::Vec<GuardTest>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GuardTests {
+    #[prost(message, repeated, tag = "1")]
+    pub tests: ::prost::alloc::vec::Vec<GuardTest>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GuardTest {
+    /// 1 principal, 2 namespace, 3 service account, 4 trust domain, 5 request principal,
+    /// 6 audience, 7 presenter, 8 claim, 9 peer address, 10 client address, 11 local address,
+    /// 12 local port, 13 server name, 14 host, 15 method, 16 path, 17 header.
+    #[prost(uint32, tag = "1")]
+    pub subject: u32,
+    /// Of a claim: its path. Of a header: its name.
+    #[prost(string, repeated, tag = "2")]
+    pub parts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "3")]
+    pub any: ::prost::alloc::vec::Vec<GuardForm>,
+    #[prost(message, repeated, tag = "4")]
+    pub none: ::prost::alloc::vec::Vec<GuardForm>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GuardForm {
+    #[prost(oneof = "guard_form::Form", tags = "1, 2, 3, 4, 5, 6")]
+    pub form: ::core::option::Option<guard_form::Form>,
+}
+/// Nested message and enum types in `GuardForm`.
+pub mod guard_form {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Form {
+        #[prost(string, tag = "1")]
+        Exact(::prost::alloc::string::String),
+        #[prost(string, tag = "2")]
+        Prefix(::prost::alloc::string::String),
+        #[prost(string, tag = "3")]
+        Suffix(::prost::alloc::string::String),
+        #[prost(bool, tag = "4")]
+        Present(bool),
+        /// {*} is one segment, {**} any number of them.
+        #[prost(string, tag = "5")]
+        Template(::prost::alloc::string::String),
+        /// CIDR notation.
+        #[prost(string, tag = "6")]
+        Block(::prost::alloc::string::String),
+    }
+}
+/// Tokens that say who requests come from.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Authenticate {
+    #[prost(message, repeated, tag = "1")]
+    pub issuers: ::prost::alloc::vec::Vec<TokenIssuer>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TokenIssuer {
+    #[prost(string, tag = "1")]
+    pub issuer: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    pub audiences: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The value is what stands before the token.
+    #[prost(message, repeated, tag = "5")]
+    pub headers: ::prost::alloc::vec::Vec<Header>,
+    #[prost(string, repeated, tag = "6")]
+    pub params: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "7")]
+    pub cookies: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "8")]
+    pub forwarded: bool,
+    #[prost(string, tag = "9")]
+    pub payload_header: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "10")]
+    pub claim_headers: ::prost::alloc::vec::Vec<ClaimHeader>,
+    #[prost(string, repeated, tag = "11")]
+    pub word_claims: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(oneof = "token_issuer::Keys", tags = "3, 4")]
+    pub keys: ::core::option::Option<token_issuer::Keys>,
+}
+/// Nested message and enum types in `TokenIssuer`.
+pub mod token_issuer {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Keys {
+        /// JSON.
+        #[prost(bytes, tag = "3")]
+        Inline(::prost::bytes::Bytes),
+        #[prost(message, tag = "4")]
+        Fetched(super::KeyFetch),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeyFetch {
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
+    /// Whether the URL leads to a description of the issuer.
+    #[prost(bool, tag = "2")]
+    pub discovered: bool,
+    #[prost(uint32, tag = "3")]
+    pub timeout_ms: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClaimHeader {
+    #[prost(string, tag = "1")]
+    pub header: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    pub claim: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }

@@ -1,5 +1,6 @@
 //! Round trips, pinned versions, and refusals.
 
+mod guard;
 mod upstream;
 
 use std::sync::Arc;
@@ -292,6 +293,11 @@ fn third_examples() -> Vec<(&'static str, Value)> {
         ),
         ("third domain", Value::Domain(Box::new(third_domain()))),
         ("third passage", Value::Passage(Box::new(passage()))),
+        ("third guard", Value::Guard(Box::new(guard::authorizing()))),
+        (
+            "third tokens",
+            Value::Guard(Box::new(guard::authenticating())),
+        ),
     ]
 }
 

@@ -31,6 +31,8 @@ pub struct Tables {
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
+    /// By name.
+    pub(super) guards: Arc<[SealedArc]>,
 }
 
 /// The domains of one host pattern: one, unless listeners differ.
@@ -165,6 +167,9 @@ impl Tables {
         let mut lines: Vec<String> = Vec::new();
         for sealed in self.listeners.iter() {
             lines.push(format!("listener {} {}", sealed.name(), sealed.version()));
+        }
+        for sealed in self.guards.iter() {
+            lines.push(format!("guard {} {}", sealed.name(), sealed.version()));
         }
         for entry in self.domains.iter() {
             for sealed in &entry.domains {

@@ -4,14 +4,15 @@
 //! people may see: a name shows an alert, a refused connection or a 503 until it works, and never
 //! a 404, another's certificate or half of its routes. What is new or changed comes first:
 //!
-//! 1. trusts, endpoints, then upstreams: nobody asks for them yet;
-//! 2. certificates: nobody shows them yet;
-//! 3. routes, all those of one host together: their upstreams are there. A new host has them
+//! 1. guards: nothing is to be reached without them;
+//! 2. trusts, endpoints, then upstreams: nobody asks for them yet;
+//! 3. certificates: nobody shows them yet;
+//! 4. routes, all those of one host together: their upstreams are there. A new host has them
 //!    before its handshakes succeed, and one below a wildcard gets them all in one swap;
-//! 4. passages: their upstreams are there, and the domains whose streams they take come next;
-//! 5. domains: from now on handshakes succeed, with the right certificate, and requests find
+//! 5. passages: their upstreams are there, and the domains whose streams they take come next;
+//! 6. domains: from now on handshakes succeed, with the right certificate, and requests find
 //!    their routes. Before, the client gets an alert;
-//! 6. listeners: a new one is bound once all that it serves is there.
+//! 7. listeners: a new one is bound once all that it serves is there.
 //!
 //! Removals come after that, the opposite way: a name's handshakes end before its routes go, and
 //! those before what they forward to. What replaces something is in service before that goes, so
@@ -23,6 +24,7 @@ use myriad_model::{Change, Kind, Snapshot};
 pub(super) const STEPS: usize = 2 * ORDER.len();
 
 const ORDER: [Kind; Kind::ALL.len()] = [
+    Kind::Guard,
     Kind::Trust,
     Kind::Endpoints,
     Kind::Upstream,
@@ -62,14 +64,15 @@ fn kind(step: usize) -> Option<Kind> {
 /// Every kind has its place, and one that is added has to be given one.
 const fn place(kind: Kind) -> usize {
     match kind {
-        Kind::Trust => 0,
-        Kind::Endpoints => 1,
-        Kind::Upstream => 2,
-        Kind::Certificate => 3,
-        Kind::Route => 4,
-        Kind::Passage => 5,
-        Kind::Domain => 6,
-        Kind::Listener => 7,
+        Kind::Guard => 0,
+        Kind::Trust => 1,
+        Kind::Endpoints => 2,
+        Kind::Upstream => 3,
+        Kind::Certificate => 4,
+        Kind::Route => 5,
+        Kind::Passage => 6,
+        Kind::Domain => 7,
+        Kind::Listener => 8,
     }
 }
 

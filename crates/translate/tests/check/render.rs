@@ -1,5 +1,6 @@
 //! Resources and findings as compact, stable text.
 
+mod guard;
 mod upstream;
 
 use std::fmt::Write as _;
@@ -72,6 +73,8 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             let (told, options) = upstream::text(value);
             format!("upstream {name} {told} {from}{options}")
         }
+        Value::Passage(passage) => format!("passage {name} {passage:?} {from}"),
+        Value::Guard(value) => format!("guard {name} {} {from}", guard::text(value)),
         Value::Endpoints(endpoints) => {
             let told = upstream::endpoints_text(endpoints);
             format!("endpoints {name} [{told}] {from}")

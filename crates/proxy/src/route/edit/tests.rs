@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_model::{
-    Action, Certificate, Change, Delta, Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding,
-    Kind, Listener, ListenerProtocol, Name, Origin, Passage, PathMatch, PrivateKey, Protocol,
-    Resource, Route, Sealer, TlsSettings, Trust, Upstream, Value, Writer,
+    Action, Authenticate, Certificate, Change, Delta, Domain, Endpoint, Endpoints, Form, Guard,
+    GuardCheck, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol, Name, Origin, Passage,
+    PathMatch, PrivateKey, Protocol, Resource, Route, Sealer, TlsSettings, Trust, Upstream, Value,
+    Writer,
 };
 use proptest::prelude::*;
 
@@ -78,11 +79,7 @@ fn value(kind: Kind, content: u8) -> Value {
             connect_timeout: Duration::from_secs(1),
         })),
         Kind::Upstream => Value::Upstream(Upstream {
-            protocol: if content.is_multiple_of(2) {
-                Protocol::Http1
-            } else {
-                Protocol::Https1
-            },
+            protocol: [Protocol::Http1, Protocol::Https1][usize::from(content % 2)],
             dns: None,
             tls: None,
             options: None,
@@ -92,7 +89,17 @@ fn value(kind: Kind, content: u8) -> Value {
                 .map(|last| Endpoint::even(([192, 0, 2, last], 80).into()))
                 .collect(),
         }),
+        Kind::Guard => guard(content),
     }
+}
+
+fn guard(content: u8) -> Value {
+    Value::Guard(Box::new(Guard {
+        listeners: [Name::from(&*content.to_string())].into(),
+        check: GuardCheck::Authenticate(Authenticate {
+            issuers: Box::default(),
+        }),
+    }))
 }
 
 fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
