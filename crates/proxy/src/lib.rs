@@ -12,6 +12,7 @@ pub mod net;
 pub mod policy;
 pub mod route;
 pub mod runtime;
+pub mod tcp;
 pub mod tls;
 pub mod upstream;
 

@@ -9,6 +9,7 @@ pub mod buffer;
 pub mod count;
 pub mod deadline;
 pub mod dice;
+pub mod duplex;
 pub mod failure;
 pub mod field;
 pub mod hash;

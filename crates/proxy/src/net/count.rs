@@ -65,6 +65,22 @@ pub enum Count {
     MirrorDropped,
     /// Copies of requests that were sent and had no complete response.
     MirrorFailed,
+    /// Streams that lead to an endpoint.
+    StreamOpened,
+    /// Streams that both sides ended.
+    StreamEnded,
+    /// Streams that one side broke off.
+    StreamBroken,
+    /// Streams on which nobody said anything for too long.
+    StreamIdle,
+    /// Streams that no passage takes any more.
+    StreamRemoved,
+    /// Streams without an endpoint.
+    StreamFailed,
+    /// Bytes of ended streams that clients have sent.
+    StreamBytesReceived,
+    /// Bytes of ended streams that endpoints have sent.
+    StreamBytesSent,
     /// Lines of the access log dropped because the writer is behind.
     LogDropped,
 }
@@ -88,6 +104,13 @@ impl Counts {
     /// Adds one.
     pub fn add(&self, count: Count) {
         self.bump(count as usize);
+    }
+
+    /// Adds a number.
+    pub fn add_many(&self, count: Count, number: u64) {
+        if let Some(slot) = self.row.get(count as usize) {
+            slot.fetch_add(number, Ordering::Relaxed);
+        }
     }
 
     /// Adds one to a failure.
@@ -231,6 +254,28 @@ static FAMILIES: &[Family] = &[
             ("sent", Count::MirrorSent),
             ("dropped", Count::MirrorDropped),
             ("failed", Count::MirrorFailed),
+        ],
+    },
+    Family {
+        name: "streams",
+        help: "Streams by what became of them",
+        label: "event",
+        members: &[
+            ("opened", Count::StreamOpened),
+            ("ended", Count::StreamEnded),
+            ("broken", Count::StreamBroken),
+            ("idle", Count::StreamIdle),
+            ("removed", Count::StreamRemoved),
+            ("failed", Count::StreamFailed),
+        ],
+    },
+    Family {
+        name: "stream_bytes",
+        help: "Bytes of ended streams by who received them",
+        label: "direction",
+        members: &[
+            ("received", Count::StreamBytesReceived),
+            ("sent", Count::StreamBytesSent),
         ],
     },
     Family {

@@ -12,7 +12,10 @@ use myriad_model::{Name, Origin};
 /// The most lines that wait for the writer.
 const WAITING_MAX: usize = 16_384;
 
-/// One request, as the access log tells it.
+/// The protocol of a line that tells of a stream, which has neither request nor status.
+pub const STREAM: &str = "TCP";
+
+/// One request or stream, as the access log tells it.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// When the request had been read, since the Unix epoch.
@@ -29,7 +32,7 @@ pub struct Line {
     pub host: Box<str>,
     /// The path and query asked for.
     pub target: Box<str>,
-    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
+    /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, or [`STREAM`].
     pub protocol: &'static str,
     /// The status of the response.
     pub status: u16,
@@ -103,14 +106,19 @@ fn format(line: &Line, out: &mut String) {
     );
     push_text(out, "listener", &line.listener);
     let _ = write!(out, ",\"client\":\"{}\"", line.client);
-    push_text(out, "method", &line.method);
-    push_text(out, "host", &line.host);
-    push_text(out, "path", &line.target);
+    let is_stream = line.protocol == STREAM;
+    if !is_stream {
+        push_text(out, "method", &line.method);
+        push_text(out, "host", &line.host);
+        push_text(out, "path", &line.target);
+    }
     push_text(out, "protocol", line.protocol);
+    if !is_stream {
+        let _ = write!(out, ",\"status\":{}", line.status);
+    }
     let _ = write!(
         out,
-        ",\"status\":{},\"bytes_sent\":{},\"bytes_received\":{},\"duration_us\":{}",
-        line.status,
+        ",\"bytes_sent\":{},\"bytes_received\":{},\"duration_us\":{}",
         line.bytes_sent,
         line.bytes_received,
         line.duration.as_micros()

@@ -50,6 +50,10 @@ pub struct Limits {
     pub upstream_idle_timeout: Duration,
     /// The most parsed certificate keys, in all workers together.
     pub parsed_keys_max: usize,
+    /// How often a stream looks whether any passage takes it still.
+    pub stream_look: Duration,
+    /// How long a stream that no passage takes any more has to end.
+    pub stream_drain: Duration,
     /// How long addresses that DNS gave are used before they are asked for again.
     pub dns_ttl: Duration,
 }
@@ -78,6 +82,8 @@ impl Default for Limits {
             idle_endpoints_max: 4_096,
             upstream_idle_timeout: Duration::from_secs(60),
             parsed_keys_max: 16_384,
+            stream_look: Duration::from_secs(10),
+            stream_drain: Duration::from_secs(30),
             dns_ttl: Duration::from_secs(30),
         }
     }

@@ -86,6 +86,12 @@ impl PassageEntry {
         &self.upstreams
     }
 
+    /// Whether any upstream has a share.
+    pub fn leads_somewhere(&self) -> bool {
+        let shares = self.passage().map(|passage| &*passage.upstreams);
+        shares.is_some_and(|shares| shares.iter().any(|share| share.weight > 0))
+    }
+
     /// Where it is found.
     pub fn places(&self) -> Vec<Place> {
         let Some(passage) = self.passage() else {

@@ -127,11 +127,16 @@ impl Tables {
             .ok_or(NotFound(FailureKind::NoRoute))
     }
 
+    /// Whether there is any passage.
+    pub fn has_passages(&self) -> bool {
+        !self.passages.is_empty() || !self.listener_passages.is_empty()
+    }
+
     /// The passage of a connection: the first that takes it, of the most specific host pattern
     /// that has any, unless a domain is more specific than that pattern. Those for all
     /// connections of the listener come last.
     pub fn passage(&self, arrival: Arrival<'_>, name: Option<&str>) -> Option<&Arc<PassageEntry>> {
-        if self.passages.is_empty() && self.listener_passages.is_empty() {
+        if !self.has_passages() {
             return None;
         }
         let domain = name.and_then(|name| self.domain(arrival.listener, name));

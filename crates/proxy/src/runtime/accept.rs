@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use myriad_base::task;
-use myriad_model::Name;
+use myriad_model::{ListenerProtocol, Name};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +18,11 @@ use crate::http::worker::Worker;
 use crate::http::{h1, h2};
 use crate::net::count::Count;
 use crate::net::stream::Stream;
+use crate::route::passage::Arrival;
 use crate::route::visit::Visit;
-use crate::tls::accept::{HandshakeError, Handshakes};
+use crate::tcp;
+use crate::tcp::serve::{Room, Taken};
+use crate::tls::accept::{Accepted, HandshakeError, Handshakes, Passed};
 
 /// How long an acceptor waits where the system or a limit lets it accept nothing.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -142,24 +145,78 @@ async fn serve(
     tcp: TcpStream,
 ) {
     let worker = &connected.0;
-    let is_tls = {
+    let (is_tls, protocol) = {
         let tables = worker.tables.load();
         let listener = tables.listener(&visit.listener);
-        listener.is_some_and(|listener| listener.tls)
+        listener.map_or_else(Default::default, |it| (it.tls, it.protocol))
     };
-    let stream = if is_tls {
-        secure(worker, &handshaking, &mut visit, tcp).await
-    } else {
-        Some(Stream::Plain(tcp))
+    let opened = match is_tls {
+        true => secure(worker, &handshaking, &mut visit, tcp).await,
+        false => Some(open(worker, &visit, tcp, protocol)),
     };
-    match stream {
-        Some(Stream::Tls(tls)) if tls.alpn() == Some(b"h2") => {
+    match opened {
+        Some(Opened::Taken(taken)) => {
+            let room = Room {
+                local: &worker.local,
+                links: &worker.links,
+                tables: &worker.tables,
+            };
+            tcp::serve::serve(room, &visit, *taken).await;
+        }
+        // Streams that no passage takes lead nowhere.
+        Some(Opened::Free(_)) if protocol == ListenerProtocol::Tcp => {
+            worker.local.counts.add(Count::StreamFailed);
+        }
+        Some(Opened::Free(Stream::Tls(tls))) if tls.alpn() == Some(b"h2") => {
             h2::serve(worker.clone(), visit, Stream::Tls(tls)).await;
         }
-        Some(stream) => h1::serve(worker.clone(), visit, stream).await,
+        Some(Opened::Free(stream)) => h1::serve(worker.clone(), visit, stream).await,
         None => {}
     }
     worker.local.counts.add(Count::Closed);
+}
+
+/// A connection that says something.
+enum Opened {
+    /// No passage takes it.
+    Free(Stream),
+    /// A passage does.
+    Taken(Box<Taken>),
+}
+
+/// A connection in plain text, which a passage may take whatever it says.
+fn open(worker: &Worker, visit: &Visit, tcp: TcpStream, protocol: ListenerProtocol) -> Opened {
+    if protocol != ListenerProtocol::Tcp {
+        return Opened::Free(Stream::Plain(tcp));
+    }
+    // Without it what little is said at a time would wait for acknowledgements.
+    let _ = tcp.set_nodelay(true);
+    let arrival = arrival(worker, visit, &tcp);
+    let entry = worker.tables.load().passage(arrival, None).cloned();
+    let own = arrival.own;
+    let client = Stream::Plain(tcp);
+    match entry {
+        Some(entry) => Opened::Taken(Box::new(Taken {
+            client,
+            said: None,
+            sni: None,
+            own,
+            entry,
+        })),
+        None => Opened::Free(client),
+    }
+}
+
+/// What a passage is looked for by. Only passages ask for the address that was connected to.
+fn arrival<'a>(worker: &Worker, visit: &'a Visit, tcp: &TcpStream) -> Arrival<'a> {
+    let has_passages = worker.tables.load().has_passages();
+    let own = has_passages.then(|| tcp.local_addr());
+    Arrival {
+        listener: &visit.listener,
+        client: visit.client.ip(),
+        own: own.and_then(Result::ok).map(|address| address.ip()),
+        is_terminated: false,
+    }
 }
 
 async fn secure(
@@ -167,7 +224,7 @@ async fn secure(
     handshaking: &Handshaking,
     visit: &mut Visit,
     tcp: TcpStream,
-) -> Option<Stream> {
+) -> Option<Opened> {
     let limits = &worker.local.limits;
     let counts = &worker.local.counts;
     if handshaking.count.get() >= limits.handshakes_max {
@@ -177,13 +234,42 @@ async fn secure(
     let _counted = Shaking::new(&handshaking.count);
     let shared = &handshaking.shared;
     let load = || worker.tables.load();
-    let accepted = shared.accept(tcp, &visit.listener, load, limits, counts);
+    let arrival = arrival(worker, visit, &tcp);
+    let own = arrival.own;
+    let accepted = shared.accept(tcp, arrival, load, limits, counts);
     // Boxed, because a handshake is large and short, and the connection behind it neither.
     let accepted = tokio::time::timeout(limits.handshake_timeout, Box::pin(accepted)).await;
     let failure = match accepted {
-        Ok(Ok((tls, secured))) => {
+        Ok(Ok(Accepted::Secured(tls, secured, entry))) => {
+            let sni = entry.as_ref().and_then(|_| secured.sni.clone());
             visit.secured = Some(secured);
-            return Some(Stream::Tls(tls));
+            let client = Stream::Tls(tls);
+            return Some(match entry {
+                None => Opened::Free(client),
+                Some(entry) => Opened::Taken(Box::new(Taken {
+                    client,
+                    said: None,
+                    sni,
+                    own,
+                    entry,
+                })),
+            });
+        }
+        Ok(Ok(Accepted::Passed(passed))) => {
+            let Passed {
+                tcp,
+                received,
+                sni,
+                entry,
+            } = *passed;
+            let _ = tcp.set_nodelay(true);
+            return Some(Opened::Taken(Box::new(Taken {
+                client: Stream::Plain(tcp),
+                said: Some(received),
+                sni,
+                own,
+                entry,
+            })));
         }
         Ok(Err(HandshakeError::UnknownName)) => Count::HandshakeUnknownName,
         Ok(Err(_)) => Count::HandshakeFailed,

@@ -7,5 +7,6 @@ mod life;
 mod policies;
 mod retries;
 mod routes;
+mod streams;
 mod tls;
 mod world;

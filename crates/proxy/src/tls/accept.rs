@@ -9,13 +9,15 @@ use myriad_model::{Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 
-use super::config::{Configs, with_chosen};
+use super::config::{Configs, Speaks, with_chosen};
 use super::hello;
 use super::key::Keys;
+use crate::net::buffer::Buffer;
 use crate::net::count::{Count, Counts};
 use crate::net::limits::Limits;
 use crate::net::record::Tls;
 use crate::route::certificate::Parsed;
+use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::{Answerer, Tables};
 use crate::route::visit::Secured;
 
@@ -45,6 +47,26 @@ pub enum HandshakeError {
     Io(#[from] io::Error),
 }
 
+/// What a handshake was found to be.
+pub enum Accepted {
+    /// It was answered here, and a passage may take what comes out of it.
+    Secured(Box<Tls>, Secured, Option<Arc<PassageEntry>>),
+    /// A passage takes it as it came.
+    Passed(Box<Passed>),
+}
+
+/// A handshake that is not answered here.
+pub struct Passed {
+    /// The connection.
+    pub tcp: TcpStream,
+    /// The handshake's first bytes.
+    pub received: Buffer,
+    /// The name it is for, in lower case.
+    pub sni: Option<Box<str>>,
+    /// Who takes it.
+    pub entry: Arc<PassageEntry>,
+}
+
 /// What answers a handshake.
 struct Choice {
     certificate: Arc<Parsed>,
@@ -61,25 +83,52 @@ impl Handshakes {
         }
     }
 
-    /// Does the handshake of a connection. `load` gives the tables, once the name is known.
+    /// Does the handshake of a connection, unless a passage takes it. `load` gives the tables,
+    /// once the name is known.
     ///
     /// # Errors
     /// Why it failed; the client has been told.
     pub async fn accept<G: std::ops::Deref<Target = Arc<Tables>>>(
         &self,
         mut tcp: TcpStream,
-        listener: &Name,
+        arrival: Arrival<'_>,
         load: impl FnOnce() -> G,
         limits: &Limits,
         counts: &Counts,
-    ) -> Result<(Box<Tls>, Secured), HandshakeError> {
+    ) -> Result<Accepted, HandshakeError> {
         let hello = hello::read(&mut tcp, limits.client_hello_bytes_max).await?;
-        let choice = self.choose(&load(), listener, hello.sni.as_deref(), counts);
+        let tables = load();
+        let sni = hello.sni.as_deref();
+        if let Some(entry) = tables.passage(arrival, sni) {
+            let entry = entry.clone();
+            drop(tables);
+            if !entry.leads_somewhere() {
+                hello::refuse_name(&mut tcp).await;
+                return Err(HandshakeError::UnknownName);
+            }
+            return Ok(Accepted::Passed(Box::new(Passed {
+                tcp,
+                received: hello.received,
+                sni: hello.sni,
+                entry,
+            })));
+        }
+        let ended = Arrival {
+            is_terminated: true,
+            ..arrival
+        };
+        let passage = tables.passage(ended, sni).cloned();
+        let choice = self.choose(&tables, arrival.listener, sni, counts);
+        drop(tables);
         let Some(choice) = choice else {
             hello::refuse_name(&mut tcp).await;
             return Err(HandshakeError::UnknownName);
         };
-        let config = self.configs.get(&choice.settings)?;
+        let speaks = match passage {
+            Some(_) => Speaks::Anything,
+            None => Speaks::Http,
+        };
+        let config = self.configs.get(&choice.settings, speaks)?;
         let tls = Tls::server(tcp, config, hello.received.filled())?;
         drop(hello.received);
         let mut tls = Box::new(tls);
@@ -101,7 +150,7 @@ impl Handshakes {
             version,
             checked: Cell::new(0),
         };
-        Ok((tls, secured))
+        Ok(Accepted::Secured(tls, secured, passage))
     }
 
     fn choose(

@@ -22,7 +22,23 @@ thread_local! {
 /// All configurations in use.
 #[derive(Default)]
 pub struct Configs {
-    known: Mutex<Vec<(Arc<TlsSettings>, Arc<ServerConfig>)>>,
+    known: Mutex<Vec<Known>>,
+}
+
+/// A configuration, and what it is for.
+struct Known {
+    settings: Arc<TlsSettings>,
+    speaks: Speaks,
+    config: Arc<ServerConfig>,
+}
+
+/// What is spoken once the handshake is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP, of the version that the handshake settles.
+    Http,
+    /// Whatever client and endpoint agree on; the handshake settles nothing.
+    Anything,
 }
 
 impl Configs {
@@ -35,16 +51,25 @@ impl Configs {
     ///
     /// # Errors
     /// Settings under which no handshake can be done.
-    pub fn get(&self, settings: &Arc<TlsSettings>) -> Result<Arc<ServerConfig>, rustls::Error> {
+    pub fn get(
+        &self,
+        settings: &Arc<TlsSettings>,
+        speaks: Speaks,
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, config)) = known.iter().find(|(equal, _)| equal == settings) {
-            return Ok(config.clone());
+        let is_it = |it: &&Known| it.speaks == speaks && it.settings == *settings;
+        if let Some(it) = known.iter().find(is_it) {
+            return Ok(it.config.clone());
         }
-        let config = Arc::new(build(settings)?);
+        let config = Arc::new(build(settings, speaks)?);
         if known.len() >= CONFIGS_MAX {
             known.remove(0);
         }
-        known.push((settings.clone(), config.clone()));
+        known.push(Known {
+            settings: settings.clone(),
+            speaks,
+            config: config.clone(),
+        });
         Ok(config)
     }
 }
@@ -56,13 +81,15 @@ pub fn with_chosen(key: &Arc<CertifiedKey>, step: &mut dyn FnMut()) {
     CHOSEN.set(None);
 }
 
-fn build(settings: &TlsSettings) -> Result<ServerConfig, rustls::Error> {
+fn build(settings: &TlsSettings, speaks: Speaks) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(settings))?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(Chosen));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    if speaks == Speaks::Http {
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    }
     config.ticketer = Ticketer::new()?;
     // Tickets carry sessions; remembering them here as well would cost memory per client.
     config.session_storage = Arc::new(NoServerSessionStorage {});

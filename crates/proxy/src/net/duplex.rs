@@ -1,0 +1,144 @@
+//! Bytes both ways between two streams, each half closed when its reading side ends.
+//!
+//! A direction holds at most one buffer, and none while nothing waits to be written.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use super::buffer::Buffer;
+use super::failure::Side;
+use super::stream::Stream;
+
+/// Both directions between a client and an endpoint.
+pub struct Duplex {
+    up: Half,
+    down: Half,
+    has_moved: bool,
+}
+
+/// One direction.
+struct Half {
+    waiting: Option<Buffer>,
+    state: State,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The reading side is at its end.
+    Ended,
+    /// The writing side was told so.
+    Closed,
+}
+
+/// The side of a direction that failed.
+enum Broken {
+    Reading,
+    Writing,
+}
+
+impl Duplex {
+    /// Two directions, with what the client and the endpoint have said already.
+    pub fn new(of_client: Option<Buffer>, of_endpoint: Option<Buffer>) -> Self {
+        Duplex {
+            up: Half::new(of_client),
+            down: Half::new(of_endpoint),
+            has_moved: false,
+        }
+    }
+
+    /// Copies as much as goes. Ready once both sides have ended.
+    ///
+    /// # Errors
+    /// The side that failed.
+    pub fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut Stream,
+        endpoint: &mut Stream,
+    ) -> Poll<Result<(), Side>> {
+        let up = self.up.poll(context, client, endpoint);
+        self.has_moved |= up.map_err(|broken| match broken {
+            Broken::Reading => Side::Downstream,
+            Broken::Writing => Side::Upstream,
+        })?;
+        let down = self.down.poll(context, endpoint, client);
+        self.has_moved |= down.map_err(|broken| match broken {
+            Broken::Reading => Side::Upstream,
+            Broken::Writing => Side::Downstream,
+        })?;
+        match self.up.state == State::Closed && self.down.state == State::Closed {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Whether anything has moved since this was last asked.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
+    }
+
+    /// Bytes that the client has sent.
+    pub fn bytes_received(&self) -> u64 {
+        self.up.bytes
+    }
+
+    /// Bytes that the endpoint has sent.
+    pub fn bytes_sent(&self) -> u64 {
+        self.down.bytes
+    }
+}
+
+impl Half {
+    fn new(waiting: Option<Buffer>) -> Self {
+        Half {
+            bytes: waiting.as_ref().map_or(0, |said| said.len() as u64),
+            waiting,
+            state: State::Open,
+        }
+    }
+
+    /// Copies as much as goes; whether anything did.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Stream,
+        to: &mut Stream,
+    ) -> Result<bool, Broken> {
+        let writing = |_: io::Error| Broken::Writing;
+        let mut has_moved = false;
+        while self.state != State::Closed {
+            if let Some(waiting) = &mut self.waiting {
+                if to
+                    .poll_drain(context, waiting)
+                    .map_err(writing)?
+                    .is_pending()
+                {
+                    break;
+                }
+                self.waiting = None;
+                has_moved = true;
+            }
+            if self.state == State::Ended {
+                if to.poll_close(context).map_err(writing)?.is_pending() {
+                    break;
+                }
+                self.state = State::Closed;
+                has_moved = true;
+                break;
+            }
+            match from.poll_fill(context, &mut self.waiting) {
+                Poll::Ready(Ok(0)) => self.state = State::Ended,
+                Poll::Ready(Ok(count)) => self.bytes += count as u64,
+                Poll::Ready(Err(_)) => return Err(Broken::Reading),
+                Poll::Pending => {
+                    // What TLS kept must not wait for the next bytes.
+                    let _ = to.poll_send(context).map_err(writing)?;
+                    break;
+                }
+            }
+        }
+        Ok(has_moved)
+    }
+}

@@ -1,0 +1,338 @@
+//! Streams: handshakes that are passed through, TLS that ends here, and plain connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use myriad_base::task;
+use myriad_model::{
+    Host, Kind, Listener, ListenerProtocol, Name, Passage, TlsSettings, UpstreamTls, Value,
+    WeightedUpstream,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::world::{Backend, Client, PATIENCE, World, certificate, header, route};
+use crate::{Limits, Settings};
+
+fn passage(listener: &str, hosts: &[&str], upstreams: &[(&str, u32)]) -> Passage {
+    Passage {
+        listeners: [Name::from(listener)].into(),
+        hosts: hosts
+            .iter()
+            .map(|host| Host::parse(host).unwrap())
+            .collect(),
+        sources: Box::default(),
+        destinations: Box::default(),
+        rank: 1,
+        terminate: false,
+        upstreams: upstreams
+            .iter()
+            .map(|(name, weight)| WeightedUpstream {
+                upstream: Name::from(*name),
+                weight: *weight,
+                headers: None,
+            })
+            .collect(),
+        idle_timeout: Duration::ZERO,
+        connect_timeout: Duration::from_secs(2),
+    }
+}
+
+fn value(passage: Passage) -> Value {
+    Value::Passage(Box::new(passage))
+}
+
+/// What the story's proxy has beside its HTTP listeners: one for streams.
+fn world() -> World {
+    with_tcp(World::start())
+}
+
+fn with_tcp(mut world: World) -> World {
+    let listener = Listener {
+        address: ([127, 0, 0, 1], 0).into(),
+        tls: false,
+        default_certificate: None,
+        protocol: ListenerProtocol::Tcp,
+    };
+    world.put("tcp", Value::Listener(Box::new(listener)));
+    world
+}
+
+/// Says its name, then everything that it hears, and ends when the client has ended.
+async fn echo<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, name: &str) {
+    let mut heard = name.as_bytes().to_vec();
+    let mut bytes = vec![0; 16_384];
+    while let Ok(count) = stream.read(&mut bytes).await {
+        if count == 0 {
+            break;
+        }
+        heard.extend_from_slice(&bytes[..count]);
+    }
+    stream.write_all(&heard).await.ok();
+    stream.shutdown().await.ok();
+}
+
+async fn plain_endpoint(name: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    task::spawn("endpoint", async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            task::spawn("endpoint connection", echo(tcp, name));
+        }
+    });
+    address
+}
+
+/// An endpoint with a certificate of its own, and its leaf.
+async fn tls_endpoint(name: &'static str, host: &str) -> (SocketAddr, Bytes) {
+    let certificate = certificate(&[host]);
+    let leaf = certificate.chain[0].clone();
+    let key = PrivatePkcs8KeyDer::from(certificate.key.expose().to_vec());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![CertificateDer::from(leaf.to_vec())], key.into())
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    task::spawn("endpoint", async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            task::spawn("endpoint connection", async move {
+                if let Ok(tls) = acceptor.accept(tcp).await {
+                    echo(tls, name).await;
+                }
+            });
+        }
+    });
+    (address, leaf)
+}
+
+/// Says something, ends its half, and returns the answer.
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(client: &mut Client<S>, text: &str) -> String {
+    client.send(text).await;
+    client.stream.shutdown().await.unwrap();
+    client.read_to_end().await
+}
+
+async fn ask_plain(world: &World, text: &str) -> String {
+    let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
+    ask(&mut Client::new(tcp), text).await
+}
+
+/// Waits until the metrics have a line.
+async fn wait_for(world: &World, line: &str) {
+    let seen = async {
+        while !world.metrics.encode().contains(line) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, seen).await.expect(line);
+}
+
+#[tokio::test]
+async fn a_handshake_is_passed_to_the_endpoint_of_its_name() {
+    let mut world = world();
+    let (a, leaf_of_a) = tls_endpoint("a:", "a.example").await;
+    let (b, leaf_of_b) = tls_endpoint("b:", "b.example").await;
+    world.put_upstream("a", &[a]);
+    world.put_upstream("b", &[b]);
+    world.put("a", value(passage("https", &["a.example"], &[("a", 1)])));
+    world.put("b", value(passage("https", &["**.b.example"], &[("b", 1)])));
+    for (name, leaf, said) in [
+        ("a.example", leaf_of_a, "a:"),
+        ("x.b.example", leaf_of_b, "b:"),
+    ] {
+        let mut client = world.tls_client(name).await.unwrap();
+        let session = client.stream.get_ref().1;
+        assert_eq!(session.peer_certificates().unwrap()[0].as_ref(), &*leaf);
+        assert_eq!(ask(&mut client, "hello").await, format!("{said}hello"));
+    }
+    wait_for(&world, "myriad_streams_total{event=\"ended\"} 2").await;
+}
+
+#[tokio::test]
+async fn a_domain_beside_passages_is_served_as_ever() {
+    let mut world = world();
+    let backend = Backend::saying("hello").await;
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("*", "/", "u"));
+    let leaf = world.put_domain("a.example", &["a.example"], TlsSettings::default());
+    world.put(
+        "wild",
+        value(passage("https", &["**.example"], &[("u", 1)])),
+    );
+    let mut client = world.tls_client("a.example").await.unwrap();
+    let session = client.stream.get_ref().1;
+    assert_eq!(session.peer_certificates().unwrap()[0].as_ref(), &*leaf);
+    client
+        .send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        .await;
+    let (head, body) = client.response().await;
+    assert_eq!(header(&head, "content-length"), Some("5"));
+    assert_eq!(body, "hello");
+}
+
+#[tokio::test]
+async fn a_name_whose_passage_leads_nowhere_is_an_alert_and_not_another_domain() {
+    let mut world = world();
+    world.put_domain("*.example", &["*.example"], TlsSettings::default());
+    world.put("closed", value(passage("https", &["a.example"], &[])));
+    let error = world
+        .tls_client("a.example")
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("UnrecognisedName"), "{error}");
+    assert!(world.tls_client("b.example").await.is_ok());
+}
+
+#[tokio::test]
+async fn tls_ends_here_and_its_bytes_are_a_stream() {
+    let mut world = world();
+    let address = plain_endpoint("plain:").await;
+    world.put_upstream("u", &[address]);
+    let leaf = world.put_domain("a.example", &["a.example"], TlsSettings::default());
+    let mut ended = passage("https", &["a.example"], &[("u", 1)]);
+    ended.terminate = true;
+    world.put("p", value(ended));
+    let mut client = world.tls_client("a.example").await.unwrap();
+    let session = client.stream.get_ref().1;
+    assert_eq!(session.peer_certificates().unwrap()[0].as_ref(), &*leaf);
+    assert_eq!(session.alpn_protocol(), None);
+    assert_eq!(ask(&mut client, "hello").await, "plain:hello");
+}
+
+#[tokio::test]
+async fn a_plain_connection_is_handed_on_with_each_half_closed_on_its_own() {
+    let mut world = world();
+    let address = plain_endpoint("e:").await;
+    world.put_upstream("u", &[address]);
+    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    let long = "x".repeat(3 << 20);
+    assert_eq!(ask_plain(&world, &long).await.len(), long.len() + 2);
+    assert_eq!(ask_plain(&world, "").await, "e:");
+    wait_for(&world, "myriad_streams_total{event=\"ended\"} 2").await;
+    let received = format!(
+        "myriad_stream_bytes_total{{direction=\"received\"}} {}",
+        3 << 20
+    );
+    assert!(world.metrics.encode().contains(&received));
+}
+
+#[tokio::test]
+async fn tls_towards_the_endpoint_begins_here() {
+    let mut world = world();
+    let (address, _) = tls_endpoint("t:", "db.example").await;
+    let tls = UpstreamTls {
+        server_name: "db.example".into(),
+        ..UpstreamTls::unverified()
+    };
+    world.put_upstream_with("u", &[address], Some(tls));
+    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    assert_eq!(ask_plain(&world, "hello").await, "t:hello");
+}
+
+#[tokio::test]
+async fn weights_divide_streams_and_an_endpoint_that_is_down_is_passed_over() {
+    let mut world = world();
+    let (a, b) = (plain_endpoint("a").await, plain_endpoint("b").await);
+    let down = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    world.put_upstream("a", &[a, down]);
+    world.put_upstream("b", &[b]);
+    world.put_upstream("gone", &[down]);
+    let shares = [("a", 75), ("b", 25), ("none", 0)];
+    world.put("p", value(passage("tcp", &[], &shares)));
+    let mut of_a = 0;
+    for _ in 0..200 {
+        match ask_plain(&world, "").await.as_str() {
+            "a" => of_a += 1,
+            "b" => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((120..180).contains(&of_a), "{of_a}");
+    world.put("p", value(passage("tcp", &[], &[("gone", 1)])));
+    assert_eq!(ask_plain(&world, "").await, "");
+    world.put("p", value(passage("tcp", &[], &[("missing", 1)])));
+    assert_eq!(ask_plain(&world, "").await, "");
+    wait_for(&world, "myriad_streams_total{event=\"failed\"} 2").await;
+}
+
+#[tokio::test]
+async fn a_silent_stream_ends_and_so_does_one_that_no_passage_takes_any_more() {
+    let limits = Limits {
+        stream_look: Duration::from_millis(100),
+        stream_drain: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let settings = Settings {
+        workers: 1,
+        limits,
+        ..Settings::default()
+    };
+    let mut world = with_tcp(World::start_with(settings));
+    let address = plain_endpoint("e:").await;
+    world.put_upstream("u", &[address]);
+    let mut silent = passage("tcp", &[], &[("u", 1)]);
+    silent.idle_timeout = Duration::from_millis(300);
+    world.put("p", value(silent));
+    let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
+    assert_eq!(Client::new(tcp).read_to_end().await, "");
+    wait_for(&world, "myriad_streams_total{event=\"idle\"} 1").await;
+    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
+    let mut client = Client::new(tcp);
+    client.send("hello").await;
+    wait_for(&world, "myriad_streams_total{event=\"opened\"} 2").await;
+    world.remove(Kind::Passage, "p");
+    client.read_to_end().await;
+    wait_for(&world, "myriad_streams_total{event=\"removed\"} 1").await;
+}
+
+#[tokio::test]
+async fn a_drain_lets_streams_end() {
+    let mut world = world();
+    let address = plain_endpoint("e:").await;
+    world.put_upstream("u", &[address]);
+    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
+    let mut client = Client::new(tcp);
+    client.send("hel").await;
+    wait_for(&world, "myriad_streams_total{event=\"opened\"} 1").await;
+    let proxy = world.proxy;
+    let drained = task::spawn("drain", proxy.drain());
+    assert_eq!(ask(&mut client, "lo").await, "e:hello");
+    tokio::time::timeout(PATIENCE, drained).await.unwrap().ok();
+}
+
+#[tokio::test]
+async fn many_streams_at_a_time_keep_their_bytes_apart() {
+    let mut world = world();
+    let address = plain_endpoint("").await;
+    world.put_upstream("u", &[address]);
+    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    let at = world.address("tcp");
+    let mut clients = Vec::new();
+    for number in 0..500 {
+        let mut client = Client::new(TcpStream::connect(at).await.unwrap());
+        client.send(format!("{number}-")).await;
+        clients.push(client);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(ask(client, "end").await, format!("{number}-end"));
+    }
+}

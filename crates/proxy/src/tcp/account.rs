@@ -1,0 +1,108 @@
+//! What is told of a stream once it is over: counts, and a line of the access log.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use myriad_base::clock::{self, Instant};
+use myriad_model::Name;
+
+use crate::net::count::Count;
+use crate::net::failure::{FailureKind, Side};
+use crate::net::journal::{Line, STREAM};
+use crate::net::local::Local;
+use crate::route::passage::PassageEntry;
+use crate::route::visit::Visit;
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Both sides have ended it.
+    Done,
+    /// One side broke it off.
+    Broken(Side),
+    /// Nobody said anything for too long.
+    Idle,
+    /// No passage takes it any more.
+    Removed,
+    /// There was no endpoint.
+    Failed(FailureKind),
+}
+
+/// A stream being served.
+pub struct Account {
+    started: Instant,
+    /// Only where there is an access log.
+    line: Option<Box<Line>>,
+}
+
+impl Account {
+    /// A stream that a passage takes.
+    pub fn begin(local: &Local, visit: &Visit, sni: Option<&str>, entry: &PassageEntry) -> Self {
+        let line = local.journal.as_ref().map(|_| {
+            let resource = entry.sealed().resource();
+            Box::new(Line {
+                time: clock::since_epoch(),
+                duration: Duration::ZERO,
+                listener: visit.listener.clone(),
+                client: visit.client.ip(),
+                method: Box::default(),
+                host: Box::default(),
+                target: Box::default(),
+                protocol: STREAM,
+                status: 0,
+                bytes_sent: 0,
+                bytes_received: 0,
+                upstream: None,
+                endpoint: None,
+                flag: None,
+                origin: resource.map(|resource| resource.origin.clone()),
+                sni: sni.map(Into::into),
+                tls: visit.secured.as_ref().map(|secured| secured.version),
+            })
+        });
+        Account {
+            started: clock::now(),
+            line,
+        }
+    }
+
+    /// Where the stream leads.
+    pub fn set_upstream(&mut self, upstream: &Name) {
+        if let Some(line) = &mut self.line {
+            line.upstream = Some(upstream.clone());
+        }
+    }
+
+    /// The endpoint that is tried.
+    pub fn set_endpoint(&mut self, address: SocketAddr) {
+        if let Some(line) = &mut self.line {
+            line.endpoint = Some(address);
+        }
+    }
+
+    /// Tells what became of the stream.
+    pub fn finish(self, local: &Local, ending: Ending, bytes_received: u64, bytes_sent: u64) {
+        let counts = &local.counts;
+        counts.add_many(Count::StreamBytesReceived, bytes_received);
+        counts.add_many(Count::StreamBytesSent, bytes_sent);
+        let (count, flag) = match ending {
+            Ending::Done => (Count::StreamEnded, None),
+            Ending::Broken(Side::Downstream) => (Count::StreamBroken, Some("client_gone")),
+            Ending::Broken(_) => (Count::StreamBroken, Some("upstream_closed")),
+            Ending::Idle => (Count::StreamIdle, Some("idle_timeout")),
+            Ending::Removed => (Count::StreamRemoved, Some("passage_removed")),
+            Ending::Failed(kind) => (Count::StreamFailed, Some(kind.verdict().flag)),
+        };
+        counts.add(count);
+        let (Some(mut line), Some(journal)) = (self.line, &local.journal) else {
+            return;
+        };
+        line.duration = clock::now().duration_since(self.started);
+        line.bytes_sent = bytes_sent;
+        line.bytes_received = bytes_received;
+        line.flag = flag;
+        if !journal.write(*line) {
+            counts.add(Count::LogDropped);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! One stream, from the passage that takes it to its end.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use myriad_model::Passage;
+
+use super::account::{Account, Ending};
+use crate::balance::{Flight, draw_share};
+use crate::net::buffer::Buffer;
+use crate::net::count::Count;
+use crate::net::deadline::Deadline;
+use crate::net::duplex::Duplex;
+use crate::net::failure::{Failure, FailureKind, Retry};
+use crate::net::local::Shared;
+use crate::net::stream::Stream;
+use crate::route::passage::{Arrival, PassageEntry};
+use crate::route::tables::Tables;
+use crate::route::visit::Visit;
+use crate::upstream::entry::UpstreamEntry;
+use crate::upstream::link::{Link, Links};
+
+/// What streams need of their worker.
+pub struct Room<'a> {
+    /// Limits, counts, dice and log.
+    pub local: &'a Shared,
+    /// Connections to endpoints.
+    pub links: &'a Links,
+    /// The tables.
+    pub tables: &'a ArcSwap<Tables>,
+}
+
+/// A connection that a passage has taken.
+pub struct Taken {
+    /// The bytes.
+    pub client: Stream,
+    /// What the client has said already.
+    pub said: Option<Buffer>,
+    /// The name in its handshake.
+    pub sni: Option<Box<str>>,
+    /// The address that it connected to.
+    pub own: Option<IpAddr>,
+    /// The passage.
+    pub entry: Arc<PassageEntry>,
+}
+
+/// A connection to an endpoint, counted there for as long as it lasts.
+struct Led {
+    link: Link,
+    _flight: Flight,
+}
+
+/// Hands bytes on until the stream ends.
+pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
+    let sni = taken.sni.as_deref();
+    let mut account = Account::begin(room.local, visit, sni, &taken.entry);
+    let Some(passage) = taken.entry.passage() else {
+        return;
+    };
+    let mut led = match lead(&room, &taken, passage, &mut account).await {
+        Ok(led) => led,
+        Err(failure) => {
+            account.finish(room.local, Ending::Failed(failure.kind), 0, 0);
+            return;
+        }
+    };
+    room.local.counts.add(Count::StreamOpened);
+    let mut duplex = Duplex::new(taken.said.take(), None);
+    let watch = Watch {
+        room: &room,
+        visit,
+        sni: taken.sni.as_deref(),
+        own: taken.own,
+        look: Deadline::new(),
+        is_leaving: false,
+    };
+    let streams = (&mut taken.client, &mut led.link.stream);
+    let ending = copy(watch, streams, &mut duplex, passage.idle_timeout).await;
+    let (received, sent) = (duplex.bytes_received(), duplex.bytes_sent());
+    account.finish(room.local, ending, received, sent);
+}
+
+async fn copy(
+    mut watch: Watch<'_>,
+    (client, endpoint): (&mut Stream, &mut Stream),
+    duplex: &mut Duplex,
+    idle_timeout: Duration,
+) -> Ending {
+    let idle = Deadline::new();
+    if !idle_timeout.is_zero() {
+        idle.set(idle_timeout);
+    }
+    watch.look.set(watch.room.local.limits.stream_look);
+    poll_fn(|context| {
+        if let Poll::Ready(ended) = duplex.poll(context, client, endpoint) {
+            return Poll::Ready(ended.map_or_else(Ending::Broken, |()| Ending::Done));
+        }
+        if duplex.take_moved() && !idle_timeout.is_zero() {
+            idle.set(idle_timeout);
+        }
+        if idle.poll_passed(context).is_ready() {
+            return Poll::Ready(Ending::Idle);
+        }
+        while watch.look.poll_passed(context).is_ready() {
+            if !watch.may_stay() {
+                return Poll::Ready(Ending::Removed);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Looks now and then whether a stream may stay.
+struct Watch<'a> {
+    room: &'a Room<'a>,
+    visit: &'a Visit,
+    sni: Option<&'a str>,
+    own: Option<IpAddr>,
+    look: Deadline,
+    /// No passage took it when it was last looked at.
+    is_leaving: bool,
+}
+
+impl Watch<'_> {
+    /// Whether some passage still takes the stream, or did when it was last asked.
+    fn may_stay(&mut self) -> bool {
+        let limits = &self.room.local.limits;
+        let arrival = Arrival {
+            listener: &self.visit.listener,
+            client: self.visit.client.ip(),
+            own: self.own,
+            is_terminated: self.visit.secured.is_some(),
+        };
+        let tables = self.room.tables.load();
+        let entry = tables.passage(arrival, self.sni);
+        if entry.is_some_and(|entry| entry.leads_somewhere()) {
+            self.is_leaving = false;
+            self.look.set(limits.stream_look);
+            return true;
+        }
+        let may_stay = !self.is_leaving;
+        self.is_leaving = true;
+        self.look.set(limits.stream_drain);
+        may_stay
+    }
+}
+
+/// Connects to an endpoint; where that fails, once to another.
+async fn lead(
+    room: &Room<'_>,
+    taken: &Taken,
+    passage: &Passage,
+    account: &mut Account,
+) -> Result<Led, Failure> {
+    let upstream = choose(room, &taken.entry, passage)?;
+    account.set_upstream(&upstream.name);
+    let answer = match &upstream.resolution {
+        Some(resolution) => Some(resolution.answer(room.local.limits.dns_ttl).await?),
+        None => None,
+    };
+    let pool = answer
+        .as_ref()
+        .map_or(&upstream.pool, |answer| &answer.pool);
+    let name = taken.sni.as_deref().unwrap_or("");
+    let mut tried = None;
+    loop {
+        let target = pool.pick(&room.local.dice, tried);
+        let target = target.ok_or(FailureKind::NoEndpoint)?.clone();
+        account.set_endpoint(target.address);
+        let flight = Flight::start(target.clone());
+        let opening = room
+            .links
+            .open_within(passage.connect_timeout, &target, name);
+        match opening.await {
+            Ok(link) => {
+                return Ok(Led {
+                    link,
+                    _flight: flight,
+                });
+            }
+            Err(failure) => {
+                let may_change = tried.is_none() && failure.retry == Retry::Yes;
+                if !may_change || pool.members().len() < 2 {
+                    return Err(failure);
+                }
+                room.local.counts.add(Count::UpstreamRetried);
+                tried = Some(target.id);
+            }
+        }
+    }
+}
+
+/// One of the upstreams, by weight.
+fn choose(
+    room: &Room<'_>,
+    entry: &PassageEntry,
+    passage: &Passage,
+) -> Result<Arc<UpstreamEntry>, Failure> {
+    let shares = passage.upstreams.iter().map(|share| share.weight);
+    let index = draw_share(shares, &room.local.dice).ok_or(FailureKind::NoUpstream)?;
+    let share = passage.upstreams.get(index);
+    let share = share.ok_or(FailureKind::NoUpstream)?;
+    let hash = entry.upstream_hashes().get(index);
+    let hash = *hash.ok_or(FailureKind::NoUpstream)?;
+    let tables = room.tables.load();
+    let upstream = tables.upstream(hash, &share.upstream);
+    Ok(upstream.ok_or(FailureKind::NoUpstream)?.clone())
+}
