@@ -29,6 +29,8 @@ pub struct EndpointSlice {
 pub struct Endpoint {
     /// The first of `addresses`; the API says that all are equal and clients take one.
     pub address: Option<IpAddr>,
+    /// The Pod of the same namespace that it is, from `targetRef`.
+    pub pod: Option<Box<str>>,
     /// Whether it takes traffic.
     pub conditions: Conditions,
 }
@@ -72,11 +74,14 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             ports: Box<[EndpointPort]>,
         }
         #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
         struct RawEndpoint {
             #[serde(default, deserialize_with = "list")]
             addresses: Box<[Box<str>]>,
             #[serde(default)]
             conditions: Option<RawConditions>,
+            #[serde(default)]
+            target_ref: Option<RawTarget>,
         }
         #[derive(Deserialize, Default)]
         struct RawConditions {
@@ -87,7 +92,7 @@ impl<'de> Deserialize<'de> for EndpointSlice {
         let raw = Raw::deserialize(deserializer)?;
         let is_fqdn = raw.address_type.as_deref() == Some("FQDN");
         let mut endpoints = Vec::with_capacity(raw.endpoints.len());
-        for endpoint in &raw.endpoints {
+        for endpoint in raw.endpoints {
             let conditions = endpoint.conditions.as_ref();
             let ready = conditions.and_then(|c| c.ready).unwrap_or(true);
             let address = match endpoint.addresses.first() {
@@ -100,6 +105,7 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             };
             endpoints.push(Endpoint {
                 address,
+                pod: endpoint.target_ref.and_then(RawTarget::into_pod),
                 conditions: Conditions {
                     ready,
                     serving: conditions.and_then(|c| c.serving).unwrap_or(ready),
@@ -117,6 +123,21 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             endpoints: endpoints.into(),
             ports: raw.ports,
         })
+    }
+}
+
+/// `targetRef` of an endpoint.
+#[derive(Deserialize)]
+struct RawTarget {
+    #[serde(default)]
+    kind: Box<str>,
+    #[serde(default)]
+    name: Box<str>,
+}
+
+impl RawTarget {
+    fn into_pod(self) -> Option<Box<str>> {
+        (&*self.kind == "Pod").then_some(self.name)
     }
 }
 

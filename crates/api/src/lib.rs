@@ -12,6 +12,7 @@ pub mod ingress;
 pub mod istio;
 pub mod meta;
 pub mod object;
+pub mod pod;
 pub mod secret;
 pub mod service;
 
@@ -24,5 +25,6 @@ pub use ingress::{
 };
 pub use meta::Meta;
 pub use object::{Object, ObjectKey, ObjectKind, ReadOne};
+pub use pod::Pod;
 pub use secret::{KeyDer, Secret, SecretProblem, TlsPair};
 pub use service::{Service, ServicePort, TargetPort};

@@ -11,7 +11,7 @@ use crate::istio::{
     RequestAuthentication, ServiceEntry, Sidecar, Telemetry, VirtualService, WasmPlugin,
     WorkloadEntry,
 };
-use crate::{EndpointSlice, Ingress, IngressClass, Meta, Secret, Service};
+use crate::{EndpointSlice, Ingress, IngressClass, Meta, Pod, Secret, Service};
 
 /// The kinds that are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,11 +53,13 @@ pub enum ObjectKind {
     EnvoyFilter = 17,
     /// `extensions.istio.io` WasmPlugin; its presence is all that is read.
     WasmPlugin = 18,
+    /// `v1` Pod; its labels say to which subset its addresses belong.
+    Pod = 19,
 }
 
 impl ObjectKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [ObjectKind; 18] = [
+    pub const ALL: [ObjectKind; 19] = [
         ObjectKind::Ingress,
         ObjectKind::IngressClass,
         ObjectKind::Service,
@@ -76,6 +78,7 @@ impl ObjectKind {
         ObjectKind::ProxyConfig,
         ObjectKind::EnvoyFilter,
         ObjectKind::WasmPlugin,
+        ObjectKind::Pod,
     ];
 
     /// The kinds that every Kubernetes API serves; the others need definitions of their own.
@@ -108,6 +111,7 @@ impl ObjectKind {
             ObjectKind::ProxyConfig => "ProxyConfig",
             ObjectKind::EnvoyFilter => "EnvoyFilter",
             ObjectKind::WasmPlugin => "WasmPlugin",
+            ObjectKind::Pod => "Pod",
         }
     }
 
@@ -132,6 +136,7 @@ impl ObjectKind {
             ObjectKind::ProxyConfig => "proxyconfigs",
             ObjectKind::EnvoyFilter => "envoyfilters",
             ObjectKind::WasmPlugin => "wasmplugins",
+            ObjectKind::Pod => "pods",
         }
     }
 
@@ -140,7 +145,7 @@ impl ObjectKind {
     pub const fn api_versions(self) -> &'static [&'static str] {
         match self {
             ObjectKind::Ingress | ObjectKind::IngressClass => &["networking.k8s.io/v1"],
-            ObjectKind::Service | ObjectKind::Secret => &["v1"],
+            ObjectKind::Service | ObjectKind::Secret | ObjectKind::Pod => &["v1"],
             ObjectKind::EndpointSlice => &["discovery.k8s.io/v1"],
             ObjectKind::IstioGateway
             | ObjectKind::VirtualService
@@ -290,6 +295,8 @@ pub enum Object {
     EnvoyFilter(Arc<EnvoyFilter>),
     /// See [`WasmPlugin`].
     WasmPlugin(Arc<WasmPlugin>),
+    /// See [`Pod`].
+    Pod(Arc<Pod>),
 }
 
 impl Object {
@@ -314,6 +321,7 @@ impl Object {
             Object::ProxyConfig(object) => &object.meta,
             Object::EnvoyFilter(object) => &object.meta,
             Object::WasmPlugin(object) => &object.meta,
+            Object::Pod(object) => &object.meta,
         }
     }
 
@@ -355,6 +363,7 @@ impl Object {
             ObjectKind::ProxyConfig => Object::ProxyConfig(Arc::deserialize(deserializer)?),
             ObjectKind::EnvoyFilter => Object::EnvoyFilter(Arc::deserialize(deserializer)?),
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::deserialize(deserializer)?),
+            ObjectKind::Pod => Object::Pod(Arc::deserialize(deserializer)?),
         })
     }
 
@@ -386,6 +395,7 @@ impl Object {
             ObjectKind::ProxyConfig => Object::ProxyConfig(Arc::new(reader.read()?)),
             ObjectKind::EnvoyFilter => Object::EnvoyFilter(Arc::new(reader.read()?)),
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::new(reader.read()?)),
+            ObjectKind::Pod => Object::Pod(Arc::new(reader.read()?)),
         })
     }
 }

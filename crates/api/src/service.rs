@@ -3,7 +3,8 @@
 use serde::{Deserialize, Deserializer};
 
 use crate::ingress::list;
-use crate::meta::RawMeta;
+use crate::istio::Labels;
+use crate::meta::{Pairs, RawMeta};
 use crate::{Meta, ObjectKind};
 
 /// A Service: named ports in front of endpoints, or an alias of an outside host.
@@ -13,6 +14,8 @@ pub struct Service {
     pub meta: Meta,
     /// `spec.externalName`, for Services of type `ExternalName`.
     pub external_name: Option<Box<str>>,
+    /// `spec.selector`; nothing selects nothing.
+    pub selector: Labels,
     /// `spec.ports`.
     pub ports: Box<[ServicePort]>,
 }
@@ -62,6 +65,8 @@ impl<'de> Deserialize<'de> for Service {
             service_type: Option<Box<str>>,
             #[serde(default)]
             external_name: Option<Box<str>>,
+            #[serde(default)]
+            selector: Option<Pairs>,
             #[serde(default, deserialize_with = "list")]
             ports: Box<[ServicePort]>,
         }
@@ -76,6 +81,11 @@ impl<'de> Deserialize<'de> for Service {
         Ok(Service {
             meta: raw.metadata.check(ObjectKind::Service)?,
             external_name: spec.external_name.filter(|_| is_external),
+            selector: spec
+                .selector
+                .into_iter()
+                .flat_map(|pairs| pairs.0)
+                .collect(),
             ports: spec.ports,
         })
     }

@@ -239,6 +239,7 @@ fn service(name: &str) -> Service {
     Service {
         meta: meta(ObjectKind::Service, name),
         external_name: None,
+        selector: Default::default(),
         ports: [port].into(),
     }
 }
@@ -259,6 +260,7 @@ fn slice(name: &str, endpoint: SocketAddr) -> EndpointSlice {
         service: Some(name.into()),
         endpoints: [Endpoint {
             address: Some(endpoint.ip()),
+            pod: None,
             conditions,
         }]
         .into(),

@@ -135,6 +135,7 @@ fn touch_istio(
         | ObjectKind::Service
         | ObjectKind::EndpointSlice
         | ObjectKind::Secret => {}
+        ObjectKind::Pod => touched.facts.push(hasher.hash(Fact::Object(key.kind, id))),
         ObjectKind::IstioGateway => {
             touched.unit = Some(Unit::Gateway(id.clone()));
             let (old, new) = (as_gateway(old), as_gateway(new));

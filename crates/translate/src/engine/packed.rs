@@ -6,10 +6,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use myriad_api::istio::Labels;
 use myriad_api::{
     BackendPort, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress, IngressBackend,
     IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind,
-    PathType, Service, ServicePort, TargetPort,
+    PathType, Pod, Service, ServicePort, TargetPort,
 };
 
 /// Packs all of an object but its key. Secrets are not packed, since their bytes are shared with
@@ -22,6 +23,7 @@ pub fn pack(object: &Object) -> Option<Box<[u8]>> {
         Object::IngressClass(class) => out.text(&class.controller),
         Object::Service(service) => out.service(service),
         Object::EndpointSlice(slice) => out.slice(slice),
+        Object::Pod(pod) => out.pod(pod),
         // Kept as they are.
         _ => return None,
     }
@@ -49,6 +51,7 @@ pub fn unpack(id: &Arc<str>, body: &[u8]) -> Option<Object> {
         }
         ObjectKind::Service => Object::Service(Arc::new(bytes.service(meta)?)),
         ObjectKind::EndpointSlice => Object::EndpointSlice(Arc::new(bytes.slice(meta)?)),
+        ObjectKind::Pod => Object::Pod(Arc::new(bytes.pod(meta)?)),
         _ => return None,
     })
 }
@@ -140,6 +143,7 @@ impl Out {
 
     fn service(&mut self, service: &Service) {
         self.option(service.external_name.as_deref(), Self::text);
+        self.labels(&service.selector);
         self.list(&service.ports, |out, port| {
             out.text(&port.name);
             out.number(port.port.into());
@@ -169,23 +173,41 @@ impl Out {
             } = endpoint.conditions;
             let flags = [ready, serving, terminating].map(u64::from);
             out.number(flags[0] | flags[1] << 1 | flags[2] << 2);
-            match endpoint.address {
-                None => out.number(0),
-                Some(IpAddr::V4(address)) => {
-                    out.number(4);
-                    out.0.extend_from_slice(&address.octets());
-                }
-                Some(IpAddr::V6(address)) => {
-                    out.number(6);
-                    out.0.extend_from_slice(&address.octets());
-                }
-            }
+            out.address(endpoint.address);
+            out.option(endpoint.pod.as_deref(), Self::text);
         });
         self.list(&slice.ports, |out, port| {
             out.text(&port.name);
             out.number(port.port.map_or(0, |port| u64::from(port) + 1));
             out.option(port.protocol.as_deref(), Self::text);
         });
+    }
+
+    fn pod(&mut self, pod: &Pod) {
+        self.number(u64::from(pod.is_ready));
+        self.address(pod.address);
+        self.labels(&pod.labels);
+    }
+
+    fn labels(&mut self, labels: &Labels) {
+        self.list(labels, |out, (key, value)| {
+            out.text(key);
+            out.text(value);
+        });
+    }
+
+    fn address(&mut self, address: Option<IpAddr>) {
+        match address {
+            None => self.number(0),
+            Some(IpAddr::V4(address)) => {
+                self.number(4);
+                self.0.extend_from_slice(&address.octets());
+            }
+            Some(IpAddr::V6(address)) => {
+                self.number(6);
+                self.0.extend_from_slice(&address.octets());
+            }
+        }
     }
 }
 
@@ -291,6 +313,7 @@ impl<'a> In<'a> {
         Some(Service {
             meta,
             external_name: self.option(Self::text)?,
+            selector: self.labels()?,
             ports: self.list(|bytes| {
                 Some(ServicePort {
                     name: bytes.text()?,
@@ -326,7 +349,33 @@ impl<'a> In<'a> {
 
     fn endpoint(&mut self) -> Option<Endpoint> {
         let flags = self.number()?;
-        let address = match self.number()? {
+        Some(Endpoint {
+            address: self.address()?,
+            pod: self.option(Self::text)?,
+            conditions: Conditions {
+                ready: flags & 1 != 0,
+                serving: flags & 2 != 0,
+                terminating: flags & 4 != 0,
+            },
+        })
+    }
+
+    fn pod(&mut self, meta: Meta) -> Option<Pod> {
+        Some(Pod {
+            meta,
+            is_ready: self.number()? != 0,
+            address: self.address()?,
+            labels: self.labels()?,
+        })
+    }
+
+    fn labels(&mut self) -> Option<Labels> {
+        let pairs = self.list(|bytes| Some((bytes.text()?, bytes.text()?)))?;
+        Some(pairs.into_iter().collect())
+    }
+
+    fn address(&mut self) -> Option<Option<IpAddr>> {
+        Some(match self.number()? {
             4 => {
                 let octets: [u8; 4] = self.take(4)?.try_into().ok()?;
                 Some(IpAddr::V4(Ipv4Addr::from(octets)))
@@ -336,14 +385,6 @@ impl<'a> In<'a> {
                 Some(IpAddr::V6(Ipv6Addr::from(octets)))
             }
             _ => None,
-        };
-        Some(Endpoint {
-            address,
-            conditions: Conditions {
-                ready: flags & 1 != 0,
-                serving: flags & 2 != 0,
-                terminating: flags & 4 != 0,
-            },
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use myriad_api::istio::Labels;
 use myriad_api::{
     BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
     IngressBackend, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind,
@@ -39,23 +40,13 @@ fn domain(number: usize, port: u16, pair: &Secret) -> Vec<Object> {
         }]
         .into(),
     };
-    let service = Service {
-        meta: meta(ObjectKind::Service),
-        external_name: None,
-        ports: [ServicePort {
-            name: "http".into(),
-            port: 80,
-            target_port: None,
-            app_protocol: None,
-            protocol: None,
-        }]
-        .into(),
-    };
+    let service = service(meta(ObjectKind::Service));
     let slice = EndpointSlice {
         meta: meta(ObjectKind::EndpointSlice),
         service: Some(name.as_str().into()),
         endpoints: [Endpoint {
             address: Some([10, 0, 0, 1].into()),
+            pod: None,
             conditions: Conditions {
                 ready: true,
                 serving: true,
@@ -80,6 +71,22 @@ fn domain(number: usize, port: u16, pair: &Secret) -> Vec<Object> {
         Object::EndpointSlice(Arc::new(slice)),
         Object::Secret(Arc::new(secret)),
     ]
+}
+
+fn service(meta: Meta) -> Service {
+    Service {
+        meta,
+        external_name: None,
+        selector: Labels::default(),
+        ports: [ServicePort {
+            name: "http".into(),
+            port: 80,
+            target_port: None,
+            app_protocol: None,
+            protocol: None,
+        }]
+        .into(),
+    }
 }
 
 fn put(engine: &mut Engine, objects: Vec<Object>) -> Work {

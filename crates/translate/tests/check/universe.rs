@@ -213,6 +213,7 @@ fn service() -> impl Strategy<Value = Service> {
     let parts = (meta(ObjectKind::Service, &["v", "w"]), alias, ports);
     parts.prop_map(|(meta, external_name, ports)| Service {
         meta,
+        selector: Default::default(),
         external_name,
         ports: ports
             .into_iter()
@@ -231,6 +232,7 @@ fn slice() -> impl Strategy<Value = EndpointSlice> {
     let endpoint =
         (0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(last, ready, terminating)| Endpoint {
             address: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))),
+            pod: Some(["p", "q", "r"][usize::from(last)].into()),
             conditions: Conditions {
                 ready,
                 serving: true,

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use myriad_api::istio::Labels;
 use myriad_api::{
     BackendPort, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress, IngressBackend,
     IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind,
-    PathType, Service, ServicePort, TargetPort,
+    PathType, Pod, Service, ServicePort, TargetPort,
 };
 use proptest::prelude::*;
 
@@ -92,10 +93,12 @@ fn service() -> impl Strategy<Value = Object> {
             protocol,
         },
     );
-    (meta(ObjectKind::Service), maybe(), list(port)).prop_map(|(meta, external_name, ports)| {
+    let parts = (meta(ObjectKind::Service), maybe(), list(port), labels());
+    parts.prop_map(|(meta, external_name, ports, selector)| {
         Object::Service(Arc::new(Service {
             meta,
             external_name,
+            selector,
             ports,
         }))
     })
@@ -103,14 +106,16 @@ fn service() -> impl Strategy<Value = Object> {
 
 fn slice() -> impl Strategy<Value = Object> {
     let address = proptest::option::of(any::<IpAddr>());
-    let endpoint = (address, any::<[bool; 3]>()).prop_map(|(address, flags)| Endpoint {
-        address,
-        conditions: Conditions {
-            ready: flags[0],
-            serving: flags[1],
-            terminating: flags[2],
-        },
-    });
+    let endpoint =
+        (address, maybe(), any::<[bool; 3]>()).prop_map(|(address, pod, flags)| Endpoint {
+            address,
+            pod,
+            conditions: Conditions {
+                ready: flags[0],
+                serving: flags[1],
+                terminating: flags[2],
+            },
+        });
     let port =
         (text(), proptest::option::of(any::<u16>()), maybe()).prop_map(|(name, port, protocol)| {
             EndpointPort {
@@ -132,6 +137,23 @@ fn slice() -> impl Strategy<Value = Object> {
     )
 }
 
+fn labels() -> impl Strategy<Value = Labels> {
+    list((text(), text())).prop_map(|pairs| pairs.into_iter().collect())
+}
+
+fn pod() -> impl Strategy<Value = Object> {
+    let address = proptest::option::of(any::<IpAddr>());
+    let parts = (meta(ObjectKind::Pod), labels(), address, any::<bool>());
+    parts.prop_map(|(meta, labels, address, is_ready)| {
+        Object::Pod(Arc::new(Pod {
+            meta,
+            labels,
+            address,
+            is_ready,
+        }))
+    })
+}
+
 fn class() -> impl Strategy<Value = Object> {
     (meta(ObjectKind::IngressClass), text()).prop_map(|(mut meta, controller)| {
         meta.key = ObjectKey::new(ObjectKind::IngressClass, "", "c");
@@ -142,7 +164,7 @@ fn class() -> impl Strategy<Value = Object> {
 proptest! {
     #[test]
     fn what_is_packed_is_unpacked_as_it_was(
-        object in prop_oneof![ingress(), service(), slice(), class()]
+        object in prop_oneof![ingress(), service(), slice(), class(), pod()]
     ) {
         let body = pack(&object).unwrap();
         prop_assert_eq!(unpack(object.key().id(), &body), Some(object));

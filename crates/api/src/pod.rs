@@ -1,0 +1,63 @@
+//! `v1` Pod: what selectors of labels find.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::istio::Labels;
+use crate::meta::RawMeta;
+use crate::{Meta, ObjectKind};
+
+/// A Pod: its labels, and where it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Key and age.
+    pub meta: Meta,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `status.podIP`; none before it has one.
+    pub address: Option<IpAddr>,
+    /// Whether its condition `Ready` is not false; one without conditions is ready.
+    pub is_ready: bool,
+}
+
+impl<'de> Deserialize<'de> for Pod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            metadata: RawMeta,
+            #[serde(default)]
+            status: Option<RawStatus>,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase")]
+        struct RawStatus {
+            #[serde(default, rename = "podIP")]
+            pod_ip: Option<Box<str>>,
+            #[serde(default)]
+            phase: Option<Box<str>>,
+            #[serde(default)]
+            conditions: Option<Vec<RawCondition>>,
+        }
+        #[derive(Deserialize)]
+        struct RawCondition {
+            #[serde(rename = "type")]
+            condition: Box<str>,
+            status: Box<str>,
+        }
+        let mut raw = Raw::deserialize(deserializer)?;
+        let status = raw.status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let is_refused = conditions
+            .iter()
+            .any(|known| &*known.condition == "Ready" && &*known.status != "True");
+        let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let labels = raw.metadata.labels.take();
+        Ok(Pod {
+            meta: raw.metadata.check(ObjectKind::Pod)?,
+            labels: labels.into_iter().flat_map(|pairs| pairs.0).collect(),
+            address: status.pod_ip.as_deref().and_then(|text| text.parse().ok()),
+            is_ready: !is_refused && !is_over,
+        })
+    }
+}
