@@ -24,15 +24,16 @@ pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use position::Position;
 pub use resource::{
     ALTERNATIVES_MAX, Abort, AbortAnswer, Action, Affinity, Authenticate, Authorize, Balancer,
-    CLIENT_AUTH_PARTS_MAX, Certificate, CipherSuite, ClaimHeader, ClientAuth, ClientAuthMode, Cors,
-    Delay, Dns, DnsMode, DnsName, Domain, Endpoint, Endpoints, Fault, Guard, GuardAction,
-    GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest, HashBalancer, HashCookie,
-    HashSource, HashTable, HeaderEdit, HeaderEdits, Keepalive, KeyEncoding, Limits, Listener,
-    ListenerProtocol, Mirror, Outlier, Passage, PathMatch, PathRewrite, Ping, Policy, PrivateKey,
-    Protocol, ProxyProtocol, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource,
-    Respond, Retry, RetryBudget, RetryConditions, Rewrite, Route, Share, Source, TRUST_PARTS_MAX,
-    Test, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, Trust, Upstream,
-    UpstreamOptions, UpstreamTls, Value, ValueMatch, Warmup, WeightedUpstream,
+    CLIENT_AUTH_PARTS_MAX, Certificate, CheckBody, CheckProtocol, CipherSuite, ClaimHeader,
+    ClientAuth, ClientAuthMode, Cors, Delay, Dns, DnsMode, DnsName, Domain, Endpoint, Endpoints,
+    Fault, Guard, GuardAction, GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest,
+    HashBalancer, HashCookie, HashSource, HashTable, HeaderEdit, HeaderEdits, HttpCheck, Keepalive,
+    KeyEncoding, Limits, Listener, ListenerProtocol, Mirror, NameMatch, Outlier, Passage,
+    PathMatch, PathRewrite, Ping, Policy, PrivateKey, Protocol, Provider, ProxyProtocol, RateLimit,
+    Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Respond, Retry, RetryBudget,
+    RetryConditions, Rewrite, Route, Share, Source, TRUST_PARTS_MAX, Test, TlsRedirect,
+    TlsSettings, TlsVersion, TokenIssuer, TokenKeys, Trust, Upstream, UpstreamOptions, UpstreamTls,
+    Value, ValueMatch, Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

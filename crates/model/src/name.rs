@@ -26,11 +26,13 @@ pub enum Kind {
     Passage = 8,
     /// See [`crate::Guard`].
     Guard = 9,
+    /// See [`crate::Provider`].
+    Provider = 10,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Listener,
         Kind::Domain,
         Kind::Certificate,
@@ -40,6 +42,7 @@ impl Kind {
         Kind::Trust,
         Kind::Passage,
         Kind::Guard,
+        Kind::Provider,
     ];
 
     /// The highest number of a kind.
@@ -57,6 +60,7 @@ impl Kind {
             Kind::Trust => "trust",
             Kind::Passage => "passage",
             Kind::Guard => "guard",
+            Kind::Provider => "provider",
         }
     }
 }

@@ -2,10 +2,12 @@
 
 mod certificate;
 mod guard;
+mod limit;
 mod listener;
 mod options;
 mod passage;
 mod policy;
+mod provider;
 mod route;
 mod traffic;
 mod trust;
@@ -16,6 +18,7 @@ pub use guard::{
     Authenticate, Authorize, ClaimHeader, Guard, GuardAction, GuardCheck, GuardForm, GuardRule,
     GuardSubject, GuardTest, TokenIssuer, TokenKeys,
 };
+pub use limit::RateLimit;
 pub use listener::{
     ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, CipherSuite, ClientAuth, ClientAuthMode, Domain,
     Listener, ListenerProtocol, TlsSettings, TlsVersion,
@@ -26,6 +29,7 @@ pub use options::{
 };
 pub use passage::Passage;
 pub use policy::{Affinity, Cors, PathRewrite, Policy, Rewrite, TlsRedirect};
+pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Provider};
 pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
     Source, Test, ValueMatch, WeightedUpstream,
@@ -69,6 +73,8 @@ pub enum Value {
     Passage(Box<Passage>),
     /// See [`Guard`].
     Guard(Box<Guard>),
+    /// See [`Provider`].
+    Provider(Box<Provider>),
 }
 
 impl Value {
@@ -84,6 +90,7 @@ impl Value {
             Value::Trust(_) => Kind::Trust,
             Value::Passage(_) => Kind::Passage,
             Value::Guard(_) => Kind::Guard,
+            Value::Provider(_) => Kind::Provider,
         }
     }
 }

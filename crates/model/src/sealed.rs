@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::wire::{self, WireError};
 use crate::{
     Certificate, Digest, Domain, Endpoints, Entry, Guard, Key, Kind, Listener, Name, Passage,
-    Resource, Route, Trust, Upstream, Value,
+    Provider, Resource, Route, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -166,6 +166,14 @@ impl Sealed {
     pub fn guard(&self) -> Option<&Guard> {
         match &self.resource()?.value {
             Value::Guard(guard) => Some(guard),
+            _ => None,
+        }
+    }
+
+    /// The value as a provider.
+    pub fn provider(&self) -> Option<&Provider> {
+        match &self.resource()?.value {
+            Value::Provider(provider) => Some(provider),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::{Fault, HeaderEdits, Mirror, Retry};
+use crate::{Fault, HeaderEdits, Mirror, RateLimit, Retry};
 
 /// The policy of a route. Many routes share one by pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +39,8 @@ pub struct Policy {
     pub mirrors: Box<[Mirror]>,
     /// What is changed about headers.
     pub headers: Option<Box<HeaderEdits>>,
+    /// How often requests are served; at most [`RateLimit::PER_POLICY_MAX`], all of which hold.
+    pub rate_limits: Box<[RateLimit]>,
 }
 
 impl Default for Policy {
@@ -58,6 +60,7 @@ impl Default for Policy {
             fault: None,
             mirrors: Box::default(),
             headers: None,
+            rate_limits: Box::default(),
         }
     }
 }

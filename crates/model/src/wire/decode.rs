@@ -4,6 +4,7 @@ mod guard;
 mod listener;
 mod passage;
 mod policy;
+mod provider;
 mod route;
 mod upstream;
 
@@ -65,6 +66,7 @@ fn body(message: wire::resource::Body) -> Result<Value, WireError> {
         Body::Trust(message) => Value::Trust(Box::new(trust(message)?)),
         Body::Passage(message) => Value::Passage(Box::new(passage::passage(message)?)),
         Body::Guard(message) => Value::Guard(Box::new(guard::guard(message)?)),
+        Body::Provider(message) => Value::Provider(Box::new(provider::provider(message)?)),
     })
 }
 

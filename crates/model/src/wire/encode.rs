@@ -4,6 +4,7 @@ mod guard;
 mod listener;
 mod passage;
 mod policy;
+mod provider;
 mod route;
 mod upstream;
 
@@ -39,7 +40,7 @@ fn schema(value: &Value) -> u32 {
         Value::Endpoints(value) => upstream::endpoints_schema(value),
         Value::Listener(value) => listener::schema(value),
         Value::Domain(value) => listener::domain_schema(value),
-        Value::Trust(_) | Value::Passage(_) | Value::Guard(_) => 3,
+        Value::Trust(_) | Value::Passage(_) | Value::Guard(_) | Value::Provider(_) => 3,
         Value::Certificate(_) => 1,
     }
 }
@@ -56,6 +57,7 @@ fn body(value: &Value) -> wire::resource::Body {
         Value::Trust(value) => Body::Trust(trust(value)),
         Value::Passage(value) => Body::Passage(passage::passage(value)),
         Value::Guard(value) => Body::Guard(guard::guard(value)),
+        Value::Provider(value) => Body::Provider(provider::provider(value)),
     }
 }
 

@@ -11,7 +11,10 @@ pub struct Resource {
     /// The object it came from.
     #[prost(message, optional, tag = "2")]
     pub origin: ::core::option::Option<Origin>,
-    #[prost(oneof = "resource::Body", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    #[prost(
+        oneof = "resource::Body",
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
+    )]
     pub body: ::core::option::Option<resource::Body>,
 }
 /// Nested message and enum types in `Resource`.
@@ -36,6 +39,8 @@ pub mod resource {
         Passage(super::Passage),
         #[prost(message, tag = "18")]
         Guard(super::Guard),
+        #[prost(message, tag = "19")]
+        Provider(super::Provider),
     }
 }
 /// The object that a resource came from.
@@ -339,6 +344,8 @@ pub struct Policy {
     pub mirrors: ::prost::alloc::vec::Vec<Mirror>,
     #[prost(message, optional, tag = "14")]
     pub headers: ::core::option::Option<HeaderEdits>,
+    #[prost(message, repeated, tag = "40")]
+    pub rate_limits: ::prost::alloc::vec::Vec<RateLimit>,
 }
 /// When a request is sent again.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -835,4 +842,84 @@ pub struct ClaimHeader {
     pub header: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "2")]
     pub claim: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// How often requests are served.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RateLimit {
+    /// Limits of one name are one count.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub requests: u32,
+    #[prost(uint32, tag = "3")]
+    pub interval_ms: u32,
+    #[prost(uint32, tag = "4")]
+    pub burst: u32,
+    #[prost(bool, tag = "5")]
+    pub is_per_client: bool,
+    /// CIDR notation.
+    #[prost(string, repeated, tag = "6")]
+    pub exempt: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A service that is asked whether a request may pass.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Provider {
+    #[prost(string, tag = "1")]
+    pub upstream: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub timeout_ms: u32,
+    #[prost(bool, tag = "3")]
+    pub fail_open: bool,
+    #[prost(uint32, tag = "4")]
+    pub error_status: u32,
+    /// Absent where the service is told nothing of the body.
+    #[prost(message, optional, tag = "5")]
+    pub body: ::core::option::Option<CheckBody>,
+    #[prost(string, tag = "6")]
+    pub authority: ::prost::alloc::string::String,
+    /// Absent where gRPC is spoken.
+    #[prost(message, optional, tag = "7")]
+    pub http: ::core::option::Option<HttpCheck>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckBody {
+    #[prost(uint32, tag = "1")]
+    pub bytes_max: u32,
+    #[prost(bool, tag = "2")]
+    pub allows_part: bool,
+    #[prost(bool, tag = "3")]
+    pub is_raw: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct HttpCheck {
+    #[prost(string, tag = "1")]
+    pub path_prefix: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub request: ::prost::alloc::vec::Vec<NameMatch>,
+    #[prost(message, repeated, tag = "3")]
+    pub additional: ::prost::alloc::vec::Vec<Header>,
+    #[prost(message, repeated, tag = "4")]
+    pub upstream_on_allow: ::prost::alloc::vec::Vec<NameMatch>,
+    #[prost(message, repeated, tag = "5")]
+    pub downstream_on_allow: ::prost::alloc::vec::Vec<NameMatch>,
+    #[prost(message, repeated, tag = "6")]
+    pub downstream_on_deny: ::prost::alloc::vec::Vec<NameMatch>,
+}
+/// A test of a header's name.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NameMatch {
+    #[prost(oneof = "name_match::Form", tags = "1, 2, 3")]
+    pub form: ::core::option::Option<name_match::Form>,
+}
+/// Nested message and enum types in `NameMatch`.
+pub mod name_match {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Form {
+        #[prost(string, tag = "1")]
+        Exact(::prost::alloc::string::String),
+        #[prost(string, tag = "2")]
+        Start(::prost::alloc::string::String),
+        #[prost(string, tag = "3")]
+        End(::prost::alloc::string::String),
+    }
 }

@@ -1,6 +1,7 @@
 //! Round trips, pinned versions, and refusals.
 
 mod guard;
+mod provider;
 mod upstream;
 
 use std::sync::Arc;
@@ -267,6 +268,14 @@ fn examples() -> Vec<(&'static str, Value)> {
     all
 }
 
+/// A route with the policy of the third schema.
+fn third_route() -> Route {
+    Route {
+        policy: Arc::new(provider::limited(policy())),
+        ..first_route()
+    }
+}
+
 /// What needs the third schema.
 fn third_examples() -> Vec<(&'static str, Value)> {
     vec![
@@ -297,6 +306,11 @@ fn third_examples() -> Vec<(&'static str, Value)> {
         (
             "third tokens",
             Value::Guard(Box::new(guard::authenticating())),
+        ),
+        ("third route", Value::Route(Box::new(third_route()))),
+        (
+            "third provider",
+            Value::Provider(Box::new(provider::over_http())),
         ),
     ]
 }

@@ -69,7 +69,8 @@ impl<'a> Edit<'a> {
             return Ok(());
         };
         match &some.resource().ok_or(EditError::NotOpened)?.value {
-            Value::Listener(_) => self.change_listener(some.name(), new),
+            Value::Listener(_) => replace(&mut self.tables.listeners, some.name(), new),
+            Value::Provider(_) => replace(&mut self.tables.providers, some.name(), new),
             Value::Domain(_) => self.change_domain(old, new),
             Value::Certificate(_) => self.change_certificate(some.name(), new),
             Value::Route(_) => return self.change_route(old, new),
@@ -105,18 +106,6 @@ impl<'a> Edit<'a> {
                 self.tables.hosts.insert(Arc::new(entry));
             }
         }
-    }
-
-    fn change_listener(&mut self, name: &Name, new: Option<&SealedArc>) {
-        // Listeners are few, and change with settings only.
-        let known = self.tables.listeners.iter();
-        let mut listeners: Vec<SealedArc> = known
-            .filter(|sealed| sealed.name() != name)
-            .cloned()
-            .collect();
-        listeners.extend(new.cloned());
-        listeners.sort_by(|a, b| a.name().cmp(b.name()));
-        self.tables.listeners = listeners.into();
     }
 
     fn change_guard(&mut self, name: &Name, new: Option<&SealedArc>) {
@@ -303,6 +292,16 @@ impl<'a> Edit<'a> {
             known.release(self.targets);
         }
     }
+}
+
+/// Puts a resource in the place of that of the same name, among those of a kind of which there
+/// are few, and which change with settings only.
+fn replace(known: &mut Arc<[SealedArc]>, name: &Name, new: Option<&SealedArc>) {
+    let others = known.iter().filter(|sealed| sealed.name() != name);
+    let mut all: Vec<SealedArc> = others.cloned().collect();
+    all.extend(new.cloned());
+    all.sort_by(|a, b| a.name().cmp(b.name()));
+    *known = all.into();
 }
 
 #[cfg(test)]

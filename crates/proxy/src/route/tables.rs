@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree, host::Pattern};
+use myriad_model::{
+    Certificate, Domain, Host, Listener, Name, Provider, SealedArc, Tree, host::Pattern,
+};
 
 use super::certificate::{self, CertificateEntry};
 use super::host::{HostEntry, RouteEntry};
@@ -24,6 +26,7 @@ pub struct Tables {
     /// Counts commits, so that a connection knows whether anything has changed since it looked.
     pub generation: u64,
     pub(super) listeners: Arc<[SealedArc]>,
+    pub(super) providers: Arc<[SealedArc]>,
     pub(super) domains: HostTable<DomainEntry>,
     pub(super) hosts: HostTable<HostEntry>,
     pub(super) passages: HostTable<HostPassages>,
@@ -63,6 +66,14 @@ impl Tables {
         listeners
             .find(|sealed| sealed.name().as_str() == name.as_str())
             .and_then(|sealed| sealed.listener())
+    }
+
+    /// The provider of a name. They are few.
+    pub fn provider(&self, name: &str) -> Option<&Provider> {
+        let mut providers = self.providers.iter();
+        providers
+            .find(|sealed| sealed.name().as_str() == name)
+            .and_then(|sealed| sealed.provider())
     }
 
     /// The domain that covers a lower-case name on a listener.
@@ -175,6 +186,9 @@ impl Tables {
         }
         for sealed in self.guards.iter() {
             lines.push(format!("guard {} {}", sealed.name(), sealed.version()));
+        }
+        for sealed in self.providers.iter() {
+            lines.push(format!("provider {} {}", sealed.name(), sealed.version()));
         }
         for entry in self.domains.iter() {
             for sealed in &entry.domains {

@@ -5,7 +5,7 @@
 //! a 404, another's certificate or half of its routes. What is new or changed comes first:
 //!
 //! 1. guards: nothing is to be reached without them;
-//! 2. trusts, endpoints, then upstreams: nobody asks for them yet;
+//! 2. trusts, endpoints, upstreams, then providers behind them: nobody asks for them yet;
 //! 3. certificates: nobody shows them yet;
 //! 4. routes, all those of one host together: their upstreams are there. A new host has them
 //!    before its handshakes succeed, and one below a wildcard gets them all in one swap;
@@ -28,6 +28,7 @@ const ORDER: [Kind; Kind::ALL.len()] = [
     Kind::Trust,
     Kind::Endpoints,
     Kind::Upstream,
+    Kind::Provider,
     Kind::Certificate,
     Kind::Route,
     Kind::Passage,
@@ -68,11 +69,12 @@ const fn place(kind: Kind) -> usize {
         Kind::Trust => 1,
         Kind::Endpoints => 2,
         Kind::Upstream => 3,
-        Kind::Certificate => 4,
-        Kind::Route => 5,
-        Kind::Passage => 6,
-        Kind::Domain => 7,
-        Kind::Listener => 8,
+        Kind::Provider => 4,
+        Kind::Certificate => 5,
+        Kind::Route => 6,
+        Kind::Passage => 7,
+        Kind::Domain => 8,
+        Kind::Listener => 9,
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Action, Domain, HeaderEdit, HeaderEdits, Kind, Name, PathMatch, PathRewrite, Policy,
-    RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot,
-    Source, Test, TlsSettings, Value, ValueMatch, WeightedUpstream,
+    Action, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind, Name, PathMatch, PathRewrite,
+    Policy, Provider, RateLimit, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
+    Rewrite, Route, Sealed, Snapshot, Source, Test, TlsSettings, Value, ValueMatch,
+    WeightedUpstream,
 };
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
@@ -74,12 +75,50 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             format!("upstream {name} {told} {from}{options}")
         }
         Value::Passage(passage) => format!("passage {name} {passage:?} {from}"),
+        Value::Provider(value) => provider_line(name, value),
         Value::Guard(value) => format!("guard {name} {} {from}", guard::text(value)),
         Value::Endpoints(endpoints) => {
             let told = upstream::endpoints_text(endpoints);
             format!("endpoints {name} [{told}] {from}")
         }
     })
+}
+
+fn provider_line(name: &Name, provider: &Provider) -> String {
+    let Provider {
+        upstream,
+        timeout,
+        error_status,
+        authority,
+        ..
+    } = provider;
+    let mut line = format!(
+        "provider {name} at {upstream} as {authority} in {timeout:?} or {error_status}{}",
+        if provider.fail_open { " open" } else { "" }
+    );
+    if let Some(body) = &provider.body {
+        let _ = write!(line, "\n  {body:?}");
+    }
+    if let CheckProtocol::Http(check) = &provider.protocol {
+        let _ = write!(line, "\n  {check:?}");
+    }
+    line
+}
+
+fn limit_text(limit: &RateLimit) -> String {
+    let per_client = if limit.is_per_client {
+        " per client"
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "\n  at most {} in {:?} burst {}{per_client} on {}",
+        limit.requests, limit.interval, limit.burst, limit.name
+    );
+    if !limit.exempt.is_empty() {
+        let _ = write!(text, " except {:?}", limit.exempt);
+    }
+    text
 }
 
 fn domain_line(domain: &Domain, from: &str) -> String {
@@ -235,6 +274,7 @@ fn policy_text(policy: &Policy) -> String {
             mirror.share.ppm()
         );
     }
+    text.extend(policy.rate_limits.iter().map(limit_text));
     if let Some(edits) = &policy.headers {
         let _ = write!(text, "\n  headers{}", edits_text(edits));
     }

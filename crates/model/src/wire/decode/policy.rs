@@ -6,20 +6,15 @@ use super::super::{WireError, generated as wire};
 use super::{header_text, port, redirect_status, required};
 use crate::{
     Abort, AbortAnswer, Affinity, Cors, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, PathRewrite,
-    Policy, Retry, RetryConditions, Rewrite, Share, TlsRedirect,
+    Policy, RateLimit, Retry, RetryConditions, Rewrite, Share, TlsRedirect,
 };
 
 /// Reads a policy.
 pub fn policy(message: wire::Policy) -> Result<Policy, WireError> {
-    let cidr = |text: &String| text.parse().map_err(|_| WireError::Invalid("source range"));
     Ok(Policy {
         tls_redirect: message.tls_redirect.map(tls_redirect).transpose()?,
         rewrite: message.rewrite.map(rewrite).transpose()?.map(Box::new),
-        sources_allowed: message
-            .sources_allowed
-            .iter()
-            .map(cidr)
-            .collect::<Result<_, _>>()?,
+        sources_allowed: networks(&message.sources_allowed)?,
         request_body_bytes_max: message.request_body_bytes_max,
         connect_timeout: milliseconds(message.connect_timeout_ms),
         read_timeout: milliseconds(message.read_timeout_ms),
@@ -35,10 +30,40 @@ pub fn policy(message: wire::Policy) -> Result<Policy, WireError> {
             .map(mirror)
             .collect::<Result<_, _>>()?,
         headers: message.headers.map(header_edits).transpose()?.map(Box::new),
+        rate_limits: rate_limits(message.rate_limits)?,
     })
 }
 
-/// A duration of whole milliseconds.
+fn networks(texts: &[String]) -> Result<Box<[ipnet::IpNet]>, WireError> {
+    let network = |text: &String| text.parse().map_err(|_| WireError::Invalid("source range"));
+    texts.iter().map(network).collect()
+}
+
+fn rate_limits(messages: Vec<wire::RateLimit>) -> Result<Box<[RateLimit]>, WireError> {
+    if messages.len() > RateLimit::PER_POLICY_MAX {
+        return Err(WireError::Invalid("number of rate limits"));
+    }
+    messages.into_iter().map(rate_limit).collect()
+}
+
+fn rate_limit(message: wire::RateLimit) -> Result<RateLimit, WireError> {
+    let interval = milliseconds(message.interval_ms);
+    let is_interval = (Duration::from_secs(1)..=RateLimit::INTERVAL_MAX).contains(&interval);
+    let is_rate = (1..=RateLimit::REQUESTS_MAX).contains(&message.requests);
+    if !is_interval || !is_rate || message.burst > RateLimit::REQUESTS_MAX {
+        return Err(WireError::Invalid("rate limit"));
+    }
+    Ok(RateLimit {
+        name: message.name.into(),
+        requests: message.requests,
+        interval,
+        burst: message.burst,
+        is_per_client: message.is_per_client,
+        exempt: networks(&message.exempt)?,
+    })
+}
+
+/// A duration from its number of milliseconds.
 pub fn milliseconds(number: u32) -> Duration {
     Duration::from_millis(number.into())
 }
@@ -176,13 +201,6 @@ fn header_edit(message: Option<wire::HeaderEdit>) -> Result<HeaderEdit, WireErro
     let Some(message) = message else {
         return Ok(HeaderEdit::default());
     };
-    let headers = |headers: Vec<wire::Header>| {
-        let pair = |header: wire::Header| {
-            let value = header_text(header.value, "header value")?;
-            Ok((header_name(header.name)?, value))
-        };
-        headers.into_iter().map(pair).collect::<Result<_, _>>()
-    };
     let remove = message.remove.into_iter().map(header_name);
     Ok(HeaderEdit {
         remove: remove.collect::<Result<_, _>>()?,
@@ -191,8 +209,19 @@ fn header_edit(message: Option<wire::HeaderEdit>) -> Result<HeaderEdit, WireErro
     })
 }
 
+type Headers = Box<[(Box<str>, Box<str>)]>;
+
+/// Reads headers.
+pub fn headers(messages: Vec<wire::Header>) -> Result<Headers, WireError> {
+    let pair = |header: wire::Header| {
+        let value = header_text(header.value, "header value")?;
+        Ok((header_name(header.name)?, value))
+    };
+    messages.into_iter().map(pair).collect()
+}
+
 /// A lower-case token (RFC 9110, section 5.1).
-fn header_name(name: String) -> Result<Box<str>, WireError> {
+pub fn header_name(name: String) -> Result<Box<str>, WireError> {
     let is_token = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
     };

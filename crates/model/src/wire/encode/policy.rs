@@ -3,7 +3,8 @@
 use super::super::generated as wire;
 use super::milliseconds;
 use crate::{
-    AbortAnswer, Cors, Fault, HeaderEdit, HeaderEdits, Mirror, PathRewrite, Policy, Retry, Rewrite,
+    AbortAnswer, Cors, Fault, HeaderEdit, HeaderEdits, Mirror, PathRewrite, Policy, RateLimit,
+    Retry, Rewrite,
 };
 
 /// The message of a policy.
@@ -38,6 +39,7 @@ pub fn policy(value: &Policy) -> wire::Policy {
         fault: value.fault.as_deref().map(fault),
         mirrors: value.mirrors.iter().map(mirror).collect(),
         headers: value.headers.as_deref().map(header_edits),
+        rate_limits: value.rate_limits.iter().map(rate_limit).collect(),
     }
 }
 
@@ -107,6 +109,17 @@ fn mirror(value: &Mirror) -> wire::Mirror {
     }
 }
 
+fn rate_limit(value: &RateLimit) -> wire::RateLimit {
+    wire::RateLimit {
+        name: value.name.to_string(),
+        requests: value.requests,
+        interval_ms: milliseconds(value.interval),
+        burst: value.burst,
+        is_per_client: value.is_per_client,
+        exempt: value.exempt.iter().map(ToString::to_string).collect(),
+    }
+}
+
 /// The message of header edits.
 pub fn header_edits(value: &HeaderEdits) -> wire::HeaderEdits {
     let some = |edit: &HeaderEdit| (!edit.is_empty()).then(|| header_edit(edit));
@@ -117,16 +130,18 @@ pub fn header_edits(value: &HeaderEdits) -> wire::HeaderEdits {
 }
 
 fn header_edit(value: &HeaderEdit) -> wire::HeaderEdit {
-    let headers = |headers: &[(Box<str>, Box<str>)]| {
-        let header = |(name, value): &(Box<str>, Box<str>)| wire::Header {
-            name: name.to_string(),
-            value: value.to_string(),
-        };
-        headers.iter().map(header).collect()
-    };
     wire::HeaderEdit {
         remove: value.remove.iter().map(ToString::to_string).collect(),
         set: headers(&value.set),
         add: headers(&value.add),
     }
+}
+
+/// The messages of headers.
+pub fn headers(values: &[(Box<str>, Box<str>)]) -> Vec<wire::Header> {
+    let header = |(name, value): &(Box<str>, Box<str>)| wire::Header {
+        name: name.to_string(),
+        value: value.to_string(),
+    };
+    values.iter().map(header).collect()
 }

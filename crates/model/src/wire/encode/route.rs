@@ -15,7 +15,11 @@ pub fn schema(value: &Route) -> u32 {
         || value.conditions.iter().any(is_second_test)
         || is_second_action(&value.action)
         || is_second_policy(&value.policy);
-    if is_second { 2 } else { 1 }
+    match (is_third_policy(&value.policy), is_second) {
+        (true, _) => 3,
+        (false, true) => 2,
+        (false, false) => 1,
+    }
 }
 
 fn is_second_test(value: &ValueMatch) -> bool {
@@ -47,6 +51,10 @@ fn is_second_policy(value: &Policy) -> bool {
         || value.fault.is_some()
         || !value.mirrors.is_empty()
         || value.headers.is_some()
+}
+
+fn is_third_policy(value: &Policy) -> bool {
+    !value.rate_limits.is_empty()
 }
 
 /// The message of a route.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_model::{
-    Action, Authenticate, Certificate, Change, Delta, Domain, Endpoint, Endpoints, Form, Guard,
-    GuardCheck, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol, Name, Origin, Passage,
-    PathMatch, PrivateKey, Protocol, Resource, Route, Sealer, TlsSettings, Trust, Upstream, Value,
-    Writer,
+    Action, Authenticate, Certificate, Change, CheckProtocol, Delta, Domain, Endpoint, Endpoints,
+    Form, Guard, GuardCheck, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol, Name,
+    Origin, Passage, PathMatch, PrivateKey, Protocol, Provider, Resource, Route, Sealer,
+    TlsSettings, Trust, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
 
@@ -90,7 +90,20 @@ fn value(kind: Kind, content: u8) -> Value {
                 .collect(),
         }),
         Kind::Guard => guard(content),
+        Kind::Provider => provider(content),
     }
+}
+
+fn provider(content: u8) -> Value {
+    Value::Provider(Box::new(Provider {
+        upstream: Name::from("u"),
+        protocol: CheckProtocol::Grpc,
+        timeout: Duration::from_secs(u64::from(content) + 1),
+        fail_open: false,
+        error_status: 403,
+        body: None,
+        authority: "check".into(),
+    }))
 }
 
 fn guard(content: u8) -> Value {

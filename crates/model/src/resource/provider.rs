@@ -1,0 +1,88 @@
+//! Providers: services that are asked whether a request may pass.
+
+use std::time::Duration;
+
+use crate::Name;
+
+/// How a service is asked whether a request may pass. Its name is what guards know it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// Where it is; one that is not there is a service that is down.
+    pub upstream: Name,
+    /// What is spoken.
+    pub protocol: CheckProtocol,
+    /// The longest that an answer is waited for, connecting included.
+    pub timeout: Duration,
+    /// Whether requests pass while the service is down, or answers what is no answer.
+    pub fail_open: bool,
+    /// What is answered while the service is down and requests do not pass, 400 to 599.
+    pub error_status: u16,
+    /// How much of the body of a request the service is told; none tells it nothing.
+    pub body: Option<CheckBody>,
+    /// The host that the service is asked by.
+    pub authority: Box<str>,
+}
+
+impl Provider {
+    /// The most bytes of a request's body that a service may be told.
+    pub const BODY_BYTES_MAX: u32 = 1 << 20;
+}
+
+/// What is spoken to a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckProtocol {
+    /// A request like the client's: 200 lets it pass, and every other answer is the client's.
+    Http(Box<HttpCheck>),
+    /// `envoy.service.auth.v3.Authorization/Check`.
+    Grpc,
+}
+
+/// What a provider over HTTP is told, and what is passed on of its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpCheck {
+    /// What the path of the request is put behind.
+    pub path_prefix: Box<str>,
+    /// Headers of the request that the service is told, beside `authorization`.
+    pub request: Box<[NameMatch]>,
+    /// Headers that the service is told as well, in place of the client's.
+    pub additional: Box<[(Box<str>, Box<str>)]>,
+    /// Headers of the answer that take the place of the request's when it passes.
+    pub upstream_on_allow: Box<[NameMatch]>,
+    /// Headers of the answer that the response gets as well when the request passes.
+    pub downstream_on_allow: Box<[NameMatch]>,
+    /// Headers of the answer that the client gets when the request does not pass; empty for all.
+    pub downstream_on_deny: Box<[NameMatch]>,
+}
+
+/// How much of the body of a request a provider is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckBody {
+    /// The most bytes, from 1 to [`Provider::BODY_BYTES_MAX`].
+    pub bytes_max: u32,
+    /// Whether a longer body is told as far as that; otherwise it is answered with 413.
+    pub allows_part: bool,
+    /// Whether it is told as bytes where text is what is expected; gRPC only.
+    pub is_raw: bool,
+}
+
+/// A test of a header's name, lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameMatch {
+    /// Equal.
+    Exact(Box<str>),
+    /// Starts with it.
+    Start(Box<str>),
+    /// Ends with it.
+    End(Box<str>),
+}
+
+impl NameMatch {
+    /// Whether a lower-case name is meant.
+    pub fn is_met(&self, name: &str) -> bool {
+        match self {
+            NameMatch::Exact(text) => **text == *name,
+            NameMatch::Start(text) => name.starts_with(&**text),
+            NameMatch::End(text) => name.ends_with(&**text),
+        }
+    }
+}
