@@ -36,6 +36,7 @@ const VARIANTS: [&[&str]; 3] = [
         "namespaces={a,b}",
         "defaultCertificate=a/b",
         "ingressClass.default=true",
+        "istio.watch=off",
     ],
 ];
 

@@ -367,6 +367,25 @@ impl Object {
         })
     }
 
+    /// Reads an object of a known kind from JSON. The types of all kinds are compiled for it here,
+    /// once, and not in every crate that reads JSON.
+    ///
+    /// # Errors
+    /// Where the text is no JSON or does not fit the kind.
+    pub fn from_json(kind: ObjectKind, json: &str) -> Result<Object, serde_json::Error> {
+        Object::deserialize(kind, &mut serde_json::Deserializer::from_str(json))
+    }
+
+    /// What is wrong with an object that [`Object::from_json`] does not read, and the path of the
+    /// field; that takes longer than reading does.
+    pub fn json_problem(kind: ObjectKind, json: &str) -> Option<(serde_json::Error, String)> {
+        let mut track = serde_path_to_error::Track::new();
+        let mut json = serde_json::Deserializer::from_str(json);
+        let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+        let error = Object::deserialize(kind, tracked).err()?;
+        Some((error, track.path().to_string()))
+    }
+
     /// Reads an object with a function that reads one type, as YAML libraries offer.
     ///
     /// # Errors

@@ -99,6 +99,15 @@ pub struct RawController {
         value_name = "NAME,..."
     )]
     pub namespaces: Vec<String>,
+    /// Whether Istio's kinds are watched: `auto` does while the cluster has definitions of them.
+    #[arg(
+        long,
+        env = "MYRIAD_ISTIO",
+        default_value = "auto",
+        value_name = "WHEN",
+        value_enum
+    )]
+    pub istio: Istio,
     /// Where listeners are, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,
@@ -313,6 +322,15 @@ pub struct RawQuestion {
         global = true
     )]
     pub output: OutputForm,
+}
+
+/// When Istio's kinds are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Istio {
+    /// While the cluster has definitions of them.
+    Auto,
+    /// Never.
+    Off,
 }
 
 /// The form of an answer.

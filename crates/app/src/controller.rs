@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_api::ObjectKind;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
@@ -70,6 +71,10 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let cluster = Cluster::connect(kubernetes::Settings {
         namespaces: namespaces.collect(),
+        kinds: match settings.watches_istio {
+            true => ObjectKind::ALL.into(),
+            false => ObjectKind::CORE.into(),
+        },
         ..kubernetes::Settings::default()
     });
     let cluster = cluster.await?;

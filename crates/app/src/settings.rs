@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use myriad_translate::{CatchAll, HostSharing};
 
-use crate::cli::{RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
+use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Controller {
     pub publish_service: Option<(String, String)>,
     /// The namespaces that are watched; empty for all.
     pub namespaces: Vec<String>,
+    /// Whether Istio's kinds are watched where the cluster has them.
+    pub watches_istio: bool,
     /// Where listeners are, on every proxy.
     pub listeners: Listeners,
     /// Where admin pages are served.
@@ -182,6 +184,7 @@ impl Controller {
                 .as_ref()
                 .and_then(|text| name_pair("--publish-service", text, &mut problems)),
             namespaces: raw.namespaces.clone(),
+            watches_istio: raw.istio == Istio::Auto,
             listeners,
             admin: address("--admin", &raw.process.admin, &mut problems),
             meaning,

@@ -167,6 +167,8 @@ impl Cluster {
                 "--controller-class",
                 format!("stories.test/{}", self.class()),
             )
+            .set("--gateway-labels", format!("story={}", self.class()))
+            .set("--gateway-namespace", self.home())
             .set("--proxy-accounts", format!("{}/proxy", self.home()))
             .set("--publish-service", format!("{}/proxies", self.home()))
             .environment("POD_NAMESPACE", self.home())

@@ -6,6 +6,7 @@
 //!   and hash.
 //! - Nothing is `synced` before every kind has been listed. A kind that is suddenly empty keeps
 //!   its objects for [`Settings::removal_hold`].
+//! - Kinds whose definitions (CRDs) come and go are watched while they are there.
 //! - Of Secrets only those of type `kubernetes.io/tls` are asked for.
 
 mod backoff;
@@ -13,6 +14,7 @@ mod budget;
 mod client;
 mod core;
 mod counters;
+mod definitions;
 pub mod events;
 mod item;
 pub mod lease;
@@ -39,6 +41,7 @@ pub use self::counters::Counters;
 pub use self::own::{Secret, Texts};
 
 use self::core::{Core, Limits, Scope};
+use self::definitions::Look;
 use self::merge::Merge;
 use self::watch::{Message, Watch};
 
@@ -56,8 +59,11 @@ pub struct Settings {
     /// The namespaces that are watched, each by a watch of its own; none means all, by one.
     pub namespaces: Vec<Arc<str>>,
     /// The kinds that are watched. With `namespaces` set, cluster-scoped kinds that the server
-    /// forbids count as empty.
+    /// forbids count as empty. Those beyond [`ObjectKind::CORE`] are watched while the server has
+    /// definitions of them, and count as empty else.
     pub kinds: Vec<ObjectKind>,
+    /// How long a definition that is installed may go unnoticed.
+    pub look_interval: Duration,
     /// For how long a kind that was not empty and suddenly is keeps its objects.
     pub removal_hold: Duration,
     /// A watch that is silent for longer is dead. The server sends a bookmark a minute, so
@@ -101,6 +107,7 @@ impl Cluster {
         let start = |(number, scope): (usize, Scope)| {
             let watch = Watch {
                 scope: number,
+                definition: client.definitions().follow(scope.kind),
                 client: client.clone(),
                 core: Core::new(scope, limits, backoff::random_seed()),
                 idle_timeout: settings.idle_timeout,
@@ -113,7 +120,11 @@ impl Cluster {
             };
             task::spawn("kubernetes watch", watch.run())
         };
-        let watches = scopes.into_iter().enumerate().map(start).collect();
+        let mut watches: Vec<_> = scopes.into_iter().enumerate().map(start).collect();
+        // After the watches, since those whose kinds keep requests out are counted by then.
+        if let Some(look) = Look::new(&client, &settings.kinds, settings.look_interval) {
+            watches.push(task::spawn("kubernetes definitions", look.run()));
+        }
         Ok(Cluster {
             client,
             receiver,
@@ -180,6 +191,7 @@ impl Default for Settings {
             access: Access::default(),
             namespaces: Vec::new(),
             kinds: ObjectKind::CORE.into(),
+            look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(75),
             watch_timeout: Duration::from_secs(290),
@@ -200,6 +212,7 @@ fn scopes(settings: &Settings) -> Vec<Scope> {
                 kind,
                 namespace: None,
                 is_optional: !settings.namespaces.is_empty(),
+                api_version: kind.api_version(),
             });
             continue;
         }
@@ -208,6 +221,7 @@ fn scopes(settings: &Settings) -> Vec<Scope> {
                 kind,
                 namespace: Some(namespace.clone()),
                 is_optional: false,
+                api_version: kind.api_version(),
             };
             // A namespace that is named twice is watched once.
             if !scopes.contains(&scope) {

@@ -44,6 +44,27 @@ const RIGHTS: &[Right] = &[
         "tenant",
         true,
     ),
+    (
+        CONTROLLER,
+        "watch",
+        "virtualservices.networking.istio.io",
+        "tenant",
+        true,
+    ),
+    (
+        CONTROLLER,
+        "list",
+        "authorizationpolicies.security.istio.io",
+        "tenant",
+        true,
+    ),
+    (
+        CONTROLLER,
+        "update",
+        "virtualservices.networking.istio.io",
+        "tenant",
+        false,
+    ),
     (CONTROLLER, "create", "events.events.k8s.io", "tenant", true),
     (CONTROLLER, "get", "namespaces/kube-system", "", true),
     (

@@ -187,12 +187,9 @@ fn read_yaml_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
 }
 
 fn read_json_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
-    Object::deserialize(kind, &mut serde_json::Deserializer::from_str(text)).map_err(|error| {
-        let mut track = serde_path_to_error::Track::new();
-        let mut json = serde_json::Deserializer::from_str(text);
-        let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
-        let again = Object::deserialize(kind, tracked).err().unwrap_or(error);
-        Problem::from_json(&again, &track.path().to_string())
+    Object::from_json(kind, text).map_err(|error| {
+        let (error, path) = Object::json_problem(kind, text).unwrap_or((error, String::new()));
+        Problem::from_json(&error, &path)
     })
 }
 

@@ -10,10 +10,11 @@ use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use myriad_api::ObjectKind;
 use serde::Deserialize;
 
 use super::core::Failure;
-use super::item;
+use super::{definitions, item, path};
 
 /// The longest answer that says what went wrong, in bytes.
 const STATUS_BYTES_MAX: usize = 64 << 10;
@@ -120,6 +121,7 @@ pub struct Client {
     inner: kube::Client,
     /// Namespaces that may be read when [`EPOCH_NAMESPACE`] may not.
     namespaces: Arc<[Arc<str>]>,
+    definitions: definitions::Shared,
 }
 
 impl Client {
@@ -135,7 +137,28 @@ impl Client {
         config.write_timeout = Some(ANSWER_TIMEOUT);
         let identity = |error| ConnectError::Identity(Box::new(error));
         let inner = kube::Client::try_from(config).map_err(identity)?;
-        Ok(Client { inner, namespaces })
+        Ok(Client {
+            inner,
+            namespaces,
+            definitions: definitions::Shared::new(),
+        })
+    }
+
+    /// What the watches of this server know of its kinds.
+    pub(super) fn definitions(&self) -> &definitions::Shared {
+        &self.definitions
+    }
+
+    /// The group and version in which objects of a kind are read.
+    pub(super) fn api_version(&self, kind: ObjectKind) -> &'static str {
+        let newest = self.definitions.newest();
+        let found = newest.and_then(|newest| newest.version(kind));
+        found.unwrap_or(kind.api_version())
+    }
+
+    /// The path of a kind in all namespaces or in one.
+    pub(super) fn collection(&self, kind: ObjectKind, namespace: Option<&str>) -> String {
+        path::collection(kind, self.api_version(kind), namespace)
     }
 
     /// A number that differs between clusters: a hash of the UID of `kube-system` or, where that
@@ -148,7 +171,7 @@ impl Client {
             .into_iter()
             .chain(self.namespaces.first().map(|name| &**name));
         for name in names {
-            let path = format!("/api/v1/namespaces/{}", super::path::escape(name));
+            let path = format!("/api/v1/namespaces/{}", path::escape(name));
             match self.call(Method::GET, &path, None).await {
                 Ok(body) => {
                     let uid = serde_json::from_slice::<WithUid>(&body)
@@ -311,9 +334,8 @@ pub(super) fn failure(status: StatusCode, message: &str, after: Option<Duration>
     match status {
         StatusCode::GONE => Failure::Gone,
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Failure::Unsupported(text),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => {
-            Failure::Refused(text)
-        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Refused(text),
+        StatusCode::NOT_FOUND => Failure::Missing(text),
         _ => Failure::Lost(text),
     }
 }

@@ -6,6 +6,7 @@
 //! - Within a connection the resourceVersion of each object decides what is newer, so that
 //!   duplicate and reordered events change nothing.
 
+mod exchange;
 mod findings;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use myriad_api::{Change, Object, ObjectKey, ObjectKind, Report};
 use myriad_base::clock::Instant;
 
+pub(super) use self::exchange::{Failure, Request};
 use self::findings::Findings;
 use super::backoff::Backoff;
 use super::item::{Bookmark, Head};
@@ -39,6 +41,8 @@ pub(super) struct Scope {
     pub(super) namespace: Option<Arc<str>>,
     /// Whether the kind counts as empty while the server forbids to list it.
     pub(super) is_optional: bool,
+    /// The group and version in which it is asked for.
+    pub(super) api_version: &'static str,
 }
 
 /// What bounds a watch.
@@ -48,55 +52,6 @@ pub(super) struct Limits {
     pub(super) removal_hold: Duration,
     /// Objects per page of a list that is not streamed.
     pub(super) page_objects: u32,
-}
-
-/// What the server is to be asked next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Request {
-    /// A watch that begins with all objects.
-    Stream,
-    /// A page of a list.
-    Page {
-        /// Objects per page.
-        limit: u32,
-        /// Where the page before ended.
-        token: Option<Arc<str>>,
-    },
-    /// Where the server's history stands.
-    Probe,
-    /// How an object stood at a version: whether the history is still the one that was read.
-    Check {
-        /// The object.
-        id: Arc<str>,
-        /// The version.
-        version: u64,
-    },
-    /// A watch of what came later than the version.
-    Watch(u64),
-}
-
-/// Why a request did not end well.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// 410: the version or the list's continuation is older than what the server remembers.
-    Gone,
-    /// 400 or 422: the server does not know what was asked for.
-    Unsupported(String),
-    /// An answer longer than its limit.
-    TooLarge,
-    /// 401, 403 or 404: the operator has to do something.
-    Refused(String),
-    /// The connection, or a server in trouble.
-    Lost(String),
-    /// 429 or 503 of a server that says when to come back.
-    Busy {
-        /// How long to wait at least.
-        after: Duration,
-        /// What it says.
-        text: String,
-    },
-    /// Nothing came for too long.
-    Idle,
 }
 
 /// What is to be handed on.
@@ -124,6 +79,8 @@ struct Known {
 enum Phase {
     /// A list is to begin.
     Unlisted,
+    /// The server does not have the kind; when it does, a list is to begin.
+    Absent,
     Streaming,
     Paging {
         token: Option<Arc<str>>,
@@ -204,17 +161,46 @@ impl Core {
 
     /// Whether the next request begins a list.
     pub(super) fn begins_list(&self) -> bool {
-        self.phase == Phase::Unlisted
+        matches!(self.phase, Phase::Unlisted | Phase::Absent)
+    }
+
+    /// The server does not have the kind: that is a complete list without objects, and those that
+    /// were known are held like those of any kind that is suddenly empty.
+    pub(super) fn set_absent(&mut self, now: Instant) {
+        if self.phase != Phase::Absent {
+            self.begin_list();
+            self.complete(self.version, now);
+            self.phase = Phase::Absent;
+        }
+    }
+
+    /// The server does not say whether it has the kind, which then counts as empty at first.
+    pub(super) fn set_hidden(&mut self, failure: &Failure) {
+        self.is_listed = true;
+        self.findings.set_trouble(failure, true);
+    }
+
+    /// The server has the kind in this version; another one than before is listed anew.
+    pub(super) fn set_version(&mut self, api_version: &'static str) {
+        if self.scope.api_version != api_version {
+            self.scope.api_version = api_version;
+            self.phase = Phase::Unlisted;
+        }
+    }
+
+    /// Whether all that the server has of the kind was seen.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_listed && self.is_list_whole()
     }
 
     /// What to ask the server now. To be called once before every request.
     pub(super) fn request(&mut self, now: Instant) -> Request {
         self.asked_at = Some(now);
-        if self.phase == Phase::Unlisted {
+        if self.begins_list() {
             self.begin_list();
         }
         match &self.phase {
-            Phase::Unlisted | Phase::Streaming => Request::Stream,
+            Phase::Unlisted | Phase::Absent | Phase::Streaming => Request::Stream,
             Phase::Paging { token, .. } => Request::Page {
                 limit: self.page_objects,
                 token: token.clone(),
@@ -312,6 +298,7 @@ impl Core {
             Phase::Watching(from) if bookmark.version < from => self.phase = Phase::Unlisted,
             Phase::Watching(_) => self.version = self.version.max(bookmark.version),
             Phase::Unlisted
+            | Phase::Absent
             | Phase::Streaming
             | Phase::Paging { .. }
             | Phase::Probing
@@ -406,7 +393,11 @@ impl Core {
             Failure::Unsupported(_) | Failure::Idle if was_streaming => self.can_stream = false,
             Failure::TooLarge => self.page_objects = (self.page_objects / 8).max(1),
             Failure::Busy { after, .. } => wait = wait.max(*after),
-            Failure::Unsupported(_) | Failure::Idle | Failure::Refused(_) | Failure::Lost(_) => {}
+            Failure::Unsupported(_)
+            | Failure::Idle
+            | Failure::Refused(_)
+            | Failure::Missing(_)
+            | Failure::Lost(_) => {}
         }
         let is_first_refusal = matches!(failure, Failure::Refused(_)) && !self.is_listed;
         if is_first_refusal && self.scope.is_optional {
@@ -560,7 +551,7 @@ impl Core {
     fn is_list_whole(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Watching(_) | Phase::Probing | Phase::Checking
+            Phase::Absent | Phase::Watching(_) | Phase::Probing | Phase::Checking
         )
     }
 

@@ -177,7 +177,7 @@ impl Recorder {
             uid: Box<str>,
         }
         let key = &due.object;
-        let collection = path::collection(key.kind, Some(key.namespace()));
+        let collection = self.client.collection(key.kind, Some(key.namespace()));
         let object = format!("{collection}/{}", path::escape(key.name()));
         match self.client.call(Method::GET, &object, None).await {
             Ok(body) => {

@@ -76,8 +76,7 @@ pub(super) fn read_bookmark(json: &str) -> Result<Bookmark, String> {
 /// # Errors
 /// What is wrong with it, without key material.
 pub(super) fn decode(kind: ObjectKind, json: &str) -> Result<Object, String> {
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    Object::deserialize(kind, &mut deserializer).map_err(|error| match kind {
+    Object::from_json(kind, json).map_err(|error| match kind {
         // What serde says may quote a value, and the values of Secrets are nobody's business.
         ObjectKind::Secret => "its fields are not those of a Secret".to_owned(),
         _ => describe(error),

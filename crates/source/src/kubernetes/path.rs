@@ -7,12 +7,12 @@ use myriad_api::ObjectKind;
 use super::core::{Request, Scope};
 
 /// The path of a kind in all namespaces or in one.
-pub(super) fn collection(kind: ObjectKind, namespace: Option<&str>) -> String {
-    let root = match kind.api_version().split_once('/') {
+pub(super) fn collection(kind: ObjectKind, api_version: &str, namespace: Option<&str>) -> String {
+    let root = match api_version.split_once('/') {
         Some(_) => "/apis/",
         None => "/api/",
     };
-    let mut path = format!("{root}{}", kind.api_version());
+    let mut path = format!("{root}{api_version}");
     if let Some(namespace) = namespace.filter(|_| !kind.is_cluster_scoped()) {
         path.push_str("/namespaces/");
         path.push_str(&escape(namespace));
@@ -25,9 +25,9 @@ pub(super) fn collection(kind: ObjectKind, namespace: Option<&str>) -> String {
 /// The path and query of a request of a watch. The server ends a watch after the timeout.
 pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64) -> String {
     if let Request::Check { id, version } = request {
-        return of_check(scope.kind, id, *version);
+        return of_check(scope, id, *version);
     }
-    let mut path = collection(scope.kind, scope.namespace.as_deref());
+    let mut path = collection(scope.kind, scope.api_version, scope.namespace.as_deref());
     let watch = format!("?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_seconds}");
     // Writing into a String cannot fail.
     let _ = match request {
@@ -53,12 +53,12 @@ pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64)
 }
 
 /// How one object stood at a version; a list, since a single object cannot be asked for that.
-fn of_check(kind: ObjectKind, id: &str, version: u64) -> String {
+fn of_check(scope: &Scope, id: &str, version: u64) -> String {
     let (namespace, name) = id.split_once('/').unwrap_or(("", id));
     let namespace = Some(namespace).filter(|it| !it.is_empty());
-    let path = collection(kind, namespace);
+    let path = collection(scope.kind, scope.api_version, namespace);
     let name = escape(name);
-    let also = match kind {
+    let also = match scope.kind {
         ObjectKind::Secret => "%2Ctype%3Dkubernetes.io%2Ftls",
         _ => "",
     };
@@ -91,6 +91,7 @@ mod tests {
             kind,
             namespace: namespace.map(Into::into),
             is_optional: false,
+            api_version: kind.api_version(),
         };
         of_request(&scope, request, 290)
     }

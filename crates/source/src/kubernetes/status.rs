@@ -178,7 +178,7 @@ impl Writer {
     }
 
     async fn write(&self, key: &ObjectKey, wanted: &[Address]) -> Result<Written, CallError> {
-        let collection = path::collection(key.kind, Some(key.namespace()));
+        let collection = self.client.collection(key.kind, Some(key.namespace()));
         let object = format!("{collection}/{}", path::escape(key.name()));
         for _ in 0..ATTEMPTS_MAX {
             if !self.claim.holds(clock::now()) {

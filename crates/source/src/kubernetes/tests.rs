@@ -1,3 +1,4 @@
+mod definitions;
 mod server;
 mod writers;
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::client::{self, Client};
 use super::core::{Core, Failure, Output, Request};
 use super::counters::Counters;
+use super::definitions::{Definition, Presence};
 use super::lines::Lines;
 use super::{item, path};
 
@@ -52,6 +53,8 @@ pub(super) struct Watch {
     pub(super) epoch: u64,
     /// How much was done.
     pub(super) counters: Counters,
+    /// The definition that the kind needs; none for a kind that every server has.
+    pub(super) definition: Option<Definition>,
     /// How often some watch found that an older state was put back.
     pub(super) restored: watch::Receiver<u64>,
     /// Tells all watches of the cluster.
@@ -82,6 +85,9 @@ impl Watch {
     /// Watches until nobody wants to know any more.
     pub(super) async fn run(mut self) {
         loop {
+            if self.settle().await.is_err() {
+                return;
+            }
             if self.restored.has_changed().unwrap_or(false) {
                 self.restored.mark_unchanged();
                 self.core.distrust();
@@ -92,7 +98,7 @@ impl Watch {
                     let kind = self.core.scope().kind.as_str();
                     tracing::debug!(kind, ?failure, "a watch has to begin anew");
                     self.counters.fail(self.core.scope().kind, &failure);
-                    self.core.fail(failure)
+                    self.fail(failure)
                 }
                 Err(Stop::Unwanted) => return,
             };
@@ -100,6 +106,60 @@ impl Watch {
                 return;
             }
         }
+    }
+
+    /// Waits until the server has the kind. Until then it counts as empty.
+    async fn settle(&mut self) -> Result<(), Unwanted> {
+        while let Some(definition) = &mut self.definition {
+            match definition.presence() {
+                Some(Presence::Served(version)) => {
+                    self.core.set_version(version);
+                    if self.core.begins_list() {
+                        definition.may_list().await;
+                    }
+                    return Ok(());
+                }
+                Some(Presence::Absent) => self.core.set_absent(clock::now()),
+                Some(Presence::Hidden(failure)) => self.core.set_hidden(&failure),
+                None => {}
+            }
+            self.flush().await?;
+            self.wait_for_definition().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for news of the definition, and lets held removals take effect meanwhile.
+    async fn wait_for_definition(&mut self) -> Result<(), Unwanted> {
+        let Some(definition) = &mut self.definition else {
+            return Ok(());
+        };
+        let until = self.core.deadline();
+        let deadline = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = definition.changed() => {}
+            () = deadline => self.core.tick(clock::now()),
+            () = self.sender.closed() => return Err(Unwanted),
+        }
+        Ok(())
+    }
+
+    /// A request failed. Returns how long to wait.
+    fn fail(&mut self, failure: Failure) -> Duration {
+        let failure = match (failure, &self.definition) {
+            (Failure::Missing(text), None) => Failure::Refused(text),
+            (failure @ Failure::Missing(_), Some(definition)) => {
+                definition.doubt();
+                failure
+            }
+            (failure, _) => failure,
+        };
+        self.core.fail(failure)
     }
 
     /// One request and its answer. Returns how long to wait before the next.
@@ -184,6 +244,13 @@ impl Watch {
                     }
                     continue;
                 }
+                () = changed(&mut self.definition) => {
+                    if self.is_settled() {
+                        self.flush().await?;
+                        continue;
+                    }
+                    return Ok(Duration::ZERO);
+                }
                 () = tokio::time::sleep_until(until) => {
                     self.core.tick(clock::now());
                     self.flush().await?;
@@ -210,17 +277,26 @@ impl Watch {
         }
     }
 
+    /// Whether the watch that is under way is the right one by the newest definitions.
+    fn is_settled(&mut self) -> bool {
+        let presence = self.definition.as_mut().and_then(Definition::presence);
+        presence == Some(Presence::Served(self.core.scope().api_version))
+    }
+
     /// Hands on what the core has seen.
     async fn flush(&mut self) -> Result<(), Unwanted> {
-        let Some(output) = self.core.take() else {
-            return Ok(());
-        };
-        let message = Message {
-            scope: self.scope,
-            epoch: self.epoch,
-            output,
-        };
-        self.sender.send(message).await.map_err(|_| Unwanted)
+        if let Some(output) = self.core.take() {
+            let message = Message {
+                scope: self.scope,
+                epoch: self.epoch,
+                output,
+            };
+            self.sender.send(message).await.map_err(|_| Unwanted)?;
+        }
+        if let Some(definition) = self.definition.as_ref().filter(|_| self.core.is_whole()) {
+            definition.note_listed();
+        }
+        Ok(())
     }
 
     /// Waits, and lets held removals take effect meanwhile.
@@ -235,6 +311,14 @@ impl Watch {
         }
         self.core.tick(clock::now());
         self.flush().await
+    }
+}
+
+/// Waits for news of a definition; for ever, where none is needed.
+async fn changed(definition: &mut Option<Definition>) {
+    match definition {
+        Some(definition) => definition.changed().await,
+        None => std::future::pending().await,
     }
 }
 

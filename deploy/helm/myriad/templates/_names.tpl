@@ -33,3 +33,11 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
+
+{{- define "myriad.gatewayLabels" -}}
+{{- $pairs := list -}}
+{{- range $key, $value := .Values.istio.gatewayLabels -}}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- join "," $pairs -}}
+{{- end -}}

@@ -44,10 +44,7 @@ impl Item for serde_json::Value {
     }
 
     fn object(&self, kind: ObjectKind) -> Result<Object, Problem> {
-        let mut track = serde_path_to_error::Track::new();
-        let tracked = serde_path_to_error::Deserializer::new(self, &mut track);
-        Object::deserialize(kind, tracked)
-            .map_err(|error| Problem::from_json(&error, &track.path().to_string()).at(0))
+        read_json_object(kind, &self.to_string()).map_err(|problem| problem.at(0))
     }
 
     fn hash(&self) -> Hash {

@@ -93,12 +93,15 @@ impl Findings {
                 self.lost = 1;
                 return;
             }
-            Failure::Lost(_) | Failure::Busy { .. } if self.lost < LOST_BEFORE_FINDING => {
+            Failure::Lost(_) | Failure::Busy { .. } | Failure::Missing(_)
+                if self.lost < LOST_BEFORE_FINDING =>
+            {
                 self.lost += 1;
                 return;
             }
             Failure::Unsupported(text)
             | Failure::Refused(text)
+            | Failure::Missing(text)
             | Failure::Lost(text)
             | Failure::Busy { text, .. } => text,
         };

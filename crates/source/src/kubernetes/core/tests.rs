@@ -69,6 +69,7 @@ fn core(hold: Duration) -> Core {
         kind: ObjectKind::IngressClass,
         namespace: None,
         is_optional: false,
+        api_version: ObjectKind::IngressClass.api_version(),
     };
     let limits = Limits {
         removal_hold: hold,

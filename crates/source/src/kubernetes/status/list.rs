@@ -50,7 +50,7 @@ impl Client {
         entries: &[Value],
     ) -> Result<Listed, CallError> {
         let namespace = Some(key.namespace()).filter(|it| !it.is_empty());
-        let collection = path::collection(key.kind, namespace);
+        let collection = self.collection(key.kind, namespace);
         let object = format!("{collection}/{}", path::escape(key.name()));
         for _ in 0..ATTEMPTS_MAX {
             let read = self.call(Method::GET, &object, None).await?;

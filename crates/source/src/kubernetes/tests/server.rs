@@ -30,6 +30,8 @@ struct State {
     compacted: u64,
     cannot_stream: bool,
     forbidden: Vec<String>,
+    /// Groups with versions, and the collections in them, that need a definition.
+    defined: BTreeMap<String, Vec<String>>,
     conflicts: usize,
     busy: usize,
     log: Vec<String>,
@@ -119,6 +121,24 @@ impl Server {
         self.lock().cannot_stream = true;
     }
 
+    /// From now on there are collections in a group and version, and no others in it.
+    pub(super) fn define(&self, group_version: &str, plurals: &[&str]) {
+        let plurals: Vec<String> = plurals.iter().map(|it| (*it).to_owned()).collect();
+        let mut state = self.lock();
+        let root = format!("/apis/{group_version}/");
+        // The watches of a kind end with its definition.
+        state.watches.retain(|(watched, _)| {
+            let plural = watched.rsplit('/').next().unwrap_or_default();
+            !watched.starts_with(&root) || plurals.iter().any(|it| it == plural)
+        });
+        state.defined.insert(group_version.to_owned(), plurals);
+    }
+
+    /// From now on a collection may be read again.
+    pub(super) fn permit(&self, collection: &str) {
+        self.lock().forbidden.retain(|known| known != collection);
+    }
+
     /// From now on a collection may not be read.
     pub(super) fn forbid(&self, collection: &str) {
         self.lock().forbidden.push(collection.to_owned());
@@ -163,6 +183,8 @@ impl Server {
                 busy()
             } else if state.forbidden.iter().any(|known| path == known) {
                 status(StatusCode::FORBIDDEN)
+            } else if let Some(answer) = state.discover(path) {
+                answer
             } else if query.contains("watch=true") {
                 state.watch(path, query)
             } else {
@@ -240,6 +262,34 @@ impl State {
         within
             .flat_map(|(_, objects)| objects.values().cloned())
             .collect()
+    }
+
+    /// An answer about kinds, or about one that needs a definition and has none.
+    fn discover(&self, path: &str) -> Option<Answer> {
+        let ready = |value: &Value| Some(Answer::Ready(json_answer(StatusCode::OK, value)));
+        let path = path.strip_prefix("/apis")?;
+        if path.is_empty() {
+            let version = |it: &String| json!({"versions": [{"groupVersion": it}]});
+            let groups: Vec<Value> = self.defined.keys().map(version).collect();
+            return ready(&json!({"kind": "APIGroupList", "groups": groups}));
+        }
+        let path = path.trim_start_matches('/');
+        if let Some(plurals) = self.defined.get(path) {
+            let resource = |name: &String| json!({"name": name, "verbs": ["list", "watch"]});
+            let resources: Vec<Value> = plurals.iter().map(resource).collect();
+            return ready(&json!({"kind": "APIResourceList", "resources": resources}));
+        }
+        let (group, rest) = path.split_once('/')?;
+        let (version, rest) = rest.split_once('/')?;
+        let plurals = self.defined.get(&format!("{group}/{version}"));
+        let rest = match rest.strip_prefix("namespaces/") {
+            Some(rest) => rest.split_once('/')?.1,
+            None => rest,
+        };
+        let plural = rest.split('/').next().unwrap_or_default();
+        let is_there = plurals.is_some_and(|all| all.iter().any(|it| it == plural));
+        let is_core = group.ends_with(".k8s.io");
+        (!is_core && !is_there).then(|| status(StatusCode::NOT_FOUND))
     }
 
     fn watch(&mut self, path: &str, query: &str) -> Answer {

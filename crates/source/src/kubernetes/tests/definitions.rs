@@ -1,0 +1,141 @@
+//! Kinds whose definitions come and go.
+
+use myriad_api::{Batch, Change, ObjectKind};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use super::super::{Cluster, Settings};
+use super::server::Server;
+use super::{changed, names, settings, synced};
+
+/// Long enough to be told apart from no hold at all.
+const HOLD: Duration = Duration::from_millis(300);
+
+const GROUP: &str = "networking.istio.io/v1";
+const OLD_GROUP: &str = "networking.istio.io/v1beta1";
+const SECURITY: &str = "security.istio.io/v1";
+const ROUTES: &str = "/apis/networking.istio.io/v1/namespaces/n/virtualservices";
+const OLD_ROUTES: &str = "/apis/networking.istio.io/v1beta1/namespaces/n/virtualservices";
+const POLICIES: &str = "/apis/security.istio.io/v1/namespaces/n/authorizationpolicies";
+const ALL_POLICIES: &str = "/apis/security.istio.io/v1/authorizationpolicies";
+
+fn all(server: &Server) -> Settings {
+    Settings {
+        kinds: ObjectKind::ALL.into(),
+        look_interval: Duration::from_millis(10),
+        removal_hold: HOLD,
+        ..settings(server)
+    }
+}
+
+fn route(host: &str) -> Value {
+    json!({"spec": {"hosts": [host]}})
+}
+
+fn policy() -> Value {
+    json!({"spec": {}})
+}
+
+#[tokio::test]
+async fn absent_kinds_keep_no_gate_closed_and_are_watched_once_they_are_defined() {
+    let server = Server::start().await;
+    let (mut cluster, first) = synced(all(&server)).await;
+    assert!(first.changes.is_empty() && first.reports.is_empty());
+    server.put(ROUTES, "a", route("a.test"));
+    server.define(GROUP, &["virtualservices"]);
+    assert_eq!(names(&changed(&mut cluster).await).0, ["a"]);
+    server.put(ROUTES, "a", route("b.test"));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["a"]);
+}
+
+#[tokio::test]
+async fn a_kind_whose_definition_goes_is_held_and_then_empty_until_it_is_back() {
+    let server = Server::start().await;
+    server.define(GROUP, &["virtualservices", "gateways"]);
+    server.put(ROUTES, "a", route("a.test"));
+    let (mut cluster, first) = synced(all(&server)).await;
+    assert_eq!(names(&first).0, ["a"]);
+    let gone = myriad_base::clock::now();
+    server.define(GROUP, &["gateways"]);
+    let held = told(&mut cluster, "suddenly empty").await;
+    assert!(held.changes.is_empty());
+    assert_eq!(names(&changed(&mut cluster).await).1, ["a"]);
+    let passed = myriad_base::clock::now() - gone;
+    assert!(passed >= HOLD, "{passed:?}");
+    server.define(GROUP, &["virtualservices"]);
+    assert_eq!(names(&changed(&mut cluster).await).0, ["a"]);
+}
+
+#[tokio::test]
+async fn the_newest_version_that_the_server_has_is_read() {
+    let server = Server::start().await;
+    server.define(OLD_GROUP, &["virtualservices"]);
+    server.put(OLD_ROUTES, "a", route("a.test"));
+    let (mut cluster, first) = synced(all(&server)).await;
+    assert_eq!(names(&first).0, ["a"]);
+    // The server shows an object in all versions; one that did not change is no change.
+    server.put(ROUTES, "a", route("a.test"));
+    server.put(ROUTES, "b", route("b.test"));
+    server.define(GROUP, &["virtualservices"]);
+    assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
+}
+
+#[tokio::test]
+async fn what_lets_requests_in_waits_for_what_keeps_them_out() {
+    let server = Server::start().await;
+    server.forbid(ALL_POLICIES);
+    let (mut cluster, _) = synced(all(&server)).await;
+    server.put(ROUTES, "a", route("a.test"));
+    server.put(POLICIES, "p", policy());
+    server.define(SECURITY, &["authorizationpolicies"]);
+    server.define(GROUP, &["virtualservices"]);
+    let told = told(
+        &mut cluster,
+        "kubernetes/AuthorizationPolicy cannot be watched",
+    )
+    .await;
+    assert!(told.changes.is_empty());
+    assert!(
+        !server
+            .log()
+            .iter()
+            .any(|line| line.contains("/virtualservices"))
+    );
+    server.permit(ALL_POLICIES);
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        let batch = changed(&mut cluster).await;
+        seen.extend(batch.changes.iter().map(Change::key).map(|key| key.kind));
+    }
+    let expected = [ObjectKind::AuthorizationPolicy, ObjectKind::VirtualService];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_server_that_hides_its_kinds_serves_the_core_ones_and_it_is_said() {
+    let server = Server::start().await;
+    server.forbid("/apis");
+    let (_, first) = synced(all(&server)).await;
+    let mut findings = first.reports.iter().flat_map(|report| &report.findings);
+    assert!(findings.any(|it| it.to_string().contains("kubernetes/VirtualService")));
+}
+
+#[tokio::test]
+async fn a_group_without_definitions_is_not_asked_about() {
+    let server = Server::start().await;
+    let (_cluster, _) = synced(all(&server)).await;
+    server.asked("/apis", 5).await;
+    let log = server.log();
+    assert!(!log.iter().any(|line| line.contains("istio.io")), "{log:?}");
+}
+
+/// The next batch that tells something with these words.
+async fn told(cluster: &mut Cluster, words: &str) -> Batch {
+    loop {
+        let batch = cluster.next().await;
+        let mut findings = batch.reports.iter().flat_map(|report| &report.findings);
+        if findings.any(|it| it.to_string().contains(words)) {
+            return batch;
+        }
+    }
+}
