@@ -421,6 +421,16 @@ pub struct RawMeaning {
         value_name = "DOMAIN"
     )]
     pub cluster_domain: String,
+    /// Ports that Istio's Gateways may have listeners on, beside those of HTTP and HTTPS; those
+    /// of the admin pages and of proxies are never among them.
+    #[arg(
+        long,
+        env = "MYRIAD_GATEWAY_PORTS",
+        default_value = "1-65535",
+        value_delimiter = ',',
+        value_name = "FROM-TO,..."
+    )]
+    pub gateway_ports: Vec<String>,
 }
 
 /// Writes an error and its causes to standard error.

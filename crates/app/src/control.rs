@@ -4,6 +4,8 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
@@ -39,6 +41,9 @@ pub const INBOX_EVENTS_MAX: usize = 32;
 
 /// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
 const TICK_SECONDS_MAX: i64 = 60;
+
+/// How often an idle loop lets its outlet try again what could not be taken.
+const TICK: Duration = Duration::from_secs(1);
 
 /// The one writer: owns the engine and what its commits go to.
 pub struct Control<O> {
@@ -117,6 +122,10 @@ impl<O: Outlet> Control<O> {
             () = sleep_until(self.engine.next_deadline()) => {
                 let outcome = self.engine.tick(clock::unix_seconds());
                 self.publish(outcome, clock::now(), Vec::new());
+                true
+            }
+            () = tokio::time::sleep(TICK) => {
+                self.outlet.tick(&self.board);
                 true
             }
         }

@@ -170,6 +170,10 @@ impl Apply for Follower {
         self.kept.rekey(key);
     }
 
+    fn tick(&mut self) -> bool {
+        self.proxy.take_bindable()
+    }
+
     fn connected(&mut self) {
         tracing::info!("a controller is followed");
         self.kept.set_connected(true);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use myriad_model::wire::SCHEMA;
-use myriad_model::{Delta, Snapshot};
+use myriad_model::{Change, Commit, Delta, Kind, Snapshot};
 use myriad_proxy::Proxy;
 use myriad_translate::FindingsChange;
 use tokio::sync::watch;
@@ -17,6 +17,9 @@ use crate::live::{Live, Newcomer};
 pub trait Outlet {
     /// Hands on what a batch changed. `snapshot` is the state after it.
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board);
+
+    /// Called about once a second: tries again what could not be taken before.
+    fn tick(&mut self, _board: &Board) {}
 
     /// Passes findings on to people who have not heard of them.
     fn tell(&mut self, _findings: &FindingsChange) {}
@@ -38,6 +41,8 @@ pub trait Outlet {
 pub struct Here {
     proxy: Proxy,
     live: Live,
+    /// Changes of listeners that were refused, and may be taken another time.
+    refused: Vec<Change>,
 }
 
 /// The number of the one stream that there is in a process that serves itself.
@@ -52,7 +57,11 @@ impl Here {
             schema: SCHEMA,
         };
         live.connected(HERE, newcomer);
-        Here { proxy, live }
+        Here {
+            proxy,
+            live,
+            refused: Vec::new(),
+        }
     }
 }
 
@@ -65,20 +74,46 @@ pub struct Fleet {
     pub word: Word,
 }
 
+impl Here {
+    fn apply(&mut self, commit: &Commit, board: &Board) {
+        let applied = self.proxy.apply(commit);
+        let work = board.work();
+        work.commits.inc();
+        work.table_nodes_copied.inc_by(applied.nodes_copied);
+        for receipt in &applied.refused {
+            tracing::warn!(resource = %receipt.key, reason = %receipt.reason, "refused");
+        }
+        for change in &commit.changes {
+            if change.key.kind == Kind::Listener {
+                self.refused.retain(|known| known.key != change.key);
+                let mut receipts = applied.refused.iter();
+                if receipts.any(|receipt| receipt.key == change.key) {
+                    self.refused.push(change.clone());
+                }
+            }
+        }
+        board.set_receipts(commit, applied.refused);
+    }
+}
+
 impl Outlet for Here {
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board) {
         for commit in delta.into_commits(snapshot.position().clone()) {
-            let applied = self.proxy.apply(&commit);
-            let work = board.work();
-            work.commits.inc();
-            work.table_nodes_copied.inc_by(applied.nodes_copied);
-            for receipt in &applied.refused {
-                tracing::warn!(resource = %receipt.key, reason = %receipt.reason, "refused");
-            }
-            board.set_receipts(&commit, applied.refused);
+            self.apply(&commit, board);
         }
         let position = snapshot.position().clone();
         self.live.acked(HERE, snapshot.digest(), position);
+    }
+
+    fn tick(&mut self, board: &Board) {
+        if !self.proxy.take_bindable() {
+            return;
+        }
+        let commit = Commit {
+            changes: std::mem::take(&mut self.refused),
+            position: board.snapshot().position().clone(),
+        };
+        self.apply(&commit, board);
     }
 
     fn addresses(&self) -> Addresses {

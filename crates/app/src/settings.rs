@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use myriad_translate::{CatchAll, HostSharing};
+use myriad_translate::{CatchAll, GatewayPorts, HostSharing};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
 
@@ -117,6 +118,8 @@ pub struct Meaning {
     pub gateway_namespace: String,
     /// What the full names of Services end with.
     pub cluster_domain: String,
+    /// The ports that Gateways may have listeners on.
+    pub gateway_ports: GatewayPorts,
 }
 
 /// Every problem of a set of settings.
@@ -140,13 +143,15 @@ impl Serve {
     /// All problems at once, each naming its setting.
     pub fn check(raw: &RawServe) -> Result<Serve, SettingsError> {
         let mut problems = Vec::new();
-        let settings = Serve {
+        let mut settings = Serve {
             dir: raw.dir.clone(),
             listeners: Listeners::read(&raw.listeners, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             traffic: Traffic::read(&raw.traffic, &mut problems),
             meaning: Meaning::read(&raw.meaning, &mut problems),
         };
+        let own = [settings.admin.port()];
+        settings.meaning.gateway_ports.except.extend(own);
         all_or(problems, settings)
     }
 
@@ -174,7 +179,7 @@ impl Controller {
         if raw.meaning.catch_all_namespaces.is_none() {
             meaning.catch_all_namespaces = Some(BTreeSet::new());
         }
-        let settings = Controller {
+        let mut settings = Controller {
             sync: address("--sync", &raw.sync, &mut problems),
             sync_hosts: raw.sync_hosts.clone(),
             proxy_accounts,
@@ -189,6 +194,8 @@ impl Controller {
             admin: address("--admin", &raw.process.admin, &mut problems),
             meaning,
         };
+        let own = [settings.admin.port(), settings.sync.port()];
+        settings.meaning.gateway_ports.except.extend(own);
         all_or(problems, settings)
     }
 
@@ -299,6 +306,7 @@ impl Meaning {
             gateway_labels: self.gateway_labels.clone(),
             gateway_namespace: self.gateway_namespace.as_str().into(),
             cluster_domain: self.cluster_domain.as_str().into(),
+            gateway_ports: self.gateway_ports.clone(),
             ..myriad_translate::Settings::default()
         }
     }
@@ -347,6 +355,10 @@ impl Meaning {
             gateway_labels: labels(&raw.gateway_labels, problems),
             gateway_namespace: raw.gateway_namespace.clone(),
             cluster_domain: raw.cluster_domain.trim_end_matches('.').to_owned(),
+            gateway_ports: GatewayPorts {
+                ranges: ranges(&raw.gateway_ports, problems),
+                except: BTreeSet::new(),
+            },
         }
     }
 }
@@ -364,6 +376,20 @@ fn labels(written: &[String], problems: &mut Vec<String>) -> BTreeMap<String, St
         }
     }
     labels
+}
+
+fn ranges(written: &[String], problems: &mut Vec<String>) -> Vec<RangeInclusive<u16>> {
+    let mut ranges = Vec::new();
+    for text in written.iter().filter(|text| !text.is_empty()) {
+        let (from, to) = text.split_once('-').unwrap_or((text, text));
+        match (from.trim().parse(), to.trim().parse()) {
+            (Ok(from), Ok(to)) if from > 0 && from <= to => ranges.push(from..=to),
+            _ => problems.push(format!(
+                "--gateway-ports has {text:?}, which is no port or FROM-TO"
+            )),
+        }
+    }
+    ranges
 }
 
 fn all_or<T>(problems: Vec<String>, settings: T) -> Result<T, SettingsError> {

@@ -28,7 +28,7 @@ mod worker;
 use worker::{Command, Setup};
 
 /// The most commands that wait for a worker. Only listeners and the drain make any.
-const COMMANDS_MAX: usize = 1_024;
+const COMMANDS_MAX: usize = 4_096;
 
 /// The most former tables that wait for the last request that reads them.
 const FORMER_MAX: usize = 1_024;
@@ -71,6 +71,9 @@ pub struct Proxy {
     targets: Targets,
     workers: Vec<WorkerHandle>,
     bound: HashMap<Name, Bound>,
+    /// Where listeners that were refused wanted to listen.
+    unbound: HashMap<Name, SocketAddr>,
+    listeners_max: usize,
     /// What is in service of resources whose newest version was refused.
     last_good: HashMap<Key, Option<SealedArc>>,
     /// Former tables that requests may still read. They are dropped here, so that no worker has
@@ -122,6 +125,7 @@ impl Proxy {
     pub fn start(settings: Settings, metrics: &Metrics) -> io::Result<Proxy> {
         let count = settings.workers.max(1);
         let limits = Arc::new(settings.limits);
+        let listeners_max = limits.listeners_max;
         let journal = settings.access_log.map(Journal::start).transpose()?;
         let counts: Vec<Arc<Counts>> = (0..count).map(|_| Arc::new(Counts::new())).collect();
         count::register(metrics, &counts);
@@ -151,6 +155,8 @@ impl Proxy {
             targets: Targets::new(),
             workers,
             bound: HashMap::new(),
+            unbound: HashMap::new(),
+            listeners_max,
             last_good: HashMap::new(),
             former: Vec::new(),
             sockets_opened: 0,
@@ -180,7 +186,7 @@ impl Proxy {
             };
             let mut unbound = listeners_refused.iter();
             let result = match unbound.find(|(key, _)| *key == change.key) {
-                Some((_, reason)) => Err(reason.clone()),
+                Some((_, reason)) => Err(format!("its address cannot be listened on: {reason}")),
                 None => edit
                     .change(in_service.as_ref(), change.new.as_ref())
                     .map_err(|error| error.to_string()),
@@ -214,6 +220,14 @@ impl Proxy {
             .collect();
         addresses.sort();
         addresses
+    }
+
+    /// Whether a listener that was refused because its address could not be listened on could be
+    /// opened now, so that whoever applied it may do so again. Says so once.
+    pub fn take_bindable(&mut self) -> bool {
+        let before = self.unbound.len();
+        self.unbound.retain(|_, address| !socket::is_free(*address));
+        self.unbound.len() < before
     }
 
     /// The tables that requests read now.
@@ -263,13 +277,25 @@ impl Proxy {
         let name = &change.key.name;
         let new = change.new.as_ref().and_then(|sealed| sealed.listener());
         let wanted = new.map(|listener| listener.address);
+        self.unbound.remove(name);
         let known = self.bound.get(name);
         if known.map(|bound| bound.wanted) == wanted {
             return Ok(Vec::new());
         }
         let mut orders = Vec::new();
         if let Some(wanted) = wanted {
-            let (address, sockets) = socket::listen(wanted, self.workers.len())?;
+            if known.is_none() && self.bound.len() >= self.listeners_max {
+                return Err(io::Error::other(
+                    "there are as many listeners as there may be",
+                ));
+            }
+            let (address, sockets) = match socket::listen(wanted, self.workers.len()) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.unbound.insert(name.clone(), wanted);
+                    return Err(error);
+                }
+            };
             self.sockets_opened += 1;
             orders.push(Order::Open {
                 name: name.clone(),

@@ -6,6 +6,7 @@ mod ledger;
 mod multimap;
 mod objects;
 mod packed;
+mod ports;
 mod reader;
 mod run;
 mod slab;
@@ -28,6 +29,7 @@ use facts::FactHasher;
 use interner::Interner;
 use ledger::Ledger;
 use objects::Objects;
+use ports::Ports;
 use run::Run;
 use units::Units;
 
@@ -40,6 +42,7 @@ pub struct Engine {
     units: Units,
     ledger: Ledger,
     policies: Interner<Arc<Policy>>,
+    ports: Ports,
     writer: Writer,
     now: i64,
     /// What was taken in and is not translated yet.
@@ -131,6 +134,7 @@ impl Engine {
             units: Units::new(),
             ledger: Ledger::default(),
             policies: Interner::new(),
+            ports: Ports::default(),
             writer,
             now: 0,
             run: Run::default(),

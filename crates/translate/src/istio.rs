@@ -7,13 +7,16 @@
 
 mod delegate;
 mod destination;
+mod domain;
 mod entrance;
 mod guard;
 mod host;
 mod matching;
 mod names;
 mod policy;
+mod port;
 mod routes;
+mod tls;
 mod touch;
 
 use std::sync::Arc;
@@ -25,11 +28,13 @@ use myriad_model::host::Pattern;
 pub use entrance::{has_server, is_selected};
 pub use guard::is_guard;
 pub use host::add_host;
+pub use port::{PortClaim, PortKey, Speech, claims, translate as translate_port};
 pub use touch::{bound, servers_changed};
 
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 use names::ServerHost;
+use port::Stand;
 
 /// Translates one Gateway: the hosts of its servers, and what is wrong with it alone.
 pub fn translate_gateway(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
@@ -44,9 +49,11 @@ pub fn translate_gateway(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     let key = &gateway.meta.key;
     output.findings = notes(key, &gateway.notes);
     for (at, server) in gateway.spec.servers.iter().enumerate() {
-        output
-            .findings
-            .extend(entrance::judge(key, at, server, settings));
+        let (findings, stand) = entrance::judge(reader, key, at, server);
+        output.findings.extend(findings);
+        if let Some(Stand::Port(port)) = stand {
+            output.needs.push(Unit::Listener(port));
+        }
         for (host_at, text) in server.hosts.iter().enumerate() {
             let field = format!("spec.servers[{at}].hosts[{host_at}]");
             match names::host(ServerHost::read(text).host) {

@@ -16,4 +16,4 @@ mod settings;
 mod upstream;
 
 pub use engine::{Engine, FindingsChange, Outcome, Usage, Work};
-pub use settings::{CatchAll, HostSharing, Settings};
+pub use settings::{CatchAll, GatewayPorts, HostSharing, Settings};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_model::{Host, Name, Resource};
 
+use crate::istio::PortKey;
+
 /// A keyed function. The order is the one in which units run: whoever needs runs first, so that
 /// each unit runs at most once in a batch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +25,8 @@ pub enum Unit {
     Certificate(Arc<str>),
     /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
     Upstream(Arc<str>),
+    /// The listener of a port of Istio's Gateways.
+    Listener(PortKey),
 }
 
 impl Unit {
@@ -34,7 +38,7 @@ impl Unit {
             Unit::Gateway(_) => Some(ObjectKind::IstioGateway),
             Unit::VirtualService(_) => Some(ObjectKind::VirtualService),
             Unit::Refused(key) => Some(key.kind),
-            Unit::Host(_) | Unit::Certificate(_) | Unit::Upstream(_) => None,
+            Unit::Host(_) | Unit::Certificate(_) | Unit::Upstream(_) | Unit::Listener(_) => None,
         }
     }
 }

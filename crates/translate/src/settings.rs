@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use myriad_model::TlsSettings;
 
@@ -37,6 +38,34 @@ pub struct Settings {
     pub gateway_namespace: Box<str>,
     /// What the full names of Services end with.
     pub cluster_domain: Box<str>,
+    /// The ports that Istio's Gateways may have listeners on, beside the two that are there.
+    pub gateway_ports: GatewayPorts,
+}
+
+/// Ports that Gateways may have listeners on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayPorts {
+    /// Those that they may use.
+    pub ranges: Vec<RangeInclusive<u16>>,
+    /// Those that they may not all the same: what the process listens on itself.
+    pub except: BTreeSet<u16>,
+}
+
+impl GatewayPorts {
+    /// Whether a Gateway may have a listener on a port.
+    pub fn admits(&self, port: u16) -> bool {
+        let mut ranges = self.ranges.iter();
+        port > 0 && !self.except.contains(&port) && ranges.any(|range| range.contains(&port))
+    }
+}
+
+impl Default for GatewayPorts {
+    fn default() -> Self {
+        GatewayPorts {
+            ranges: vec![1..=u16::MAX],
+            except: BTreeSet::new(),
+        }
+    }
 }
 
 /// Who may add to a host that another namespace claimed first.
@@ -86,6 +115,7 @@ impl Default for Settings {
             gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),
             gateway_namespace: "istio-system".into(),
             cluster_domain: "cluster.local".into(),
+            gateway_ports: GatewayPorts::default(),
         }
     }
 }

@@ -83,6 +83,11 @@ pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
     connection.close().await;
 }
 
+/// Whether a connection shall end with the request it is in.
+fn is_leaving(worker: &Worker, visit: &Visit) -> bool {
+    worker.is_draining() || visit.is_leaving()
+}
+
 impl Connection {
     /// Waits for a head, and returns its length; none at the end of the connection.
     async fn read_head(&mut self) -> Result<Option<usize>, FailureKind> {
@@ -107,7 +112,7 @@ impl Connection {
                         Ok(_) => return Poll::Ready(Err(too_large(bytes, limits))),
                         Err(kind) => return Poll::Ready(Err(kind)),
                     }
-                } else if self.worker.is_draining() && !is_last_call {
+                } else if is_leaving(&self.worker, &self.visit) && !is_last_call {
                     // Who has only just connected is about to ask.
                     if self.requests > 0 {
                         return Poll::Ready(Ok(None));
@@ -183,7 +188,7 @@ impl Connection {
             length: head.body,
             body_bytes_max,
             keep_alive: head.keep_alive
-                && !self.worker.is_draining()
+                && !is_leaving(&self.worker, &self.visit)
                 && self.requests < limits.requests_per_connection_max,
             expects_continue: head.expects_continue,
         }

@@ -108,7 +108,7 @@ async fn next(
         if let Poll::Ready(accepted) = connection.poll_accept(context) {
             return Poll::Ready(accepted.and_then(Result::ok));
         }
-        if !is_closing && shared.worker.is_draining() {
+        if !is_closing && (shared.worker.is_draining() || shared.visit.is_leaving()) {
             is_closing = true;
             connection.graceful_shutdown();
             deadline.set(limits.idle_timeout);

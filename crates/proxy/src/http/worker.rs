@@ -50,6 +50,11 @@ impl Worker {
     /// From now on connections end with the request they are in, and idle ones at once.
     pub fn drain(&self) {
         self.is_draining.set(true);
+        self.wake();
+    }
+
+    /// Makes idle connections look whether they shall end.
+    pub fn wake(&self) {
         crate::net::deadline::wake_all();
     }
 }

@@ -33,6 +33,8 @@ pub struct Limits {
     pub client_hello_bytes_max: usize,
     /// The most connections at a time; no more are accepted until one ends.
     pub connections_max: usize,
+    /// The most listeners, in all workers together; others are refused.
+    pub listeners_max: usize,
     /// The most HTTP/2 streams at a time on one connection.
     pub streams_max: u32,
     /// The most HTTP/2 streams of one connection that were reset and not yet forgotten; the
@@ -74,6 +76,7 @@ impl Default for Limits {
             handshakes_max: 1_024,
             client_hello_bytes_max: 16 << 10,
             connections_max: 65_536,
+            listeners_max: 1_024,
             streams_max: 128,
             resets_max: 64,
             stream_window_bytes: 256 << 10,

@@ -26,6 +26,11 @@ pub fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<
     Ok((bound, sockets))
 }
 
+/// Whether an address could be listened on now.
+pub fn is_free(address: SocketAddr) -> bool {
+    open(address, false).is_ok()
+}
+
 fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),

@@ -62,10 +62,10 @@ pub struct NotFound(pub FailureKind);
 impl Tables {
     /// The listener of a name.
     pub fn listener(&self, name: &Name) -> Option<&Listener> {
-        let mut listeners = self.listeners.iter();
-        listeners
-            .find(|sealed| sealed.name().as_str() == name.as_str())
-            .and_then(|sealed| sealed.listener())
+        let at = self
+            .listeners
+            .binary_search_by(|sealed| sealed.name().cmp(name));
+        self.listeners.get(at.ok()?)?.listener()
     }
 
     /// The provider of a name. They are few.

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use myriad_model::{Name, TlsSettings};
 
@@ -20,6 +21,9 @@ pub struct Visit {
     pub port: u16,
     /// What the TLS handshake settled; none for plain text.
     pub secured: Option<Secured>,
+    /// Whether the listener's socket was closed; its connections end with the request they are
+    /// in.
+    pub is_closing: Arc<AtomicBool>,
 }
 
 /// What a TLS handshake settled.
@@ -49,6 +53,11 @@ impl Visit {
         }
     }
 
+    /// Whether the connection shall end with the request it is in, since its listener is gone.
+    pub fn is_leaving(&self) -> bool {
+        self.is_closing.load(Ordering::Relaxed)
+    }
+
     /// A connection in plain text.
     pub fn new(listener: Name, client: SocketAddr, port: u16) -> Self {
         Visit {
@@ -57,6 +66,7 @@ impl Visit {
             client_text: client.ip().to_canonical().to_string().into(),
             port,
             secured: None,
+            is_closing: Arc::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Acceptor {
     pub handshaking: Rc<Handshaking>,
     pub listener: Name,
     pub stop: CancellationToken,
+    /// Tells the connections that the listener is gone.
+    pub is_closing: Arc<AtomicBool>,
 }
 
 /// Counts as a connection for as long as it is held. It is taken before the connection's task
@@ -133,7 +136,8 @@ impl Acceptor {
         self.worker.local.counts.add(Count::Accepted);
         let connected = Connected::new(self.worker.clone());
         let handshaking = self.handshaking.clone();
-        let visit = Visit::new(self.listener.clone(), client, port);
+        let mut visit = Visit::new(self.listener.clone(), client, port);
+        visit.is_closing = self.is_closing.clone();
         task::spawn_local("connection", serve(connected, handshaking, visit, tcp));
     }
 }
@@ -145,10 +149,15 @@ async fn serve(
     tcp: TcpStream,
 ) {
     let worker = &connected.0;
-    let (is_tls, protocol) = {
+    let kind = {
         let tables = worker.tables.load();
         let listener = tables.listener(&visit.listener);
-        listener.map_or_else(Default::default, |it| (it.tls, it.protocol))
+        listener.map(|it| (it.tls, it.protocol))
+    };
+    // A listener that is gone has nobody.
+    let Some((is_tls, protocol)) = kind else {
+        worker.local.counts.add(Count::Closed);
+        return;
     };
     let opened = match is_tls {
         true => secure(worker, &handshaking, &mut visit, tcp).await,

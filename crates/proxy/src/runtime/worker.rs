@@ -5,6 +5,7 @@ use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -66,6 +67,13 @@ pub struct Setup {
     pub drain_timeout: Duration,
 }
 
+/// A socket that is accepted from.
+#[derive(Clone, Default)]
+struct Opened {
+    stop: CancellationToken,
+    is_closing: Arc<AtomicBool>,
+}
+
 /// Starts a worker.
 pub fn start(
     number: usize,
@@ -98,24 +106,27 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     let handshaking = Rc::new(Handshaking::new(setup.handshakes));
     task::spawn_local("deadlines", deadline::run());
     task::spawn_local("idle upstreams", sweep(worker.clone()));
-    let mut sockets: HashMap<u64, CancellationToken> = HashMap::new();
+    let mut sockets: HashMap<u64, Opened> = HashMap::new();
     let mut ended = None;
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Listen { name, id, socket } => {
-                let stop = CancellationToken::new();
-                sockets.insert(id, stop.clone());
+                let opened = Opened::default();
+                sockets.insert(id, opened.clone());
                 let acceptor = Acceptor {
                     worker: worker.clone(),
                     handshaking: handshaking.clone(),
                     listener: name,
-                    stop,
+                    stop: opened.stop,
+                    is_closing: opened.is_closing,
                 };
                 task::spawn_local("acceptor", acceptor.run(socket));
             }
             Command::Close { id } => {
-                if let Some(stop) = sockets.remove(&id) {
-                    stop.cancel();
+                if let Some(opened) = sockets.remove(&id) {
+                    opened.stop.cancel();
+                    opened.is_closing.store(true, Ordering::Relaxed);
+                    worker.wake();
                 }
             }
             Command::Drain(sender) => {
@@ -135,10 +146,10 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
 }
 
 /// Lets connections end with the request they are in, and waits for them.
-async fn drain(worker: &Worker, sockets: HashMap<u64, CancellationToken>, timeout: Duration) {
+async fn drain(worker: &Worker, sockets: HashMap<u64, Opened>, timeout: Duration) {
     worker.drain();
-    for stop in sockets.into_values() {
-        stop.cancel();
+    for opened in sockets.into_values() {
+        opened.stop.cancel();
     }
     let end = clock::now() + timeout;
     // Acceptors take what waits in their queues before they end, and count as connections.

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Ready, ready};
 use futures_util::stream;
@@ -30,6 +31,9 @@ use crate::client::{ClientSession, Delivery, Received, Refusal};
 use crate::metrics::ClientCounters;
 use crate::wire::{FromProxy, FromServer, MESSAGE_BYTES_MAX, SessionError};
 
+/// How often whoever applies is asked whether it could take what it refused.
+const TICK: Duration = Duration::from_secs(1);
+
 /// Puts commits into service. Called by one task, one call at a time.
 pub trait Apply: Send {
     /// Puts a commit into service, and returns what it cannot take: each such resource keeps its
@@ -43,6 +47,12 @@ pub trait Apply: Send {
     /// This is in service now, and the server is about to be told.
     fn holds(&mut self, _held: &Snapshot) -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+
+    /// Called about once a second while a server is followed. Returns whether something that was
+    /// refused could be taken now, so that it is worth asking for it again.
+    fn tick(&mut self) -> bool {
+        false
     }
 
     /// A server has answered.
@@ -93,6 +103,9 @@ pub enum ClientError {
     /// The server sent what no server sends.
     #[error("the server {0}")]
     Session(#[from] SessionError),
+    /// What was refused could be taken now, and is asked for again.
+    #[error("what was refused is asked for again")]
+    Again,
     /// The server closed the stream without a reason.
     #[error("the server closed the stream")]
     Closed,
@@ -230,8 +243,17 @@ impl Client {
         mut incoming: Streaming<FromServer>,
         apply: &mut impl Apply,
     ) -> ClientError {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let message = match incoming.message().await {
+            let message = tokio::select! {
+                message = incoming.message() => message,
+                _ = ticks.tick() => match apply.tick() {
+                    true => return ClientError::Again,
+                    false => continue,
+                },
+            };
+            let message = match message {
                 Ok(Some(message)) => message,
                 Ok(None) => return ClientError::Closed,
                 Err(status) => return Box::new(status).into(),

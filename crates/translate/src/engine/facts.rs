@@ -9,6 +9,7 @@ use myriad_api::istio::Gateway;
 use myriad_api::{BackendPort, IngressClass, Object, ObjectKey, ObjectKind, Service};
 
 use crate::certificate::{self, Names};
+use crate::istio::PortKey;
 use crate::output::Unit;
 use crate::{Settings, istio, upstream};
 
@@ -31,6 +32,10 @@ pub enum Fact<'a> {
     Gateway(&'a str),
     /// The servers of an Istio Gateway that name a host.
     Server(&'a str, &'a str),
+    /// What is spoken on a port.
+    Speech(&'a PortKey),
+    /// The Gateway that has a port.
+    PortOwner(&'a PortKey),
     /// Whether a policy of a namespace guards the gateway's workload; those of the namespace are
     /// found under it.
     Policies(&'a str),

@@ -11,10 +11,11 @@ use myriad_model::Host;
 
 use super::facts::{Fact, FactHasher, is_default, service_of};
 use super::objects::Objects;
+use super::ports::Ports;
 use crate::Settings;
 use crate::certificate::{self, Names};
 use crate::ingress::Opened;
-use crate::istio;
+use crate::istio::{self, PortClaim, PortKey, Speech};
 use crate::upstream::{self, PortFound};
 
 /// Hands out objects and remembers which facts about them were read.
@@ -22,6 +23,7 @@ pub struct Reader<'a> {
     objects: &'a Objects,
     hasher: &'a FactHasher,
     settings: &'a Settings,
+    ports: &'a Ports,
     now: i64,
     opened: &'a mut Option<Arc<Opened>>,
     facts: Vec<u64>,
@@ -34,7 +36,7 @@ impl<'a> Reader<'a> {
     pub fn new(
         objects: &'a Objects,
         hasher: &'a FactHasher,
-        settings: &'a Settings,
+        (settings, ports): (&'a Settings, &'a Ports),
         now: i64,
         opened: &'a mut Option<Arc<Opened>>,
     ) -> Self {
@@ -42,6 +44,7 @@ impl<'a> Reader<'a> {
             objects,
             hasher,
             settings,
+            ports,
             now,
             opened,
             facts: Vec::new(),
@@ -164,6 +167,18 @@ impl<'a> Reader<'a> {
             Object::VirtualService(service) => Some(service),
             _ => None,
         }
+    }
+
+    /// What is spoken on a port.
+    pub fn speech(&mut self, port: &PortKey) -> Option<Speech> {
+        self.note(Fact::Speech(port));
+        Some(self.ports.winner(port)?.speech)
+    }
+
+    /// The Gateway that has a port, and what is spoken there.
+    pub fn port_owner(&mut self, port: &PortKey) -> Option<PortClaim> {
+        self.note(Fact::PortOwner(port));
+        self.ports.winner(port).cloned()
     }
 
     /// A Service, with all that [`Reader::slices`] returns.

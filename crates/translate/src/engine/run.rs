@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use myriad_api::{Change, ObjectKind};
+use myriad_api::{Change, Object, ObjectKind};
 use myriad_model::{Delta, Name, Policy, Resource, Route, Sealed, Value};
 
-use super::facts;
+use super::facts::{self, Fact};
 use super::reader::Reader;
 use super::units::{Record, UnitId};
 use super::{Engine, Work};
@@ -66,7 +66,8 @@ impl Engine {
             },
         };
         let (before, after) = (old.as_ref(), new.as_ref());
-        let touched = facts::touched(&self.hasher, before, after, &self.settings);
+        let mut touched = facts::touched(&self.hasher, before, after, &self.settings);
+        self.claim_ports(before, after, &mut touched.facts);
         for fact in touched.facts {
             for id in self.units.readers(fact) {
                 self.mark(id, true, run);
@@ -83,6 +84,20 @@ impl Engine {
                 for needer in self.units.needers(id) {
                     self.mark(needer, true, run);
                 }
+            }
+        }
+    }
+
+    /// Notes the ports that a changed Gateway claims, and adds the facts about them that differ.
+    fn claim_ports(&mut self, old: Option<&Object>, new: Option<&Object>, facts: &mut Vec<u64>) {
+        let claims = |object: Option<&Object>| match object {
+            Some(Object::IstioGateway(gateway)) => istio::claims(Some(gateway), &self.settings),
+            _ => BTreeMap::new(),
+        };
+        for change in self.ports.replace(&claims(old), &claims(new)) {
+            facts.push(self.hasher.hash(Fact::PortOwner(&change.key)));
+            if change.is_speech {
+                facts.push(self.hasher.hash(Fact::Speech(&change.key)));
             }
         }
     }
@@ -134,7 +149,7 @@ impl Engine {
         let mut reader = Reader::new(
             &self.objects,
             &self.hasher,
-            &self.settings,
+            (&self.settings, &self.ports),
             self.now,
             &mut run.opened,
         );
@@ -152,6 +167,7 @@ impl Engine {
                 certificate::translate(&mut reader, secret, is_default)
             }
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
+            Unit::Listener(port) => istio::translate_port(&mut reader, port),
         };
         if let Unit::Ingress(ingress) = unit {
             let was_served = self.units.get(id).is_some_and(Record::has_needs);
@@ -255,6 +271,14 @@ impl Engine {
             .filter(|(_, resource)| matches!(resource.value, Value::Route(_)))
             .map(|(name, _)| name.clone())
             .collect();
+        let domains = resources
+            .iter()
+            .filter(|(name, resource)| match &resource.value {
+                Value::Domain(domain) => name.as_str() != domain.host.as_str(),
+                _ => false,
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
         for (_, resource) in &mut resources {
             if let Value::Route(route) = &mut resource.value {
                 route.policy = self.policies.share(route.policy.clone());
@@ -270,7 +294,7 @@ impl Engine {
                 self.policies.release(policy);
             }
         }
-        self.units.set_routes(id, routes);
+        self.units.set_outputs(id, routes, domains);
     }
 
     fn is_default_certificate(&self, secret: &str) -> bool {

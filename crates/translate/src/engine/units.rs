@@ -18,6 +18,8 @@ pub struct Record {
     facts: Box<[u64]>,
     needs: Box<[UnitId]>,
     routes: Box<[Name]>,
+    /// The names of further domains, where listeners differ.
+    domains: Box<[Name]>,
     deadline: i64,
 }
 
@@ -71,12 +73,15 @@ impl Record {
             Unit::Certificate(id) => {
                 keys.push(Key::new(Kind::Certificate, Name::new(id.clone())));
             }
+            Unit::Listener(port) => keys.push(Key::new(Kind::Listener, port.name())),
             Unit::Upstream(id) => {
                 let name = Name::new(id.clone());
                 keys.push(Key::new(Kind::Upstream, name.clone()));
                 keys.push(Key::new(Kind::Endpoints, name));
             }
         }
+        let domains = self.domains.iter();
+        keys.extend(domains.map(|name| Key::new(Kind::Domain, name.clone())));
         let routes = self.routes.iter();
         keys.extend(routes.map(|name| Key::new(Kind::Route, name.clone())));
         keys
@@ -134,6 +139,7 @@ impl Units {
             facts: Box::default(),
             needs: Box::default(),
             routes: Box::default(),
+            domains: Box::default(),
             deadline: NEVER,
         });
         self.by_unit.insert(hash, id);
@@ -205,10 +211,11 @@ impl Units {
         change
     }
 
-    /// Notes the routes that a unit made.
-    pub fn set_routes(&mut self, id: UnitId, routes: Box<[Name]>) {
+    /// Notes the routes that a unit made, and its domains but the one that bears its name.
+    pub fn set_outputs(&mut self, id: UnitId, routes: Box<[Name]>, domains: Box<[Name]>) {
         if let Some(record) = self.slab.get_mut(id) {
             record.routes = routes;
+            record.domains = domains;
         }
     }
 

@@ -1,12 +1,15 @@
-//! The servers of Gateways as ways in: which listener they stand for, and what TLS does there.
+//! The servers of Gateways as ways in: which listener they stand for, and what is done there.
 
-use myriad_api::istio::GatewaySpec;
-use myriad_api::istio::gateway::{Server, TlsMode};
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::istio::gateway::Server;
+use myriad_api::istio::{Gateway, GatewaySpec};
+use myriad_api::{Finding, ObjectKey};
 use myriad_model::{Host, Name};
 
 use super::names::{ServerHost, is_host};
+use super::port::{self, Homeless, Speech, Stand};
+use super::tls::{self, Problem};
 use crate::Settings;
+use crate::engine::Reader;
 
 /// What a server does with connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +18,8 @@ pub enum Door {
     Plain,
     /// Sends every request to HTTPS.
     ToTls,
-    /// Ends TLS with the certificate of this Secret of the gateway's workload.
-    Tls(Box<str>),
+    /// Ends TLS.
+    Tls,
     /// Ends TLS in a way that cannot be honoured, so nobody answers.
     Closed,
 }
@@ -30,6 +33,8 @@ pub struct Entrance {
     pub listener: Name,
     /// What is done there.
     pub door: Door,
+    /// The place of the server among those of its Gateway.
+    pub server: usize,
 }
 
 /// Whether a Gateway is for the workload that is served here.
@@ -48,111 +53,133 @@ pub fn has_server(gateway: &GatewaySpec, host: &Host) -> bool {
     named.any(|text| is_host(ServerHost::read(text).host, host))
 }
 
-/// What a server is; none where it cannot be listened on.
-pub fn of(server: &Server, settings: &Settings) -> Option<Entrance> {
-    let door = door(server)?;
-    let is_tls = matches!(door, Door::Tls(_) | Door::Closed);
-    let port = server.port.number;
-    let known = match is_tls {
-        false => [80, settings.http.port(), settings.http.port()],
-        true => [443, settings.https.port(), settings.https_port],
+/// The entrances that name a pattern; where a namespace is given, those that admit its objects.
+pub fn for_host(
+    reader: &mut Reader<'_>,
+    gateway: &Gateway,
+    host: &Host,
+    namespace: Option<&str>,
+) -> Vec<Entrance> {
+    let own = gateway.meta.key.namespace();
+    let is_named = |text: &str| {
+        let named = ServerHost::read(text);
+        is_host(named.host, host) && namespace.is_none_or(|namespace| named.admits(namespace, own))
     };
-    let listener = if is_tls { "https" } else { "http" };
-    known.contains(&port).then(|| Entrance {
-        port,
-        listener: Name::from(listener),
+    let servers = gateway.spec.servers.iter().enumerate();
+    let named = servers.filter(|(_, server)| server.hosts.iter().any(|text| is_named(text)));
+    named
+        .filter_map(|(at, server)| of(reader, at, server))
+        .collect()
+}
+
+/// What a server is; none where it cannot be listened on.
+fn of(reader: &mut Reader<'_>, at: usize, server: &Server) -> Option<Entrance> {
+    let door = door(server, reader.settings())?;
+    let (stand, _) = port::stand(reader, server).ok()?;
+    Some(Entrance {
+        port: server.port.number,
+        listener: stand.name(),
         door,
+        server: at,
     })
 }
 
-/// The entrances that name a pattern; where a namespace is given, those that admit its objects.
-pub fn for_host<'a>(
-    gateway: &'a GatewaySpec,
-    own: &'a str,
-    host: &'a Host,
-    namespace: Option<&'a str>,
-    settings: &'a Settings,
-) -> impl Iterator<Item = Entrance> + 'a {
-    let names = move |server: &&Server| {
-        server
-            .hosts
-            .iter()
-            .map(|text| ServerHost::read(text))
-            .any(|named| {
-                is_host(named.host, host)
-                    && namespace.is_none_or(|namespace| named.admits(namespace, own))
+fn door(server: &Server, settings: &Settings) -> Option<Door> {
+    match Speech::read(&server.port.protocol)? {
+        Speech::Http => match &server.tls {
+            Some(tls) if tls.https_redirect => Some(Door::ToTls),
+            _ => Some(Door::Plain),
+        },
+        Speech::Tls if server.port.protocol.eq_ignore_ascii_case("HTTPS") => {
+            Some(match tls::read(server, &settings.tls, &mut Vec::new()) {
+                Some(_) => Door::Tls,
+                None => Door::Closed,
             })
-    };
-    let servers = gateway.servers.iter().filter(names);
-    servers.filter_map(move |server| of(server, settings))
-}
-
-fn door(server: &Server) -> Option<Door> {
-    let protocol = server.port.protocol.to_ascii_uppercase();
-    match (protocol.as_str(), &server.tls) {
-        ("HTTP" | "HTTP2" | "GRPC" | "GRPC-WEB", Some(tls)) if tls.https_redirect => {
-            Some(Door::ToTls)
         }
-        ("HTTP" | "HTTP2" | "GRPC" | "GRPC-WEB", _) => Some(Door::Plain),
-        ("HTTPS", Some(tls)) => Some(match tls.mode {
-            TlsMode::Simple if !tls.credential_name.is_empty() => {
-                Door::Tls(tls.credential_name.clone())
-            }
-            _ => Door::Closed,
-        }),
-        ("HTTPS", None) => Some(Door::Closed),
-        _ => None,
+        Speech::Tls | Speech::Tcp => None,
     }
 }
 
-/// What is wrong with a server, whoever binds to it.
-pub fn judge(key: &ObjectKey, at: usize, server: &Server, settings: &Settings) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut say = |field: &str, message: String, remedy: &str| {
-        let field = format!("spec.servers[{at}].{field}");
-        findings.push(Finding::new(Severity::Error, key, field, message, remedy));
+/// What is wrong with a server, whoever binds to it, and the listener that it stands on.
+pub fn judge(
+    reader: &mut Reader<'_>,
+    key: &ObjectKey,
+    at: usize,
+    server: &Server,
+) -> (Vec<Finding>, Option<Stand>) {
+    let mut problems = Vec::new();
+    let stand = port::stand(reader, server);
+    match &stand {
+        Ok((_, Speech::Tls)) => {
+            tls::read(server, &reader.settings().tls, &mut problems);
+        }
+        Ok(_) => {}
+        Err(homeless) => problems.push(explain(homeless, server, reader.settings())),
+    }
+    let is_entered = door(server, reader.settings()).is_some();
+    if !is_entered && !matches!(stand, Err(Homeless::Protocol)) {
+        let protocol = server.port.protocol.to_ascii_uppercase();
+        problems = vec![Problem::error(
+            "port.protocol",
+            format!("is {protocol}, which is not honoured yet, so nobody answers there"),
+            "use HTTP or HTTPS",
+        )];
+    }
+    let finding = |problem: Problem| {
+        let field = format!("spec.servers[{at}].{}", problem.field);
+        Finding::new(
+            problem.severity,
+            key,
+            field,
+            problem.message,
+            problem.remedy,
+        )
     };
-    let protocol = server.port.protocol.to_ascii_uppercase();
-    match (protocol.as_str(), &server.tls) {
-        ("HTTP" | "HTTP2" | "GRPC" | "GRPC-WEB", _) => {}
-        ("HTTPS", None) => say(
-            "tls",
-            "is missing, so its hosts answer no handshake".into(),
-            "add tls with mode SIMPLE and a credentialName",
-        ),
-        ("HTTPS", Some(tls)) if tls.mode != TlsMode::Simple => say(
-            "tls.mode",
+    let findings = problems.into_iter().map(finding).collect();
+    let stand = stand.ok().filter(|_| is_entered);
+    (findings, stand.map(|(stand, _)| stand))
+}
+
+fn explain(homeless: &Homeless, server: &Server, settings: &Settings) -> Problem {
+    let number = server.port.number;
+    match homeless {
+        Homeless::Protocol => Problem::error(
+            "port.protocol",
             format!(
-                "is {}, which is not honoured yet, so its hosts answer no handshake",
-                tls.mode.as_str()
+                "is {}, which nobody speaks, so nobody listens there",
+                server.port.protocol
             ),
-            "use SIMPLE",
+            "use HTTP, HTTPS, HTTP2, GRPC, TLS or TCP",
         ),
-        ("HTTPS", Some(tls)) if tls.credential_name.is_empty() => say(
-            "tls.credentialName",
-            "is missing, and certificates are read from Secrets only, so its hosts answer no \
-             handshake"
-                .into(),
-            "name a Secret of type kubernetes.io/tls",
+        Homeless::Bind => Problem::error(
+            "bind",
+            format!(
+                "is {}, which is no IP address, so nobody listens there",
+                server.bind
+            ),
+            "write an IP address, or leave it out for all",
         ),
-        ("HTTPS", Some(_)) => {}
-        _ => {
-            say(
-                "port.protocol",
-                format!("is {protocol}, which is not honoured yet, so nobody listens there"),
-                "use HTTP or HTTPS",
+        Homeless::Own(speech) => {
+            let (http, https) = (settings.http.port(), settings.https.port());
+            let message = format!(
+                "is {number}, where {} is spoken, so nobody answers for this server",
+                speech.as_str()
             );
-            return findings;
+            let remedy = format!("use 80 or {http} for HTTP, 443 or {https} for TLS, or another");
+            Problem::error("port.number", message, &remedy)
+        }
+        Homeless::NotAdmitted => Problem::error(
+            "port.number",
+            format!("is {number}, which Gateways may not use here, so nobody listens there"),
+            "use another, or admit it with --gateway-ports",
+        ),
+        Homeless::Taken(owner) => {
+            let message = format!(
+                "is {number}, where {} is spoken for Gateway {}, so nobody answers for this server",
+                owner.speech.as_str(),
+                owner.gateway
+            );
+            Problem::error("port.number", message, "use another port")
         }
     }
-    if of(server, settings).is_none() {
-        let port = server.port.number;
-        let (plain, tls) = (settings.http.port(), settings.https.port());
-        say(
-            "port.number",
-            format!("is {port}, and nobody listens there"),
-            &format!("use 80 or {plain} for HTTP, 443 or {tls} for HTTPS"),
-        );
-    }
-    findings
 }

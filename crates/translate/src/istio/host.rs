@@ -6,23 +6,25 @@ use std::sync::Arc;
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
-    Action, Domain, Host, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
+    Action, Host, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
     RedirectTarget, Resource, Route, Value,
 };
 
+use super::domain;
 use super::entrance::{self, Door, Entrance};
 use super::names::{self, broader};
 use super::routes;
 use crate::HostSharing;
 use crate::engine::{Reader, Shared};
 use crate::host::Claims;
-use crate::output::{Output, Unit};
+use crate::output::Output;
 
 /// A Gateway as one host sees it.
-struct Site {
-    gateway: Arc<Gateway>,
+pub struct Site {
+    /// The object.
+    pub gateway: Arc<Gateway>,
     /// Whether a server names exactly this host.
-    is_own: bool,
+    pub is_own: bool,
 }
 
 /// A VirtualService on the host, and the ways in to it.
@@ -32,10 +34,6 @@ pub struct Tenant {
     /// By Gateway.
     pub entrances: Vec<(Arc<str>, Entrance)>,
 }
-
-/// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
-/// has such a name, since it has two slashes.
-const CLOSED: &str = "closed";
 
 /// The status of a redirect to HTTPS.
 const TO_TLS_STATUS: u16 = 301;
@@ -48,10 +46,8 @@ pub fn is_covered(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace
         let Some(gateway) = reader.servers(gateway, pattern) else {
             return false;
         };
-        let (spec, own) = (&gateway.spec, gateway.meta.key.namespace());
         let admitted = Some(namespace);
-        let mut found = entrance::for_host(spec, own, pattern, admitted, reader.settings());
-        found.next().is_some()
+        !entrance::for_host(reader, &gateway, pattern, admitted).is_empty()
     })
 }
 
@@ -65,7 +61,7 @@ pub fn add_host(
 ) {
     let mut sites = gather_sites(reader, host, claims);
     keep_sites(reader, host, &mut sites, output);
-    add_domain(reader, shared, host, &sites, output);
+    domain::add(reader, shared, host, &sites, output);
     let mut tenants = gather_tenants(reader, host, &sites);
     keep_owner(reader, host, &mut tenants, output);
     add_redirect(reader, host, &sites, &tenants, output);
@@ -109,109 +105,12 @@ fn gather_sites(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Si
     sites
 }
 
-fn own_entrances<'a>(
-    site: &'a Site,
-    host: &'a Host,
-    reader: &Reader<'a>,
-) -> impl Iterator<Item = Entrance> + 'a {
-    let own = site.gateway.meta.key.namespace();
-    entrance::for_host(&site.gateway.spec, own, host, None, reader.settings())
-}
-
-/// The domain of the oldest Gateway that ends TLS for exactly this host, unless an Ingress has it.
-fn add_domain(
-    reader: &mut Reader<'_>,
-    shared: &Shared,
-    host: &Host,
-    sites: &[Site],
-    output: &mut Output,
-) {
-    let has_domain = |output: &Output| {
-        let mut values = output.resources.iter().map(|(_, resource)| &resource.value);
-        values.any(|value| matches!(value, Value::Domain(_)))
-    };
-    if has_domain(output) {
-        return;
-    }
-    for site in sites.iter().filter(|site| site.is_own) {
-        let door = own_entrances(site, host, reader)
-            .map(|entrance| entrance.door)
-            .find(|door| matches!(door, Door::Tls(_) | Door::Closed));
-        let key = &site.gateway.meta.key;
-        let certificate = match door {
-            Some(Door::Tls(credential)) => {
-                let secret = secret_of(reader, &credential, key.namespace());
-                if reader.secret_names(&secret).is_none() {
-                    let finding = no_secret(site, host, &credential, &secret);
-                    output.findings.push(finding);
-                }
-                output.needs.push(Unit::Certificate(secret.clone()));
-                Name::new(secret)
-            }
-            // A broader domain must not answer in its place, without what was asked for here.
-            Some(Door::Closed) => Name::new(format!("{}/{CLOSED}", key.id())),
-            Some(Door::Plain | Door::ToTls) | None => continue,
-        };
-        let domain = Domain {
-            listeners: shared.tls_listeners.clone(),
-            host: host.clone(),
-            certificate: Some(certificate),
-            alternatives: Box::default(),
-            tls: shared.tls.clone(),
-            client_auth: None,
-        };
-        let origin = Origin {
-            kind: OriginKind::Gateway,
-            id: key.id().clone(),
-        };
-        let resource = Resource {
-            origin,
-            value: Value::Domain(Box::new(domain)),
-        };
-        output
-            .resources
-            .push((Name::new(host.text().clone()), resource));
-        return;
-    }
-}
-
-/// The Secret of a credential: in the namespace of the gateway's workload, as Istio has it, or
-/// else in that of the Gateway itself.
-fn secret_of(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Arc<str> {
-    let of_workload = format!("{}/{credential}", reader.settings().gateway_namespace);
-    let is_there = reader.has_secret(&of_workload);
-    if is_there || namespace == &*reader.settings().gateway_namespace {
-        return of_workload.into();
-    }
-    let own = format!("{namespace}/{credential}");
-    match reader.has_secret(&own) {
-        true => own.into(),
-        false => of_workload.into(),
-    }
-}
-
-fn no_secret(site: &Site, host: &Host, credential: &str, secret: &str) -> Finding {
-    let servers = site.gateway.spec.servers.iter();
-    let at = servers.enumerate().find_map(|(at, server)| {
-        let tls = server.tls.as_ref()?;
-        (*tls.credential_name == *credential).then_some(at)
-    });
-    Finding::new(
-        Severity::Error,
-        &site.gateway.meta.key,
-        format!("spec.servers[{}].tls.credentialName", at.unwrap_or(0)),
-        format!("names Secret {secret}, which is not there, so {host} answers no handshake"),
-        "create the Secret, of type kubernetes.io/tls",
-    )
-}
-
 /// The VirtualServices on a host, the oldest first.
 fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Tenant> {
     let mut found: BTreeMap<(i64, Arc<str>), Tenant> = BTreeMap::new();
     let above = broader(host);
     for site in sites {
         let id = site.gateway.meta.key.id().clone();
-        let own = site.gateway.meta.key.namespace();
         // One that names the host itself enters by every server that covers it; one that names
         // a broader pattern only by those that name the host.
         let mut bound = vec![(host, reader.bound(&id, host))];
@@ -235,9 +134,8 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
                 let mut entrances = Vec::new();
                 for cover in covering {
                     let admitted = Some(key.namespace());
-                    let spec = &site.gateway.spec;
-                    let ways = entrance::for_host(spec, own, cover, admitted, settings);
-                    entrances.extend(ways.map(|way| (id.clone(), way)));
+                    let ways = entrance::for_host(reader, &site.gateway, cover, admitted);
+                    entrances.extend(ways.into_iter().map(|way| (id.clone(), way)));
                 }
                 if entrances.is_empty() {
                     continue;
@@ -311,21 +209,25 @@ fn keep_owner(reader: &Reader<'_>, host: &Host, tenants: &mut Vec<Tenant>, outpu
 
 /// Requests by a server that redirects never reach a VirtualService.
 fn add_redirect(
-    reader: &Reader<'_>,
+    reader: &mut Reader<'_>,
     host: &Host,
     sites: &[Site],
     tenants: &[Tenant],
     output: &mut Output,
 ) {
-    let of_sites = sites.iter().flat_map(|site| {
-        let ways = own_entrances(site, host, reader);
-        ways.map(|way| (site.gateway.meta.key.id().clone(), way))
-    });
-    let of_tenants = tenants
-        .iter()
-        .flat_map(|tenant| tenant.entrances.iter().cloned());
-    let mut all = of_sites.chain(of_tenants);
-    let Some((gateway, way)) = all.find(|(_, way)| way.door == Door::ToTls) else {
+    let mut ways: Vec<(Arc<str>, Entrance)> = Vec::new();
+    for site in sites {
+        let id = site.gateway.meta.key.id();
+        let own = entrance::for_host(reader, &site.gateway, host, None);
+        ways.extend(own.into_iter().map(|way| (id.clone(), way)));
+    }
+    let of_tenants = tenants.iter().flat_map(|tenant| &tenant.entrances);
+    ways.extend(of_tenants.cloned());
+    ways.retain(|(_, way)| way.door == Door::ToTls);
+    let mut listeners: Vec<Name> = ways.iter().map(|(_, way)| way.listener.clone()).collect();
+    listeners.sort_unstable();
+    listeners.dedup();
+    let Some((gateway, _)) = ways.first() else {
         return;
     };
     let port = Some(reader.settings().https_port).filter(|port| *port != 443);
@@ -335,7 +237,7 @@ fn add_redirect(
         ..RedirectParts::default()
     };
     let route = Route {
-        listeners: [way.listener].into(),
+        listeners: listeners.into(),
         hosts: [host.clone()].into(),
         path: PathMatch::Prefix("/".into()),
         conditions: Box::default(),

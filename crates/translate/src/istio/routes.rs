@@ -249,7 +249,7 @@ impl RuleScene<'_> {
             gateways.is_empty() || named.any(|gateway| gateway == *id)
         };
         let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
-            let is_open = matches!(way.door, Door::Plain | Door::Tls(_));
+            let is_open = matches!(way.door, Door::Plain | Door::Tls);
             is_open && (port == 0 || port == way.port) && is_named(gateway)
         });
         let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();

@@ -35,6 +35,11 @@ pub fn settings(text: &str) -> Settings {
             "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
             "ignore-annotations" => settings.ignore_annotations = list(),
             "serve-classless" => settings.serve_classless = value == "true",
+            "gateway-ports" => {
+                let (from, to) = value.split_once('-').expect("FROM-TO");
+                let range = from.parse().expect("a port")..=to.parse().expect("a port");
+                settings.gateway_ports.ranges = vec![range];
+            }
             "https-port" => settings.https_port = value.parse().expect("a port"),
             "default-certificate" => {
                 let (namespace, name) = value.split_once('/').expect("NAMESPACE/NAME");

@@ -147,6 +147,52 @@ async fn a_listener_whose_address_is_taken_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_refused_listener_is_worth_another_try_once_its_address_is_free() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut world = World::start();
+    let listener = || {
+        Value::Listener(Box::new(Listener {
+            address: taken.local_addr().unwrap(),
+            tls: false,
+            default_certificate: None,
+            protocol: ListenerProtocol::Http,
+        }))
+    };
+    let value = listener();
+    assert_eq!(world.put("extra", listener()).refused.len(), 1);
+    assert!(!world.proxy.take_bindable());
+    drop(taken);
+    assert!(world.proxy.take_bindable());
+    assert!(!world.proxy.take_bindable(), "it is said once");
+    world.remove(Kind::Listener, "extra");
+    assert!(world.put("extra", value).refused.is_empty());
+    TcpStream::connect(world.address("extra")).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_of_a_listener_that_goes_end_with_the_request_they_are_in() {
+    let mut world = World::start();
+    world.put_route("r", route("a.example", "/", "none"));
+    let listener = Listener {
+        address: ([127, 0, 0, 1], 0).into(),
+        tls: false,
+        default_certificate: None,
+        protocol: ListenerProtocol::Http,
+    };
+    world.put("extra", Value::Listener(Box::new(listener)));
+    let address = world.address("extra");
+    let mut idle = Client::new(TcpStream::connect(address).await.unwrap());
+    idle.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
+    idle.response().await;
+    let mut kept = world.client().await;
+    world.remove(Kind::Listener, "extra");
+    let rest = tokio::time::timeout(PATIENCE, idle.read_to_end()).await;
+    assert_eq!(rest.unwrap(), "", "it is closed while it is idle");
+    kept.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
+    assert!(kept.response().await.0.starts_with("HTTP/1.1 503"));
+}
+
+#[tokio::test]
 async fn the_access_log_tells_of_every_request() {
     let log = Log::default();
     let backend = Backend::saying("ok").await;

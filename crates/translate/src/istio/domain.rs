@@ -1,0 +1,205 @@
+//! The domains of a host: what TLS does on each listener where a Gateway ends it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use myriad_api::{Finding, Severity};
+use myriad_model::{
+    ClientAuth, Domain, Host, Name, Origin, OriginKind, Resource, TlsSettings, Value,
+};
+
+use super::entrance::{self, Door, Entrance};
+use super::host::Site;
+use super::tls::{self, Terms};
+use crate::engine::{Reader, Shared};
+use crate::output::{Output, Unit};
+
+/// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
+/// has such a name, since it has two slashes.
+const CLOSED: &str = "closed";
+
+/// What a listener does for a host; equal ones share a domain.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Answer {
+    certificate: Name,
+    alternatives: Vec<Name>,
+    tls: TlsSettings,
+    client_auth: Option<ClientAuth>,
+    gateway: Arc<str>,
+}
+
+/// Adds the domains of a host: on each listener, what the oldest Gateway says that ends TLS for
+/// exactly this host there, unless an Ingress has it.
+pub fn add(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    host: &Host,
+    sites: &[Site],
+    output: &mut Output,
+) {
+    let mut taken: Vec<Name> = Vec::new();
+    for (_, resource) in &output.resources {
+        if let Value::Domain(domain) = &resource.value {
+            taken.extend(domain.listeners.iter().cloned());
+        }
+    }
+    let mut answers: BTreeMap<Answer, Vec<Name>> = BTreeMap::new();
+    for site in sites.iter().filter(|site| site.is_own) {
+        for way in entrance::for_host(reader, &site.gateway, host, None) {
+            let ends_tls = matches!(way.door, Door::Tls | Door::Closed);
+            if !ends_tls || taken.contains(&way.listener) {
+                continue;
+            }
+            let answer = answer(reader, site, host, &way, output);
+            taken.push(way.listener.clone());
+            answers.entry(answer).or_default().push(way.listener);
+        }
+    }
+    for (answer, listeners) in answers {
+        push(shared, host, answer, listeners, output);
+    }
+}
+
+fn push(
+    shared: &Shared,
+    host: &Host,
+    answer: Answer,
+    mut listeners: Vec<Name>,
+    output: &mut Output,
+) {
+    listeners.sort_unstable();
+    // What answers on the listener that everybody has bears the name of the host alone.
+    let is_usual = listeners.contains(&shared.tls_listeners[0]);
+    let name = match is_usual {
+        true => Name::new(host.text().clone()),
+        false => Name::new(format!("{host}@{}", listeners[0])),
+    };
+    let listeners = match *listeners == *shared.tls_listeners {
+        true => shared.tls_listeners.clone(),
+        false => listeners.into(),
+    };
+    let tls = match answer.tls == *shared.tls {
+        true => shared.tls.clone(),
+        false => Arc::new(answer.tls),
+    };
+    let domain = Domain {
+        listeners,
+        host: host.clone(),
+        certificate: Some(answer.certificate),
+        alternatives: answer.alternatives.into(),
+        tls,
+        client_auth: answer.client_auth.map(Arc::new),
+    };
+    let origin = Origin {
+        kind: OriginKind::Gateway,
+        id: answer.gateway,
+    };
+    let resource = Resource {
+        origin,
+        value: Value::Domain(Box::new(domain)),
+    };
+    output.resources.push((name, resource));
+}
+
+fn answer(
+    reader: &mut Reader<'_>,
+    site: &Site,
+    host: &Host,
+    way: &Entrance,
+    output: &mut Output,
+) -> Answer {
+    let server = site.gateway.spec.servers.get(way.server);
+    let usual = &reader.settings().tls;
+    let terms = server.and_then(|server| tls::read(server, usual, &mut Vec::new()));
+    let gateway = site.gateway.meta.key.id();
+    // A broader domain must not answer in its place, without what was asked for here.
+    let closed = || Answer {
+        certificate: Name::new(format!("{gateway}/{CLOSED}")),
+        alternatives: Vec::new(),
+        tls: usual.clone(),
+        client_auth: None,
+        gateway: gateway.clone(),
+    };
+    let Some(terms) = terms else {
+        return closed();
+    };
+    let scene = Scene { site, host, way };
+    let mut certificates = scene.certificates(reader, &terms, output);
+    if certificates.is_empty() || terms.clients.is_some() {
+        return closed();
+    }
+    let certificate = certificates.remove(0);
+    Answer {
+        certificate,
+        alternatives: certificates,
+        tls: terms.settings,
+        client_auth: None,
+        gateway: gateway.clone(),
+    }
+}
+
+/// A server of a Gateway, as one host enters by it.
+struct Scene<'a> {
+    site: &'a Site,
+    host: &'a Host,
+    way: &'a Entrance,
+}
+
+impl Scene<'_> {
+    /// The certificates of the credentials. One whose Secret is not there leaves its place to
+    /// the others, and stays where there is no other, so that the domain comes with the Secret.
+    fn certificates(
+        &self,
+        reader: &mut Reader<'_>,
+        terms: &Terms,
+        output: &mut Output,
+    ) -> Vec<Name> {
+        let own = self.site.gateway.meta.key.namespace();
+        let mut found = Vec::new();
+        for credential in &terms.credentials {
+            let secret = secret_of(reader, credential, own);
+            if reader.secret_names(&secret).is_none() {
+                let end = format!("so {} answers no handshake by it", self.host);
+                output
+                    .findings
+                    .push(self.no_secret(credential, &secret, &end));
+            }
+            output.needs.push(Unit::Certificate(secret.clone()));
+            found.push(Name::new(secret));
+        }
+        found
+    }
+
+    fn no_secret(&self, credential: &str, secret: &str, end: &str) -> Finding {
+        let server = self.site.gateway.spec.servers.get(self.way.server);
+        let tls = server.and_then(|server| server.tls.as_ref());
+        let is_single = tls.is_some_and(|tls| *tls.credential_name == *credential);
+        let field = if is_single {
+            "credentialName"
+        } else {
+            "credentialNames"
+        };
+        Finding::new(
+            Severity::Error,
+            &self.site.gateway.meta.key,
+            format!("spec.servers[{}].tls.{field}", self.way.server),
+            format!("names Secret {secret}, which is not there, {end}"),
+            "create the Secret, of type kubernetes.io/tls",
+        )
+    }
+}
+
+/// The Secret of a credential: in the namespace of the gateway's workload, as Istio has it, or
+/// else in that of the Gateway itself.
+fn secret_of(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Arc<str> {
+    let of_workload = format!("{}/{credential}", reader.settings().gateway_namespace);
+    let is_there = reader.has_secret(&of_workload);
+    if is_there || namespace == &*reader.settings().gateway_namespace {
+        return of_workload.into();
+    }
+    let own = format!("{namespace}/{credential}");
+    match reader.has_secret(&own) {
+        true => own.into(),
+        false => of_workload.into(),
+    }
+}

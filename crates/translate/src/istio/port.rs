@@ -1,0 +1,219 @@
+//! Ports of Gateways: which listener stands for each, and who may speak there.
+//!
+//! 80 and 443, and the numbers of the process' own two listeners, stand for those. Every other
+//! port is a listener of its own, named by number and address, for all the servers that name it.
+//! Servers on one port share it where they speak alike: plain HTTP, TLS, or plain TCP. Where they
+//! do not, the oldest Gateway has it, as in Istio, and the others' servers are without effect.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use myriad_api::istio::Gateway;
+use myriad_api::istio::gateway::Server;
+use myriad_model::{Listener, ListenerProtocol, Name, Origin, OriginKind, Resource, Value};
+
+use super::entrance::is_selected;
+use crate::Settings;
+use crate::engine::Reader;
+use crate::output::Output;
+
+/// A port that is no listener of the process' own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortKey {
+    /// The number that is listened on.
+    pub number: u16,
+    /// The address, where a server says one; otherwise that of the plain listener.
+    pub bind: Option<IpAddr>,
+}
+
+/// What is spoken on a port before anything else is known of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Speech {
+    /// HTTP in plain text.
+    Http,
+    /// TLS, whatever is within.
+    Tls,
+    /// Any bytes.
+    Tcp,
+}
+
+/// A Gateway's wish to have a port. The smallest wins: the oldest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortClaim {
+    /// When the Gateway was created.
+    pub created: i64,
+    /// The Gateway.
+    pub gateway: Arc<str>,
+    /// What its first server there speaks.
+    pub speech: Speech,
+}
+
+/// The listener that a server stands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// One of the process' own two.
+    Own(&'static str),
+    /// One that is there for Gateways.
+    Port(PortKey),
+}
+
+/// Why a server stands nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Homeless {
+    /// Its protocol is none that is known.
+    Protocol,
+    /// It binds to what is no address.
+    Bind,
+    /// The port is the process' own and speaks otherwise.
+    Own(Speech),
+    /// The port is not among those that Gateways may use.
+    NotAdmitted,
+    /// Another Gateway has the port, and speaks otherwise there.
+    Taken(PortClaim),
+}
+
+impl PortKey {
+    /// The name of the listener.
+    pub fn name(&self) -> Name {
+        Name::new(self.to_string())
+    }
+
+    fn address(&self, settings: &Settings) -> SocketAddr {
+        SocketAddr::new(self.bind.unwrap_or(settings.http.ip()), self.number)
+    }
+}
+
+impl fmt::Display for PortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "port-{}", self.number)?;
+        match self.bind {
+            Some(address) => write!(f, "-{address}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Speech {
+    /// What a protocol as written speaks.
+    pub fn read(protocol: &str) -> Option<Self> {
+        Some(match protocol.to_ascii_uppercase().as_str() {
+            "HTTP" | "HTTP2" | "GRPC" | "GRPC-WEB" => Speech::Http,
+            "HTTPS" | "TLS" => Speech::Tls,
+            "TCP" | "MONGO" | "MYSQL" | "REDIS" => Speech::Tcp,
+            _ => return None,
+        })
+    }
+
+    /// The word for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Speech::Http => "plain HTTP",
+            Speech::Tls => "TLS",
+            Speech::Tcp => "plain TCP",
+        }
+    }
+}
+
+impl Stand {
+    /// The name of the listener.
+    pub fn name(&self) -> Name {
+        match self {
+            Stand::Own(name) => Name::from(*name),
+            Stand::Port(key) => key.name(),
+        }
+    }
+}
+
+/// Where a server stands, if nobody else were there.
+///
+/// # Errors
+/// Why it stands nowhere.
+pub fn wanted(server: &Server, settings: &Settings) -> Result<(Stand, Speech), Homeless> {
+    let speech = Speech::read(&server.port.protocol).ok_or(Homeless::Protocol)?;
+    let bind = match &*server.bind {
+        "" => None,
+        text => Some(text.parse().map_err(|_| Homeless::Bind)?),
+    };
+    let number = server.port.number;
+    let (http, https) = (settings.http.port(), settings.https.port());
+    let own = match number {
+        80 => Some((http, Speech::Http, "http")),
+        443 => Some((https, Speech::Tls, "https")),
+        _ if number == http => Some((http, Speech::Http, "http")),
+        _ if number == https || number == settings.https_port => {
+            Some((https, Speech::Tls, "https"))
+        }
+        _ => None,
+    };
+    match (own, bind) {
+        (Some((_, spoken, name)), None) if spoken == speech => Ok((Stand::Own(name), speech)),
+        (Some((_, spoken, _)), None) => Err(Homeless::Own(spoken)),
+        // On an address of its own it takes nothing from the others.
+        (Some((number, _, _)), bind) => Ok((Stand::Port(PortKey { number, bind }), speech)),
+        (None, bind) if settings.gateway_ports.admits(number) => {
+            Ok((Stand::Port(PortKey { number, bind }), speech))
+        }
+        (None, _) => Err(Homeless::NotAdmitted),
+    }
+}
+
+/// Where a server stands among all.
+///
+/// # Errors
+/// Why it stands nowhere.
+pub fn stand(reader: &mut Reader<'_>, server: &Server) -> Result<(Stand, Speech), Homeless> {
+    let (stand, speech) = wanted(server, reader.settings())?;
+    if let Stand::Port(key) = &stand
+        && reader.speech(key).is_some_and(|spoken| spoken != speech)
+        && let Some(owner) = reader.port_owner(key)
+    {
+        return Err(Homeless::Taken(owner));
+    }
+    Ok((stand, speech))
+}
+
+/// The ports that a Gateway claims, each once: within it, the first server wins.
+pub fn claims(gateway: Option<&Gateway>, settings: &Settings) -> BTreeMap<PortKey, PortClaim> {
+    let mut claims = BTreeMap::new();
+    if let Some(gateway) = gateway.filter(|gateway| is_selected(&gateway.spec, settings)) {
+        for server in &gateway.spec.servers {
+            if let Ok((Stand::Port(key), speech)) = wanted(server, settings) {
+                claims.entry(key).or_insert_with(|| PortClaim {
+                    created: gateway.meta.created,
+                    gateway: gateway.meta.key.id().clone(),
+                    speech,
+                });
+            }
+        }
+    }
+    claims
+}
+
+/// Translates the listener of a port.
+pub fn translate(reader: &mut Reader<'_>, key: &PortKey) -> Output {
+    let mut output = Output::default();
+    let Some(owner) = reader.port_owner(key) else {
+        return output;
+    };
+    let listener = Listener {
+        address: key.address(reader.settings()),
+        tls: owner.speech == Speech::Tls,
+        default_certificate: None,
+        protocol: match owner.speech {
+            Speech::Http | Speech::Tls => ListenerProtocol::Http,
+            Speech::Tcp => ListenerProtocol::Tcp,
+        },
+    };
+    let origin = Origin {
+        kind: OriginKind::Gateway,
+        id: owner.gateway,
+    };
+    let resource = Resource {
+        origin,
+        value: Value::Listener(Box::new(listener)),
+    };
+    output.resources.push((key.name(), resource));
+    output
+}
