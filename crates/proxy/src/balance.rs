@@ -1,16 +1,30 @@
 //! Which endpoint takes a request.
 //!
-//! Two endpoints are drawn by weight, and the one with fewer requests in flight for its weight
-//! takes it. That needs no scan, and no worker has to know what the others draw.
+//! What is needed to choose is built when endpoints change, off the request path, and shared by
+//! all workers; a choice is a few loads, without a lock, an allocation or a scan.
+
+pub mod draw;
+pub mod maglev;
+pub mod outlier;
+pub mod pool;
+pub mod ring;
+pub mod turns;
+pub mod usage;
+pub mod warmup;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use myriad_model::UpstreamTls;
+use myriad_base::clock::{self, Instant};
+use myriad_model::{Name, ProxyProtocol, UpstreamTls};
+
+pub use pool::{Choice, Member, Pool};
 
 use crate::net::dice::Dice;
 use crate::net::hash::hash_stable;
+use outlier::Record;
 
 /// One address that requests are sent to, and how it is spoken to. Upstreams that name the same
 /// address share it, with its connections and its count of requests.
@@ -19,9 +33,27 @@ pub struct Target {
     pub id: u64,
     /// The address.
     pub address: SocketAddr,
+    /// How it is spoken to.
+    pub manner: Arc<Manner>,
+    /// What its answers tell of it.
+    pub record: Record,
+    /// When it came, in milliseconds of [`now_ms`].
+    pub born_ms: u64,
+    active: AtomicU32,
+}
+
+/// How endpoints are spoken to, as far as connections differ by it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Manner {
     /// How TLS is done; none for plain text.
     pub tls: Option<UpstreamTls>,
-    active: AtomicU32,
+    /// Whether HTTP/2 is spoken.
+    pub is_http2: bool,
+    /// The header that connections begin with.
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// The upstream whose own they are, where it counts or spares them; none where they are
+    /// shared with others.
+    pub owner: Option<Name>,
 }
 
 /// A request in flight at a target; counted until it is dropped.
@@ -29,34 +61,52 @@ pub struct Flight {
     target: Arc<Target>,
 }
 
-/// The endpoints of one upstream.
-#[derive(Default)]
-pub struct Pool {
-    members: Box<[Member]>,
-    /// The sum of all weights.
-    weight: u64,
-    /// Whether all weights are equal, so that drawing is one step.
-    is_even: bool,
+/// Milliseconds since the process began to choose; never 0.
+pub fn now_ms() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(clock::now);
+    let passed = clock::now().duration_since(*START);
+    u64::try_from(passed.as_millis())
+        .unwrap_or(u64::MAX)
+        .saturating_add(1)
 }
 
-/// One endpoint of an upstream.
-pub struct Member {
-    /// The address.
-    pub target: Arc<Target>,
-    /// Its share; at least 1.
-    pub weight: u32,
+impl Manner {
+    /// HTTP/1 over connections that are shared with other upstreams.
+    pub fn shared(tls: Option<UpstreamTls>) -> Arc<Self> {
+        Manner {
+            tls,
+            ..Manner::default()
+        }
+        .intern()
+    }
+
+    /// It, stored once where it is the one that nearly all upstreams have.
+    pub fn intern(self) -> Arc<Self> {
+        static PLAIN: LazyLock<Arc<Manner>> = LazyLock::new(Arc::default);
+        match self == **PLAIN {
+            true => PLAIN.clone(),
+            false => Arc::new(self),
+        }
+    }
 }
 
 impl Target {
     /// A target without requests.
-    pub fn new(address: SocketAddr, tls: Option<UpstreamTls>) -> Self {
+    pub fn new(address: SocketAddr, manner: Arc<Manner>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Target {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             address,
-            tls,
+            manner,
+            record: Record::default(),
+            born_ms: now_ms(),
             active: AtomicU32::new(0),
         }
+    }
+
+    /// How TLS is done; none for plain text.
+    pub fn tls(&self) -> Option<&UpstreamTls> {
+        self.manner.tls.as_ref()
     }
 
     /// Requests in flight, of all workers.
@@ -96,87 +146,6 @@ impl Drop for Flight {
     }
 }
 
-impl Pool {
-    /// A pool of members. A weight of 0 is taken out.
-    pub fn new(members: impl Iterator<Item = Member>) -> Self {
-        let members: Box<[Member]> = members.filter(|member| member.weight > 0).collect();
-        let weight = members.iter().map(|member| u64::from(member.weight)).sum();
-        let is_even = members
-            .windows(2)
-            .all(|pair| pair[0].weight == pair[1].weight);
-        Pool {
-            members,
-            weight,
-            is_even,
-        }
-    }
-
-    /// The members.
-    pub fn members(&self) -> &[Member] {
-        &self.members
-    }
-
-    /// Whether there is no endpoint.
-    pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
-    }
-
-    /// Requests in flight at all endpoints.
-    pub fn active(&self) -> u32 {
-        let active = self.members.iter().map(|member| member.target.active());
-        active.fold(0, u32::saturating_add)
-    }
-
-    /// The endpoint that a cookie speaks of.
-    pub fn marked(&self, mark: u64) -> Option<&Arc<Target>> {
-        self.members
-            .iter()
-            .map(|member| &member.target)
-            .find(|target| target.mark() == mark)
-    }
-
-    /// Picks an endpoint, another than `tried` where there is one.
-    pub fn pick(&self, dice: &Dice, tried: Option<u64>) -> Option<&Arc<Target>> {
-        if self.members.len() <= 1 {
-            return self.members.first().map(|member| &member.target);
-        }
-        let first = self.draw(dice);
-        let mut second = self.draw(dice);
-        if first == second {
-            second = (second + 1) % self.members.len();
-        }
-        let is_tried = |index: usize| Some(self.members[index].target.id) == tried;
-        let picked = match (is_tried(first), is_tried(second)) {
-            (true, _) => second,
-            (_, true) => first,
-            _ if self.load(second) < self.load(first) => second,
-            _ => first,
-        };
-        Some(&self.members[picked].target)
-    }
-
-    /// An index, by weight.
-    fn draw(&self, dice: &Dice) -> usize {
-        if self.is_even {
-            return dice.roll_below(self.members.len() as u64) as usize;
-        }
-        let mut left = dice.roll_below(self.weight);
-        for (index, member) in self.members.iter().enumerate() {
-            match left.checked_sub(u64::from(member.weight)) {
-                Some(rest) => left = rest,
-                None => return index,
-            }
-        }
-        0
-    }
-
-    /// Requests in flight for each share, with the one that is about to come.
-    fn load(&self, index: usize) -> f32 {
-        let member = &self.members[index];
-        (member.target.active() as f32 + 1.0) / member.weight as f32
-    }
-}
-
 /// Draws one of several shares; none where all are 0.
 pub fn draw_share(shares: impl Iterator<Item = u32> + Clone, dice: &Dice) -> Option<usize> {
     let sum: u64 = shares.clone().map(u64::from).sum();
@@ -195,65 +164,8 @@ pub fn draw_share(shares: impl Iterator<Item = u32> + Clone, dice: &Dice) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use super::{Flight, Member, Pool, Target, draw_share};
+    use super::draw_share;
     use crate::net::dice::Dice;
-
-    fn pool(weights: &[u32]) -> Pool {
-        let member = |(index, weight): (usize, &u32)| Member {
-            target: Arc::new(Target::new(([192, 0, 2, index as u8], 80).into(), None)),
-            weight: *weight,
-        };
-        Pool::new(weights.iter().enumerate().map(member))
-    }
-
-    fn shares(pool: &Pool, rolls: usize) -> Vec<usize> {
-        let dice = Dice::new(7);
-        let mut taken = vec![0; pool.members().len()];
-        for _ in 0..rolls {
-            let picked = pool.pick(&dice, None).unwrap().id;
-            let index = pool.members().iter().position(|m| m.target.id == picked);
-            taken[index.unwrap()] += 1;
-        }
-        taken
-    }
-
-    #[test]
-    fn idle_endpoints_share_evenly() {
-        for share in shares(&pool(&[1, 1, 1, 1]), 8_000) {
-            assert!((1_700..2_300).contains(&share), "{share}");
-        }
-    }
-
-    #[test]
-    fn the_busier_of_two_is_left_alone() {
-        let pool = pool(&[1, 1]);
-        let busy = Flight::start(pool.members()[0].target.clone());
-        assert_eq!(shares(&pool, 100), [0, 100]);
-        drop(busy);
-        assert!(shares(&pool, 100)[0] > 0);
-    }
-
-    #[test]
-    fn an_endpoint_that_was_tried_is_not_tried_again_while_there_is_another() {
-        let pool = pool(&[1, 1]);
-        let dice = Dice::new(7);
-        let tried = pool.members()[0].target.id;
-        for _ in 0..100 {
-            assert_ne!(pool.pick(&dice, Some(tried)).unwrap().id, tried);
-        }
-    }
-
-    #[test]
-    fn a_mark_leads_back_to_its_endpoint() {
-        let pool = pool(&[1, 1, 1]);
-        for member in pool.members() {
-            let found = pool.marked(member.target.mark()).unwrap();
-            assert_eq!(found.id, member.target.id);
-        }
-        assert!(pool.marked(1).is_none());
-    }
 
     #[test]
     fn shares_are_drawn_by_weight() {

@@ -9,3 +9,4 @@ pub mod header;
 pub mod redirect;
 pub mod retry;
 pub mod rewrite;
+pub mod sameness;

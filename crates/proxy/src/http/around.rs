@@ -11,8 +11,10 @@ use super::plan::Forward;
 use super::timers::Timers;
 use super::tries::Tries;
 use super::worker::Worker;
-use crate::balance::Pool;
+use crate::balance::outlier::Outcome;
+use crate::balance::{Pool, Target, now_ms};
 use crate::net::buffer::Buffer;
+use crate::net::count::Count;
 use crate::net::deadline::Deadline;
 use crate::net::failure::{Failure, FailureKind};
 
@@ -51,6 +53,8 @@ pub struct Around<'a> {
     pub plan: &'a Forward,
     /// The endpoints of its upstream.
     pub pool: &'a Pool,
+    /// The one that is tried.
+    pub target: &'a Target,
     /// Bounds each wait.
     pub deadline: &'a Deadline,
     /// What goes to the endpoint.
@@ -93,6 +97,11 @@ impl Around<'_> {
         self.timers.poll_passed(context)
     }
 
+    /// Takes note of what became of the try, as far as it tells of the endpoint.
+    pub fn note(&self, outcome: Outcome) {
+        note(self.worker, self.pool, self.target, outcome);
+    }
+
     /// Begins a wait.
     pub fn wait_for(&self, waits: Waits) {
         let limits = &self.worker.local.limits;
@@ -104,6 +113,13 @@ impl Around<'_> {
             Waits::EndpointWrite => of_policy(|policy| policy.send_timeout),
             Waits::EndpointRead | Waits::Nothing => of_policy(|policy| policy.read_timeout),
         });
+    }
+}
+
+/// Takes note of what became of a try, as far as it tells of the endpoint.
+pub fn note(worker: &Worker, pool: &Pool, target: &Target, outcome: Outcome) {
+    if pool.note(target, outcome, now_ms) {
+        worker.local.counts.add(Count::UpstreamEjected);
     }
 }
 

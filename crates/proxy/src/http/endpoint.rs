@@ -13,6 +13,7 @@ use super::answer::reason;
 use super::around::{Around, Broken, End, Waits};
 use super::mirror;
 use super::peer::Peer;
+use crate::balance::outlier::Outcome;
 use crate::net::body::{BodyLength, Encoder};
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::field::{Field, Known};
@@ -335,6 +336,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         body: RecvStream,
         is_end: bool,
     ) -> Result<(), Failure> {
+        self.around.note(Outcome::Response(head.status));
         let Around {
             plan,
             worker,

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::account::Account;
-use super::around::{Around, Broken, End};
+use super::around::{Around, Broken, End, note};
 use super::endpoint;
 use super::mirror;
 use super::outgoing::{KEPT_BYTES_MAX, Outgoing};
@@ -17,7 +17,9 @@ use super::relay::Relay;
 use super::timers::Timers;
 use super::tries::Tries;
 use super::worker::Worker;
-use crate::balance::{Flight, Pool, Target};
+use crate::balance::outlier;
+use crate::balance::usage::{Counted, Held};
+use crate::balance::{Choice, Flight, Pool, Target};
 use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::deadline::Deadline;
@@ -87,6 +89,7 @@ pub async fn exchange<P: Peer>(
     account: &mut Account,
     deadline: &Deadline,
 ) -> Result<Outcome, Broken> {
+    let _request = admit(worker, plan)?;
     let answer = resolve(worker, plan).await?;
     let kept_bytes_max = if plan.is_kept() { KEPT_BYTES_MAX } else { 0 };
     let head = std::mem::replace(&mut plan.head, Buffer::take());
@@ -112,6 +115,7 @@ pub async fn exchange<P: Peer>(
                     worker,
                     plan,
                     pool: pool(plan, answer.as_ref()),
+                    target: &target,
                     deadline,
                     outgoing: &mut outgoing,
                     timers: &mut timers,
@@ -121,6 +125,9 @@ pub async fn exchange<P: Peer>(
             }
             Err(failure) => {
                 let pool = pool(plan, answer.as_ref());
+                if Event::of(failure.kind, true).is_some() {
+                    note(worker, pool, &target, outlier::Outcome::Failure);
+                }
                 after_failed_connect(worker, plan, pool, &mut tries, failure)?
             }
         };
@@ -197,8 +204,14 @@ fn after_broken(around: Around<'_>, broken: Broken, is_reused: bool) -> Result<N
         outgoing,
         tries,
         pool,
+        target,
         ..
     } = around;
+    let kind = broken.failure.kind;
+    let is_its_own = Event::of(kind, false).is_some() || kind == FailureKind::RequestTimeout;
+    if !broken.is_started && is_its_own {
+        note(worker, pool, target, outlier::Outcome::Failure);
+    }
     if broken.is_started || !outgoing.is_whole() {
         return Err(broken);
     }
@@ -251,6 +264,20 @@ fn after_failed_connect(
     Err(unstarted(failure))
 }
 
+/// Counts a request at its upstream, where that bears only so many.
+fn admit(worker: &Worker, plan: &Forward) -> Result<Option<Held>, Broken> {
+    let upstream = &plan.upstream;
+    let max = upstream.limits().map_or(0, |limits| limits.requests_max);
+    if max == 0 {
+        return Ok(None);
+    }
+    let held = Held::take(&upstream.usage, Counted::Requests, max);
+    held.map(Some).ok_or_else(|| {
+        worker.local.counts.add(Count::OverflowRequests);
+        unstarted(FailureKind::Overflow.into())
+    })
+}
+
 async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>, Broken> {
     let Some(resolution) = &plan.upstream.resolution else {
         return Ok(None);
@@ -272,9 +299,19 @@ fn choose(
     if let Some(target) = &plan.preferred {
         return Ok(target.clone());
     }
-    pool.pick(&worker.local.dice, tried)
-        .cloned()
-        .ok_or_else(|| unstarted(FailureKind::NoEndpoint.into()))
+    let choice = Choice {
+        dice: &worker.local.dice,
+        tried,
+        hash: plan.hash,
+        now_ms: None,
+    };
+    pool.choose(&choice).cloned().ok_or_else(|| {
+        let kind = match pool.is_empty() {
+            true => FailureKind::NoEndpoint,
+            false => FailureKind::Ejected,
+        };
+        unstarted(kind.into())
+    })
 }
 
 async fn connect(

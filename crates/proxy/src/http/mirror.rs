@@ -81,6 +81,7 @@ fn copy_of(plan: &Forward, upstream: &Arc<UpstreamEntry>, request: &[u8]) -> For
         share: plan.share,
         upstream: upstream.clone(),
         preferred: None,
+        hash: plan.hash,
         head: reframed(
             marked(request),
             plan.upstream.is_http2(),

@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_model::{Action, HeaderEdits, Policy, Retry, Rewrite, Route, WeightedUpstream};
+use myriad_model::{
+    Action, Balancer, HeaderEdits, Policy, Retry, Rewrite, Route, WeightedUpstream,
+};
 
 use super::account::Account;
 use super::answer::Answer;
@@ -23,7 +25,7 @@ use crate::net::head::{Head, is_idempotent, split_authority};
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
-use crate::policy::{affinity, client, cors, direction, fault, redirect};
+use crate::policy::{affinity, client, cors, direction, fault, redirect, sameness};
 use crate::route::host::RouteEntry;
 use crate::route::tables::{NotFound, Tables, upstream_hash};
 use crate::route::visit::Visit;
@@ -55,6 +57,8 @@ pub struct Forward {
     pub upstream: Arc<UpstreamEntry>,
     /// The endpoint that a cookie speaks of.
     pub preferred: Option<Arc<Target>>,
+    /// The hash of what makes the request equal to others, where the upstream looks at it.
+    pub hash: Option<u64>,
     /// The head as the endpoint gets it.
     pub head: Buffer,
     /// How the body is framed for the endpoint.
@@ -187,7 +191,7 @@ fn act(
         Action::Forward(shares) => {
             match forward(worker, tables, visit, head, entry, route, shares) {
                 Ok(mut forward) => {
-                    forward.additions = additions;
+                    forward.additions.extend(additions);
                     return Plan::Forward(forward);
                 }
                 Err(kind) => Err(kind),
@@ -299,7 +303,9 @@ fn forward(
         trusted_hops: worker.local.trusted_hops,
     };
     write::request(&request, &mut bytes);
+    let (hash, additions) = sameness(worker, &upstream, visit, head);
     Ok(Box::new(Forward {
+        hash,
         route: entry.clone(),
         share,
         preferred,
@@ -317,7 +323,7 @@ fn forward(
         },
         mirrors,
         upstream,
-        additions: Additions::new(),
+        additions,
         is_copied: Cell::new(false),
         is_copy: false,
     }))
@@ -335,6 +341,23 @@ fn authority<'a>(
         .authority()
         .or(of_rule.filter(|text| split_authority(text).is_ok()))
         .or_else(|| of_policy.authority())
+}
+
+/// The hash of what makes the request equal to others, where its upstream asks, and the cookie
+/// that may be made for it.
+fn sameness(
+    worker: &Worker,
+    upstream: &UpstreamEntry,
+    visit: &Visit,
+    head: &Head<'_>,
+) -> (Option<u64>, Additions) {
+    let Some(Balancer::Hash(rule)) = upstream.options().map(|options| &options.balancer) else {
+        return (None, Additions::new());
+    };
+    let local = &worker.local;
+    let sameness = sameness::of(&rule.source, head, visit, local.trusted_hops, &local.dice);
+    let made = sameness.set_cookie.map(|cookie| ("set-cookie", cookie));
+    (sameness.hash, made.into_iter().collect())
 }
 
 /// HTTP/2 frames bodies itself.

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use super::around::{Around, Broken, End, Waits};
 use super::mirror;
 use super::peer::Peer;
+use crate::balance::outlier::Outcome;
 use crate::net::body::{BodyLength, Decoder};
 use crate::net::buffer::Buffer;
 use crate::net::failure::{Failure, FailureKind, Retry};
@@ -278,6 +279,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     /// Begins the response, of which `rest` bytes beyond the head are there, or leaves it for a
     /// repetition.
     fn begin(&mut self, head: &ResponseHead<'_>, rest: usize) -> Result<(), Failure> {
+        self.around.note(Outcome::Response(head.status));
         let Around {
             plan,
             worker,

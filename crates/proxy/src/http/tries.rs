@@ -1,14 +1,13 @@
 //! What may still be tried of a request, and what bounds the repetitions of all requests.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use myriad_model::Retry;
+use myriad_model::{Retry, Share};
 
 use super::plan::Forward;
 use super::worker::Worker;
 use crate::balance::Pool;
+use crate::balance::usage::{Counted, Held};
 use crate::net::count::Count;
 use crate::policy::retry::{self, Event};
 use crate::upstream::entry::UpstreamEntry;
@@ -30,11 +29,8 @@ pub struct Tries {
     /// Repetitions that the route allows.
     left: u8,
     made: u8,
-    repeating: Option<Repeating>,
+    repeating: Option<Held>,
 }
-
-/// A repetition in flight at an upstream; counted until it is dropped.
-struct Repeating(Arc<UpstreamEntry>);
 
 impl Tries {
     /// What a route allows.
@@ -59,7 +55,7 @@ impl Tries {
             return false;
         }
         if self.repeating.is_none() {
-            self.repeating = Repeating::start(&plan.upstream, pool);
+            self.repeating = begin(&plan.upstream, pool);
         }
         if self.repeating.is_none() {
             worker.local.counts.add(Count::RetryRefused);
@@ -79,49 +75,111 @@ impl Tries {
     }
 }
 
-impl Repeating {
-    /// Counts a repetition; none where the upstream has as many as it may.
-    fn start(upstream: &Arc<UpstreamEntry>, pool: &Pool) -> Option<Self> {
-        let bound = (pool.active() / REPEATING_ONE_OF).max(REPEATING_MIN);
-        let before = upstream.repeating.fetch_add(1, Ordering::Relaxed);
-        let repeating = Repeating(upstream.clone());
-        (before < bound).then_some(repeating)
-    }
-}
-
-impl Drop for Repeating {
-    fn drop(&mut self) {
-        self.0.repeating.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Counts a repetition; none where the upstream has as many as it may.
+fn begin(upstream: &UpstreamEntry, pool: &Pool) -> Option<Held> {
+    let options = upstream.options();
+    let own = options.map_or(0, |options| options.limits.retries_max);
+    let budget = options.and_then(|options| options.retry_budget);
+    let max = match budget {
+        Some(budget) => {
+            let in_flight = u64::from(pool.active()) * u64::from(budget.share.ppm());
+            let of_share = u32::try_from(in_flight / u64::from(Share::ALL.ppm()));
+            of_share.unwrap_or(u32::MAX).max(budget.retries_min)
+        }
+        None if own > 0 => own,
+        None => (pool.active() / REPEATING_ONE_OF).max(REPEATING_MIN),
+    };
+    // Where a budget allows none, there is none; elsewhere 0 stands for no bound.
+    (max > 0)
+        .then(|| Held::take(&upstream.usage, Counted::Retries, max))
+        .flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{REPEATING_MIN, Repeating};
-    use crate::balance::{Flight, Member, Pool, Target};
+    use myriad_model::{
+        Form, Origin, OriginKind, Protocol, Resource, RetryBudget, Sealer, Share, Upstream,
+        UpstreamOptions, Value,
+    };
+
+    use super::{Held, REPEATING_MIN, begin};
+    use crate::balance::{Flight, Manner, Member, Pool, Target};
     use crate::upstream::entry::UpstreamEntry;
     use crate::upstream::target::Targets;
+
+    fn fill(upstream: &UpstreamEntry, pool: &Pool) -> Vec<Held> {
+        std::iter::from_fn(|| begin(upstream, pool)).collect()
+    }
+
+    fn pool() -> (Pool, Arc<Target>) {
+        let target = Arc::new(Target::new(
+            ([192, 0, 2, 1], 80).into(),
+            Manner::shared(None),
+        ));
+        let member = Member {
+            target: target.clone(),
+            weight: 1,
+            priority: 0,
+        };
+        (Pool::new([member].into_iter()), target)
+    }
 
     #[test]
     fn repetitions_are_bounded_by_requests_in_flight() {
         let mut targets = Targets::new();
-        let upstream = Arc::new(UpstreamEntry::new("u".into(), None, None, &mut targets));
-        let target = Arc::new(Target::new(([192, 0, 2, 1], 80).into(), None));
-        let member = Member {
-            target: target.clone(),
-            weight: 1,
-        };
-        let pool = Pool::new([member].into_iter());
-        let fill = || -> Vec<Repeating> {
-            std::iter::from_fn(|| Repeating::start(&upstream, &pool)).collect()
-        };
-        assert_eq!(fill().len(), REPEATING_MIN as usize);
+        let upstream = UpstreamEntry::new("u".into(), None, None, &mut targets, None);
+        let (pool, target) = pool();
+        assert_eq!(fill(&upstream, &pool).len(), REPEATING_MIN as usize);
         let flights: Vec<Flight> = (0..50).map(|_| Flight::start(target.clone())).collect();
-        let repeating = fill();
+        let repeating = fill(&upstream, &pool);
         assert_eq!(repeating.len(), 10);
         drop((flights, repeating));
-        assert_eq!(fill().len(), REPEATING_MIN as usize);
+        assert_eq!(fill(&upstream, &pool).len(), REPEATING_MIN as usize);
+    }
+
+    #[test]
+    fn an_upstream_may_say_how_many_repetitions_it_bears() {
+        let with = |change: fn(&mut UpstreamOptions)| {
+            let mut options = UpstreamOptions::default();
+            change(&mut options);
+            let value = Value::Upstream(Upstream {
+                protocol: Protocol::Http1,
+                dns: None,
+                tls: None,
+                options: Some(Box::new(options)),
+            });
+            let origin = Origin {
+                kind: OriginKind::Ingress,
+                id: "ns/u".into(),
+            };
+            let mut sealer = Sealer::new([7; 32], Form::Value);
+            let sealed = sealer.seal("u".into(), Resource { origin, value });
+            let mut targets = Targets::new();
+            UpstreamEntry::new("u".into(), Some(sealed.into()), None, &mut targets, None)
+        };
+        let (pool, target) = pool();
+        let _flights: Vec<Flight> = (0..50).map(|_| Flight::start(target.clone())).collect();
+        let counted = |change| fill(&with(change), &pool).len();
+        assert_eq!(counted(|options| options.limits.retries_max = 4), 4);
+        assert_eq!(
+            counted(|options| {
+                options.retry_budget = Some(RetryBudget {
+                    share: Share::from_ppm(400_000).unwrap(),
+                    retries_min: 3,
+                });
+            }),
+            20
+        );
+        assert_eq!(
+            counted(|options| {
+                options.retry_budget = Some(RetryBudget {
+                    share: Share::from_ppm(0).unwrap(),
+                    retries_min: 0,
+                });
+            }),
+            0
+        );
     }
 }

@@ -51,6 +51,12 @@ pub enum Count {
     UpstreamRetried,
     /// Idle connections to endpoints closed because of a limit.
     UpstreamEvicted,
+    /// Endpoints left out for what they answered.
+    UpstreamEjected,
+    /// Requests refused because their upstream has as many in flight as it bears.
+    OverflowRequests,
+    /// Requests refused because as many wait for a connection to their upstream as may.
+    OverflowPending,
     /// Certificate keys parsed.
     KeyParsed,
     /// Parsed keys forgotten because of the limit.
@@ -232,6 +238,21 @@ static FAMILIES: &[Family] = &[
             ("failed", Count::UpstreamFailed),
             ("retried", Count::UpstreamRetried),
             ("evicted", Count::UpstreamEvicted),
+        ],
+    },
+    Family {
+        name: "upstream_ejections",
+        help: "Endpoints left out for what they answered",
+        label: "",
+        members: &[("", Count::UpstreamEjected)],
+    },
+    Family {
+        name: "upstream_overflows",
+        help: "Requests refused because of a limit of their upstream",
+        label: "limit",
+        members: &[
+            ("requests", Count::OverflowRequests),
+            ("pending", Count::OverflowPending),
         ],
     },
     Family {

@@ -40,6 +40,10 @@ pub enum FailureKind {
     NoEndpoint,
     /// The upstream's DNS name has no address.
     Unresolved,
+    /// All endpoints of the upstream are left out for what they answered.
+    Ejected,
+    /// The upstream bears no more requests or connections.
+    Overflow,
     /// The endpoint cannot be connected to.
     ConnectFailed,
     /// Connecting to the endpoint took longer than the route's policy allows.
@@ -113,7 +117,7 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 29] = [
+    pub const ALL: [FailureKind; 31] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -132,6 +136,8 @@ impl FailureKind {
         FailureKind::NoUpstream,
         FailureKind::NoEndpoint,
         FailureKind::Unresolved,
+        FailureKind::Ejected,
+        FailureKind::Overflow,
         FailureKind::ConnectFailed,
         FailureKind::ConnectTimeout,
         FailureKind::UpstreamTls,
@@ -168,6 +174,8 @@ impl FailureKind {
             Kind::NoUpstream => (503, "no_upstream", Upstream, "no upstream\n"),
             Kind::NoEndpoint => (503, "no_endpoint", Upstream, "no endpoint\n"),
             Kind::Unresolved => (503, "unresolved", Upstream, "no endpoint\n"),
+            Kind::Ejected => (503, "ejected", Upstream, "no healthy endpoint\n"),
+            Kind::Overflow => (503, "overflow", Upstream, "upstream overflow\n"),
             Kind::ConnectFailed => (502, "connect_failed", Upstream, "bad gateway\n"),
             Kind::ConnectTimeout => (504, "connect_timeout", Upstream, "gateway timeout\n"),
             Kind::UpstreamTls => (502, "upstream_tls", Upstream, "bad gateway\n"),

@@ -36,7 +36,7 @@ mod tests {
     use myriad_model::Affinity;
 
     use super::{mark, set_cookie};
-    use crate::balance::Target;
+    use crate::balance::{Manner, Target};
     use crate::net::{head, limits::Limits};
 
     #[test]
@@ -47,7 +47,7 @@ mod tests {
             age_max_s: 60,
             secure: true,
         };
-        let target = Target::new(([192, 0, 2, 1], 80).into(), None);
+        let target = Target::new(([192, 0, 2, 1], 80).into(), Manner::shared(None));
         let cookie = set_cookie(&affinity, &target);
         assert!(
             cookie.ends_with("; Path=/; Max-Age=60; Secure; HttpOnly"),

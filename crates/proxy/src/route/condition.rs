@@ -146,7 +146,7 @@ pub fn cookie<'a>(head: &Head<'a>, name: &str) -> Option<&'a [u8]> {
 }
 
 /// The value of the first parameter of a name, as it came; an absent value is empty.
-fn query_value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+pub fn query_value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| {
         let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
         (*decode(found) == *name.as_bytes()).then_some(value)

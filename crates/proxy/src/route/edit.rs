@@ -285,7 +285,8 @@ impl<'a> Edit<'a> {
             // The new entry takes its targets before the old one gives them back, so that those
             // in both keep their connections and counts.
             let name = known.as_ref().map_or(name, |entry| &entry.name).clone();
-            let entry = UpstreamEntry::new(name, upstream, endpoints, self.targets);
+            let entry =
+                UpstreamEntry::new(name, upstream, endpoints, self.targets, known.as_deref());
             self.tables.upstreams.insert(Leaf(Arc::new(entry)));
         }
         if let Some(known) = known {

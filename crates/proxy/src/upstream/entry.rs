@@ -1,12 +1,13 @@
 //! One upstream, as requests find it.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::Arc;
 
-use myriad_model::{Name, SealedArc, UpstreamTls};
+use myriad_model::{Limits, Name, SealedArc, Upstream, UpstreamOptions, UpstreamTls};
 
 use super::resolve::Resolution;
 use super::target::Targets;
-use crate::balance::{Member, Pool};
+use crate::balance::usage::Usage;
+use crate::balance::{Manner, Member, Pool};
 use crate::net::hash::hash;
 
 /// The class of upstream names among hashes.
@@ -26,8 +27,10 @@ pub struct UpstreamEntry {
     pub pool: Pool,
     /// The endpoints that DNS tells.
     pub resolution: Option<Box<Resolution>>,
-    /// Repetitions in flight, of all workers, since the upstream last changed.
-    pub repeating: AtomicU32,
+    /// How endpoints are spoken to.
+    pub manner: Arc<Manner>,
+    /// What is in use, of all workers.
+    pub usage: Arc<Usage>,
 }
 
 /// The hash of an upstream's name.
@@ -36,30 +39,35 @@ pub fn hash_of(name: &str) -> u64 {
 }
 
 impl UpstreamEntry {
-    /// Builds the entry from its parts.
+    /// Builds the entry from its parts. What is in use at the one before stays counted.
     pub fn new(
         name: Name,
         upstream: Option<SealedArc>,
         endpoints: Option<SealedArc>,
         targets: &mut Targets,
+        before: Option<&UpstreamEntry>,
     ) -> Self {
         let value = upstream.as_ref().and_then(|sealed| sealed.upstream());
-        let tls = value.filter(|value| value.protocol.is_tls()).map(|value| {
-            value.tls.as_deref().cloned().unwrap_or(UpstreamTls {
-                verify: true,
-                ..UpstreamTls::unverified()
-            })
-        });
+        let manner = manner(&name, value, before);
+        let options = value.and_then(|value| value.options.as_deref());
         let names = value.and_then(|value| value.dns.as_deref());
         let first = names.and_then(|dns| dns.names.first());
-        let resolution = first.map(|first| Box::new(Resolution::new(first.clone(), tls.clone())));
+        let resolution = first.map(|first| {
+            let options = options.cloned().unwrap_or_default();
+            Box::new(Resolution::new(first.clone(), manner.clone(), options))
+        });
         let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
         let pool = match (value, listed) {
             (Some(value), Some(listed)) if value.dns.is_none() => {
-                Pool::new(listed.endpoints.iter().map(|endpoint| Member {
-                    target: targets.acquire(endpoint.address, tls.as_ref()),
+                let members = listed.endpoints.iter().map(|endpoint| Member {
+                    target: targets.acquire(endpoint.address, &manner),
                     weight: endpoint.weight,
-                }))
+                    priority: endpoint.priority,
+                });
+                match options {
+                    Some(options) => Pool::with(members, options),
+                    None => Pool::new(members),
+                }
             }
             _ => Pool::default(),
         };
@@ -70,20 +78,30 @@ impl UpstreamEntry {
             endpoints,
             pool,
             resolution,
-            repeating: AtomicU32::new(0),
+            manner,
+            usage: before.map_or_else(Arc::default, |before| before.usage.clone()),
         }
+    }
+
+    /// What holds for its endpoints, where it says anything of that.
+    pub fn options(&self) -> Option<&UpstreamOptions> {
+        let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
+        value?.options.as_deref()
+    }
+
+    /// What is refused beyond some number, where it says so.
+    pub fn limits(&self) -> Option<&Limits> {
+        Some(&self.options()?.limits)
     }
 
     /// Whether endpoints are spoken to over TLS.
     pub fn is_tls(&self) -> bool {
-        let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
-        value.is_some_and(|value| value.protocol.is_tls())
+        self.manner.tls.is_some()
     }
 
     /// Whether endpoints are spoken to in HTTP/2.
     pub fn is_http2(&self) -> bool {
-        let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
-        value.is_some_and(|value| value.protocol.is_h2())
+        self.manner.is_http2
     }
 
     /// Gives back the targets, once another entry has taken the place of this one.
@@ -91,5 +109,26 @@ impl UpstreamEntry {
         for member in self.pool.members() {
             targets.release(&member.target);
         }
+    }
+}
+
+/// How endpoints are spoken to. An upstream with options has connections of its own.
+fn manner(name: &Name, value: Option<&Upstream>, before: Option<&UpstreamEntry>) -> Arc<Manner> {
+    let options = value.and_then(|value| value.options.as_deref());
+    let tls = value.filter(|value| value.protocol.is_tls()).map(|value| {
+        value.tls.as_deref().cloned().unwrap_or(UpstreamTls {
+            verify: true,
+            ..UpstreamTls::unverified()
+        })
+    });
+    let manner = Manner {
+        tls,
+        is_http2: value.is_some_and(|value| value.protocol.is_h2()),
+        proxy_protocol: options.and_then(|options| options.proxy_protocol),
+        owner: options.map(|_| name.clone()),
+    };
+    match before {
+        Some(before) if *before.manner == manner => before.manner.clone(),
+        _ => manner.intern(),
     }
 }

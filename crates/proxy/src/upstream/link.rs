@@ -43,7 +43,7 @@ impl LinkKey {
     /// The key of connections to a target; `host` is what a TLS handshake names where the
     /// upstream names nothing.
     pub fn new(target: &Target, host: &str) -> Self {
-        let tls = target.tls.as_ref();
+        let tls = target.tls();
         LinkKey {
             target: target.id,
             server_name: tls.map(|_| server_name(target, host).into_boxed_str()),
@@ -200,7 +200,7 @@ impl Links {
             .map_err(|_| FailureKind::ConnectFailed)?;
         // Without it small requests would wait for acknowledgements; with an error they do.
         let _ = tcp.set_nodelay(true);
-        let Some(tls) = &target.tls else {
+        let Some(tls) = target.tls() else {
             return Ok(Stream::Plain(tcp));
         };
         let config = self.configs()?.pick(tls.verify);
@@ -225,7 +225,7 @@ impl Links {
 }
 
 fn server_name(target: &Target, host: &str) -> String {
-    match &target.tls {
+    match target.tls() {
         Some(tls) if !tls.server_name.is_empty() => tls.server_name.to_string(),
         _ => host.trim_matches(['[', ']']).to_owned(),
     }

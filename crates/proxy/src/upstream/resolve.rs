@@ -7,9 +7,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
-use myriad_model::{DnsName, UpstreamTls};
+use myriad_model::{DnsName, UpstreamOptions};
 
-use crate::balance::{Member, Pool, Target};
+use crate::balance::{Manner, Member, Pool, Target};
 use crate::net::failure::{Failure, FailureKind};
 
 /// The most addresses that are used of one answer.
@@ -29,7 +29,8 @@ pub struct Resolution {
 
 struct Shared {
     name: DnsName,
-    tls: Option<UpstreamTls>,
+    manner: Arc<Manner>,
+    options: UpstreamOptions,
     answer: ArcSwapOption<Answer>,
     is_asking: AtomicBool,
 }
@@ -43,11 +44,12 @@ pub struct Answer {
 
 impl Resolution {
     /// A name that nobody has asked for yet.
-    pub fn new(name: DnsName, tls: Option<UpstreamTls>) -> Self {
+    pub fn new(name: DnsName, manner: Arc<Manner>, options: UpstreamOptions) -> Self {
         Resolution {
             shared: Arc::new(Shared {
                 name,
-                tls,
+                manner,
+                options,
                 answer: ArcSwapOption::empty(),
                 is_asking: AtomicBool::new(false),
             }),
@@ -106,8 +108,9 @@ impl Shared {
             let members = before.pool.members().iter().map(|member| Member {
                 target: member.target.clone(),
                 weight: member.weight,
+                priority: member.priority,
             });
-            return self.keep(Pool::new(members), ttl);
+            return self.keep(Pool::with(members, &self.options), ttl);
         }
         let members = addresses.into_iter().map(|address| {
             let known = before.iter().flat_map(|before| before.pool.members());
@@ -116,13 +119,14 @@ impl Shared {
                 .find(|target| target.address == address);
             Member {
                 target: target.map_or_else(
-                    || Arc::new(Target::new(address, self.tls.clone())),
+                    || Arc::new(Target::new(address, self.manner.clone())),
                     Arc::clone,
                 ),
                 weight: 1,
+                priority: 0,
             }
         });
-        self.keep(Pool::new(members), ttl)
+        self.keep(Pool::with(members, &self.options), ttl)
     }
 
     fn keep(&self, pool: Pool, ttl: Duration) -> Arc<Answer> {

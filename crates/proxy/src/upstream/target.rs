@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use myriad_model::{Entry, Tree, UpstreamTls};
+use myriad_model::{Entry, Tree};
 
-use crate::balance::Target;
+use crate::balance::{Manner, Target};
 use crate::net::hash::hash;
 
 /// Every target that some upstream names, with the number of them. Owned by the control thread.
@@ -27,11 +27,7 @@ impl Entry for Use {
     }
 
     fn same_key(&self, other: &Self) -> bool {
-        is_same(
-            &self.target,
-            other.target.address,
-            other.target.tls.as_ref(),
-        )
+        is_same(&self.target, other.target.address, &other.target.manner)
     }
 }
 
@@ -41,15 +37,15 @@ impl Targets {
         Targets::default()
     }
 
-    /// The target of an address, for one more user.
-    pub fn acquire(&mut self, address: SocketAddr, tls: Option<&UpstreamTls>) -> Arc<Target> {
-        let hash = place(address, tls);
+    /// The target of an address that is spoken to in a manner, for one more user.
+    pub fn acquire(&mut self, address: SocketAddr, manner: &Arc<Manner>) -> Arc<Target> {
+        let hash = place(address, manner);
         let known = self
             .tree
-            .get(hash, |entry| is_same(&entry.target, address, tls));
+            .get(hash, |entry| is_same(&entry.target, address, manner));
         let (target, users) = match known {
             Some(entry) => (entry.target.clone(), entry.users),
-            None => (Arc::new(Target::new(address, tls.cloned())), 0),
+            None => (Arc::new(Target::new(address, manner.clone())), 0),
         };
         let users = users + 1;
         let entry = Use {
@@ -63,9 +59,9 @@ impl Targets {
 
     /// One user less. Without users, it is forgotten here; requests in flight still hold it.
     pub fn release(&mut self, target: &Target) {
-        let (address, tls) = (target.address, target.tls.as_ref());
-        let hash = place(address, tls);
-        let is_it = |entry: &Use| is_same(&entry.target, address, tls);
+        let (address, manner) = (target.address, &target.manner);
+        let hash = place(address, manner);
+        let is_it = |entry: &Use| is_same(&entry.target, address, manner);
         let Some(entry) = self.tree.get(hash, is_it) else {
             return;
         };
@@ -89,19 +85,22 @@ impl Targets {
     }
 }
 
-fn is_same(target: &Target, address: SocketAddr, tls: Option<&UpstreamTls>) -> bool {
-    target.address == address && target.tls.as_ref() == tls
+fn is_same(target: &Target, address: SocketAddr, manner: &Arc<Manner>) -> bool {
+    let is_same = || Arc::ptr_eq(&target.manner, manner) || target.manner == *manner;
+    target.address == address && is_same()
 }
 
-fn place(address: SocketAddr, tls: Option<&UpstreamTls>) -> u64 {
+fn place(address: SocketAddr, manner: &Manner) -> u64 {
     // Addresses hash by their text's parts without being printed.
     let ip = match address.ip() {
         std::net::IpAddr::V4(ip) => u128::from(ip.to_bits()),
         std::net::IpAddr::V6(ip) => ip.to_bits(),
     };
-    let name = tls.map_or("", |tls| &tls.server_name);
+    let name = manner.tls.as_ref().map_or("", |tls| &tls.server_name);
+    let owner = manner.owner.as_ref().map_or(0, |owner| hash(11, owner));
     let low = ip as u64 ^ (u64::from(address.port()) << 48);
     hash(9, name)
+        .wrapping_add(owner)
         .wrapping_add(low.wrapping_mul(0x9e37_79b9_7f4a_7c15))
         .wrapping_add(((ip >> 64) as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .rotate_left(31)
@@ -113,20 +112,39 @@ mod tests {
     use std::sync::Arc;
 
     use super::Targets;
+    use crate::balance::Manner;
 
     #[test]
     fn equal_addresses_share_a_target_until_nobody_uses_it() {
         let mut targets = Targets::new();
         let address = ([192, 0, 2, 1], 80).into();
-        let first = targets.acquire(address, None);
-        let second = targets.acquire(address, None);
-        let other = targets.acquire(([192, 0, 2, 2], 80).into(), None);
+        let plain = Manner::shared(None);
+        let first = targets.acquire(address, &plain);
+        let second = targets.acquire(address, &plain);
+        let other = targets.acquire(([192, 0, 2, 2], 80).into(), &plain);
         assert!(Arc::ptr_eq(&first, &second));
         assert_ne!(first.id, other.id);
         targets.release(&first);
         assert_eq!(targets.len(), 2);
         targets.release(&second);
         assert_eq!(targets.len(), 1);
-        assert_ne!(targets.acquire(address, None).id, first.id);
+        assert_ne!(targets.acquire(address, &plain).id, first.id);
+    }
+
+    #[test]
+    fn an_upstream_that_counts_has_targets_of_its_own() {
+        let mut targets = Targets::new();
+        let address = ([192, 0, 2, 1], 80).into();
+        let owned = |name: &str| {
+            Arc::new(Manner {
+                owner: Some(name.into()),
+                ..Manner::default()
+            })
+        };
+        let shared = targets.acquire(address, &Manner::shared(None));
+        let own = targets.acquire(address, &owned("a"));
+        assert_ne!(shared.id, own.id);
+        assert_ne!(targets.acquire(address, &owned("b")).id, own.id);
+        assert_eq!(targets.acquire(address, &owned("a")).id, own.id);
     }
 }
