@@ -1,6 +1,7 @@
 //! What holds for a route beside its match and its action: pure functions of a request.
 
 pub mod affinity;
+pub mod authorize;
 pub mod client;
 pub mod cors;
 pub mod direction;
@@ -10,3 +11,4 @@ pub mod redirect;
 pub mod retry;
 pub mod rewrite;
 pub mod sameness;
+pub mod token;

@@ -23,6 +23,8 @@ pub struct Account {
     pub bytes_received: u64,
     /// What failed.
     pub failure: Option<FailureKind>,
+    /// Whether a guard wants the request to be marked.
+    pub is_audited: bool,
     /// Whether the request had to wait on purpose.
     pub is_delayed: bool,
     /// Only where there is an access log: nobody else needs copies of what the client sent.
@@ -66,6 +68,7 @@ impl Account {
                 upstream: None,
                 endpoint: None,
                 flag: None,
+                is_audited: false,
                 origin: None,
                 sni: secured.and_then(|secured| secured.sni.clone()),
                 tls: secured.map(|secured| secured.version),
@@ -77,6 +80,7 @@ impl Account {
             bytes_sent: 0,
             bytes_received: 0,
             failure: None,
+            is_audited: false,
             is_delayed: false,
             line,
         }
@@ -89,6 +93,7 @@ impl Account {
             bytes_sent: 0,
             bytes_received: 0,
             failure: None,
+            is_audited: false,
             is_delayed: false,
             line: None,
         }
@@ -127,6 +132,7 @@ impl Account {
         let (started, mut line) = *line;
         line.duration = clock::now().duration_since(started);
         line.status = self.status;
+        line.is_audited = self.is_audited;
         line.bytes_sent = self.bytes_sent;
         line.bytes_received = self.bytes_received;
         let delayed = self.is_delayed.then_some("fault_delay");

@@ -30,12 +30,17 @@ impl Answer {
     /// The answer to a failure.
     pub fn failed(kind: FailureKind) -> Self {
         let verdict = kind.verdict();
-        Answer {
+        let mut answer = Answer {
             status: verdict.status,
             text: verdict.text,
             failure: Some(kind),
             ..Answer::default()
+        };
+        if kind == FailureKind::BadToken {
+            let challenge = (*b"Bearer error=\"invalid_token\"").into();
+            answer.additions.push(("www-authenticate", challenge));
         }
+        answer
     }
 
     /// A redirect that no route's edits have a say in.

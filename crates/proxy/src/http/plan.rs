@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_base::clock;
 use myriad_model::{
     Action, Balancer, HeaderEdits, Policy, Retry, Rewrite, Route, WeightedUpstream,
 };
@@ -22,10 +23,12 @@ use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::{Head, is_idempotent, split_authority};
+use crate::policy::authorize::{self, Verdict};
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
-use crate::policy::{affinity, client, cors, direction, fault, redirect, sameness};
+use crate::policy::token::Verified;
+use crate::policy::{affinity, client, cors, direction, fault, redirect, sameness, token};
 use crate::route::host::RouteEntry;
 use crate::route::tables::{NotFound, Tables, upstream_hash};
 use crate::route::visit::Visit;
@@ -137,6 +140,76 @@ fn decide(
     if !direction::is_directed(tables, visit, &head.host) {
         return Err(FailureKind::Misdirected);
     }
+    let guards = tables.guards();
+    if guards.is_empty() {
+        return proceed(worker, tables, visit, head, account);
+    }
+    // A preflight bears no token, and is judged as what it is.
+    let verified = match cors::is_preflight(head) {
+        true => Ok(None),
+        false => {
+            let now = clock::unix_seconds();
+            token::authenticate(guards, visit, head, &worker.tokens, now)
+        }
+    };
+    let Ok(verified) = verified else {
+        name_route(tables, visit, head, account);
+        return Err(FailureKind::BadToken);
+    };
+    let mut room = token::Room::default();
+    let changed = token::change(guards, visit, head, verified.as_ref(), &mut room);
+    match &changed {
+        Some(head) => authorized(worker, tables, visit, head, verified.as_ref(), account),
+        None => authorized(worker, tables, visit, head, verified.as_ref(), account),
+    }
+}
+
+/// Goes on where the guards admit the request.
+fn authorized(
+    worker: &Worker,
+    tables: &Tables,
+    visit: &Visit,
+    head: &Head<'_>,
+    token: Option<&Verified<'_>>,
+    account: &mut Account,
+) -> Result<Planned, FailureKind> {
+    let request = authorize::Request {
+        visit,
+        head,
+        token,
+        trusted_hops: worker.local.trusted_hops,
+    };
+    let counts = &worker.local.counts;
+    let judgement = authorize::judge(tables.guards(), &request, counts);
+    if judgement.is_audited {
+        account.is_audited = true;
+        counts.add(Count::Audited);
+    }
+    match judgement.verdict {
+        Verdict::Admitted => proceed(worker, tables, visit, head, account),
+        // There is nobody to ask.
+        Verdict::Refused | Verdict::Asked(_) => {
+            name_route(tables, visit, head, account);
+            Err(FailureKind::Unauthorized)
+        }
+    }
+}
+
+/// Tells of a refused request which route it would have taken.
+fn name_route(tables: &Tables, visit: &Visit, head: &Head<'_>, account: &mut Account) {
+    if let Ok(entry) = tables.route(&visit.listener, head) {
+        account.set_route(entry);
+    }
+}
+
+/// Does what the route of an admitted request says.
+fn proceed(
+    worker: &Worker,
+    tables: &Tables,
+    visit: &Visit,
+    head: &Head<'_>,
+    account: &mut Account,
+) -> Result<Planned, FailureKind> {
     let entry = tables
         .route(&visit.listener, head)
         .map_err(|NotFound(kind)| kind)?;

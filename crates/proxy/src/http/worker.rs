@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::net::local::Shared;
+use crate::policy::token::Remembered;
 use crate::route::tables::Tables;
 use crate::upstream::channel::Channels;
 use crate::upstream::link::Links;
@@ -24,6 +25,8 @@ pub struct Worker {
     pub connections: Cell<usize>,
     /// Copies of requests in flight.
     pub copies: Cell<usize>,
+    /// Tokens that were verified lately.
+    pub tokens: Remembered,
     /// Whether connections shall end with the request they are in.
     is_draining: Cell<bool>,
 }
@@ -38,6 +41,7 @@ impl Worker {
             tables,
             connections: Cell::new(0),
             copies: Cell::new(0),
+            tokens: Remembered::default(),
             is_draining: Cell::new(false),
         }
     }

@@ -87,6 +87,12 @@ pub enum Count {
     StreamBytesReceived,
     /// Bytes of ended streams that endpoints have sent.
     StreamBytesSent,
+    /// Guards on trial that would have admitted their request.
+    DryRunAdmitted,
+    /// Guards on trial that would have refused it.
+    DryRunRefused,
+    /// Requests that a guard wants to be marked.
+    Audited,
     /// Lines of the access log dropped because the writer is behind.
     LogDropped,
 }
@@ -298,6 +304,21 @@ static FAMILIES: &[Family] = &[
             ("received", Count::StreamBytesReceived),
             ("sent", Count::StreamBytesSent),
         ],
+    },
+    Family {
+        name: "guards_on_trial",
+        help: "Guards that are not enforced, by what they would have done with a request",
+        label: "verdict",
+        members: &[
+            ("admitted", Count::DryRunAdmitted),
+            ("refused", Count::DryRunRefused),
+        ],
+    },
+    Family {
+        name: "requests_audited",
+        help: "Requests that fit a policy which asks for a mark in the access log",
+        label: "",
+        members: &[("", Count::Audited)],
     },
     Family {
         name: "certificate_keys",

@@ -26,6 +26,10 @@ pub enum FailureKind {
     Misdirected,
     /// The client address is not admitted.
     Forbidden,
+    /// A policy of the listener does not admit the request.
+    Unauthorized,
+    /// The request has tokens, and none of them is valid.
+    BadToken,
     /// No route is known for the host.
     NoHost,
     /// No route of the host matches.
@@ -117,7 +121,7 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 31] = [
+    pub const ALL: [FailureKind; 33] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -129,6 +133,8 @@ impl FailureKind {
         FailureKind::BodyTimeout,
         FailureKind::Misdirected,
         FailureKind::Forbidden,
+        FailureKind::Unauthorized,
+        FailureKind::BadToken,
         FailureKind::NoHost,
         FailureKind::NoRoute,
         FailureKind::ClientGone,
@@ -167,6 +173,8 @@ impl FailureKind {
             Kind::BodyTimeout => (408, "body_timeout", Downstream, "request timeout\n"),
             Kind::Misdirected => (421, "misdirected", Downstream, "misdirected request\n"),
             Kind::Forbidden => (403, "forbidden", Downstream, "forbidden\n"),
+            Kind::Unauthorized => (403, "unauthorized", Downstream, "RBAC: access denied"),
+            Kind::BadToken => (401, "bad_token", Downstream, "token refused\n"),
             Kind::NoHost => (404, "no_host", Downstream, "not found\n"),
             Kind::NoRoute => (404, "no_route", Downstream, "not found\n"),
             Kind::ClientGone => (499, "client_gone", Downstream, ""),

@@ -46,6 +46,8 @@ pub struct Line {
     pub endpoint: Option<SocketAddr>,
     /// What failed; see [`super::failure::Verdict`].
     pub flag: Option<&'static str>,
+    /// Whether a guard wants the request to be marked.
+    pub is_audited: bool,
     /// The object that the route came from.
     pub origin: Option<Origin>,
     /// The name sent in the TLS handshake.
@@ -132,6 +134,9 @@ fn format(line: &Line, out: &mut String) {
     if let Some(flag) = line.flag {
         push_text(out, "flag", flag);
     }
+    if line.is_audited {
+        out.push_str(",\"audit\":true");
+    }
     if let Some(origin) = &line.origin {
         push_text(out, "origin", &origin.to_string());
     }
@@ -186,6 +191,7 @@ mod tests {
             upstream: Some("u".into()),
             endpoint: None,
             flag: None,
+            is_audited: false,
             origin: None,
             sni: None,
             tls: Some("1.3"),

@@ -80,7 +80,7 @@ impl<'a> Edit<'a> {
             Value::Endpoints(_) => {
                 self.change_upstream(some.name(), |entry| entry.1 = new.cloned());
             }
-            Value::Guard(_) => self.change_guard(some.name(), new),
+            Value::Guard(_) => self.tables.guards = self.tables.guards.with(some.name(), new),
         }
         Ok(())
     }
@@ -106,18 +106,6 @@ impl<'a> Edit<'a> {
                 self.tables.hosts.insert(Arc::new(entry));
             }
         }
-    }
-
-    fn change_guard(&mut self, name: &Name, new: Option<&SealedArc>) {
-        // Guards are few: one for each policy over the whole gateway.
-        let known = self.tables.guards.iter();
-        let mut guards: Vec<SealedArc> = known
-            .filter(|sealed| sealed.name() != name)
-            .cloned()
-            .collect();
-        guards.extend(new.cloned());
-        guards.sort_by(|a, b| a.name().cmp(b.name()));
-        self.tables.guards = guards.into();
     }
 
     fn change_domain(&mut self, old: Option<&SealedArc>, new: Option<&SealedArc>) {

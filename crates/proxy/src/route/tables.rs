@@ -10,6 +10,7 @@ use myriad_model::{
 };
 
 use super::certificate::{self, CertificateEntry};
+use super::guards::Guards;
 use super::host::{HostEntry, RouteEntry};
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
 use super::passage::{
@@ -34,8 +35,7 @@ pub struct Tables {
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
-    /// By name.
-    pub(super) guards: Arc<[SealedArc]>,
+    pub(super) guards: Guards,
 }
 
 /// The domains of one host pattern: one, unless listeners differ.
@@ -60,6 +60,11 @@ pub enum Answerer<'a> {
 pub struct NotFound(pub FailureKind);
 
 impl Tables {
+    /// What is asked of every request before its route has a say.
+    pub fn guards(&self) -> &Guards {
+        &self.guards
+    }
+
     /// The listener of a name.
     pub fn listener(&self, name: &Name) -> Option<&Listener> {
         let at = self

@@ -58,6 +58,11 @@ impl Visit {
         self.is_closing.load(Ordering::Relaxed)
     }
 
+    /// The identity in the client's verified certificate: a SPIFFE URI without its scheme.
+    pub fn principal(&self) -> Option<&str> {
+        None
+    }
+
     /// A connection in plain text.
     pub fn new(listener: Name, client: SocketAddr, port: u16) -> Self {
         Visit {

@@ -55,6 +55,7 @@ impl Account {
                 upstream: None,
                 endpoint: None,
                 flag: None,
+                is_audited: false,
                 origin: resource.map(|resource| resource.origin.clone()),
                 sni: sni.map(Into::into),
                 tls: visit.secured.as_ref().map(|secured| secured.version),

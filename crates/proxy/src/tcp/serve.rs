@@ -18,6 +18,7 @@ use crate::net::duplex::Duplex;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::local::Shared;
 use crate::net::stream::Stream;
+use crate::policy::authorize;
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::Tables;
 use crate::route::visit::Visit;
@@ -61,6 +62,11 @@ pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
     let Some(passage) = taken.entry.passage() else {
         return;
     };
+    if !is_admitted(&room, visit, sni) {
+        let refused = Ending::Failed(FailureKind::Unauthorized);
+        account.finish(room.local, refused, 0, 0);
+        return;
+    }
     let mut led = match lead(&room, &taken, passage, &mut account).await {
         Ok(led) => led,
         Err(failure) => {
@@ -82,6 +88,20 @@ pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
     let ending = copy(watch, streams, &mut duplex, passage.idle_timeout).await;
     let (received, sent) = (duplex.bytes_received(), duplex.bytes_sent());
     account.finish(room.local, ending, received, sent);
+}
+
+/// Whether the policies of the listener admit the stream.
+fn is_admitted(room: &Room<'_>, visit: &Visit, server_name: Option<&str>) -> bool {
+    let tables = room.tables.load();
+    let guards = tables.guards();
+    let stream = authorize::Stream {
+        listener: &visit.listener,
+        peer: visit.client,
+        port: visit.port,
+        server_name,
+        principal: visit.principal(),
+    };
+    guards.is_empty() || authorize::admits_stream(guards, &stream, &room.local.counts)
 }
 
 async fn copy(

@@ -1,0 +1,350 @@
+//! Whether a request, or a stream, is admitted by the policies of its listener.
+//!
+//! A guard that closes (denies, or asks somebody) must not be evaded, and one that opens must
+//! not be fooled. Where a property can be read in two ways, the first looks at both and the
+//! second at the one that endpoints go by; tests that no value may fit, the other way round.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+
+use myriad_model::{Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, GuardTest, Name};
+
+use super::client;
+use super::token::Verified;
+use crate::net::count::{Count, Counts};
+use crate::net::head::Head;
+use crate::route::guards::Guards;
+use crate::route::visit::Visit;
+
+mod path;
+
+/// What the guards say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// The request goes on.
+    Admitted,
+    /// It gets 403.
+    Refused,
+    /// No guard refuses it, and this provider has to be asked.
+    Asked(&'a Name),
+}
+
+/// What the guards say, and whether one of them wants the request to be marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement<'a> {
+    /// What they say.
+    pub verdict: Verdict<'a>,
+    /// Whether the access log marks the request.
+    pub is_audited: bool,
+}
+
+/// A request to be judged.
+pub struct Request<'a, 'h> {
+    /// The connection.
+    pub visit: &'a Visit,
+    /// The head.
+    pub head: &'a Head<'h>,
+    /// Its token, where one was verified.
+    pub token: Option<&'a Verified<'a>>,
+    /// How many proxies in front of this one are believed.
+    pub trusted_hops: usize,
+}
+
+/// A stream of bytes to be judged.
+pub struct Stream<'a> {
+    /// The listener.
+    pub listener: &'a Name,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The port that it connected to.
+    pub port: u16,
+    /// The name that the client asked for.
+    pub server_name: Option<&'a str>,
+    /// The identity in the client's verified certificate.
+    pub principal: Option<&'a str>,
+}
+
+/// Judges a request.
+pub fn judge<'a>(
+    guards: &'a Guards,
+    request: &'a Request<'_, '_>,
+    counts: &Counts,
+) -> Judgement<'a> {
+    let client = request.visit.client.ip();
+    let facts = Facts {
+        peer: client.to_canonical(),
+        client: client::address(request.head, client, request.trusted_hops),
+        port: request.visit.port,
+        server_name: request
+            .visit
+            .secured
+            .as_ref()
+            .and_then(|secured| secured.sni.as_deref()),
+        principal: request.visit.principal(),
+        head: Some(request.head),
+        token: request.token,
+    };
+    weigh(guards, &request.visit.listener, &facts, counts)
+}
+
+/// Whether a stream is admitted. What only requests have fits where it closes, and does not
+/// where it opens.
+pub fn admits_stream(guards: &Guards, stream: &Stream<'_>, counts: &Counts) -> bool {
+    let facts = Facts {
+        peer: stream.peer.ip().to_canonical(),
+        client: stream.peer.ip().to_canonical(),
+        port: stream.port,
+        server_name: stream.server_name,
+        principal: stream.principal,
+        head: None,
+        token: None,
+    };
+    weigh(guards, stream.listener, &facts, counts).verdict == Verdict::Admitted
+}
+
+fn weigh<'a>(
+    guards: &'a Guards,
+    listener: &'a Name,
+    facts: &Facts<'_, '_>,
+    counts: &Counts,
+) -> Judgement<'a> {
+    let (mut is_denied, mut is_restricted, mut is_allowed) = (false, false, false);
+    let (mut asked, mut is_audited) = (None, false);
+    for guard in guards.authorizing(listener) {
+        let fits = facts.fit(guard);
+        if guard.is_dry_run {
+            let refuses = match guard.action {
+                GuardAction::Allow => !fits,
+                GuardAction::Deny => fits,
+                GuardAction::Audit | GuardAction::Custom(_) => false,
+            };
+            counts.add(match refuses {
+                true => Count::DryRunRefused,
+                false => Count::DryRunAdmitted,
+            });
+            continue;
+        }
+        match &guard.action {
+            GuardAction::Deny => is_denied |= fits,
+            GuardAction::Allow => {
+                is_restricted = true;
+                is_allowed |= fits;
+            }
+            GuardAction::Audit => is_audited |= fits,
+            GuardAction::Custom(provider) if fits => asked = asked.or(Some(provider)),
+            GuardAction::Custom(_) => {}
+        }
+    }
+    let verdict = match asked {
+        _ if is_denied || (is_restricted && !is_allowed) => Verdict::Refused,
+        Some(provider) => Verdict::Asked(provider),
+        None => Verdict::Admitted,
+    };
+    Judgement {
+        verdict,
+        is_audited,
+    }
+}
+
+/// What is known of a request or stream.
+struct Facts<'a, 'h> {
+    peer: IpAddr,
+    client: IpAddr,
+    port: u16,
+    server_name: Option<&'a str>,
+    principal: Option<&'a str>,
+    /// None for a stream.
+    head: Option<&'a Head<'h>>,
+    token: Option<&'a Verified<'a>>,
+}
+
+impl Facts<'_, '_> {
+    fn fit(&self, guard: &Authorize) -> bool {
+        let closes = matches!(guard.action, GuardAction::Deny | GuardAction::Custom(_));
+        guard.rules.iter().any(|rule| self.fit_rule(rule, closes))
+    }
+
+    fn fit_rule(&self, rule: &GuardRule, closes: bool) -> bool {
+        let all = |tests: &[GuardTest]| tests.iter().all(|test| self.fit_test(test, closes));
+        let any = |groups: &[Box<[GuardTest]>]| {
+            groups.is_empty() || groups.iter().any(|tests| all(tests))
+        };
+        any(&rule.from) && any(&rule.to) && all(&rule.when)
+    }
+
+    fn fit_test(&self, test: &GuardTest, closes: bool) -> bool {
+        if self.head.is_none() && is_of_requests(&test.subject) {
+            return closes;
+        }
+        let fits = |forms: &[GuardForm], wide: bool| {
+            forms
+                .iter()
+                .any(|form| self.fit_form(&test.subject, form, wide))
+        };
+        let is_any = test.any.is_empty() || fits(&test.any, closes);
+        is_any && (test.none.is_empty() || !fits(&test.none, !closes))
+    }
+
+    /// Whether any value of a property fits. `wide` looks at every reading of it.
+    fn fit_form(&self, subject: &GuardSubject, form: &GuardForm, wide: bool) -> bool {
+        use GuardSubject as Subject;
+        let spiffe = || self.principal.and_then(Spiffe::read);
+        match subject {
+            Subject::Principal => self.principal.is_some_and(|it| fits(form, it)),
+            Subject::Namespace => spiffe().is_some_and(|it| fits(form, it.namespace)),
+            Subject::ServiceAccount => spiffe().is_some_and(|it| {
+                let account = format!("{}/{}", it.namespace, it.account);
+                fits(form, &account)
+            }),
+            Subject::TrustDomain => spiffe().is_some_and(|it| fits(form, it.trust_domain)),
+            Subject::PeerAddress => fits_address(form, self.peer),
+            Subject::ClientAddress => fits_address(form, self.client),
+            // The address that was connected to is not kept, so nothing is known to fit.
+            Subject::LocalAddress => wide,
+            Subject::LocalPort => fits_number(form, self.port),
+            Subject::ServerName => self.server_name.is_some_and(|it| fits(form, it)),
+            Subject::RequestPrincipal => {
+                let principal = self.token.and_then(Verified::principal);
+                principal.is_some_and(|it| fits(form, it))
+            }
+            Subject::Audience => self.fit_claim("aud", form),
+            Subject::Presenter => self.fit_claim("azp", form),
+            Subject::Claim(path) => self.fit_path(path, form),
+            Subject::Host => self.head.is_some_and(|head| fits_host(form, head)),
+            Subject::Method => self.head.is_some_and(|head| fits(form, head.method)),
+            Subject::Path => self
+                .head
+                .is_some_and(|head| path::fits(form, head.path, wide)),
+            Subject::Header(name) => self
+                .head
+                .is_some_and(|head| fits_header(form, head, name, wide)),
+        }
+    }
+
+    fn fit_claim(&self, name: &str, form: &GuardForm) -> bool {
+        self.token.is_some() && self.fit_path(&[name.into()], form)
+    }
+
+    fn fit_path(&self, path: &[Box<str>], form: &GuardForm) -> bool {
+        let mut is_fit = false;
+        if let Some(token) = self.token {
+            token.each(path, &mut |text| is_fit |= fits(form, text));
+        }
+        is_fit
+    }
+}
+
+/// The parts of an identity: `trust-domain/ns/namespace/sa/account`.
+struct Spiffe<'a> {
+    trust_domain: &'a str,
+    namespace: &'a str,
+    account: &'a str,
+}
+
+impl<'a> Spiffe<'a> {
+    fn read(text: &'a str) -> Option<Spiffe<'a>> {
+        let mut parts = text.split('/');
+        let mut next = || parts.next();
+        let (trust_domain, ns, namespace) = (next()?, next()?, next()?);
+        let (sa, account) = (next()?, next()?);
+        let is_one = ns == "ns" && sa == "sa" && next().is_none();
+        is_one.then_some(Spiffe {
+            trust_domain,
+            namespace,
+            account,
+        })
+    }
+}
+
+/// Whether only requests have a property, and streams do not.
+fn is_of_requests(subject: &GuardSubject) -> bool {
+    use GuardSubject as Subject;
+    match subject {
+        Subject::RequestPrincipal
+        | Subject::Audience
+        | Subject::Presenter
+        | Subject::Claim(_)
+        | Subject::Host
+        | Subject::Method
+        | Subject::Path
+        | Subject::Header(_) => true,
+        Subject::Principal
+        | Subject::Namespace
+        | Subject::ServiceAccount
+        | Subject::TrustDomain
+        | Subject::PeerAddress
+        | Subject::ClientAddress
+        | Subject::LocalAddress
+        | Subject::LocalPort
+        | Subject::ServerName => false,
+    }
+}
+
+fn fits(form: &GuardForm, value: &str) -> bool {
+    match form {
+        GuardForm::Exact(text) => value == &**text,
+        GuardForm::Prefix(text) => value.starts_with(&**text),
+        GuardForm::Suffix(text) => value.ends_with(&**text),
+        GuardForm::Present => !value.is_empty(),
+        // Only paths and addresses are compared with these.
+        GuardForm::Template(_) | GuardForm::Block(_) => false,
+    }
+}
+
+fn fits_address(form: &GuardForm, address: IpAddr) -> bool {
+    match form {
+        GuardForm::Block(block) => block.contains(&address),
+        GuardForm::Present => true,
+        _ => false,
+    }
+}
+
+fn fits_number(form: &GuardForm, number: u16) -> bool {
+    match form {
+        GuardForm::Exact(text) => text.parse() == Ok(number),
+        GuardForm::Present => true,
+        _ => false,
+    }
+}
+
+/// Hosts have no case, and one without a port is that host on any port.
+fn fits_host(form: &GuardForm, head: &Head<'_>) -> bool {
+    let same = |text: &str, value: &str| value.eq_ignore_ascii_case(text);
+    let fits_one = |value: &str| match form {
+        GuardForm::Exact(text) => same(text, value),
+        GuardForm::Prefix(text) => value.get(..text.len()).is_some_and(|it| same(text, it)),
+        GuardForm::Suffix(text) => {
+            let start = value.len().checked_sub(text.len());
+            start
+                .and_then(|start| value.get(start..))
+                .is_some_and(|it| same(text, it))
+        }
+        GuardForm::Present => !value.is_empty(),
+        GuardForm::Template(_) | GuardForm::Block(_) => false,
+    };
+    fits_one(head.authority) || fits_one(&head.host)
+}
+
+/// Several fields of a name are one list (RFC 9110, section 5.3), which is what is compared.
+/// Whoever looks at every reading also takes each field alone.
+fn fits_header(form: &GuardForm, head: &Head<'_>, name: &str, wide: bool) -> bool {
+    let text = |value| -> Cow<'_, str> { String::from_utf8_lossy(value) };
+    let mut fields = head
+        .fields
+        .iter()
+        .filter(|field| field.name.eq_ignore_ascii_case(name))
+        .map(|field| text(field.value));
+    let Some(first) = fields.next() else {
+        return false;
+    };
+    let mut is_fit = wide && fits(form, &first);
+    let mut joined = first;
+    for value in fields {
+        is_fit |= wide && fits(form, &value);
+        joined = Cow::Owned(format!("{joined},{value}"));
+    }
+    is_fit || fits(form, &joined)
+}
+
+#[cfg(test)]
+mod tests;

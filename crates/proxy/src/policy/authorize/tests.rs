@@ -1,0 +1,288 @@
+//! Each property, each form, and how guards add up.
+
+use myriad_model::{
+    Authorize, Form, Guard, GuardAction, GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest,
+    Name, Origin, Resource, SealedArc, Sealer, Value,
+};
+
+use super::{Request, Stream, Verdict, admits_stream, judge};
+use crate::net::count::{Count, Counts};
+use crate::net::{head, limits::Limits};
+use crate::route::guards::Guards;
+use crate::route::visit::Visit;
+
+fn guards(policies: Vec<Authorize>) -> Guards {
+    let mut sealer = Sealer::new([1; 32], Form::Value);
+    let mut guards = Guards::default();
+    for (number, policy) in policies.into_iter().enumerate() {
+        let name = Name::from(&*number.to_string());
+        let resource = Resource {
+            origin: Origin::settings(),
+            value: Value::Guard(Box::new(Guard {
+                listeners: [].into(),
+                check: GuardCheck::Authorize(policy),
+            })),
+        };
+        let sealed = SealedArc::new(sealer.seal(name.clone(), resource));
+        guards = guards.with(&name, Some(&sealed));
+    }
+    guards
+}
+
+fn policy(action: GuardAction, rules: Vec<GuardRule>) -> Authorize {
+    Authorize {
+        action,
+        is_dry_run: false,
+        rules: rules.into(),
+    }
+}
+
+fn when(subject: GuardSubject, any: Vec<GuardForm>, none: Vec<GuardForm>) -> GuardRule {
+    GuardRule {
+        when: [GuardTest {
+            subject,
+            any: any.into(),
+            none: none.into(),
+        }]
+        .into(),
+        ..GuardRule::default()
+    }
+}
+
+fn verdict(policies: Vec<Authorize>, target: &str, fields: &str) -> String {
+    let counts = Counts::new();
+    let text = format!("GET {target} HTTP/1.1\r\nHost: Shop.example:8080\r\n{fields}\r\n");
+    let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 8080);
+    let request = Request {
+        visit: &visit,
+        head: &head,
+        token: None,
+        trusted_hops: 1,
+    };
+    let guards = guards(policies);
+    format!("{:?}", judge(&guards, &request, &counts).verdict)
+}
+
+fn exact(text: &str) -> GuardForm {
+    GuardForm::Exact(text.into())
+}
+
+fn block(text: &str) -> GuardForm {
+    GuardForm::Block(text.parse().unwrap())
+}
+
+/// Whether a test of one form fits the request, by an ALLOW and by a DENY.
+fn fit(subject: GuardSubject, form: GuardForm, target: &str, fields: &str) -> (bool, bool) {
+    let rule = |form| when(subject.clone(), vec![form], Vec::new());
+    let allow = policy(GuardAction::Allow, vec![rule(form.clone())]);
+    let deny = policy(GuardAction::Deny, vec![rule(form)]);
+    (
+        verdict(vec![allow], target, fields) == "Admitted",
+        verdict(vec![deny], target, fields) == "Refused",
+    )
+}
+
+#[test]
+fn each_property_is_compared_with_what_it_is() {
+    use GuardSubject as Subject;
+    let template = |text: &str| GuardForm::Template(text.into());
+    let told = "X-Forwarded-For: 198.51.100.9\r\nX-Tenant: blue\r\n";
+    let cases = [
+        (Subject::Method, exact("GET"), true),
+        (Subject::Method, exact("POST"), false),
+        (Subject::Method, GuardForm::Present, true),
+        (Subject::Host, exact("shop.example"), true),
+        (Subject::Host, exact("SHOP.example:8080"), true),
+        (Subject::Host, GuardForm::Suffix(".Example".into()), true),
+        (Subject::Host, GuardForm::Prefix("shop.".into()), true),
+        (Subject::Host, exact("shop.example:8081"), false),
+        (Subject::Path, exact("/v1/items/7"), true),
+        (Subject::Path, GuardForm::Prefix("/v1/".into()), true),
+        (Subject::Path, GuardForm::Suffix("/7".into()), true),
+        (Subject::Path, template("/v1/{*}/7"), true),
+        (Subject::Path, template("/v1/{**}"), true),
+        (Subject::Path, template("/{**}/7"), true),
+        (Subject::Path, template("/v1/{*}"), false),
+        (Subject::Path, exact("/v1"), false),
+        (Subject::PeerAddress, block("192.0.2.0/24"), true),
+        (Subject::PeerAddress, block("198.51.100.0/24"), false),
+        (Subject::ClientAddress, block("198.51.100.0/24"), true),
+        (Subject::ClientAddress, block("192.0.2.0/24"), false),
+        (Subject::LocalPort, exact("8080"), true),
+        (Subject::LocalPort, exact("80"), false),
+        (Subject::Header("x-tenant".into()), exact("blue"), true),
+        (Subject::Header("x-tenant".into()), exact("green"), false),
+        (Subject::Header("x-other".into()), GuardForm::Present, false),
+        (Subject::Principal, GuardForm::Present, false),
+        (Subject::Namespace, exact("a"), false),
+        (Subject::ServiceAccount, exact("a/b"), false),
+        (Subject::TrustDomain, GuardForm::Present, false),
+        (Subject::RequestPrincipal, GuardForm::Present, false),
+        (Subject::Audience, GuardForm::Present, false),
+        (Subject::Presenter, GuardForm::Present, false),
+        (
+            Subject::Claim(["a".into()].into()),
+            GuardForm::Present,
+            false,
+        ),
+        (Subject::ServerName, GuardForm::Present, false),
+    ];
+    for (subject, form, fits) in cases {
+        let found = fit(subject.clone(), form.clone(), "/v1/items/7?q=1", told);
+        assert_eq!(found, (fits, fits), "{subject:?} {form:?}");
+    }
+}
+
+#[test]
+fn what_can_be_read_in_two_ways_is_never_opened_and_always_closed() {
+    use GuardSubject as Subject;
+    let admin = || exact("/admin");
+    for (target, allowed, denied) in [
+        ("/admin", true, true),
+        ("/%61dmin", true, true),
+        ("//admin", false, true),
+        ("/x%2Fy", false, false),
+        ("/%2fadmin", false, true),
+        ("/admins", false, false),
+    ] {
+        let found = fit(Subject::Path, admin(), target, "");
+        assert_eq!(found, (allowed, denied), "{target}");
+    }
+    let role = Subject::Header("x-role".into());
+    let twice = "X-Role: user\r\nX-Role: admin\r\n";
+    assert_eq!(fit(role.clone(), exact("admin"), "/", twice), (false, true));
+    assert_eq!(fit(role, exact("user,admin"), "/", twice), (true, true));
+}
+
+#[test]
+fn what_must_not_fit_must_not_fit_in_any_reading() {
+    let not = |action, target: &str| {
+        let rule = when(GuardSubject::Path, Vec::new(), vec![exact("/admin")]);
+        verdict(vec![policy(action, vec![rule])], target, "")
+    };
+    assert_eq!(not(GuardAction::Allow, "/shop"), "Admitted");
+    assert_eq!(not(GuardAction::Allow, "/admin"), "Refused");
+    assert_eq!(not(GuardAction::Allow, "//admin"), "Refused");
+    assert_eq!(not(GuardAction::Deny, "/shop"), "Refused");
+    assert_eq!(not(GuardAction::Deny, "/admin"), "Admitted");
+    assert_eq!(not(GuardAction::Deny, "//admin"), "Refused");
+}
+
+#[test]
+fn who_closes_goes_before_who_opens() {
+    let all = || vec![GuardRule::default()];
+    let none = Vec::new;
+    let asks = || GuardAction::Custom("opa".into());
+    for (policies, wanted) in [
+        (vec![], "Admitted"),
+        (vec![policy(GuardAction::Allow, none())], "Refused"),
+        (vec![policy(GuardAction::Deny, none())], "Admitted"),
+        (vec![policy(GuardAction::Allow, all())], "Admitted"),
+        (vec![policy(GuardAction::Deny, all())], "Refused"),
+        (
+            vec![
+                policy(GuardAction::Allow, all()),
+                policy(GuardAction::Deny, all()),
+            ],
+            "Refused",
+        ),
+        (
+            vec![
+                policy(GuardAction::Allow, none()),
+                policy(GuardAction::Allow, all()),
+            ],
+            "Admitted",
+        ),
+        (vec![policy(GuardAction::Audit, all())], "Admitted"),
+        (vec![policy(asks(), all())], "Asked(\"opa\")"),
+        (vec![policy(asks(), none())], "Admitted"),
+        (
+            vec![policy(asks(), all()), policy(GuardAction::Deny, all())],
+            "Refused",
+        ),
+    ] {
+        let text = format!("{policies:?}");
+        assert_eq!(verdict(policies, "/", ""), wanted, "{text}");
+    }
+}
+
+#[test]
+fn all_parts_of_a_rule_have_to_fit_and_one_of_its_sources() {
+    let test = |subject, form| GuardTest {
+        subject,
+        any: [form].into(),
+        none: Box::default(),
+    };
+    let rule = |blocks: [&str; 2], method: &str| GuardRule {
+        from: blocks
+            .map(|text| [test(GuardSubject::PeerAddress, block(text))].into())
+            .into(),
+        to: [[test(GuardSubject::Method, exact(method))].into()].into(),
+        when: Box::default(),
+    };
+    for (blocks, method, wanted) in [
+        (["10.0.0.0/8", "192.0.2.0/24"], "GET", "Admitted"),
+        (["10.0.0.0/8", "192.0.2.0/24"], "POST", "Refused"),
+        (["10.0.0.0/8", "192.0.3.0/24"], "GET", "Refused"),
+    ] {
+        let allow = policy(GuardAction::Allow, vec![rule(blocks, method)]);
+        assert_eq!(verdict(vec![allow], "/", ""), wanted);
+    }
+}
+
+#[test]
+fn a_policy_on_trial_is_counted_and_nothing_else() {
+    let counts = Counts::new();
+    let mut deny = policy(GuardAction::Deny, vec![GuardRule::default()]);
+    deny.is_dry_run = true;
+    let guards = guards(vec![deny]);
+    let head = head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::default()).unwrap();
+    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let request = Request {
+        visit: &visit,
+        head: &head,
+        token: None,
+        trusted_hops: 0,
+    };
+    let judgement = judge(&guards, &request, &counts);
+    assert_eq!(judgement.verdict, Verdict::Admitted);
+    assert_eq!(counts.get(Count::DryRunRefused), 1);
+}
+
+#[test]
+fn what_only_requests_have_closes_streams_and_never_opens_them() {
+    let stream = |action, subject, form| {
+        let rule = when(subject, vec![form], Vec::new());
+        let guards = guards(vec![policy(action, vec![rule])]);
+        let stream = Stream {
+            listener: &"tcp".into(),
+            peer: "192.0.2.7:4000".parse().unwrap(),
+            port: 5432,
+            server_name: Some("db.example"),
+            principal: Some("cluster.local/ns/a/sa/b"),
+        };
+        admits_stream(&guards, &stream, &Counts::new())
+    };
+    use GuardSubject as Subject;
+    assert!(!stream(GuardAction::Allow, Subject::Method, exact("GET")));
+    assert!(!stream(GuardAction::Deny, Subject::Method, exact("GET")));
+    assert!(stream(
+        GuardAction::Allow,
+        Subject::LocalPort,
+        exact("5432")
+    ));
+    assert!(!stream(GuardAction::Deny, Subject::Namespace, exact("a")));
+    assert!(stream(
+        GuardAction::Allow,
+        Subject::ServiceAccount,
+        exact("a/b")
+    ));
+    assert!(stream(
+        GuardAction::Allow,
+        Subject::ServerName,
+        exact("db.example")
+    ));
+    let custom = GuardAction::Custom("opa".into());
+    assert!(!stream(custom, Subject::LocalPort, GuardForm::Present));
+}

@@ -1,0 +1,351 @@
+//! Tokens of every algorithm, good and bad.
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+    EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaKeyPair,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use myriad_model::{
+    Authenticate, ClaimHeader, Form, Guard, GuardCheck, Name, Origin, Resource, SealedArc, Sealer,
+    TokenIssuer, TokenKeys, Value as ModelValue,
+};
+use proptest::prelude::*;
+
+use super::{BadToken, Remembered, Room, authenticate, change, read};
+use crate::net::{head, limits::Limits};
+use crate::route::guards::Guards;
+use crate::route::keys::KeySet;
+use crate::route::visit::Visit;
+
+const NOW: i64 = 1_800_000_000;
+
+type Sign = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
+/// Something that signs, and its public key as a member of a key set.
+struct Signer {
+    algorithm: &'static str,
+    key: String,
+    sign: Sign,
+}
+
+fn encode(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn ecdsa(name: &'static str, curve: &str, algorithm: &'static EcdsaSigningAlgorithm) -> Signer {
+    let pair = EcdsaKeyPair::generate(algorithm).unwrap();
+    let point = pair.public_key().as_ref()[1..].to_vec();
+    let (x, y) = point.split_at(point.len() / 2);
+    Signer {
+        algorithm: name,
+        key: format!(
+            r#"{{"kty":"EC","crv":"{curve}","kid":"{name}","x":"{}","y":"{}"}}"#,
+            encode(x),
+            encode(y)
+        ),
+        sign: Box::new(move |message| {
+            let made = pair.sign(&SystemRandom::new(), message).unwrap();
+            made.as_ref().to_vec()
+        }),
+    }
+}
+
+fn es256() -> Signer {
+    ecdsa("ES256", "P-256", &ECDSA_P256_SHA256_FIXED_SIGNING)
+}
+
+fn eddsa() -> Signer {
+    let pair = Ed25519KeyPair::generate().unwrap();
+    let key = encode(pair.public_key().as_ref());
+    Signer {
+        algorithm: "EdDSA",
+        key: format!(r#"{{"kty":"OKP","crv":"Ed25519","kid":"EdDSA","x":"{key}"}}"#),
+        sign: Box::new(move |message| pair.sign(message).as_ref().to_vec()),
+    }
+}
+
+fn rsa(name: &'static str, encoding: &'static dyn aws_lc_rs::signature::RsaEncoding) -> Signer {
+    let pair = RsaKeyPair::generate(rsa::KeySize::Rsa2048).unwrap();
+    let modulus = pair
+        .public_key()
+        .modulus()
+        .big_endian_without_leading_zero();
+    let key = encode(modulus);
+    Signer {
+        algorithm: name,
+        key: format!(r#"{{"kty":"RSA","alg":"{name}","kid":"{name}","n":"{key}","e":"AQAB"}}"#),
+        sign: Box::new(move |message| {
+            let mut made = vec![0; pair.public_modulus_len()];
+            pair.sign(encoding, &SystemRandom::new(), message, &mut made)
+                .unwrap();
+            made
+        }),
+    }
+}
+
+impl Signer {
+    fn set(&self) -> String {
+        format!(r#"{{"keys":[{{"kty":"oct","k":"AA"}},{}]}}"#, self.key)
+    }
+
+    fn token_by(&self, algorithm: &str, id: &str, claims: &str) -> String {
+        let header = format!(r#"{{"alg":"{algorithm}","kid":"{id}"}}"#);
+        let message = format!(
+            "{}.{}",
+            encode(header.as_bytes()),
+            encode(claims.as_bytes())
+        );
+        let signature = encode(&(self.sign)(message.as_bytes()));
+        format!("{message}.{signature}")
+    }
+
+    fn token(&self, claims: &str) -> String {
+        self.token_by(self.algorithm, self.algorithm, claims)
+    }
+
+    fn issuer(&self) -> TokenIssuer {
+        TokenIssuer {
+            issuer: "me".into(),
+            audiences: Box::default(),
+            keys: TokenKeys::Inline(Bytes::from(self.set())),
+            headers: [("authorization".into(), "Bearer ".into())].into(),
+            params: ["access_token".into()].into(),
+            cookies: Box::default(),
+            is_forwarded: false,
+            payload_header: Box::default(),
+            claim_headers: Box::default(),
+            word_claims: Box::default(),
+        }
+    }
+}
+
+fn guards(issuers: Vec<TokenIssuer>) -> Guards {
+    let resource = Resource {
+        origin: Origin::settings(),
+        value: ModelValue::Guard(Box::new(Guard {
+            listeners: [].into(),
+            check: GuardCheck::Authenticate(Authenticate {
+                issuers: issuers.into(),
+            }),
+        })),
+    };
+    let name = Name::from("tokens");
+    let sealed = Sealer::new([1; 32], Form::Value).seal(name.clone(), resource);
+    Guards::default().with(&name, Some(&SealedArc::new(sealed)))
+}
+
+/// The principal of a request with these fields, by an issuer.
+fn principal(
+    issuers: Vec<TokenIssuer>,
+    target: &str,
+    fields: &str,
+) -> Result<Option<String>, BadToken> {
+    let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let guards = guards(issuers);
+    let remembered = Remembered::default();
+    // Twice, since what is remembered must be judged like what is not.
+    let first = authenticate(&guards, &visit, &head, &remembered, NOW);
+    let first = first.map(|it| it.map(|it| it.principal().unwrap_or_default().to_owned()));
+    let second = authenticate(&guards, &visit, &head, &remembered, NOW);
+    let second = second.map(|it| it.map(|it| it.principal().unwrap_or_default().to_owned()));
+    assert_eq!(first, second);
+    first
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+const GOOD: &str = r#"{"iss":"me","sub":"ann","exp":1800000600}"#;
+
+#[test]
+fn each_algorithm_is_verified_by_its_own_key_and_no_other() {
+    let signers = [
+        es256(),
+        ecdsa("ES384", "P-384", &ECDSA_P384_SHA384_FIXED_SIGNING),
+        eddsa(),
+        rsa("RS256", &RSA_PKCS1_SHA256),
+        rsa("PS256", &RSA_PSS_SHA256),
+    ];
+    for (at, signer) in signers.iter().enumerate() {
+        let fields = bearer(&signer.token(GOOD));
+        for (other_at, other) in signers.iter().enumerate() {
+            let found = principal(vec![other.issuer()], "/", &fields);
+            let wanted = match at == other_at {
+                true => Ok(Some("me/ann".to_owned())),
+                false => Err(BadToken),
+            };
+            assert_eq!(found, wanted, "{} {}", signer.algorithm, other.algorithm);
+        }
+    }
+}
+
+#[test]
+fn a_token_is_of_its_issuer_audience_and_time() {
+    let signer = es256();
+    for (claims, is_good) in [
+        (GOOD, true),
+        (r#"{"iss":"me","sub":"ann"}"#, true),
+        (r#"{"iss":"you","sub":"ann"}"#, false),
+        (r#"{"sub":"ann"}"#, false),
+        // A minute is forgiven either way.
+        (r#"{"iss":"me","sub":"ann","exp":1799999941}"#, true),
+        (r#"{"iss":"me","sub":"ann","exp":1799999940}"#, false),
+        (r#"{"iss":"me","sub":"ann","nbf":1800000060}"#, true),
+        (r#"{"iss":"me","sub":"ann","nbf":1800000061}"#, false),
+        (r#"{"iss":"me","sub":"ann","exp":"never"}"#, false),
+        (r#"[]"#, false),
+    ] {
+        let found = principal(vec![signer.issuer()], "/", &bearer(&signer.token(claims)));
+        assert_eq!(found.is_ok(), is_good, "{claims}");
+    }
+    for (audience, is_good) in [
+        (r#""shop""#, true),
+        (r#""shop/""#, true),
+        (r#"["other","shop"]"#, true),
+        (r#""other""#, false),
+        ("7", false),
+    ] {
+        let mut issuer = signer.issuer();
+        issuer.audiences = ["shop".into()].into();
+        let claims = format!(r#"{{"iss":"me","sub":"ann","aud":{audience}}}"#);
+        let found = principal(vec![issuer], "/", &bearer(&signer.token(&claims)));
+        assert_eq!(found.is_ok(), is_good, "{audience}");
+    }
+}
+
+#[test]
+fn no_token_is_admitted_and_a_damaged_one_is_not() {
+    let signer = es256();
+    let issuers = || vec![signer.issuer()];
+    assert_eq!(principal(issuers(), "/", ""), Ok(None));
+    let basic = "Authorization: Basic YTpi\r\n";
+    assert_eq!(principal(issuers(), "/", basic), Ok(None));
+    let good = signer.token(GOOD);
+    let (head, signature) = good.rsplit_once('.').unwrap();
+    let none = format!(
+        "{}.{}.",
+        encode(br#"{"alg":"none"}"#),
+        encode(GOOD.as_bytes())
+    );
+    let crit = encode(br#"{"alg":"ES256","crit":["b64"],"b64":false}"#);
+    for bad in [
+        format!("{head}."),
+        head.to_owned(),
+        format!("{head}x.{signature}"),
+        none,
+        format!("{crit}.{}.{signature}", encode(GOOD.as_bytes())),
+        signer.token_by("HS256", "ES256", GOOD),
+        signer.token_by("ES256", "unknown", GOOD),
+        "a.b.c".to_owned(),
+        "x".repeat(20_000),
+    ] {
+        let found = principal(issuers(), "/", &bearer(&bad));
+        assert_eq!(found, Err(BadToken), "{bad}");
+    }
+}
+
+#[test]
+fn tokens_are_found_where_an_issuer_has_them() {
+    let signer = es256();
+    let good = signer.token(GOOD);
+    let mut issuer = signer.issuer();
+    issuer.headers = [("x-token".into(), Box::default())].into();
+    issuer.cookies = ["session".into()].into();
+    let found = |target: &str, fields: &str| principal(vec![issuer.clone()], target, fields);
+    let ann = || Ok(Some("me/ann".to_owned()));
+    assert_eq!(found("/", &format!("X-Token: {good}\r\n")), ann());
+    assert_eq!(found(&format!("/?a=b&access_token={good}"), ""), ann());
+    assert_eq!(
+        found("/", &format!("Cookie: a=b; session={good}\r\n")),
+        ann()
+    );
+    assert_eq!(found("/", &bearer(&good)), Ok(None));
+}
+
+#[test]
+fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
+    let signer = es256();
+    let mut issuer = signer.issuer();
+    issuer.payload_header = "x-payload".into();
+    issuer.claim_headers = [("x-sub", "sub"), ("x-age", "age")]
+        .map(|(header, claim)| ClaimHeader {
+            header: header.into(),
+            claim: [claim.into()].into(),
+        })
+        .into();
+    let guards = guards(vec![issuer]);
+    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let token = signer.token(r#"{"iss":"me","sub":"ann","age":7}"#);
+    let show = |fields: &str| {
+        let text = format!(
+            "GET /?access_token=x HTTP/1.1\r\nHost: a\r\nConnection: x-sub\r\n{fields}\r\n"
+        );
+        let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let found = authenticate(&guards, &visit, &head, &Remembered::default(), NOW);
+        let verified = found.unwrap_or_default();
+        let mut room = Room::default();
+        let changed = change(&guards, &visit, &head, verified.as_ref(), &mut room).unwrap();
+        assert!(changed.connection_fields.is_empty());
+        let fields = changed.fields.iter().filter(|it| it.name.contains("x-"));
+        let fields: Vec<String> = fields
+            .map(|it| format!("{}={}", it.name, String::from_utf8_lossy(it.value)))
+            .collect();
+        fields.join(" ")
+    };
+    // Who is not known must not say who it is.
+    assert_eq!(show("x-sub: eve\r\nx-payload: e30\r\n"), "");
+    let shown = show(&format!("{}x-sub: eve\r\n", bearer(&token)));
+    assert!(shown.ends_with("x-sub=ann x-age=7"), "{shown}");
+    assert!(!shown.contains("eve"), "{shown}");
+}
+
+#[test]
+fn keys_of_another_set_are_not_taken_for_those_that_verified_before() {
+    let (first, second) = (es256(), es256());
+    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let text = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+        bearer(&first.token(GOOD))
+    );
+    let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let remembered = Remembered::default();
+    let before = guards(vec![first.issuer()]);
+    assert!(authenticate(&before, &visit, &head, &remembered, NOW).is_ok());
+    let after = guards(vec![second.issuer()]);
+    assert!(authenticate(&after, &visit, &head, &remembered, NOW).is_err());
+    // Time passes for what is remembered too.
+    assert!(authenticate(&before, &visit, &head, &remembered, NOW + 3_600).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_of_tokens_panic(parts in prop::collection::vec(".{0,40}", 0..5)) {
+        let keys = KeySet::default();
+        prop_assert!(read(&parts.join("."), &keys).is_none());
+    }
+
+    #[test]
+    fn no_header_and_payload_make_it_panic(header in ".{0,60}", payload in any::<Vec<u8>>()) {
+        let signer = eddsa();
+        let keys = KeySet::read(signer.set().as_bytes()).unwrap();
+        for header in [header.as_str(), r#"{"alg":"EdDSA"}"#] {
+            let message = format!("{}.{}", encode(header.as_bytes()), encode(&payload));
+            let signature = encode(&(signer.sign)(message.as_bytes()));
+            let _ = read(&format!("{message}.{signature}"), &keys);
+        }
+    }
+
+    #[test]
+    fn no_key_set_makes_its_reader_panic(json in any::<Vec<u8>>(), x in ".{0,60}") {
+        let _ = KeySet::read(&json);
+let set = format!(r#"{{"keys":[{{"kty":"EC","crv":"P-256","x":"{x}"}}]}}"#);
+        let _ = KeySet::read(set.as_bytes());
+    }
+}
