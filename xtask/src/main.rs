@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 mod cluster;
 mod codegen;
 mod manifests;
+mod peer;
 mod stages;
 mod survey;
 mod tidy;
@@ -57,6 +58,12 @@ enum Command {
         #[command(subcommand)]
         action: cluster::Action,
     },
+    /// Provides a program that Myriad is measured beside or with, and prints its path.
+    Peer {
+        /// Which one.
+        #[arg(value_enum)]
+        peer: peer::Peer,
+    },
     /// Renders the plain manifests of `deploy` from the Helm chart.
     Manifests {
         /// Changes nothing; fails when the committed file is stale.
@@ -89,6 +96,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Codegen { check } => codegen::run(&root, check),
         Command::Manifests { check } => manifests::run(&root, &tool::cache_folder()?, check),
         Command::Cluster { action } => cluster::run(&root, action),
+        Command::Peer { peer } => peer::run(peer),
         Command::Test { stages } => stages::run(&root, &stages),
     }
 }

@@ -20,7 +20,7 @@ use report::{Live, Report, Row};
 use samples::Samples;
 use served::{Served, Source};
 
-pub use samples::{Pace, Quantiles};
+pub use samples::{Pace, PerDomain, Quantiles};
 
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]

@@ -12,6 +12,9 @@ pub const BODY_BYTES: usize = 1_024;
 /// What the first and the second endpoint answer with.
 pub const STATUSES: [u16; 2] = [200, 203];
 
+/// The answer to what is not for `/`.
+const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+
 /// The longest request head; the generator's are a tenth of it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -52,7 +55,8 @@ async fn accept(listener: std::net::TcpListener, which: usize) -> io::Result<()>
     }
 }
 
-/// Answers requests without body, as the load generator and the prober send them.
+/// Answers requests without body for `/`, as the load generator and the prober send them. A
+/// request for another path shows that a proxy did not rewrite it.
 async fn answer(mut stream: TcpStream, response: std::sync::Arc<[u8]>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; HEAD_BYTES_MAX];
@@ -64,7 +68,9 @@ async fn answer(mut stream: TcpStream, response: std::sync::Arc<[u8]>) -> io::Re
         }
         filled += read;
         while let Some(end) = find_end(&buffer[..filled]) {
-            stream.write_all(&response).await?;
+            let is_root = buffer.starts_with(b"GET / ");
+            let answer = if is_root { &*response } else { NOT_FOUND };
+            stream.write_all(answer).await?;
             buffer.copy_within(end..filled, 0);
             filled -= end;
         }

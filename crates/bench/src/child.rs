@@ -251,6 +251,11 @@ impl Running {
         self.hear()
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory now and at its peak, in MiB.
     ///
     /// # Errors

@@ -16,6 +16,8 @@ pub mod child;
 pub mod cluster;
 pub mod domains;
 pub mod fleet;
+pub mod istio;
 pub mod load;
 pub mod probe;
 pub mod record;
+pub mod scale;

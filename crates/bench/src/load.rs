@@ -13,9 +13,9 @@ use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
 use crate::probe::client_config;
-use client::Client;
 use tally::Tally;
 
+pub(crate) use client::Client;
 pub use tally::{Measured, Trouble};
 
 /// Keep-alive connections, each to another domain.
@@ -154,6 +154,7 @@ impl Traffic {
         mut due: mpsc::Receiver<Instant>,
     ) {
         let host = self.host(connection);
+        let request = request(host);
         let mut client = None;
         while let Some(meant) = due.recv().await {
             let result = match client.take() {
@@ -161,7 +162,7 @@ impl Traffic {
                 None => Client::connect(&config, self.address, host).await,
             };
             let result = match result {
-                Ok(mut opened) => opened.request().await.map(|()| opened),
+                Ok(mut opened) => opened.ask(&request).await.map(|_| opened),
                 Err(failure) => Err(failure),
             };
             match result {
@@ -183,9 +184,10 @@ impl Traffic {
             tasks.push(tokio::spawn(async move {
                 let host = traffic.host(connection);
                 let mut client = Client::connect(&config, traffic.address, host).await?;
+                let request = request(host);
                 while !traffic.is_stopped() {
                     let start = Instant::now();
-                    client.request().await?;
+                    client.ask(&request).await?;
                     traffic.tally.record(start.elapsed());
                 }
                 Ok(())
@@ -197,6 +199,10 @@ impl Traffic {
         }
         Ok(())
     }
+}
+
+fn request(host: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
 fn spawn(

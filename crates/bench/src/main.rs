@@ -5,6 +5,8 @@ use myriad_bench::activate::{self, ActivateArgs};
 use myriad_bench::allocation::Counting;
 use myriad_bench::child::{self, ChildArgs};
 use myriad_bench::fleet::{self, FleetArgs};
+use myriad_bench::istio::{self, GenerateArgs};
+use myriad_bench::scale::{self, ScaleArgs};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -23,6 +25,10 @@ enum Command {
     Activate(ActivateArgs),
     /// What a change, and a controller that starts anew, cost with so many proxies.
     Fleet(FleetArgs),
+    /// Requests per second, latency, processor time and memory with many domains and routes.
+    Scale(ScaleArgs),
+    /// Writes the objects of such a setup into a directory.
+    Generate(GenerateArgs),
     /// The process under measurement; started by the other commands.
     #[command(hide = true)]
     Child(ChildArgs),
@@ -32,6 +38,8 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Activate(args) => activate::run(&args),
         Command::Fleet(args) => fleet::run(&args),
+        Command::Scale(args) => scale::run(&args),
+        Command::Generate(args) => istio::run(&args),
         Command::Child(args) => child::run(&args),
     }
 }

@@ -57,6 +57,7 @@ pub struct Hit {
 pub struct Prober {
     address: SocketAddr,
     config: Arc<ClientConfig>,
+    path: &'static str,
 }
 
 impl Prober {
@@ -68,7 +69,38 @@ impl Prober {
         Ok(Prober {
             address,
             config: client_config(false)?,
+            path: "/",
         })
+    }
+
+    /// The same, asking for another path.
+    pub fn asking(mut self, path: &'static str) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// Starts probing, publishes a change a moment later, and says when that began and what
+    /// came of it.
+    ///
+    /// # Errors
+    /// The deadline has passed, or the change cannot be published.
+    pub fn watch(
+        &self,
+        host: &str,
+        wanted: Wanted,
+        publish: impl FnOnce() -> anyhow::Result<Instant>,
+    ) -> anyhow::Result<(Instant, Hit)> {
+        let (prober, host) = (self.clone(), host.to_owned());
+        let (begin, begun) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            prober.search(&host, &wanted, || {
+                // Who no longer listens has failed, and says so.
+                let _ = begin.send(());
+            })
+        });
+        begun.recv().context("the prober ended")?;
+        let written = publish()?;
+        Ok((written, thread.join().ok().context("the prober panicked")??))
     }
 
     /// Probes until what is wanted is found. `begun` is called after the first connection, so
@@ -149,7 +181,10 @@ impl Prober {
         let leaf = chain.and_then(|chain| chain.first());
         let leaf = leaf.context("there is a certificate")?.to_vec();
         let mut stream = Stream::new(&mut tls, &mut socket);
-        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n",
+            self.path
+        );
         stream.write_all(request.as_bytes())?;
         // "HTTP/1.1 200"
         let mut head = [0; 12];

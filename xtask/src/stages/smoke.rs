@@ -37,7 +37,24 @@ const INBOX: Bench = Bench {
     ],
 };
 
-/// The same through the API of a cluster, with endpoints that change and a burst.
+/// Istio's setup with few domains and routes, over HTTPS for a second.
+const ISTIO: Bench = Bench {
+    arguments: "scale --requests istio --short --json",
+    figures: &[
+        "cores",
+        "rps",
+        "p50_ms",
+        "p90_ms",
+        "p99_ms",
+        "cpu_ms_per_1000",
+        "rss_idle_mib",
+        "rss_mib",
+        "bytes_per_s",
+        "errors",
+    ],
+};
+
+/// The same as the first through the API of a cluster, with endpoints that change and a burst.
 const KUBERNETES: Bench = Bench {
     arguments: "activate --source kubernetes --domains 50 --samples 5 --samples-at-half 0 \
                 --idle-seconds 1 --churn --churn-seconds 1 --burst 50 --json",
@@ -76,7 +93,10 @@ const FLEET: Bench = Bench {
 
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
-    measure(place, &INBOX, Command::new("cargo"))
+    for bench in [INBOX, ISTIO] {
+        measure(place, &bench, Command::new("cargo"))?;
+    }
+    Ok(())
 }
 
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
@@ -104,7 +124,7 @@ fn measure(place: &Place, bench: &Bench, mut command: Command) -> Result<()> {
     check(&text, bench.figures)
 }
 
-/// One object per line; each has all figures, and no live request failed.
+/// One object per line; each has all figures, and no request failed.
 fn check(text: &str, figures: &[&str]) -> Result<()> {
     let mut objects = 0;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -116,8 +136,12 @@ fn check(text: &str, figures: &[&str]) -> Result<()> {
             "figures missing: {}",
             missing.join(", ")
         );
-        let errors = figure(&report, "live.errors").and_then(Value::as_u64);
-        ensure!(errors.unwrap_or(0) == 0, "live requests failed: {errors:?}");
+        for key in ["live.errors", "errors"] {
+            let errors = figure(&report, key).and_then(Value::as_u64);
+            ensure!(errors.unwrap_or(0) == 0, "requests failed: {errors:?}");
+        }
+        let is_answered = figure(&report, "rps").is_none_or(|rps| rps.as_f64() > Some(0.0));
+        ensure!(is_answered, "no request was answered");
         objects += 1;
     }
     if objects == 0 {
@@ -148,6 +172,9 @@ mod tests {
     #[test]
     fn a_report_needs_every_figure_and_no_failed_request() {
         assert!(check(&one_line(GOOD), INBOX.figures).is_ok());
+        let rate = |rps: &str| check(&format!(r#"{{"rps":{rps},"errors":0}}"#), &["rps"]);
+        assert!(rate("1.5").is_ok() && rate("0.0").is_err());
+        assert!(check(r#"{"rps":9,"errors":1}"#, &["rps"]).is_err());
         let partial = one_line(GOOD).replace("\"p99\"", "\"p90\"");
         let error = check(&partial, INBOX.figures)
             .expect_err("a figure is missing")

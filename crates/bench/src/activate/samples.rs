@@ -90,7 +90,8 @@ impl Samples {
 }
 
 impl PerDomain {
-    fn of(counts: Vec<u64>) -> Self {
+    /// That of these.
+    pub fn of(counts: Vec<u64>) -> Self {
         let mean = counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64;
         PerDomain {
             mean: (mean * 10.0).round() / 10.0,

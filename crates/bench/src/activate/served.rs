@@ -213,17 +213,8 @@ impl<'a> Served<'a> {
 
     /// Starts probing, publishes a moment later, and takes the time between both ends.
     fn settle(&mut self, host: &str, wanted: Wanted) -> anyhow::Result<Settled> {
-        let (prober, host) = (self.prober.clone(), host.to_owned());
-        let (begin, begun) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::spawn(move || {
-            prober.search(&host, &wanted, || {
-                // Who no longer listens has failed, and says so.
-                let _ = begin.send(());
-            })
-        });
-        begun.recv().context("the prober ended")?;
-        let written = self.world.publish()?;
-        let hit = thread.join().ok().context("the prober panicked")??;
+        let (world, prober) = (&mut self.world, &self.prober);
+        let (written, hit) = prober.watch(host, wanted, || world.publish())?;
         self.world.settled(hit.at)?;
         Ok(Settled {
             after: hit.at.saturating_duration_since(written),

@@ -25,7 +25,6 @@ pub type Failure = (Trouble, String);
 
 pub struct Client {
     stream: TlsStream<TcpStream>,
-    request: String,
     buffer: Vec<u8>,
 }
 
@@ -46,18 +45,17 @@ impl Client {
         let stream = within(connect, Trouble::Handshake).await?;
         Ok(Client {
             stream,
-            request: format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"),
             buffer: vec![0; RESPONSE_BYTES_MAX],
         })
     }
 
-    /// Sends a request and reads its answer, which must be the endpoint's.
-    pub async fn request(&mut self) -> Result<(), Failure> {
-        within(self.exchange(), Trouble::Connection).await
+    /// Sends a request and reads its answer, which must be the endpoint's; says how long it was.
+    pub async fn ask(&mut self, request: &str) -> Result<usize, Failure> {
+        within(self.exchange(request), Trouble::Connection).await
     }
 
-    async fn exchange(&mut self) -> Result<(), Failure> {
-        let sent = self.stream.write_all(self.request.as_bytes()).await;
+    async fn exchange(&mut self, request: &str) -> Result<usize, Failure> {
+        let sent = self.stream.write_all(request.as_bytes()).await;
         sent.map_err(breaking)?;
         let mut filled = 0;
         loop {
@@ -71,7 +69,7 @@ impl Client {
             }
             filled += read;
             if is_complete(&self.buffer[..filled])? {
-                return Ok(());
+                return Ok(filled);
             }
         }
     }

