@@ -7,6 +7,7 @@
 pub mod account;
 pub mod answer;
 pub mod around;
+pub mod check;
 pub mod date;
 pub mod endpoint;
 pub mod exchange;

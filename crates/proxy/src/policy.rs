@@ -2,6 +2,7 @@
 
 pub mod affinity;
 pub mod authorize;
+pub mod check;
 pub mod client;
 pub mod cors;
 pub mod direction;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use myriad_model::{AbortAnswer, Action};
 
 use crate::net::failure::FailureKind;
+use crate::policy::check::Told;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::route::host::RouteEntry;
@@ -18,6 +19,10 @@ pub struct Answer {
     pub location: Option<Box<str>>,
     /// Further fields.
     pub additions: Additions,
+    /// Fields that a provider told.
+    pub told: Vec<Told>,
+    /// The body that a provider told.
+    pub body: Option<Box<[u8]>>,
     /// What the answer is for, if not for what the route says.
     pub failure: Option<FailureKind>,
     /// The body in plain text, where no route has one.
@@ -95,6 +100,9 @@ impl Answer {
 
     /// The body.
     pub fn body(&self) -> &[u8] {
+        if let Some(body) = &self.body {
+            return body;
+        }
         let route = self.route.as_ref().and_then(|entry| entry.route());
         match route.map(|route| &route.action) {
             Some(Action::Respond(fixed)) => &fixed.body,
@@ -113,7 +121,8 @@ impl Answer {
             }
         };
         visit_own("date", &super::date::now());
-        if !self.body().is_empty() {
+        let has_type = self.told.iter().any(|(name, _)| **name == *"content-type");
+        if !self.body().is_empty() && !has_type {
             visit_own("content-type", b"text/plain; charset=utf-8");
         }
         if self.status == 405 {
@@ -124,6 +133,9 @@ impl Answer {
         }
         edits.each(&mut visit);
         for (name, value) in &self.additions {
+            visit(name, value);
+        }
+        for (name, value) in &self.told {
             visit(name, value);
         }
     }

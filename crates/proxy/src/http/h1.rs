@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::account::Account;
 use super::answer::Answer;
+use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
 use super::plan::{Forward, Plan, Planned, plan};
 use super::tunnel;
@@ -138,7 +139,7 @@ impl Connection {
 
     async fn serve_one(&mut self, length: usize) -> Next {
         let worker = self.worker.clone();
-        let (planned, mut account, request) = match self.plan(length) {
+        let (mut planned, mut account, request) = match self.plan(length) {
             Ok(planned) => planned,
             Err(kind) => {
                 self.refuse(kind).await;
@@ -146,6 +147,11 @@ impl Connection {
             }
         };
         self.client.begin(request, length);
+        if let Some(check) = planned.check.take() {
+            let plan = &mut planned.plan;
+            let settled = settle(&worker, *check, plan, &mut self.client, &self.deadline);
+            Box::pin(settled).await;
+        }
         if !planned.delay.is_zero() {
             tokio::time::sleep(planned.delay).await;
         }

@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
 use ::h2::server::{Builder, Connection, SendResponse};
 use ::h2::{Reason, RecvStream};
@@ -15,6 +14,7 @@ use myriad_base::task;
 
 use super::account::Account;
 use super::answer::Answer;
+use super::check::settle;
 use super::exchange::{Outcome, exchange};
 use super::plan::{Forward, Plan, Planned, plan};
 use super::worker::Worker;
@@ -141,24 +141,18 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
     let (planned, mut account, is_head) = match planned {
         Ok(planned) => planned,
         Err(kind) => {
-            let planned = Planned {
-                plan: Plan::Answer(Box::new(Answer::failed(kind))),
-                delay: Duration::ZERO,
-            };
+            let planned = Planned::failed(kind);
             let account = Account::begin_unread(worker, &shared.visit, Version::Http2);
             (planned, account, false)
         }
     };
-    if !planned.delay.is_zero() {
-        tokio::time::sleep(planned.delay).await;
-    }
-    let plan = planned.plan;
-    let body_bytes_max = match &plan {
+    let body_bytes_max = match &planned.plan {
         Plan::Forward(plan) => plan.policy().map(|policy| policy.request_body_bytes_max),
         Plan::Answer(_) => None,
     };
     let mut client = Client::new(respond, body, body_bytes_max.unwrap_or(u64::MAX));
     let deadline = Deadline::new();
+    let plan = ready(worker, planned, &mut client, &deadline).await;
     match plan {
         Plan::Answer(answer) => {
             respond_with(
@@ -183,6 +177,23 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
     account.bytes_sent = client.bytes_sent();
     account.bytes_received = client.bytes_received();
     account.finish(worker);
+}
+
+/// The plan, once whoever has to be asked has answered, and any wait on purpose is over.
+async fn ready(
+    worker: &Rc<Worker>,
+    mut planned: Planned,
+    client: &mut Client,
+    deadline: &Deadline,
+) -> Plan {
+    if let Some(check) = planned.check.take() {
+        let plan = &mut planned.plan;
+        Box::pin(settle(worker, *check, plan, client, deadline)).await;
+    }
+    if !planned.delay.is_zero() {
+        tokio::time::sleep(planned.delay).await;
+    }
+    planned.plan
 }
 
 fn plan_stream(

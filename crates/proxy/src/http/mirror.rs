@@ -96,6 +96,7 @@ fn copy_of(plan: &Forward, upstream: &Arc<UpstreamEntry>, request: &[u8]) -> For
         expects_continue: false,
         host: plan.host.clone(),
         additions: Additions::new(),
+        told: Vec::new(),
         mirrors: Vec::new(),
         is_copied: true.into(),
         is_copy: true,

@@ -16,6 +16,8 @@ pub struct Changes<'a> {
     pub edits: Edits<'a>,
     /// Fields that are put in place of the endpoint's own.
     pub additions: &'a [(&'static str, Box<[u8]>)],
+    /// Fields that are added to the endpoint's own.
+    pub told: &'a [(Box<str>, Box<[u8]>)],
 }
 
 /// Where a request comes from and its response goes to.

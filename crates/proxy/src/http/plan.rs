@@ -14,6 +14,7 @@ use myriad_model::{
 
 use super::account::Account;
 use super::answer::Answer;
+use super::check::{self, Check};
 use super::peer::Changes;
 use super::worker::Worker;
 use super::write;
@@ -24,6 +25,7 @@ use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::{Head, is_idempotent, split_authority};
 use crate::policy::authorize::{self, Verdict};
+use crate::policy::check::Told;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
@@ -48,6 +50,23 @@ pub struct Planned {
     pub plan: Plan,
     /// The wait before it; zero for none.
     pub delay: Duration,
+    /// Who has to be asked before anything of it is done.
+    pub check: Option<Box<Check>>,
+}
+
+impl Planned {
+    fn new(plan: Plan, delay: Duration) -> Self {
+        Planned {
+            plan,
+            delay,
+            check: None,
+        }
+    }
+
+    /// The answer to a failure, at once.
+    pub fn failed(kind: FailureKind) -> Self {
+        Planned::new(answered(Answer::failed(kind)), Duration::ZERO)
+    }
 }
 
 /// A request on its way to an endpoint.
@@ -80,6 +99,8 @@ pub struct Forward {
     pub host: Box<str>,
     /// Fields for the response.
     pub additions: Additions,
+    /// Fields that a provider told for the response.
+    pub told: Vec<Told>,
     /// Where copies of the request go.
     pub mirrors: Vec<Arc<UpstreamEntry>>,
     /// Whether the copies were started.
@@ -117,6 +138,7 @@ impl Forward {
                 policy.map(|edits| &edits.response),
             ),
             additions: &self.additions,
+            told: &self.told,
         }
     }
 }
@@ -124,10 +146,7 @@ impl Forward {
 /// Makes the plan of a request.
 pub fn plan(worker: &Worker, visit: &Visit, head: &Head<'_>, account: &mut Account) -> Planned {
     let tables = worker.tables.load();
-    decide(worker, &tables, visit, head, account).unwrap_or_else(|kind| Planned {
-        plan: answered(Answer::failed(kind)),
-        delay: Duration::ZERO,
-    })
+    decide(worker, &tables, visit, head, account).unwrap_or_else(Planned::failed)
 }
 
 fn decide(
@@ -187,12 +206,27 @@ fn authorized(
     }
     match judgement.verdict {
         Verdict::Admitted => proceed(worker, tables, visit, head, account),
-        // There is nobody to ask.
-        Verdict::Refused | Verdict::Asked(_) => {
-            name_route(tables, visit, head, account);
-            Err(FailureKind::Unauthorized)
+        Verdict::Asked(provider) => {
+            let Some(check) = check::ask(worker, tables, visit, head, provider) else {
+                return refuse(tables, visit, head, account);
+            };
+            let planned = proceed(worker, tables, visit, head, account);
+            let mut planned = planned.unwrap_or_else(Planned::failed);
+            planned.check = Some(check);
+            Ok(planned)
         }
+        Verdict::Refused => refuse(tables, visit, head, account),
     }
+}
+
+fn refuse(
+    tables: &Tables,
+    visit: &Visit,
+    head: &Head<'_>,
+    account: &mut Account,
+) -> Result<Planned, FailureKind> {
+    name_route(tables, visit, head, account);
+    Err(FailureKind::Unauthorized)
 }
 
 /// Tells of a refused request which route it would have taken.
@@ -222,12 +256,12 @@ fn proceed(
         && let Some(url) = redirect::to_tls(tls, head)
     {
         let plan = answered(Answer::redirect(tls.status, url));
-        return Ok(Planned { plan, delay });
+        return Ok(Planned::new(plan, delay));
     }
     let additions = match admit(worker, entry, policy, visit, head)? {
         Admission::Preflight(additions) => {
             let plan = answered(Answer::empty(204).with(additions));
-            return Ok(Planned { plan, delay });
+            return Ok(Planned::new(plan, delay));
         }
         Admission::Request(additions) => additions,
     };
@@ -240,11 +274,11 @@ fn proceed(
         }
         if let Some(answer) = trouble.abort {
             let plan = answered(Answer::aborted(answer).with(additions));
-            return Ok(Planned { plan, delay });
+            return Ok(Planned::new(plan, delay));
         }
     }
     let plan = act(worker, tables, visit, head, entry, route, additions);
-    Ok(Planned { plan, delay })
+    Ok(Planned::new(plan, delay))
 }
 
 /// Does what the route says.
@@ -389,14 +423,14 @@ fn forward(
         is_idempotent: is_idempotent(head.method),
         is_upgrade: head.upgrade.is_some() && !upstream.is_http2(),
         expects_continue: head.expects_continue,
-        host: if needs_host {
-            host_of(authority).unwrap_or(&head.host).into()
-        } else {
-            Box::default()
+        host: match needs_host {
+            true => host_of(authority).unwrap_or(&head.host).into(),
+            false => Box::default(),
         },
         mirrors,
         upstream,
         additions,
+        told: Vec::new(),
         is_copied: Cell::new(false),
         is_copy: false,
     }))

@@ -147,7 +147,11 @@ pub fn response_fields(
     changes: &Changes<'_>,
     mut visit: impl FnMut(&str, &[u8]),
 ) {
-    let Changes { edits, additions } = *changes;
+    let Changes {
+        edits,
+        additions,
+        told,
+    } = *changes;
     let replaces_cors = additions.iter().any(|(name, _)| *name != "set-cookie");
     for known in &head.fields {
         let is_passed = match known.known {
@@ -161,6 +165,9 @@ pub fn response_fields(
     }
     edits.each(&mut visit);
     for (name, value) in additions {
+        visit(name, value);
+    }
+    for (name, value) in told {
         visit(name, value);
     }
 }

@@ -93,6 +93,18 @@ pub enum Count {
     DryRunRefused,
     /// Requests that a guard wants to be marked.
     Audited,
+    /// Requests that a provider let pass.
+    CheckPassed,
+    /// Requests that a provider refused.
+    CheckRefused,
+    /// Requests that passed because their provider did not answer.
+    CheckFailedOpen,
+    /// Requests that were refused because their provider did not answer.
+    CheckFailedClosed,
+    /// Requests refused because more came than are served in the time.
+    RateLimited,
+    /// Counts of requests forgotten because of the limit, while they still mattered.
+    RateEvicted,
     /// Lines of the access log dropped because the writer is behind.
     LogDropped,
 }
@@ -331,6 +343,26 @@ static FAMILIES: &[Family] = &[
         help: "Lines of the access log dropped because its writer is behind",
         label: "",
         members: &[("", Count::LogDropped)],
+    },
+    Family {
+        name: "provider_checks",
+        help: "Requests that a provider was asked about, by what became of them",
+        label: "outcome",
+        members: &[
+            ("passed", Count::CheckPassed),
+            ("refused", Count::CheckRefused),
+            ("failed_open", Count::CheckFailedOpen),
+            ("failed_closed", Count::CheckFailedClosed),
+        ],
+    },
+    Family {
+        name: "rate_limits",
+        help: "Rate limits by what they did",
+        label: "event",
+        members: &[
+            ("limited", Count::RateLimited),
+            ("evicted", Count::RateEvicted),
+        ],
     },
 ];
 

@@ -30,6 +30,12 @@ pub enum FailureKind {
     Unauthorized,
     /// The request has tokens, and none of them is valid.
     BadToken,
+    /// The provider that was asked refuses the request; the response is its own.
+    ProviderRefused,
+    /// The provider that has to be asked does not answer; the status is its own.
+    ProviderFailed,
+    /// More requests came than are served in the time.
+    RateLimited,
     /// No route is known for the host.
     NoHost,
     /// No route of the host matches.
@@ -121,7 +127,7 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 33] = [
+    pub const ALL: [FailureKind; 36] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -135,6 +141,9 @@ impl FailureKind {
         FailureKind::Forbidden,
         FailureKind::Unauthorized,
         FailureKind::BadToken,
+        FailureKind::ProviderRefused,
+        FailureKind::ProviderFailed,
+        FailureKind::RateLimited,
         FailureKind::NoHost,
         FailureKind::NoRoute,
         FailureKind::ClientGone,
@@ -175,6 +184,9 @@ impl FailureKind {
             Kind::Forbidden => (403, "forbidden", Downstream, "forbidden\n"),
             Kind::Unauthorized => (403, "unauthorized", Downstream, "RBAC: access denied"),
             Kind::BadToken => (401, "bad_token", Downstream, "token refused\n"),
+            Kind::ProviderRefused => (403, "provider_refused", Downstream, ""),
+            Kind::ProviderFailed => (403, "provider_failed", Upstream, ""),
+            Kind::RateLimited => (429, "rate_limited", Downstream, "too many requests\n"),
             Kind::NoHost => (404, "no_host", Downstream, "not found\n"),
             Kind::NoRoute => (404, "no_route", Downstream, "not found\n"),
             Kind::ClientGone => (499, "client_gone", Downstream, ""),

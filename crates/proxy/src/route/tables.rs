@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use myriad_model::{
-    Certificate, Domain, Host, Listener, Name, Provider, SealedArc, Tree, host::Pattern,
-};
+use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree, host::Pattern};
 
 use super::certificate::{self, CertificateEntry};
 use super::guards::Guards;
@@ -74,11 +72,9 @@ impl Tables {
     }
 
     /// The provider of a name. They are few.
-    pub fn provider(&self, name: &str) -> Option<&Provider> {
+    pub fn provider(&self, name: &str) -> Option<&SealedArc> {
         let mut providers = self.providers.iter();
-        providers
-            .find(|sealed| sealed.name().as_str() == name)
-            .and_then(|sealed| sealed.provider())
+        providers.find(|sealed| sealed.name().as_str() == name)
     }
 
     /// The domain that covers a lower-case name on a listener.

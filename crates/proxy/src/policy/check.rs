@@ -1,0 +1,457 @@
+//! Questions whether a request may pass, and what their answers mean.
+
+use bytes::Bytes;
+use myriad_base::clock;
+use myriad_model::{HttpCheck, NameMatch, Provider};
+use prost::Message as _;
+
+use crate::net::body::BodyLength;
+use crate::net::buffer::Buffer;
+use crate::net::field::{Field, Known};
+use crate::net::head::{Head, Version};
+use crate::route::visit::Visit;
+
+#[allow(missing_docs, reason = "fields are named by Envoy's API")]
+pub mod envoy;
+
+/// The method that is called.
+const GRPC_PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
+
+/// Before a message of gRPC: whether it is compressed, and its length.
+const GRPC_PREFIX_BYTES: usize = 5;
+
+/// Where a provider over HTTP tells what is to be taken out of the request.
+const REMOVE: &str = "x-envoy-auth-headers-to-remove";
+
+/// A header.
+pub type Told = (Box<str>, Box<[u8]>);
+
+/// A question, but for the body of the request.
+pub enum Question {
+    /// The head, but for its length and end.
+    Http(Buffer),
+    /// The message.
+    Grpc(Box<envoy::CheckRequest>),
+}
+
+/// What was answered, whatever is spoken.
+#[derive(Debug, Default)]
+pub struct Answered {
+    /// The status.
+    pub status: u16,
+    /// The fields, with names in lower case.
+    pub fields: Vec<Told>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// What an answer means.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The request passes.
+    Pass(Changes),
+    /// It does not, and this is the response.
+    Refuse(Refusal),
+    /// The answer is none.
+    Unclear,
+}
+
+/// What changes about a request that passes, and its response.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Headers taken out of the request.
+    pub remove: Vec<Box<str>>,
+    /// Headers that take the place of the request's.
+    pub set: Vec<Told>,
+    /// Headers that are added to the request's.
+    pub add: Vec<Told>,
+    /// Headers that are added to the response.
+    pub downstream: Vec<Told>,
+}
+
+/// The response to a request that does not pass.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: u16,
+    /// The fields.
+    pub fields: Vec<Told>,
+    /// The body.
+    pub body: Box<[u8]>,
+}
+
+/// Writes the question of a request, as far as its head goes.
+pub fn question(
+    provider: &Provider,
+    visit: &Visit,
+    head: &Head<'_>,
+    trusted_hops: usize,
+) -> Question {
+    use myriad_model::CheckProtocol;
+    let came_by = came_by(visit, head, trusted_hops);
+    match &provider.protocol {
+        CheckProtocol::Http(check) => {
+            let mut out = Buffer::take();
+            write_head(check, &provider.authority, head, &came_by, &mut out);
+            Question::Http(out)
+        }
+        CheckProtocol::Grpc => Question::Grpc(Box::new(check_request(visit, head, &came_by))),
+    }
+}
+
+/// The whole question: head and body, as they are written for HTTP/1.
+pub fn write(question: Question, provider: &Provider, body: &[u8]) -> Buffer {
+    match question {
+        Question::Http(mut out) => {
+            out.append(b"content-length: ");
+            out.append_decimal(body.len() as u64);
+            out.append(b"\r\n\r\n");
+            out.append(body);
+            out
+        }
+        Question::Grpc(mut request) => {
+            put_body(&mut request, provider, body);
+            let message = request.encode_to_vec();
+            let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+            let mut out = Buffer::take();
+            out.append_str("POST ");
+            out.append_str(GRPC_PATH);
+            out.append_str(" HTTP/1.1\r\nhost: ");
+            out.append_str(&provider.authority);
+            out.append_str("\r\ncontent-type: application/grpc\r\nte: trailers\r\n\r\n");
+            out.append(&[0]);
+            out.append(&length.to_be_bytes());
+            out.append(&message);
+            out
+        }
+    }
+}
+
+/// What the answer of a provider means.
+pub fn verdict(provider: &Provider, answered: Answered) -> Verdict {
+    use myriad_model::CheckProtocol;
+    match &provider.protocol {
+        CheckProtocol::Http(check) => of_http(check, answered),
+        CheckProtocol::Grpc => of_grpc(&answered).unwrap_or(Verdict::Unclear),
+    }
+}
+
+/// The bytes of a request, head first, after the changes of its head.
+pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
+    let bytes = request.filled();
+    let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 2);
+    let (head, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+    let mut out = Buffer::take();
+    for (at, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        let is_it = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
+        let goes = changes.remove.iter().any(|known| is_it(known))
+            || changes.set.iter().any(|(known, _)| is_it(known));
+        if at == 0 || !goes || !may_change_bytes(name) {
+            out.append(line);
+        }
+    }
+    for (name, value) in changes.set.iter().chain(&changes.add) {
+        if may_change(name) && is_sendable(name, value) {
+            out.append_str(name);
+            out.append(b": ");
+            out.append(value);
+            out.append(b"\r\n");
+        }
+    }
+    out.append(rest);
+    out
+}
+
+/// The chain of addresses that the request came by, as the endpoint is told.
+fn came_by(visit: &Visit, head: &Head<'_>, trusted_hops: usize) -> String {
+    let mut chain = String::new();
+    if trusted_hops > 0 {
+        let fields = head.fields.iter();
+        for field in fields.filter(|field| field.known == Known::ForwardedFor) {
+            chain += &String::from_utf8_lossy(field.value);
+            chain += ", ";
+        }
+    }
+    chain + &visit.client_text
+}
+
+fn write_head(
+    check: &HttpCheck,
+    authority: &str,
+    head: &Head<'_>,
+    came_by: &str,
+    out: &mut Buffer,
+) {
+    out.append_str(head.method);
+    out.append(b" ");
+    out.append_str(&check.path_prefix);
+    out.append_str(head.path);
+    if let Some(query) = head.query {
+        out.append(b"?");
+        out.append_str(query);
+    }
+    out.append(b" HTTP/1.1\r\nhost: ");
+    out.append_str(match head.authority {
+        "" => authority,
+        authority => authority,
+    });
+    out.append(b"\r\n");
+    let mut put = |name: &str, value: &[u8]| {
+        out.append_str(name);
+        out.append(b": ");
+        out.append(value);
+        out.append(b"\r\n");
+    };
+    let is_replaced = |name: &str| check.additional.iter().any(|(known, _)| **known == *name);
+    for field in told_fields(head) {
+        let name = field.name.to_ascii_lowercase();
+        let is_told = name == "authorization" || check.request.iter().any(|it| it.is_met(&name));
+        if is_told && !is_replaced(&name) {
+            put(&name, field.value);
+        }
+    }
+    let forwarded = check.request.iter().any(|it| it.is_met("x-forwarded-for"));
+    if forwarded && !is_replaced("x-forwarded-for") {
+        put("x-forwarded-for", came_by.as_bytes());
+    }
+    for (name, value) in &check.additional {
+        put(name, value.as_bytes());
+    }
+}
+
+/// The fields that providers may be told.
+fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>> {
+    head.fields.iter().filter(|field| {
+        let is_own = matches!(
+            field.known,
+            Known::Host | Known::ContentLength | Known::Expect | Known::ForwardedFor
+        );
+        !is_own && !field.known.is_hop_by_hop()
+    })
+}
+
+fn check_request(visit: &Visit, head: &Head<'_>, came_by: &str) -> envoy::CheckRequest {
+    let path = match head.query {
+        Some(query) => format!("{}?{query}", head.path),
+        None => head.path.to_owned(),
+    };
+    let mut http = envoy::HttpRequest {
+        method: head.method.to_owned(),
+        path,
+        host: head.authority.to_owned(),
+        scheme: visit.scheme().to_owned(),
+        size: match head.body {
+            BodyLength::None => 0,
+            BodyLength::Exact(length) => i64::try_from(length).unwrap_or(i64::MAX),
+            BodyLength::Chunked | BodyLength::UntilClose => -1,
+        },
+        protocol: match head.version {
+            Version::Http2 => "HTTP/2",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http10 => "HTTP/1.0",
+        }
+        .to_owned(),
+        ..envoy::HttpRequest::default()
+    };
+    let pseudo = [
+        (":method", http.method.clone()),
+        (":path", http.path.clone()),
+        (":authority", http.host.clone()),
+        (":scheme", http.scheme.clone()),
+        ("x-forwarded-for", came_by.to_owned()),
+    ];
+    let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value));
+    http.headers.extend(pseudo);
+    for field in told_fields(head) {
+        let value = String::from_utf8_lossy(field.value);
+        let known = http.headers.entry(field.name.to_ascii_lowercase());
+        let known = known.or_default();
+        if !known.is_empty() {
+            known.push(',');
+        }
+        known.push_str(&value);
+    }
+    let source = visit.client.ip().to_canonical().to_string();
+    let sni = visit.secured.as_ref().and_then(|it| it.sni.as_deref());
+    let now = clock::since_epoch();
+    envoy::CheckRequest {
+        attributes: Some(envoy::AttributeContext {
+            source: Some(party(source, visit.client.port())),
+            destination: Some(party(String::new(), visit.port)),
+            request: Some(envoy::Request {
+                time: Some(envoy::Timestamp {
+                    seconds: i64::try_from(now.as_secs()).unwrap_or_default(),
+                    nanos: i32::try_from(now.subsec_nanos()).unwrap_or_default(),
+                }),
+                http: Some(http),
+            }),
+            tls_session: sni.map(|sni| envoy::TlsSession { sni: sni.into() }),
+        }),
+    }
+}
+
+fn party(address: String, port: u16) -> envoy::Party {
+    envoy::Party {
+        address: Some(envoy::Address {
+            socket_address: Some(envoy::SocketAddress {
+                address,
+                port_value: port.into(),
+            }),
+        }),
+        principal: String::new(),
+    }
+}
+
+fn put_body(request: &mut envoy::CheckRequest, provider: &Provider, body: &[u8]) {
+    let attributes = request.attributes.as_mut();
+    let Some(http) = attributes
+        .and_then(|it| it.request.as_mut())
+        .and_then(|it| it.http.as_mut())
+    else {
+        return;
+    };
+    match provider.body {
+        Some(rule) if rule.is_raw => http.raw_body = Bytes::copy_from_slice(body),
+        Some(_) => http.body = String::from_utf8_lossy(body).into_owned(),
+        None => {}
+    }
+}
+
+fn of_http(check: &HttpCheck, answered: Answered) -> Verdict {
+    let Answered {
+        status,
+        fields,
+        body,
+    } = answered;
+    let meets = |names: &[NameMatch], name: &str| names.iter().any(|it| it.is_met(name));
+    match status {
+        200 => {
+            let removed = fields.iter().filter(|(name, _)| **name == *REMOVE);
+            let remove = removed
+                .flat_map(|(_, value)| crate::net::field::members(value))
+                .map(|name| name.to_ascii_lowercase().into())
+                .collect();
+            let mut changes = Changes {
+                remove,
+                ..Changes::default()
+            };
+            for (name, value) in fields {
+                if meets(&check.downstream_on_allow, &name) {
+                    changes.downstream.push((name.clone(), value.clone()));
+                }
+                if meets(&check.upstream_on_allow, &name) {
+                    changes.set.push((name, value));
+                }
+            }
+            Verdict::Pass(changes)
+        }
+        // The service is down, or says that it is.
+        0..200 | 500.. => Verdict::Unclear,
+        status => {
+            let always = ["www-authenticate", "location"];
+            let is_passed = |(name, _): &Told| {
+                check.downstream_on_deny.is_empty()
+                    || always.contains(&&**name)
+                    || meets(&check.downstream_on_deny, name)
+            };
+            Verdict::Refuse(Refusal {
+                status,
+                fields: fields.into_iter().filter(is_passed).collect(),
+                body: body.into(),
+            })
+        }
+    }
+}
+
+fn of_grpc(answered: &Answered) -> Option<Verdict> {
+    let status = answered
+        .fields
+        .iter()
+        .find(|(name, _)| **name == *"grpc-status");
+    if answered.status != 200 || status.is_some_and(|(_, value)| **value != *b"0") {
+        return None;
+    }
+    let (prefix, message) = answered.body.split_at_checked(GRPC_PREFIX_BYTES)?;
+    let length = u32::from_be_bytes(prefix.get(1..)?.try_into().ok()?);
+    let message = message.get(..usize::try_from(length).ok()?)?;
+    if prefix.first() != Some(&0) {
+        return None;
+    }
+    let response = envoy::CheckResponse::decode(message).ok()?;
+    let code = response.status?.code;
+    Some(match (code, response.http_response) {
+        (0, Some(envoy::HttpResponse::Ok(ok))) => Verdict::Pass(changes(ok)),
+        (0, _) => Verdict::Pass(Changes::default()),
+        (_, Some(envoy::HttpResponse::Denied(denied))) => Verdict::Refuse(refusal(denied)),
+        (_, _) => Verdict::Refuse(refusal(envoy::DeniedHttpResponse::default())),
+    })
+}
+
+fn changes(ok: envoy::OkHttpResponse) -> Changes {
+    let mut changes = Changes::default();
+    for option in ok.headers {
+        let appends = option.append.as_ref().is_some_and(|append| append.value);
+        if let Some(told) = told(option) {
+            match appends {
+                true => changes.add.push(told),
+                false => changes.set.push(told),
+            }
+        }
+    }
+    let removed = ok.headers_to_remove.into_iter();
+    changes.remove = removed
+        .map(|name| name.to_ascii_lowercase().into())
+        .collect();
+    let downstream = ok.response_headers_to_add.into_iter();
+    changes.downstream = downstream.filter_map(told).collect();
+    changes
+}
+
+fn refusal(denied: envoy::DeniedHttpResponse) -> Refusal {
+    let status = denied.status.map_or(0, |status| status.code);
+    Refusal {
+        status: u16::try_from(status)
+            .ok()
+            .filter(|status| (200..600).contains(status))
+            .unwrap_or(403),
+        fields: denied.headers.into_iter().filter_map(told).collect(),
+        body: denied.body.into_bytes().into(),
+    }
+}
+
+/// A header that can be sent.
+fn told(option: envoy::HeaderValueOption) -> Option<Told> {
+    let header = option.header?;
+    let name = header.key.to_ascii_lowercase();
+    let value: Box<[u8]> = match header.raw_value.is_empty() {
+        true => header.value.into_bytes().into(),
+        false => header.raw_value.to_vec().into(),
+    };
+    is_sendable(&name, &value).then(|| (name.into(), value))
+}
+
+/// Whether neither name nor value could end its field.
+fn is_sendable(name: &str, value: &[u8]) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
+    !name.is_empty() && name.bytes().all(is_token) && value.iter().all(is_text)
+}
+
+/// Whether a provider has a say in a field of the request: not in how it is framed and led.
+fn may_change(name: &str) -> bool {
+    let known = Known::of(name);
+    !known.is_hop_by_hop() && !matches!(known, Known::ContentLength | Known::Host)
+}
+
+fn may_change_bytes(name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(may_change)
+}
+
+/// Whether a field of an answer is passed on to a client.
+pub fn may_pass_on(name: &str) -> bool {
+    may_change(name) && name != "date" && !name.starts_with("grpc-")
+}
+
+#[cfg(test)]
+mod tests;

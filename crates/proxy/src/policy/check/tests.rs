@@ -1,0 +1,184 @@
+use std::time::Duration;
+
+use myriad_model::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Provider};
+use prost::Message as _;
+
+use super::{Answered, Changes, Refusal, Told, Verdict, edit, envoy, question, verdict, write};
+use crate::net::buffer::Buffer;
+use crate::net::{head, limits::Limits};
+use crate::route::visit::Visit;
+
+const REQUEST: &str = "POST /a?b=c HTTP/1.1\r\nHost: h.example\r\nX-Let-In: yes\r\n\
+    Authorization: t\r\nX-Other: no\r\nX-User: forged\r\nContent-Length: 4\r\n\r\n";
+
+fn provider(protocol: CheckProtocol) -> Provider {
+    Provider {
+        upstream: "ns/check:80".into(),
+        protocol,
+        timeout: Duration::from_secs(1),
+        fail_open: false,
+        error_status: 403,
+        body: Some(CheckBody {
+            bytes_max: 100,
+            allows_part: false,
+            is_raw: false,
+        }),
+        authority: "check.ns".into(),
+    }
+}
+
+fn over_http() -> Provider {
+    let exact = |name: &str| NameMatch::Exact(name.into());
+    provider(CheckProtocol::Http(Box::new(HttpCheck {
+        path_prefix: "/check".into(),
+        request: [exact("x-let-in"), NameMatch::Start("x-forwarded-".into())].into(),
+        additional: [("x-from".into(), "gateway".into())].into(),
+        upstream_on_allow: [exact("x-user")].into(),
+        downstream_on_allow: [exact("x-session")].into(),
+        downstream_on_deny: [exact("x-reason")].into(),
+    })))
+}
+
+fn asked(provider: &Provider) -> Vec<u8> {
+    let head = head::parse(REQUEST.as_bytes(), &Limits::default()).unwrap();
+    let visit = Visit::new("http".into(), ([192, 0, 2, 7], 4711).into(), 80);
+    let question = question(provider, &visit, &head, 0);
+    write(question, provider, b"body").filled().to_vec()
+}
+
+fn told(fields: &[(&str, &str)]) -> Vec<Told> {
+    let fields = fields.iter();
+    fields
+        .map(|(name, value)| ((*name).into(), value.as_bytes().into()))
+        .collect()
+}
+
+fn answered(status: u16, fields: &[(&str, &str)], body: &[u8]) -> Answered {
+    Answered {
+        status,
+        fields: told(fields),
+        body: body.to_vec(),
+    }
+}
+
+#[test]
+fn a_question_over_http_is_the_request_with_what_was_chosen_of_it() {
+    assert_eq!(
+        String::from_utf8(asked(&over_http())).unwrap(),
+        "POST /check/a?b=c HTTP/1.1\r\nhost: h.example\r\nx-let-in: yes\r\nauthorization: t\r\n\
+         x-forwarded-for: 192.0.2.7\r\nx-from: gateway\r\ncontent-length: 4\r\n\r\nbody"
+    );
+}
+
+#[test]
+fn a_question_over_grpc_tells_all_of_the_head() {
+    let bytes = asked(&provider(CheckProtocol::Grpc));
+    let at = memchr::memmem::find(&bytes, b"\r\n\r\n").unwrap() + 4;
+    let (prefix, message) = bytes[at..].split_at(5);
+    assert_eq!(prefix[1..], (message.len() as u32).to_be_bytes());
+    let request = envoy::CheckRequest::decode(message).unwrap();
+    let attributes = request.attributes.unwrap();
+    let source = attributes.source.unwrap().address.unwrap();
+    assert_eq!(source.socket_address.unwrap().address, "192.0.2.7");
+    let http = attributes.request.unwrap().http.unwrap();
+    assert_eq!((&*http.method, &*http.path), ("POST", "/a?b=c"));
+    assert_eq!((&*http.host, &*http.body), ("h.example", "body"));
+    assert_eq!(http.headers["x-other"], "no");
+    assert_eq!(http.headers[":path"], "/a?b=c");
+}
+
+#[test]
+fn only_200_lets_a_request_pass_over_http() {
+    let provider = over_http();
+    let fields = [("x-user", "eve"), ("x-session", "1"), ("x-other", "2")];
+    let passes = verdict(&provider, answered(200, &fields, b"ignored"));
+    let changes = Changes {
+        set: told(&[("x-user", "eve")]),
+        downstream: told(&[("x-session", "1")]),
+        ..Changes::default()
+    };
+    assert_eq!(passes, Verdict::Pass(changes));
+    let fields = [("x-reason", "a"), ("location", "/login"), ("x-other", "b")];
+    let refused = verdict(&provider, answered(302, &fields, b"go"));
+    let refusal = Refusal {
+        status: 302,
+        fields: told(&fields[..2]),
+        body: (*b"go").into(),
+    };
+    assert_eq!(refused, Verdict::Refuse(refusal));
+    for status in [0, 500, 503] {
+        assert_eq!(
+            verdict(&provider, answered(status, &[], b"")),
+            Verdict::Unclear
+        );
+    }
+}
+
+#[test]
+fn an_answer_over_grpc_is_read_to_the_letter() {
+    let provider = provider(CheckProtocol::Grpc);
+    let of = |response: &envoy::CheckResponse| {
+        let message = response.encode_to_vec();
+        let length = (message.len() as u32).to_be_bytes();
+        answered(200, &[], &[&[0][..], &length, &message].concat())
+    };
+    let option = |name: &str, value: &str| envoy::HeaderValueOption {
+        header: Some(envoy::HeaderValue {
+            key: name.into(),
+            value: value.into(),
+            ..envoy::HeaderValue::default()
+        }),
+        append: None,
+    };
+    let status = |code| Some(envoy::Status { code });
+    let allowed = envoy::CheckResponse {
+        status: status(0),
+        http_response: Some(envoy::HttpResponse::Ok(envoy::OkHttpResponse {
+            headers: vec![option("X-User", "eve"), option("x-bad", "a\r\nb: c")],
+            headers_to_remove: vec!["X-Other".into()],
+            response_headers_to_add: vec![],
+        })),
+    };
+    let changes = Changes {
+        remove: vec!["x-other".into()],
+        set: told(&[("x-user", "eve")]),
+        ..Changes::default()
+    };
+    assert_eq!(verdict(&provider, of(&allowed)), Verdict::Pass(changes));
+    let denied = envoy::CheckResponse {
+        status: status(7),
+        http_response: None,
+    };
+    let Verdict::Refuse(refusal) = verdict(&provider, of(&denied)) else {
+        panic!("it passes");
+    };
+    assert_eq!(refusal.status, 403);
+    let mut cut = of(&allowed);
+    cut.body.pop();
+    assert_eq!(verdict(&provider, cut), Verdict::Unclear);
+    let mut failed = of(&allowed);
+    failed.fields = told(&[("grpc-status", "14")]);
+    assert_eq!(verdict(&provider, failed), Verdict::Unclear);
+    // Without a status there is no yes.
+    let silent = of(&envoy::CheckResponse::default());
+    assert_eq!(verdict(&provider, silent), Verdict::Unclear);
+}
+
+#[test]
+fn changes_replace_what_the_client_sent_and_leave_the_framing() {
+    let mut request = Buffer::take();
+    request.append_str(REQUEST);
+    request.append(b"body: 1");
+    let changes = Changes {
+        remove: vec!["x-other".into(), "host".into()],
+        set: told(&[("x-user", "eve"), ("content-length", "9")]),
+        add: told(&[("x-let-in", "2")]),
+        downstream: Vec::new(),
+    };
+    let text = String::from_utf8(edit(&request, &changes).filled().to_vec()).unwrap();
+    assert_eq!(
+        text,
+        "POST /a?b=c HTTP/1.1\r\nHost: h.example\r\nX-Let-In: yes\r\nAuthorization: t\r\n\
+         Content-Length: 4\r\nx-user: eve\r\nx-let-in: 2\r\n\r\nbody: 1"
+    );
+}
