@@ -2,6 +2,7 @@
 
 pub mod certificate;
 pub mod condition;
+pub mod credentials;
 pub mod edit;
 pub mod explain;
 pub mod guards;

@@ -1,6 +1,7 @@
 //! Endpoints: which there are, and connections to them.
 
 pub mod channel;
+pub mod dial;
 pub mod entry;
 pub mod link;
 pub mod resolve;

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use tokio::sync::Notify;
+
 /// What an upstream has in use.
 #[derive(Debug, Default)]
 pub struct Usage {
     counters: [AtomicU32; 4],
+    /// Told whenever a connection is given back.
+    pub freed: Notify,
 }
 
 /// What is counted.
@@ -39,18 +43,30 @@ impl Usage {
 impl Held {
     /// One more, unless there are `max` already; 0 stands for no bound.
     pub fn take(usage: &Arc<Usage>, counted: Counted, max: u32) -> Option<Self> {
-        let before = usage.counters[counted as usize].fetch_add(1, Relaxed);
-        let held = Held {
+        let counter = &usage.counters[counted as usize];
+        // Not taken and given back, which would tell those who wait that there is room.
+        let one_more = |count: u32| (max == 0 || count < max).then_some(count + 1);
+        counter.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        Some(Held {
             usage: usage.clone(),
             counted,
-        };
-        (max == 0 || before < max).then_some(held)
+        })
+    }
+}
+
+impl Held {
+    /// What it is one of.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.usage.counters[self.counted as usize].fetch_sub(1, Relaxed);
+        if self.counted == Counted::Connections {
+            self.usage.freed.notify_waiters();
+        }
     }
 }
 

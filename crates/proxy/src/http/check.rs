@@ -31,9 +31,11 @@ use crate::net::response::{self, ResponseHead};
 use crate::net::trailer::Trailers;
 use crate::policy::check::{self, Answered, Question, Refusal, Verdict};
 use crate::policy::cors::Additions;
+use crate::route::credentials::credentials;
 use crate::route::host::RouteEntry;
 use crate::route::tables::{Tables, upstream_hash};
 use crate::route::visit::Visit;
+use crate::upstream::dial::Ends;
 use crate::upstream::entry::UpstreamEntry;
 
 /// The longest body of an answer in bytes; a longer one is no answer.
@@ -272,6 +274,9 @@ async fn call(
             .next()
             .unwrap_or_default()
             .into(),
+        credentials: credentials(&worker.tables.load(), upstream).ok()?,
+        // A question is the proxy's own, so no client is told of.
+        ends: Ends::of(([0; 4], 0).into(), 0),
         additions: Additions::new(),
         told: Vec::new(),
         hash: None,

@@ -27,6 +27,7 @@ use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::policy::affinity;
 use crate::policy::retry::Event;
 use crate::upstream::channel::Place;
+use crate::upstream::dial::Dial;
 use crate::upstream::link::Link;
 use crate::upstream::resolve::Answer;
 
@@ -153,7 +154,8 @@ async fn run<P: Peer>(
     mut way: Way,
     flight: Flight,
 ) -> Result<Next, Broken> {
-    let (worker, deadline) = (around.worker, around.deadline);
+    let (worker, plan, deadline) = (around.worker, around.plan, around.deadline);
+    let dial = dial(plan, flight.target());
     let (ended, around) = match &mut way {
         Way::Link(link) => {
             let mut relay = Relay::new(around, peer, link);
@@ -184,11 +186,11 @@ async fn run<P: Peer>(
             }),
             way,
         ) => {
-            keep(worker, way, is_reusable, &flight);
+            keep(worker, way, is_reusable, &dial);
             return Ok(Next::Ended(Outcome::Done { is_request_done }));
         }
         (Ok(End::Refused { is_reusable }), way) => {
-            keep(worker, way, is_reusable, &flight);
+            keep(worker, way, is_reusable, &dial);
             return Ok(Next::Repeated);
         }
         (Err(broken), _) => broken,
@@ -236,11 +238,11 @@ fn after_broken(around: Around<'_>, broken: Broken, is_reused: bool) -> Result<N
 }
 
 /// Gives back a connection of HTTP/1 that can serve again; a place gives itself back.
-fn keep(worker: &Worker, way: Way, is_reusable: bool, flight: &Flight) {
+fn keep(worker: &Worker, way: Way, is_reusable: bool, dial: &Dial<'_>) {
     if let Way::Link(link) = way
         && is_reusable
     {
-        worker.links.keep(link, flight.target());
+        worker.links.keep(link, dial);
     }
 }
 
@@ -321,23 +323,20 @@ async fn connect(
     may_reuse: bool,
     timers: &mut Timers,
 ) -> Result<Way, Failure> {
-    let host = &plan.host;
+    let dial = dial(plan, target);
     let is_http2 = plan.upstream.is_http2();
     if !is_http2
         && may_reuse
-        && let Some(link) = worker.links.take(target, host)
+        && let Some(link) = worker.links.take(&dial)
     {
         return Ok(Way::Link(link));
     }
-    let timeout = plan.policy().map(|policy| policy.connect_timeout);
-    let timeout = timeout.ok_or(FailureKind::Internal)?;
     let mut opening = std::pin::pin!(async {
         if is_http2 {
-            let place = worker.channels.take(&worker.links, target, host, timeout);
-            return Ok(Way::Place(place.await?));
+            let place = worker.channels.take(&worker.links, &dial).await;
+            return place.map(Way::Place);
         }
-        let link = worker.links.open_within(timeout, target, host).await?;
-        Ok(Way::Link(link))
+        worker.links.reach(&dial, may_reuse).await.map(Way::Link)
     });
     poll_fn(|context| {
         if let Poll::Ready(opened) = opening.as_mut().poll(context) {
@@ -346,6 +345,20 @@ async fn connect(
         timers.poll_passed(context).map(|kind| Err(kind.into()))
     })
     .await
+}
+
+/// What a connection is wanted for.
+fn dial<'a>(plan: &'a Forward, target: &'a Arc<Target>) -> Dial<'a> {
+    let policy = plan.policy();
+    Dial {
+        target,
+        upstream: &plan.upstream,
+        host: &plan.host,
+        credentials: &plan.credentials,
+        ends: plan.ends,
+        timeout: policy.map_or(Duration::ZERO, |policy| policy.connect_timeout),
+        patience: policy.map_or(Duration::ZERO, |policy| policy.read_timeout),
+    }
 }
 
 /// Waits before a repetition, but no longer than the request may take.

@@ -24,6 +24,8 @@ use crate::net::head::split_authority;
 use crate::net::response::ResponseHead;
 use crate::net::trailer::Trailers;
 use crate::policy::cors::Additions;
+use crate::route::credentials::credentials;
+use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
 
 /// The most copies in flight of one worker; beyond them requests are not copied.
@@ -46,10 +48,14 @@ pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
             counts.add(Count::MirrorDropped);
             continue;
         }
+        let Ok(credentials) = credentials(&worker.tables.load(), upstream) else {
+            counts.add(Count::MirrorFailed);
+            continue;
+        };
+        let plan = copy_of(plan, upstream, credentials, outgoing.bytes());
         counts.add(Count::MirrorSent);
         worker.copies.set(worker.copies.get() + 1);
         let copy = Copy(worker.clone());
-        let plan = copy_of(plan, upstream, outgoing.bytes());
         task::spawn_local("mirror", run(copy, plan));
     }
 }
@@ -75,7 +81,12 @@ async fn run(copy: Copy, mut plan: Forward) {
     }
 }
 
-fn copy_of(plan: &Forward, upstream: &Arc<UpstreamEntry>, request: &[u8]) -> Forward {
+fn copy_of(
+    plan: &Forward,
+    upstream: &Arc<UpstreamEntry>,
+    credentials: Credentials,
+    request: &[u8],
+) -> Forward {
     Forward {
         route: plan.route.clone(),
         share: plan.share,
@@ -95,6 +106,8 @@ fn copy_of(plan: &Forward, upstream: &Arc<UpstreamEntry>, request: &[u8]) -> For
         is_upgrade: false,
         expects_continue: false,
         host: plan.host.clone(),
+        credentials,
+        ends: plan.ends,
         additions: Additions::new(),
         told: Vec::new(),
         mirrors: Vec::new(),

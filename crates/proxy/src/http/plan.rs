@@ -31,9 +31,11 @@ use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
 use crate::policy::token::Verified;
 use crate::policy::{affinity, client, cors, direction, fault, redirect, sameness, token};
+use crate::route::credentials::credentials;
 use crate::route::host::RouteEntry;
 use crate::route::tables::{NotFound, Tables, upstream_hash};
 use crate::route::visit::Visit;
+use crate::upstream::dial::{Credentials, Ends};
 use crate::upstream::entry::UpstreamEntry;
 
 /// What is to be done.
@@ -97,6 +99,10 @@ pub struct Forward {
     pub expects_continue: bool,
     /// The host, for TLS towards upstreams that name no server; empty elsewhere.
     pub host: Box<str>,
+    /// What TLS with the endpoint needs beside the upstream.
+    pub credentials: Credentials,
+    /// The connection that the request came by.
+    pub ends: Ends,
     /// Fields for the response.
     pub additions: Additions,
     /// Fields that a provider told for the response.
@@ -398,7 +404,6 @@ fn forward(
     let of_share = Edits::new(of_share.map(|edits| &edits.request), None);
     let authority = authority(rule, of_policy, of_share);
     let mirrors = mirrors(worker, tables, policy, head);
-    let needs_host = upstream.is_tls() || mirrors.iter().any(|mirror| mirror.is_tls());
     let mut bytes = Buffer::take();
     let request = write::RequestHead {
         head,
@@ -423,11 +428,10 @@ fn forward(
         is_idempotent: is_idempotent(head.method),
         is_upgrade: head.upgrade.is_some() && !upstream.is_http2(),
         expects_continue: head.expects_continue,
-        host: match needs_host {
-            true => host_of(authority).unwrap_or(&head.host).into(),
-            false => Box::default(),
-        },
+        host: host_for_tls(&upstream, &mirrors, authority.unwrap_or(&head.host)),
         mirrors,
+        credentials: credentials(tables, &upstream)?,
+        ends: Ends::of(visit.client, visit.port),
         upstream,
         additions,
         told: Vec::new(),
@@ -475,8 +479,15 @@ fn encoder(upstream: &UpstreamEntry, head: &Head<'_>) -> Encoder {
     }
 }
 
-fn host_of(authority: Option<&str>) -> Option<&str> {
-    Some(split_authority(authority?).ok()?.0)
+/// The host that TLS names where an upstream names none; empty where nobody speaks it.
+fn host_for_tls(
+    upstream: &UpstreamEntry,
+    mirrors: &[Arc<UpstreamEntry>],
+    authority: &str,
+) -> Box<str> {
+    let is_needed = upstream.is_tls() || mirrors.iter().any(|mirror| mirror.is_tls());
+    let host = is_needed.then(|| split_authority(authority).map_or(authority, |(host, _)| host));
+    host.unwrap_or_default().into()
 }
 
 /// Where copies go. What changes the protocol of its connection cannot be copied.

@@ -60,6 +60,8 @@ pub enum FailureKind {
     ConnectTimeout,
     /// The TLS handshake with the endpoint failed.
     UpstreamTls,
+    /// A trust or a certificate that TLS with the endpoint needs is not there.
+    UpstreamTrust,
     /// The endpoint closed the connection before the response was complete.
     UpstreamClosed,
     /// The endpoint's response is not well-formed, or beyond a limit.
@@ -127,7 +129,7 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 36] = [
+    pub const ALL: [FailureKind; 37] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -156,6 +158,7 @@ impl FailureKind {
         FailureKind::ConnectFailed,
         FailureKind::ConnectTimeout,
         FailureKind::UpstreamTls,
+        FailureKind::UpstreamTrust,
         FailureKind::UpstreamClosed,
         FailureKind::BadResponse,
         FailureKind::ReadTimeout,
@@ -199,6 +202,7 @@ impl FailureKind {
             Kind::ConnectFailed => (502, "connect_failed", Upstream, "bad gateway\n"),
             Kind::ConnectTimeout => (504, "connect_timeout", Upstream, "gateway timeout\n"),
             Kind::UpstreamTls => (502, "upstream_tls", Upstream, "bad gateway\n"),
+            Kind::UpstreamTrust => (503, "upstream_trust", Upstream, "upstream not trusted\n"),
             Kind::UpstreamClosed => (502, "upstream_closed", Upstream, "bad gateway\n"),
             Kind::BadResponse => (502, "bad_response", Upstream, "bad gateway\n"),
             Kind::ReadTimeout => (504, "read_timeout", Upstream, "gateway timeout\n"),

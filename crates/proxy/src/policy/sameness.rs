@@ -1,6 +1,8 @@
 //! What makes requests equal, where an upstream sends equal ones to the same endpoint.
 
-use myriad_model::{HashCookie, HashSource};
+use std::net::IpAddr;
+
+use myriad_model::{Balancer, HashCookie, HashSource};
 
 use super::client;
 use crate::net::dice::Dice;
@@ -8,6 +10,7 @@ use crate::net::hash::hash_stable;
 use crate::net::head::Head;
 use crate::route::condition::{cookie, query_value};
 use crate::route::visit::Visit;
+use crate::upstream::entry::UpstreamEntry;
 
 /// What is known of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -32,10 +35,7 @@ pub fn of(
             .map(|value| hash_stable(value.as_bytes())),
         HashSource::SourceIp => {
             let address = client::address(head, visit.client.ip(), trusted_hops);
-            Some(match address {
-                std::net::IpAddr::V4(ip) => hash_stable(&ip.octets()),
-                std::net::IpAddr::V6(ip) => hash_stable(&ip.octets()),
-            })
+            Some(of_address(address))
         }
         HashSource::Cookie(rule) => match cookie(head, &rule.name) {
             Some(value) => Some(hash_stable(unquoted(value))),
@@ -45,6 +45,23 @@ pub fn of(
     Sameness {
         hash,
         set_cookie: None,
+    }
+}
+
+/// The hash of what makes a stream equal to others: nothing but its client's address is known.
+pub fn of_stream(upstream: &UpstreamEntry, visit: &Visit) -> Option<u64> {
+    match &upstream.options()?.balancer {
+        Balancer::Hash(rule) if rule.source == HashSource::SourceIp => {
+            Some(of_address(visit.client.ip().to_canonical()))
+        }
+        _ => None,
+    }
+}
+
+fn of_address(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(ip) => hash_stable(&ip.octets()),
+        IpAddr::V6(ip) => hash_stable(&ip.octets()),
     }
 }
 

@@ -9,4 +9,5 @@ mod retries;
 mod routes;
 mod streams;
 mod tls;
+mod upstreams;
 mod world;

@@ -10,7 +10,8 @@ use arc_swap::ArcSwap;
 use myriad_model::Passage;
 
 use super::account::{Account, Ending};
-use crate::balance::{Flight, draw_share};
+use crate::balance::outlier::Outcome;
+use crate::balance::{Choice, Flight, draw_share, now_ms};
 use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::deadline::Deadline;
@@ -18,10 +19,12 @@ use crate::net::duplex::Duplex;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::local::Shared;
 use crate::net::stream::Stream;
-use crate::policy::authorize;
+use crate::policy::{authorize, sameness};
+use crate::route::credentials::credentials;
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::Tables;
 use crate::route::visit::Visit;
+use crate::upstream::dial::{Dial, Ends};
 use crate::upstream::entry::UpstreamEntry;
 use crate::upstream::link::{Link, Links};
 
@@ -67,7 +70,7 @@ pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
         account.finish(room.local, refused, 0, 0);
         return;
     }
-    let mut led = match lead(&room, &taken, passage, &mut account).await {
+    let mut led = match lead(&room, visit, &taken, passage, &mut account).await {
         Ok(led) => led,
         Err(failure) => {
             account.finish(room.local, Ending::Failed(failure.kind), 0, 0);
@@ -173,6 +176,7 @@ impl Watch<'_> {
 /// Connects to an endpoint; where that fails, once to another.
 async fn lead(
     room: &Room<'_>,
+    visit: &Visit,
     taken: &Taken,
     passage: &Passage,
     account: &mut Account,
@@ -186,17 +190,32 @@ async fn lead(
     let pool = answer
         .as_ref()
         .map_or(&upstream.pool, |answer| &answer.pool);
-    let name = taken.sni.as_deref().unwrap_or("");
+    let credentials = credentials(&room.tables.load(), &upstream)?;
+    let choice = Choice {
+        dice: &room.local.dice,
+        tried: None,
+        hash: sameness::of_stream(&upstream, visit),
+        now_ms: None,
+    };
     let mut tried = None;
     loop {
-        let target = pool.pick(&room.local.dice, tried);
-        let target = target.ok_or(FailureKind::NoEndpoint)?.clone();
+        let target = pool.choose(&Choice { tried, ..choice });
+        let target = target.ok_or(match pool.is_empty() {
+            true => FailureKind::NoEndpoint,
+            false => FailureKind::Ejected,
+        })?;
         account.set_endpoint(target.address);
         let flight = Flight::start(target.clone());
-        let opening = room
-            .links
-            .open_within(passage.connect_timeout, &target, name);
-        match opening.await {
+        let dial = Dial {
+            target,
+            upstream: &upstream,
+            host: taken.sni.as_deref().unwrap_or(""),
+            credentials: &credentials,
+            ends: ends(visit, taken),
+            timeout: passage.connect_timeout,
+            patience: passage.connect_timeout,
+        };
+        match room.links.reach(&dial, false).await {
             Ok(link) => {
                 return Ok(Led {
                     link,
@@ -204,6 +223,9 @@ async fn lead(
                 });
             }
             Err(failure) => {
+                if failure.retry == Retry::Yes && pool.note(target, Outcome::Failure, now_ms) {
+                    room.local.counts.add(Count::UpstreamEjected);
+                }
                 let may_change = tried.is_none() && failure.retry == Retry::Yes;
                 if !may_change || pool.members().len() < 2 {
                     return Err(failure);
@@ -212,6 +234,18 @@ async fn lead(
                 tried = Some(target.id);
             }
         }
+    }
+}
+
+/// Both ends of the client's connection, as endpoints are told of them.
+fn ends(visit: &Visit, taken: &Taken) -> Ends {
+    let ends = Ends::of(visit.client, visit.port);
+    match taken.own {
+        Some(own) => Ends {
+            server: (own, visit.port).into(),
+            ..ends
+        },
+        None => ends,
     }
 }
 

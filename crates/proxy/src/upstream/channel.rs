@@ -9,17 +9,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use h2::client::{Builder, SendRequest};
+use h2::client::{Builder, Connection, SendRequest};
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
+use myriad_model::{Limits as UpstreamLimits, Ping};
 use tokio::sync::Notify;
 
+use super::dial::Dial;
 use super::link::{LinkKey, Links};
 use crate::balance::Target;
+use crate::balance::usage::Held;
 use crate::net::count::Count;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::limits::Limits;
 use crate::net::local::Shared;
+use crate::net::stream::Stream;
 
 /// The most bytes of a request that wait for the endpoint's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -29,7 +33,7 @@ pub const WAITING_BYTES_MAX: usize = 64 << 10;
 const CHANNELS_MAX: usize = 16;
 
 /// The most requests that one connection carries at a time, where its endpoint takes more.
-const STREAMS_MAX: usize = 128;
+const STREAMS_MAX: u32 = 128;
 
 /// The connections of one worker that carry many requests at a time.
 pub struct Channels {
@@ -55,6 +59,15 @@ struct Channel {
     idle_since: Cell<Instant>,
     /// Whether it takes no more requests. Its task says so too, at its end.
     is_closed: Rc<Cell<bool>>,
+    opened: Instant,
+    /// Requests that it may still take.
+    left: Cell<u32>,
+    streams_max: usize,
+    /// How long it is kept without a request, and used at all.
+    idle_timeout: Duration,
+    time_max: Duration,
+    /// Its place among the connections of its upstream, where those are counted.
+    _held: Option<Held>,
 }
 
 /// Room for one request on a connection; given back when it is dropped.
@@ -85,38 +98,31 @@ impl Channels {
         }
     }
 
-    /// Room for a request: on a connection that has some, or else on a new one. `host` is what a
-    /// TLS handshake names where the upstream names nothing.
+    /// Room for a request: on a connection that has some, or else on a new one.
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
-    pub async fn take(
-        &self,
-        links: &Links,
-        target: &Arc<Target>,
-        host: &str,
-        timeout: Duration,
-    ) -> Result<Place, Failure> {
-        let shelf = self.shelf(target, host);
+    pub async fn take(&self, links: &Links, dial: &Dial<'_>) -> Result<Place, Failure> {
+        let shelf = self.shelf(dial);
         if let Some(place) = shelf.find() {
             self.local.counts.add(Count::UpstreamReused);
             return Ok(place);
         }
-        let opened = tokio::time::timeout(timeout, self.open(&shelf, links, target, host)).await;
-        let late = Failure::of(FailureKind::ConnectTimeout).retry(Retry::Yes);
-        opened.unwrap_or(Err(late))
+        let _pending = links.queue(dial)?;
+        let opened = tokio::time::timeout(dial.patience, self.open(&shelf, links, dial)).await;
+        opened.unwrap_or_else(|_| Err(FailureKind::Overflow.into()))
     }
 
     /// Drops connections that carried nothing for too long, and those to endpoints that are gone.
     /// What they still carry ends first.
     pub fn sweep(&self) {
         let now = clock::now();
-        let timeout = self.local.limits.upstream_idle_timeout;
         self.shelves.borrow_mut().retain(|_, shelf| {
             let is_known = shelf.target.strong_count() > 0;
             let mut channels = shelf.channels.borrow_mut();
             channels.retain(|channel| {
-                let is_idle = now.duration_since(channel.idle_since.get()) >= timeout;
+                let idle = now.duration_since(channel.idle_since.get());
+                let is_idle = idle >= channel.idle_timeout;
                 is_known && !channel.is_closed.get() && (channel.active.get() > 0 || !is_idle)
             });
             shelf.is_opening.get() || !channels.is_empty()
@@ -140,12 +146,12 @@ impl Channels {
         self.shelves.borrow_mut().clear();
     }
 
-    fn shelf(&self, target: &Arc<Target>, host: &str) -> Rc<Shelf> {
-        let key = LinkKey::new(target, host);
+    fn shelf(&self, dial: &Dial<'_>) -> Rc<Shelf> {
+        let key = LinkKey::new(dial);
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.entry(key).or_insert_with(|| {
             Rc::new(Shelf {
-                target: Arc::downgrade(target),
+                target: Arc::downgrade(dial.target),
                 channels: RefCell::default(),
                 is_opening: Cell::new(false),
                 opened: Notify::new(),
@@ -158,40 +164,92 @@ impl Channels {
         &self,
         shelf: &Rc<Shelf>,
         links: &Links,
-        target: &Target,
-        host: &str,
+        dial: &Dial<'_>,
     ) -> Result<Place, Failure> {
-        loop {
+        let held = loop {
+            // Made before anything is awaited, so that no news is missed.
+            let opened = shelf.opened.notified();
+            let mut freed = std::pin::pin!(dial.upstream.usage.freed.notified());
+            freed.as_mut().enable();
             if let Some(place) = shelf.find() {
                 return Ok(place);
             }
-            if !shelf.is_opening.get() {
-                break;
+            if shelf.is_opening.get() {
+                opened.await;
+            } else if let Some(held) = links.admit(dial) {
+                break held;
+            } else if let Some(place) = shelf.least_busy() {
+                return Ok(place);
+            } else {
+                freed.await;
             }
-            // Made before anything is awaited, so that no news is missed.
-            shelf.opened.notified().await;
-        }
+        };
         shelf.is_opening.set(true);
         let _opening = Opening(shelf.clone());
-        let stream = links.open(target, host).await?.stream;
-        let handshake = builder(&self.local.limits).handshake(stream).await;
+        let mut link = links.open_within(dial, held).await?;
+        let held = link.take_held();
+        let handshake = builder(&self.local.limits).handshake(link.stream).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
         let (send, connection) = handshake.map_err(|_| failed)?;
-        let is_closed = Rc::new(Cell::new(false));
-        let channel = Rc::new(Channel {
-            send,
-            active: Cell::new(0),
-            idle_since: Cell::new(clock::now()),
-            is_closed: is_closed.clone(),
-        });
-        task::spawn_local("channel", async move {
-            // What it ended with is told to each of its streams.
-            let _ = connection.await;
-            is_closed.set(true);
-        });
+        let channel = Rc::new(self.channel(send, dial.limits(), held));
+        let ping = dial.limits().and_then(|limits| limits.ping);
+        task::spawn_local("channel", run(connection, channel.is_closed.clone(), ping));
         shelf.channels.borrow_mut().push(channel.clone());
         Ok(channel.place(false))
     }
+
+    fn channel(
+        &self,
+        send: SendRequest<Bytes>,
+        limits: Option<&UpstreamLimits>,
+        held: Option<Held>,
+    ) -> Channel {
+        let default = UpstreamLimits::default();
+        let own = limits.unwrap_or(&default);
+        let or = |value: u32, other: u32| if value == 0 { other } else { value };
+        let streams_max = or(own.streams_max, STREAMS_MAX).min(STREAMS_MAX);
+        let now = clock::now();
+        Channel {
+            send,
+            active: Cell::new(0),
+            idle_since: Cell::new(now),
+            is_closed: Rc::default(),
+            opened: now,
+            left: Cell::new(or(own.connection_requests_max, u32::MAX)),
+            streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
+            idle_timeout: match own.idle_timeout.is_zero() {
+                true => self.local.limits.upstream_idle_timeout,
+                false => own.idle_timeout,
+            },
+            time_max: own.connection_time_max,
+            _held: held,
+        }
+    }
+}
+
+/// Drives a connection to its end, which also comes when a ping is not answered.
+async fn run(
+    mut connection: Connection<Stream, Bytes>,
+    is_closed: Rc<Cell<bool>>,
+    ping: Option<Ping>,
+) {
+    let pings = connection.ping_pong().zip(ping);
+    let pinging = async {
+        let Some((mut pings, rule)) = pings else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::time::sleep(rule.interval).await;
+            let pong = pings.ping(::h2::Ping::opaque());
+            if !matches!(tokio::time::timeout(rule.timeout, pong).await, Ok(Ok(_))) {
+                return;
+            }
+        }
+    };
+    let (connection, pinging) = (std::pin::pin!(connection), std::pin::pin!(pinging));
+    // What it ended with is told to each of its streams.
+    futures_util::future::select(connection, pinging).await;
+    is_closed.set(true);
 }
 
 impl Shelf {
@@ -205,8 +263,8 @@ impl Shelf {
                 Some(index) => index,
                 None if channels.len() < CHANNELS_MAX => return None,
                 None => {
-                    let load = |index: &usize| channels.get(*index).map(|c| c.active.get());
-                    (0..channels.len()).min_by_key(load)?
+                    drop(channels);
+                    return self.least_busy();
                 }
             };
             let channel = channels.get(index)?;
@@ -216,11 +274,19 @@ impl Shelf {
             channels.swap_remove(index);
         }
     }
+
+    /// Room that has to be waited for, where no more connections may be opened.
+    fn least_busy(&self) -> Option<Place> {
+        let channels = self.channels.borrow();
+        let open = channels.iter().filter(|channel| channel.is_open());
+        let channel = open.min_by_key(|channel| channel.active.get())?;
+        Some(channel.place(true))
+    }
 }
 
 impl Channel {
     fn has_room(&self) -> bool {
-        let bound = self.send.current_max_send_streams().min(STREAMS_MAX);
+        let bound = self.send.current_max_send_streams().min(self.streams_max);
         self.active.get() < bound
     }
 
@@ -228,11 +294,15 @@ impl Channel {
     fn is_open(&self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let polled = self.send.clone().poll_ready(&mut context);
-        !self.is_closed.get() && !matches!(polled, Poll::Ready(Err(_)))
+        let age = || clock::now().duration_since(self.opened);
+        let is_old = !self.time_max.is_zero() && age() >= self.time_max;
+        let is_worn = self.left.get() == 0 || is_old;
+        !is_worn && !self.is_closed.get() && !matches!(polled, Poll::Ready(Err(_)))
     }
 
     fn place(self: &Rc<Self>, is_reused: bool) -> Place {
         self.active.set(self.active.get() + 1);
+        self.left.set(self.left.get().saturating_sub(1));
         Place {
             channel: self.clone(),
             send: self.send.clone(),

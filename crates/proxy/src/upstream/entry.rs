@@ -50,11 +50,11 @@ impl UpstreamEntry {
         let value = upstream.as_ref().and_then(|sealed| sealed.upstream());
         let manner = manner(&name, value, before);
         let options = value.and_then(|value| value.options.as_deref());
-        let names = value.and_then(|value| value.dns.as_deref());
-        let first = names.and_then(|dns| dns.names.first());
-        let resolution = first.map(|first| {
+        let dns = value.and_then(|value| value.dns.as_deref());
+        let resolution = dns.map(|dns| {
             let options = options.cloned().unwrap_or_default();
-            Box::new(Resolution::new(first.clone(), manner.clone(), options))
+            let known = before.and_then(|before| before.resolution.as_deref());
+            Box::new(Resolution::new(dns.clone(), manner.clone(), options, known))
         });
         let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
         let pool = match (value, listed) {

@@ -1,6 +1,6 @@
 //! Connections to endpoints, and those of them that wait for their next request.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,11 +11,15 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use myriad_base::clock::{self, Instant};
+use myriad_model::Version;
 use rustls::pki_types::ServerName;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use super::dial::{self, Dial, Ends};
 use super::secure::ClientConfigs;
 use crate::balance::Target;
+use crate::balance::usage::{Counted, Held};
 use crate::net::count::Count;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::local::Shared;
@@ -29,6 +33,18 @@ pub struct Link {
     /// Whether it has served a request before.
     pub is_reused: bool,
     key: LinkKey,
+    opened: Instant,
+    /// Requests that it has served.
+    served: u32,
+    /// Its place among the connections of its upstream, where those are counted.
+    held: Option<Held>,
+}
+
+impl Link {
+    /// Its place among the connections of its upstream, for whoever keeps the stream.
+    pub fn take_held(&mut self) -> Option<Held> {
+        self.held.take()
+    }
 }
 
 /// Which connections are alike.
@@ -37,16 +53,42 @@ pub struct LinkKey {
     target: u64,
     /// The name sent in the TLS handshake; none for plain text.
     server_name: Option<Box<str>>,
+    /// What hardly any connection has.
+    special: Option<Box<Special>>,
+}
+
+/// What tells connections to one endpoint apart beside the name.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Special {
+    trust: Option<Version>,
+    certificate: Option<Version>,
+    /// On whose behalf, where the endpoint was told.
+    ends: Option<Ends>,
 }
 
 impl LinkKey {
-    /// The key of connections to a target; `host` is what a TLS handshake names where the
-    /// upstream names nothing.
-    pub fn new(target: &Target, host: &str) -> Self {
-        let tls = target.tls();
+    /// The key of connections that serve what one is wanted for.
+    pub fn new(dial: &Dial<'_>) -> Self {
+        let manner = &dial.target.manner;
+        let credentials = dial.credentials;
+        let is_told = manner.proxy_protocol.is_some();
+        let is_special =
+            is_told || credentials.trust.is_some() || credentials.certificate.is_some();
+        let special = is_special.then(|| {
+            Box::new(Special {
+                trust: credentials.trust.as_ref().map(|sealed| sealed.version()),
+                certificate: credentials
+                    .certificate
+                    .as_ref()
+                    .map(|sealed| sealed.version()),
+                ends: is_told.then_some(dial.ends),
+            })
+        });
+        let tls = manner.tls.as_ref();
         LinkKey {
-            target: target.id,
-            server_name: tls.map(|_| server_name(target, host).into_boxed_str()),
+            target: dial.target.id,
+            server_name: tls.map(|_| server_name(dial).into_boxed_str()),
+            special,
         }
     }
 }
@@ -54,6 +96,7 @@ impl LinkKey {
 struct Waiting {
     link: Link,
     since: Instant,
+    timeout: Duration,
 }
 
 struct Shelf {
@@ -68,7 +111,9 @@ pub struct Links {
     local: Shared,
     shelves: RefCell<HashMap<LinkKey, Shelf, RandomState>>,
     count: Cell<usize>,
-    configs: OnceCell<ClientConfigs>,
+    /// Requests that wait for a connection of an upstream that bears only so many.
+    queued: Cell<usize>,
+    configs: ClientConfigs,
 }
 
 impl Links {
@@ -78,13 +123,70 @@ impl Links {
             local,
             shelves: RefCell::default(),
             count: Cell::new(0),
-            configs: OnceCell::new(),
+            queued: Cell::new(0),
+            configs: ClientConfigs::default(),
+        }
+    }
+
+    /// A connection: one that waits, or else a new one, once the upstream bears one more.
+    ///
+    /// # Errors
+    /// A failure that may be tried again elsewhere: nothing was sent.
+    pub async fn reach(&self, dial: &Dial<'_>, may_reuse: bool) -> Result<Link, Failure> {
+        if may_reuse && let Some(link) = self.take(dial) {
+            return Ok(link);
+        }
+        let _pending = self.queue(dial)?;
+        loop {
+            let mut freed = std::pin::pin!(dial.upstream.usage.freed.notified());
+            // From here on no news is missed.
+            freed.as_mut().enable();
+            if let Some(link) = may_reuse.then(|| self.take(dial)).flatten() {
+                return Ok(link);
+            }
+            if let Some(held) = self.admit(dial) {
+                return self.open_within(dial, held).await;
+            }
+            let queued = Queued::new(&self.queued);
+            let freed = tokio::time::timeout(dial.patience, freed).await;
+            drop(queued);
+            if freed.is_err() {
+                return Err(FailureKind::Overflow.into());
+            }
+        }
+    }
+
+    /// Counts a request that waits for a connection.
+    ///
+    /// # Errors
+    /// That as many wait already as the upstream bears.
+    pub fn queue(&self, dial: &Dial<'_>) -> Result<Option<Held>, Failure> {
+        let max = dial.limits().map_or(0, |limits| limits.pending_max);
+        let counts_connections = dial
+            .limits()
+            .is_some_and(|limits| limits.connections_max > 0);
+        if max == 0 && !counts_connections {
+            return Ok(None);
+        }
+        let held = Held::take(&dial.upstream.usage, Counted::Pending, max);
+        held.map(Some).ok_or_else(|| {
+            self.local.counts.add(Count::OverflowPending);
+            FailureKind::Overflow.into()
+        })
+    }
+
+    /// A place for one more connection, counted where the upstream bears only so many; none
+    /// where it bears no more.
+    pub fn admit(&self, dial: &Dial<'_>) -> Option<Option<Held>> {
+        match dial.limits().map_or(0, |limits| limits.connections_max) {
+            0 => Some(None),
+            max => Held::take(&dial.upstream.usage, Counted::Connections, max).map(Some),
         }
     }
 
     /// A connection that waits, if there is one that still lives.
-    pub fn take(&self, target: &Target, host: &str) -> Option<Link> {
-        let key = LinkKey::new(target, host);
+    pub fn take(&self, dial: &Dial<'_>) -> Option<Link> {
+        let key = LinkKey::new(dial);
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(&key)?;
         while let Some(mut waiting) = shelf.waiting.pop_back() {
@@ -98,18 +200,22 @@ impl Links {
         None
     }
 
-    /// Opens a connection. `host` is what a TLS handshake names where the upstream names nothing.
+    /// Opens a connection within the time that its upstream or its route allows.
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
-    pub async fn open(&self, target: &Target, host: &str) -> Result<Link, Failure> {
-        match self.connect(target, host).await {
+    pub async fn open_within(&self, dial: &Dial<'_>, held: Option<Held>) -> Result<Link, Failure> {
+        let opened = tokio::time::timeout(dial.connect_timeout(), self.connect(dial)).await;
+        match opened.unwrap_or(Err(FailureKind::ConnectTimeout)) {
             Ok(stream) => {
                 self.local.counts.add(Count::UpstreamOpened);
                 Ok(Link {
                     stream,
                     is_reused: false,
-                    key: LinkKey::new(target, host),
+                    key: LinkKey::new(dial),
+                    opened: clock::now(),
+                    served: 0,
+                    held,
                 })
             }
             Err(kind) => {
@@ -119,34 +225,31 @@ impl Links {
         }
     }
 
-    /// The same within a time.
-    ///
-    /// # Errors
-    /// Those of [`Links::open`], and that it took too long.
-    pub async fn open_within(
-        &self,
-        timeout: Duration,
-        target: &Target,
-        host: &str,
-    ) -> Result<Link, Failure> {
-        let opened = tokio::time::timeout(timeout, self.open(target, host)).await;
-        opened.unwrap_or_else(|_| {
-            self.local.counts.add(Count::UpstreamFailed);
-            Err(Failure::of(FailureKind::ConnectTimeout).retry(Retry::Yes))
-        })
-    }
-
-    /// Keeps a connection whose last response was read to its end. One that went beyond the
-    /// limits takes the place of the one that has waited longest.
-    pub fn keep(&self, link: Link, target: &Arc<Target>) {
+    /// Keeps a connection whose last response was read to its end, unless it has served enough.
+    /// One that went beyond the limits takes the place of the one that has waited longest.
+    pub fn keep(&self, mut link: Link, dial: &Dial<'_>) {
+        link.served = link.served.saturating_add(1);
         let limits = &self.local.limits;
+        let mut timeout = limits.upstream_idle_timeout;
+        if let Some(own) = dial.limits() {
+            let is_worn =
+                own.connection_requests_max > 0 && link.served >= own.connection_requests_max;
+            let age = own.connection_time_max;
+            let is_old = !age.is_zero() && clock::now().duration_since(link.opened) >= age;
+            if is_worn || is_old || self.is_wanted_elsewhere(&link) {
+                return;
+            }
+            if !own.idle_timeout.is_zero() {
+                timeout = own.idle_timeout;
+            }
+        }
         let mut shelves = self.shelves.borrow_mut();
         if self.count.get() >= limits.idle_endpoints_max {
             self.local.counts.add(Count::UpstreamEvicted);
             return;
         }
         let shelf = shelves.entry(link.key.clone()).or_insert_with(|| Shelf {
-            target: Arc::downgrade(target),
+            target: Arc::downgrade(dial.target),
             waiting: VecDeque::new(),
         });
         if shelf.waiting.len() >= limits.idle_per_endpoint_max {
@@ -155,22 +258,37 @@ impl Links {
             self.count.set(self.count.get() - 1);
         }
         let since = clock::now();
-        shelf.waiting.push_back(Waiting { link, since });
+        shelf.waiting.push_back(Waiting {
+            link,
+            since,
+            timeout,
+        });
         self.count.set(self.count.get() + 1);
+        drop(shelves);
+        if self.queued.get() > 0 {
+            dial.upstream.usage.freed.notify_waiters();
+        }
+    }
+
+    /// Whether a request that waits at another worker needs the place of a connection.
+    fn is_wanted_elsewhere(&self, link: &Link) -> bool {
+        let usage = link.held.as_ref().map(Held::usage);
+        self.queued.get() == 0 && usage.is_some_and(|usage| usage.count(Counted::Pending) > 0)
     }
 
     /// Drops connections that waited too long, that the endpoint closed, and those to endpoints
     /// that are gone.
     pub fn sweep(&self) {
         let now = clock::now();
-        let timeout = self.local.limits.upstream_idle_timeout;
         let mut count = 0;
         self.shelves.borrow_mut().retain(|_, shelf| {
             if shelf.target.strong_count() == 0 {
                 return false;
             }
             shelf.waiting.retain_mut(|waiting| {
-                now.duration_since(waiting.since) < timeout && is_alive(&mut waiting.link.stream)
+                now.duration_since(waiting.since) < waiting.timeout
+                    && !self.is_wanted_elsewhere(&waiting.link)
+                    && is_alive(&mut waiting.link.stream)
             });
             count += shelf.waiting.len();
             !shelf.waiting.is_empty()
@@ -194,19 +312,24 @@ impl Links {
         self.count.set(0);
     }
 
-    async fn connect(&self, target: &Target, host: &str) -> Result<Stream, FailureKind> {
-        let tcp = TcpStream::connect(target.address)
+    async fn connect(&self, dial: &Dial<'_>) -> Result<Stream, FailureKind> {
+        let manner = &dial.target.manner;
+        let mut tcp = TcpStream::connect(dial.target.address)
             .await
             .map_err(|_| FailureKind::ConnectFailed)?;
-        // Without it small requests would wait for acknowledgements; with an error they do.
-        let _ = tcp.set_nodelay(true);
-        let Some(tls) = target.tls() else {
+        dial::settle(&tcp, dial.limits().and_then(|limits| limits.keepalive));
+        if let Some(version) = manner.proxy_protocol {
+            let header = dial::header(version, dial.ends);
+            let sent = tcp.write_all(&header).await;
+            sent.map_err(|_| FailureKind::ConnectFailed)?;
+        }
+        let Some(tls) = &manner.tls else {
             return Ok(Stream::Plain(tcp));
         };
-        let config = self.configs()?.pick(tls.verify);
-        let name = server_name(target, host);
-        let name = ServerName::try_from(name)
-            .unwrap_or_else(|_| ServerName::IpAddress(target.address.ip().into()));
+        let config = self.configs.get(tls, manner.is_http2, dial.credentials);
+        let config = config.map_err(|_| FailureKind::UpstreamTrust)?;
+        let name = ServerName::try_from(server_name(dial))
+            .unwrap_or_else(|_| ServerName::IpAddress(dial.target.address.ip().into()));
         let session = Tls::client(tcp, config, name).map_err(|_| FailureKind::UpstreamTls)?;
         let mut session = Box::new(session);
         poll_fn(|context| session.poll_handshake(context, &mut |step| step()))
@@ -214,20 +337,28 @@ impl Links {
             .map_err(|_| FailureKind::UpstreamTls)?;
         Ok(Stream::Tls(session))
     }
+}
 
-    fn configs(&self) -> Result<&ClientConfigs, FailureKind> {
-        if let Some(configs) = self.configs.get() {
-            return Ok(configs);
-        }
-        let configs = ClientConfigs::new().map_err(|_| FailureKind::Internal)?;
-        Ok(self.configs.get_or_init(|| configs))
+/// Counts a request of this worker that waits for its upstream to bear one more connection.
+struct Queued<'a>(&'a Cell<usize>);
+
+impl<'a> Queued<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Queued(count)
     }
 }
 
-fn server_name(target: &Target, host: &str) -> String {
-    match target.tls() {
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+fn server_name(dial: &Dial<'_>) -> String {
+    match dial.target.tls() {
         Some(tls) if !tls.server_name.is_empty() => tls.server_name.to_string(),
-        _ => host.trim_matches(['[', ']']).to_owned(),
+        _ => dial.host.trim_matches(['[', ']']).to_owned(),
     }
 }
 

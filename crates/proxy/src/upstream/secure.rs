@@ -1,15 +1,33 @@
 //! TLS towards endpoints.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::{Arc, LazyLock};
 
+use foldhash::fast::RandomState;
+use myriad_model::{SealedArc, UpstreamTls, Version};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientSessionMemoryCache, Resumption};
+use rustls::client::{
+    ClientSessionMemoryCache, Resumption, WebPkiServerVerifier,
+    verify_server_cert_signed_by_trust_anchor,
+};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
+};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    crypto,
+};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer;
+
+use super::dial::Credentials;
 
 /// Where systems keep the certificates that they trust; the first that is there counts.
 const ROOTS: [&str; 3] = [
@@ -21,16 +39,35 @@ const ROOTS: [&str; 3] = [
 /// The largest file of trusted certificates that is read, in bytes.
 const ROOTS_BYTES_MAX: u64 = 16 << 20;
 
-/// The most endpoints of which a worker remembers a session.
+/// The most endpoints of which a worker remembers a session, for each way to do TLS.
 const SESSIONS_MAX: usize = 256;
 
-/// The configurations of one worker.
+/// The most ways to do TLS that a worker keeps. Beyond, it begins anew.
+const CONFIGS_MAX: usize = 1_024;
+
+/// The configurations of one worker. Each has sessions of its own, so that none is resumed under
+/// settings that it was not made with.
+#[derive(Default)]
 pub struct ClientConfigs {
-    verified: Arc<ClientConfig>,
-    unverified: Arc<ClientConfig>,
+    known: RefCell<HashMap<Settings, Arc<ClientConfig>, RandomState>>,
+}
+
+/// What tells configurations apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Settings {
+    verify: bool,
+    is_http2: bool,
+    names: Box<[Box<str>]>,
+    trust: Option<Version>,
+    certificate: Option<Version>,
 }
 
 static TRUSTED: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| Arc::new(read_roots()));
+
+/// A resource that TLS needs cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the trust or the certificate of the upstream cannot be used")]
+pub struct Unusable;
 
 /// Reads the system's trusted certificates, so that no request has to wait for that.
 pub fn prepare() {
@@ -38,37 +75,205 @@ pub fn prepare() {
 }
 
 impl ClientConfigs {
-    /// Configurations with session caches of their own.
+    /// The configuration to use, made at its first use.
     ///
     /// # Errors
-    /// When the cryptography library lacks what every build has.
-    pub fn new() -> Result<Self, Error> {
-        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
-        let sessions = || Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSIONS_MAX)));
-        let mut verified = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(TRUSTED.clone())
-            .with_no_client_auth();
-        verified.resumption = sessions();
-        let mut unverified = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
-            .with_no_client_auth();
-        unverified.resumption = sessions();
-        Ok(ClientConfigs {
-            verified: Arc::new(verified),
-            unverified: Arc::new(unverified),
-        })
+    /// A resource that cannot be used.
+    pub fn get(
+        &self,
+        tls: &UpstreamTls,
+        is_http2: bool,
+        credentials: &Credentials,
+    ) -> Result<Arc<ClientConfig>, Unusable> {
+        let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|s| s.version());
+        let settings = Settings {
+            verify: tls.verify,
+            is_http2,
+            names: tls.subject_alt_names.clone(),
+            trust: version(&credentials.trust),
+            certificate: version(&credentials.certificate),
+        };
+        if let Some(known) = self.known.borrow().get(&settings) {
+            return Ok(known.clone());
+        }
+        let config = Arc::new(build(tls, is_http2, credentials)?);
+        let mut known = self.known.borrow_mut();
+        if known.len() >= CONFIGS_MAX {
+            known.clear();
+        }
+        known.insert(settings, config.clone());
+        Ok(config)
+    }
+}
+
+fn build(
+    tls: &UpstreamTls,
+    is_http2: bool,
+    credentials: &Credentials,
+) -> Result<ClientConfig, Unusable> {
+    let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|_| Unusable)?;
+    let verifier = verifier(tls, credentials, provider)?;
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match (&tls.certificate, &credentials.certificate) {
+        (None, _) => builder.with_no_client_auth(),
+        (Some(_), None) => return Err(Unusable),
+        (Some(_), Some(sealed)) => {
+            let (chain, key) = shown(sealed).ok_or(Unusable)?;
+            let built = builder.with_client_auth_cert(chain, key);
+            built.map_err(|_| Unusable)?
+        }
+    };
+    config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSIONS_MAX)));
+    if is_http2 {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
+    Ok(config)
+}
+
+fn verifier(
+    tls: &UpstreamTls,
+    credentials: &Credentials,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, Unusable> {
+    if !tls.verify {
+        return Ok(Arc::new(AcceptAny(provider)));
+    }
+    let (roots, crls) = match (&tls.trust, &credentials.trust) {
+        (None, _) => (TRUSTED.clone(), Vec::new()),
+        (Some(_), None) => return Err(Unusable),
+        (Some(_), Some(sealed)) => read_trust(sealed).ok_or(Unusable)?,
+    };
+    let has_crls = !crls.is_empty();
+    let chain = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+        .with_crls(crls)
+        .build()
+        .map_err(|_| Unusable)?;
+    if tls.subject_alt_names.is_empty() {
+        return Ok(chain);
+    }
+    Ok(Arc::new(Named {
+        chain,
+        roots,
+        has_crls,
+        names: tls.subject_alt_names.clone(),
+        provider,
+    }))
+}
+
+fn read_trust(
+    sealed: &SealedArc,
+) -> Option<(
+    Arc<RootCertStore>,
+    Vec<CertificateRevocationListDer<'static>>,
+)> {
+    let trust = sealed.trust()?;
+    let mut store = RootCertStore::empty();
+    let all = trust.roots.iter().map(|der| CertificateDer::from(&**der));
+    let (taken, _) = store.add_parsable_certificates(all);
+    let crls = trust.crls.iter().map(|der| der.to_vec().into());
+    (taken > 0).then(|| (Arc::new(store), crls.collect()))
+}
+
+fn shown(sealed: &SealedArc) -> Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let certificate = sealed.certificate()?;
+    let chain = certificate.chain.iter().map(|der| der.to_vec().into());
+    let key = certificate.key.to_der().clone_key();
+    Some((chain.collect(), key))
+}
+
+/// Believes a certificate that holds one of some names, in place of the name that was sent.
+#[derive(Debug)]
+struct Named {
+    chain: Arc<WebPkiServerVerifier>,
+    roots: Arc<RootCertStore>,
+    has_crls: bool,
+    names: Box<[Box<str>]>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Named {
+    /// A certificate of a workload has no name of a server but a URI (SPIFFE).
+    fn verify_uri(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let refused = || Error::InvalidCertificate(CertificateError::NotValidForName);
+        let (_, parsed) = X509Certificate::from_der(end_entity).map_err(|_| refused())?;
+        let names = parsed.subject_alternative_name().ok().flatten();
+        let mut names = names.iter().flat_map(|names| &names.value.general_names);
+        let is_listed = names.any(|name| match name {
+            GeneralName::URI(uri) => self.names.iter().any(|listed| **listed == **uri),
+            _ => false,
+        });
+        // Revocation is looked at only together with a server's name, so this closes.
+        if !is_listed || self.has_crls {
+            return Err(refused());
+        }
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        verify_server_cert_signed_by_trust_anchor(
+            &certificate,
+            &self.roots,
+            intermediates,
+            now,
+            algorithms,
+        )
+    }
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        for name in &self.names {
+            let Ok(name) = ServerName::try_from(&**name) else {
+                continue;
+            };
+            let chain = &self.chain;
+            let verified =
+                chain.verify_server_cert(end_entity, intermediates, &name, ocsp_response, now);
+            if verified.is_ok() {
+                return verified;
+            }
+        }
+        self.verify_uri(end_entity, intermediates, now)?;
+        Ok(ServerCertVerified::assertion())
     }
 
-    /// The configuration to use.
-    pub fn pick(&self, verify: bool) -> Arc<ClientConfig> {
-        if verify {
-            self.verified.clone()
-        } else {
-            self.unverified.clone()
-        }
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain
+            .verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain
+            .verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
     }
 }
 

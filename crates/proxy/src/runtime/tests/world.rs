@@ -281,6 +281,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
+    /// So many bytes.
+    pub async fn read_exact(&mut self, count: usize) -> Vec<u8> {
+        while self.read.len() < count {
+            assert!(self.fill().await > 0, "the proxy closed early");
+        }
+        let rest = self.read.split_off(count);
+        std::mem::replace(&mut self.read, rest)
+    }
+
     /// Head and body of one response with a length.
     pub async fn response(&mut self) -> (String, String) {
         let head = self.read_until("\r\n\r\n").await;

@@ -1,0 +1,428 @@
+//! What upstreams say of their endpoints: who is chosen, spared, limited, and believed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use myriad_base::task;
+use myriad_model::{
+    Balancer, Certificate, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource, HashTable,
+    KeyEncoding, Outlier, PrivateKey, Protocol, ProxyProtocol, Trust, Upstream, UpstreamOptions,
+    UpstreamTls, Value,
+};
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::world::{Backend, Client, World, header, route};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+
+fn put(world: &mut World, endpoints: &[SocketAddr], upstream: Upstream) {
+    let mut endpoints: Vec<Endpoint> = endpoints.iter().map(|a| Endpoint::even(*a)).collect();
+    endpoints.sort_by_key(|endpoint| endpoint.address);
+    let endpoints = endpoints.into();
+    world.put_all(vec![
+        ("u", Value::Upstream(upstream)),
+        ("u", Value::Endpoints(Endpoints { endpoints })),
+    ]);
+}
+
+fn world_of(endpoints: &[SocketAddr], change: impl FnOnce(&mut UpstreamOptions)) -> World {
+    let mut options = UpstreamOptions::default();
+    change(&mut options);
+    let mut world = World::start();
+    let upstream = Upstream {
+        protocol: Protocol::Http1,
+        dns: None,
+        tls: None,
+        options: Some(Box::new(options)),
+    };
+    put(&mut world, endpoints, upstream);
+    world.put_route("r", route("a.example", "/", "u"));
+    world
+}
+
+async fn failing() -> Backend {
+    Backend::answering(|_| "HTTP/1.1 500 E\r\nContent-Length: 3\r\n\r\nbad".to_owned()).await
+}
+
+#[tokio::test]
+async fn an_endpoint_that_fails_in_a_row_is_left_out() {
+    let (good, bad) = (Backend::saying("good").await, failing().await);
+    let world = world_of(&[good.address, bad.address], |options| {
+        options.balancer = Balancer::RoundRobin;
+        options.outlier = Some(Box::new(Outlier {
+            server_errors: 2,
+            gateway_errors: 0,
+            local_errors: 0,
+            is_split: false,
+            interval: Duration::from_secs(10),
+            ejection_time: Duration::from_secs(600),
+            ejection_percent_max: 50,
+            health_percent_min: 0,
+        }));
+    });
+    for _ in 0..20 {
+        world.ask(GET).await;
+    }
+    assert_eq!((good.requests(), bad.requests()), (18, 2));
+    let metrics = world.metrics.encode();
+    assert!(
+        metrics.contains("myriad_upstream_ejections_total 1"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn where_all_are_left_out_the_answer_says_so() {
+    let bad = failing().await;
+    let world = world_of(&[bad.address], |options| {
+        options.outlier = Some(Box::new(Outlier {
+            server_errors: 1,
+            gateway_errors: 0,
+            local_errors: 0,
+            is_split: false,
+            interval: Duration::from_secs(10),
+            ejection_time: Duration::from_secs(600),
+            ejection_percent_max: 100,
+            health_percent_min: 0,
+        }));
+    });
+    assert!(world.ask(GET).await.starts_with("HTTP/1.1 500 "));
+    let answer = world.ask(GET).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.ends_with("no healthy endpoint\n"), "{answer}");
+    assert_eq!(bad.requests(), 1);
+}
+
+#[tokio::test]
+async fn no_more_requests_are_in_flight_than_the_upstream_bears() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let world = world_of(&[listener.local_addr().unwrap()], |options| {
+        options.limits.requests_max = 1;
+    });
+    let mut first = world.client().await;
+    first.send(GET).await;
+    let mut endpoint = Client::new(listener.accept().await.unwrap().0);
+    endpoint.read_until("\r\n\r\n").await;
+    let answer = world.ask(GET).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.ends_with("upstream overflow\n"), "{answer}");
+    endpoint
+        .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    assert!(first.read_to_end().await.ends_with("ok"));
+    let metrics = world.metrics.encode();
+    let line = "myriad_upstream_overflows_total{limit=\"requests\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test]
+async fn requests_beyond_the_connections_wait_and_those_beyond_the_waiting_are_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let world = world_of(&[listener.local_addr().unwrap()], |options| {
+        options.limits.connections_max = 1;
+        options.limits.pending_max = 1;
+    });
+    let mut first = world.client().await;
+    first.send(GET).await;
+    let mut endpoint = Client::new(listener.accept().await.unwrap().0);
+    endpoint.read_until("\r\n\r\n").await;
+    let mut second = world.client().await;
+    second.send(GET).await;
+    // The third is refused once the second waits; until then it waits in its place.
+    let refused = async {
+        loop {
+            let mut other = world.client().await;
+            other.send(GET).await;
+            let metrics = world.metrics.encode();
+            let line = "myriad_upstream_overflows_total{limit=\"pending\"} 0";
+            if !metrics.contains(line) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(super::world::PATIENCE, refused)
+        .await
+        .unwrap();
+    endpoint
+        .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    assert!(first.read_to_end().await.ends_with("ok"));
+    // Whoever waited goes on, over the one connection.
+    endpoint.read_until("\r\n\r\n").await;
+}
+
+#[tokio::test]
+async fn a_connection_carries_as_many_requests_as_the_upstream_says() {
+    let backend = Backend::saying("hello").await;
+    let world = world_of(&[backend.address], |options| {
+        options.limits.connection_requests_max = 2;
+    });
+    for _ in 0..6 {
+        assert!(world.ask(GET).await.ends_with("hello"));
+    }
+    assert_eq!((backend.requests(), backend.connections()), (6, 3));
+}
+
+#[tokio::test]
+async fn a_cookie_that_was_made_keeps_a_client_on_its_endpoint() {
+    let mut backends = Vec::new();
+    for _ in 0..4 {
+        backends.push(Backend::saying("hello").await);
+    }
+    let addresses: Vec<SocketAddr> = backends.iter().map(|backend| backend.address).collect();
+    let world = world_of(&addresses, |options| {
+        options.balancer = Balancer::Hash(Box::new(HashBalancer {
+            source: HashSource::Cookie(Box::new(HashCookie {
+                name: "user".into(),
+                path: "/".into(),
+                age: Some(Duration::from_secs(60)),
+                attributes: Box::default(),
+            })),
+            table: HashTable::Ring(1_024),
+        }));
+    });
+    let answer = world.ask(GET).await;
+    let cookie = header(&answer, "set-cookie").unwrap();
+    let pair = cookie.split(';').next().unwrap();
+    for _ in 0..20 {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a.example\r\nCookie: {pair}\r\nConnection: close\r\n\r\n"
+        );
+        let answer = world.ask(&request).await;
+        assert_eq!(header(&answer, "set-cookie"), None);
+    }
+    let taken: Vec<usize> = backends.iter().map(Backend::requests).collect();
+    assert!(taken.contains(&21), "{taken:?}");
+}
+
+#[tokio::test]
+async fn an_endpoint_is_told_who_the_client_is() {
+    for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let world = world_of(&[listener.local_addr().unwrap()], |options| {
+            options.proxy_protocol = Some(version);
+        });
+        let mut client = world.client().await;
+        let address = client.stream.local_addr().unwrap();
+        client.send(GET).await;
+        let mut endpoint = Client::new(listener.accept().await.unwrap().0);
+        match version {
+            ProxyProtocol::V1 => {
+                let line = endpoint.read_until("\r\n").await;
+                let port = world.address("http").port();
+                let told = format!("PROXY TCP4 127.0.0.1 0.0.0.0 {} {port}\r\n", address.port());
+                assert_eq!(line, told);
+            }
+            ProxyProtocol::V2 => {
+                let head = endpoint.read_exact(28).await;
+                assert!(head.starts_with(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"));
+                assert_eq!(head[16..20], [127, 0, 0, 1]);
+                assert_eq!(head[24..26], address.port().to_be_bytes());
+            }
+        }
+        endpoint.read_until("GET / HTTP/1.1\r\n").await;
+    }
+}
+
+/// An authority, and a certificate that it made for a name.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let issuer = CertifiedIssuer::self_signed(params, key).unwrap();
+        Authority { issuer }
+    }
+
+    fn root(&self) -> Bytes {
+        Bytes::from(self.issuer.der().to_vec())
+    }
+
+    fn certificate(&self, names: Vec<rcgen::SanType>) -> Certificate {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.subject_alt_names = names;
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Certificate {
+            chain: [Bytes::from(certificate.der().to_vec())].into(),
+            key: PrivateKey::new(KeyEncoding::Pkcs8, key.serialize_der().into()),
+        }
+    }
+
+    fn trust(&self) -> Value {
+        Value::Trust(Box::new(Trust {
+            roots: [self.root()].into(),
+            crls: Box::default(),
+        }))
+    }
+}
+
+fn dns(name: &str) -> rcgen::SanType {
+    rcgen::SanType::DnsName(name.try_into().unwrap())
+}
+
+fn uri(name: &str) -> rcgen::SanType {
+    rcgen::SanType::URI(name.try_into().unwrap())
+}
+
+/// An endpoint over TLS that asks its clients for a certificate, and says whether it got one.
+async fn secured(
+    authority: &Authority,
+    names: Vec<rcgen::SanType>,
+    alpn: &'static [u8],
+) -> SocketAddr {
+    let made = authority.certificate(names);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(authority.root().to_vec().into()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()
+        .unwrap();
+    let key = PrivateKeyDer::Pkcs8(made.key.expose().to_vec().into());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients)
+        .with_single_cert(vec![made.chain[0].to_vec().into()], key)
+        .unwrap();
+    config.alpn_protocols = vec![alpn.to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    task::spawn("secured endpoint", async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let Ok(tls) = acceptor.accept(tcp).await else {
+                continue;
+            };
+            let said = match tls.get_ref().1.peer_certificates() {
+                Some(_) => "known",
+                None => "stranger",
+            };
+            let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+            task::spawn("secured connection", async move {
+                if is_http2 {
+                    let mut connection = ::h2::server::handshake(tls).await.unwrap();
+                    while let Some(Ok((_, mut respond))) = connection.accept().await {
+                        let head = http::Response::new(());
+                        let mut send = respond.send_response(head, false).unwrap();
+                        send.send_data(Bytes::from_static(said.as_bytes()), true)
+                            .unwrap();
+                    }
+                    return;
+                }
+                let mut client = Client::new(tls);
+                client.read_until("\r\n\r\n").await;
+                let length = said.len();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                client.send(head + said).await;
+            });
+        }
+    });
+    address
+}
+
+fn tls(change: impl FnOnce(&mut UpstreamTls)) -> Upstream {
+    let mut tls = UpstreamTls {
+        server_name: "backend.example".into(),
+        verify: true,
+        trust: Some("ca".into()),
+        ..UpstreamTls::unverified()
+    };
+    change(&mut tls);
+    Upstream {
+        protocol: Protocol::Https1,
+        dns: None,
+        tls: Some(Box::new(tls)),
+        options: None,
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_is_believed_by_its_authority_and_name_and_sees_the_certificate() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let address = secured(&authority, vec![dns("backend.example")], b"http/1.1").await;
+    let mut world = World::start();
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put("ca", authority.trust());
+    let client = authority.certificate(vec![dns("client.example")]);
+    world.put("client", Value::Certificate(Box::new(client)));
+    let cases: [(&str, Upstream, &str); 7] = [
+        ("one that is trusted", tls(|_| {}), "stranger"),
+        (
+            "with a certificate",
+            tls(|tls| tls.certificate = Some("client".into())),
+            "known",
+        ),
+        (
+            "another name",
+            tls(|tls| tls.server_name = "other.example".into()),
+            "HTTP/1.1 502 ",
+        ),
+        (
+            "one of the names listed",
+            tls(|tls| {
+                tls.server_name = "other.example".into();
+                tls.subject_alt_names = ["backend.example".into(), "x.example".into()].into();
+            }),
+            "stranger",
+        ),
+        (
+            "none of the names listed",
+            tls(|tls| tls.subject_alt_names = ["x.example".into()].into()),
+            "HTTP/1.1 502 ",
+        ),
+        (
+            "a trust that is missing",
+            tls(|tls| tls.trust = Some("missing".into())),
+            "HTTP/1.1 503 ",
+        ),
+        (
+            "a certificate that is missing",
+            tls(|tls| tls.certificate = Some("missing".into())),
+            "HTTP/1.1 503 ",
+        ),
+    ];
+    for (case, upstream, expected) in cases {
+        put(&mut world, &[address], upstream);
+        let answer = world.ask(GET).await;
+        let holds = answer.starts_with(expected) || answer.ends_with(expected);
+        assert!(holds, "{case}: {answer}");
+    }
+    // Whoever is no longer trusted is not believed on connections made before either.
+    put(&mut world, &[address], tls(|_| {}));
+    assert!(world.ask(GET).await.ends_with("stranger"));
+    world.put("ca", other.trust());
+    let answer = world.ask(GET).await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_workload_is_believed_by_its_identity() {
+    let authority = Authority::new();
+    let name = "spiffe://cluster.local/ns/a/sa/b";
+    let address = secured(&authority, vec![uri(name)], b"h2").await;
+    let mut world = World::start();
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put("ca", authority.trust());
+    for (listed, expected) in [(name, "stranger"), ("spiffe://other", "HTTP/1.1 502 ")] {
+        let mut upstream = tls(|tls| tls.subject_alt_names = [listed.into()].into());
+        upstream.protocol = Protocol::H2;
+        put(&mut world, &[address], upstream);
+        let answer = world.ask(GET).await;
+        let holds = answer.starts_with(expected) || answer.contains(expected);
+        assert!(holds, "{listed}: {answer}");
+    }
+}
