@@ -26,7 +26,7 @@ use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::host::Pattern;
 
 pub use entrance::{has_server, is_selected};
-pub use guard::is_guard;
+pub use guard::{name as guard_name, translate as translate_guard};
 pub use host::add_host;
 pub use port::{PortClaim, PortKey, Speech, claims, translate as translate_port};
 pub use touch::{bound, servers_changed};
@@ -117,18 +117,14 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
 /// Says of an object that its kind is not honoured.
 pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     let mut output = Output::default();
-    let Some(object) = reader.itself(key) else {
+    if reader.itself(key).is_none() {
         return output;
-    };
-    let message = match is_guard(Some(&object), reader.settings()) {
-        true => "is not enforced yet, so every rule of every VirtualService answers 403",
-        false => "is of a kind that is not honoured, so it has no effect",
-    };
+    }
     output.findings.push(Finding::new(
         Severity::Error,
         key,
         "",
-        message,
+        "is of a kind that is not honoured, so it has no effect",
         "remove it, or see docs/istio.md for what stands in its place",
     ));
     output

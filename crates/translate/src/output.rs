@@ -17,6 +17,8 @@ pub enum Unit {
     Gateway(Arc<str>),
     /// The hosts of one VirtualService, by `namespace/name`, and what is wrong with it alone.
     VirtualService(Arc<str>),
+    /// One policy over the gateway as a whole.
+    Guard(ObjectKey),
     /// An object of a kind that is read and not honoured.
     Refused(ObjectKey),
     /// All that holds for one host pattern.
@@ -37,7 +39,7 @@ impl Unit {
             Unit::Ingress(_) => Some(ObjectKind::Ingress),
             Unit::Gateway(_) => Some(ObjectKind::IstioGateway),
             Unit::VirtualService(_) => Some(ObjectKind::VirtualService),
-            Unit::Refused(key) => Some(key.kind),
+            Unit::Guard(key) | Unit::Refused(key) => Some(key.kind),
             Unit::Host(_) | Unit::Certificate(_) | Unit::Upstream(_) | Unit::Listener(_) => None,
         }
     }

@@ -36,9 +36,6 @@ pub enum Fact<'a> {
     Speech(&'a PortKey),
     /// The Gateway that has a port.
     PortOwner(&'a PortKey),
-    /// Whether a policy of a namespace guards the gateway's workload; those of the namespace are
-    /// found under it.
-    Policies(&'a str),
     /// The VirtualServices that are bound to an Istio Gateway and name a host.
     Bound(&'a str, &'a str),
 }
@@ -162,19 +159,13 @@ fn touch_istio(
                 .facts
                 .extend(known.flat_map(|object| bound_facts(hasher, object)));
         }
-        ObjectKind::AuthorizationPolicy => {
-            touched.unit = Some(Unit::Refused(key.clone()));
-            if istio::is_guard(old, settings) != istio::is_guard(new, settings) {
-                touched
-                    .facts
-                    .push(hasher.hash(Fact::Policies(key.namespace())));
-            }
+        ObjectKind::AuthorizationPolicy | ObjectKind::RequestAuthentication => {
+            touched.unit = Some(Unit::Guard(key.clone()));
         }
         ObjectKind::DestinationRule
         | ObjectKind::ServiceEntry
         | ObjectKind::WorkloadEntry
         | ObjectKind::Sidecar
-        | ObjectKind::RequestAuthentication
         | ObjectKind::PeerAuthentication
         | ObjectKind::Telemetry
         | ObjectKind::ProxyConfig

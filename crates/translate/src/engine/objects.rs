@@ -198,7 +198,6 @@ fn facts_of(hasher: &FactHasher, object: &Object) -> impl Iterator<Item = u64> {
     let own = hasher.hash(Fact::Object(key.kind, key.id()));
     let collection = match key.kind {
         ObjectKind::IngressClass => Some(hasher.hash(Fact::DefaultClass)),
-        ObjectKind::AuthorizationPolicy => Some(hasher.hash(Fact::Policies(key.namespace()))),
         _ => service_of(Some(object)).map(|service| hasher.hash(Fact::Endpoints(&service))),
     };
     let bound = bound_facts(hasher, object);

@@ -244,19 +244,6 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Whether a policy guards the gateway's workload that nobody enforces.
-    pub fn is_guarded(&mut self) -> bool {
-        let fact = Fact::Policies(&self.settings.gateway_namespace);
-        self.note(fact);
-        let fact = self.hasher.hash(fact);
-        let mut found = false;
-        for object in self.objects.collection(fact) {
-            self.visited += 1;
-            found |= istio::is_guard(Some(&object), self.settings);
-        }
-        found
-    }
-
     /// The facts read, sorted, and the number of objects visited.
     pub fn finish(mut self) -> (Box<[u64]>, u64) {
         self.facts.sort_unstable();

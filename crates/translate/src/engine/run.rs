@@ -139,7 +139,9 @@ impl Engine {
                 let kind = unit.own_kind();
                 kind.is_some_and(|kind| self.objects.has(&self.hasher, kind, object))
             }
-            Unit::Refused(key) => self.objects.has(&self.hasher, key.kind, key.id()),
+            Unit::Guard(key) | Unit::Refused(key) => {
+                self.objects.has(&self.hasher, key.kind, key.id())
+            }
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
             _ => self.units.is_needed(id),
         }
@@ -157,6 +159,7 @@ impl Engine {
             Unit::Ingress(ingress) => ingress::translate_ingress(&mut reader, ingress),
             Unit::Gateway(gateway) => istio::translate_gateway(&mut reader, gateway),
             Unit::VirtualService(service) => istio::translate_service(&mut reader, service),
+            Unit::Guard(key) => istio::translate_guard(&mut reader, key),
             Unit::Refused(key) => istio::refuse(&mut reader, key),
             Unit::Host(host) => {
                 let claims = self.claims(id);

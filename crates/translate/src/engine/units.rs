@@ -7,6 +7,7 @@ use myriad_model::{Key, Kind, Name};
 use super::facts::FactHasher;
 use super::multimap::Multimap;
 use super::slab::Slab;
+use crate::istio;
 use crate::output::Unit;
 
 /// The number of a unit, used again after it is gone.
@@ -67,6 +68,7 @@ impl Record {
         let mut keys = Vec::with_capacity(2 + self.routes.len());
         match &self.unit {
             Unit::Ingress(_) | Unit::Gateway(_) | Unit::VirtualService(_) | Unit::Refused(_) => {}
+            Unit::Guard(key) => keys.push(Key::new(Kind::Guard, istio::guard_name(key))),
             Unit::Host(host) => {
                 keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));
             }

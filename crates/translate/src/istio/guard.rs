@@ -1,47 +1,189 @@
-//! Policies that restrict access: until they are enforced, what they guard stays closed.
+//! Policies over the gateway as a whole: one guard for each object, whatever the number of hosts.
+//!
+//! A policy is for the gateway where it lies in the namespace of the gateway's workload, which is
+//! also Istio's root namespace here, and its selector fits. What cannot be honoured closes: a
+//! policy that cannot be read refuses every request, a test that cannot be made never admits and
+//! always refuses, and keys that cannot be found verify no token.
 
+mod rules;
+mod tokens;
+
+use std::fmt::Display;
 use std::sync::Arc;
 
-use myriad_api::Object;
-use myriad_api::istio::authorization_policy::Action as PolicyAction;
-use myriad_model::{Action, Policy, Respond};
+use myriad_api::istio::selector::{TargetRef, WorkloadSelector};
+use myriad_api::istio::{Note, SpecProblem};
+use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Severity};
+use myriad_model::{
+    Authorize, Guard, GuardAction, GuardCheck, GuardRule, Name, Origin, OriginKind, Resource, Value,
+};
 
+use super::notes;
 use crate::Settings;
+use crate::engine::Reader;
+use crate::output::Output;
 
-/// What is answered where a policy guards the gateway.
-const CLOSED_STATUS: u16 = 403;
-
-/// Whether an object is a policy that restricts who reaches the gateway's workload. One that
-/// cannot be read restricts too, and one that only reports does not.
-pub fn is_guard(object: Option<&Object>, settings: &Settings) -> bool {
-    let Some(Object::AuthorizationPolicy(policy)) = object else {
-        return false;
+/// The name of the guard that an object makes.
+pub fn name(key: &ObjectKey) -> Name {
+    let word = match key.kind {
+        ObjectKind::RequestAuthentication => "authentication",
+        _ => "authorization",
     };
-    if policy.meta.key.namespace() != &*settings.gateway_namespace
-        || policy.meta.annotation("istio.io/dry-run") == Some("true")
-    {
+    Name::new(format!("{word}/{}", key.id()))
+}
+
+/// Translates an AuthorizationPolicy or RequestAuthentication.
+pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
+    let mut output = Output::default();
+    let Some(object) = reader.itself(key) else {
+        return output;
+    };
+    let settings = reader.settings();
+    let findings = &mut output.findings;
+    let check = match &object {
+        Object::AuthorizationPolicy(policy) => {
+            let scope = policy.spec.as_ref().map(|spec| Scope {
+                selector: spec.selector.as_ref(),
+                has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
+            });
+            if !is_for_gateway(key, scope.ok().as_ref(), settings, findings) {
+                return output;
+            }
+            let spec = readable(key, &policy.spec, &policy.notes, findings);
+            spec.map(|spec| {
+                let is_dry_run = policy.meta.annotation("istio.io/dry-run") == Some("true");
+                let mut report = Report { key, findings };
+                GuardCheck::Authorize(rules::authorize(spec, is_dry_run, settings, &mut report))
+            })
+        }
+        Object::RequestAuthentication(policy) => {
+            let scope = policy.spec.as_ref().map(|spec| Scope {
+                selector: spec.selector.as_ref(),
+                has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
+            });
+            if !is_for_gateway(key, scope.ok().as_ref(), settings, findings) {
+                return output;
+            }
+            let spec = readable(key, &policy.spec, &policy.notes, findings);
+            spec.map(|spec| {
+                let mut report = Report { key, findings };
+                GuardCheck::Authenticate(tokens::authenticate(spec, &mut report))
+            })
+        }
+        _ => return output,
+    };
+    let guard = Guard {
+        listeners: Arc::default(),
+        check: check.unwrap_or_else(closed),
+    };
+    let kind = match key.kind {
+        ObjectKind::RequestAuthentication => OriginKind::RequestAuthentication,
+        _ => OriginKind::AuthorizationPolicy,
+    };
+    let resource = Resource {
+        origin: Origin {
+            kind,
+            id: key.id().clone(),
+        },
+        value: Value::Guard(Box::new(guard)),
+    };
+    output.resources.push((name(key), resource));
+    output
+}
+
+/// Which workloads a policy is for.
+struct Scope<'a> {
+    /// None for all of the namespace.
+    selector: Option<&'a WorkloadSelector>,
+    /// Whether it is for an object of another API instead.
+    has_target: bool,
+}
+
+/// Where findings about one object go.
+struct Report<'a> {
+    key: &'a ObjectKey,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Report<'_> {
+    fn error(&mut self, field: impl Into<String>, problem: impl Display, remedy: &str) {
+        let message = problem.to_string();
+        let finding = Finding::new(Severity::Error, self.key, field, message, remedy);
+        self.findings.push(finding);
+    }
+}
+
+fn has_target(former: Option<&TargetRef>, targets: &[TargetRef]) -> bool {
+    former.is_some() || !targets.is_empty()
+}
+
+/// Whether a policy is for the gateway. One whose scope cannot be read is.
+fn is_for_gateway(
+    key: &ObjectKey,
+    scope: Option<&Scope<'_>>,
+    settings: &Settings,
+    findings: &mut Vec<Finding>,
+) -> bool {
+    let mut tell = |severity, field: &str, message: &str, remedy| {
+        findings.push(Finding::new(severity, key, field, message, remedy));
+    };
+    if key.namespace() != &*settings.gateway_namespace {
+        let remedy = "write it in the namespace of --gateway-namespace if it is for the gateway";
+        let message = "is for workloads of its own namespace, which are not served here";
+        tell(Severity::Info, "", message, remedy);
         return false;
     }
-    let Ok(spec) = &policy.spec else {
+    let Some(scope) = scope else {
         return true;
     };
-    // A target is a Gateway or Service of another API.
-    let has_target = spec.target_ref.is_some() || !spec.target_refs.is_empty();
-    let is_selected = spec.selector.as_ref().is_none_or(|selector| {
+    if scope.has_target {
+        let remedy = "name the gateway by spec.selector instead";
+        let message = "is for an object of another API, so the policy has no effect here";
+        tell(Severity::Error, "spec.targetRefs", message, remedy);
+        return false;
+    }
+    let is_selected = scope.selector.is_none_or(|selector| {
         let mut labels = selector.match_labels.iter();
-        labels.all(|(key, value)| {
-            let known = settings.gateway_labels.get(&**key);
+        labels.all(|(label, value)| {
+            let known = settings.gateway_labels.get(&**label);
             known.is_some_and(|known| **known == **value)
         })
     });
-    spec.action != PolicyAction::Audit && !has_target && is_selected
+    if !is_selected {
+        let remedy = "compare it with --gateway-labels if it is for the gateway";
+        let message = "selects other workloads, which are not served here";
+        tell(Severity::Info, "spec.selector", message, remedy);
+    }
+    is_selected
 }
 
-/// What is done with requests that nobody may decide about.
-pub fn closed() -> (Action, Arc<Policy>) {
-    let respond = Respond {
-        status: CLOSED_STATUS,
-        body: Box::default(),
+/// The spec, where all of it is understood.
+fn readable<'a, S>(
+    key: &ObjectKey,
+    spec: &'a Result<S, SpecProblem>,
+    seen: &[Note],
+    findings: &mut Vec<Finding>,
+) -> Option<&'a S> {
+    findings.extend(notes(key, seen));
+    let (field, problem) = match spec {
+        Err(problem) => (&*problem.field, &*problem.message),
+        // A misspelt test is one that is not made.
+        Ok(_) if seen.iter().any(|note| !note.field.starts_with("status")) => {
+            ("spec", "has fields that are not understood")
+        }
+        Ok(spec) => return Some(spec),
     };
-    (Action::Respond(Box::new(respond)), Arc::default())
+    let message = format!("{problem}, so every request is refused");
+    let remedy = "mend it, or take it away to open the gateway";
+    findings.push(Finding::new(Severity::Error, key, field, message, remedy));
+    None
+}
+
+/// Refuses every request.
+fn closed() -> GuardCheck {
+    GuardCheck::Authorize(Authorize {
+        action: GuardAction::Deny,
+        is_dry_run: false,
+        rules: [GuardRule::default()].into(),
+    })
 }

@@ -17,7 +17,7 @@ use super::delegate::{self, Rule};
 use super::entrance::Door;
 use super::host::Tenant;
 use super::policy::{self, Problem};
-use super::{destination, guard, matching, names};
+use super::{destination, matching, names};
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 
@@ -52,7 +52,6 @@ struct RuleScene<'a> {
 
 /// Writes the routes of a host.
 pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &mut Output) {
-    let is_guarded = reader.is_guarded();
     let is_shared = tenants.len() > 1;
     for (number, tenant) in tenants.iter().enumerate() {
         let service = &tenant.service;
@@ -83,7 +82,7 @@ pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &
                     matched: 0,
                 };
                 let whole = (host, tenant, rule);
-                add_rule(reader, whole, place, (is_shared, is_guarded), output);
+                add_rule(reader, whole, place, is_shared, output);
             }
         }
     }
@@ -100,12 +99,12 @@ fn add_rule(
     reader: &mut Reader<'_>,
     (host, tenant, rule): (&Host, &Tenant, &Rule),
     place: Place,
-    (is_shared, is_guarded): (bool, bool),
+    is_shared: bool,
     output: &mut Output,
 ) {
     let (mut problems, mut needs) = (Vec::new(), Vec::new());
     let mut policy = policy::build(&rule.route, &mut problems);
-    let mut action = action(reader, rule, &mut problems, &mut needs);
+    let action = action(reader, rule, &mut problems, &mut needs);
     if matches!(action, Action::Forward(_)) {
         policy.mirrors = mirrors(reader, rule, &mut problems, &mut needs);
     } else {
@@ -117,11 +116,7 @@ fn add_rule(
             ..Policy::default()
         };
     }
-    let mut policy = Arc::new(policy);
-    if is_guarded {
-        needs.clear();
-        (action, policy) = guard::closed();
-    }
+    let policy = Arc::new(policy);
     let field = |end: &str| format!("spec.http[{}].{end}", rule.at);
     for Problem {
         field: end,

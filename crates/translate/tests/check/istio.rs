@@ -22,11 +22,16 @@ fn policy() -> impl Strategy<Value = String> {
             "selector: {matchLabels: {istio: ingressgateway}}",
             "selector: {matchLabels: {app: other}}",
             "rules: broken",
+            "action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]",
+            "rules: [{when: [{key: destination.ip, values: [a]}]}]",
+            "jwtRules: [{issuer: 'https://a.example'}]",
         ][..],
     );
-    (namespace(), spec).prop_map(|(namespace, spec)| {
+    let kind = select(&["AuthorizationPolicy", "RequestAuthentication"][..]);
+    let namespace = select(&["one", "two", "istio-system"][..]);
+    (namespace, kind, spec).prop_map(|(namespace, kind, spec)| {
         format!(
-            "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {{namespace: \
+            "apiVersion: security.istio.io/v1\nkind: {kind}\nmetadata: {{namespace: \
              {namespace}, name: p}}\nspec: {{{spec}}}\n"
         )
     })
