@@ -16,6 +16,7 @@ mod names;
 mod policy;
 mod port;
 mod routes;
+mod stream;
 mod tls;
 mod touch;
 
@@ -78,7 +79,7 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     let settings = reader.settings();
     let own = key.namespace();
     output.findings = notes(key, &service.notes);
-    output.findings.extend(routes::judge_rest(&service));
+    output.findings.extend(stream::judge(&service));
     if !names::is_exported(&service.spec.export_to, own, &settings.gateway_namespace) {
         return output;
     }

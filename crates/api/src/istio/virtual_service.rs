@@ -314,8 +314,9 @@ message! {
         source_labels: Labels = "sourceLabels" | "source_labels",
         gateways: Names = "gateways",
         source_namespace: Box<str> = "sourceNamespace" | "source_namespace",
+        /// An address or a range of them; empty means all.
+        source_subnet: Box<str> = "sourceSubnet" | "source_subnet",
     }
-    refused ["sourceSubnet", "source_subnet"]
 }
 
 message! {

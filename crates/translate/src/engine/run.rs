@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use myriad_api::{Change, Object, ObjectKind};
-use myriad_model::{Delta, Name, Policy, Resource, Route, Sealed, Value};
+use myriad_model::{Delta, Key, Name, Policy, Resource, Route, Sealed, Value};
 
 use super::facts::{self, Fact};
 use super::reader::Reader;
@@ -274,13 +274,14 @@ impl Engine {
             .filter(|(_, resource)| matches!(resource.value, Value::Route(_)))
             .map(|(name, _)| name.clone())
             .collect();
-        let domains = resources
+        let rest = resources
             .iter()
             .filter(|(name, resource)| match &resource.value {
                 Value::Domain(domain) => name.as_str() != domain.host.as_str(),
+                Value::Passage(_) => true,
                 _ => false,
             })
-            .map(|(name, _)| name.clone())
+            .map(|(name, resource)| Key::new(resource.value.kind(), name.clone()))
             .collect();
         for (_, resource) in &mut resources {
             if let Value::Route(route) = &mut resource.value {
@@ -297,7 +298,7 @@ impl Engine {
                 self.policies.release(policy);
             }
         }
-        self.units.set_outputs(id, routes, domains);
+        self.units.set_outputs(id, routes, rest);
     }
 
     fn is_default_certificate(&self, secret: &str) -> bool {

@@ -19,8 +19,8 @@ pub struct Record {
     facts: Box<[u64]>,
     needs: Box<[UnitId]>,
     routes: Box<[Name]>,
-    /// The names of further domains, where listeners differ.
-    domains: Box<[Name]>,
+    /// Passages, and further domains where listeners differ.
+    rest: Box<[Key]>,
     deadline: i64,
 }
 
@@ -82,8 +82,7 @@ impl Record {
                 keys.push(Key::new(Kind::Endpoints, name));
             }
         }
-        let domains = self.domains.iter();
-        keys.extend(domains.map(|name| Key::new(Kind::Domain, name.clone())));
+        keys.extend(self.rest.iter().cloned());
         let routes = self.routes.iter();
         keys.extend(routes.map(|name| Key::new(Kind::Route, name.clone())));
         keys
@@ -141,7 +140,7 @@ impl Units {
             facts: Box::default(),
             needs: Box::default(),
             routes: Box::default(),
-            domains: Box::default(),
+            rest: Box::default(),
             deadline: NEVER,
         });
         self.by_unit.insert(hash, id);
@@ -213,11 +212,12 @@ impl Units {
         change
     }
 
-    /// Notes the routes that a unit made, and its domains but the one that bears its name.
-    pub fn set_outputs(&mut self, id: UnitId, routes: Box<[Name]>, domains: Box<[Name]>) {
+    /// Notes the routes that a unit made, its passages, and its domains but the one that bears
+    /// its name.
+    pub fn set_outputs(&mut self, id: UnitId, routes: Box<[Name]>, rest: Box<[Key]>) {
         if let Some(record) = self.slab.get_mut(id) {
             record.routes = routes;
-            record.domains = domains;
+            record.rest = rest;
         }
     }
 

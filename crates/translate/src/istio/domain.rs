@@ -10,6 +10,7 @@ use myriad_model::{
 
 use super::entrance::{self, Door, Entrance};
 use super::host::Site;
+use super::stream::Holders;
 use super::tls::{self, Terms};
 use crate::engine::{Reader, Shared};
 use crate::output::{Output, Unit};
@@ -34,7 +35,7 @@ pub fn add(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,
-    sites: &[Site],
+    (sites, holders): (&[Site], &Holders),
     output: &mut Output,
 ) {
     let mut taken: Vec<Name> = Vec::new();
@@ -46,7 +47,8 @@ pub fn add(
     let mut answers: BTreeMap<Answer, Vec<Name>> = BTreeMap::new();
     for site in sites.iter().filter(|site| site.is_own) {
         for way in entrance::for_host(reader, &site.gateway, host, None) {
-            let ends_tls = matches!(way.door, Door::Tls | Door::Closed);
+            let ends_tls = matches!(way.door, Door::Tls | Door::TlsStream | Door::Closed);
+            let ends_tls = ends_tls && !holders.is_passed(&way.listener);
             if !ends_tls || taken.contains(&way.listener) {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! The servers of Gateways as ways in: which listener they stand for, and what is done there.
 
-use myriad_api::istio::gateway::Server;
+use myriad_api::istio::gateway::{Server, TlsMode};
 use myriad_api::istio::{Gateway, GatewaySpec};
 use myriad_api::{Finding, ObjectKey};
 use myriad_model::{Host, Name};
@@ -20,6 +20,12 @@ pub enum Door {
     ToTls,
     /// Ends TLS.
     Tls,
+    /// Ends TLS, and hands on the bytes within.
+    TlsStream,
+    /// Hands on handshakes as they come.
+    Passing,
+    /// Hands on whatever connections say.
+    Stream,
     /// Ends TLS in a way that cannot be honoured, so nobody answers.
     Closed,
 }
@@ -90,14 +96,25 @@ fn door(server: &Server, settings: &Settings) -> Option<Door> {
             Some(tls) if tls.https_redirect => Some(Door::ToTls),
             _ => Some(Door::Plain),
         },
-        Speech::Tls if server.port.protocol.eq_ignore_ascii_case("HTTPS") => {
-            Some(match tls::read(server, &settings.tls, &mut Vec::new()) {
-                Some(_) => Door::Tls,
-                None => Door::Closed,
+        Speech::Tls if is_passing(server) => Some(Door::Passing),
+        Speech::Tls => {
+            let is_http = server.port.protocol.eq_ignore_ascii_case("HTTPS");
+            let terms = tls::read(server, &settings.tls, &mut Vec::new());
+            Some(match (terms, is_http) {
+                (None, _) => Door::Closed,
+                (Some(_), true) => Door::Tls,
+                (Some(_), false) => Door::TlsStream,
             })
         }
-        Speech::Tls | Speech::Tcp => None,
+        // What asked for TLS must not be open without it.
+        Speech::Tcp => server.tls.is_none().then_some(Door::Stream),
     }
+}
+
+/// Whether handshakes go on as they come.
+fn is_passing(server: &Server) -> bool {
+    let mode = server.tls.as_ref().map(|tls| tls.mode);
+    mode == Some(TlsMode::Passthrough)
 }
 
 /// What is wrong with a server, whoever binds to it, and the listener that it stands on.
@@ -110,7 +127,7 @@ pub fn judge(
     let mut problems = Vec::new();
     let stand = port::stand(reader, server);
     match &stand {
-        Ok((_, Speech::Tls)) => {
+        Ok((_, Speech::Tls)) if !is_passing(server) => {
             tls::read(server, &reader.settings().tls, &mut problems);
         }
         Ok(_) => {}
@@ -118,11 +135,10 @@ pub fn judge(
     }
     let is_entered = door(server, reader.settings()).is_some();
     if !is_entered && !matches!(stand, Err(Homeless::Protocol)) {
-        let protocol = server.port.protocol.to_ascii_uppercase();
         problems = vec![Problem::error(
-            "port.protocol",
-            format!("is {protocol}, which is not honoured yet, so nobody answers there"),
-            "use HTTP or HTTPS",
+            "tls",
+            "is set for a protocol without TLS, so nobody answers there".to_owned(),
+            "use protocol TLS, or leave tls out",
         )];
     }
     let finding = |problem: Problem| {

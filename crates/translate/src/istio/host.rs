@@ -13,7 +13,7 @@ use myriad_model::{
 use super::domain;
 use super::entrance::{self, Door, Entrance};
 use super::names::{self, broader};
-use super::routes;
+use super::{routes, stream};
 use crate::HostSharing;
 use crate::engine::{Reader, Shared};
 use crate::host::Claims;
@@ -61,11 +61,13 @@ pub fn add_host(
 ) {
     let mut sites = gather_sites(reader, host, claims);
     keep_sites(reader, host, &mut sites, output);
-    domain::add(reader, shared, host, &sites, output);
+    let holders = stream::holders(reader, host, &sites, output);
+    domain::add(reader, shared, host, (&sites, &holders), output);
     let mut tenants = gather_tenants(reader, host, &sites);
     keep_owner(reader, host, &mut tenants, output);
     add_redirect(reader, host, &sites, &tenants, output);
     routes::build(reader, host, &tenants, output);
+    stream::build(reader, host, (&sites, &tenants), &holders, output);
 }
 
 /// The Gateways that matter to a host, the oldest first.

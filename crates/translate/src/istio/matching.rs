@@ -28,15 +28,17 @@ const NOT_ABSOLUTE: &str = "does not start with '/', so it fits no request";
 /// Whether the workload that is served here may be the source that a match names.
 pub fn is_source(matched: &HttpMatch, settings: &Settings) -> bool {
     let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
-    let has_labels = |labels: &Labels| {
-        let mut all = labels.iter();
-        all.all(|(key, value)| {
-            let known = settings.gateway_labels.get(&**key);
-            known.is_some_and(|known| **known == **value)
-        })
-    };
-    has_labels(&matched.source_labels)
-        && namespace.is_none_or(|it| it.is_empty() || *it == *settings.gateway_namespace)
+    is_workload(&matched.source_labels, namespace.unwrap_or(""), settings)
+}
+
+/// Whether the workload that is served here has these labels and is of this namespace.
+pub fn is_workload(labels: &Labels, namespace: &str, settings: &Settings) -> bool {
+    let mut all = labels.iter();
+    let has_labels = all.all(|(key, value)| {
+        let known = settings.gateway_labels.get(&**key);
+        known.is_some_and(|known| **known == **value)
+    });
+    has_labels && (namespace.is_empty() || *namespace == *settings.gateway_namespace)
 }
 
 /// The path of a match.

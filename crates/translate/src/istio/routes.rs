@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use myriad_api::istio::VirtualService;
 use myriad_api::istio::virtual_service::{
     Destination, DirectResponse, HttpMatch, HttpRedirect, HttpRoute, RedirectPort,
 };
@@ -429,23 +428,4 @@ fn mirrors(
         }
     }
     found.into()
-}
-
-/// A VirtualService says how HTTP is routed, and TLS and TCP beside it.
-pub fn judge_rest(service: &VirtualService) -> Vec<Finding> {
-    let rest = [
-        ("spec.tls", service.spec.tls.is_empty()),
-        ("spec.tcp", service.spec.tcp.is_empty()),
-    ];
-    let written = rest.into_iter().filter(|(_, is_empty)| !is_empty);
-    let finding = |(field, _)| {
-        Finding::new(
-            Severity::Error,
-            &service.meta.key,
-            field,
-            "is not honoured yet at the gateway, so its rules have no effect",
-            "use rules of spec.http",
-        )
-    };
-    written.map(finding).collect()
 }

@@ -160,9 +160,15 @@ fn mode(tls: &ServerTls, problems: &mut Vec<Problem>) -> Option<Option<ClientAut
             ));
             None
         }
-        TlsMode::Passthrough | TlsMode::AutoPassthrough => {
-            let what = format!("is {}, which is not honoured yet", tls.mode.as_str());
-            problems.push(closing("tls.mode", &what, "use SIMPLE"));
+        // Whoever passes handshakes on does not ask how they are ended.
+        TlsMode::Passthrough => None,
+        TlsMode::AutoPassthrough => {
+            problems.push(closing(
+                "tls.mode",
+                "is AUTO_PASSTHROUGH, which leads to every Service by its name, and only what \
+                 a VirtualService names is known here",
+                "use PASSTHROUGH with a VirtualService for each host",
+            ));
             None
         }
     }

@@ -1,6 +1,7 @@
 //! Resources and findings as compact, stable text.
 
 mod guard;
+mod passage;
 mod upstream;
 
 use std::fmt::Write as _;
@@ -74,8 +75,8 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             let (told, options) = upstream::text(value);
             format!("upstream {name} {told} {from}{options}")
         }
-        Value::Passage(passage) => format!("passage {name} {passage:?} {from}"),
         Value::Provider(value) => provider_line(name, value),
+        Value::Passage(value) => format!("passage {name}\n  {} {from}", passage::text(value)),
         Value::Guard(value) => format!("guard {name} {} {from}", guard::text(value)),
         Value::Endpoints(endpoints) => {
             let told = upstream::endpoints_text(endpoints);

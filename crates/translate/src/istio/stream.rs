@@ -1,0 +1,269 @@
+//! The passages of a host: what Gateways and VirtualServices say of connections whose bytes are
+//! handed on.
+//!
+//! A handshake is passed on by the name in it, so the rules for TLS stand below the names that
+//! they list. Plain connections tell no name: the first rule of the oldest VirtualService that is
+//! bound to the port takes them all.
+
+mod rule;
+
+use std::sync::Arc;
+
+use myriad_api::istio::VirtualService;
+use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_model::host::Pattern;
+use myriad_model::{Host, Name, Origin, OriginKind, Passage, Resource, Value};
+
+use super::entrance::{self, Door};
+use super::host::{Site, Tenant};
+use super::names::{self, broader};
+use crate::engine::Reader;
+use crate::output::Output;
+
+/// Who has a listener, for handshakes that are for exactly one host.
+pub struct Holders(Vec<Holder>);
+
+struct Holder {
+    listener: Name,
+    /// What is done there; none for what an Ingress does.
+    door: Option<Door>,
+    /// The Gateway, or the Ingress.
+    origin: Origin,
+}
+
+/// The rank of what closes: behind every rule.
+const CLOSING_RANK: u64 = u64::MAX;
+
+impl Holders {
+    /// Whether handshakes go on as they come.
+    pub fn is_passed(&self, listener: &Name) -> bool {
+        self.admits(listener, &Door::Passing)
+            && self.0.iter().any(|holder| holder.listener == *listener)
+    }
+
+    /// Whether a way in by this door is not in the way of somebody older.
+    fn admits(&self, listener: &Name, door: &Door) -> bool {
+        let mut holders = self.0.iter();
+        let holder = holders.find(|holder| holder.listener == *listener);
+        holder.is_none_or(|holder| holder.door.as_ref() == Some(door))
+    }
+}
+
+/// Who has each listener for a host: the oldest Gateway with a server that names it, unless an
+/// Ingress ends TLS there. Younger ones that do otherwise are told so.
+pub fn holders(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    sites: &[Site],
+    output: &mut Output,
+) -> Holders {
+    let mut holders = Vec::new();
+    for (_, resource) in &output.resources {
+        if let Value::Domain(domain) = &resource.value {
+            holders.extend(domain.listeners.iter().map(|listener| Holder {
+                listener: listener.clone(),
+                door: None,
+                origin: resource.origin.clone(),
+            }));
+        }
+    }
+    for site in sites.iter().filter(|site| site.is_own) {
+        let key = &site.gateway.meta.key;
+        for way in entrance::for_host(reader, &site.gateway, host, None) {
+            if !is_tls(&way.door) {
+                continue;
+            }
+            let known = holders.iter().find(|it| it.listener == way.listener);
+            if let Some(known) = known {
+                if is_in_the_way(known, &way.door) {
+                    output.findings.push(too_late(key, way.server, host, known));
+                }
+                continue;
+            }
+            holders.push(Holder {
+                listener: way.listener,
+                door: Some(way.door),
+                origin: origin(OriginKind::Gateway, key),
+            });
+        }
+    }
+    Holders(holders)
+}
+
+fn is_tls(door: &Door) -> bool {
+    match door {
+        Door::Tls | Door::TlsStream | Door::Passing | Door::Closed => true,
+        Door::Plain | Door::ToTls | Door::Stream => false,
+    }
+}
+
+/// Whether somebody else does another thing with handshakes, where one of both hands bytes on.
+fn is_in_the_way(known: &Holder, door: &Door) -> bool {
+    let is_stream = |door: &Door| matches!(door, Door::TlsStream | Door::Passing);
+    let is_any = is_stream(door) || known.door.as_ref().is_some_and(is_stream);
+    let is_closed = *door == Door::Closed || known.door == Some(Door::Closed);
+    known.door.as_ref() != Some(door) && is_any && !is_closed
+}
+
+/// Adds the passages of a host.
+pub fn build(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    (sites, tenants): (&[Site], &[Tenant]),
+    holders: &Holders,
+    output: &mut Output,
+) {
+    let before = output.resources.len();
+    for (number, tenant) in tenants.iter().enumerate() {
+        rule::add(reader, host, (number, tenant), holders, output);
+    }
+    let is_led = output.resources.len() > before;
+    for door in [Door::Passing, Door::TlsStream] {
+        close(host, &door, holders, output);
+    }
+    if is_led || !matches!(host.pattern(), Pattern::Exact(_)) {
+        return;
+    }
+    for site in sites.iter().filter(|site| site.is_own) {
+        for way in entrance::for_host(reader, &site.gateway, host, None) {
+            let is_stream = matches!(way.door, Door::Passing | Door::TlsStream | Door::Stream);
+            if is_stream && holders.admits(&way.listener, &way.door) {
+                let key = &site.gateway.meta.key;
+                output.findings.push(nowhere(key, way.server, host));
+            }
+        }
+    }
+}
+
+/// Closes what no rule takes on the listeners where a Gateway hands on what is for this host: a
+/// broader domain must not answer in its place, nor must HTTP be spoken.
+fn close(host: &Host, door: &Door, holders: &Holders, output: &mut Output) {
+    let terminate = *door == Door::TlsStream;
+    let is_taken = |listener: &Name| {
+        let mut values = output.resources.iter().map(|(_, resource)| &resource.value);
+        values.any(|value| match value {
+            Value::Passage(passage) => {
+                passage.terminate == terminate
+                    && passage.sources.is_empty()
+                    && passage.destinations.is_empty()
+                    && passage.hosts.contains(host)
+                    && passage.listeners.contains(listener)
+            }
+            _ => false,
+        })
+    };
+    let held = holders
+        .0
+        .iter()
+        .filter(|holder| holder.door.as_ref() == Some(door) && !is_taken(&holder.listener));
+    let held: Vec<&Holder> = held.collect();
+    let Some(first) = held.first() else {
+        return;
+    };
+    let mut listeners: Vec<Name> = held.iter().map(|it| it.listener.clone()).collect();
+    listeners.sort_unstable();
+    let passage = Passage {
+        listeners: listeners.into(),
+        hosts: [host.clone()].into(),
+        rank: CLOSING_RANK,
+        terminate,
+        ..rule::blank()
+    };
+    let end = if terminate { "closed+tls" } else { "closed" };
+    let name = Name::new(format!("{}/{host}/{end}", first.origin.id));
+    let resource = Resource {
+        origin: first.origin.clone(),
+        value: Value::Passage(Box::new(passage)),
+    };
+    output.resources.push((name, resource));
+}
+
+/// What is wrong with the rules of a VirtualService for streams, whatever they are bound to.
+pub fn judge(service: &VirtualService) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let key = &service.meta.key;
+    let mut say = |field: String, message: String, remedy: &str| {
+        let finding = Finding::new(Severity::Error, key, field, message, remedy);
+        findings.push(finding);
+    };
+    for (at, tls) in service.spec.tls.iter().enumerate() {
+        for (number, matched) in tls.matches.iter().enumerate() {
+            let field = |end: &str| format!("spec.tls[{at}].match[{number}].{end}");
+            for (sni_at, sni) in matched.sni_hosts.iter().enumerate() {
+                if !is_own_name(service, sni) {
+                    say(
+                        field(&format!("sniHosts[{sni_at}]")),
+                        format!("{sni} is not within spec.hosts, so it has no effect"),
+                        "add it, or a wildcard above it, to spec.hosts",
+                    );
+                }
+            }
+            if rule::ranges(&matched.destination_subnets).is_none() {
+                let (message, remedy) = rule::NO_RANGE;
+                say(field("destinationSubnets"), message.into(), remedy);
+            }
+        }
+    }
+    for (at, tcp) in service.spec.tcp.iter().enumerate() {
+        for (number, matched) in tcp.matches.iter().enumerate() {
+            if rule::both_ranges(matched).is_none() {
+                let end = match rule::ranges(&matched.destination_subnets) {
+                    Some(_) => "sourceSubnet",
+                    None => "destinationSubnets",
+                };
+                let field = format!("spec.tcp[{at}].match[{number}].{end}");
+                let (message, remedy) = rule::NO_RANGE;
+                say(field, message.into(), remedy);
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a name is within the hosts of a VirtualService.
+fn is_own_name(service: &VirtualService, written: &str) -> bool {
+    let Ok(sni) = names::host(written) else {
+        return false;
+    };
+    let hosts = service.spec.hosts.iter();
+    let mut hosts = hosts.filter_map(|text| names::host(text).ok());
+    hosts.any(|host| is_within(&sni, &host))
+}
+
+/// Whether a pattern covers nothing that another does not.
+fn is_within(inner: &Host, outer: &Host) -> bool {
+    inner == outer || broader(inner).contains(outer)
+}
+
+fn origin(kind: OriginKind, key: &ObjectKey) -> Origin {
+    let id: Arc<str> = key.id().clone();
+    Origin { kind, id }
+}
+
+fn too_late(key: &ObjectKey, server: usize, host: &Host, known: &Holder) -> Finding {
+    let does = match &known.door {
+        Some(Door::Passing) => "passes on",
+        Some(Door::TlsStream) => "ends, for streams,",
+        _ => "ends",
+    };
+    Finding::new(
+        Severity::Error,
+        key,
+        format!("spec.servers[{server}].hosts"),
+        format!(
+            "is without effect on {host}, whose TLS {} {does} there",
+            known.origin
+        ),
+        "use another host or port",
+    )
+}
+
+fn nowhere(key: &ObjectKey, server: usize, host: &Host) -> Finding {
+    Finding::new(
+        Severity::Warning,
+        key,
+        format!("spec.servers[{server}].hosts"),
+        format!("leads nowhere for {host}, so its connections are closed"),
+        "bind a VirtualService to the Gateway, with tls or tcp rules for the host",
+    )
+}
