@@ -7,6 +7,8 @@
 //! - Nothing is `synced` before every kind has been listed. A kind that is suddenly empty keeps
 //!   its objects for [`Settings::removal_hold`].
 //! - Kinds whose definitions (CRDs) come and go are watched while they are there.
+//! - Of Pods only the metadata is asked for, and only while there are definitions of
+//!   DestinationRules.
 //! - Of Secrets only those of type `kubernetes.io/tls` are asked for.
 
 mod backoff;

@@ -97,7 +97,8 @@ const RIGHTS: &[Right] = &[
     (CONTROLLER, "delete", "secrets", NAMESPACE, false),
     (CONTROLLER, "update", "secrets", NAMESPACE, false),
     (CONTROLLER, "update", "configmaps", "tenant", false),
-    (CONTROLLER, "list", "pods", "tenant", false),
+    (CONTROLLER, "list", "pods", "tenant", true),
+    (CONTROLLER, "create", "pods", "tenant", false),
     (CONTROLLER, "list", "namespaces", "", false),
     (
         CONTROLLER,

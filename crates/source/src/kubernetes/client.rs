@@ -25,9 +25,6 @@ const OBJECT_BYTES_MAX: usize = 8 << 20;
 /// The longest page of a list, in bytes; a longer one is asked for again with fewer objects.
 const PAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Everything comes as JSON; the keys of tokens have a type of their own (RFC 7517).
-const ACCEPTED: &str = "application/json, application/jwk-set+json";
-
 /// How long an answer may take to begin or, where it is read whole, to end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -114,6 +111,31 @@ impl CallError {
     }
 }
 
+/// The form in which objects come, all of them as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As they are.
+    Whole,
+    /// A list of their metadata alone.
+    MetadataList,
+    /// A watch of their metadata alone.
+    Metadata,
+}
+
+impl Form {
+    /// The media types that are accepted.
+    fn accepted(self) -> &'static str {
+        match self {
+            // The keys of tokens have a type of their own (RFC 7517).
+            Form::Whole => "application/json, application/jwk-set+json",
+            Form::MetadataList => {
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+            }
+            Form::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        }
+    }
+}
+
 /// A client of one API server. Cheap to clone. It has no limit of requests per second of its
 /// own: watches are few, and each writer has a budget.
 #[derive(Clone)]
@@ -194,8 +216,8 @@ impl Client {
     }
 
     /// Reads a page of a list.
-    pub(super) async fn page(&self, path: &str) -> Result<Bytes, Failure> {
-        let body = self.open(path).await?;
+    pub(super) async fn page(&self, path: &str, form: Form) -> Result<Bytes, Failure> {
+        let body = self.open(path, form).await?;
         let read =
             tokio::time::timeout(ANSWER_TIMEOUT, Limited::new(body, PAGE_BYTES_MAX).collect());
         match read.await {
@@ -209,8 +231,8 @@ impl Client {
     }
 
     /// Begins to read a watch.
-    pub(super) async fn open(&self, path: &str) -> Result<Body, Failure> {
-        let sent = self.send(Method::GET, path, None);
+    pub(super) async fn open(&self, path: &str, form: Form) -> Result<Body, Failure> {
+        let sent = self.send(Method::GET, path, form, None);
         let answer = match tokio::time::timeout(ANSWER_TIMEOUT, sent).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(Failure::Lost(describe(&error))),
@@ -236,7 +258,7 @@ impl Client {
         body: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Bytes, CallError> {
         let exchange = async {
-            let answer = self.send(method, path, body).await;
+            let answer = self.send(method, path, Form::Whole, body).await;
             let (head, body) = answer
                 .map_err(|e| CallError::Lost(describe(&e)))?
                 .into_parts();
@@ -270,12 +292,13 @@ impl Client {
         &self,
         method: Method,
         path: &str,
+        form: Form,
         body: Option<(&'static str, Vec<u8>)>,
     ) -> Result<http::Response<Body>, kube::Error> {
         let mut request = http::Request::builder()
             .method(method)
             .uri(path)
-            .header(ACCEPT, ACCEPTED);
+            .header(ACCEPT, form.accepted());
         let body = match body {
             Some((content_type, bytes)) => {
                 request = request.header(CONTENT_TYPE, content_type);

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
 use super::backoff::{Backoff, random_seed};
-use super::client::Client;
+use super::client::{Client, Form};
 use super::core::Failure;
 
 /// How much less often is looked while all that is wanted is there: a watch notices what is
@@ -62,7 +62,7 @@ impl Definitions {
     }
 }
 
-/// Whether the kind needs a definition of its own.
+/// Whether the kind needs a definition: its own, or for Pods that of DestinationRules.
 pub(super) fn is_defined(kind: ObjectKind) -> bool {
     !ObjectKind::CORE.contains(&kind)
 }
@@ -290,12 +290,19 @@ impl Look {
             let mut versions = kind.api_versions().iter().copied();
             Some((*kind, versions.find(|version| has(*kind, version))?))
         };
-        Ok(self.wanted.iter().filter_map(find).collect())
+        let mut found: BTreeMap<_, _> = self.wanted.iter().filter_map(find).collect();
+        // Every server has Pods; their labels are wanted for the subsets of DestinationRules.
+        if self.wanted.contains(&ObjectKind::Pod)
+            && found.contains_key(&ObjectKind::DestinationRule)
+        {
+            found.insert(ObjectKind::Pod, ObjectKind::Pod.api_version());
+        }
+        Ok(found)
     }
 
     /// An answer of the discovery; none where there is nothing.
     async fn read<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<Option<T>, Failure> {
-        let body = match self.client.page(path).await {
+        let body = match self.client.page(path, Form::Whole).await {
             Ok(body) => body,
             Err(Failure::Missing(_)) => return Ok(None),
             Err(failure) => return Err(failure),

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::client::{self, Client};
+use super::client::{self, Client, Form};
 use super::core::{Core, Failure, Output, Request};
 use super::counters::Counters;
 use super::definitions::{Definition, Presence};
@@ -172,20 +172,21 @@ impl Watch {
         self.counters.ask(self.core.scope().kind, &request);
         let seconds = self.watch_timeout.as_secs();
         let path = path::of_request(self.core.scope(), &request, seconds);
+        let form = form(self.core.scope().kind, &request);
         match request {
             Request::Page { .. } => {
-                let page = self.client.page(&path).await?;
+                let page = self.client.page(&path, form).await?;
                 self.take_page(&page)?;
             }
             Request::Probe => {
-                let page = self.client.page(&path).await?;
+                let page = self.client.page(&path, form).await?;
                 let list: List<'_> = parse(&page)?;
                 if self.core.end_probe(list.version()?) {
                     self.tell_restored();
                 }
             }
             Request::Check { .. } => {
-                let page = self.client.page(&path).await?;
+                let page = self.client.page(&path, form).await?;
                 let list: List<'_> = parse(&page)?;
                 let first = list.items.iter().flatten().next();
                 let head = first.map(|raw| item::read_head(self.core.scope().kind, raw.get()));
@@ -195,7 +196,7 @@ impl Watch {
                 }
             }
             Request::Stream | Request::Watch(_) => {
-                let body = self.client.open(&path).await?;
+                let body = self.client.open(&path, form).await?;
                 return self.follow(body).await;
             }
         }
@@ -358,6 +359,16 @@ struct Event<'a> {
 fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
     serde_json::from_slice(bytes)
         .map_err(|_| Failure::Lost("the answer is not what the API promises".to_owned()))
+}
+
+/// The form in which objects are asked for: of Pods, whose status changes all the time, their
+/// metadata.
+fn form(kind: ObjectKind, request: &Request) -> Form {
+    match request {
+        _ if kind != ObjectKind::Pod => Form::Whole,
+        Request::Stream | Request::Watch(_) => Form::Metadata,
+        Request::Page { .. } | Request::Probe | Request::Check { .. } => Form::MetadataList,
+    }
 }
 
 /// One event of a watch.

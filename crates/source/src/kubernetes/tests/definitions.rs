@@ -16,6 +16,7 @@ const OLD_GROUP: &str = "networking.istio.io/v1beta1";
 const SECURITY: &str = "security.istio.io/v1";
 const ROUTES: &str = "/apis/networking.istio.io/v1/namespaces/n/virtualservices";
 const OLD_ROUTES: &str = "/apis/networking.istio.io/v1beta1/namespaces/n/virtualservices";
+const PODS: &str = "/api/v1/namespaces/n/pods";
 const POLICIES: &str = "/apis/security.istio.io/v1/namespaces/n/authorizationpolicies";
 const ALL_POLICIES: &str = "/apis/security.istio.io/v1/authorizationpolicies";
 
@@ -118,6 +119,28 @@ async fn a_server_that_hides_its_kinds_serves_the_core_ones_and_it_is_said() {
     let (_, first) = synced(all(&server)).await;
     let mut findings = first.reports.iter().flat_map(|report| &report.findings);
     assert!(findings.any(|it| it.to_string().contains("kubernetes/VirtualService")));
+}
+
+#[tokio::test]
+async fn pods_are_watched_for_destination_rules_and_by_their_metadata_alone() {
+    let server = Server::start().await;
+    let pod = |label: &str, phase: &str| {
+        let metadata = json!({"labels": {"version": label}});
+        json!({"metadata": metadata, "status": {"phase": phase}})
+    };
+    server.put(PODS, "a", pod("v1", "Pending"));
+    let (mut cluster, first) = synced(all(&server)).await;
+    assert!(first.changes.is_empty());
+    server.define(GROUP, &["destinationrules"]);
+    assert_eq!(names(&changed(&mut cluster).await).0, ["a"]);
+    server.put(PODS, "b", pod("v1", "Pending"));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
+    server.put(PODS, "a", pod("v1", "Running"));
+    server.put(PODS, "b", pod("v2", "Running"));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
+    let log = server.log();
+    let mut asked = log.iter().filter(|line| line.contains("/pods"));
+    assert!(asked.all(|line| line.ends_with("(metadata)")), "{log:?}");
 }
 
 #[tokio::test]

@@ -172,7 +172,10 @@ impl Server {
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.expect("a body");
-        let line = format!("{} {}", head.method, head.uri);
+        let accepted = head.headers.get("accept").map(|it| it.to_str());
+        let is_partial = matches!(accepted, Some(Ok(it)) if it.contains("PartialObject"));
+        let form = if is_partial { " (metadata)" } else { "" };
+        let line = format!("{} {}{form}", head.method, head.uri);
         let answer = {
             let mut state = self.lock();
             state.log.push(line);
