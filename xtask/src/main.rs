@@ -21,6 +21,7 @@ use clap::{Parser, Subcommand};
 
 mod cluster;
 mod codegen;
+mod istio;
 mod manifests;
 mod peer;
 mod stages;

@@ -7,6 +7,7 @@
 mod cluster {
     mod cert_manager;
     mod extremes;
+    mod istio;
     mod namespaces;
     mod newcomer;
     mod orders;

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 
 use super::{Place, roles, smoke};
 use crate::cluster::{Cluster, Isolation, Name, down};
-use crate::manifests;
+use crate::{istio, manifests};
 
 /// What a tenant writes, in the order in which a careful one does.
 const OBJECTS: &str = "\
@@ -71,6 +71,9 @@ const CONTROL_VARIABLE: &str = "MYRIAD_CLUSTER_CONTROL";
 
 /// And by this the program that renders the chart.
 const HELM_VARIABLE: &str = "MYRIAD_HELM";
+
+/// And by this the file with the definitions of Istio's kinds.
+const ISTIO_VARIABLE: &str = "MYRIAD_ISTIO_DEFINITIONS";
 
 /// Starts clusters of its own, uses them, and ends them, whatever became of it.
 pub(super) fn run(place: &Place) -> Result<()> {
@@ -165,5 +168,7 @@ fn run_with(place: &Place, cluster: &Cluster, mut command: Command) -> Result<()
     command.env(ENTRY_VARIABLE, cluster.entry());
     command.env(CONTROL_VARIABLE, cluster.control());
     command.env(HELM_VARIABLE, manifests::helm(&place.root, &place.cache)?);
+    let definitions = istio::definitions(&place.root, &place.cache)?;
+    command.env(ISTIO_VARIABLE, definitions);
     place.run(command)
 }
