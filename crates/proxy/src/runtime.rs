@@ -23,6 +23,7 @@ use crate::upstream::secure;
 use crate::upstream::target::Targets;
 
 mod accept;
+mod keys;
 mod worker;
 
 use worker::{Command, Setup};
@@ -81,6 +82,7 @@ pub struct Proxy {
     former: Vec<Arc<Tables>>,
     sockets_opened: u64,
     swaps: Counter,
+    keys: keys::Fetcher,
 }
 
 struct WorkerHandle {
@@ -161,6 +163,7 @@ impl Proxy {
             former: Vec::new(),
             sockets_opened: 0,
             swaps,
+            keys: keys::Fetcher::new(metrics),
         })
     }
 
@@ -205,6 +208,7 @@ impl Proxy {
         edit.finish();
         applied.nodes_copied = self.next.nodes_copied() - copied_before;
         self.swap();
+        self.keys.take(self.next.guards());
         for order in orders {
             self.carry_out(order);
         }

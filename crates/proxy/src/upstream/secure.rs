@@ -74,6 +74,20 @@ pub fn prepare() {
     LazyLock::force(&TRUSTED);
 }
 
+/// A configuration that verifies peers by the system's trusted certificates.
+///
+/// # Errors
+/// When the cryptography library lacks what every build has.
+pub fn trusting() -> Result<Arc<ClientConfig>, rustls::Error> {
+    let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let config = builder
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(TRUSTED.clone())
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
 impl ClientConfigs {
     /// The configuration to use, made at its first use.
     ///
