@@ -141,11 +141,11 @@ fn missing_default(id: &str) -> Finding {
 fn explain(problem: &SecretProblem) -> Problem {
     let (field, message) = match problem {
         SecretProblem::OtherType => ("type", "is not kubernetes.io/tls"),
-        SecretProblem::Missing("tls.key") => ("data[tls.key]", "is missing"),
+        SecretProblem::Missing("tls.key" | "key") => ("data[tls.key]", "is missing"),
         SecretProblem::Missing(_) => ("data[tls.crt]", "is missing"),
-        SecretProblem::NotBase64("tls.key") => ("data[tls.key]", "is not base64"),
+        SecretProblem::NotBase64("tls.key" | "key") => ("data[tls.key]", "is not base64"),
         SecretProblem::NotBase64(_) => ("data[tls.crt]", "is not base64"),
-        SecretProblem::NotPem("tls.key") => {
+        SecretProblem::NotPem("tls.key" | "key") => {
             ("data[tls.key]", "holds no PEM block of a private key")
         }
         SecretProblem::NotPem(_) => ("data[tls.crt]", "holds no PEM block of a certificate"),

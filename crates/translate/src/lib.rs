@@ -13,6 +13,7 @@ mod ingress;
 mod istio;
 mod output;
 mod settings;
+mod trust;
 mod upstream;
 
 pub use engine::{Engine, FindingsChange, Outcome, Usage, Work};

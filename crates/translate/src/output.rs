@@ -25,6 +25,8 @@ pub enum Unit {
     Host(Host),
     /// The certificate in one Secret, by `namespace/name`.
     Certificate(Arc<str>),
+    /// The authorities in one Secret, by `namespace/name`.
+    Trust(Arc<str>),
     /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
     Upstream(Arc<str>),
     /// The listener of a port of Istio's Gateways.
@@ -40,7 +42,11 @@ impl Unit {
             Unit::Gateway(_) => Some(ObjectKind::IstioGateway),
             Unit::VirtualService(_) => Some(ObjectKind::VirtualService),
             Unit::Guard(key) | Unit::Refused(key) => Some(key.kind),
-            Unit::Host(_) | Unit::Certificate(_) | Unit::Upstream(_) | Unit::Listener(_) => None,
+            Unit::Host(_)
+            | Unit::Certificate(_)
+            | Unit::Trust(_)
+            | Unit::Upstream(_)
+            | Unit::Listener(_) => None,
         }
     }
 }

@@ -185,7 +185,7 @@ fn is_passed(field: &Field<'_>, trusts: bool) -> bool {
     match field.known {
         Known::Host | Known::ContentLength => false,
         // Written anew below.
-        Known::ForwardedFor | Known::RealIp => false,
+        Known::ForwardedFor | Known::RealIp | Known::ForwardedClientCert => false,
         // What a client says of the way it came is believed only where proxies are trusted.
         Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort | Known::Forwarded => {
             trusts
@@ -247,6 +247,12 @@ fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut Buffer) {
             out.append_str(&visit.client_text);
         }
         out.append(b"\r\n");
+    }
+    let peer = visit.secured.as_ref().and_then(|it| it.peer.as_deref());
+    if let Some(peer) = peer
+        && edits.keeps("x-forwarded-client-cert")
+    {
+        field("x-forwarded-client-cert", peer.forwarded.as_bytes(), out);
     }
     let is_told = |known| trusts && head.first(known).is_some();
     if !is_told(Known::ForwardedProto) && edits.keeps("x-forwarded-proto") {

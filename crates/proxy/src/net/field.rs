@@ -50,6 +50,8 @@ pub enum Known {
     ForwardedHost,
     /// `X-Forwarded-Port`
     ForwardedPort,
+    /// `X-Forwarded-Client-Cert`
+    ForwardedClientCert,
     /// `X-Real-IP`
     RealIp,
     /// `Forwarded` (RFC 7239)
@@ -111,6 +113,9 @@ impl Known {
         const PREFIX: &str = "access-control-";
         if name.eq_ignore_ascii_case(REQUEST_METHOD) {
             return Known::CorsRequestMethod;
+        }
+        if name.eq_ignore_ascii_case("x-forwarded-client-cert") {
+            return Known::ForwardedClientCert;
         }
         match name.get(..PREFIX.len()) {
             Some(start) if start.eq_ignore_ascii_case(PREFIX) => Known::Cors,

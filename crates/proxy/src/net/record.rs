@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustls::client::UnbufferedClientConnection;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{ClientConfig, ServerConfig};
@@ -118,6 +118,14 @@ impl Tls {
         match &self.session {
             Session::Server(session) => session.alpn_protocol(),
             Session::Client(session) => session.alpn_protocol(),
+        }
+    }
+
+    /// The certificate of a client, once the handshake is done; none where it sent none.
+    pub fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
+        match &self.session {
+            Session::Server(session) => session.peer_certificates()?.first(),
+            Session::Client(_) => None,
         }
     }
 

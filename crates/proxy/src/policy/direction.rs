@@ -27,14 +27,14 @@ fn is_served(tables: &Tables, visit: &Visit, secured: &Secured, host: &str, is_o
             // A client that sent no name got the default certificate, as it would have for a
             // domain without one of its own.
             let is_default = secured.sni.is_none() && domain.certificate.is_none();
-            let is_covered = (is_own && secured.by_domain) || secured.certificate.covers(host);
-            domain.tls == secured.settings && (is_covered || is_default)
+            let is_covered = (is_own && secured.by_domain) || secured.covers(host);
+            let is_equal =
+                domain.tls == secured.settings && domain.client_auth == secured.client_auth;
+            is_equal && (is_covered || is_default)
         }
         // The listener answers for every name that no domain has. A connection that a domain
         // answered for must not be used for them, unless its certificate says so.
-        Answerer::Listener(_) => {
-            !secured.by_domain || (!is_own && secured.certificate.covers(host))
-        }
+        Answerer::Listener(_) => !secured.by_domain || (!is_own && secured.covers(host)),
         Answerer::Nobody => false,
     }
 }

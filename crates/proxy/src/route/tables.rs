@@ -90,11 +90,18 @@ impl Tables {
     pub fn answerer(&self, listener: &Name, name: Option<&str>) -> Answerer<'_> {
         let domain = name.and_then(|name| self.domain(listener, name));
         let own = domain.and_then(|domain| domain.certificate.as_ref());
+        let auth = domain.and_then(|domain| domain.client_auth.as_ref());
+        if auth.is_some_and(|auth| self.trust(&auth.trust).is_none()) {
+            return Answerer::Nobody;
+        }
         match (domain, own) {
-            (Some(domain), Some(certificate)) => match self.certificate(certificate) {
-                Some(entry) => Answerer::Domain(domain, entry),
-                None => Answerer::Nobody,
-            },
+            (Some(domain), Some(certificate)) => {
+                let mut all = std::iter::once(certificate).chain(&domain.alternatives);
+                match all.find_map(|name| self.certificate(name)) {
+                    Some(entry) => Answerer::Domain(domain, entry),
+                    None => Answerer::Nobody,
+                }
+            }
             (Some(domain), None) => match self.default_certificate(listener) {
                 Some(entry) => Answerer::Domain(domain, entry),
                 None => Answerer::Nobody,

@@ -2,9 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use myriad_model::SealedArc;
+use myriad_model::{ClientAuthMode, SealedArc};
 use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 
 use super::leaf::Keyed;
 use crate::net::hash::hash;
@@ -17,7 +20,12 @@ pub struct TrustEntry {
     /// The resource.
     pub sealed: SealedArc,
     roots: OnceLock<Option<Arc<RootCertStore>>>,
+    required: OnceLock<Verifier>,
+    optional: OnceLock<Verifier>,
 }
+
+/// None where no certificate of an authority can be read, or a revocation list cannot.
+type Verifier = Option<Arc<dyn ClientCertVerifier>>;
 
 /// The hash of a trust's name.
 pub fn hash_of(name: &str) -> u64 {
@@ -31,6 +39,8 @@ impl TrustEntry {
             hash: hash_of(sealed.name()),
             sealed,
             roots: OnceLock::new(),
+            required: OnceLock::new(),
+            optional: OnceLock::new(),
         }
     }
 
@@ -44,6 +54,25 @@ impl TrustEntry {
             (taken > 0).then(|| Arc::new(store))
         };
         self.roots.get_or_init(read).clone()
+    }
+
+    /// What verifies clients by these authorities, made once for all that ask by them.
+    pub fn verifier(&self, mode: ClientAuthMode) -> Verifier {
+        let make = || {
+            let provider = Arc::new(aws_lc_rs::default_provider());
+            let builder = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider)
+                .with_crls(self.crls());
+            let builder = match mode {
+                ClientAuthMode::Required => builder,
+                ClientAuthMode::Optional => builder.allow_unauthenticated(),
+            };
+            builder.build().ok()
+        };
+        let made = match mode {
+            ClientAuthMode::Required => &self.required,
+            ClientAuthMode::Optional => &self.optional,
+        };
+        made.get_or_init(make).clone()
     }
 
     /// The revocation lists.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use myriad_model::{Name, TlsSettings};
+use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
 
@@ -36,11 +36,39 @@ pub struct Secured {
     pub settings: Arc<TlsSettings>,
     /// The certificate that was served.
     pub certificate: Arc<Parsed>,
+    /// Those that may have been served in its place.
+    pub alternatives: Box<[Arc<Parsed>]>,
+    /// What clients were asked for.
+    pub client_auth: Option<Arc<ClientAuth>>,
+    /// The client's certificate, which was verified.
+    pub peer: Option<Box<Peer>>,
     /// `1.2` or `1.3`.
     pub version: &'static str,
     /// The generation of the tables in which the name that was sent was last seen to be served
     /// on such a connection.
     pub checked: Cell<u64>,
+}
+
+/// A client that has shown a certificate which was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The subject of its certificate, the last part first (RFC 2253).
+    pub subject: Box<str>,
+    /// URIs among its subject alternative names; a SPIFFE identity is one.
+    pub uris: Box<[Box<str>]>,
+    /// DNS names among its subject alternative names.
+    pub dns_names: Box<[Box<str>]>,
+    /// SHA-256 of the certificate.
+    pub hash: [u8; 32],
+    /// What `X-Forwarded-Client-Cert` says, written once for all requests.
+    pub forwarded: Box<str>,
+}
+
+impl Secured {
+    /// Whether whatever certificate was served is for a lower-case name.
+    pub fn covers(&self, name: &str) -> bool {
+        self.certificate.covers(name) && self.alternatives.iter().all(|it| it.covers(name))
+    }
 }
 
 impl Visit {

@@ -5,13 +5,13 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, LazyLock};
 
-use myriad_model::{Name, TlsSettings};
+use myriad_model::{ClientAuth, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 
-use super::config::{Configs, Speaks, with_chosen};
-use super::hello;
+use super::config::{Configs, Offer, Speaks, Want, with_chosen};
 use super::key::Keys;
+use super::{client, hello};
 use crate::net::buffer::Buffer;
 use crate::net::count::{Count, Counts};
 use crate::net::limits::Limits;
@@ -19,6 +19,7 @@ use crate::net::record::Tls;
 use crate::route::certificate::Parsed;
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::{Answerer, Tables};
+use crate::route::trust::TrustEntry;
 use crate::route::visit::Secured;
 
 /// Settings of handshakes that no domain answers for.
@@ -70,7 +71,11 @@ pub struct Passed {
 /// What answers a handshake.
 struct Choice {
     certificate: Arc<Parsed>,
+    /// Further certificates, whose keys are of other algorithms.
+    alternatives: Box<[Arc<Parsed>]>,
     settings: Arc<TlsSettings>,
+    /// What clients are asked for, and what verifies them.
+    clients: Option<(Arc<ClientAuth>, Arc<TrustEntry>)>,
     by_domain: bool,
 }
 
@@ -128,12 +133,20 @@ impl Handshakes {
             Some(_) => Speaks::Anything,
             None => Speaks::Http,
         };
-        let config = self.configs.get(&choice.settings, speaks)?;
+        let clients = choice.clients.as_ref();
+        let want = Want {
+            settings: choice.settings.clone(),
+            speaks,
+            clients: clients.map(|(auth, trust)| (auth.clone(), trust.sealed.version())),
+        };
+        let trust = clients.map(|(_, trust)| &**trust);
+        let config = self.configs.get(want, trust)?;
         let tls = Tls::server(tcp, config, hello.received.filled())?;
         drop(hello.received);
         let mut tls = Box::new(tls);
-        let key = &choice.certificate.key;
-        poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(key, step))).await?;
+        let offer = choice.offer();
+        poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)))
+            .await?;
         counts.add(match tls.handshake_kind() {
             Some(HandshakeKind::Resumed) => Count::HandshakeResumed,
             _ => Count::HandshakeFull,
@@ -142,7 +155,15 @@ impl Handshakes {
             Some(ProtocolVersion::TLSv1_2) => "1.2",
             _ => "1.3",
         };
+        let own = choice.certificate.key.cert.first();
+        let leaf = tls
+            .client_certificate()
+            .filter(|_| choice.clients.is_some());
+        let peer = leaf.and_then(|leaf| client::peer(leaf, own)).map(Box::new);
         let secured = Secured {
+            alternatives: choice.alternatives,
+            client_auth: choice.clients.map(|(auth, _)| auth),
+            peer,
             sni: hello.sni,
             by_domain: choice.by_domain,
             settings: choice.settings,
@@ -160,15 +181,36 @@ impl Handshakes {
         sni: Option<&str>,
         counts: &Counts,
     ) -> Option<Choice> {
-        let (entry, settings, by_domain) = match tables.answerer(listener, sni) {
-            Answerer::Domain(domain, entry) => (entry, &domain.tls, true),
-            Answerer::Listener(entry) => (entry, &*DEFAULT_SETTINGS, false),
+        let (entry, settings, domain) = match tables.answerer(listener, sni) {
+            Answerer::Domain(domain, entry) => (entry, &domain.tls, Some(domain)),
+            Answerer::Listener(entry) => (entry, &*DEFAULT_SETTINGS, None),
             Answerer::Nobody => return None,
         };
+        let certificate = self.keys.get(entry, counts).ok()?;
+        let more = domain.map_or(&[][..], |domain| &domain.alternatives);
+        let more = more.iter().filter_map(|name| tables.certificate(name));
+        // The answerer is one of them where the first certificate is not there.
+        let more = more.filter(|other| !Arc::ptr_eq(other, entry));
+        let clients = match domain.and_then(|domain| domain.client_auth.as_ref()) {
+            Some(auth) => Some((auth.clone(), tables.trust(&auth.trust)?.clone())),
+            None => None,
+        };
         Some(Choice {
-            certificate: self.keys.get(entry, counts).ok()?,
+            certificate,
+            alternatives: more
+                .filter_map(|other| self.keys.get(other, counts).ok())
+                .collect(),
             settings: settings.clone(),
-            by_domain,
+            clients,
+            by_domain: domain.is_some(),
         })
+    }
+}
+
+impl Choice {
+    /// The keys that the handshake chooses from.
+    fn offer(&self) -> Offer {
+        let all = std::iter::once(&self.certificate).chain(&self.alternatives);
+        all.map(|it| it.key.clone()).collect()
     }
 }

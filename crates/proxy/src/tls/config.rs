@@ -4,36 +4,49 @@
 //! those it was made under.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use myriad_model::{TlsSettings, TlsVersion};
+use myriad_model::{CipherSuite, ClientAuth, TlsSettings, TlsVersion, Version};
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, Ticketer};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use smallvec::SmallVec;
 
-/// The most configurations. There are three distinct settings, with two versions to choose from.
-const CONFIGS_MAX: usize = 64;
+use super::client::Asking;
+use crate::route::trust::TrustEntry;
+
+/// The most configurations; a further one takes the place of any.
+const CONFIGS_MAX: usize = 1_024;
+
+/// The keys of a domain's certificates, in the order of preference.
+pub type Offer = SmallVec<[Arc<CertifiedKey>; 1]>;
 
 thread_local! {
-    static CHOSEN: RefCell<Option<Arc<CertifiedKey>>> = const { RefCell::new(None) };
+    static CHOSEN: RefCell<Offer> = RefCell::new(Offer::new());
 }
 
 /// All configurations in use.
 #[derive(Default)]
 pub struct Configs {
-    known: Mutex<Vec<Known>>,
+    known: Mutex<HashMap<Want, Arc<ServerConfig>>>,
 }
 
-/// A configuration, and what it is for.
-struct Known {
-    settings: Arc<TlsSettings>,
-    speaks: Speaks,
-    config: Arc<ServerConfig>,
+/// What a configuration is for. Sessions are never resumed under another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Want {
+    /// Versions and suites.
+    pub settings: Arc<TlsSettings>,
+    /// What is spoken behind the handshake.
+    pub speaks: Speaks,
+    /// What clients are asked for, and the version of the trust that they are verified by.
+    pub clients: Option<(Arc<ClientAuth>, Version)>,
 }
 
 /// What is spoken once the handshake is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Speaks {
     /// HTTP, of the version that the handshake settles.
     Http,
@@ -47,46 +60,52 @@ impl Configs {
         Configs::default()
     }
 
-    /// The configuration of settings.
+    /// The configuration for this. Where clients are asked for, `trust` is what verifies them.
     ///
     /// # Errors
-    /// Settings under which no handshake can be done.
+    /// Settings under which no handshake can be done, or a trust that verifies nobody.
     pub fn get(
         &self,
-        settings: &Arc<TlsSettings>,
-        speaks: Speaks,
+        want: Want,
+        trust: Option<&TrustEntry>,
     ) -> Result<Arc<ServerConfig>, rustls::Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |it: &&Known| it.speaks == speaks && it.settings == *settings;
-        if let Some(it) = known.iter().find(is_it) {
-            return Ok(it.config.clone());
+        if let Some(config) = known.get(&want) {
+            return Ok(config.clone());
         }
-        let config = Arc::new(build(settings, speaks)?);
-        if known.len() >= CONFIGS_MAX {
-            known.remove(0);
+        let config = Arc::new(build(&want, trust)?);
+        if known.len() >= CONFIGS_MAX
+            && let Some(other) = known.keys().next().cloned()
+        {
+            known.remove(&other);
         }
-        known.push(Known {
-            settings: settings.clone(),
-            speaks,
-            config: config.clone(),
-        });
+        known.insert(want, config.clone());
         Ok(config)
     }
 }
 
-/// Calls `step`, in which a handshake that asks for a certificate gets this one.
-pub fn with_chosen(key: &Arc<CertifiedKey>, step: &mut dyn FnMut()) {
-    CHOSEN.set(Some(key.clone()));
+/// Calls `step`, in which a handshake that asks for a certificate gets one of these.
+pub fn with_chosen(offer: &Offer, step: &mut dyn FnMut()) {
+    CHOSEN.set(offer.clone());
     step();
-    CHOSEN.set(None);
+    CHOSEN.set(Offer::new());
 }
 
-fn build(settings: &TlsSettings, speaks: Speaks) -> Result<ServerConfig, rustls::Error> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&versions(settings))?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(Chosen));
+fn build(want: &Want, trust: Option<&TrustEntry>) -> Result<ServerConfig, rustls::Error> {
+    let (settings, speaks) = (&*want.settings, want.speaks);
+    let builder = ServerConfig::builder_with_provider(Arc::new(provider(settings)))
+        .with_protocol_versions(&versions(settings))?;
+    let builder = match &want.clients {
+        None => builder.with_no_client_auth(),
+        Some((auth, _)) => {
+            let trust = trust.and_then(|trust| trust.verifier(auth.mode));
+            let trust = trust.ok_or_else(|| rustls::Error::General("no authority".to_owned()))?;
+            let auth = auth.clone();
+            builder.with_client_cert_verifier(Arc::new(Asking { trust, auth }))
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(Chosen));
+    config.ignore_client_order = !settings.cipher_suites.is_empty();
     if speaks == Speaks::Http {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     }
@@ -97,6 +116,22 @@ fn build(settings: &TlsSettings, speaks: Speaks) -> Result<ServerConfig, rustls:
     // What arrives before the handshake is done could have been sent by anybody, again.
     config.max_early_data_size = 0;
     Ok(config)
+}
+
+/// The suites that are wanted, in their order.
+fn provider(settings: &TlsSettings) -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    if !settings.cipher_suites.is_empty() {
+        let all = std::mem::take(&mut provider.cipher_suites);
+        let find = |wanted: &CipherSuite| {
+            let number = *wanted as u16;
+            all.iter()
+                .find(|it| u16::from(it.suite()) == number)
+                .copied()
+        };
+        provider.cipher_suites = settings.cipher_suites.iter().filter_map(find).collect();
+    }
+    provider
 }
 
 fn versions(settings: &TlsSettings) -> Vec<&'static SupportedProtocolVersion> {
@@ -116,7 +151,11 @@ fn versions(settings: &TlsSettings) -> Vec<&'static SupportedProtocolVersion> {
 struct Chosen;
 
 impl ResolvesServerCert for Chosen {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        CHOSEN.with_borrow(Clone::clone)
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        CHOSEN.with_borrow(|offer| {
+            let schemes = hello.signature_schemes();
+            let fits = |it: &&Arc<CertifiedKey>| it.key.choose_scheme(schemes).is_some();
+            offer.iter().find(fits).or_else(|| offer.first()).cloned()
+        })
     }
 }

@@ -6,7 +6,9 @@
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use myriad_api::istio::Gateway;
-use myriad_api::{BackendPort, IngressClass, Object, ObjectKey, ObjectKind, Service};
+use myriad_api::{
+    BackendPort, IngressClass, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer,
+};
 
 use crate::certificate::{self, Names};
 use crate::istio::PortKey;
@@ -32,6 +34,10 @@ pub enum Fact<'a> {
     Gateway(&'a str),
     /// The servers of an Istio Gateway that name a host.
     Server(&'a str, &'a str),
+    /// The authorities in a Secret.
+    Trust(&'a str),
+    /// Whether there are authorities in a Secret.
+    TrustThere(&'a str),
     /// What is spoken on a port.
     Speech(&'a PortKey),
     /// The Gateway that has a port.
@@ -88,6 +94,13 @@ pub fn touched(
             touched.needers = names(old) != names(new);
             if old.is_some() != new.is_some() {
                 facts.push(hasher.hash(Fact::Object(key.kind, id)));
+            }
+            let (old, new) = (trust_of(old), trust_of(new));
+            if old != new {
+                facts.push(hasher.hash(Fact::Trust(id)));
+            }
+            if old.is_some() != new.is_some() {
+                facts.push(hasher.hash(Fact::TrustThere(id)));
             }
         }
         ObjectKind::IngressClass => {
@@ -205,6 +218,17 @@ pub fn service_of(object: Option<&Object>) -> Option<String> {
 fn names(object: Option<&Object>) -> Option<Names> {
     match object {
         Some(Object::Secret(secret)) => Some(certificate::names(secret)),
+        _ => None,
+    }
+}
+
+/// The authorities of a Secret, or why they cannot be read; none where there are none.
+pub fn trust_of(object: Option<&Object>) -> Option<Result<&TrustDer, &SecretProblem>> {
+    match object {
+        Some(Object::Secret(secret)) => match &secret.trust {
+            Ok(trust) => trust.as_deref().map(Ok),
+            Err(problem) => Some(Err(problem)),
+        },
         _ => None,
     }
 }

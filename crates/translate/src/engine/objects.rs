@@ -149,10 +149,21 @@ impl Objects {
     /// Leaf and key lie in one allocation, and equal issuers share their bytes across Secrets
     /// and resources. A type that goes without saying is not kept.
     fn intern(&mut self, secret: &Secret) -> Secret {
+        let mut trust = secret.trust.clone();
+        if let Ok(Some(trust)) = &mut trust {
+            for root in &mut trust.roots {
+                let shared = self.issuers.share(root.clone());
+                self.issuers.retain(&shared);
+                *root = shared;
+            }
+        }
         let parts = secret.tls.as_ref().ok();
         let parts = parts.and_then(|pair| Some((pair, pair.chain.split_first()?)));
         let Some((pair, (leaf, issuers))) = parts else {
-            return secret.clone();
+            return Secret {
+                trust,
+                ..secret.clone()
+            };
         };
         let key = pair.key.expose();
         let both = Bytes::from([&**leaf, &**key].concat());
@@ -171,12 +182,15 @@ impl Objects {
                 chain: chain.into(),
                 key,
             }),
+            trust,
         }
     }
 
     fn release(&mut self, old: &Object) {
         if let Object::Secret(secret) = old {
-            for issuer in issuers_of(secret).unwrap_or_default() {
+            let roots = secret.trust.as_ref().ok().and_then(Option::as_ref);
+            let roots = roots.map_or(&[][..], |trust| &trust.roots);
+            for issuer in issuers_of(secret).unwrap_or_default().iter().chain(roots) {
                 self.issuers.release(issuer);
             }
         }
@@ -185,7 +199,7 @@ impl Objects {
 
 fn is_same(known: &Secret, secret: &Secret) -> bool {
     let is_typed = known.tls.is_ok() || known.secret_type == secret.secret_type;
-    is_typed && known.meta == secret.meta && known.tls == secret.tls
+    is_typed && known.meta == secret.meta && known.tls == secret.tls && known.trust == secret.trust
 }
 
 fn issuers_of(secret: &Secret) -> Option<&[Bytes]> {

@@ -9,7 +9,7 @@ use myriad_api::{
 
 use myriad_model::Host;
 
-use super::facts::{Fact, FactHasher, is_default, service_of};
+use super::facts::{Fact, FactHasher, is_default, service_of, trust_of};
 use super::objects::Objects;
 use super::ports::Ports;
 use crate::Settings;
@@ -100,6 +100,19 @@ impl<'a> Reader<'a> {
     pub fn has_secret(&mut self, id: &str) -> bool {
         self.note(Fact::Object(ObjectKind::Secret, id));
         self.objects.has(self.hasher, ObjectKind::Secret, id)
+    }
+
+    /// A Secret, for the unit of the authorities in it.
+    pub fn trust(&mut self, id: &str) -> Option<Arc<Secret>> {
+        self.note(Fact::Trust(id));
+        self.secret(id)
+    }
+
+    /// Whether there are authorities in a Secret, that can be read or not.
+    pub fn has_trust(&mut self, id: &str) -> bool {
+        self.note(Fact::TrustThere(id));
+        let secret = self.visit(ObjectKind::Secret, id);
+        trust_of(secret.as_ref()).is_some()
     }
 
     /// An object, for the unit of its name, which runs again with it: no fact is noted.

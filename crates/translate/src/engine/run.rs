@@ -14,7 +14,7 @@ use super::{Engine, Work};
 use crate::host::{self, Claims};
 use crate::ingress::{self, Opened};
 use crate::output::{Output, Unit};
-use crate::{certificate, istio, upstream};
+use crate::{certificate, istio, trust, upstream};
 
 /// The state of one batch while it runs.
 #[derive(Default)]
@@ -169,6 +169,7 @@ impl Engine {
                 let is_default = self.is_default_certificate(secret);
                 certificate::translate(&mut reader, secret, is_default)
             }
+            Unit::Trust(secret) => trust::translate(&mut reader, secret),
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
             Unit::Listener(port) => istio::translate_port(&mut reader, port),
         };

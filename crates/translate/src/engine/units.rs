@@ -75,6 +75,7 @@ impl Record {
             Unit::Certificate(id) => {
                 keys.push(Key::new(Kind::Certificate, Name::new(id.clone())));
             }
+            Unit::Trust(id) => keys.push(Key::new(Kind::Trust, Name::new(id.clone()))),
             Unit::Listener(port) => keys.push(Key::new(Kind::Listener, port.name())),
             Unit::Upstream(id) => {
                 let name = Name::new(id.clone());

@@ -11,7 +11,7 @@ use myriad_model::{
 use super::entrance::{self, Door, Entrance};
 use super::host::Site;
 use super::stream::Holders;
-use super::tls::{self, Terms};
+use super::tls::{self, Clients, Terms};
 use crate::engine::{Reader, Shared};
 use crate::output::{Output, Unit};
 
@@ -127,15 +127,28 @@ fn answer(
     };
     let scene = Scene { site, host, way };
     let mut certificates = scene.certificates(reader, &terms, output);
-    if certificates.is_empty() || terms.clients.is_some() {
+    if certificates.is_empty() {
         return closed();
     }
+    let client_auth = match &terms.clients {
+        None => None,
+        Some(clients) => match scene.trust(reader, &terms, clients, output) {
+            Some(trust) => Some(ClientAuth {
+                trust,
+                mode: clients.mode,
+                subject_alt_names: clients.subject_alt_names.clone(),
+                key_hashes: clients.key_hashes.clone(),
+                certificate_hashes: clients.certificate_hashes.clone(),
+            }),
+            None => return closed(),
+        },
+    };
     let certificate = certificates.remove(0);
     Answer {
         certificate,
         alternatives: certificates,
         tls: terms.settings,
-        client_auth: None,
+        client_auth,
         gateway: gateway.clone(),
     }
 }
@@ -170,6 +183,53 @@ impl Scene<'_> {
             found.push(Name::new(secret));
         }
         found
+    }
+
+    /// The authorities that clients are verified by: those of the Secret that is named for them,
+    /// or else those beside the certificate, or else those of the Secret of the same name with
+    /// `-cacert` behind it.
+    fn trust(
+        &self,
+        reader: &mut Reader<'_>,
+        terms: &Terms,
+        clients: &Clients,
+        output: &mut Output,
+    ) -> Option<Name> {
+        let own = self.site.gateway.meta.key.namespace();
+        let names = match &clients.authorities {
+            Some(named) => vec![named.to_string()],
+            None => {
+                let beside = terms.credentials.iter().map(ToString::to_string);
+                let behind = terms
+                    .credentials
+                    .iter()
+                    .map(|name| format!("{name}-cacert"));
+                beside.chain(behind).collect()
+            }
+        };
+        for name in &names {
+            let secret = secret_of(reader, name, own);
+            if reader.has_trust(&secret) {
+                output.needs.push(Unit::Trust(secret.clone()));
+                return Some(Name::new(secret));
+            }
+        }
+        let (field, wanted) = match &clients.authorities {
+            Some(named) => ("caCertCredentialName", named.to_string()),
+            None => ("credentialName", names.join(" or ")),
+        };
+        output.findings.push(Finding::new(
+            Severity::Error,
+            &self.site.gateway.meta.key,
+            format!("spec.servers[{}].tls.{field}", self.way.server),
+            format!(
+                "needs authorities to verify clients by, and there is no ca.crt in Secret \
+                 {wanted}, so {} answers no handshake",
+                self.host
+            ),
+            "put ca.crt into the Secret of the certificate",
+        ));
+        None
     }
 
     fn no_secret(&self, credential: &str, secret: &str, end: &str) -> Finding {

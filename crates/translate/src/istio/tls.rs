@@ -144,14 +144,8 @@ fn closing(field: &str, what: &str, remedy: &str) -> Problem {
 fn mode(tls: &ServerTls, problems: &mut Vec<Problem>) -> Option<Option<ClientAuthMode>> {
     match tls.mode {
         TlsMode::Simple => Some(None),
-        TlsMode::Mutual | TlsMode::OptionalMutual => {
-            let what = format!("is {}, which is not honoured yet", tls.mode.as_str());
-            problems.push(closing("tls.mode", &what, "use SIMPLE"));
-            Some(Some(match tls.mode {
-                TlsMode::Mutual => ClientAuthMode::Required,
-                _ => ClientAuthMode::Optional,
-            }))
-        }
+        TlsMode::Mutual => Some(Some(ClientAuthMode::Required)),
+        TlsMode::OptionalMutual => Some(Some(ClientAuthMode::Optional)),
         TlsMode::IstioMutual => {
             problems.push(closing(
                 "tls.mode",

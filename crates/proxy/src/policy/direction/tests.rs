@@ -91,6 +91,9 @@ fn visit(sni: Option<&str>, by_domain: bool, names: &[&str]) -> Visit {
                 .map(|name| Host::parse(name).unwrap())
                 .collect(),
         }),
+        alternatives: Box::default(),
+        client_auth: None,
+        peer: None,
         version: "1.3",
         checked: Cell::new(0),
     });

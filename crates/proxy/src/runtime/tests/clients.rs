@@ -1,0 +1,170 @@
+//! Clients that are asked for certificates.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use myriad_model::{
+    CipherSuite, ClientAuth, ClientAuthMode, Kind, TlsSettings, TlsVersion, Trust, Value,
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::version::{TLS12, TLS13};
+
+use super::world::{Backend, World, certificate, domain, route, trust, trusting};
+
+const WORKLOAD: &str = "spiffe://mesh/ns/a/sa/b";
+
+struct Authority(Issuer<'static, KeyPair>, Bytes);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let own = params.self_signed(&key).unwrap();
+        let der = Bytes::from(own.der().to_vec());
+        Authority(Issuer::new(params, key), der)
+    }
+
+    /// A configuration that shows a certificate of this authority for the workload.
+    fn client(&self) -> Arc<ClientConfig> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        let uri = SanType::URI(WORKLOAD.try_into().unwrap());
+        params.subject_alt_names = vec![uri];
+        let key = KeyPair::generate().unwrap();
+        let leaf = params.signed_by(&key, &self.0).unwrap();
+        let chain = vec![CertificateDer::from(leaf.der().to_vec())];
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS12, &TLS13])
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(trust())
+            .with_client_auth_cert(chain, key)
+            .unwrap();
+        Arc::new(config)
+    }
+}
+
+/// A world whose `a.example` asks clients, and tells what the endpoint saw.
+async fn world(authority: &Authority, auth: ClientAuth) -> World {
+    let backend = Backend::answering(|head| {
+        let told = head
+            .lines()
+            .find(|line| line.starts_with("x-forwarded-client-cert"));
+        let told = told.unwrap_or("nothing");
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}",
+            told.len()
+        )
+    })
+    .await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("*", "/", "u"));
+    let mut asking = domain("a.example", Some("cert"), TlsSettings::default());
+    asking.client_auth = Some(Arc::new(auth));
+    let open = domain("b.example", Some("cert"), TlsSettings::default());
+    let own = certificate(&["a.example", "b.example"]);
+    let roots = [authority.1.clone()].into();
+    let crls = Box::default();
+    world.put_all(vec![
+        ("cert", Value::Certificate(Box::new(own))),
+        ("ca", Value::Trust(Box::new(Trust { roots, crls }))),
+        ("a.example", Value::Domain(Box::new(asking))),
+        ("b.example", Value::Domain(Box::new(open))),
+    ]);
+    world
+}
+
+fn auth(mode: ClientAuthMode, names: &[&str]) -> ClientAuth {
+    ClientAuth {
+        trust: "ca".into(),
+        mode,
+        subject_alt_names: names.iter().map(|name| (*name).into()).collect(),
+        key_hashes: Box::default(),
+        certificate_hashes: Box::default(),
+    }
+}
+
+/// Status and body of a request for a host by a handshake for `a.example`; none where that or
+/// what follows it fails.
+async fn ask(world: &World, config: &Arc<ClientConfig>, host: &str) -> Option<(String, String)> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut client = world.tls_client_with("a.example", config).await.ok()?;
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Client-Cert: Hash=forged\r\n\
+         Connection: close\r\n\r\n"
+    );
+    client.stream.write_all(request.as_bytes()).await.ok()?;
+    let mut text = Vec::new();
+    // In TLS 1.3 a client learns of an alert only when it reads.
+    client.stream.read_to_end(&mut text).await.ok()?;
+    let text = String::from_utf8(text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    Some((head[9..12].to_owned(), body.to_owned()))
+}
+
+#[tokio::test]
+async fn a_certificate_is_required_verified_and_told() {
+    let authority = Authority::new();
+    let world = world(&authority, auth(ClientAuthMode::Required, &[WORKLOAD])).await;
+    let (status, told) = ask(&world, &authority.client(), "a.example").await.unwrap();
+    assert_eq!(status, "200");
+    let is_told = told.contains("Hash=") && told.contains(&format!(";URI={WORKLOAD}"));
+    assert!(is_told && !told.contains("forged"), "{told}");
+    assert!(
+        ask(&world, &trusting(), "a.example").await.is_none(),
+        "without"
+    );
+    let other = Authority::new().client();
+    assert!(
+        ask(&world, &other, "a.example").await.is_none(),
+        "of another authority"
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_wanted_fails_even_where_none_is_needed() {
+    let authority = Authority::new();
+    let world = world(
+        &authority,
+        auth(ClientAuthMode::Optional, &["spiffe://other"]),
+    )
+    .await;
+    let (status, told) = ask(&world, &trusting(), "a.example").await.unwrap();
+    assert_eq!((&*status, &*told), ("200", "nothing"));
+    assert!(
+        ask(&world, &authority.client(), "a.example")
+            .await
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn nobody_is_verified_without_authorities_and_no_other_policy_is_reached() {
+    let authority = Authority::new();
+    let mut world = world(&authority, auth(ClientAuthMode::Required, &[])).await;
+    let client = authority.client();
+    let (status, _) = ask(&world, &client, "b.example").await.unwrap();
+    assert_eq!(status, "421");
+    assert_eq!(ask(&world, &client, "a.example").await.unwrap().0, "200");
+    world.remove(Kind::Trust, "ca");
+    assert!(ask(&world, &client, "a.example").await.is_none());
+}
+
+#[tokio::test]
+async fn only_the_suites_of_a_domain_are_spoken() {
+    let mut world = World::start();
+    let settings = TlsSettings {
+        version_max: TlsVersion::V12,
+        cipher_suites: [CipherSuite::EcdheEcdsaAes256GcmSha384].into(),
+        ..TlsSettings::default()
+    };
+    world.put_domain("a.example", &["a.example"], settings);
+    let client = world.tls_client("a.example").await.unwrap();
+    let suite = client.stream.get_ref().1.negotiated_cipher_suite().unwrap();
+    assert_eq!(u16::from(suite.suite()), 0xc02c);
+}

@@ -1,0 +1,217 @@
+//! Certificates of clients: who is admitted by one, and what is told of it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use myriad_model::ClientAuth;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    SupportedCipherSuite,
+};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer;
+
+use crate::route::visit::Peer;
+
+/// Verifies by a trust, and then by what a server asks for beside it. The trust's own part is
+/// shared by all that ask by it.
+#[derive(Debug)]
+pub struct Asking {
+    /// Verifies chain, validity, purpose and revocation.
+    pub trust: Arc<dyn ClientCertVerifier>,
+    /// What is asked for.
+    pub auth: Arc<ClientAuth>,
+}
+
+impl ClientCertVerifier for Asking {
+    fn offer_client_auth(&self) -> bool {
+        self.trust.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.trust.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.trust.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        issuers: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.trust.verify_client_cert(leaf, issuers, now)?;
+        match satisfies(&self.auth, leaf) {
+            true => Ok(verified),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.trust.verify_tls12_signature(message, leaf, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.trust.verify_tls13_signature(message, leaf, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.trust.supported_verify_schemes()
+    }
+}
+
+/// What is told of a client's certificate; none where it cannot be read.
+pub fn peer(leaf: &CertificateDer<'_>, own: Option<&CertificateDer<'_>>) -> Option<Peer> {
+    let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
+    let mut peer = Peer {
+        subject: subject(&parsed).into(),
+        uris: alternatives(&parsed, uri).into(),
+        dns_names: alternatives(&parsed, dns_name).into(),
+        hash: sha256(leaf)?,
+        forwarded: Box::default(),
+    };
+    let own = own.and_then(|own| X509Certificate::from_der(own).ok());
+    let own_uris = own.map_or_else(Vec::new, |(_, own)| alternatives(&own, uri));
+    peer.forwarded = forwarded(&peer, &own_uris).into();
+    Some(peer)
+}
+
+/// One element of `X-Forwarded-Client-Cert`.
+fn forwarded(peer: &Peer, own_uris: &[Box<str>]) -> String {
+    let mut text = String::new();
+    for uri in own_uris {
+        let _ = write!(text, "By={};", quoted(uri));
+    }
+    text.push_str("Hash=");
+    for byte in peer.hash {
+        let _ = write!(text, "{byte:02x}");
+    }
+    let subject = peer.subject.replace('\\', "\\\\").replace('"', "\\\"");
+    let _ = write!(text, ";Subject=\"{subject}\"");
+    if peer.uris.is_empty() {
+        text.push_str(";URI=");
+    }
+    for uri in &peer.uris {
+        let _ = write!(text, ";URI={}", quoted(uri));
+    }
+    for name in &peer.dns_names {
+        let _ = write!(text, ";DNS={}", quoted(name));
+    }
+    // What a certificate says must not end the header field.
+    text.replace(
+        |letter: char| letter.is_control() || !letter.is_ascii(),
+        "?",
+    )
+}
+
+/// A value, in quotes where it has a character that would end it.
+fn quoted(value: &str) -> String {
+    match value.contains([',', ';', '=', '"', '\\']) {
+        true => format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
+        false => value.to_owned(),
+    }
+}
+
+/// The subject, the last part first (RFC 2253).
+fn subject(parsed: &X509Certificate<'_>) -> String {
+    let whole = parsed.subject().to_string();
+    let mut parts: Vec<&str> = whole.split(", ").collect();
+    parts.reverse();
+    parts.join(",")
+}
+
+fn uri<'a>(name: &'a GeneralName<'_>) -> Option<&'a str> {
+    match name {
+        GeneralName::URI(uri) => Some(uri),
+        _ => None,
+    }
+}
+
+fn dns_name<'a>(name: &'a GeneralName<'_>) -> Option<&'a str> {
+    match name {
+        GeneralName::DNSName(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn alternatives(
+    parsed: &X509Certificate<'_>,
+    pick: for<'a> fn(&'a GeneralName<'_>) -> Option<&'a str>,
+) -> Vec<Box<str>> {
+    let Ok(Some(extension)) = parsed.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let names = extension.value.general_names.iter();
+    names
+        .filter_map(|name| pick(name).map(Into::into))
+        .collect()
+}
+
+fn satisfies(auth: &ClientAuth, leaf: &CertificateDer<'_>) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(leaf) else {
+        return false;
+    };
+    has_name(auth, &parsed) && has_hash(auth, leaf, &parsed)
+}
+
+fn has_name(auth: &ClientAuth, parsed: &X509Certificate<'_>) -> bool {
+    if auth.subject_alt_names.is_empty() {
+        return true;
+    }
+    let Ok(Some(extension)) = parsed.subject_alternative_name() else {
+        return false;
+    };
+    let mut names = extension.value.general_names.iter();
+    names.any(|name| {
+        let mut wanted = auth.subject_alt_names.iter();
+        wanted.any(|wanted| match name {
+            GeneralName::DNSName(name) => name.eq_ignore_ascii_case(wanted),
+            GeneralName::URI(text) | GeneralName::RFC822Name(text) => **text == **wanted,
+            GeneralName::IPAddress(octets) => {
+                wanted
+                    .parse()
+                    .is_ok_and(|address: std::net::IpAddr| match address {
+                        std::net::IpAddr::V4(address) => address.octets() == **octets,
+                        std::net::IpAddr::V6(address) => address.octets() == **octets,
+                    })
+            }
+            _ => false,
+        })
+    })
+}
+
+fn has_hash(auth: &ClientAuth, leaf: &CertificateDer<'_>, parsed: &X509Certificate<'_>) -> bool {
+    let (keys, whole) = (&auth.key_hashes, &auth.certificate_hashes);
+    if keys.is_empty() && whole.is_empty() {
+        return true;
+    }
+    let is_in =
+        |list: &[[u8; 32]], bytes: &[u8]| sha256(bytes).is_some_and(|hash| list.contains(&hash));
+    is_in(keys, parsed.public_key().raw) || is_in(whole, leaf)
+}
+
+/// The provider's SHA-256, which each of its suites carries.
+fn sha256(bytes: &[u8]) -> Option<[u8; 32]> {
+    let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else {
+        return None;
+    };
+    let hash = suite.common.hash_provider.hash(bytes);
+    hash.as_ref().try_into().ok()
+}
