@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use super::dial::{self, Dial, Ends};
 use super::secure::ClientConfigs;
 use crate::balance::Target;
-use crate::balance::usage::{Counted, Held};
+use crate::balance::usage::{Counted, Held, Usage};
 use crate::net::count::Count;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::local::Shared;
@@ -147,6 +147,9 @@ impl Links {
             if let Some(held) = self.admit(dial) {
                 return self.open_within(dial, held).await;
             }
+            if self.evict(&dial.upstream.usage) {
+                continue;
+            }
             let queued = Queued::new(&self.queued);
             let freed = tokio::time::timeout(dial.patience, freed).await;
             drop(queued);
@@ -268,6 +271,24 @@ impl Links {
         if self.queued.get() > 0 {
             dial.upstream.usage.freed.notify_waiters();
         }
+    }
+
+    /// Drops a connection that waits in a place that another one needs: for another endpoint of
+    /// the upstream, say. False where there is none.
+    fn evict(&self, usage: &Arc<Usage>) -> bool {
+        let is_its_own = |waiting: &Waiting| {
+            let held = waiting.link.held.as_ref();
+            held.is_some_and(|held| std::ptr::eq(held.usage(), &**usage))
+        };
+        let mut shelves = self.shelves.borrow_mut();
+        for shelf in shelves.values_mut() {
+            if let Some(index) = shelf.waiting.iter().position(is_its_own) {
+                shelf.waiting.remove(index);
+                self.count.set(self.count.get() - 1);
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether a request that waits at another worker needs the place of a connection.

@@ -160,6 +160,22 @@ async fn requests_beyond_the_connections_wait_and_those_beyond_the_waiting_are_r
 }
 
 #[tokio::test]
+async fn a_connection_that_waits_makes_room_for_one_to_another_endpoint() {
+    let backends = [
+        Backend::saying("hello").await,
+        Backend::saying("hello").await,
+    ];
+    let world = world_of(&[backends[0].address, backends[1].address], |options| {
+        options.balancer = Balancer::RoundRobin;
+        options.limits.connections_max = 1;
+    });
+    for _ in 0..4 {
+        assert!(world.ask(GET).await.ends_with("hello"));
+    }
+    assert_eq!((backends[0].requests(), backends[1].requests()), (2, 2));
+}
+
+#[tokio::test]
 async fn a_connection_carries_as_many_requests_as_the_upstream_says() {
     let backend = Backend::saying("hello").await;
     let world = world_of(&[backend.address], |options| {
