@@ -413,6 +413,10 @@ pub struct RawMeaning {
         value_name = "NAME"
     )]
     pub gateway_namespace: String,
+    /// A file with Istio's MeshConfig, such as the key `mesh` of the ConfigMap `istio`, mounted.
+    /// Its extension providers over ext_authz are honoured. Read once, at the start.
+    #[arg(long, env = "MYRIAD_MESH_CONFIG", value_name = "FILE")]
+    pub mesh_config: Option<PathBuf>,
     /// What the full names of Services end with.
     #[arg(
         long,

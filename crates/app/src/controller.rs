@@ -199,5 +199,6 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>) {
 
 fn engine(settings: &Controller, trust: &Trust) -> Engine {
     let writer = Writer::new(Sealer::new(trust.version_key.0, Form::Encoded));
+    settings.meaning.mesh.warn();
     Engine::new(settings.translate(), writer)
 }

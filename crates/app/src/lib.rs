@@ -15,6 +15,7 @@ pub mod explain;
 pub mod follower;
 pub mod greeting;
 pub mod live;
+pub mod mesh;
 pub mod outlet;
 pub mod process;
 pub mod serve;

@@ -241,6 +241,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let proxy =
             Proxy::start(settings.traffic.proxy(), &metrics).context("workers cannot start")?;
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
+        settings.meaning.mesh.warn();
         let engine = Engine::new(settings.translate(), writer);
         let drain = Drain::new();
         let live = Live::new(&metrics);

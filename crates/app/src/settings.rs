@@ -9,6 +9,7 @@ use std::time::Duration;
 use myriad_translate::{CatchAll, GatewayPorts, HostSharing};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
+use crate::mesh::{self, Mesh};
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
@@ -116,6 +117,8 @@ pub struct Meaning {
     pub gateway_labels: BTreeMap<String, String>,
     /// The namespace of the gateway's workload.
     pub gateway_namespace: String,
+    /// What Istio's mesh settings say.
+    pub mesh: Mesh,
     /// What the full names of Services end with.
     pub cluster_domain: String,
     /// The ports that Gateways may have listeners on.
@@ -305,6 +308,7 @@ impl Meaning {
             default_certificate: self.default_certificate.clone(),
             gateway_labels: self.gateway_labels.clone(),
             gateway_namespace: self.gateway_namespace.as_str().into(),
+            providers: self.mesh.providers.clone(),
             cluster_domain: self.cluster_domain.as_str().into(),
             gateway_ports: self.gateway_ports.clone(),
             ..myriad_translate::Settings::default()
@@ -354,6 +358,10 @@ impl Meaning {
             catch_all_namespaces: named.map(|names| names.cloned().collect()),
             gateway_labels: labels(&raw.gateway_labels, problems),
             gateway_namespace: raw.gateway_namespace.clone(),
+            mesh: match &raw.mesh_config {
+                Some(path) => mesh::read(path, problems),
+                None => Mesh::default(),
+            },
             cluster_domain: raw.cluster_domain.trim_end_matches('.').to_owned(),
             gateway_ports: GatewayPorts {
                 ranges: ranges(&raw.gateway_ports, problems),

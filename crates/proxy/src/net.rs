@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod body;
+pub mod bucket;
 pub mod buffer;
 pub mod count;
 pub mod deadline;

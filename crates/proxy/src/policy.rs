@@ -8,6 +8,7 @@ pub mod cors;
 pub mod direction;
 pub mod fault;
 pub mod header;
+pub mod limit;
 pub mod redirect;
 pub mod retry;
 pub mod rewrite;

@@ -12,6 +12,7 @@ use myriad_base::metrics::{Counter, Metrics};
 use myriad_model::{Change, Commit, Key, Kind, Name, SealedArc, Version};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::net::bucket::Buckets;
 use crate::net::count::{self, Counts};
 use crate::net::journal::Journal;
 use crate::net::limits::Limits;
@@ -134,12 +135,14 @@ impl Proxy {
         let swaps = Counter::default();
         metrics.register("table_swaps", "Commits that took effect", swaps.clone());
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
+        let buckets = Arc::new(Buckets::new());
         let handshakes = Arc::new(Handshakes::new(&limits));
         let mut workers = Vec::with_capacity(count);
         for (number, counts) in counts.into_iter().enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
             let setup = Setup {
                 limits: limits.clone(),
+                buckets: buckets.clone(),
                 counts,
                 journal: journal.clone(),
                 trusted_hops: settings.trusted_hops,

@@ -166,6 +166,11 @@ impl Engine {
                 let unit = Unit::Certificate(name.as_str().into());
                 self.root(unit, &mut run);
             }
+            let providers = self.settings.providers.iter();
+            let names: Vec<Arc<str>> = providers.map(|it| (&*it.name).into()).collect();
+            for name in names {
+                self.root(Unit::Provider(name), &mut run);
+            }
         }
         self.mark_due(&mut run);
         self.drain(&mut run);

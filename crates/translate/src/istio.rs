@@ -11,10 +11,12 @@ mod domain;
 mod entrance;
 mod guard;
 mod host;
+mod limits;
 mod matching;
 mod names;
 mod policy;
 mod port;
+pub mod provider;
 mod routes;
 mod stream;
 mod tls;
@@ -23,7 +25,7 @@ mod touch;
 use std::sync::Arc;
 
 use myriad_api::istio::{Note, NoteKind};
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::host::Pattern;
 
 pub use entrance::{has_server, is_selected};
@@ -80,6 +82,7 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     let own = key.namespace();
     output.findings = notes(key, &service.notes);
     output.findings.extend(stream::judge(&service));
+    output.findings.extend(limits::judge(&service));
     if !names::is_exported(&service.spec.export_to, own, &settings.gateway_namespace) {
         return output;
     }
@@ -121,13 +124,15 @@ pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     if reader.itself(key).is_none() {
         return output;
     }
-    output.findings.push(Finding::new(
-        Severity::Error,
-        key,
-        "",
-        "is of a kind that is not honoured, so it has no effect",
-        "remove it, or see docs/istio.md for what stands in its place",
-    ));
+    let remedy = match key.kind {
+        ObjectKind::ProxyConfig => "set --workers of the proxy in place of concurrency",
+        ObjectKind::Telemetry => "set --access-log of the proxy in place of accessLogging",
+        _ => "remove it, or see docs/istio.md for what stands in its place",
+    };
+    let message = "is of a kind that is not honoured, so it has no effect";
+    output
+        .findings
+        .push(Finding::new(Severity::Error, key, "", message, remedy));
     output
 }
 

@@ -11,10 +11,12 @@ mod engine;
 mod host;
 mod ingress;
 mod istio;
+mod limit;
 mod output;
 mod settings;
 mod trust;
 mod upstream;
 
 pub use engine::{Engine, FindingsChange, Outcome, Usage, Work};
+pub use istio::provider::MeshProvider;
 pub use settings::{CatchAll, GatewayPorts, HostSharing, Settings};

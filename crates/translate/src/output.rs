@@ -27,6 +27,8 @@ pub enum Unit {
     Certificate(Arc<str>),
     /// The authorities in one Secret, by `namespace/name`.
     Trust(Arc<str>),
+    /// A provider of the mesh settings, by its name.
+    Provider(Arc<str>),
     /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
     Upstream(Arc<str>),
     /// The listener of a port of Istio's Gateways.
@@ -45,6 +47,7 @@ impl Unit {
             Unit::Host(_)
             | Unit::Certificate(_)
             | Unit::Trust(_)
+            | Unit::Provider(_)
             | Unit::Upstream(_)
             | Unit::Listener(_) => None,
         }

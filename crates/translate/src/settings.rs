@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 
 use myriad_model::TlsSettings;
 
+use crate::istio::provider::MeshProvider;
+
 /// What holds for all objects.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -38,6 +40,8 @@ pub struct Settings {
     pub gateway_namespace: Box<str>,
     /// What the full names of Services end with.
     pub cluster_domain: Box<str>,
+    /// Services that are asked whether requests may pass.
+    pub providers: Vec<MeshProvider>,
     /// The ports that Istio's Gateways may have listeners on, beside the two that are there.
     pub gateway_ports: GatewayPorts,
 }
@@ -115,6 +119,7 @@ impl Default for Settings {
             gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),
             gateway_namespace: "istio-system".into(),
             cluster_domain: "cluster.local".into(),
+            providers: Vec::new(),
             gateway_ports: GatewayPorts::default(),
         }
     }

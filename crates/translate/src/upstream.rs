@@ -26,6 +26,9 @@ pub enum PortFound {
     NoPort,
 }
 
+/// The end of the name of an upstream that speaks HTTP/2 in plain text.
+const H2C_SUFFIX: &str = "+h2c";
+
 /// The end of the name of an upstream that speaks TLS.
 const HTTPS_SUFFIX: &str = "+https";
 
@@ -60,6 +63,7 @@ pub fn ports_changed(old: Option<&Service>, new: Option<&Service>) -> Vec<Backen
 pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
     match protocol {
         Protocol::Http1 => format!("{service}:{port}").into(),
+        Protocol::H2c => format!("{service}:{port}{H2C_SUFFIX}").into(),
         _ => format!("{service}:{port}{HTTPS_SUFFIX}").into(),
     }
 }
@@ -67,10 +71,15 @@ pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
 /// Translates one upstream.
 pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
     let mut output = Output::default();
-    let (text, protocol) = match name.strip_suffix(HTTPS_SUFFIX) {
-        Some(text) => (text, Protocol::Https1),
-        None => (&**name, Protocol::Http1),
-    };
+    let ends = [
+        (HTTPS_SUFFIX, Protocol::Https1),
+        (H2C_SUFFIX, Protocol::H2c),
+    ];
+    let ended = |(end, protocol)| Some((name.strip_suffix(end)?, protocol));
+    let (text, protocol) = ends
+        .into_iter()
+        .find_map(ended)
+        .unwrap_or((name, Protocol::Http1));
     let Some((id, Ok(number))) = text.rsplit_once(':').map(|(id, n)| (id, n.parse())) else {
         return output;
     };

@@ -30,7 +30,7 @@ use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
 use crate::policy::token::Verified;
-use crate::policy::{affinity, client, cors, direction, fault, redirect, sameness, token};
+use crate::policy::{affinity, client, cors, direction, fault, limit, redirect, sameness, token};
 use crate::route::credentials::credentials;
 use crate::route::host::RouteEntry;
 use crate::route::tables::{NotFound, Tables, upstream_hash};
@@ -63,6 +63,11 @@ impl Planned {
             delay,
             check: None,
         }
+    }
+
+    fn is_limited(&self) -> bool {
+        let limited = Some(FailureKind::RateLimited);
+        matches!(&self.plan, Plan::Answer(answer) if answer.failure == limited)
     }
 
     /// The answer to a failure, at once.
@@ -218,7 +223,8 @@ fn authorized(
             };
             let planned = proceed(worker, tables, visit, head, account);
             let mut planned = planned.unwrap_or_else(Planned::failed);
-            planned.check = Some(check);
+            // Whoever comes too often is not asked about either.
+            planned.check = (!planned.is_limited()).then_some(check);
             Ok(planned)
         }
         Verdict::Refused => refuse(tables, visit, head, account),
@@ -268,6 +274,10 @@ fn proceed(
         Admission::Preflight(additions) => {
             let plan = answered(Answer::empty(204).with(additions));
             return Ok(Planned::new(plan, delay));
+        }
+        Admission::Limited(additions) => {
+            let answer = Answer::failed(FailureKind::RateLimited).with(additions);
+            return Ok(Planned::new(answered(answer), delay));
         }
         Admission::Request(additions) => additions,
     };
@@ -337,6 +347,8 @@ fn answered(answer: Answer) -> Plan {
 enum Admission {
     /// A question whether requests would be allowed.
     Preflight(Additions),
+    /// One request too many, with what its response gets.
+    Limited(Additions),
     /// A request, with what its response gets.
     Request(Additions),
 }
@@ -356,6 +368,15 @@ fn admit(
         }
     }
     let mut additions = Additions::new();
+    if !policy.rate_limits.is_empty() {
+        let client = client::address(head, visit.client.ip(), worker.local.trusted_hops);
+        let local = &worker.local;
+        let wait = limit::wait(&policy.rate_limits, &local.buckets, &local.counts, client);
+        if let Some(wait) = wait {
+            additions.push(("retry-after", limit::retry_after(wait)));
+            return Ok(Admission::Limited(additions));
+        }
+    }
     if let Some(rules) = &policy.cors {
         let is_preflight = cors::is_preflight(head);
         additions = cors::additions(rules, entry.origin_regexes(), head, is_preflight);

@@ -23,6 +23,17 @@ pub fn hash_below(parent: u32, text: &str) -> u64 {
     hasher.finish()
 }
 
+/// The hash of a text and numbers within a class.
+pub fn hash_numbers(class: u8, text: &str, numbers: &[u64]) -> u64 {
+    let mut hasher = SEED.build_hasher();
+    hasher.write(text.as_bytes());
+    for number in numbers {
+        hasher.write_u64(*number);
+    }
+    hasher.write_u8(class);
+    hasher.finish()
+}
+
 /// A hash that is the same in every process and at every time, for what leaves the process
 /// (FNV-1a, 64 bits, with a final mix). Not for tables.
 pub fn hash_stable(bytes: &[u8]) -> u64 {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::bucket::Buckets;
 use super::count::Counts;
 use super::dice::Dice;
 use super::journal::Journal;
@@ -12,6 +13,8 @@ use super::limits::Limits;
 pub struct Local {
     /// The limits, the same for all workers.
     pub limits: Arc<Limits>,
+    /// What rate limits have left, the same for all workers.
+    pub buckets: Arc<Buckets>,
     /// The worker's counts.
     pub counts: Arc<Counts>,
     /// The worker's dice.

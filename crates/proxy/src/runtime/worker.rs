@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::accept::{Acceptor, Handshaking};
 use crate::http::worker::Worker;
+use crate::net::bucket::Buckets;
 use crate::net::count::Counts;
 use crate::net::deadline;
 use crate::net::dice::Dice;
@@ -58,6 +59,7 @@ pub enum Command {
 /// What a worker is started with.
 pub struct Setup {
     pub limits: Arc<Limits>,
+    pub buckets: Arc<Buckets>,
     pub counts: Arc<Counts>,
     pub journal: Option<Journal>,
     pub trusted_hops: usize,
@@ -97,6 +99,7 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     let seed = hash(0, &format!("worker {number}"));
     let local = Rc::new(Local {
         limits: setup.limits,
+        buckets: setup.buckets,
         counts: setup.counts,
         dice: Dice::new(seed),
         journal: setup.journal,

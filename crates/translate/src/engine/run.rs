@@ -143,6 +143,7 @@ impl Engine {
                 self.objects.has(&self.hasher, key.kind, key.id())
             }
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
+            Unit::Provider(_) => true,
             _ => self.units.is_needed(id),
         }
     }
@@ -170,6 +171,7 @@ impl Engine {
                 certificate::translate(&mut reader, secret, is_default)
             }
             Unit::Trust(secret) => trust::translate(&mut reader, secret),
+            Unit::Provider(name) => istio::provider::translate(&mut reader, name),
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
             Unit::Listener(port) => istio::translate_port(&mut reader, port),
         };

@@ -77,6 +77,9 @@ impl Record {
             }
             Unit::Trust(id) => keys.push(Key::new(Kind::Trust, Name::new(id.clone()))),
             Unit::Listener(port) => keys.push(Key::new(Kind::Listener, port.name())),
+            Unit::Provider(id) => {
+                keys.push(Key::new(Kind::Provider, Name::new(id.clone())));
+            }
             Unit::Upstream(id) => {
                 let name = Name::new(id.clone());
                 keys.push(Key::new(Kind::Upstream, name.clone()));

@@ -4,6 +4,7 @@
 //! [`PREFIXES`] wins. An invalid value has the effect of an absent one, except where that would
 //! open something that was closed: then the paths of the Ingress answer 503.
 
+mod limits;
 mod options;
 mod redirects;
 mod restricting;
@@ -23,7 +24,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 38] = [
+pub const HONOURED: [&str; 43] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -43,12 +44,17 @@ pub const HONOURED: [&str; 38] = [
     "cors-max-age",
     "enable-cors",
     "force-ssl-redirect",
+    "limit-burst-multiplier",
+    "limit-rpm",
+    "limit-rps",
+    "limit-whitelist",
     "permanent-redirect",
     "permanent-redirect-code",
     "proxy-body-size",
     "proxy-connect-timeout",
     "proxy-read-timeout",
     "proxy-send-timeout",
+    "rate-limit",
     "respond",
     "respond-status",
     "rewrite-target",
@@ -65,7 +71,7 @@ pub const HONOURED: [&str; 38] = [
 ];
 
 /// The names among them that mean something under our own prefix alone.
-const OWN: [&str; 2] = ["respond", "respond-status"];
+const OWN: [&str; 3] = ["rate-limit", "respond", "respond-status"];
 
 /// What is wrong with one annotation.
 #[derive(Debug)]
@@ -109,6 +115,7 @@ pub fn read(meta: &Meta, ignored: &BTreeSet<String>) -> (Options, Vec<Problem>) 
     redirects::read(&mut sheet, &mut options);
     sharing::read(&mut sheet, &mut options);
     options::read(&mut sheet, &mut options);
+    limits::read(meta, &mut sheet, &mut options);
     options.blocked = sheet.blocked;
     (options, sheet.problems)
 }

@@ -36,6 +36,7 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
             .affinity
             .as_ref()
             .map(|affinity| Box::new(read_affinity(affinity, host, path))),
+        rate_limits: options.rate_limits.clone(),
         ..Policy::default()
     }
 }

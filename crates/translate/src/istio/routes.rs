@@ -16,7 +16,7 @@ use super::delegate::{self, Rule};
 use super::entrance::Door;
 use super::host::Tenant;
 use super::policy::{self, Problem};
-use super::{destination, matching, names};
+use super::{destination, limits, matching, names};
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 
@@ -103,7 +103,7 @@ fn add_rule(
 ) {
     let (mut problems, mut needs) = (Vec::new(), Vec::new());
     let mut policy = policy::build(&rule.route, &mut problems);
-    let action = action(reader, rule, &mut problems, &mut needs);
+    let mut action = action(reader, rule, &mut problems, &mut needs);
     if matches!(action, Action::Forward(_)) {
         policy.mirrors = mirrors(reader, rule, &mut problems, &mut needs);
     } else {
@@ -115,7 +115,12 @@ fn add_rule(
             ..Policy::default()
         };
     }
+    policy.rate_limits = limits::of_rule(host, rule);
     let policy = Arc::new(policy);
+    if limits::is_closed(rule) {
+        needs.clear();
+        action = Action::Forward(Box::default());
+    }
     let field = |end: &str| format!("spec.http[{}].{end}", rule.at);
     for Problem {
         field: end,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_api::{Change, Object, ObjectKey, ObjectKind, ReadOne, Secret};
-use myriad_model::{Form, Sealer, Writer};
-use myriad_translate::{CatchAll, Engine, HostSharing, Settings};
+use myriad_model::{CheckProtocol, Form, Provider, Sealer, Writer};
+use myriad_translate::{CatchAll, Engine, HostSharing, MeshProvider, Settings};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
 
@@ -40,6 +41,7 @@ pub fn settings(text: &str) -> Settings {
                 let range = from.parse().expect("a port")..=to.parse().expect("a port");
                 settings.gateway_ports.ranges = vec![range];
             }
+            "provider" => settings.providers.push(provider(value)),
             "https-port" => settings.https_port = value.parse().expect("a port"),
             "default-certificate" => {
                 let (namespace, name) = value.split_once('/').expect("NAMESPACE/NAME");
@@ -49,6 +51,25 @@ pub fn settings(text: &str) -> Settings {
         }
     }
     settings
+}
+
+/// A provider over gRPC at `HOST:PORT`, of the same name.
+fn provider(service: &str) -> MeshProvider {
+    let (host, port) = service.split_once(':').expect("HOST:PORT");
+    MeshProvider {
+        name: service.into(),
+        service: host.into(),
+        port: port.parse().expect("a port"),
+        provider: Provider {
+            upstream: "".into(),
+            protocol: CheckProtocol::Grpc,
+            timeout: Duration::from_secs(600),
+            fail_open: false,
+            error_status: 403,
+            body: None,
+            authority: service.into(),
+        },
+    }
 }
 
 /// Changes as they are written: YAML documents to put, and lines `remove KIND NAMESPACE/NAME`.

@@ -20,14 +20,14 @@ use super::world::{Backend, PATIENCE, World, header, route, with_policy};
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An endpoint of HTTP/2 that serves streams by a function of their number.
-struct Streams {
-    address: SocketAddr,
+pub struct Streams {
+    pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
 }
 
 impl Streams {
-    async fn serving<S, F>(serve: S) -> Self
+    pub async fn serving<S, F>(serve: S) -> Self
     where
         S: Fn(usize, Request<RecvStream>, SendResponse<Bytes>) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -88,7 +88,7 @@ impl Streams {
     }
 }
 
-fn put(world: &mut World, name: &str, address: SocketAddr) {
+pub fn put(world: &mut World, name: &str, address: SocketAddr) {
     let upstream = Upstream {
         protocol: Protocol::H2c,
         dns: None,

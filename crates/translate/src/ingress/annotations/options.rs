@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ipnet::IpNet;
-use myriad_model::{Cors, Policy, Protocol};
+use myriad_model::{Cors, Policy, Protocol, RateLimit};
 
 use super::sheet::Sheet;
 use super::values;
@@ -45,6 +45,8 @@ pub struct Options {
     pub canary: Option<Canary>,
     /// `affinity`.
     pub affinity: Option<Affinity>,
+    /// How often its paths are served.
+    pub rate_limits: Box<[RateLimit]>,
     /// What has to stay closed.
     pub blocked: Blocked,
 }
@@ -119,6 +121,7 @@ impl Default for Options {
             respond: None,
             canary: None,
             affinity: None,
+            rate_limits: Box::default(),
             blocked: Blocked::No,
         }
     }

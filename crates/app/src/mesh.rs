@@ -1,0 +1,321 @@
+//! The file of `--mesh-config`: what is honoured of Istio's MeshConfig.
+//!
+//! It is the text below the key `mesh` of the ConfigMap `istio`, mounted as a file, so that one
+//! setting serves a directory and a cluster alike. It is read once, at the start.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use myriad_model::{CheckBody, CheckProtocol, HttpCheck, Name, NameMatch, Provider};
+use myriad_translate::MeshProvider;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The largest file in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The most providers.
+const PROVIDERS_MAX: usize = 64;
+
+/// The longest that an answer is waited for, and what Istio has where nothing is written.
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// What the file says.
+#[derive(Clone, Debug, Default)]
+pub struct Mesh {
+    /// Services that are asked whether requests may pass.
+    pub providers: Vec<MeshProvider>,
+    /// Fields that have no effect here.
+    pub unheard: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawMesh {
+    extension_providers: Vec<RawProvider>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawProvider {
+    name: String,
+    envoy_ext_authz_http: Option<RawCheck>,
+    envoy_ext_authz_grpc: Option<RawCheck>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawCheck {
+    service: String,
+    port: u16,
+    timeout: Option<String>,
+    path_prefix: Option<String>,
+    #[serde(default)]
+    fail_open: bool,
+    status_on_error: Option<String>,
+    clear_route_cache: Option<bool>,
+    #[serde(default)]
+    include_headers_in_check: Vec<String>,
+    #[serde(default)]
+    include_request_headers_in_check: Vec<String>,
+    #[serde(default)]
+    include_additional_headers_in_check: BTreeMap<String, String>,
+    include_request_body_in_check: Option<RawBody>,
+    #[serde(default)]
+    headers_to_upstream_on_allow: Vec<String>,
+    #[serde(default)]
+    headers_to_downstream_on_allow: Vec<String>,
+    #[serde(default)]
+    headers_to_downstream_on_deny: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawBody {
+    #[serde(default)]
+    max_request_bytes: u32,
+    #[serde(default)]
+    allow_partial_message: bool,
+    #[serde(default)]
+    pack_as_bytes: bool,
+}
+
+/// Reads the file.
+pub fn read(path: &Path, problems: &mut Vec<String>) -> Mesh {
+    let text = std::fs::File::open(path).and_then(|file| {
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text)?;
+        Ok(text)
+    });
+    match text {
+        Ok(text) => parse(&text, problems),
+        Err(error) => {
+            problems.push(format!("--mesh-config {}: {error}", path.display()));
+            Mesh::default()
+        }
+    }
+}
+
+impl Mesh {
+    /// Names what has no effect in the log.
+    pub fn warn(&self) {
+        for field in &self.unheard {
+            tracing::warn!(%field, "of --mesh-config has no effect");
+        }
+    }
+}
+
+fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
+    let raw: RawMesh = match serde_saphyr::from_str(text) {
+        Ok(raw) => raw,
+        Err(error) => {
+            problems.push(format!("--mesh-config: {error}"));
+            return Mesh::default();
+        }
+    };
+    let mut mesh = Mesh {
+        unheard: raw.rest.into_keys().collect(),
+        ..Mesh::default()
+    };
+    if raw.extension_providers.len() > PROVIDERS_MAX {
+        let problem = format!("--mesh-config has more than {PROVIDERS_MAX} extensionProviders");
+        problems.push(problem);
+    }
+    for (at, raw) in raw
+        .extension_providers
+        .into_iter()
+        .take(PROVIDERS_MAX)
+        .enumerate()
+    {
+        let place = format!("extensionProviders[{at}]");
+        let is_grpc = raw.envoy_ext_authz_grpc.is_some();
+        let (name, rest) = (raw.name, raw.rest);
+        mesh.unheard
+            .extend(rest.keys().map(|key| format!("{place}.{key}")));
+        let Some(check) = raw.envoy_ext_authz_http.or(raw.envoy_ext_authz_grpc) else {
+            continue;
+        };
+        if check.clear_route_cache == Some(true) {
+            mesh.unheard.push(format!("{place}.clearRouteCache"));
+        }
+        match provider(name, check, is_grpc) {
+            Ok(provider) => mesh.providers.push(provider),
+            Err(problem) => problems.push(format!("--mesh-config: {place}.{problem}")),
+        }
+    }
+    mesh
+}
+
+fn provider(name: String, raw: RawCheck, is_grpc: bool) -> Result<MeshProvider, String> {
+    if name.is_empty() || raw.service.is_empty() || raw.port == 0 {
+        return Err("has no name, service or port".to_owned());
+    }
+    let timeout = match &raw.timeout {
+        None => TIMEOUT_MAX,
+        Some(text) => duration(text).ok_or_else(|| format!("timeout {text:?} is no duration"))?,
+    };
+    let status = raw.status_on_error.as_deref().unwrap_or("403");
+    let error_status = status.parse().ok();
+    let error_status = error_status.filter(|status| (400..600).contains(status));
+    let body = raw
+        .include_request_body_in_check
+        .as_ref()
+        .map(|body| CheckBody {
+            bytes_max: body.max_request_bytes.clamp(1, Provider::BODY_BYTES_MAX),
+            allows_part: body.allow_partial_message,
+            is_raw: body.pack_as_bytes,
+        });
+    let host = raw.service.rsplit('/').next().unwrap_or_default();
+    let provider = Provider {
+        upstream: Name::from(""),
+        authority: format!("{host}:{}", raw.port).into(),
+        timeout: timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX),
+        fail_open: raw.fail_open,
+        error_status: error_status
+            .ok_or_else(|| format!("statusOnError {status:?} is not 400 to 599"))?,
+        body,
+        protocol: match is_grpc {
+            true => CheckProtocol::Grpc,
+            false => CheckProtocol::Http(Box::new(http_check(&raw)?)),
+        },
+    };
+    Ok(MeshProvider {
+        name: name.into(),
+        service: raw.service.into(),
+        port: raw.port,
+        provider,
+    })
+}
+
+fn http_check(raw: &RawCheck) -> Result<HttpCheck, String> {
+    let prefix = raw.path_prefix.clone().unwrap_or_default();
+    let is_path = prefix.is_empty() || prefix.starts_with('/');
+    if !is_path || prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(format!("pathPrefix {prefix:?} is no path"));
+    }
+    let mut request = names(&raw.include_request_headers_in_check)?.to_vec();
+    request.extend(names(&raw.include_headers_in_check)?);
+    let additional = raw.include_additional_headers_in_check.iter();
+    let additional = additional.map(|(name, value)| {
+        let is_text = value.bytes().all(|byte| byte >= b' ' && byte != 0x7f);
+        let name = token(name).filter(|_| is_text);
+        name.map(|name| (name, value.as_str().into()))
+            .ok_or_else(|| "includeAdditionalHeadersInCheck has no header".to_owned())
+    });
+    Ok(HttpCheck {
+        path_prefix: prefix.trim_end_matches('/').into(),
+        request: request.into(),
+        additional: additional.collect::<Result<_, _>>()?,
+        upstream_on_allow: names(&raw.headers_to_upstream_on_allow)?,
+        downstream_on_allow: names(&raw.headers_to_downstream_on_allow)?,
+        downstream_on_deny: names(&raw.headers_to_downstream_on_deny)?,
+    })
+}
+
+/// Names with a `*` at one of their ends, as Istio has them.
+fn names(texts: &[String]) -> Result<Box<[NameMatch]>, String> {
+    let one = |text: &String| {
+        let read = match (text.strip_suffix('*'), text.strip_prefix('*')) {
+            (Some(start), _) => token(start).map(NameMatch::Start),
+            (None, Some(end)) => token(end).map(NameMatch::End),
+            (None, None) => token(text).map(NameMatch::Exact),
+        };
+        read.ok_or_else(|| format!("{text:?} is no name of a header"))
+    };
+    texts.iter().map(one).collect()
+}
+
+/// A token in lower case (RFC 9110, section 5.6.2).
+fn token(text: &str) -> Option<Box<str>> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_name = !text.is_empty() && text.bytes().all(is_token);
+    is_name.then(|| text.to_ascii_lowercase().into())
+}
+
+/// A duration as protobuf and Go write it: a number and `s`, `ms`, `m` or `h`.
+fn duration(text: &str) -> Option<Duration> {
+    let at = text.find(|letter: char| letter.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(at);
+    let number: f64 = number.parse().ok()?;
+    let seconds = match unit {
+        "ms" => number / 1_000.0,
+        "s" => number,
+        "m" => number * 60.0,
+        "h" => number * 3_600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use myriad_model::{CheckProtocol, NameMatch};
+
+    use super::{Mesh, duration, parse};
+
+    fn read(text: &str) -> (Mesh, Vec<String>) {
+        let mut problems = Vec::new();
+        (parse(text, &mut problems), problems)
+    }
+
+    #[test]
+    fn providers_are_read_and_what_else_is_there_is_told() {
+        let (mesh, problems) = read(
+            "accessLogFile: /dev/stdout\nextensionProviders:\n- name: http\n  \
+             envoyExtAuthzHttp:\n    service: check.auth.svc.cluster.local\n    port: 8000\n    \
+             timeout: 1.5s\n    failOpen: true\n    statusOnError: \"503\"\n    \
+             pathPrefix: /check\n    includeRequestHeadersInCheck: [X-Let-In, 'x-a-*']\n    \
+             headersToUpstreamOnAllow: ['*-user']\n    includeRequestBodyInCheck:\n      \
+             maxRequestBytes: 99999999\n      allowPartialMessage: true\n- name: grpc\n  \
+             envoyExtAuthzGrpc:\n    service: auth/check.local\n    port: 9000\n\
+             - name: traces\n  zipkin:\n    service: z\n    port: 1\n",
+        );
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(
+            mesh.unheard,
+            ["accessLogFile", "extensionProviders[2].zipkin"]
+        );
+        let [http, grpc] = &mesh.providers[..] else {
+            panic!("{:?}", mesh.providers);
+        };
+        let provider = &http.provider;
+        assert_eq!(provider.timeout, Duration::from_millis(1_500));
+        assert_eq!((provider.fail_open, provider.error_status), (true, 503));
+        assert_eq!(provider.body.unwrap().bytes_max, 1 << 20);
+        let CheckProtocol::Http(check) = &provider.protocol else {
+            panic!("not over HTTP");
+        };
+        assert_eq!(check.request[1], NameMatch::Start("x-a-".into()));
+        assert_eq!(check.upstream_on_allow[0], NameMatch::End("-user".into()));
+        assert_eq!(grpc.provider.timeout, Duration::from_secs(600));
+        assert_eq!(&*grpc.provider.authority, "check.local:9000");
+    }
+
+    #[test]
+    fn a_provider_that_cannot_be_asked_is_a_problem() {
+        let with = |rest: &str| {
+            let head = "extensionProviders:\n- name: a\n  envoyExtAuthzHttp:\n";
+            read(&format!("{head}    service: s\n    port: 1\n{rest}")).1
+        };
+        assert!(with("").is_empty());
+        for rest in [
+            "    timeout: soon\n",
+            "    statusOnError: \"200\"\n",
+            "    pathPrefix: check\n",
+            "    headersToUpstreamOnAllow: ['a b']\n",
+            "    misspelt: 1\n",
+        ] {
+            assert_eq!(with(rest).len(), 1, "{rest}");
+        }
+        assert_eq!(duration("10ms"), Some(Duration::from_millis(10)));
+        assert_eq!(duration("-1s"), None);
+    }
+}

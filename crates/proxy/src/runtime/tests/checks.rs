@@ -1,0 +1,237 @@
+//! Providers that are asked, and rates that are held.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use myriad_model::{
+    Authorize, CheckBody, CheckProtocol, Guard, GuardAction, GuardCheck, GuardRule, HttpCheck,
+    NameMatch, Provider, RateLimit, Value,
+};
+use prost::Message as _;
+
+use super::endpoints::{Streams, put};
+use super::world::{Backend, PATIENCE, World, header, route, with_policy};
+use crate::policy::check::envoy;
+
+fn get(fields: &str) -> String {
+    format!("GET /a HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n{fields}\r\n")
+}
+
+fn post(body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /a HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nX-User: forged\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// A provider over HTTP that is told bodies of up to 8 bytes.
+fn over_http() -> Provider {
+    let exact = |name: &str| NameMatch::Exact(name.into());
+    Provider {
+        upstream: "check".into(),
+        protocol: CheckProtocol::Http(Box::new(HttpCheck {
+            path_prefix: "/check".into(),
+            request: [exact("x-let-in")].into(),
+            upstream_on_allow: [exact("x-user")].into(),
+            downstream_on_allow: [exact("x-session")].into(),
+            ..HttpCheck::default()
+        })),
+        timeout: PATIENCE,
+        fail_open: false,
+        error_status: 403,
+        body: Some(CheckBody {
+            bytes_max: 8,
+            allows_part: false,
+            is_raw: false,
+        }),
+        authority: "check.ns".into(),
+    }
+}
+
+/// Every request is asked about before it reaches an endpoint that echoes it.
+async fn guarded(provider: Provider) -> (World, Backend) {
+    let backend = Backend::echo().await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put("p", Value::Provider(Box::new(provider)));
+    let guard = Guard {
+        listeners: Default::default(),
+        check: GuardCheck::Authorize(Authorize {
+            action: GuardAction::Custom("p".into()),
+            is_dry_run: false,
+            rules: [GuardRule::default()].into(),
+        }),
+    };
+    world.put("g", Value::Guard(Box::new(guard)));
+    (world, backend)
+}
+
+#[tokio::test]
+async fn a_provider_over_http_lets_pass_and_refuses() {
+    let check = Backend::answering(|request| match request {
+        told if told.contains("x-let-in: yes") || told.ends_with("\r\n\r\nopen") => {
+            "HTTP/1.1 200 OK\r\nX-User: eve\r\nX-Session: 7\r\nContent-Length: 0\r\n\r\n".into()
+        }
+        told => {
+            let line = told.lines().next().unwrap();
+            let length = line.len();
+            format!("HTTP/1.1 401 No\r\nX-Why: no\r\nContent-Length: {length}\r\n\r\n{line}")
+        }
+    })
+    .await;
+    let (mut world, backend) = guarded(over_http()).await;
+    world.put_upstream("check", &[check.address]);
+    let response = world.ask(&get("X-Let-In: yes\r\nX-User: forged\r\n")).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert_eq!(header(&response, "x-session"), Some("7"));
+    assert!(response.contains("\r\nx-user: eve\r\n"), "{response}");
+    assert!(!response.contains("forged"), "{response}");
+    // What the provider was told of the body reaches the endpoint all the same.
+    let response = world.ask(&post("open")).await;
+    assert!(
+        response.contains("Content-Length: 4\r\n") || response.contains("content-length: 4\r\n")
+    );
+    assert!(!response.contains("forged"), "{response}");
+    let refused = world.ask(&get("")).await;
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    assert_eq!(header(&refused, "x-why"), Some("no"));
+    assert!(refused.ends_with("GET /check/a HTTP/1.1"), "{refused}");
+    let refused = world.ask(&post("longer than 8 bytes")).await;
+    assert!(refused.starts_with("HTTP/1.1 413"), "{refused}");
+    assert_eq!((backend.requests(), check.requests()), (2, 3));
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_closes_or_opens_as_written() {
+    for (fail_open, status) in [(false, "HTTP/1.1 503"), (true, "HTTP/1.1 200")] {
+        let provider = Provider {
+            fail_open,
+            error_status: 503,
+            timeout: Duration::from_millis(200),
+            ..over_http()
+        };
+        let (mut world, _backend) = guarded(provider).await;
+        // Nobody, somebody who closes, somebody who fails, and somebody who never answers.
+        let gone = world.ask(&get("")).await;
+        assert!(gone.starts_with(status), "{gone}");
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closing = Backend::answering(|_| String::new()).await;
+        let failing =
+            Backend::answering(|_| "HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n".into()).await;
+        for address in [
+            closing.address,
+            failing.address,
+            silent.local_addr().unwrap(),
+        ] {
+            world.put_upstream("check", &[address]);
+            let response = world.ask(&get("")).await;
+            assert!(response.starts_with(status), "{response}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_over_grpc_lets_pass_and_refuses() {
+    let check = Streams::serving(|_, request, mut respond| async move {
+        assert_eq!(
+            request.uri().path(),
+            "/envoy.service.auth.v3.Authorization/Check"
+        );
+        let mut body = request.into_body();
+        let mut bytes = Vec::new();
+        while let Some(data) = body.data().await {
+            bytes.extend_from_slice(&data.unwrap());
+        }
+        let asked = envoy::CheckRequest::decode(&bytes[5..]).unwrap();
+        let http = asked.attributes.unwrap().request.unwrap().http.unwrap();
+        let answer = answer_to(&http).encode_to_vec();
+        let framed = [&[0][..], &(answer.len() as u32).to_be_bytes(), &answer].concat();
+        let mut send = respond.send_response(Response::new(()), false).unwrap();
+        send.send_data(Bytes::from(framed), false).unwrap();
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        send.send_trailers(trailers).unwrap();
+    })
+    .await;
+    let provider = Provider {
+        protocol: CheckProtocol::Grpc,
+        ..over_http()
+    };
+    let (mut world, backend) = guarded(provider).await;
+    put(&mut world, "check", check.address);
+    let response = world.ask(&get("X-Let-In: yes\r\nX-User: forged\r\n")).await;
+    assert!(response.contains("\r\nx-user: eve\r\n"), "{response}");
+    assert!(!response.contains("forged"), "{response}");
+    let refused = world.ask(&post("body")).await;
+    assert!(refused.starts_with("HTTP/1.1 418"), "{refused}");
+    assert_eq!(header(&refused, "x-user"), Some("eve"));
+    assert!(refused.ends_with("/a body"), "{refused}");
+    assert_eq!(backend.requests(), 1);
+}
+
+fn answer_to(http: &envoy::HttpRequest) -> envoy::CheckResponse {
+    let header = envoy::HeaderValueOption {
+        header: Some(envoy::HeaderValue {
+            key: "x-user".into(),
+            value: "eve".into(),
+            ..envoy::HeaderValue::default()
+        }),
+        append: None,
+    };
+    let (code, answer) = match http.headers.contains_key("x-let-in") {
+        true => {
+            let ok = envoy::OkHttpResponse {
+                headers: vec![header],
+                ..envoy::OkHttpResponse::default()
+            };
+            (0, envoy::HttpResponse::Ok(ok))
+        }
+        false => {
+            let denied = envoy::DeniedHttpResponse {
+                status: Some(envoy::HttpStatus { code: 418 }),
+                headers: vec![header],
+                body: format!("{} {}", http.path, http.body),
+            };
+            (7, envoy::HttpResponse::Denied(denied))
+        }
+    };
+    envoy::CheckResponse {
+        status: Some(envoy::Status { code }),
+        http_response: Some(answer),
+    }
+}
+
+#[tokio::test]
+async fn requests_beyond_a_rate_are_told_when_to_come_again() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    let limit = RateLimit {
+        name: "a test of its own".into(),
+        requests: 1,
+        interval: Duration::from_secs(3_600),
+        burst: 1,
+        is_per_client: true,
+        exempt: Box::default(),
+    };
+    let limited = |read_timeout| {
+        with_policy(route("a.example", "/", "u"), |policy| {
+            policy.rate_limits = [limit.clone()].into();
+            policy.read_timeout = read_timeout;
+        })
+    };
+    world.put_route("r", limited(PATIENCE));
+    for _ in 0..2 {
+        assert!(world.ask(&get("")).await.ends_with("hello"));
+    }
+    let response = world.ask(&get("")).await;
+    assert!(response.starts_with("HTTP/1.1 429"), "{response}");
+    let wait = header(&response, "retry-after").unwrap();
+    assert!((3_500..=3_600).contains(&wait.parse().unwrap()), "{wait}");
+    // A change of something else does not begin the count anew.
+    world.put_route("r", limited(PATIENCE * 2));
+    assert!(world.ask(&get("")).await.starts_with("HTTP/1.1 429"));
+}
