@@ -181,12 +181,14 @@ pub enum OriginKind {
     AuthorizationPolicy,
     /// `security.istio.io`.
     RequestAuthentication,
+    /// `networking.istio.io`.
+    ServiceEntry,
     /// A kind that only a newer controller knows.
     Object,
 }
 
 impl OriginKind {
-    const ALL: [OriginKind; 9] = [
+    const ALL: [OriginKind; 10] = [
         OriginKind::Settings,
         OriginKind::Ingress,
         OriginKind::Service,
@@ -195,6 +197,7 @@ impl OriginKind {
         OriginKind::VirtualService,
         OriginKind::AuthorizationPolicy,
         OriginKind::RequestAuthentication,
+        OriginKind::ServiceEntry,
         OriginKind::Object,
     ];
 
@@ -209,6 +212,7 @@ impl OriginKind {
             OriginKind::VirtualService => "VirtualService",
             OriginKind::AuthorizationPolicy => "AuthorizationPolicy",
             OriginKind::RequestAuthentication => "RequestAuthentication",
+            OriginKind::ServiceEntry => "ServiceEntry",
             OriginKind::Object => "Object",
         }
     }

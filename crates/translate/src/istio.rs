@@ -5,8 +5,10 @@
 //! broader pattern, each as a fact of its own, so that a Gateway of a thousand servers costs one
 //! host when one server changes.
 
+mod client_tls;
 mod delegate;
 mod destination;
+mod destination_rule;
 mod domain;
 mod entrance;
 mod guard;
@@ -14,10 +16,13 @@ mod host;
 mod limits;
 mod matching;
 mod names;
+mod options;
 mod policy;
 mod port;
 pub mod provider;
 mod routes;
+mod rule_facts;
+mod service_entry;
 mod stream;
 mod tls;
 mod touch;
@@ -25,13 +30,19 @@ mod touch;
 use std::sync::Arc;
 
 use myriad_api::istio::{Note, NoteKind};
-use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
+use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Severity};
+use myriad_model::UpstreamOptions;
 use myriad_model::host::Pattern;
 
+pub use client_tls::{Plan, plan};
+pub use destination_rule::{Merged, find as find_rules};
 pub use entrance::{has_server, is_selected};
 pub use guard::{name as guard_name, translate as translate_guard};
 pub use host::add_host;
+pub use names::{rule_host, service_host};
 pub use port::{PortClaim, PortKey, Speech, claims, translate as translate_port};
+pub use rule_facts::{RuleChange, cluster_suffix, fact_patterns, rule_change};
+pub use service_entry::{Entry, has_labels, is_shape_same};
 pub use touch::{bound, servers_changed};
 
 use crate::engine::Reader;
@@ -118,11 +129,23 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     output
 }
 
-/// Says of an object that its kind is not honoured.
+/// The options of an upstream. What is wrong with them is told by the unit of the rule alone.
+pub fn options(policy: &Merged<'_>) -> Option<UpstreamOptions> {
+    options::build(policy, &mut Vec::new())
+}
+
+/// Says what is wrong with an object that no host claims: of some kinds, that they are not
+/// honoured.
 pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     let mut output = Output::default();
-    if reader.itself(key).is_none() {
+    let Some(object) = reader.itself(key) else {
         return output;
+    };
+    match &object {
+        Object::DestinationRule(rule) => return destination_rule::judge(reader, rule),
+        Object::ServiceEntry(entry) => return service_entry::judge(entry),
+        Object::WorkloadEntry(entry) => return service_entry::judge_workload(entry),
+        _ => {}
     }
     let remedy = match key.kind {
         ObjectKind::ProxyConfig => "set --workers of the proxy in place of concurrency",

@@ -1,214 +1,261 @@
-//! Upstreams: one port of one Service, and the endpoints behind it.
+//! Upstreams: one port of one Service or of a host of ServiceEntries, or of a subset of it, and
+//! the endpoints behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+mod service;
+
 use std::sync::Arc;
 
-use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
+use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
-    Dns, Endpoint, Endpoints, Host, Name, Origin, OriginKind, Protocol, Resource, Upstream,
-    UpstreamTls, Value, host::Pattern,
+    Dns, Endpoint, Endpoints, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
 };
 
+pub use service::{PortFound, find_port, ports_changed};
+
 use crate::engine::Reader;
+use crate::istio::{self, Merged, Plan};
 use crate::output::Output;
 
-/// What became of a port that a backend names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortFound {
-    /// `spec.ports` has it; this is its number.
-    Listed(u16),
-    /// The Service is an alias of an outside host and takes any number.
-    Implied(u16),
-    /// There is no such Service.
-    NoService,
-    /// The Service has no such TCP port.
-    NoPort,
-}
-
-/// The end of the name of an upstream that speaks HTTP/2 in plain text.
-const H2C_SUFFIX: &str = "+h2c";
-
-/// The end of the name of an upstream that speaks TLS.
+/// The end of the name of an upstream that speaks TLS although no DestinationRule says so.
 const HTTPS_SUFFIX: &str = "+https";
 
-/// Looks a port up by number or name.
-pub fn find_port(service: Option<&Service>, wanted: &BackendPort) -> PortFound {
-    let Some(service) = service else {
-        return PortFound::NoService;
-    };
-    let is_wanted = |port: &&ServicePort| match wanted {
-        BackendPort::Number(number) => port.port == *number,
-        BackendPort::Name(name) => *port.name == **name,
-    };
-    let listed = service.ports.iter().filter(|port| is_tcp(port));
-    match (listed.into_iter().find(is_wanted), wanted) {
-        (Some(port), _) => PortFound::Listed(port.port),
-        (None, BackendPort::Number(number)) if service.external_name.is_some() => {
-            PortFound::Implied(*number)
+/// The end of the name of an upstream that speaks HTTP/2 in plain text whatever its port says.
+const H2C_SUFFIX: &str = "+h2c";
+
+/// The start of the name of an upstream of a host of ServiceEntries. No namespace of a Service is
+/// followed by two slashes.
+const ENTRY_PREFIX: &str = "entry/";
+
+/// What is spoken on a port by its name or protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// HTTP/1.1, and whatever else no HTTP request is meant for.
+    Http1,
+    /// HTTP/2, of gRPC too.
+    Http2,
+}
+
+impl Speech {
+    /// That of a protocol as Istio writes it, in any case.
+    pub fn of_word(word: &str) -> Self {
+        let words = ["http2", "grpc", "grpc-web"];
+        match words.iter().any(|known| word.eq_ignore_ascii_case(known)) {
+            true => Speech::Http2,
+            false => Speech::Http1,
         }
-        _ => PortFound::NoPort,
     }
 }
 
-/// The ways to name a port that no longer lead to the same number.
-pub fn ports_changed(old: Option<&Service>, new: Option<&Service>) -> Vec<BackendPort> {
-    let (old, new) = (all_ports(old), all_ports(new));
-    let differs = |port: &&BackendPort| old.get(*port) != new.get(*port);
-    let known: BTreeSet<&BackendPort> = old.keys().chain(new.keys()).collect();
-    known.into_iter().filter(differs).cloned().collect()
+/// Where endpoints are.
+pub enum Place {
+    /// At these addresses.
+    Endpoints(Box<[Endpoint]>),
+    /// Where DNS says.
+    Dns(Dns),
 }
 
-/// The name of the upstream of a port.
+/// What the name of an upstream says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address<'a> {
+    /// The namespace, and the Service or host of ServiceEntries.
+    owner: Owner<'a>,
+    port: u16,
+    is_https: bool,
+    is_h2c: bool,
+    /// Empty for all endpoints.
+    subset: &'a str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner<'a> {
+    /// By `namespace/name`.
+    Service(&'a str),
+    /// By namespace and host.
+    Entry(&'a str, &'a str),
+}
+
+/// What is known of an upstream before its DestinationRules are read.
+struct Draft<'a> {
+    name: &'a Arc<str>,
+    address: Address<'a>,
+    /// The object that findings are about.
+    key: &'a ObjectKey,
+    origin: Origin,
+    speech: Speech,
+    subject_alt_names: &'a [Box<str>],
+}
+
+/// The name of the upstream of a port of a Service.
 pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
     match protocol {
-        Protocol::Http1 => format!("{service}:{port}").into(),
         Protocol::H2c => format!("{service}:{port}{H2C_SUFFIX}").into(),
-        _ => format!("{service}:{port}{HTTPS_SUFFIX}").into(),
+        other if other.is_tls() => format!("{service}:{port}{HTTPS_SUFFIX}").into(),
+        _ => format!("{service}:{port}").into(),
     }
+}
+
+/// The name of the upstream of a subset of a port of a Service; that of the port where the
+/// subset has no name.
+pub fn subset_name(service: &str, port: u16, subset: &str) -> Arc<str> {
+    match subset {
+        "" => format!("{service}:{port}").into(),
+        _ => format!("{service}:{port}@{subset}").into(),
+    }
+}
+
+/// The same for a host of the ServiceEntries of a namespace.
+pub fn entry_name(namespace: &str, host: &str, port: u16, subset: &str) -> Arc<str> {
+    subset_name(&format!("{ENTRY_PREFIX}{namespace}/{host}"), port, subset)
 }
 
 /// Translates one upstream.
 pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
-    let mut output = Output::default();
-    let ends = [
-        (HTTPS_SUFFIX, Protocol::Https1),
-        (H2C_SUFFIX, Protocol::H2c),
-    ];
-    let ended = |(end, protocol)| Some((name.strip_suffix(end)?, protocol));
-    let (text, protocol) = ends
-        .into_iter()
-        .find_map(ended)
-        .unwrap_or((name, Protocol::Http1));
-    let Some((id, Ok(number))) = text.rsplit_once(':').map(|(id, n)| (id, n.parse())) else {
-        return output;
+    let Some(address) = Address::read(name) else {
+        return Output::default();
     };
-    // Without the Service no route refers here; the host that did runs in the same batch.
-    let Some(service) = reader.service(id) else {
-        return output;
-    };
-    let mut ports = service.ports.iter().filter(|port| is_tcp(port));
-    let port = ports.find(|port| port.port == number);
-    let mut upstream = Upstream {
-        protocol,
-        dns: None,
-        options: None,
-        tls: (protocol == Protocol::Https1).then(|| {
-            // As ingress-nginx has it: the name of the request, and no verification.
-            Box::new(UpstreamTls::unverified())
-        }),
-    };
-    let origin = Origin {
-        kind: OriginKind::Service,
-        id: service.meta.key.id().clone(),
-    };
-    let resource = |value| Resource {
-        origin: origin.clone(),
-        value,
-    };
-    let name = Name::new(name.clone());
-    if let Some(external_name) = &service.external_name {
-        match read_external(external_name, port, number) {
-            Some(dns) => upstream.dns = Some(Box::new(dns)),
-            None => {
-                output.findings.push(bad_external_name(&service));
-                return output;
+    match address.owner {
+        Owner::Service(id) => service::translate(reader, name, address, id),
+        Owner::Entry(namespace, host) => {
+            translate_entry(reader, name, address, (namespace, host)).unwrap_or_default()
+        }
+    }
+}
+
+impl<'a> Address<'a> {
+    fn read(name: &'a str) -> Option<Self> {
+        let (name, subset) = name.split_once('@').unwrap_or((name, ""));
+        let (text, is_https) = match name.strip_suffix(HTTPS_SUFFIX) {
+            Some(text) => (text, true),
+            None => (name, false),
+        };
+        let (text, is_h2c) = match text.strip_suffix(H2C_SUFFIX) {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
+        let (owner, port) = text.rsplit_once(':')?;
+        let owner = match owner
+            .strip_prefix(ENTRY_PREFIX)
+            .and_then(|it| it.split_once('/'))
+        {
+            Some((namespace, host)) => Owner::Entry(namespace, host),
+            None => Owner::Service(owner),
+        };
+        Some(Address {
+            owner,
+            port: port.parse().ok()?,
+            is_https,
+            is_h2c,
+            subset,
+        })
+    }
+}
+
+impl Draft<'_> {
+    /// The resources, once it is known what rules say and where endpoints are.
+    fn finish(&self, reader: &Reader<'_>, policy: &Merged<'_>, place: Place) -> Output {
+        let mut output = Output::default();
+        let mut upstream = Upstream {
+            protocol: Protocol::Http1,
+            dns: None,
+            tls: self.address.is_https.then(|| {
+                // As ingress-nginx has it: the name of the request, and no verification.
+                Box::new(UpstreamTls::unverified())
+            }),
+            options: istio::options(policy).map(Box::new),
+        };
+        let mut place = place;
+        let names = self.subject_alt_names;
+        match policy
+            .tls
+            .map(|tls| istio::plan(reader.settings(), tls, names))
+        {
+            None | Some(Plan::Plain) => {}
+            Some(Plan::Tls(tls, needs)) => {
+                upstream.tls = Some(Box::new(tls));
+                output.needs = needs;
             }
+            Some(Plan::Closed) => {
+                upstream.tls = None;
+                place = Place::Endpoints(Box::default());
+            }
+        }
+        let is_http2 = self.speech == Speech::Http2 || self.address.is_h2c || policy.is_upgraded();
+        upstream.protocol = match (upstream.tls.is_some(), is_http2) {
+            (false, false) => Protocol::Http1,
+            (false, true) => Protocol::H2c,
+            (true, false) => Protocol::Https1,
+            (true, true) => Protocol::H2,
+        };
+        let endpoints = match place {
+            Place::Dns(dns) => {
+                upstream.dns = Some(Box::new(dns));
+                None
+            }
+            Place::Endpoints(endpoints) => Some(Endpoints { endpoints }),
+        };
+        let values = [
+            Some(Value::Upstream(upstream)),
+            endpoints.map(Value::Endpoints),
+        ];
+        for value in values.into_iter().flatten() {
+            let origin = self.origin.clone();
+            let resource = Resource { origin, value };
+            output
+                .resources
+                .push((Name::new(self.name.clone()), resource));
         }
         output
-            .resources
-            .push((name, resource(Value::Upstream(upstream))));
-        return output;
     }
-    let Some(port) = port else {
-        return output;
+
+    /// The resources of an upstream without endpoints, which answers 503.
+    fn close(&self, reader: &Reader<'_>) -> Output {
+        let nowhere = Place::Endpoints(Box::default());
+        self.finish(reader, &Merged::default(), nowhere)
+    }
+
+    fn no_endpoint(&self, remedy: &str) -> Finding {
+        let of = match self.address.subset {
+            "" => String::new(),
+            subset => format!(" in subset {subset}"),
+        };
+        Finding::new(
+            Severity::Warning,
+            self.key,
+            "",
+            format!(
+                "has no endpoint that takes traffic on port {}{of}, so its routes answer 503",
+                self.address.port
+            ),
+            remedy,
+        )
+    }
+}
+
+fn translate_entry(
+    reader: &mut Reader<'_>,
+    name: &Arc<str>,
+    address: Address<'_>,
+    (namespace, host): (&str, &str),
+) -> Option<Output> {
+    let entry = istio::Entry::read(reader, namespace, host, address.port)?;
+    let rules = istio::find_rules(reader, host, namespace);
+    let draft = Draft {
+        name,
+        address,
+        key: &entry.first().meta.key,
+        origin: entry.origin(),
+        speech: entry.speech(),
+        subject_alt_names: entry.subject_alt_names(),
     };
-    let endpoints = collect(&reader.slices(id), &port.name);
-    if endpoints.is_empty() {
-        output.findings.push(no_endpoint(&service, number));
-    }
-    let endpoints = Value::Endpoints(Endpoints { endpoints });
-    output
-        .resources
-        .push((name.clone(), resource(Value::Upstream(upstream))));
-    output.resources.push((name, resource(endpoints)));
-    output
-}
-
-/// The addresses that may take traffic: the ready ones, or, if there is none, those that still
-/// serve while they terminate. An address in two slices counts once.
-fn collect(slices: &[Arc<EndpointSlice>], port_name: &str) -> Box<[Endpoint]> {
-    let mut ready = BTreeSet::new();
-    let mut leaving = BTreeSet::new();
-    for slice in slices {
-        let ports = slice.ports.iter().filter(|port| {
-            *port.name == *port_name && port.protocol.as_deref().is_none_or(|p| p == "TCP")
-        });
-        for port in ports.filter_map(|port| port.port) {
-            for endpoint in &slice.endpoints {
-                let Some(address) = endpoint.address else {
-                    continue;
-                };
-                let conditions = endpoint.conditions;
-                if conditions.ready {
-                    ready.insert(SocketAddr::new(address, port));
-                } else if conditions.serving && conditions.terminating {
-                    leaving.insert(SocketAddr::new(address, port));
-                }
-            }
-        }
-    }
-    let chosen = if ready.is_empty() { leaving } else { ready };
-    let endpoints = chosen.into_iter();
-    endpoints.map(Endpoint::even).collect()
-}
-
-fn read_external(text: &str, port: Option<&ServicePort>, number: u16) -> Option<Dns> {
-    let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-    let host = Host::parse(&host).ok()?;
-    let Pattern::Exact(name) = host.pattern() else {
-        return None;
+    let Some(choice) = rules.choose(address.subset, address.port) else {
+        return Some(draft.close(reader));
     };
-    let target = port.and_then(|port| match port.target_port {
-        Some(TargetPort::Number(target)) if target > 0 => Some(target),
-        _ => None,
-    });
-    Some(Dns::strict(name, target.unwrap_or(number)))
-}
-
-fn bad_external_name(service: &Service) -> Finding {
-    Finding::new(
-        Severity::Error,
-        &service.meta.key,
-        "spec.externalName",
-        "is not a host name, so its routes answer 503",
-        "write a DNS name such as api.example.com",
-    )
-}
-
-fn no_endpoint(service: &Service, port: u16) -> Finding {
-    Finding::new(
-        Severity::Warning,
-        &service.meta.key,
-        "",
-        format!("has no endpoint that takes traffic on port {port}, so its routes answer 503"),
-        "check its EndpointSlices: their label kubernetes.io/service-name, port name and \
-         conditions",
-    )
-}
-
-fn all_ports(service: Option<&Service>) -> BTreeMap<BackendPort, u16> {
-    let mut ports = BTreeMap::new();
-    let listed = service.map_or(&[][..], |service| &service.ports);
-    for port in listed.iter().filter(|port| is_tcp(port)) {
-        let by_number = BackendPort::Number(port.port);
-        ports.entry(by_number).or_insert(port.port);
-        let by_name = BackendPort::Name(port.name.clone());
-        ports.entry(by_name).or_insert(port.port);
+    let place = entry.place(reader, host, choice.labels);
+    let is_empty = matches!(&place, Place::Endpoints(endpoints) if endpoints.is_empty());
+    let mut output = draft.finish(reader, &choice.policy, place);
+    if is_empty && entry.is_resolvable() {
+        let remedy = "give it endpoints, or entries and Pods that its workloadSelector finds";
+        output.findings.push(draft.no_endpoint(remedy));
     }
-    ports
-}
-
-fn is_tcp(port: &ServicePort) -> bool {
-    port.protocol.as_deref().is_none_or(|p| p == "TCP")
+    Some(output)
 }

@@ -5,13 +5,13 @@
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use myriad_api::istio::Gateway;
+use myriad_api::istio::{DestinationRule, Gateway, Labels, ServiceEntry};
 use myriad_api::{
     BackendPort, IngressClass, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer,
 };
 
 use crate::certificate::{self, Names};
-use crate::istio::PortKey;
+use crate::istio::{PortKey, RuleChange};
 use crate::output::Unit;
 use crate::{Settings, istio, upstream};
 
@@ -44,6 +44,18 @@ pub enum Fact<'a> {
     PortOwner(&'a PortKey),
     /// The VirtualServices that are bound to an Istio Gateway and name a host.
     Bound(&'a str, &'a str),
+    /// What DestinationRules say of a host, or of all hosts below a wildcard.
+    Rules(&'a str),
+    /// Which subsets they define.
+    Subsets(&'a str),
+    /// The DestinationRules of a namespace for a host or wildcard are found under it.
+    RulesIn(&'a str, &'a str),
+    /// The ServiceEntries that name a host.
+    Entries(&'a str),
+    /// Whose they are, and the ports that they list.
+    EntryShapes(&'a str),
+    /// The WorkloadEntries and Pods of a namespace that have a label.
+    Workloads(&'a str, &'a str, &'a str),
 }
 
 /// Hashes facts. The seed is random, so that nobody can write objects whose facts collide;
@@ -150,7 +162,7 @@ fn touch_istio(
         | ObjectKind::Service
         | ObjectKind::EndpointSlice
         | ObjectKind::Secret => {}
-        ObjectKind::Pod => touched.facts.push(hasher.hash(Fact::Object(key.kind, id))),
+        ObjectKind::Pod => touch_upstreams(hasher, old, new, settings, &mut touched.facts),
         ObjectKind::IstioGateway => {
             touched.unit = Some(Unit::Gateway(id.clone()));
             let (old, new) = (as_gateway(old), as_gateway(new));
@@ -175,16 +187,107 @@ fn touch_istio(
         ObjectKind::AuthorizationPolicy | ObjectKind::RequestAuthentication => {
             touched.unit = Some(Unit::Guard(key.clone()));
         }
-        ObjectKind::DestinationRule
-        | ObjectKind::ServiceEntry
-        | ObjectKind::WorkloadEntry
-        | ObjectKind::Sidecar
+        ObjectKind::DestinationRule | ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
+            touched.unit = Some(Unit::Refused(key.clone()));
+            touch_upstreams(hasher, old, new, settings, &mut touched.facts);
+        }
+        ObjectKind::Sidecar
         | ObjectKind::PeerAuthentication
         | ObjectKind::Telemetry
         | ObjectKind::ProxyConfig
         | ObjectKind::EnvoyFilter
         | ObjectKind::WasmPlugin => touched.unit = Some(Unit::Refused(key.clone())),
     }
+}
+
+/// The same for the kinds that say where hosts are and how they are reached.
+fn touch_upstreams(
+    hasher: &FactHasher,
+    old: Option<&Object>,
+    new: Option<&Object>,
+    settings: &Settings,
+    facts: &mut Vec<u64>,
+) {
+    for object in [old, new].into_iter().flatten() {
+        match object {
+            Object::DestinationRule(rule) => {
+                let is_shape = istio::rule_change(as_rule(old), as_rule(new)) == RuleChange::Shape;
+                for pattern in rule_patterns(rule, settings) {
+                    facts.push(hasher.hash(Fact::Rules(&pattern)));
+                    facts.extend(is_shape.then(|| hasher.hash(Fact::Subsets(&pattern))));
+                }
+            }
+            Object::ServiceEntry(entry) => {
+                let is_same = istio::is_shape_same(as_entry(old), as_entry(new));
+                for host in &entry.spec.hosts {
+                    let host = host.to_ascii_lowercase();
+                    facts.push(hasher.hash(Fact::Entries(&host)));
+                    facts.extend((!is_same).then(|| hasher.hash(Fact::EntryShapes(&host))));
+                }
+            }
+            Object::Pod(pod) => {
+                if pod_labels(old) != pod_labels(new) {
+                    let key = &pod.meta.key;
+                    facts.push(hasher.hash(Fact::Object(key.kind, key.id())));
+                }
+                facts.extend(label_facts(hasher, object));
+            }
+            _ => facts.extend(label_facts(hasher, object)),
+        }
+    }
+}
+
+/// The names of the facts that a DestinationRule is of.
+fn rule_patterns(rule: &DestinationRule, settings: &Settings) -> Vec<String> {
+    let domain = &settings.cluster_domain;
+    let pattern = istio::rule_host(&rule.spec.host, rule.meta.key.namespace(), domain);
+    let all = istio::cluster_suffix(domain);
+    // Services read one fact for all wildcards that cover every one of them.
+    let covers_all = match pattern.strip_prefix('*') {
+        Some("") => true,
+        Some(rest) => all.ends_with(rest),
+        None => false,
+    };
+    let mut patterns = vec![pattern];
+    if covers_all {
+        patterns.push(format!("*.{all}"));
+    }
+    patterns
+}
+
+/// The facts under which an object is found that is not found by its key alone.
+pub fn found_under(hasher: &FactHasher, object: &Object) -> Vec<u64> {
+    match object {
+        Object::DestinationRule(rule) => {
+            let host = rule.spec.host.to_ascii_lowercase();
+            vec![hasher.hash(Fact::RulesIn(rule.meta.key.namespace(), &host))]
+        }
+        Object::ServiceEntry(entry) => {
+            let hosts = entry.spec.hosts.iter();
+            let mut facts: Vec<u64> = hosts
+                .map(|host| hasher.hash(Fact::Entries(&host.to_ascii_lowercase())))
+                .collect();
+            facts.sort_unstable();
+            facts.dedup();
+            facts
+        }
+        Object::WorkloadEntry(_) | Object::Pod(_) => label_facts(hasher, object),
+        _ => bound_facts(hasher, object),
+    }
+}
+
+/// The labels by which a workload is found.
+fn label_facts(hasher: &FactHasher, object: &Object) -> Vec<u64> {
+    let labels = match object {
+        Object::WorkloadEntry(entry) => &entry.spec.labels,
+        Object::Pod(pod) => &pod.labels,
+        _ => return Vec::new(),
+    };
+    let namespace = object.key().namespace();
+    let facts = labels.iter();
+    facts
+        .map(|(key, value)| hasher.hash(Fact::Workloads(namespace, key, value)))
+        .collect()
 }
 
 /// The Gateways and hosts under which a VirtualService is found.
@@ -236,6 +339,27 @@ pub fn trust_of(object: Option<&Object>) -> Option<Result<&TrustDer, &SecretProb
 fn as_gateway(object: Option<&Object>) -> Option<&Gateway> {
     match object {
         Some(Object::IstioGateway(gateway)) => Some(gateway),
+        _ => None,
+    }
+}
+
+fn as_rule(object: Option<&Object>) -> Option<&DestinationRule> {
+    match object {
+        Some(Object::DestinationRule(rule)) => Some(rule),
+        _ => None,
+    }
+}
+
+fn as_entry(object: Option<&Object>) -> Option<&ServiceEntry> {
+    match object {
+        Some(Object::ServiceEntry(entry)) => Some(entry),
+        _ => None,
+    }
+}
+
+fn pod_labels(object: Option<&Object>) -> Option<&Labels> {
+    match object {
+        Some(Object::Pod(pod)) => Some(&pod.labels),
         _ => None,
     }
 }

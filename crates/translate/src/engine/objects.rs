@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use myriad_api::{KeyDer, Object, ObjectKey, ObjectKind, Secret, TlsPair};
 
-use super::facts::{Fact, FactHasher, bound_facts, service_of};
+use super::facts::{Fact, FactHasher, found_under, service_of};
 use super::interner::Interner;
 use super::multimap::Multimap;
 use super::packed;
@@ -214,6 +214,6 @@ fn facts_of(hasher: &FactHasher, object: &Object) -> impl Iterator<Item = u64> {
         ObjectKind::IngressClass => Some(hasher.hash(Fact::DefaultClass)),
         _ => service_of(Some(object)).map(|service| hasher.hash(Fact::Endpoints(&service))),
     };
-    let bound = bound_facts(hasher, object);
+    let bound = found_under(hasher, object);
     std::iter::once(own).chain(collection).chain(bound)
 }

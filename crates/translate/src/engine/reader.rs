@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use myriad_api::istio::{Gateway, VirtualService};
+use myriad_api::istio::{
+    DestinationRule, Gateway, Labels, ServiceEntry, VirtualService, WorkloadEntry,
+};
 use myriad_api::{
-    BackendPort, EndpointSlice, IngressClass, Object, ObjectKey, ObjectKind, Secret, Service,
+    BackendPort, EndpointSlice, IngressClass, Object, ObjectKey, ObjectKind, Pod, Secret, Service,
 };
 
 use myriad_model::Host;
@@ -214,6 +216,121 @@ impl<'a> Reader<'a> {
         if !matches!(found, PortFound::Listed(_)) {
             self.note(Fact::ServiceShape(id));
         }
+        found
+    }
+
+    /// Notes that what DestinationRules say of a host is read by [`Reader::rules`].
+    pub fn note_rules(&mut self, host: &str) {
+        for pattern in istio::fact_patterns(host, &self.settings.cluster_domain) {
+            self.note(Fact::Rules(&pattern));
+        }
+    }
+
+    /// Notes that only the subsets of a host are read by [`Reader::rules`].
+    pub fn note_subsets(&mut self, host: &str) {
+        for pattern in istio::fact_patterns(host, &self.settings.cluster_domain) {
+            self.note(Fact::Subsets(&pattern));
+        }
+    }
+
+    /// The DestinationRules of a namespace for a host or wildcard in full, in no order that has a
+    /// meaning. The caller noted the host that it reads them for.
+    pub fn rules(&mut self, namespace: &str, pattern: &str) -> Vec<Arc<DestinationRule>> {
+        let domain = &self.settings.cluster_domain;
+        let mut found = Vec::new();
+        // A rule may name a Service of its own namespace in short.
+        let suffix = format!(".{namespace}.svc.{domain}");
+        let short = pattern
+            .strip_suffix(&suffix)
+            .filter(|it| !it.contains(['.', '*']));
+        for written in [Some(pattern), short].into_iter().flatten() {
+            let fact = self.hasher.hash(Fact::RulesIn(namespace, written));
+            for object in self.objects.collection(fact) {
+                self.visited += 1;
+                if let Object::DestinationRule(rule) = object
+                    && rule.meta.key.namespace() == namespace
+                    && istio::rule_host(&rule.spec.host, namespace, domain) == pattern
+                {
+                    found.push(rule);
+                }
+            }
+        }
+        found
+    }
+
+    /// The ServiceEntries of all namespaces that name a host, in no order that has a meaning.
+    pub fn entries(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
+        self.note(Fact::Entries(host));
+        self.find_entries(host)
+    }
+
+    /// The same, for who reads of them only whose they are, who sees them, and their ports.
+    pub fn entry_shapes(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
+        self.note(Fact::EntryShapes(host));
+        self.find_entries(host)
+    }
+
+    fn find_entries(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
+        let fact = self.hasher.hash(Fact::Entries(host));
+        let mut found = Vec::new();
+        for object in self.objects.collection(fact) {
+            self.visited += 1;
+            let Object::ServiceEntry(entry) = object else {
+                continue;
+            };
+            let mut hosts = entry.spec.hosts.iter();
+            if hosts.any(|known| known.eq_ignore_ascii_case(host)) {
+                found.push(entry);
+            }
+        }
+        found
+    }
+
+    /// A Pod, of which the labels are read.
+    pub fn pod(&mut self, id: &str) -> Option<Arc<Pod>> {
+        self.note(Fact::Object(ObjectKind::Pod, id));
+        match self.visit(ObjectKind::Pod, id)? {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        }
+    }
+
+    /// The WorkloadEntries of a namespace that have all labels; none without labels.
+    pub fn workloads(&mut self, namespace: &str, labels: &Labels) -> Vec<Arc<WorkloadEntry>> {
+        let found = self.find_workloads(namespace, labels).into_iter();
+        let found = found.filter_map(|object| match object {
+            Object::WorkloadEntry(entry) => Some(entry),
+            _ => None,
+        });
+        found
+            .filter(|it| istio::has_labels(&it.spec.labels, labels))
+            .collect()
+    }
+
+    /// The Pods of a namespace that have all labels; none without labels.
+    pub fn pods(&mut self, namespace: &str, labels: &Labels) -> Vec<Arc<Pod>> {
+        let found = self.find_workloads(namespace, labels).into_iter();
+        let found = found.filter_map(|object| match object {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        });
+        found
+            .filter(|it| istio::has_labels(&it.labels, labels))
+            .collect()
+    }
+
+    /// The workloads of a namespace that have one of the labels.
+    fn find_workloads(&mut self, namespace: &str, labels: &Labels) -> Vec<Object> {
+        let Some((key, value)) = labels.first() else {
+            return Vec::new();
+        };
+        let fact = Fact::Workloads(namespace, key, value);
+        self.note(fact);
+        let found = self.objects.collection(self.hasher.hash(fact));
+        let found: Vec<Object> = found
+            .filter(|object| object.key().namespace() == namespace)
+            .collect();
+        self.visited += found.len() as u64;
         found
     }
 

@@ -1,10 +1,11 @@
 //! Where a destination leads.
 
+use std::sync::Arc;
+
 use myriad_api::istio::virtual_service::Destination;
 use myriad_api::{BackendPort, ObjectKind};
-use myriad_model::Protocol;
 
-use super::names;
+use super::{destination_rule, names, service_entry};
 use crate::engine::Reader;
 use crate::upstream::{self, PortFound};
 
@@ -27,33 +28,70 @@ pub fn resolve(
     reader: &mut Reader<'_>,
     destination: &Destination,
     namespace: &str,
-) -> Result<std::sync::Arc<str>, Lost> {
+) -> Result<Arc<str>, Lost> {
     let host = destination.host.to_ascii_lowercase();
     let domain = &reader.settings().cluster_domain;
-    let Some(id) = names::service(&host, namespace, domain) else {
-        return Err(Lost {
-            field: "host",
-            problem: format!("{host} is no Service of the cluster"),
-            remedy: "name a Service, in full as name.namespace.svc.cluster.local",
-        });
+    let service = names::service(&host, namespace, domain);
+    let wanted = destination
+        .port
+        .map(|port| port.number)
+        .filter(|number| *number > 0);
+    let found = match &service {
+        Some(id) => of_service(reader, id, wanted)?,
+        None => None,
     };
-    if !destination.subset.is_empty() {
+    let (full, owner, number) = match (found, service) {
+        (Some(number), Some(id)) => {
+            let full = names::service_host(&id, domain);
+            let owner = id.split_once('/').map_or("", |(owner, _)| owner).into();
+            (full, Owner::Service(id, owner), number)
+        }
+        (_, service) => {
+            let full = service
+                .as_ref()
+                .map_or(host, |id| names::service_host(id, domain));
+            let (owner, number) = of_entries(reader, &full, namespace, wanted, service.as_deref())?;
+            (full, Owner::Entry(owner), number)
+        }
+    };
+    let subset = &*destination.subset;
+    let (Owner::Service(_, namespace) | Owner::Entry(namespace)) = &owner;
+    if !subset.is_empty() && !destination_rule::find_subset(reader, &full, namespace, subset) {
         return Err(Lost {
             field: "subset",
-            problem: format!("{} is not honoured yet", destination.subset),
-            remedy: "leave the subset out, or name a Service of its own",
+            problem: format!("{subset} is defined by no DestinationRule for {full}"),
+            remedy: "add the subset to a DestinationRule of that host, or correct the name",
         });
     }
-    let number = match destination.port {
-        Some(port) if port.number > 0 => port.number,
-        _ => only_port(reader, &id)?,
+    Ok(match owner {
+        Owner::Service(id, _) => upstream::subset_name(&id, number, subset),
+        Owner::Entry(namespace) => upstream::entry_name(&namespace, &full, number, subset),
+    })
+}
+
+/// Whose a host is.
+enum Owner {
+    /// A Service, by its id, and its namespace.
+    Service(String, Arc<str>),
+    /// ServiceEntries of a namespace.
+    Entry(Arc<str>),
+}
+
+/// The port of a Service; none where there is no such Service.
+fn of_service(reader: &mut Reader<'_>, id: &str, wanted: Option<u16>) -> Result<Option<u16>, Lost> {
+    let number = match wanted {
+        Some(number) => number,
+        None => match reader.service(id) {
+            None => return Ok(None),
+            Some(service) => match &*service.ports {
+                [only] => only.port,
+                ports => return Err(no_port_named("Service", id, ports.len())),
+            },
+        },
     };
-    let port = BackendPort::Number(number);
-    match reader.service_port(&id, &port) {
-        PortFound::Listed(number) | PortFound::Implied(number) => {
-            Ok(upstream::name(&id, number, Protocol::Http1))
-        }
-        PortFound::NoService => Err(no_service(&id)),
+    match reader.service_port(id, &BackendPort::Number(number)) {
+        PortFound::Listed(number) | PortFound::Implied(number) => Ok(Some(number)),
+        PortFound::NoService => Ok(None),
         PortFound::NoPort => Err(Lost {
             field: "port.number",
             problem: format!("{number} is no TCP port of Service {id}"),
@@ -62,28 +100,45 @@ pub fn resolve(
     }
 }
 
-/// The port of a Service that has one.
-fn only_port(reader: &mut Reader<'_>, id: &str) -> Result<u16, Lost> {
-    let Some(service) = reader.service(id) else {
-        return Err(no_service(id));
+/// The namespace and port of a host that no Service has.
+fn of_entries(
+    reader: &mut Reader<'_>,
+    host: &str,
+    namespace: &str,
+    wanted: Option<u16>,
+    service: Option<&str>,
+) -> Result<(Arc<str>, u16), Lost> {
+    let Some((owner, ports)) = service_entry::find(reader, host, namespace) else {
+        return Err(match service {
+            Some(id) => Lost {
+                field: "host",
+                problem: format!("there is no {} {id}", ObjectKind::Service.as_str()),
+                remedy: "create the Service, or correct the name",
+            },
+            None => Lost {
+                field: "host",
+                problem: format!("{host} is no Service of the cluster and no ServiceEntry has it"),
+                remedy: "name a Service, in full as name.namespace.svc.cluster.local, or write a \
+                         ServiceEntry",
+            },
+        });
     };
-    match &*service.ports {
-        [only] => Ok(only.port),
-        _ => Err(Lost {
-            field: "port",
-            problem: format!(
-                "is missing, and Service {id} has {} ports",
-                service.ports.len()
-            ),
-            remedy: "write port.number",
+    match (wanted, &*ports) {
+        (None, [only]) => Ok((owner, *only)),
+        (None, _) => Err(no_port_named("ServiceEntry of", host, ports.len())),
+        (Some(number), _) if ports.contains(&number) => Ok((owner, number)),
+        (Some(number), _) => Err(Lost {
+            field: "port.number",
+            problem: format!("{number} is no port of the ServiceEntry of {host}"),
+            remedy: "name one of spec.ports of the ServiceEntry",
         }),
     }
 }
 
-fn no_service(id: &str) -> Lost {
+fn no_port_named(what: &str, name: &str, count: usize) -> Lost {
     Lost {
-        field: "host",
-        problem: format!("there is no {} {id}", ObjectKind::Service.as_str()),
-        remedy: "create the Service, or correct the name",
+        field: "port",
+        problem: format!("is missing, and {what} {name} has {count} ports"),
+        remedy: "write port.number",
     }
 }

@@ -109,6 +109,32 @@ pub fn service(host: &str, namespace: &str, cluster_domain: &str) -> Option<Stri
     (!of.contains('.') && !name.is_empty() && !of.is_empty()).then(|| format!("{of}/{name}"))
 }
 
+/// The full host of the Service of a `namespace/name`.
+pub fn service_host(id: &str, cluster_domain: &str) -> String {
+    let (namespace, name) = id.split_once('/').unwrap_or(("", id));
+    format!("{name}.{namespace}.svc.{cluster_domain}")
+}
+
+/// The wildcards that cover a host as it is written in full, the narrowest first, without itself.
+pub fn broader_texts(host: &str) -> impl Iterator<Item = String> {
+    let rest = host.strip_prefix("*.").unwrap_or(host);
+    let dots = rest
+        .match_indices('.')
+        .map(|(at, _)| format!("*.{}", &rest[at + 1..]));
+    let any = (host != "*").then(|| "*".to_owned());
+    dots.chain(any)
+}
+
+/// The host of a DestinationRule of a namespace in full and in lower case: a name without dots is
+/// a Service of the namespace.
+pub fn rule_host(host: &str, namespace: &str, cluster_domain: &str) -> String {
+    let host = host.to_ascii_lowercase();
+    match host.contains('.') || host.starts_with('*') {
+        true => host,
+        false => format!("{host}.{namespace}.svc.{cluster_domain}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ServerHost, broader, gateway, host, is_exported, service};

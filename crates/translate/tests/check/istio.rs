@@ -8,10 +8,20 @@ use proptest::sample::select;
 
 use crate::world;
 
-/// A Gateway, a VirtualService or a policy.
+mod hosts;
+
+/// A Gateway, a VirtualService, a policy, or what says where hosts are.
 pub fn object() -> impl Strategy<Value = Object> {
-    prop_oneof![4 => gateway(), 4 => virtual_service(), 1 => policy()]
-        .prop_map(|text| world::object(&text))
+    prop_oneof![
+        4 => gateway(),
+        4 => virtual_service(),
+        1 => policy(),
+        2 => hosts::destination_rule(),
+        2 => hosts::service_entry(),
+        1 => hosts::workload_entry(),
+        1 => hosts::pod(),
+    ]
+    .prop_map(|text| world::object(&text))
 }
 
 fn policy() -> impl Strategy<Value = String> {
@@ -160,6 +170,9 @@ fn action() -> impl Strategy<Value = &'static str> {
             "route: [{destination: {host: w}}]",
             "route: [{destination: {host: v.two.svc.cluster.local, port: {number: 81}}, \
              weight: 3}, {destination: {host: w, port: {number: 80}}, weight: 1}]",
+            "route: [{destination: {host: v, subset: a, port: {number: 80}}}]",
+            "route: [{destination: {host: out.example, port: {number: 80}}, weight: 1}, \
+             {destination: {host: out.example, subset: a}, weight: 1}]",
             "redirect: {uri: /x}",
             "directResponse: {status: 200}",
             "delegate: {name: part}",

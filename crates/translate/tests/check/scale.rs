@@ -162,3 +162,65 @@ fn a_server_of_a_gateway_costs_its_own_host_whatever_the_gateway_has() {
     // The Gateway and the host; the VirtualService and the host.
     assert_eq!(few, [2, 2]);
 }
+
+/// The work of one changed DestinationRule, Pod and ServiceEntry among `n` of each.
+fn measure_rules(n: usize) -> [u64; 4] {
+    let text = |number: usize, settings: &str| {
+        format!(
+            "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {{namespace: \
+             scale, name: d{number:07}}}\nspec: {{host: d{number:07}, trafficPolicy: \
+             {{{settings}}}, subsets: [{{name: s, labels: {{a: b}}}}]}}\n"
+        )
+    };
+    let entry = |number: usize, address: &str| {
+        world::object(&format!(
+            "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{namespace: \
+             scale, name: d{number}}}\nspec: {{hosts: [out{number}.example], ports: [{{number: \
+             80, name: http, protocol: HTTP}}], resolution: STATIC, endpoints: [{{address: \
+             {address}}}]}}\n"
+        ))
+    };
+    let routes: String = (0..n)
+        .map(|number| {
+            format!(
+                "  - {{match: [{{uri: {{prefix: /{number}}}}}], route: [{{destination: {{host: \
+                 out{number}.example}}}}]}}\n"
+            )
+        })
+        .collect();
+    let gateway = "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {namespace: \
+                   scale, name: edge}\nspec: {servers: [{port: {number: 80, name: http, \
+                   protocol: HTTP}, hosts: [a.example]}]}\n";
+    let service = format!(
+        "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{namespace: scale, \
+         name: v}}\nspec:\n  hosts: [a.example]\n  gateways: [edge]\n  http:\n{routes}"
+    );
+    let pair = world::secret("<certificate *.example.com>", "<key *.example.com>", None);
+    let mut engine = world::engine(Settings::default());
+    for number in 0..n {
+        let mut objects = domain(number, 80, &pair);
+        objects.push(world::object(&text(number, "")));
+        objects.push(entry(number, "10.0.0.1"));
+        put(&mut engine, objects);
+    }
+    put(
+        &mut engine,
+        vec![world::object(gateway), world::object(&service)],
+    );
+    let settings = "loadBalancer: {simple: RANDOM}";
+    let rule = put(&mut engine, vec![world::object(&text(n / 2, settings))]);
+    let moved = put(&mut engine, vec![entry(n / 2, "10.0.0.2")]);
+    let wild = text(n, settings).replace("host: d", "host: '*.other.example', x: d");
+    let wild = put(&mut engine, vec![world::object(&wild)]);
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {namespace: scale, name: p, labels: {a: b}}\n";
+    let pod = put(&mut engine, vec![world::object(pod)]);
+    [rule, moved, wild, pod].map(|work| work.units_translated)
+}
+
+#[test]
+fn a_destination_rule_costs_the_upstreams_of_its_own_host() {
+    let (few, many) = (measure_rules(20), measure_rules(200));
+    assert_eq!(few, many);
+    // Each object itself, but for the Pod, and the upstream of what it names.
+    assert_eq!(few, [2, 2, 1, 0]);
+}

@@ -210,10 +210,20 @@ fn service() -> impl Strategy<Value = Service> {
         0..3,
     );
     let alias = option::weighted(0.2, Just(Box::from("out.example")));
-    let parts = (meta(ObjectKind::Service, &["v", "w"]), alias, ports);
-    parts.prop_map(|(meta, external_name, ports)| Service {
+    const SELECTORS: [&[(&str, &str)]; 3] = [&[], &[("x", "1")], &[("x", "1"), ("y", "2")]];
+    let selector = select(&SELECTORS[..]);
+    let parts = (
+        meta(ObjectKind::Service, &["v", "w"]),
+        alias,
+        ports,
+        selector,
+    );
+    parts.prop_map(|(meta, external_name, ports, selector)| Service {
         meta,
-        selector: Default::default(),
+        selector: selector
+            .iter()
+            .map(|pair| (pair.0.into(), pair.1.into()))
+            .collect(),
         external_name,
         ports: ports
             .into_iter()

@@ -1,0 +1,149 @@
+//! TLS towards endpoints, as a DestinationRule says it.
+
+use std::sync::Arc;
+
+use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
+use myriad_model::{Name, UpstreamTls};
+
+use super::options::Problem;
+use crate::Settings;
+use crate::engine::Reader;
+use crate::output::Unit;
+
+/// What to write where files are named.
+const CREDENTIAL: &str = "write credentialName, the name of a Secret of the gateway's namespace";
+
+/// What becomes of connections to endpoints.
+pub enum Plan {
+    /// Plain text.
+    Plain,
+    /// TLS.
+    Tls(UpstreamTls, Vec<Unit>),
+    /// What was asked for cannot be done, and less is not done: nobody is reached.
+    Closed,
+}
+
+/// Reads the settings. The names are those of the host's ServiceEntry, for rules without any.
+pub fn plan(settings: &Settings, written: &ClientTls, names: &[Box<str>]) -> Plan {
+    let is_mutual = match written.mode {
+        ClientTlsMode::Disable => return Plan::Plain,
+        ClientTlsMode::Simple => false,
+        ClientTlsMode::Mutual => true,
+        ClientTlsMode::IstioMutual => return Plan::Closed,
+    };
+    let has_files = !written.ca_certificates.is_empty()
+        || !written.ca_crl.is_empty()
+        || is_mutual && !(written.client_certificate.is_empty() && written.private_key.is_empty());
+    if has_files || is_mutual && written.credential_name.is_empty() {
+        return Plan::Closed;
+    }
+    let mut tls = UpstreamTls {
+        server_name: written.sni.clone(),
+        verify: written.insecure_skip_verify != Some(true),
+        ..UpstreamTls::unverified()
+    };
+    let mut needs = Vec::new();
+    if let Some(secret) = secret(settings, written) {
+        if tls.verify {
+            // Nothing makes a trust of a Secret yet, and no other roots may stand in its place.
+            return Plan::Closed;
+        }
+        if is_mutual {
+            tls.certificate = Some(Name::new(secret.clone()));
+            needs.push(Unit::Certificate(secret));
+        }
+    }
+    if tls.verify {
+        let own = &written.subject_alt_names;
+        let names = if own.is_empty() { names } else { own };
+        let mut names: Vec<Box<str>> = names.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        names.truncate(UpstreamTls::NAMES_MAX);
+        tls.subject_alt_names = names.into();
+    }
+    Plan::Tls(tls, needs)
+}
+
+/// What is wrong with the settings alone.
+pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Problem>) {
+    let mut closed = |field: &str, message: &str, remedy: &'static str| {
+        problems.push(Problem {
+            field: format!("tls.{field}"),
+            message: format!("{message}, so its requests get 503"),
+            remedy,
+            is_error: true,
+        });
+    };
+    match written.mode {
+        ClientTlsMode::Disable => return,
+        ClientTlsMode::IstioMutual => {
+            let message = "is ISTIO_MUTUAL, for which the gateway has no identity yet";
+            closed(
+                "mode",
+                message,
+                "write MUTUAL with a credentialName, or SIMPLE",
+            );
+            return;
+        }
+        ClientTlsMode::Simple | ClientTlsMode::Mutual => {}
+    }
+    let is_mutual = written.mode == ClientTlsMode::Mutual;
+    judge_files(written, &mut closed);
+    let id = secret(reader.settings(), written);
+    if is_mutual && id.is_none() {
+        closed("credentialName", "is missing", CREDENTIAL);
+    }
+    let Some(id) = id else {
+        return;
+    };
+    if written.insecure_skip_verify != Some(true) {
+        let message = "is nothing that endpoints can be verified against yet";
+        closed(
+            "credentialName",
+            message,
+            "set insecureSkipVerify, if that is enough",
+        );
+    }
+    if !reader.has_secret(&id) {
+        closed(
+            "credentialName",
+            &format!("names Secret {id}, which is not there"),
+            "create the Secret in the gateway's namespace, or correct the name",
+        );
+    }
+    if written.subject_alt_names.len() > UpstreamTls::NAMES_MAX {
+        problems.push(Problem {
+            field: "tls.subjectAltNames".to_owned(),
+            message: format!(
+                "has more than {} names; the rest is not read",
+                UpstreamTls::NAMES_MAX
+            ),
+            remedy: "name fewer",
+            is_error: true,
+        });
+    }
+}
+
+/// Files are nothing that a gateway has.
+fn judge_files(written: &ClientTls, closed: &mut impl FnMut(&str, &str, &'static str)) {
+    let is_mutual = written.mode == ClientTlsMode::Mutual;
+    for (field, text, is_read) in [
+        ("clientCertificate", &written.client_certificate, is_mutual),
+        ("privateKey", &written.private_key, is_mutual),
+        ("caCertificates", &written.ca_certificates, true),
+        ("caCrl", &written.ca_crl, true),
+    ] {
+        if is_read && !text.is_empty() {
+            let message = "is the path of a file, which no gateway has";
+            closed(field, message, CREDENTIAL);
+        }
+    }
+}
+
+/// The `namespace/name` of the Secret that the settings name.
+fn secret(settings: &Settings, written: &ClientTls) -> Option<Arc<str>> {
+    let name = &written.credential_name;
+    let namespace = &settings.gateway_namespace;
+    (!name.is_empty()).then(|| format!("{namespace}/{name}").into())
+}

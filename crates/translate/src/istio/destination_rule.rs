@@ -1,0 +1,244 @@
+//! Which DestinationRules hold for a host, and what they add up to for one of its ports.
+
+use std::sync::Arc;
+
+use myriad_api::Finding;
+use myriad_api::istio::destination_rule::balancer::LoadBalancer;
+use myriad_api::istio::destination_rule::connection::{
+    ClientTls, ConnectionPool, H2Upgrade, OutlierDetection, ProxyProtocol, RetryBudget,
+};
+use myriad_api::istio::destination_rule::{PortPolicy, TrafficPolicy};
+use myriad_api::istio::{DestinationRule, Labels};
+use myriad_api::{ObjectKey, Severity};
+
+use super::{client_tls, names, options};
+use crate::Settings;
+use crate::engine::Reader;
+use crate::output::Output;
+
+/// The DestinationRules that hold for a host, the oldest first; none where nobody wrote one.
+#[derive(Default)]
+pub struct Rules(Vec<Arc<DestinationRule>>);
+
+/// What holds for one port of a host, or of a subset of it.
+pub struct Choice<'a> {
+    /// The labels of the subset; none for all endpoints.
+    pub labels: Option<&'a Labels>,
+    /// What the rules set.
+    pub policy: Merged<'a>,
+}
+
+/// The parts of a traffic policy, each from the rule that sets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Merged<'a> {
+    /// How endpoints are chosen.
+    pub balancer: Option<&'a LoadBalancer>,
+    /// Limits of connections.
+    pub pool: Option<&'a ConnectionPool>,
+    /// When an endpoint is left out.
+    pub outlier: Option<&'a OutlierDetection>,
+    /// How TLS is done.
+    pub tls: Option<&'a ClientTls>,
+    /// The header that connections begin with.
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// How many repetitions may be in flight.
+    pub retry_budget: Option<&'a RetryBudget>,
+}
+
+/// The rules that hold for a host of a namespace. As Istio's clients look for them: what the
+/// gateway's namespace keeps to itself, what the host's own namespace exports to the gateway,
+/// and what the gateway's namespace, which is the root, exports to all.
+pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
+    reader.note_rules(host);
+    look_up(reader, host, namespace)
+}
+
+/// Whether the rules that hold for a host of a namespace define a subset.
+pub fn find_subset(reader: &mut Reader<'_>, host: &str, namespace: &str, subset: &str) -> bool {
+    reader.note_subsets(host);
+    look_up(reader, host, namespace).has_subset(subset)
+}
+
+fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
+    let settings = reader.settings();
+    let gateway = &*settings.gateway_namespace;
+    let mut patterns = vec![host.to_owned()];
+    patterns.extend(names::broader_texts(host));
+    // The gateway's namespace is asked twice: for what it keeps to itself, and for the rest.
+    let mut levels = vec![(gateway, true)];
+    if namespace != gateway {
+        levels.push((namespace, false));
+    }
+    levels.push((gateway, false));
+    for (level, is_private) in levels {
+        for pattern in &patterns {
+            let mut rules = reader.rules(level, pattern);
+            rules.retain(|rule| match is_private {
+                true => matches!(&*rule.spec.export_to, [only] if &**only == "."),
+                false => names::is_exported(&rule.spec.export_to, level, gateway),
+            });
+            if !rules.is_empty() {
+                return Rules(select(rules, settings));
+            }
+        }
+    }
+    Rules::default()
+}
+
+/// What is wrong with a DestinationRule alone.
+pub fn judge(reader: &mut Reader<'_>, rule: &DestinationRule) -> Output {
+    let mut output = Output::default();
+    let key = &rule.meta.key;
+    output.findings = super::notes(key, &rule.notes);
+    let mut policies: Vec<(String, &TrafficPolicy)> = Vec::new();
+    if let Some(policy) = rule.spec.traffic_policy.as_deref() {
+        policies.push(("spec.trafficPolicy".to_owned(), policy));
+    }
+    for (at, subset) in rule.spec.subsets.iter().enumerate() {
+        if let Some(policy) = subset.traffic_policy.as_deref() {
+            policies.push((format!("spec.subsets[{at}].trafficPolicy"), policy));
+        }
+    }
+    for (field, policy) in policies {
+        judge_policy(reader, key, &field, policy, &mut output);
+    }
+    output
+}
+
+impl Rules {
+    /// Whether any rule defines a subset.
+    pub fn has_subset(&self, name: &str) -> bool {
+        let mut rules = self.0.iter();
+        rules.any(|rule| rule.spec.subsets.iter().any(|known| *known.name == *name))
+    }
+
+    /// What holds for a port of a subset, or of all endpoints where its name is empty; none where
+    /// no rule defines the subset. The oldest rule that says something wins.
+    pub fn choose(&self, subset: &str, port: u16) -> Option<Choice<'_>> {
+        let mut policies = self
+            .0
+            .iter()
+            .map(|rule| rule.spec.traffic_policy.as_deref());
+        let top = policies.find_map(|policy| policy);
+        let policy = top.map_or_else(Merged::default, |policy| {
+            Merged::default().overlay(policy, port)
+        });
+        if subset.is_empty() {
+            let labels = None;
+            return Some(Choice { labels, policy });
+        }
+        let mut subsets = self.0.iter().flat_map(|rule| rule.spec.subsets.iter());
+        let found = subsets.find(|known| *known.name == *subset)?;
+        Some(Choice {
+            labels: Some(&found.labels),
+            policy: match found.traffic_policy.as_deref() {
+                Some(own) => policy.overlay(own, port),
+                None => policy,
+            },
+        })
+    }
+}
+
+impl<'a> Merged<'a> {
+    /// Whether HTTP/1.1 becomes HTTP/2.
+    pub fn is_upgraded(&self) -> bool {
+        let http = self.pool.and_then(|pool| pool.http.as_ref());
+        http.is_some_and(|http| http.h2_upgrade_policy == H2Upgrade::Upgrade)
+    }
+
+    /// What a policy sets takes the place of what was set, part by part. A port that is listed
+    /// takes over nothing of the parts that a port may set.
+    fn overlay(self, policy: &'a TrafficPolicy, port: u16) -> Merged<'a> {
+        let merged = Merged {
+            balancer: policy.load_balancer.as_deref().or(self.balancer),
+            pool: policy.connection_pool.as_deref().or(self.pool),
+            outlier: policy.outlier_detection.as_deref().or(self.outlier),
+            tls: policy.tls.as_deref().or(self.tls),
+            proxy_protocol: policy.proxy_protocol.or(self.proxy_protocol),
+            retry_budget: policy.retry_budget.as_deref().or(self.retry_budget),
+        };
+        let mut ports = policy.port_level_settings.iter();
+        match ports.find(|known| known.port.number == port) {
+            Some(port) => Merged {
+                proxy_protocol: merged.proxy_protocol,
+                retry_budget: merged.retry_budget,
+                ..of_port(port)
+            },
+            None => merged,
+        }
+    }
+}
+
+fn of_port(port: &PortPolicy) -> Merged<'_> {
+    Merged {
+        balancer: port.load_balancer.as_deref(),
+        pool: port.connection_pool.as_deref(),
+        outlier: port.outlier_detection.as_deref(),
+        tls: port.tls.as_deref(),
+        proxy_protocol: None,
+        retry_budget: None,
+    }
+}
+
+/// Of the rules for one host: those for the gateway's workload alone where there are any, else
+/// those for all. A selector means workloads of the rule's own namespace.
+fn select(mut rules: Vec<Arc<DestinationRule>>, settings: &Settings) -> Vec<Arc<DestinationRule>> {
+    rules.sort_unstable_by(|left, right| {
+        let place = |rule: &DestinationRule| (rule.meta.created, rule.meta.key.clone());
+        place(left).cmp(&place(right))
+    });
+    let is_chosen = |rule: &DestinationRule| {
+        let selector = rule.spec.workload_selector.as_ref();
+        selector.is_some_and(|selector| {
+            let mut labels = selector.match_labels.iter();
+            *rule.meta.key.namespace() == *settings.gateway_namespace
+                && labels.all(|(key, value)| {
+                    let known = settings.gateway_labels.get(&**key);
+                    known.is_some_and(|known| **known == **value)
+                })
+        })
+    };
+    if rules.iter().any(|rule| is_chosen(rule)) {
+        rules.retain(|rule| is_chosen(rule));
+    } else {
+        rules.retain(|rule| rule.spec.workload_selector.is_none());
+    }
+    rules
+}
+
+fn judge_policy(
+    reader: &mut Reader<'_>,
+    key: &ObjectKey,
+    field: &str,
+    policy: &TrafficPolicy,
+    output: &mut Output,
+) {
+    let mut parts = vec![(String::new(), Merged::default().overlay(policy, 0))];
+    for (at, port) in policy.port_level_settings.iter().enumerate() {
+        parts.push((format!("portLevelSettings[{at}]."), of_port(port)));
+    }
+    let mut problems = Vec::new();
+    if policy.tunnel.is_some() {
+        problems.push(options::refused("tunnel", "has no effect"));
+    }
+    for (prefix, part) in parts {
+        let mut own = Vec::new();
+        options::build(&part, &mut own);
+        if let Some(tls) = part.tls {
+            client_tls::judge(reader, tls, &mut own);
+        }
+        problems.extend(own.into_iter().map(|mut problem| {
+            problem.field.insert_str(0, &prefix);
+            problem
+        }));
+    }
+    for problem in problems {
+        let severity = match problem.is_error {
+            true => Severity::Error,
+            false => Severity::Warning,
+        };
+        let field = format!("{field}.{}", problem.field);
+        let finding = Finding::new(severity, key, field, problem.message, problem.remedy);
+        output.findings.push(finding);
+    }
+}

@@ -1,0 +1,320 @@
+//! What a DestinationRule says of choosing, limiting and sparing endpoints.
+
+use std::time::Duration;
+
+use myriad_api::istio::destination_rule::balancer::{
+    ConsistentHash, HttpCookie, LoadBalancer, LocalityBalancer, SimpleBalancer,
+};
+use myriad_api::istio::destination_rule::connection::{
+    ConnectionPool, HttpPool, OutlierDetection, ProxyProtocolVersion, RetryBudget, TcpPool,
+};
+use myriad_model::{
+    self as model, Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits,
+    Outlier, Ping, ProxyProtocol, Share, UpstreamOptions,
+};
+
+use super::destination_rule::Merged;
+
+/// The size of a ring of hashes where none is written.
+const RING_SIZE: u32 = 1024;
+/// The size of a table of Maglev where none is written.
+const MAGLEV_SIZE: u32 = 65_537;
+/// The largest prime that a table may have.
+const MAGLEV_SIZE_MAX: u32 = 1_048_573;
+/// The shortest time that is told apart from none.
+const MILLISECOND: Duration = Duration::from_millis(1);
+/// How long an answer to a ping is waited for where nothing is written.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A part of a traffic policy that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The field below the traffic policy.
+    pub field: String,
+    /// What becomes of it.
+    pub message: String,
+    /// What to do.
+    pub remedy: &'static str,
+    /// Whether it makes a difference to who is reached, and not only to how well.
+    pub is_error: bool,
+}
+
+/// A field that is not honoured.
+pub fn refused(field: &str, effect: &str) -> Problem {
+    Problem {
+        field: field.to_owned(),
+        message: format!("is not honoured: it {effect}"),
+        remedy: "remove it, or see docs/istio.md for what stands in its place",
+        is_error: true,
+    }
+}
+
+/// The options of an upstream; none where the rules set nothing but defaults.
+pub fn build(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<UpstreamOptions> {
+    let mut options = UpstreamOptions::default();
+    if let Some(written) = policy.balancer {
+        options.balancer = balancer(written, problems);
+        options.warmup = warmup(written);
+        judge_locality(written, problems);
+    }
+    if let Some(written) = policy.pool {
+        options.limits = limits(written, problems);
+    }
+    let outlier = policy.outlier.map(|written| outlier(written, problems));
+    options.outlier = outlier.map(Box::new);
+    options.proxy_protocol = policy.proxy_protocol.map(|written| match written.version {
+        ProxyProtocolVersion::V1 => ProxyProtocol::V1,
+        ProxyProtocolVersion::V2 => ProxyProtocol::V2,
+    });
+    let budget = policy.retry_budget;
+    options.retry_budget = budget.map(|written| retry_budget(written, problems));
+    (options != UpstreamOptions::default()).then_some(options)
+}
+
+fn warn(field: &str, message: impl Into<String>, remedy: &'static str) -> Problem {
+    Problem {
+        field: field.to_owned(),
+        message: message.into(),
+        remedy,
+        is_error: false,
+    }
+}
+
+fn balancer(written: &LoadBalancer, problems: &mut Vec<Problem>) -> Balancer {
+    if let Some(hash) = &written.consistent_hash {
+        return hash_balancer(hash, problems);
+    }
+    match written.simple {
+        Some(SimpleBalancer::RoundRobin) => Balancer::RoundRobin,
+        Some(SimpleBalancer::Random) => Balancer::Random,
+        Some(SimpleBalancer::Passthrough) => {
+            problems.push(warn(
+                "loadBalancer.simple",
+                "is PASSTHROUGH, which a gateway has no address for, so LEAST_REQUEST is used",
+                "write LEAST_REQUEST, ROUND_ROBIN or RANDOM",
+            ));
+            Balancer::LeastRequest
+        }
+        None
+        | Some(
+            SimpleBalancer::Unspecified | SimpleBalancer::LeastConn | SimpleBalancer::LeastRequest,
+        ) => Balancer::LeastRequest,
+    }
+}
+
+fn hash_balancer(written: &ConsistentHash, problems: &mut Vec<Problem>) -> Balancer {
+    let name = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
+    let source = if let Some(header) = name(&written.http_header_name) {
+        HashSource::Header(header.to_ascii_lowercase().into())
+    } else if let Some(cookie) = &written.http_cookie {
+        HashSource::Cookie(Box::new(hash_cookie(cookie)))
+    } else if let Some(query) = name(&written.http_query_parameter_name) {
+        HashSource::Query(query)
+    } else if written.use_source_ip == Some(true) {
+        HashSource::SourceIp
+    } else {
+        problems.push(warn(
+            "loadBalancer.consistentHash",
+            "does not say what is hashed, so LEAST_REQUEST is used",
+            "write httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName",
+        ));
+        return Balancer::LeastRequest;
+    };
+    let table = match (&written.maglev, &written.ring_hash) {
+        (Some(maglev), _) => HashTable::Maglev(maglev_size(maglev.table_size, problems)),
+        (None, Some(ring)) => HashTable::Ring(ring_size(ring.minimum_ring_size, problems)),
+        (None, None) => HashTable::Ring(ring_size(written.minimum_ring_size, problems)),
+    };
+    Balancer::Hash(Box::new(HashBalancer { source, table }))
+}
+
+fn hash_cookie(written: &HttpCookie) -> HashCookie {
+    let attributes = written.attributes.iter();
+    HashCookie {
+        name: written.name.clone(),
+        path: written.path.clone(),
+        // Whole seconds, so that what is sent is what is hashed as equal.
+        age: written.ttl.map(|ttl| Duration::from_secs(ttl.as_secs())),
+        attributes: attributes
+            .map(|attribute| (attribute.name.clone(), attribute.value.clone()))
+            .collect(),
+    }
+}
+
+fn ring_size(written: u64, problems: &mut Vec<Problem>) -> u32 {
+    match u32::try_from(written) {
+        Ok(0) => RING_SIZE,
+        Ok(size) if size <= HashTable::SIZE_MAX => size,
+        _ => {
+            problems.push(warn(
+                "loadBalancer.consistentHash.ringHash.minimumRingSize",
+                format!("is above {0}, so {0} is used", HashTable::SIZE_MAX),
+                "write a smaller ring",
+            ));
+            HashTable::SIZE_MAX
+        }
+    }
+}
+
+fn maglev_size(written: u64, problems: &mut Vec<Problem>) -> u32 {
+    let (message, size) = match u32::try_from(written) {
+        Ok(0) => return MAGLEV_SIZE,
+        Ok(size) if size <= MAGLEV_SIZE_MAX && is_prime(size) => return size,
+        Ok(size) if size <= MAGLEV_SIZE_MAX => (
+            format!("is {size}, which is no prime, so {MAGLEV_SIZE} is used"),
+            MAGLEV_SIZE,
+        ),
+        _ => (
+            format!("is above {MAGLEV_SIZE_MAX}, so that is used"),
+            MAGLEV_SIZE_MAX,
+        ),
+    };
+    let field = "loadBalancer.consistentHash.maglev.tableSize";
+    problems.push(warn(field, message, "write a prime such as 65537"));
+    size
+}
+
+fn is_prime(number: u32) -> bool {
+    let mut divisors = (2_u32..).take_while(|divisor| divisor * divisor <= number);
+    number >= 2 && divisors.all(|divisor| !number.is_multiple_of(divisor))
+}
+
+fn warmup(written: &LoadBalancer) -> Option<model::Warmup> {
+    let own = written.warmup.as_ref();
+    let duration = own.map(|own| own.duration).or(written.warmup_duration)?;
+    let percent = own.and_then(|own| own.minimum_percent).unwrap_or(10.0);
+    let aggression = own.and_then(|own| own.aggression).unwrap_or(1.0);
+    (duration >= MILLISECOND).then(|| model::Warmup {
+        duration: whole(duration),
+        percent_min: percent.clamp(0.0, 100.0) as u8,
+        aggression: (aggression * 1000.0).clamp(1.0, 1_000_000.0) as u32,
+    })
+}
+
+fn judge_locality(written: &LoadBalancer, problems: &mut Vec<Problem>) {
+    let is_set = |locality: &LocalityBalancer| {
+        locality.enabled != Some(false)
+            && (!locality.distribute.is_empty()
+                || !locality.failover.is_empty()
+                || !locality.failover_priority.is_empty())
+    };
+    let zone = written.zone_aware.as_ref();
+    for (field, is_set) in [
+        (
+            "loadBalancer.localityLbSetting",
+            written.locality.as_ref().is_some_and(is_set),
+        ),
+        (
+            "loadBalancer.zoneAwareLbSetting",
+            zone.is_some_and(|zone| zone.enabled != Some(false)),
+        ),
+    ] {
+        if is_set {
+            problems.push(warn(
+                field,
+                "has no effect: a gateway does not know its locality, so all endpoints are equal",
+                "remove it, or set enabled to false",
+            ));
+        }
+    }
+}
+
+fn limits(written: &ConnectionPool, problems: &mut Vec<Problem>) -> Limits {
+    let tcp = written.tcp.clone().unwrap_or_default();
+    let http = written.http.clone().unwrap_or_default();
+    if http.use_client_protocol {
+        problems.push(warn(
+            "connectionPool.http.useClientProtocol",
+            "has no effect: the protocol of the port is spoken",
+            "name the port by its protocol, or write h2UpgradePolicy",
+        ));
+    }
+    Limits {
+        connections_max: tcp.max_connections,
+        pending_max: http.http1_max_pending_requests,
+        requests_max: http.http2_max_requests,
+        connection_requests_max: http.max_requests_per_connection,
+        retries_max: http.max_retries,
+        streams_max: http.max_concurrent_streams,
+        connect_timeout: whole(tcp.connect_timeout.unwrap_or_default()),
+        idle_timeout: idle_timeout(&tcp, &http),
+        connection_time_max: whole(tcp.max_connection_duration.unwrap_or_default()),
+        keepalive: tcp.tcp_keepalive.map(|written| Keepalive {
+            probes: written.probes,
+            time: whole(written.time.unwrap_or_default()),
+            interval: whole(written.interval.unwrap_or_default()),
+        }),
+        ping: ping(&http),
+    }
+}
+
+fn idle_timeout(tcp: &TcpPool, http: &HttpPool) -> Duration {
+    whole(http.idle_timeout.or(tcp.idle_timeout).unwrap_or_default())
+}
+
+fn ping(http: &HttpPool) -> Option<Ping> {
+    let written = http.http2_keep_alive.as_ref()?;
+    let interval = written.interval.filter(|time| *time >= MILLISECOND)?;
+    let timeout = written.timeout.filter(|time| *time >= MILLISECOND);
+    Some(Ping {
+        interval: whole(interval),
+        timeout: whole(timeout.unwrap_or(PING_TIMEOUT)),
+    })
+}
+
+/// Envoy's defaults where nothing is written: five errors in a row, looked at every 10 s, 30 s
+/// out, a tenth of the endpoints.
+fn outlier(written: &OutlierDetection, problems: &mut Vec<Problem>) -> Outlier {
+    if !written.http_error_codes.is_empty() {
+        problems.push(warn(
+            "outlierDetection.outlierDetectionHttpErrorCodes",
+            "has no effect: 500 to 599 are errors",
+            "remove it",
+        ));
+    }
+    let former = Some(written.consecutive_errors).filter(|count| *count > 0);
+    let span = |written: Option<Duration>, usual| {
+        let written = written.filter(|time| *time >= MILLISECOND);
+        whole(written.unwrap_or(Duration::from_secs(usual)))
+    };
+    let percent = |number: u32| number.min(100) as u8;
+    Outlier {
+        server_errors: written.consecutive_5xx_errors.unwrap_or(5),
+        gateway_errors: written.consecutive_gateway_errors.or(former).unwrap_or(0),
+        local_errors: written.consecutive_local_origin_failures.unwrap_or(5),
+        is_split: written.split_external_local_origin_errors,
+        interval: span(written.interval, 10),
+        ejection_time: span(written.base_ejection_time, 30),
+        ejection_percent_max: match percent(written.max_ejection_percent) {
+            0 => 10,
+            percent => percent,
+        },
+        health_percent_min: percent(written.min_health_percent),
+    }
+}
+
+fn retry_budget(written: &RetryBudget, problems: &mut Vec<Problem>) -> model::RetryBudget {
+    if written.budget_interval.is_some() {
+        problems.push(warn(
+            "retryBudget.budgetInterval",
+            "has no effect: the requests in flight are counted",
+            "remove it",
+        ));
+    }
+    let percent = written.percent.unwrap_or(20.0).clamp(0.0, 100.0);
+    model::RetryBudget {
+        share: Share::from_ppm((percent * 10_000.0) as u32).unwrap_or(Share::ALL),
+        retries_min: match written.min_retry_concurrency {
+            0 => 3,
+            number => number,
+        },
+    }
+}
+
+/// What is sent is whole milliseconds; a shorter time is one.
+fn whole(time: Duration) -> Duration {
+    if time.is_zero() {
+        return time;
+    }
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1))
+}

@@ -1,0 +1,321 @@
+//! ServiceEntries: hosts that the cluster does not know, and where they are.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use myriad_api::istio::service_entry::{EntryPort, Resolution, WorkloadEntrySpec};
+use myriad_api::istio::{Labels, ServiceEntry, WorkloadEntry};
+use myriad_api::{Finding, Severity};
+use myriad_model::{Dns, DnsMode, DnsName, Endpoint, Host, Origin, OriginKind, host::Pattern};
+
+use super::names;
+use crate::engine::Reader;
+use crate::output::Output;
+use crate::upstream::{Place, Speech};
+
+/// One port of a host of ServiceEntries.
+pub struct Entry {
+    /// Those of one namespace that name host and port, the oldest first; never empty.
+    entries: Vec<Arc<ServiceEntry>>,
+    number: u16,
+}
+
+/// The `namespace` whose ServiceEntries tell of a host to those of another, and the ports that
+/// they list. Its own come first, then the gateway's, then the oldest that it may see.
+pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Option<(Arc<str>, Vec<u16>)> {
+    let gateway = &*reader.settings().gateway_namespace;
+    let mut seen = reader.entry_shapes(host);
+    seen.retain(|entry| {
+        let own = entry.meta.key.namespace();
+        let to = &entry.spec.export_to;
+        names::is_exported(to, own, gateway) || names::is_exported(to, own, namespace)
+    });
+    sort(&mut seen);
+    let of = |wanted: &str| {
+        let mut seen = seen.iter();
+        seen.find(|entry| entry.meta.key.namespace() == wanted)
+    };
+    let first = of(namespace).or_else(|| of(gateway)).or(seen.first())?;
+    let owner = first.meta.key.namespace();
+    let of_owner = seen
+        .iter()
+        .filter(|entry| entry.meta.key.namespace() == owner);
+    let ports = of_owner.flat_map(|entry| entry.spec.ports.iter());
+    let mut numbers: Vec<u16> = ports.map(|port| port.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    Some((owner.into(), numbers))
+}
+
+/// What is wrong with a ServiceEntry alone.
+pub fn judge(entry: &ServiceEntry) -> Output {
+    let mut output = Output::default();
+    let key = &entry.meta.key;
+    let spec = &entry.spec;
+    output.findings = super::notes(key, &entry.notes);
+    let mut tell = |field: String, message: &str, remedy: &str| {
+        let finding = Finding::new(Severity::Error, key, field, message, remedy);
+        output.findings.push(finding);
+    };
+    match spec.resolution {
+        Resolution::None => tell(
+            "spec.resolution".to_owned(),
+            "is NONE, and a gateway has no address that a request was meant for, so its requests \
+             get 503",
+            "write DNS, or STATIC with endpoints",
+        ),
+        Resolution::DynamicDns => tell(
+            "spec.resolution".to_owned(),
+            "is DYNAMIC_DNS, which is not honoured, so its requests get 503",
+            "write DNS with one ServiceEntry for each host",
+        ),
+        Resolution::Static | Resolution::Dns | Resolution::DnsRoundRobin => {}
+    }
+    for (at, endpoint) in spec.endpoints.iter().enumerate() {
+        let field = format!("spec.endpoints[{at}].address");
+        let is_ip = endpoint.address.parse::<IpAddr>().is_ok();
+        if endpoint.address.starts_with("unix:") {
+            let message = "is the path of a socket, which no gateway has, so it is left out";
+            tell(field, message, "write an IP address or a DNS name");
+        } else if spec.resolution == Resolution::Static && !is_ip {
+            let message = "is no IP address, so it is left out";
+            tell(field, message, "write an IP address, or resolution DNS");
+        } else if !is_ip && dns_host(&endpoint.address).is_none() {
+            let message = "is neither an IP address nor a DNS name, so it is left out";
+            tell(field, message, "write an IP address or a DNS name");
+        }
+    }
+    output
+}
+
+/// What is wrong with a WorkloadEntry alone.
+pub fn judge_workload(entry: &WorkloadEntry) -> Output {
+    let mut output = Output::default();
+    let key = &entry.meta.key;
+    output.findings = super::notes(key, &entry.notes);
+    let address = &entry.spec.address;
+    if address.parse::<IpAddr>().is_err() && dns_host(address).is_none() {
+        output.findings.push(Finding::new(
+            Severity::Error,
+            key,
+            "spec.address",
+            "is neither an IP address nor a DNS name, so it takes no traffic",
+            "write an IP address or a DNS name",
+        ));
+    }
+    output
+}
+
+impl Entry {
+    /// The port of a host of a namespace.
+    pub fn read(reader: &mut Reader<'_>, namespace: &str, host: &str, number: u16) -> Option<Self> {
+        let mut entries = reader.entries(host);
+        entries.retain(|entry| {
+            let mut ports = entry.spec.ports.iter();
+            entry.meta.key.namespace() == namespace && ports.any(|port| port.number == number)
+        });
+        sort(&mut entries);
+        (!entries.is_empty()).then_some(Entry { entries, number })
+    }
+
+    /// Where its resources come from.
+    pub fn origin(&self) -> Origin {
+        Origin {
+            kind: OriginKind::ServiceEntry,
+            id: self.first().meta.key.id().clone(),
+        }
+    }
+
+    /// The oldest.
+    pub fn first(&self) -> &ServiceEntry {
+        &self.entries[0]
+    }
+
+    /// Whether its kind of resolution is one that finds endpoints here.
+    pub fn is_resolvable(&self) -> bool {
+        let resolution = self.first().spec.resolution;
+        !matches!(resolution, Resolution::None | Resolution::DynamicDns)
+    }
+
+    /// What is spoken.
+    pub fn speech(&self) -> Speech {
+        let port = self.port(self.first());
+        port.map_or(Speech::Http1, |port| Speech::of_word(&port.protocol))
+    }
+
+    /// The names of which the endpoints' certificates must hold one.
+    pub fn subject_alt_names(&self) -> &[Box<str>] {
+        &self.first().spec.subject_alt_names
+    }
+
+    /// Its endpoints, of a subset where labels are given. Several ServiceEntries of one host and
+    /// resolution add theirs up.
+    pub fn place(&self, reader: &mut Reader<'_>, host: &str, labels: Option<&Labels>) -> Place {
+        let resolution = self.first().spec.resolution;
+        let mut found = Found::default();
+        let same = self.entries.iter();
+        for entry in same.filter(|entry| entry.spec.resolution == resolution) {
+            if let Some(port) = self.port(entry) {
+                self.collect(reader, entry, port, labels, &mut found);
+            }
+        }
+        match resolution {
+            Resolution::Static => Place::Endpoints(found.addresses()),
+            Resolution::None | Resolution::DynamicDns => Place::Endpoints(Box::default()),
+            Resolution::Dns | Resolution::DnsRoundRobin => {
+                let is_bare = self.entries.iter().all(|entry| {
+                    entry.spec.endpoints.is_empty() && entry.spec.workload_selector.is_none()
+                });
+                if is_bare
+                    && let Some(host) = dns_host(host)
+                    && let Some(port) = self.port(self.first())
+                {
+                    found.names.insert((host, target(port)), 1);
+                }
+                found.dns(match resolution {
+                    Resolution::DnsRoundRobin => DnsMode::Logical,
+                    _ => DnsMode::Strict,
+                })
+            }
+        }
+    }
+
+    fn port<'a>(&self, entry: &'a ServiceEntry) -> Option<&'a EntryPort> {
+        let mut ports = entry.spec.ports.iter();
+        ports.find(|port| port.number == self.number)
+    }
+
+    fn collect(
+        &self,
+        reader: &mut Reader<'_>,
+        entry: &ServiceEntry,
+        port: &EntryPort,
+        labels: Option<&Labels>,
+        found: &mut Found,
+    ) {
+        for endpoint in &entry.spec.endpoints {
+            found.add(endpoint, port, labels);
+        }
+        let Some(selector) = &entry.spec.workload_selector else {
+            return;
+        };
+        let namespace = entry.meta.key.namespace();
+        for workload in reader.workloads(namespace, &selector.labels) {
+            found.add(&workload.spec, port, labels);
+        }
+        for pod in reader.pods(namespace, &selector.labels) {
+            if let Some(address) = pod.address.filter(|_| pod.is_ready)
+                && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
+            {
+                found.ips.insert(SocketAddr::new(address, target(port)), 1);
+            }
+        }
+    }
+}
+
+/// Addresses and names, with their weights.
+#[derive(Default)]
+struct Found {
+    ips: BTreeMap<SocketAddr, u32>,
+    names: BTreeMap<(Box<str>, u16), u32>,
+}
+
+impl Found {
+    fn add(&mut self, endpoint: &WorkloadEntrySpec, port: &EntryPort, wanted: Option<&Labels>) {
+        if wanted.is_some_and(|wanted| !has_labels(&endpoint.labels, wanted)) {
+            return;
+        }
+        let own = endpoint.ports.get(&port.name).copied();
+        let number = own.filter(|own| *own > 0).unwrap_or_else(|| target(port));
+        let weight = endpoint.weight.max(1);
+        if let Ok(ip) = endpoint.address.parse() {
+            self.ips
+                .entry(SocketAddr::new(ip, number))
+                .or_insert(weight);
+        } else if let Some(host) = dns_host(&endpoint.address) {
+            self.names.entry((host, number)).or_insert(weight);
+        }
+    }
+
+    fn addresses(self) -> Box<[Endpoint]> {
+        let ips = self.ips.into_iter();
+        ips.map(|(address, weight)| Endpoint {
+            weight,
+            ..Endpoint::even(address)
+        })
+        .collect()
+    }
+
+    /// Addresses among names are names too, which resolve to themselves.
+    fn dns(self, mode: DnsMode) -> Place {
+        if self.names.is_empty() && mode == DnsMode::Strict {
+            return Place::Endpoints(self.addresses());
+        }
+        let name = |host: Box<str>, port, weight| DnsName {
+            host,
+            port,
+            weight,
+            priority: 0,
+        };
+        let ips = self.ips.into_iter();
+        let ips = ips.map(|(at, weight)| name(at.ip().to_string().into(), at.port(), weight));
+        let names = self.names.into_iter();
+        let names = names.map(|((host, port), weight)| name(host, port, weight));
+        let mut names: Vec<DnsName> = ips.chain(names).collect();
+        names.sort_unstable();
+        names.truncate(Dns::NAMES_MAX);
+        match names.is_empty() {
+            true => Place::Endpoints(Box::default()),
+            false => Place::Dns(Dns {
+                mode,
+                names: names.into(),
+            }),
+        }
+    }
+}
+
+/// Whether two states of a ServiceEntry have the same hosts and ports and are seen by the same.
+pub fn is_shape_same(old: Option<&ServiceEntry>, new: Option<&ServiceEntry>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else {
+        return false;
+    };
+    let numbers = |entry: &ServiceEntry| {
+        let ports = entry.spec.ports.iter().map(|port| port.number);
+        ports.collect::<Vec<_>>()
+    };
+    old.meta.created == new.meta.created
+        && old.spec.hosts == new.spec.hosts
+        && old.spec.export_to == new.spec.export_to
+        && numbers(old) == numbers(new)
+}
+
+/// Whether labels hold all that are wanted.
+pub fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
+    let mut wanted = wanted.iter();
+    wanted.all(|(key, value)| labels.get(key).is_some_and(|known| **known == **value))
+}
+
+fn target(port: &EntryPort) -> u16 {
+    match port.target_port {
+        0 => port.number,
+        target => target,
+    }
+}
+
+/// A host that can be resolved.
+fn dns_host(text: &str) -> Option<Box<str>> {
+    let text = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let host = Host::parse(&text).ok()?;
+    match host.pattern() {
+        Pattern::Exact(name) => Some(name.into()),
+        _ => None,
+    }
+}
+
+fn sort(entries: &mut [Arc<ServiceEntry>]) {
+    entries.sort_unstable_by(|left, right| {
+        let place = |entry: &ServiceEntry| (entry.meta.created, entry.meta.key.clone());
+        place(left).cmp(&place(right))
+    });
+}

@@ -1,0 +1,238 @@
+//! Services: their ports, and the endpoints behind one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use myriad_api::istio::Labels;
+use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
+use myriad_model::{Dns, Endpoint, Host, Origin, OriginKind, host::Pattern};
+
+use super::{Address, Draft, Place, Speech};
+use crate::engine::Reader;
+use crate::istio;
+use crate::output::Output;
+
+/// What became of a port that a backend names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortFound {
+    /// `spec.ports` has it; this is its number.
+    Listed(u16),
+    /// The Service is an alias of an outside host and takes any number.
+    Implied(u16),
+    /// There is no such Service.
+    NoService,
+    /// The Service has no such TCP port.
+    NoPort,
+}
+
+/// Looks a port up by number or name.
+pub fn find_port(service: Option<&Service>, wanted: &BackendPort) -> PortFound {
+    let Some(service) = service else {
+        return PortFound::NoService;
+    };
+    let is_wanted = |port: &&ServicePort| match wanted {
+        BackendPort::Number(number) => port.port == *number,
+        BackendPort::Name(name) => *port.name == **name,
+    };
+    let listed = service.ports.iter().filter(|port| is_tcp(port));
+    match (listed.into_iter().find(is_wanted), wanted) {
+        (Some(port), _) => PortFound::Listed(port.port),
+        (None, BackendPort::Number(number)) if service.external_name.is_some() => {
+            PortFound::Implied(*number)
+        }
+        _ => PortFound::NoPort,
+    }
+}
+
+/// The ways to name a port that no longer lead to the same number.
+pub fn ports_changed(old: Option<&Service>, new: Option<&Service>) -> Vec<BackendPort> {
+    let (old, new) = (all_ports(old), all_ports(new));
+    let differs = |port: &&BackendPort| old.get(*port) != new.get(*port);
+    let known: BTreeSet<&BackendPort> = old.keys().chain(new.keys()).collect();
+    known.into_iter().filter(differs).cloned().collect()
+}
+
+/// Translates the upstream of a port of a Service.
+pub(super) fn translate(
+    reader: &mut Reader<'_>,
+    name: &Arc<str>,
+    address: Address<'_>,
+    id: &str,
+) -> Output {
+    // Without the Service no route refers here; the host that did runs in the same batch.
+    let Some(service) = reader.service(id) else {
+        return Output::default();
+    };
+    let mut ports = service.ports.iter().filter(|port| is_tcp(port));
+    let port = ports.find(|port| port.port == address.port);
+    let key = &service.meta.key;
+    let draft = Draft {
+        name,
+        address,
+        key,
+        origin: Origin {
+            kind: OriginKind::Service,
+            id: key.id().clone(),
+        },
+        speech: port.map_or(Speech::Http1, speech),
+        subject_alt_names: &[],
+    };
+    let host = istio::service_host(id, &reader.settings().cluster_domain);
+    let rules = istio::find_rules(reader, &host, key.namespace());
+    let Some(choice) = rules.choose(address.subset, address.port) else {
+        return draft.close(reader);
+    };
+    if let Some(external_name) = &service.external_name {
+        return match read_external(external_name, port, address.port) {
+            Some(dns) => draft.finish(reader, &choice.policy, Place::Dns(dns)),
+            None => Output {
+                findings: vec![bad_external_name(&service)],
+                ..Output::default()
+            },
+        };
+    }
+    let Some(port) = port else {
+        return Output::default();
+    };
+    let endpoints = collect(reader, &service, port, choice.labels);
+    let is_empty = endpoints.is_empty();
+    let mut output = draft.finish(reader, &choice.policy, Place::Endpoints(endpoints));
+    if is_empty {
+        let remedy = match choice.labels {
+            None => {
+                "check its EndpointSlices: their label kubernetes.io/service-name, port name and \
+                 conditions"
+            }
+            Some(_) => "check the labels of its Pods beside those of the subset",
+        };
+        output.findings.push(draft.no_endpoint(remedy));
+    }
+    output
+}
+
+/// What is spoken: `appProtocol` says it, or the start of the port's name.
+fn speech(port: &ServicePort) -> Speech {
+    match port.app_protocol.as_deref() {
+        Some("kubernetes.io/h2c") => Speech::Http2,
+        Some(word) => Speech::of_word(word),
+        None if port.name.starts_with("grpc-web") => Speech::Http2,
+        None => Speech::of_word(port.name.split('-').next().unwrap_or_default()),
+    }
+}
+
+/// The addresses that may take traffic: the ready ones, or, if there is none, those that still
+/// serve while they terminate. An address in two slices counts once.
+fn collect(
+    reader: &mut Reader<'_>,
+    service: &Service,
+    port: &ServicePort,
+    labels: Option<&Labels>,
+) -> Box<[Endpoint]> {
+    let labels = labels.filter(|labels| !labels.is_empty());
+    let mut ready = BTreeMap::new();
+    let mut leaving = BTreeMap::new();
+    let namespace = service.meta.key.namespace();
+    for slice in reader.slices(service.meta.key.id()) {
+        let ports = slice.ports.iter().filter(|known| {
+            *known.name == *port.name && known.protocol.as_deref().is_none_or(|p| p == "TCP")
+        });
+        for number in ports.filter_map(|port| port.port) {
+            add_slice(reader, &slice, number, labels, (&mut ready, &mut leaving));
+        }
+    }
+    for workload in reader.workloads(namespace, &service.selector) {
+        let spec = &workload.spec;
+        let own = spec.ports.get(&port.name).copied();
+        let target = match port.target_port {
+            Some(TargetPort::Number(number)) => number,
+            Some(TargetPort::Name(_)) | None => port.port,
+        };
+        let number = own.filter(|own| *own > 0).unwrap_or(target);
+        if labels.is_none_or(|wanted| istio::has_labels(&spec.labels, wanted))
+            && let Ok(ip) = spec.address.parse::<IpAddr>()
+        {
+            let weight = spec.weight.max(1);
+            ready.entry(SocketAddr::new(ip, number)).or_insert(weight);
+        }
+    }
+    let chosen = if ready.is_empty() { leaving } else { ready };
+    let endpoints = chosen.into_iter();
+    endpoints
+        .map(|(address, weight)| Endpoint {
+            weight,
+            ..Endpoint::even(address)
+        })
+        .collect()
+}
+
+fn add_slice(
+    reader: &mut Reader<'_>,
+    slice: &EndpointSlice,
+    port: u16,
+    labels: Option<&Labels>,
+    (ready, leaving): (
+        &mut BTreeMap<SocketAddr, u32>,
+        &mut BTreeMap<SocketAddr, u32>,
+    ),
+) {
+    let namespace = slice.meta.key.namespace();
+    for endpoint in &slice.endpoints {
+        let Some(address) = endpoint.address else {
+            continue;
+        };
+        let conditions = endpoint.conditions;
+        let into = match conditions.ready {
+            true => &mut *ready,
+            false if conditions.serving && conditions.terminating => &mut *leaving,
+            false => continue,
+        };
+        let is_in = labels.is_none_or(|wanted| {
+            let pod = endpoint.pod.as_deref();
+            let pod = pod.and_then(|pod| reader.pod(&format!("{namespace}/{pod}")));
+            pod.is_some_and(|pod| istio::has_labels(&pod.labels, wanted))
+        });
+        if is_in {
+            into.insert(SocketAddr::new(address, port), 1);
+        }
+    }
+}
+
+fn read_external(text: &str, port: Option<&ServicePort>, number: u16) -> Option<Dns> {
+    let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let host = Host::parse(&host).ok()?;
+    let Pattern::Exact(name) = host.pattern() else {
+        return None;
+    };
+    let target = port.and_then(|port| match port.target_port {
+        Some(TargetPort::Number(target)) if target > 0 => Some(target),
+        _ => None,
+    });
+    Some(Dns::strict(name, target.unwrap_or(number)))
+}
+
+fn bad_external_name(service: &Service) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &service.meta.key,
+        "spec.externalName",
+        "is not a host name, so its routes answer 503",
+        "write a DNS name such as api.example.com",
+    )
+}
+
+fn all_ports(service: Option<&Service>) -> BTreeMap<BackendPort, u16> {
+    let mut ports = BTreeMap::new();
+    let listed = service.map_or(&[][..], |service| &service.ports);
+    for port in listed.iter().filter(|port| is_tcp(port)) {
+        let by_number = BackendPort::Number(port.port);
+        ports.entry(by_number).or_insert(port.port);
+        let by_name = BackendPort::Name(port.name.clone());
+        ports.entry(by_name).or_insert(port.port);
+    }
+    ports
+}
+
+fn is_tcp(port: &ServicePort) -> bool {
+    port.protocol.as_deref().is_none_or(|p| p == "TCP")
+}
