@@ -152,6 +152,9 @@ impl Walk<'_> {
             return Err("the certificate or its key cannot be read".to_owned());
         };
         Ok(Secured {
+            alternatives: Box::default(),
+            client_auth: None,
+            peer: None,
             sni: sni.map(Into::into),
             by_domain,
             settings,
