@@ -174,6 +174,7 @@ impl Objects {
             meta: meta(ObjectKind::Secret, name),
             secret_type: "kubernetes.io/tls".into(),
             tls: Ok(TlsPair { chain, key }),
+            trust: Ok(None),
         })))
     }
 
