@@ -14,6 +14,7 @@ mod stories {
     mod hello;
     mod http;
     mod istio;
+    mod istio_policy;
     mod operators;
     mod tls;
 }
