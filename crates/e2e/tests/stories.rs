@@ -15,6 +15,7 @@ mod stories {
     mod http;
     mod istio;
     mod istio_policy;
+    mod istio_tcp;
     mod operators;
     mod tls;
 }
