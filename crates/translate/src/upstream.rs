@@ -16,11 +16,13 @@ use crate::engine::Reader;
 use crate::istio::{self, Merged, Plan};
 use crate::output::Output;
 
-/// The end of the name of an upstream that speaks TLS although no DestinationRule says so.
-const HTTPS_SUFFIX: &str = "+https";
-
-/// The end of the name of an upstream that speaks HTTP/2 in plain text whatever its port says.
-const H2C_SUFFIX: &str = "+h2c";
+/// How the names of upstreams end of which it is said what they speak, whatever their port says. No name of a Service
+/// has a `+`.
+const SUFFIXES: [(&str, Protocol); 3] = [
+    ("+https", Protocol::Https1),
+    ("+h2c", Protocol::H2c),
+    ("+h2", Protocol::H2),
+];
 
 /// The start of the name of an upstream of a host of ServiceEntries. No namespace of a Service is
 /// followed by two slashes.
@@ -60,8 +62,8 @@ struct Address<'a> {
     /// The namespace, and the Service or host of ServiceEntries.
     owner: Owner<'a>,
     port: u16,
-    is_https: bool,
-    is_h2c: bool,
+    /// What an Ingress says of it; plain HTTP/1 where it says nothing.
+    told: Protocol,
     /// Empty for all endpoints.
     subset: &'a str,
 }
@@ -87,11 +89,9 @@ struct Draft<'a> {
 
 /// The name of the upstream of a port of a Service.
 pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
-    match protocol {
-        Protocol::H2c => format!("{service}:{port}{H2C_SUFFIX}").into(),
-        other if other.is_tls() => format!("{service}:{port}{HTTPS_SUFFIX}").into(),
-        _ => format!("{service}:{port}").into(),
-    }
+    let mut suffixes = SUFFIXES.iter().filter(|(_, known)| *known == protocol);
+    let suffix = suffixes.next().map_or("", |(suffix, _)| suffix);
+    format!("{service}:{port}{suffix}").into()
 }
 
 /// The name of the upstream of a subset of a port of a Service; that of the port where the
@@ -124,14 +124,10 @@ pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
 impl<'a> Address<'a> {
     fn read(name: &'a str) -> Option<Self> {
         let (name, subset) = name.split_once('@').unwrap_or((name, ""));
-        let (text, is_https) = match name.strip_suffix(HTTPS_SUFFIX) {
-            Some(text) => (text, true),
-            None => (name, false),
-        };
-        let (text, is_h2c) = match text.strip_suffix(H2C_SUFFIX) {
-            Some(text) => (text, true),
-            None => (text, false),
-        };
+        let (text, told) = SUFFIXES
+            .iter()
+            .find_map(|(suffix, protocol)| Some((name.strip_suffix(suffix)?, *protocol)))
+            .unwrap_or((name, Protocol::Http1));
         let (owner, port) = text.rsplit_once(':')?;
         let owner = match owner
             .strip_prefix(ENTRY_PREFIX)
@@ -143,8 +139,7 @@ impl<'a> Address<'a> {
         Some(Address {
             owner,
             port: port.parse().ok()?,
-            is_https,
-            is_h2c,
+            told,
             subset,
         })
     }
@@ -157,7 +152,7 @@ impl Draft<'_> {
         let mut upstream = Upstream {
             protocol: Protocol::Http1,
             dns: None,
-            tls: self.address.is_https.then(|| {
+            tls: self.address.told.is_tls().then(|| {
                 // As ingress-nginx has it: the name of the request, and no verification.
                 Box::new(UpstreamTls::unverified())
             }),
@@ -179,7 +174,8 @@ impl Draft<'_> {
                 place = Place::Endpoints(Box::default());
             }
         }
-        let is_http2 = self.speech == Speech::Http2 || self.address.is_h2c || policy.is_upgraded();
+        let is_told = self.address.told.is_h2();
+        let is_http2 = is_told || self.speech == Speech::Http2 || policy.is_upgraded();
         upstream.protocol = match (upstream.tls.is_some(), is_http2) {
             (false, false) => Protocol::Http1,
             (false, true) => Protocol::H2c,

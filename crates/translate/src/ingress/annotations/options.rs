@@ -141,10 +141,12 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
     options.upstream_host = host.unwrap_or_default();
     let protocol = sheet.read_closing(
         "backend-protocol",
-        "write \"HTTP\" or \"HTTPS\"; other protocols are not supported yet",
+        "write \"HTTP\", \"HTTPS\", \"GRPC\" or \"GRPCS\"; other protocols are not supported yet",
         |value| match value.to_ascii_uppercase().as_str() {
             "HTTP" => Some(Protocol::Http1),
             "HTTPS" => Some(Protocol::Https1),
+            "GRPC" => Some(Protocol::H2c),
+            "GRPCS" => Some(Protocol::H2),
             _ => None,
         },
     );
