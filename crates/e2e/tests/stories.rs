@@ -16,6 +16,7 @@ mod stories {
     mod istio;
     mod istio_policy;
     mod istio_tcp;
+    mod istio_upstream;
     mod operators;
     mod tls;
 }
