@@ -20,6 +20,7 @@ pub mod request_authentication;
 pub mod scalar;
 pub mod selector;
 pub mod service_entry;
+mod shared;
 pub mod sidecar;
 pub mod string_match;
 pub mod telemetry;

@@ -3,6 +3,7 @@
 //! The most numerous kind: a hundred routes each in tens of thousands of objects. What most
 //! routes set stands in the route itself, all else behind one pointer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::header::Headers;
@@ -62,8 +63,8 @@ message! {
         uri: Option<StringMatch> = "uri",
         /// By the name of the header, in lower case.
         headers: Map<StringMatch> = "headers",
-        /// Labels of the workload that asks; a gateway's own at a gateway.
-        source_labels: Labels = "sourceLabels" | "source_labels",
+        /// Labels of the workload that asks; a gateway's own at a gateway. Matches share them.
+        source_labels: Option<Arc<Labels>> = "sourceLabels" | "source_labels",
         /// Port that the request came in on; 0 means any.
         port: u16 = "port",
         /// For exact and prefix only.
@@ -87,7 +88,8 @@ message! {
     /// A service, or a subset of one.
     #[derive(Eq, Hash, PartialOrd, Ord)]
     pub struct Destination {
-        host: Box<str> = "host" required,
+        /// Routes share it.
+        host: Arc<str> = "host" required,
         subset: Box<str> = "subset",
         /// May be left out where the service has one port.
         port: Option<PortSelector> = "port",

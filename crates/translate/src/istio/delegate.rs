@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use myriad_api::istio::virtual_service::{HttpMatch, HttpMatchRare, HttpRoute, HttpRouteRare};
-use myriad_api::istio::{Map, StringMatch, VirtualService};
+use myriad_api::istio::{Labels, Map, StringMatch, VirtualService};
 
 use super::names;
 use crate::engine::Reader;
@@ -121,7 +121,7 @@ fn merge_match(root: &HttpMatch, own: &HttpMatch) -> Option<HttpMatch> {
         None => root.ignore_uri_case,
     };
     merged.headers = merge_map(&root.headers, &own.headers)?;
-    merged.source_labels = merge_labels(&root.source_labels, &own.source_labels)?;
+    merged.source_labels = merge_labels(root.source_labels.as_ref(), own.source_labels.as_ref())?;
     merged.port = match (root.port, own.port) {
         (0, port) | (port, 0) => port,
         (one, other) if one == other => one,
@@ -177,7 +177,15 @@ fn merge_map(root: &Map<StringMatch>, own: &Map<StringMatch>) -> Option<Map<Stri
     Some(merged.into_iter().collect())
 }
 
-fn merge_labels(root: &Map<Box<str>>, own: &Map<Box<str>>) -> Option<Map<Box<str>>> {
+/// All labels of both; none where they differ in one.
+fn merge_labels(
+    root: Option<&Arc<Labels>>,
+    own: Option<&Arc<Labels>>,
+) -> Option<Option<Arc<Labels>>> {
+    let (root, own) = match (root, own) {
+        (None, only) | (only, None) => return Some(only.cloned()),
+        (Some(root), Some(own)) => (root, own),
+    };
     let mut merged: Vec<(Box<str>, Box<str>)> = own.to_vec();
     for (name, above) in root.iter() {
         match merged.iter().find(|(known, _)| known == name) {
@@ -186,7 +194,7 @@ fn merge_labels(root: &Map<Box<str>>, own: &Map<Box<str>>) -> Option<Map<Box<str
             None => merged.push((name.clone(), above.clone())),
         }
     }
-    Some(merged.into_iter().collect())
+    Some(Some(Arc::new(merged.into_iter().collect())))
 }
 
 #[cfg(test)]

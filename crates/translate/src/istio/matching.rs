@@ -28,7 +28,8 @@ const NOT_ABSOLUTE: &str = "does not start with '/', so it fits no request";
 /// Whether the workload that is served here may be the source that a match names.
 pub fn is_source(matched: &HttpMatch, settings: &Settings) -> bool {
     let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
-    is_workload(&matched.source_labels, namespace.unwrap_or(""), settings)
+    let labels = matched.source_labels.as_deref();
+    is_workload(labels.unwrap_or(&Labels::default()), namespace.unwrap_or(""), settings)
 }
 
 /// Whether the workload that is served here has these labels and is of this namespace.
