@@ -370,8 +370,13 @@ impl Walk<'_> {
     fn meet_route(&mut self, entry: &RouteEntry, host: Option<&Host>, head: &Head<'_>) {
         let object = self.meet_object(entry.sealed()).unwrap_or_default();
         if let Some(route) = entry.route() {
+            let name = entry.sealed().name().to_string();
+            let rule = object
+                .starts_with("VirtualService ")
+                .then(|| rule_of(&name));
             self.seen.route = Some(RoutePart {
-                name: entry.sealed().name().to_string(),
+                rule: rule.flatten(),
+                name,
                 object,
                 host: host.map_or(&*head.host, Host::as_str).to_owned(),
                 path: path_text(&route.path),
@@ -390,6 +395,30 @@ impl Walk<'_> {
 
     fn hint(&mut self, hint: String) {
         self.seen.hints.push(hint);
+    }
+}
+
+/// The rule that a route of a VirtualService came from, as its name tells: the VirtualService, the
+/// host, the rule and the match, with the delegate and its rule between those two.
+pub(super) fn rule_of(name: &str) -> Option<String> {
+    let field = |rule: &str, at: &str| -> Option<String> {
+        let (rule, at): (u32, u32) = (rule.parse().ok()?, at.parse().ok()?);
+        Some(format!("spec.http[{rule}], its match {at}"))
+    };
+    match name.split_once('>') {
+        None => {
+            let (rule, at) = name.rsplit('/').next()?.split_once('.')?;
+            field(rule, at)
+        }
+        Some((root, delegate)) => {
+            let rule: u32 = root.rsplit('/').next()?.parse().ok()?;
+            let (delegate, place) = delegate.rsplit_once('/')?;
+            let (own, at) = place.split_once('.')?;
+            let own = field(own, at)?;
+            Some(format!(
+                "spec.http[{rule}], delegated to VirtualService {delegate}: {own}"
+            ))
+        }
     }
 }
 

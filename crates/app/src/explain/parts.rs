@@ -66,6 +66,8 @@ pub struct RoutePart {
     pub name: String,
     /// The object that it came from.
     pub object: String,
+    /// The rule of a VirtualService, and the one of its delegate.
+    pub rule: Option<String>,
     /// The host pattern that it was found under.
     pub host: String,
     /// What the path has to be.

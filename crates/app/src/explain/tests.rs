@@ -183,3 +183,15 @@ fn what_is_no_question_is_refused() {
     let long = format!("http://h/{}", "a".repeat(20_000));
     assert!(Question::new(&long, "GET", &[]).is_err());
 }
+
+#[test]
+fn a_route_names_the_rule_that_it_came_from_and_its_delegate() {
+    let own = answer::rule_of("shop/web/www.shop.test/2.0");
+    assert_eq!(own.as_deref(), Some("spec.http[2], its match 0"));
+    let delegated = answer::rule_of("shop/web/www.shop.test/2>team/part/1.3");
+    assert_eq!(
+        delegated.as_deref(),
+        Some("spec.http[2], delegated to VirtualService team/part: spec.http[1], its match 3")
+    );
+    assert_eq!(answer::rule_of("shop/web/www.shop.test/other"), None);
+}

@@ -24,6 +24,9 @@ impl fmt::Display for Explanation {
                 0 => writeln!(f)?,
                 count => writeln!(f, ", and {count} conditions hold")?,
             }
+            if let Some(rule) = &route.rule {
+                writeln!(f, "  rule         {rule}")?;
+            }
             if let Some(rewrite) = &route.rewrite {
                 writeln!(f, "  sent as      {rewrite}")?;
             }
