@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::reading::Message;
 use crate::{Object, ObjectKind, ReadOne};
 
+mod documented;
 mod examples;
 mod malformed;
 mod reference;

@@ -35,6 +35,12 @@ fn every_golden_of_istio_holds() {
     check("istio", renew);
 }
 
+/// What Istio's own samples write for its ingress gateway, in other words.
+#[test]
+fn every_shape_of_the_samples_of_istio_holds() {
+    check("istio-samples", renew);
+}
+
 fn renew(text: &str) -> String {
     let objects = text.split("=== resources\n").next().unwrap_or(text);
     let mut engine = world::engine(world::settings(objects));

@@ -10,12 +10,12 @@ use request_authentication as jwt;
 use virtual_service as route;
 
 /// Message, fields in protobuf's names; as of 1.31.1.
-const REFERENCE: &str = include_str!("reference.txt");
+pub(super) const REFERENCE: &str = include_str!("reference.txt");
 
 /// What a message of ours reads.
-struct Ours {
+pub(super) struct Ours {
     type_name: &'static str,
-    refused: &'static [&'static str],
+    pub(super) refused: &'static [&'static str],
     fields: &'static [&'static str],
     find: fn(&str) -> Option<&'static str>,
 }
@@ -34,9 +34,9 @@ fn ours<M: Message>() -> Ours {
     }
 }
 
-type Pair = (&'static str, Ours);
+pub(super) type Pair = (&'static str, Ours);
 
-fn all_messages() -> Vec<Pair> {
+pub(super) fn all_messages() -> Vec<Pair> {
     [
         gateways(),
         routes(),
@@ -340,7 +340,7 @@ fn measures() -> Vec<Pair> {
 }
 
 /// The name of a field in JSON, as protobuf forms it.
-fn json_name(name: &str) -> String {
+pub(super) fn json_name(name: &str) -> String {
     let mut json = String::new();
     let mut is_start = false;
     for letter in name.chars() {
