@@ -45,8 +45,8 @@ pub fn plan(settings: &Settings, written: &ClientTls, names: &[Box<str>]) -> Pla
     let mut needs = Vec::new();
     if let Some(secret) = secret(settings, written) {
         if tls.verify {
-            // Nothing makes a trust of a Secret yet, and no other roots may stand in its place.
-            return Plan::Closed;
+            tls.trust = Some(Name::new(secret.clone()));
+            needs.push(Unit::Trust(secret.clone()));
         }
         if is_mutual {
             tls.certificate = Some(Name::new(secret.clone()));
@@ -97,14 +97,6 @@ pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Pr
     let Some(id) = id else {
         return;
     };
-    if written.insecure_skip_verify != Some(true) {
-        let message = "is nothing that endpoints can be verified against yet";
-        closed(
-            "credentialName",
-            message,
-            "set insecureSkipVerify, if that is enough",
-        );
-    }
     if !reader.has_secret(&id) {
         closed(
             "credentialName",
