@@ -16,8 +16,8 @@ use crate::engine::Reader;
 use crate::istio::{self, Merged, Plan};
 use crate::output::Output;
 
-/// How the names of upstreams end of which it is said what they speak, whatever their port says. No name of a Service
-/// has a `+`.
+/// How the names of upstreams end of which it is said what they speak, whatever their port says.
+/// No name of a Service has a `+`.
 const SUFFIXES: [(&str, Protocol); 3] = [
     ("+https", Protocol::Https1),
     ("+h2c", Protocol::H2c),

@@ -10,9 +10,9 @@ use crate::scene::{Scene, is_served};
 /// Less than what the domains of the story take.
 const SMALL: &str = "mount -t tmpfs -o size=32k tmpfs \"$0\" && exec \"$@\"";
 
-/// A place in what the first record holds, behind the heads of the file and of the record. The first
-/// is of the proxy's start, so the domain's come after it; a last record that is not as it was
-/// written counts as torn, and is cut off instead.
+/// A place in what the first record holds, behind the heads of the file and of the record. The
+/// first is of the proxy's start, so the domain's come after it; a last record that is not as it
+/// was written counts as torn, and is cut off instead.
 const IN_FIRST_RECORD: u64 = 40;
 
 #[tokio::test]

@@ -138,12 +138,17 @@ async fn endpoints_take_turns() {
     let backends = three().await;
     let policy = "{loadBalancer: {simple: ROUND_ROBIN}}";
     let world = serve(&addresses(&backends), policy).await;
-    world.eventually("http://a.test/", |answer| answer.status == 200).await;
+    world
+        .eventually("http://a.test/", |answer| answer.status == 200)
+        .await;
     let before = asked(&backends);
     for _ in 0..9 {
         assert_eq!(world.get("http://a.test/").await.status, 200);
     }
-    let taken = asked(&backends).into_iter().zip(before).map(|(now, then)| now - then);
+    let taken = asked(&backends)
+        .into_iter()
+        .zip(before)
+        .map(|(now, then)| now - then);
     assert_eq!(taken.collect::<Vec<_>>(), [3, 3, 3]);
 }
 
@@ -151,11 +156,12 @@ async fn endpoints_take_turns() {
 async fn equal_headers_lead_to_one_endpoint_on_a_ring_and_in_a_table() {
     for table in ["ringHash: {minimumRingSize: 1024}", "maglev: {}"] {
         let backends = three().await;
-        let policy = format!(
-            "{{loadBalancer: {{consistentHash: {{httpHeaderName: x-user, {table}}}}}}}"
-        );
+        let policy =
+            format!("{{loadBalancer: {{consistentHash: {{httpHeaderName: x-user, {table}}}}}}}");
         let world = serve(&addresses(&backends), &policy).await;
-        world.eventually("http://a.test/", |answer| answer.status == 200).await;
+        world
+            .eventually("http://a.test/", |answer| answer.status == 200)
+            .await;
         for user in ["x-user: one", "x-user: two"] {
             let before = asked(&backends);
             for _ in 0..6 {
@@ -180,7 +186,11 @@ async fn a_client_without_the_cookie_gets_one_that_leads_back() {
     let pair = format!("cookie: {}", cookie.split(';').next().unwrap());
     let name = first.told()["backend"].clone();
     for _ in 0..6 {
-        let answer = world.curl("http://a.test/").args(&["-H", &pair]).ask().await;
+        let answer = world
+            .curl("http://a.test/")
+            .args(&["-H", &pair])
+            .ask()
+            .await;
         assert_eq!(answer.told()["backend"], name);
         assert_eq!(answer.header("set-cookie"), None);
     }
@@ -194,7 +204,9 @@ async fn an_endpoint_that_fails_gets_no_more_requests() {
     let policy = "{loadBalancer: {simple: ROUND_ROBIN}, outlierDetection: \
                   {consecutive5xxErrors: 2, baseEjectionTime: 600s, maxEjectionPercent: 50}}";
     let world = serve(&[good.address(), bad], policy).await;
-    world.eventually("http://a.test/", |answer| answer.status == 200).await;
+    world
+        .eventually("http://a.test/", |answer| answer.status == 200)
+        .await;
     for _ in 0..12 {
         world.get("http://a.test/").await;
     }
@@ -212,8 +224,13 @@ async fn requests_beyond_what_the_endpoints_bear_are_refused() {
         let (mut tcp, _) = listener.accept().await.unwrap();
         read_head(&mut tcp).await;
         let refused = world.get("http://a.test/").await;
-        assert_eq!((refused.status, &*refused.body), (503, "upstream overflow\n"));
-        tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+        assert_eq!(
+            (refused.status, &*refused.body),
+            (503, "upstream overflow\n")
+        );
+        tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .await
+            .unwrap();
     };
     let (held, ()) = tokio::join!(held, beside);
     assert_eq!(held.body, "ok");
@@ -223,7 +240,9 @@ async fn requests_beyond_what_the_endpoints_bear_are_refused() {
 async fn an_endpoint_is_told_the_client_where_the_rule_says_so() {
     let (address, seen) = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     let world = serve(&[address], "{proxyProtocol: {version: V1}}").await;
-    world.eventually("http://a.test/", |answer| answer.status == 200).await;
+    world
+        .eventually("http://a.test/", |answer| answer.status == 200)
+        .await;
     let heads = seen.lock().unwrap().join("");
     assert!(heads.starts_with("PROXY TCP4 127.0.0.1 "), "{heads}");
     assert!(heads.contains("\r\nGET / HTTP/1.1\r\n"), "{heads}");
@@ -239,7 +258,9 @@ async fn a_call_of_grpc_passes_with_its_trailers() {
                 let mut connection = h2::server::handshake(tcp).await.unwrap();
                 while let Some(Ok((request, mut respond))) = connection.accept().await {
                     let te = request.headers().get("te").cloned();
-                    let mut send = respond.send_response(http::Response::new(()), false).unwrap();
+                    let mut send = respond
+                        .send_response(http::Response::new(()), false)
+                        .unwrap();
                     let said = format!("te: {te:?}\n");
                     send.send_data(Bytes::from(said), false).unwrap();
                     let mut trailers = http::HeaderMap::new();
@@ -250,9 +271,23 @@ async fn a_call_of_grpc_passes_with_its_trailers() {
         }
     });
     let world = serve_with(&[address], "grpc", "{loadBalancer: {simple: RANDOM}}", "").await;
-    world.eventually("https://a.test/", |answer| answer.status == 200).await;
-    let call = ["--http2", "-H", "te: trailers", "-X", "POST", "-d", "message"];
-    let answer = world.curl("https://a.test/pkg.Service/Method").args(&call).ask().await;
+    world
+        .eventually("https://a.test/", |answer| answer.status == 200)
+        .await;
+    let call = [
+        "--http2",
+        "-H",
+        "te: trailers",
+        "-X",
+        "POST",
+        "-d",
+        "message",
+    ];
+    let answer = world
+        .curl("https://a.test/pkg.Service/Method")
+        .args(&call)
+        .ask()
+        .await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.body.contains("te: Some(\"trailers\")"), "{answer:?}");
     assert!(answer.body.contains("grpc-status: 0"), "{answer:?}");
@@ -272,12 +307,16 @@ async fn an_endpoint_that_checks_its_clients_sees_the_certificate_of_the_rule() 
     let address = checking(made.der().clone()).await;
     let policy = "{tls: {mode: MUTUAL, credentialName: client, insecureSkipVerify: true}}";
     let world = serve_with(&[address], "http", policy, &secret).await;
-    let answer = world.eventually("http://a.test/", |answer| answer.status == 200).await;
+    let answer = world
+        .eventually("http://a.test/", |answer| answer.status == 200)
+        .await;
     assert_eq!(answer.body, "known");
     // Without the certificate there is no connection at all.
     let policy = "{tls: {mode: SIMPLE, insecureSkipVerify: true}}";
     let world = serve_with(&[address], "http", policy, &secret).await;
-    let answer = world.eventually("http://a.test/", |answer| answer.status != 404).await;
+    let answer = world
+        .eventually("http://a.test/", |answer| answer.status != 404)
+        .await;
     assert_eq!(answer.status, 502, "{answer:?}");
 }
 
@@ -304,7 +343,8 @@ async fn checking(authority: CertificateDer<'static>) -> SocketAddr {
             if let Ok(mut tls) = acceptor.accept(tcp).await {
                 let mut head = vec![0; 4_096];
                 let _ = tls.read(&mut head).await;
-                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nknown";
+                let answer =
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nknown";
                 let _ = tls.write_all(answer).await;
                 let _ = tls.shutdown().await;
             }

@@ -147,30 +147,7 @@ impl Handshakes {
         let offer = choice.offer();
         poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)))
             .await?;
-        counts.add(match tls.handshake_kind() {
-            Some(HandshakeKind::Resumed) => Count::HandshakeResumed,
-            _ => Count::HandshakeFull,
-        });
-        let version = match tls.version() {
-            Some(ProtocolVersion::TLSv1_2) => "1.2",
-            _ => "1.3",
-        };
-        let own = choice.certificate.key.cert.first();
-        let leaf = tls
-            .client_certificate()
-            .filter(|_| choice.clients.is_some());
-        let peer = leaf.and_then(|leaf| client::peer(leaf, own)).map(Box::new);
-        let secured = Secured {
-            alternatives: choice.alternatives,
-            client_auth: choice.clients.map(|(auth, _)| auth),
-            peer,
-            sni: hello.sni,
-            by_domain: choice.by_domain,
-            settings: choice.settings,
-            certificate: choice.certificate,
-            version,
-            checked: Cell::new(0),
-        };
+        let secured = choice.secured(&tls, hello.sni, counts);
         Ok(Accepted::Secured(tls, secured, passage))
     }
 
@@ -208,6 +185,31 @@ impl Handshakes {
 }
 
 impl Choice {
+    /// What is known of a connection whose handshake has ended.
+    fn secured(self, tls: &Tls, sni: Option<Box<str>>, counts: &Counts) -> Secured {
+        counts.add(match tls.handshake_kind() {
+            Some(HandshakeKind::Resumed) => Count::HandshakeResumed,
+            _ => Count::HandshakeFull,
+        });
+        let version = match tls.version() {
+            Some(ProtocolVersion::TLSv1_2) => "1.2",
+            _ => "1.3",
+        };
+        let own = self.certificate.key.cert.first();
+        let leaf = tls.client_certificate().filter(|_| self.clients.is_some());
+        Secured {
+            peer: leaf.and_then(|leaf| client::peer(leaf, own)).map(Box::new),
+            alternatives: self.alternatives,
+            client_auth: self.clients.map(|(auth, _)| auth),
+            sni,
+            by_domain: self.by_domain,
+            settings: self.settings,
+            certificate: self.certificate,
+            version,
+            checked: Cell::new(0),
+        }
+    }
+
     /// The keys that the handshake chooses from.
     fn offer(&self) -> Offer {
         let all = std::iter::once(&self.certificate).chain(&self.alternatives);

@@ -29,7 +29,11 @@ const NOT_ABSOLUTE: &str = "does not start with '/', so it fits no request";
 pub fn is_source(matched: &HttpMatch, settings: &Settings) -> bool {
     let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
     let labels = matched.source_labels.as_deref();
-    is_workload(labels.unwrap_or(&Labels::default()), namespace.unwrap_or(""), settings)
+    is_workload(
+        labels.unwrap_or(&Labels::default()),
+        namespace.unwrap_or(""),
+        settings,
+    )
 }
 
 /// Whether the workload that is served here has these labels and is of this namespace.
