@@ -137,9 +137,9 @@ impl Walk<'_> {
         if let Some(resource) = resource {
             self.meet_domain(resource);
         }
-        let (entry, settings, by_domain) = match tables.answerer(listener, sni) {
-            Answerer::Domain(domain, entry) => (entry, domain.tls.clone(), true),
-            Answerer::Listener(entry) => (entry, Arc::default(), false),
+        let (entry, settings, domain) = match tables.answerer(listener, sni) {
+            Answerer::Domain(domain, entry) => (entry, domain.tls.clone(), Some(domain)),
+            Answerer::Listener(entry) => (entry, Arc::default(), None),
             Answerer::Nobody => {
                 let domain = resource.and_then(|sealed| sealed.domain());
                 let wanted = domain.map(|domain| domain.certificate.as_ref());
@@ -153,10 +153,11 @@ impl Walk<'_> {
         };
         Ok(Secured {
             alternatives: Box::default(),
-            client_auth: None,
+            // As for a client that has shown what the domain asks for.
+            client_auth: domain.and_then(|domain| domain.client_auth.clone()),
             peer: None,
             sni: sni.map(Into::into),
-            by_domain,
+            by_domain: domain.is_some(),
             settings,
             certificate: Arc::new(parsed),
             version: "1.3",
