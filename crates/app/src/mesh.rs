@@ -87,11 +87,15 @@ struct RawBody {
 }
 
 /// Reads the file.
+#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
 pub fn read(path: &Path, problems: &mut Vec<String>) -> Mesh {
     let text = std::fs::File::open(path).and_then(|file| {
         let mut text = String::new();
-        file.take(BYTES_MAX).read_to_string(&mut text)?;
-        Ok(text)
+        match file.take(BYTES_MAX).read_to_string(&mut text)? {
+            // Half of a file could be read as less than what it says.
+            length if length as u64 == BYTES_MAX => Err(std::io::ErrorKind::FileTooLarge.into()),
+            _ => Ok(text),
+        }
     });
     match text {
         Ok(text) => parse(&text, problems),
