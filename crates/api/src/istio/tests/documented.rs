@@ -24,7 +24,7 @@ fn read_page() -> BTreeMap<&'static str, BTreeMap<&'static str, &'static str>> {
         };
         let mut cells = row.split(" | ");
         let fields = cells.next().unwrap_or_default().split("`, `");
-        let state = cells.next().unwrap_or_default();
+        let state = cells.next().unwrap_or_default().trim_end_matches(" |");
         assert!(STATES.contains(&state), "{message}: {line}");
         for field in fields {
             let field = field.trim_end_matches('`');
