@@ -299,7 +299,7 @@ async fn an_endpoint_that_checks_its_clients_sees_the_certificate_of_the_rule() 
     let params = CertificateParams::new(vec!["client.test".to_owned()]).unwrap();
     let made = params.self_signed(&key).unwrap();
     let secret = format!(
-        "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: client, namespace: default}}\n\
+        "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: client, namespace: istio-system}}\n\
          type: kubernetes.io/tls\ndata:\n  tls.crt: {}\n  tls.key: {}\n",
         STANDARD.encode(made.pem()),
         STANDARD.encode(key.serialize_pem()),
