@@ -33,7 +33,14 @@ pub fn authorize(
         (Action::Allow, _) => GuardAction::Allow,
         (Action::Deny, _) => GuardAction::Deny,
         (Action::Audit, _) => GuardAction::Audit,
-        (Action::Custom, Some(name)) if !name.is_empty() => GuardAction::Custom(Name::from(name)),
+        (Action::Custom, Some(name)) if !name.is_empty() => {
+            if !settings.providers.iter().any(|it| *it.name == *name) {
+                let problem = format!("{name} is not known, so requests that fit are refused");
+                let remedy = "define it in extensionProviders of the file of --mesh-config";
+                report.error("spec.provider.name", problem, remedy);
+            }
+            GuardAction::Custom(Name::from(name))
+        }
         (Action::Custom, _) => {
             let problem = "names no provider, so requests that fit are refused";
             report.error("spec.provider", problem, "name a provider");
