@@ -1,5 +1,6 @@
 //! `serve`: the whole pipe in one process, both ends sharing one snapshot.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -196,6 +197,9 @@ struct Parts {
     reserved: [Socket; 2],
 }
 
+/// How often the system may choose a port that somebody takes before it is bound for good.
+const PORT_CHOICES_MAX: u32 = 16;
+
 /// Binds an address without listening on it, so that one that is taken or not ours is an error
 /// before anything is started, and port 0 becomes the port that redirects will name. The workers'
 /// sockets share the address with this one, which is held as long as they.
@@ -209,14 +213,27 @@ fn reserve(setting: &str, address: &mut SocketAddr) -> anyhow::Result<Socket> {
     };
     // Alone first: a socket that shares would join another process that shares as well, and the
     // kernel would split the connections between both. A given port is reused behind
-    // connections that linger; one that the system chooses must be nobody's.
-    let alone = bind(*address, address.port() != 0, false);
-    let alone = alone.with_context(|| format!("{setting} {address}"))?;
-    if let Some(bound) = alone.local_addr()?.as_socket() {
-        address.set_port(bound.port());
+    // connections that linger; one that the system chooses must be nobody's, and where somebody
+    // takes it in between, the system chooses again.
+    let is_given = address.port() != 0;
+    let mut choices_left = if is_given { 1 } else { PORT_CHOICES_MAX };
+    loop {
+        let alone = bind(*address, is_given, false);
+        let alone = alone.with_context(|| format!("{setting} {address}"))?;
+        let mut chosen = *address;
+        if let Some(bound) = alone.local_addr()?.as_socket() {
+            chosen.set_port(bound.port());
+        }
+        drop(alone);
+        choices_left -= 1;
+        match bind(chosen, true, true) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && choices_left > 0 => {}
+            bound => {
+                *address = chosen;
+                return bound.with_context(|| format!("{setting} {address}"));
+            }
+        }
     }
-    drop(alone);
-    bind(*address, true, true).with_context(|| format!("{setting} {address}"))
 }
 
 /// The control thread: source and control loop take turns on it, so that a change crosses no

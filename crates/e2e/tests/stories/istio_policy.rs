@@ -1,6 +1,7 @@
 //! Istio's policies over the gateway, as clients meet them.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -187,16 +188,16 @@ async fn tokens_are_verified_and_their_claims_are_asked_for() {
 async fn keys_that_are_fetched_refuse_until_they_are_there() {
     let issuer = Issuer::new();
     let backend = Backend::start("a").await;
-    let address = {
-        let reserved = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        reserved.local_addr().expect("an address")
-    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let is_up = Arc::new(AtomicBool::new(false));
+    let server = tokio::spawn(serve_keys(listener, issuer.keys(), is_up.clone()));
     let rule = format!("jwtRules: [{{issuer: me, jwksUri: 'http://{address}/keys'}}]");
     let world = serve(&backend, &policy("RequestAuthentication", "t", "", &rule)).await;
     let good = r#"{"iss":"me","sub":"ann"}"#;
     assert_eq!(world.get("http://a.test/x").await.status, 200);
     assert_eq!(ask_as(&world, &issuer, good).await.status, 401);
-    let server = tokio::spawn(serve_keys(address, issuer.keys()));
+    is_up.store(true, Ordering::SeqCst);
     let admitted = myriad_e2e::world::eventually(async || {
         let answer = ask_as(&world, &issuer, good).await;
         (answer.status == 200).then_some(())
@@ -208,10 +209,13 @@ async fn keys_that_are_fetched_refuse_until_they_are_there() {
     world.stop().await;
 }
 
-async fn serve_keys(address: SocketAddr, keys: String) {
-    let listener = TcpListener::bind(address).await.expect("the port");
+/// Hangs up on whoever asks, until it is up.
+async fn serve_keys(listener: TcpListener, keys: String, is_up: Arc<AtomicBool>) {
     loop {
         let (mut stream, _) = listener.accept().await.expect("a connection");
+        if !is_up.load(Ordering::SeqCst) {
+            continue;
+        }
         let mut request = [0; 1_024];
         let _ = stream.read(&mut request).await;
         let answer = format!(
