@@ -13,8 +13,8 @@ const number = (name, fallback) => parseInt(setting(name, fallback), 10);
 // A mode without `target` is one whose filter Myriad does not have yet.
 const MODES = {
   nofilters: { target: 'gateway', does: 'TLS, the routes and nothing else' },
-  onlyextauth: { missing: 'asking a service for each request (ext_authz)' },
-  all: { missing: 'every filter at once: none of them exists yet' },
+  onlyextauth: { missing: 'the setup has no service that is asked for each request (ext_authz)' },
+  all: { missing: 'the setup has no policies for every filter at once' },
   direct: { target: 'endpoint', does: 'the endpoint itself, without a gateway' },
 };
 

@@ -286,11 +286,11 @@ async fn call(
     };
     let deadline = Deadline::new();
     let mut account = Account::untold();
-    let mut listener = Listener::default();
-    let asking = exchange(worker, &mut plan, &mut listener, &mut account, &deadline);
+    let mut keeper = Keeper::default();
+    let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
     let ended = tokio::time::timeout(provider.timeout, asking).await;
-    let is_whole = matches!(ended, Ok(Ok(_))) && !listener.is_too_long;
-    is_whole.then_some(listener.answered)
+    let is_whole = matches!(ended, Ok(Ok(_))) && !keeper.is_too_long;
+    is_whole.then_some(keeper.answered)
 }
 
 /// What holds for questions beside what their provider says.
@@ -319,12 +319,12 @@ static TERMS: LazyLock<Option<Arc<RouteEntry>>> = LazyLock::new(|| {
 
 /// A client that keeps the answer.
 #[derive(Default)]
-struct Listener {
+struct Keeper {
     answered: Answered,
     is_too_long: bool,
 }
 
-impl Peer for Listener {
+impl Peer for Keeper {
     fn poll_body(
         &mut self,
         _: &mut Context<'_>,
