@@ -180,7 +180,7 @@ impl fmt::Debug for Leaf {
     }
 }
 
-fn validity(
+pub(crate) fn validity(
     now: i64,
     lifetime: Duration,
 ) -> Result<(OffsetDateTime, OffsetDateTime), AuthorityError> {

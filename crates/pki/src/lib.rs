@@ -1,11 +1,18 @@
 //! Keys and certificates that Myriad itself makes.
 //!
-//! **Does** keep a certificate authority and sign short-lived certificates with it.
+//! **Does** keep certificate authorities and sign short-lived certificates with them.
 //! **Knows** X.509 and the calendar, which is an input.
 //! **Never** reads a file, a clock or the network, and never prints a key.
 
 mod authority;
+mod identity;
+mod mesh;
 mod roots;
 
 pub use authority::{Authority, AuthorityError, Leaf};
+pub use identity::{IDENTITY_BYTES_MAX, Identity, IdentityError};
+pub use mesh::{
+    INTERMEDIATES_MAX, LIFETIME_MIN, MeshAuthority, MeshAuthorityError, REQUEST_BYTES_MAX, Request,
+    SignError, Signed,
+};
 pub use roots::{OVERLAP, Roots, RootsError, Step, Texts};
