@@ -1,13 +1,24 @@
 //! A certificate authority of a story's own.
 
+use std::sync::Mutex;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, PKCS_RSA_SHA256, PublicKeyData,
+    RevokedCertParams, SanType, SerialNumber,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 /// Issues certificates that the story's clients trust.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
+    /// The leaves so far; their serial numbers are their places, from 1.
+    issued: Mutex<Vec<String>>,
 }
 
 /// A certificate and its key, both as PEM.
@@ -38,6 +49,7 @@ impl Authority {
         Authority {
             issuer: Issuer::new(params, key),
             certificate,
+            issued: Mutex::default(),
         }
     }
 
@@ -59,18 +71,100 @@ impl Authority {
         })
     }
 
+    /// One with an RSA key of 2048 bits.
+    pub fn issue_rsa(&self, names: &[&str]) -> Pair {
+        let key = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("an RSA key");
+        self.sign_key(names, key, |_| ())
+    }
+
+    /// One for a client: a workload of a mesh by its name, such as `spiffe://mesh/ns/a/sa/b`.
+    pub fn issue_client(&self, workload: &str) -> Pair {
+        self.sign(&[], |params| {
+            let uri = SanType::URI(workload.try_into().expect("a URI"));
+            params.subject_alt_names = vec![uri];
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            let name = &mut params.distinguished_name;
+            name.push(DnType::CommonName, "story client");
+        })
+    }
+
+    /// A revocation list with these certificates, as PEM.
+    ///
+    /// # Panics
+    /// Where one is of another authority.
+    pub fn revoke(&self, pairs: &[&Pair]) -> String {
+        let (then, later) = (
+            rcgen::date_time_ymd(2_020, 1, 1),
+            rcgen::date_time_ymd(2_100, 1, 1),
+        );
+        let issued = self.issued.lock().expect("nobody panicked");
+        let serial = |pair: &Pair| {
+            let at = issued.iter().position(|it| *it == pair.certificate);
+            SerialNumber::from(at.expect("a leaf of this authority") as u64 + 1)
+        };
+        let revoked = pairs.iter().map(|pair| RevokedCertParams {
+            serial_number: serial(pair),
+            revocation_time: then,
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: then,
+            next_update: later,
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).expect("a list");
+        list.pem().expect("PEM")
+    }
+
     fn sign(&self, names: &[&str], change: impl Fn(&mut CertificateParams)) -> Pair {
+        let key = KeyPair::generate().expect("a P-256 key");
+        self.sign_key(names, key, change)
+    }
+
+    fn sign_key(
+        &self,
+        names: &[&str],
+        key: KeyPair,
+        change: impl Fn(&mut CertificateParams),
+    ) -> Pair {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names of hosts");
         params
             .extended_key_usages
             .push(ExtendedKeyUsagePurpose::ServerAuth);
+        let mut issued = self.issued.lock().expect("nobody panicked");
+        params.serial_number = Some(SerialNumber::from(issued.len() as u64 + 1));
         change(&mut params);
-        let key = KeyPair::generate().expect("a P-256 key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a leaf").pem();
+        issued.push(certificate.clone());
         Pair {
             certificate,
             key: key.serialize_pem(),
         }
+    }
+}
+
+impl Pair {
+    /// SHA-256 of the certificate, in hexadecimal digits.
+    ///
+    /// # Panics
+    /// Where it is none.
+    pub fn certificate_hash(&self) -> String {
+        let leaf = CertificateDer::from_pem_slice(self.certificate.as_bytes()).expect("a leaf");
+        let hash = digest(&SHA256, &leaf);
+        hash.as_ref().iter().map(|it| format!("{it:02x}")).collect()
+    }
+
+    /// SHA-256 of the public key with its algorithm, in Base64.
+    ///
+    /// # Panics
+    /// Where the key cannot be read.
+    pub fn key_hash(&self) -> String {
+        let key = KeyPair::from_pem(&self.key).expect("a key");
+        STANDARD.encode(digest(&SHA256, &key.subject_public_key_info()))
     }
 }

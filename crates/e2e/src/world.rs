@@ -137,14 +137,32 @@ impl World {
         std::fs::remove_file(self.served().join(name)).expect("the file is there");
     }
 
+    /// Writes a file beside the served directory, and gives its path.
+    ///
+    /// # Panics
+    /// Where the disk refuses.
+    pub fn keep(&self, name: &str, text: &str) -> String {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("a path in UTF-8").to_owned()
+    }
+
     /// A curl command for `http://host/path` or `https://host/path`, whatever the ports.
     pub fn curl(&self, url: &str) -> Curl {
-        let (scheme, rest) = url.split_once("://").expect("a URL");
-        let address = if scheme == "https" {
+        let address = if url.starts_with("https:") {
             self.https
         } else {
             self.http
         };
+        self.curl_at(address, url)
+    }
+
+    /// A curl command that connects to this address, whatever the host.
+    ///
+    /// # Panics
+    /// Where it is no URL.
+    pub fn curl_at(&self, address: SocketAddr, url: &str) -> Curl {
+        let (scheme, rest) = url.split_once("://").expect("a URL");
         let (host, path) = rest
             .split_once('/')
             .map_or((rest, ""), |(host, path)| (host, path));

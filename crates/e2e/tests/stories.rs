@@ -17,6 +17,7 @@ mod stories {
     mod istio_policy;
     mod istio_services;
     mod istio_tcp;
+    mod istio_tls;
     mod istio_upstream;
     mod operators;
     mod tls;
