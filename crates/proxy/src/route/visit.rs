@@ -86,9 +86,11 @@ impl Visit {
         self.is_closing.load(Ordering::Relaxed)
     }
 
-    /// The identity in the client's verified certificate: a SPIFFE URI without its scheme.
+    /// The identity in the client's verified certificate: its first SPIFFE URI, without scheme.
     pub fn principal(&self) -> Option<&str> {
-        None
+        let peer = self.secured.as_ref()?.peer.as_ref()?;
+        let mut uris = peer.uris.iter();
+        uris.find_map(|uri| uri.strip_prefix("spiffe://"))
     }
 
     /// A connection in plain text.

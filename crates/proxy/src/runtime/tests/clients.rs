@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use myriad_model::{
-    CipherSuite, ClientAuth, ClientAuthMode, Kind, TlsSettings, TlsVersion, Trust, Value,
+    Authorize, CipherSuite, ClientAuth, ClientAuthMode, Guard, GuardAction, GuardCheck, GuardForm,
+    GuardRule, GuardSubject, GuardTest, Kind, TlsSettings, TlsVersion, Trust, Value,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls::ClientConfig;
@@ -126,6 +127,51 @@ async fn a_certificate_is_required_verified_and_told() {
         ask(&world, &other, "a.example").await.is_none(),
         "of another authority"
     );
+}
+
+/// A policy on the identity in the clients' certificates.
+fn guard(action: GuardAction, form: GuardForm) -> Value {
+    let test = GuardTest {
+        subject: GuardSubject::Principal,
+        any: [form].into(),
+        none: Box::default(),
+    };
+    let rule = GuardRule {
+        from: [[test].into()].into(),
+        ..GuardRule::default()
+    };
+    Value::Guard(Box::new(Guard {
+        listeners: Default::default(),
+        check: GuardCheck::Authorize(Authorize {
+            action,
+            is_dry_run: false,
+            rules: [rule].into(),
+        }),
+    }))
+}
+
+#[tokio::test]
+async fn policies_see_the_identity_in_the_certificate_and_none_where_there_is_none() {
+    let authority = Authority::new();
+    let mut world = world(&authority, auth(ClientAuthMode::Optional, &[])).await;
+    let (known, stranger) = (authority.client(), trusting());
+    let own = || GuardForm::Exact("mesh/ns/a/sa/b".into());
+    let cases = [
+        (GuardAction::Allow, own(), ["200", "403"]),
+        (GuardAction::Deny, own(), ["403", "200"]),
+        (
+            GuardAction::Allow,
+            GuardForm::Exact("mesh/ns/a/sa/c".into()),
+            ["403", "403"],
+        ),
+    ];
+    for (action, form, expected) in cases {
+        world.put("g", guard(action.clone(), form));
+        for (client, expected) in [&known, &stranger].into_iter().zip(expected) {
+            let (status, _) = ask(&world, client, "a.example").await.unwrap();
+            assert_eq!(status, expected, "{action:?}");
+        }
+    }
 }
 
 #[tokio::test]
