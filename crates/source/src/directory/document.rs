@@ -1,6 +1,7 @@
 //! Reads one document: which kind it is of, and the objects in it.
 
 mod list;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -174,6 +175,11 @@ fn read_yaml_as(head: &Head<'_>, text: &str) -> Outcome {
 }
 
 fn read_yaml_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
+    if let Some(json) = plain::to_json(text)
+        && let Ok(object) = Object::from_json(kind, &json)
+    {
+        return Ok(object);
+    }
     with_yaml(text, |yaml| Object::deserialize(kind, yaml)).map_err(|error| {
         // The path costs time, so it is asked for only now that it is wanted.
         let mut track = serde_path_to_error::Track::new();
