@@ -59,7 +59,8 @@ struct RawCheck {
     #[serde(default)]
     fail_open: bool,
     status_on_error: Option<String>,
-    clear_route_cache: Option<bool>,
+    #[serde(default)]
+    clear_route_cache: bool,
     #[serde(default)]
     include_headers_in_check: Vec<String>,
     #[serde(default)]
@@ -145,9 +146,6 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
         let Some(check) = raw.envoy_ext_authz_http.or(raw.envoy_ext_authz_grpc) else {
             continue;
         };
-        if check.clear_route_cache == Some(true) {
-            mesh.unheard.push(format!("{place}.clearRouteCache"));
-        }
         match provider(name, check, is_grpc) {
             Ok(provider) => mesh.providers.push(provider),
             Err(problem) => problems.push(format!("--mesh-config: {place}.{problem}")),
@@ -181,6 +179,7 @@ fn provider(name: String, raw: RawCheck, is_grpc: bool) -> Result<MeshProvider, 
         authority: format!("{host}:{}", raw.port).into(),
         timeout: timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX),
         fail_open: raw.fail_open,
+        reroutes: raw.clear_route_cache,
         error_status: error_status
             .ok_or_else(|| format!("statusOnError {status:?} is not 400 to 599"))?,
         body,

@@ -15,6 +15,7 @@ mod stories {
     mod http;
     mod istio;
     mod istio_policy;
+    mod istio_policy_more;
     mod istio_services;
     mod istio_tcp;
     mod istio_tls;

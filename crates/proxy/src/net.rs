@@ -16,6 +16,7 @@ pub mod field;
 pub mod hash;
 pub mod head;
 pub mod journal;
+pub mod kept;
 pub mod limits;
 pub mod local;
 pub mod record;

@@ -1,6 +1,7 @@
 //! Names: which domain a handshake meets, and which route a request takes.
 
 pub mod certificate;
+pub mod claims;
 pub mod condition;
 pub mod credentials;
 pub mod edit;

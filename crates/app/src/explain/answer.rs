@@ -97,7 +97,7 @@ impl Walk<'_> {
                 "421: {host} does not belong on a connection whose handshake was for {name}"
             );
         }
-        match tables.route(&visit.listener, head) {
+        match tables.route(&visit.listener, head, None) {
             Ok(entry) => {
                 let patterns = tables.routes_for(&visit.listener, &head.host);
                 self.meet_route(entry, patterns.map(|(host, _)| host), head);

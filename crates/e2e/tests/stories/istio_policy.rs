@@ -34,14 +34,14 @@ spec:
 ---
 ";
 
-fn policy(kind: &str, name: &str, annotations: &str, spec: &str) -> String {
+pub(super) fn policy(kind: &str, name: &str, annotations: &str, spec: &str) -> String {
     format!(
         "apiVersion: security.istio.io/v1\nkind: {kind}\nmetadata: {{name: {name}, namespace: \
          istio-system, annotations: {{{annotations}}}}}\nspec: {{{spec}}}\n"
     )
 }
 
-fn authorization(spec: &str) -> String {
+pub(super) fn authorization(spec: &str) -> String {
     policy("AuthorizationPolicy", "p", "", spec)
 }
 
@@ -54,11 +54,11 @@ async fn serve(backend: &Backend, policies: &str) -> World {
     World::serve_with(Authority::new(), &files, &[]).await
 }
 
-fn has(status: u16) -> impl Fn(&Answer) -> bool {
+pub(super) fn has(status: u16) -> impl Fn(&Answer) -> bool {
     move |answer| answer.status == status
 }
 
-async fn ask(world: &World, url: &str, args: &[&str]) -> Answer {
+pub(super) async fn ask(world: &World, url: &str, args: &[&str]) -> Answer {
     world.curl(url).args(args).ask().await
 }
 
@@ -111,15 +111,15 @@ async fn deny_refuses_by_address_and_header_and_a_trial_refuses_nobody() {
 }
 
 /// A key of an issuer.
-struct Issuer(EcdsaKeyPair);
+pub(super) struct Issuer(EcdsaKeyPair);
 
 impl Issuer {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         Issuer(pair.expect("a key"))
     }
 
-    fn keys(&self) -> String {
+    pub(super) fn keys(&self) -> String {
         let point = &self.0.public_key().as_ref()[1..];
         let (x, y) = point.split_at(32);
         let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
@@ -127,7 +127,7 @@ impl Issuer {
     }
 
     /// The arguments of a request that bears a token.
-    fn bearer(&self, claims: &str) -> [String; 2] {
+    pub(super) fn bearer(&self, claims: &str) -> [String; 2] {
         let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         let message = format!(
             "{}.{}",

@@ -21,6 +21,8 @@ pub struct Provider {
     pub body: Option<CheckBody>,
     /// The host that the service is asked by.
     pub authority: Box<str>,
+    /// Whether the route is looked for again once the service has changed the request.
+    pub reroutes: bool,
 }
 
 impl Provider {

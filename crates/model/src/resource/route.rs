@@ -69,12 +69,18 @@ pub enum Source {
     Authority = 5,
     /// `http` or `https`, as the client came.
     Scheme = 6,
+    /// A claim of the verified token; its name is its path, as `[a][b]`. A claim that is a list,
+    /// or text of words, passes a test where one of them does.
+    Claim = 7,
 }
 
 impl Source {
     /// Whether there are many of it, told apart by name.
     pub fn is_named(self) -> bool {
-        matches!(self, Source::Header | Source::Query | Source::Cookie)
+        matches!(
+            self,
+            Source::Header | Source::Query | Source::Cookie | Source::Claim
+        )
     }
 }
 

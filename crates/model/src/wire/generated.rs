@@ -191,7 +191,8 @@ pub mod path_match {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ValueMatch {
-    /// 1 header, 2 query parameter, 3 cookie, 4 method, 5 authority, 6 scheme.
+    /// 1 header, 2 query parameter, 3 cookie, 4 method, 5 authority, 6 scheme,
+    /// 7 claim of a verified token, by its path such as [a][b].
     #[prost(uint32, tag = "1")]
     pub source: u32,
     #[prost(string, tag = "2")]
@@ -880,6 +881,8 @@ pub struct Provider {
     /// Absent where gRPC is spoken.
     #[prost(message, optional, tag = "7")]
     pub http: ::core::option::Option<HttpCheck>,
+    #[prost(bool, tag = "8")]
+    pub reroutes: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CheckBody {

@@ -6,19 +6,22 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use myriad_model::{
-    Action, Form, Name, Origin, PathMatch, Policy, Provider, Resource, Route, SealedArc, Sealer,
-    Value,
+    Action, CheckBody, Form, Name, Origin, PathMatch, Policy, Provider, Resource, Route, SealedArc,
+    Sealer, Value,
 };
+use smallvec::SmallVec;
 
 use super::account::Account;
 use super::answer::Answer;
 use super::exchange::exchange;
-use super::peer::{Changes, Peer};
-use super::plan::{Forward, Plan};
+use super::gate;
+use super::keeper::Keeper;
+use super::peer::Peer;
+use super::plan::{Asking, Forward, Plan, Planned, proceed};
 use super::worker::Worker;
 use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::Buffer;
@@ -26,17 +29,18 @@ use crate::net::count::Count;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
 use crate::net::head::Head;
+use crate::net::kept::KeptHead;
 use crate::net::limits::Limits;
-use crate::net::response::{self, ResponseHead};
-use crate::net::trailer::Trailers;
+use crate::net::response;
 use crate::policy::check::{self, Answered, Question, Refusal, Verdict};
 use crate::policy::cors::Additions;
+use crate::policy::token::KeptToken;
 use crate::route::credentials::credentials;
+use crate::route::guards::Guards;
 use crate::route::host::RouteEntry;
-use crate::route::tables::{Tables, upstream_hash};
+use crate::route::tables::upstream_hash;
 use crate::route::visit::Visit;
 use crate::upstream::dial::Ends;
-use crate::upstream::entry::UpstreamEntry;
 
 /// The longest body of an answer in bytes; a longer one is no answer.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -45,70 +49,115 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// but for the one that Istio has where nobody wrote any.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// A question whose head is written.
+/// Who has to be asked about a request, and all of it that has to outlive the answers.
 pub struct Check {
-    provider: SealedArc,
-    upstream: Option<Arc<UpstreamEntry>>,
-    question: Question,
-    is_head: bool,
-    has_body: bool,
-    expects_continue: bool,
+    /// In the order of asking; each is told what the ones before it changed.
+    providers: SmallVec<[SealedArc; 2]>,
+    head: KeptHead,
+    token: Option<KeptToken>,
+    /// What is weighed once all of them let the request pass.
+    guards: Guards,
 }
 
-/// Writes the question to a provider; none where there is no such provider.
-pub fn ask(
-    worker: &Worker,
-    tables: &Tables,
-    visit: &Visit,
-    head: &Head<'_>,
-    name: &Name,
-) -> Option<Box<Check>> {
-    let sealed = tables.provider(name)?;
-    let provider = sealed.provider()?;
-    let upstream = tables.upstream(upstream_hash(&provider.upstream), &provider.upstream);
-    Some(Box::new(Check {
-        upstream: upstream.cloned(),
-        question: check::question(provider, visit, head, worker.local.trusted_hops),
-        is_head: head.method == "HEAD",
-        has_body: head.body != BodyLength::None,
-        expects_continue: head.expects_continue,
-        provider: sealed.clone(),
-    }))
+impl Check {
+    /// A request with a head that whoever came before the providers has left.
+    pub fn new(
+        providers: SmallVec<[SealedArc; 2]>,
+        head: &Head<'_>,
+        token: Option<KeptToken>,
+        guards: Guards,
+    ) -> Self {
+        Check {
+            providers,
+            head: KeptHead::new(head),
+            token,
+            guards,
+        }
+    }
 }
 
-/// Asks, and makes of the plan what the answer says.
+/// Asks, weighs what denies and allows, and makes of the plan what all of them say.
 pub async fn settle<P: Peer>(
     worker: &Rc<Worker>,
-    asked: Check,
-    plan: &mut Plan,
+    visit: &Visit,
+    mut check: Check,
+    planned: &mut Planned,
     peer: &mut P,
+    account: &mut Account,
     deadline: &Deadline,
 ) {
-    let Some(provider) = asked.provider.provider() else {
-        *plan = failed(FailureKind::Internal);
-        return;
-    };
     let mut body = Body::default();
-    if asked.has_body && provider.body.is_some() {
-        let gathered = gather(worker, &asked, provider, peer, deadline).await;
-        match gathered {
-            Ok(gathered) => body = gathered,
-            Err(kind) => {
-                *plan = failed(kind);
+    let mut all = Vec::new();
+    let mut is_rerouted = false;
+    for sealed in &check.providers {
+        let Some(provider) = sealed.provider() else {
+            *planned = Planned::failed(FailureKind::Internal);
+            return;
+        };
+        let head = check.head.head();
+        let asked = ask(worker, visit, provider, &head, &mut body, peer, deadline);
+        match asked.await {
+            Ok(changes) => {
+                drop(head);
+                is_rerouted |= provider.reroutes && changes.are_of_request();
+                check::change(&mut check.head, &changes);
+                all.push(changes);
+            }
+            Err(answer) => {
+                *planned = Planned::answered(answer);
                 return;
             }
         }
     }
-    let verdict = match call(
-        worker,
-        &asked.upstream,
-        asked.question,
-        provider,
-        &body,
-        asked.is_head,
-    )
-    .await
+    let head = check.head.head();
+    let asking = Asking {
+        visit,
+        head: &head,
+        token: check.token.as_ref().map(KeptToken::said),
+        is_counted: true,
+    };
+    if !gate::is_admitted(worker, &check.guards, &asking, account) {
+        *planned = Planned::failed(FailureKind::Unauthorized);
+        return;
+    }
+    if is_rerouted {
+        let again = proceed(worker, &worker.tables.load(), &asking, account);
+        *planned = again.unwrap_or_else(Planned::failed);
+        if let Plan::Forward(plan) = &planned.plan
+            && let Some(policy) = plan.policy()
+        {
+            peer.limit_body(policy.request_body_bytes_max);
+        }
+    }
+    for changes in all {
+        apply(&mut planned.plan, changes, is_rerouted);
+    }
+    give_back(&mut planned.plan, &body);
+}
+
+/// Asks one provider.
+///
+/// # Errors
+/// The answer that the client gets instead.
+async fn ask<P: Peer>(
+    worker: &Rc<Worker>,
+    visit: &Visit,
+    provider: &Provider,
+    head: &Head<'_>,
+    body: &mut Body,
+    peer: &mut P,
+    deadline: &Deadline,
+) -> Result<check::Changes, Answer> {
+    if let Some(rule) = provider.body
+        && head.body != BodyLength::None
     {
+        let expects = head.expects_continue;
+        let gathered = gather(worker, rule, expects, body, peer, deadline).await;
+        gathered.map_err(Answer::failed)?;
+    }
+    let question = check::question(provider, visit, head, worker.local.trusted_hops);
+    let is_head = head.method == "HEAD";
+    let verdict = match call(worker, question, provider, body, is_head).await {
         Some(answered) => check::verdict(provider, answered),
         None => Verdict::Unclear,
     };
@@ -116,31 +165,26 @@ pub async fn settle<P: Peer>(
     match verdict {
         Verdict::Pass(changes) => {
             counts.add(Count::CheckPassed);
-            give_back(plan, &body);
-            apply(plan, changes);
+            Ok(changes)
         }
         Verdict::Refuse(refusal) => {
             counts.add(Count::CheckRefused);
-            *plan = Plan::Answer(Box::new(refused(refusal)));
+            Err(refused(refusal))
         }
         Verdict::Unclear if provider.fail_open => {
             counts.add(Count::CheckFailedOpen);
-            give_back(plan, &body);
+            Ok(check::Changes::default())
         }
         Verdict::Unclear => {
             counts.add(Count::CheckFailedClosed);
             let mut answer = Answer::failed(FailureKind::ProviderFailed);
             answer.status = provider.error_status;
-            *plan = Plan::Answer(Box::new(answer));
+            Err(answer)
         }
     }
 }
 
-fn failed(kind: FailureKind) -> Plan {
-    Plan::Answer(Box::new(Answer::failed(kind)))
-}
-
-/// As much of the body of a request as its provider is told.
+/// As much of the body of a request as providers are told.
 #[derive(Default)]
 struct Body {
     bytes: Option<Buffer>,
@@ -153,48 +197,43 @@ impl Body {
     }
 }
 
+/// Reads as much of the body as a rule wants, unless it was read already.
 async fn gather<P: Peer>(
     worker: &Worker,
-    asked: &Check,
-    provider: &Provider,
+    rule: CheckBody,
+    expects_continue: bool,
+    body: &mut Body,
     peer: &mut P,
     deadline: &Deadline,
-) -> Result<Body, FailureKind> {
-    let Some(rule) = provider.body else {
-        return Ok(Body::default());
-    };
+) -> Result<(), FailureKind> {
     let limits = &worker.local.limits;
-    if asked.expects_continue {
+    if expects_continue && body.bytes.is_none() {
         invite(peer, limits)?;
     }
     let bytes_max = rule.bytes_max as usize;
-    let mut bytes = Buffer::take();
-    let mut is_complete = false;
-    while !is_complete && bytes.len() <= bytes_max {
+    let bytes = body.bytes.get_or_insert_with(Buffer::take);
+    while !body.is_complete && bytes.len() <= bytes_max {
+        if rule.allows_part && bytes.len() >= bytes_max {
+            break;
+        }
         deadline.set(limits.body_timeout);
-        is_complete = poll_fn(|context| {
+        body.is_complete = poll_fn(|context| {
             if let Poll::Ready(Err(kind)) = peer.poll_flush(context) {
                 return Poll::Ready(Err(kind));
             }
-            if let Poll::Ready(moved) = peer.poll_body(context, Encoder::Plain, &mut bytes) {
+            if let Poll::Ready(moved) = peer.poll_body(context, Encoder::Plain, bytes) {
                 return Poll::Ready(moved);
             }
             let passed = deadline.poll_passed(context);
             passed.map(|()| Err(FailureKind::BodyTimeout))
         })
         .await?;
-        if rule.allows_part && bytes.len() >= bytes_max {
-            break;
-        }
     }
     deadline.unset();
-    if bytes.len() > bytes_max && !rule.allows_part {
-        return Err(FailureKind::BodyTooLarge);
+    match bytes.len() > bytes_max && !rule.allows_part {
+        true => Err(FailureKind::BodyTooLarge),
+        false => Ok(()),
     }
-    Ok(Body {
-        bytes: Some(bytes),
-        is_complete,
-    })
 }
 
 /// Asks for the body of a client that waits to be asked.
@@ -216,18 +255,19 @@ fn give_back(plan: &mut Plan, body: &Body) {
     }
 }
 
-fn apply(plan: &mut Plan, changes: check::Changes) {
-    let is_same = changes.set.is_empty() && changes.add.is_empty() && changes.remove.is_empty();
+/// Puts changes into a plan; a head that was written after them has them already.
+fn apply(plan: &mut Plan, changes: check::Changes, is_written: bool) {
     if let Plan::Forward(plan) = plan
-        && !is_same
+        && changes.are_of_request()
+        && !is_written
     {
         plan.head = check::edit(&plan.head, &changes);
     }
     let told = changes.downstream.into_iter();
-    let told: Vec<_> = told.filter(|(name, _)| check::may_pass_on(name)).collect();
+    let told = told.filter(|(name, _)| check::may_pass_on(name));
     match plan {
-        Plan::Forward(plan) => plan.told = told,
-        Plan::Answer(answer) => answer.told = told,
+        Plan::Forward(plan) => plan.told.extend(told),
+        Plan::Answer(answer) => answer.told.extend(told),
     }
 }
 
@@ -244,7 +284,6 @@ fn refused(refusal: Refusal) -> Answer {
 /// Asks; none where there is no answer.
 async fn call(
     worker: &Rc<Worker>,
-    upstream: &Option<Arc<UpstreamEntry>>,
     question: Question,
     provider: &Provider,
     body: &Body,
@@ -254,11 +293,12 @@ async fn call(
     let bytes_max = provider.body.map_or(0, |body| body.bytes_max as usize);
     let told = body.filled();
     let told = told.get(..bytes_max).unwrap_or(told);
-    let upstream = upstream.as_ref().filter(|it| it.upstream.is_some())?;
+    let tables = worker.tables.load_full();
+    let upstream = tables.upstream(upstream_hash(&provider.upstream), &provider.upstream);
+    let upstream = upstream.filter(|it| it.upstream.is_some())?.clone();
     let mut plan = Forward {
         route: TERMS.as_ref()?.clone(),
         share: 0,
-        upstream: upstream.clone(),
         preferred: None,
         head: check::write(question, provider, told),
         encoder: Encoder::Plain,
@@ -274,7 +314,8 @@ async fn call(
             .next()
             .unwrap_or_default()
             .into(),
-        credentials: credentials(&worker.tables.load(), upstream).ok()?,
+        credentials: credentials(&tables, &upstream).ok()?,
+        upstream,
         // A question is the proxy's own, so no client is told of.
         ends: Ends::of(([0; 4], 0).into(), 0),
         additions: Additions::new(),
@@ -284,13 +325,14 @@ async fn call(
         is_copied: true.into(),
         is_copy: true,
     };
+    drop(tables);
     let deadline = Deadline::new();
     let mut account = Account::untold();
-    let mut keeper = Keeper::default();
+    let mut keeper = Keeper::new(ANSWER_BYTES_MAX);
     let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
     let ended = tokio::time::timeout(provider.timeout, asking).await;
-    let is_whole = matches!(ended, Ok(Ok(_))) && !keeper.is_too_long;
-    is_whole.then_some(keeper.answered)
+    let answered = keeper.into_answered();
+    answered.filter(|_| matches!(ended, Ok(Ok(_))))
 }
 
 /// What holds for questions beside what their provider says.
@@ -316,56 +358,3 @@ static TERMS: LazyLock<Option<Arc<RouteEntry>>> = LazyLock::new(|| {
     let sealed = Sealer::new([0; 32], Form::Value).seal(Name::from("question"), resource);
     Some(Arc::new(RouteEntry::new(SealedArc::new(sealed))?.ok()?))
 });
-
-/// A client that keeps the answer.
-#[derive(Default)]
-struct Keeper {
-    answered: Answered,
-    is_too_long: bool,
-}
-
-impl Peer for Keeper {
-    fn poll_body(
-        &mut self,
-        _: &mut Context<'_>,
-        _: Encoder,
-        _: &mut Buffer,
-    ) -> Poll<Result<bool, FailureKind>> {
-        Poll::Ready(Ok(true))
-    }
-
-    fn interim(&mut self, _: &ResponseHead<'_>) -> Result<(), FailureKind> {
-        Ok(())
-    }
-
-    fn start(
-        &mut self,
-        head: &ResponseHead<'_>,
-        _: BodyLength,
-        _: &Changes<'_>,
-    ) -> Result<(), FailureKind> {
-        self.answered.status = head.status;
-        let fields = head.fields.iter();
-        self.answered.fields = fields
-            .map(|field| (field.name.to_ascii_lowercase().into(), field.value.into()))
-            .collect();
-        Ok(())
-    }
-
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn data(&mut self, data: &[u8]) {
-        match self.answered.body.len() + data.len() <= ANSWER_BYTES_MAX {
-            true => self.answered.body.extend_from_slice(data),
-            false => self.is_too_long = true,
-        }
-    }
-
-    fn end(&mut self, _: Option<Trailers>) {}
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
-        Poll::Ready(Ok(()))
-    }
-}

@@ -9,7 +9,8 @@ use super::account::Account;
 use super::answer::Answer;
 use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
-use super::plan::{Forward, Plan, Planned, plan};
+use super::gate::plan;
+use super::plan::{Forward, Plan, Planned};
 use super::tunnel;
 use super::worker::Worker;
 use crate::net::body::BodyLength;
@@ -148,8 +149,15 @@ impl Connection {
         };
         self.client.begin(request, length);
         if let Some(check) = planned.check.take() {
-            let plan = &mut planned.plan;
-            let settled = settle(&worker, *check, plan, &mut self.client, &self.deadline);
+            let settled = settle(
+                &worker,
+                &self.visit,
+                *check,
+                &mut planned,
+                &mut self.client,
+                &mut account,
+                &self.deadline,
+            );
             Box::pin(settled).await;
         }
         if !planned.delay.is_zero() {

@@ -16,7 +16,8 @@ use super::account::Account;
 use super::answer::Answer;
 use super::check::settle;
 use super::exchange::{Outcome, exchange};
-use super::plan::{Forward, Plan, Planned, plan};
+use super::gate::plan;
+use super::plan::{Forward, Plan, Planned};
 use super::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
@@ -152,7 +153,7 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
     };
     let mut client = Client::new(respond, body, body_bytes_max.unwrap_or(u64::MAX));
     let deadline = Deadline::new();
-    let plan = ready(worker, planned, &mut client, &deadline).await;
+    let plan = ready(shared, planned, &mut client, &mut account, &deadline).await;
     match plan {
         Plan::Answer(answer) => {
             respond_with(
@@ -181,14 +182,17 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
 
 /// The plan, once whoever has to be asked has answered, and any wait on purpose is over.
 async fn ready(
-    worker: &Rc<Worker>,
+    shared: &Shared,
     mut planned: Planned,
     client: &mut Client,
+    account: &mut Account,
     deadline: &Deadline,
 ) -> Plan {
     if let Some(check) = planned.check.take() {
-        let plan = &mut planned.plan;
-        Box::pin(settle(worker, *check, plan, client, deadline)).await;
+        let (worker, visit) = (&shared.worker, &shared.visit);
+        let plan = &mut planned;
+        let settled = settle(worker, visit, *check, plan, client, account, deadline);
+        Box::pin(settled).await;
     }
     if !planned.delay.is_zero() {
         tokio::time::sleep(planned.delay).await;

@@ -4,25 +4,21 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use myriad_base::task;
 
 use super::account::Account;
 use super::exchange::exchange;
+use super::keeper::Keeper;
 use super::outgoing::Outgoing;
-use super::peer::{Changes, Peer};
 use super::plan::Forward;
 use super::worker::Worker;
 use crate::net::body::{BodyLength, Decoder, Encoder};
 use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::deadline::Deadline;
-use crate::net::failure::FailureKind;
 use crate::net::head::split_authority;
-use crate::net::response::ResponseHead;
-use crate::net::trailer::Trailers;
 use crate::policy::cors::Additions;
 use crate::route::credentials::credentials;
 use crate::upstream::dial::Credentials;
@@ -73,7 +69,7 @@ async fn run(copy: Copy, mut plan: Forward) {
     let worker = &copy.0;
     let deadline = Deadline::new();
     let mut account = Account::untold();
-    let mut nobody = Nobody;
+    let mut nobody = Keeper::of_nothing();
     let exchange = exchange(worker, &mut plan, &mut nobody, &mut account, &deadline);
     let ended = tokio::time::timeout(COPY_TIMEOUT, exchange).await;
     if !matches!(ended, Ok(Ok(_))) {
@@ -168,45 +164,6 @@ fn reframed(request: Buffer, is_http2: bool, becomes_http2: bool) -> Buffer {
         _ => return request,
     }
     out
-}
-
-/// A client that wants nothing.
-struct Nobody;
-
-impl Peer for Nobody {
-    fn poll_body(
-        &mut self,
-        _: &mut Context<'_>,
-        _: Encoder,
-        _: &mut Buffer,
-    ) -> Poll<Result<bool, FailureKind>> {
-        Poll::Ready(Ok(true))
-    }
-
-    fn interim(&mut self, _: &ResponseHead<'_>) -> Result<(), FailureKind> {
-        Ok(())
-    }
-
-    fn start(
-        &mut self,
-        _: &ResponseHead<'_>,
-        _: BodyLength,
-        _: &Changes<'_>,
-    ) -> Result<(), FailureKind> {
-        Ok(())
-    }
-
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn data(&mut self, _: &[u8]) {}
-
-    fn end(&mut self, _: Option<Trailers>) {}
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
-        Poll::Ready(Ok(()))
-    }
 }
 
 #[cfg(test)]

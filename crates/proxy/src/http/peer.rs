@@ -34,6 +34,9 @@ pub trait Peer {
         out: &mut Buffer,
     ) -> Poll<Result<bool, FailureKind>>;
 
+    /// Takes no longer a body from here on, where another route has another limit.
+    fn limit_body(&mut self, _bytes_max: u64) {}
+
     /// What came behind the request body, once that is complete; none where the framing for the
     /// endpoint has carried it already.
     fn take_trailers(&mut self) -> Option<Trailers> {

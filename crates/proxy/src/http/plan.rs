@@ -1,4 +1,5 @@
-//! What is to be done with a request: made of its head and one set of tables, in one step.
+//! What is to be done with an admitted request: made of its head and one set of tables, in one
+//! step.
 //!
 //! Once the plan is made, neither head nor tables are needed any more: what goes to the endpoint
 //! is written already, so that nothing borrowed has to outlive a wait.
@@ -7,14 +8,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_base::clock;
 use myriad_model::{
     Action, Balancer, HeaderEdits, Policy, Retry, Rewrite, Route, WeightedUpstream,
 };
 
 use super::account::Account;
 use super::answer::Answer;
-use super::check::{self, Check};
+use super::check::Check;
 use super::peer::Changes;
 use super::worker::Worker;
 use super::write;
@@ -24,13 +24,12 @@ use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::{Head, is_idempotent, split_authority};
-use crate::policy::authorize::{self, Verdict};
 use crate::policy::check::Told;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
-use crate::policy::token::Verified;
-use crate::policy::{affinity, client, cors, direction, fault, limit, redirect, sameness, token};
+use crate::policy::{affinity, client, cors, fault, limit, redirect, sameness};
+use crate::route::claims::Said;
 use crate::route::credentials::credentials;
 use crate::route::host::RouteEntry;
 use crate::route::tables::{NotFound, Tables, upstream_hash};
@@ -44,6 +43,19 @@ pub enum Plan {
     Answer(Box<Answer>),
     /// An endpoint answers.
     Forward(Box<Forward>),
+}
+
+/// A request that wants to be served.
+#[derive(Clone, Copy)]
+pub struct Asking<'a, 'h> {
+    /// The connection that it came by.
+    pub visit: &'a Visit,
+    /// The head.
+    pub head: &'a Head<'h>,
+    /// What its token says, where one was verified.
+    pub token: Option<Said<'a>>,
+    /// Whether it was counted at the limits of a route already.
+    pub is_counted: bool,
 }
 
 /// A plan, and how long it has to wait on purpose.
@@ -65,14 +77,20 @@ impl Planned {
         }
     }
 
-    fn is_limited(&self) -> bool {
+    /// Whether it is one request too many.
+    pub fn is_limited(&self) -> bool {
         let limited = Some(FailureKind::RateLimited);
         matches!(&self.plan, Plan::Answer(answer) if answer.failure == limited)
     }
 
+    /// An answer, at once.
+    pub fn answered(answer: Answer) -> Self {
+        Planned::new(answered(answer), Duration::ZERO)
+    }
+
     /// The answer to a failure, at once.
     pub fn failed(kind: FailureKind) -> Self {
-        Planned::new(answered(Answer::failed(kind)), Duration::ZERO)
+        Planned::answered(Answer::failed(kind))
     }
 }
 
@@ -154,110 +172,19 @@ impl Forward {
     }
 }
 
-/// Makes the plan of a request.
-pub fn plan(worker: &Worker, visit: &Visit, head: &Head<'_>, account: &mut Account) -> Planned {
-    let tables = worker.tables.load();
-    decide(worker, &tables, visit, head, account).unwrap_or_else(Planned::failed)
-}
-
-fn decide(
-    worker: &Worker,
-    tables: &Tables,
-    visit: &Visit,
-    head: &Head<'_>,
-    account: &mut Account,
-) -> Result<Planned, FailureKind> {
-    if !direction::is_directed(tables, visit, &head.host) {
-        return Err(FailureKind::Misdirected);
-    }
-    let guards = tables.guards();
-    if guards.is_empty() {
-        return proceed(worker, tables, visit, head, account);
-    }
-    // A preflight bears no token, and is judged as what it is.
-    let verified = match cors::is_preflight(head) {
-        true => Ok(None),
-        false => {
-            let now = clock::unix_seconds();
-            token::authenticate(guards, visit, head, &worker.tokens, now)
-        }
-    };
-    let Ok(verified) = verified else {
-        name_route(tables, visit, head, account);
-        return Err(FailureKind::BadToken);
-    };
-    let mut room = token::Room::default();
-    let changed = token::change(guards, visit, head, verified.as_ref(), &mut room);
-    match &changed {
-        Some(head) => authorized(worker, tables, visit, head, verified.as_ref(), account),
-        None => authorized(worker, tables, visit, head, verified.as_ref(), account),
-    }
-}
-
-/// Goes on where the guards admit the request.
-fn authorized(
-    worker: &Worker,
-    tables: &Tables,
-    visit: &Visit,
-    head: &Head<'_>,
-    token: Option<&Verified<'_>>,
-    account: &mut Account,
-) -> Result<Planned, FailureKind> {
-    let request = authorize::Request {
-        visit,
-        head,
-        token,
-        trusted_hops: worker.local.trusted_hops,
-    };
-    let counts = &worker.local.counts;
-    let judgement = authorize::judge(tables.guards(), &request, counts);
-    if judgement.is_audited {
-        account.is_audited = true;
-        counts.add(Count::Audited);
-    }
-    match judgement.verdict {
-        Verdict::Admitted => proceed(worker, tables, visit, head, account),
-        Verdict::Asked(provider) => {
-            let Some(check) = check::ask(worker, tables, visit, head, provider) else {
-                return refuse(tables, visit, head, account);
-            };
-            let planned = proceed(worker, tables, visit, head, account);
-            let mut planned = planned.unwrap_or_else(Planned::failed);
-            // Whoever comes too often is not asked about either.
-            planned.check = (!planned.is_limited()).then_some(check);
-            Ok(planned)
-        }
-        Verdict::Refused => refuse(tables, visit, head, account),
-    }
-}
-
-fn refuse(
-    tables: &Tables,
-    visit: &Visit,
-    head: &Head<'_>,
-    account: &mut Account,
-) -> Result<Planned, FailureKind> {
-    name_route(tables, visit, head, account);
-    Err(FailureKind::Unauthorized)
-}
-
-/// Tells of a refused request which route it would have taken.
-fn name_route(tables: &Tables, visit: &Visit, head: &Head<'_>, account: &mut Account) {
-    if let Ok(entry) = tables.route(&visit.listener, head) {
-        account.set_route(entry);
-    }
-}
-
 /// Does what the route of an admitted request says.
-fn proceed(
+///
+/// # Errors
+/// What is answered instead.
+pub fn proceed(
     worker: &Worker,
     tables: &Tables,
-    visit: &Visit,
-    head: &Head<'_>,
+    asking: &Asking<'_, '_>,
     account: &mut Account,
 ) -> Result<Planned, FailureKind> {
+    let Asking { visit, head, .. } = *asking;
     let entry = tables
-        .route(&visit.listener, head)
+        .route(&visit.listener, head, asking.token)
         .map_err(|NotFound(kind)| kind)?;
     account.set_route(entry);
     let route = entry.route().ok_or(FailureKind::Internal)?;
@@ -270,7 +197,7 @@ fn proceed(
         let plan = answered(Answer::redirect(tls.status, url));
         return Ok(Planned::new(plan, delay));
     }
-    let additions = match admit(worker, entry, policy, visit, head)? {
+    let additions = match admit(worker, entry, policy, asking)? {
         Admission::Preflight(additions) => {
             let plan = answered(Answer::empty(204).with(additions));
             return Ok(Planned::new(plan, delay));
@@ -357,9 +284,9 @@ fn admit(
     worker: &Worker,
     entry: &RouteEntry,
     policy: &Policy,
-    visit: &Visit,
-    head: &Head<'_>,
+    asking: &Asking<'_, '_>,
 ) -> Result<Admission, FailureKind> {
+    let Asking { visit, head, .. } = *asking;
     if !policy.sources_allowed.is_empty() {
         let peer = visit.client.ip();
         let address = client::address(head, peer, worker.local.trusted_hops);
@@ -368,7 +295,7 @@ fn admit(
         }
     }
     let mut additions = Additions::new();
-    if !policy.rate_limits.is_empty() {
+    if !policy.rate_limits.is_empty() && !asking.is_counted {
         let client = client::address(head, visit.client.ip(), worker.local.trusted_hops);
         let local = &worker.local;
         let wait = limit::wait(&policy.rate_limits, &local.buckets, &local.counts, client);

@@ -1,5 +1,8 @@
 //! Whether a request, or a stream, is admitted by the policies of its listener.
 //!
+//! Whoever has to be asked is asked first; then what denies is weighed, and then what allows, on
+//! the request as the answers have left it.
+//!
 //! A guard that closes (denies, or asks somebody) must not be evaded, and one that opens must
 //! not be fooled. Where a property can be read in two ways, the first looks at both and the
 //! second at the one that endpoints go by; tests that no value may fit, the other way round.
@@ -9,34 +12,28 @@ use std::net::{IpAddr, SocketAddr};
 
 use myriad_model::{Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, GuardTest, Name};
 
+use smallvec::SmallVec;
+
 use super::client;
-use super::token::Verified;
 use crate::net::count::{Count, Counts};
 use crate::net::head::Head;
+use crate::route::claims::Said;
 use crate::route::guards::Guards;
 use crate::route::visit::Visit;
 
 mod path;
 
-/// What the guards say.
+/// What the guards that nobody has to be asked for say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict<'a> {
-    /// The request goes on.
-    Admitted,
-    /// It gets 403.
-    Refused,
-    /// No guard refuses it, and this provider has to be asked.
-    Asked(&'a Name),
-}
-
-/// What the guards say, and whether one of them wants the request to be marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judgement<'a> {
-    /// What they say.
-    pub verdict: Verdict<'a>,
+pub struct Judgement {
+    /// Whether the request goes on; otherwise it gets 403.
+    pub is_admitted: bool,
     /// Whether the access log marks the request.
     pub is_audited: bool,
 }
+
+/// Providers that have to be asked about a request, each once, in the order of their guards.
+pub type Asked<'a> = SmallVec<[&'a Name; 2]>;
 
 /// A request to be judged.
 pub struct Request<'a, 'h> {
@@ -44,8 +41,8 @@ pub struct Request<'a, 'h> {
     pub visit: &'a Visit,
     /// The head.
     pub head: &'a Head<'h>,
-    /// Its token, where one was verified.
-    pub token: Option<&'a Verified<'a>>,
+    /// What its token says, where one was verified.
+    pub token: Option<Said<'a>>,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
 }
@@ -56,7 +53,9 @@ pub struct Stream<'a> {
     pub listener: &'a Name,
     /// The other end.
     pub peer: SocketAddr,
-    /// The port that it connected to.
+    /// The address that it connected to, where that is known.
+    pub address: Option<IpAddr>,
+    /// Its port.
     pub port: u16,
     /// The name that the client asked for.
     pub server_name: Option<&'a str>,
@@ -64,53 +63,72 @@ pub struct Stream<'a> {
     pub principal: Option<&'a str>,
 }
 
-/// Judges a request.
-pub fn judge<'a>(
-    guards: &'a Guards,
-    request: &'a Request<'_, '_>,
-    counts: &Counts,
-) -> Judgement<'a> {
-    let client = request.visit.client.ip();
-    let facts = Facts {
-        peer: client.to_canonical(),
-        client: client::address(request.head, client, request.trusted_hops),
-        port: request.visit.port,
-        server_name: request
-            .visit
-            .secured
-            .as_ref()
-            .and_then(|secured| secured.sni.as_deref()),
-        principal: request.visit.principal(),
-        head: Some(request.head),
-        token: request.token,
-    };
+/// Who has to be asked about a request before anything else is weighed.
+pub fn asked<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Asked<'a> {
+    let listener = &request.visit.listener;
+    let mut customs = custom(guards, listener).peekable();
+    match customs.peek() {
+        Some(_) => fitting(customs, &Facts::of(request)),
+        None => Asked::new(),
+    }
+}
+
+/// Judges a request that whoever had to be asked about lets pass.
+pub fn judge(guards: &Guards, request: &Request<'_, '_>, counts: &Counts) -> Judgement {
+    let facts = Facts::of(request);
     weigh(guards, &request.visit.listener, &facts, counts)
 }
 
 /// Whether a stream is admitted. What only requests have fits where it closes, and does not
-/// where it opens.
+/// where it opens. Nobody can be asked about a stream, so one that fits such a guard is refused.
 pub fn admits_stream(guards: &Guards, stream: &Stream<'_>, counts: &Counts) -> bool {
     let facts = Facts {
         peer: stream.peer.ip().to_canonical(),
         client: stream.peer.ip().to_canonical(),
+        address: stream.address.map(|address| address.to_canonical()),
         port: stream.port,
         server_name: stream.server_name,
         principal: stream.principal,
         head: None,
         token: None,
     };
-    weigh(guards, stream.listener, &facts, counts).verdict == Verdict::Admitted
+    let asked = fitting(custom(guards, stream.listener), &facts);
+    asked.is_empty() && weigh(guards, stream.listener, &facts, counts).is_admitted
 }
 
-fn weigh<'a>(
+/// The guards that ask somebody.
+fn custom<'a>(
     guards: &'a Guards,
     listener: &'a Name,
+) -> impl Iterator<Item = (&'a Authorize, &'a Name)> {
+    let all = guards.authorizing(listener);
+    all.filter_map(|guard| match &guard.action {
+        GuardAction::Custom(provider) if !guard.is_dry_run => Some((guard, provider)),
+        _ => None,
+    })
+}
+
+fn fitting<'a>(
+    customs: impl Iterator<Item = (&'a Authorize, &'a Name)>,
     facts: &Facts<'_, '_>,
-    counts: &Counts,
-) -> Judgement<'a> {
+) -> Asked<'a> {
+    let mut asked = Asked::new();
+    for (guard, provider) in customs {
+        if !asked.contains(&provider) && facts.fit(guard) {
+            asked.push(provider);
+        }
+    }
+    asked
+}
+
+fn weigh(guards: &Guards, listener: &Name, facts: &Facts<'_, '_>, counts: &Counts) -> Judgement {
     let (mut is_denied, mut is_restricted, mut is_allowed) = (false, false, false);
-    let (mut asked, mut is_audited) = (None, false);
+    let mut is_audited = false;
     for guard in guards.authorizing(listener) {
+        // Those that ask somebody were weighed before.
+        if matches!(guard.action, GuardAction::Custom(_)) && !guard.is_dry_run {
+            continue;
+        }
         let fits = facts.fit(guard);
         if guard.is_dry_run {
             let refuses = match guard.action {
@@ -131,17 +149,11 @@ fn weigh<'a>(
                 is_allowed |= fits;
             }
             GuardAction::Audit => is_audited |= fits,
-            GuardAction::Custom(provider) if fits => asked = asked.or(Some(provider)),
             GuardAction::Custom(_) => {}
         }
     }
-    let verdict = match asked {
-        _ if is_denied || (is_restricted && !is_allowed) => Verdict::Refused,
-        Some(provider) => Verdict::Asked(provider),
-        None => Verdict::Admitted,
-    };
     Judgement {
-        verdict,
+        is_admitted: !is_denied && (is_allowed || !is_restricted),
         is_audited,
     }
 }
@@ -150,15 +162,33 @@ fn weigh<'a>(
 struct Facts<'a, 'h> {
     peer: IpAddr,
     client: IpAddr,
+    /// None where the system did not tell.
+    address: Option<IpAddr>,
     port: u16,
     server_name: Option<&'a str>,
     principal: Option<&'a str>,
     /// None for a stream.
     head: Option<&'a Head<'h>>,
-    token: Option<&'a Verified<'a>>,
+    token: Option<Said<'a>>,
 }
 
-impl Facts<'_, '_> {
+impl<'a, 'h> Facts<'a, 'h> {
+    fn of(request: &Request<'a, 'h>) -> Self {
+        let visit = request.visit;
+        let client = visit.client.ip();
+        let secured = visit.secured.as_ref();
+        Facts {
+            peer: client.to_canonical(),
+            client: client::address(request.head, client, request.trusted_hops),
+            address: visit.address.map(|address| address.to_canonical()),
+            port: visit.port,
+            server_name: secured.and_then(|secured| secured.sni.as_deref()),
+            principal: visit.principal(),
+            head: Some(request.head),
+            token: request.token,
+        }
+    }
+
     fn fit(&self, guard: &Authorize) -> bool {
         let closes = matches!(guard.action, GuardAction::Deny | GuardAction::Custom(_));
         guard.rules.iter().any(|rule| self.fit_rule(rule, closes))
@@ -199,12 +229,14 @@ impl Facts<'_, '_> {
             Subject::TrustDomain => spiffe().is_some_and(|it| fits(form, it.trust_domain)),
             Subject::PeerAddress => fits_address(form, self.peer),
             Subject::ClientAddress => fits_address(form, self.client),
-            // The address that was connected to is not kept, so nothing is known to fit.
-            Subject::LocalAddress => wide,
+            Subject::LocalAddress => match self.address {
+                Some(address) => fits_address(form, address),
+                None => wide,
+            },
             Subject::LocalPort => fits_number(form, self.port),
             Subject::ServerName => self.server_name.is_some_and(|it| fits(form, it)),
             Subject::RequestPrincipal => {
-                let principal = self.token.and_then(Verified::principal);
+                let principal = self.token.and_then(|token| token.principal());
                 principal.is_some_and(|it| fits(form, it))
             }
             Subject::Audience => self.fit_claim("aud", form),
@@ -222,10 +254,10 @@ impl Facts<'_, '_> {
     }
 
     fn fit_claim(&self, name: &str, form: &GuardForm) -> bool {
-        self.token.is_some() && self.fit_path(&[name.into()], form)
+        self.fit_path(&[name], form)
     }
 
-    fn fit_path(&self, path: &[Box<str>], form: &GuardForm) -> bool {
+    fn fit_path<T: AsRef<str>>(&self, path: &[T], form: &GuardForm) -> bool {
         let mut is_fit = false;
         if let Some(token) = self.token {
             token.each(path, &mut |text| is_fit |= fits(form, text));

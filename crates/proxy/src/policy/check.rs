@@ -9,6 +9,7 @@ use crate::net::body::BodyLength;
 use crate::net::buffer::Buffer;
 use crate::net::field::{Field, Known};
 use crate::net::head::{Head, Version};
+use crate::net::kept::KeptHead;
 use crate::route::visit::Visit;
 
 #[allow(missing_docs, reason = "fields are named by Envoy's API")]
@@ -67,6 +68,13 @@ pub struct Changes {
     pub add: Vec<Told>,
     /// Headers that are added to the response.
     pub downstream: Vec<Told>,
+}
+
+impl Changes {
+    /// Whether anything of the request changes.
+    pub fn are_of_request(&self) -> bool {
+        !(self.set.is_empty() && self.add.is_empty() && self.remove.is_empty())
+    }
 }
 
 /// The response to a request that does not pass.
@@ -161,6 +169,21 @@ pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
     }
     out.append(rest);
     out
+}
+
+/// Changes the head of a request that was kept, as [`edit`] does where it is written.
+pub fn change(head: &mut KeptHead, changes: &Changes) {
+    head.remove(|name| {
+        let is_it = |known: &str| *known == *name;
+        let goes = changes.remove.iter().any(|known| is_it(known))
+            || changes.set.iter().any(|(known, _)| is_it(known));
+        goes && may_change(name)
+    });
+    for (name, value) in changes.set.iter().chain(&changes.add) {
+        if may_change(name) && is_sendable(name, value) {
+            head.add(name, value);
+        }
+    }
 }
 
 /// The chain of addresses that the request came by, as the endpoint is told.

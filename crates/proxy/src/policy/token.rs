@@ -8,10 +8,11 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use myriad_model::TokenIssuer;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::net::field::{Field, Known};
 use crate::net::head::Head;
+use crate::route::claims::{Claims, Said, each_text};
 use crate::route::guards::Guards;
 use crate::route::keys::{Algorithm, KeySet};
 use crate::route::visit::Visit;
@@ -28,28 +29,28 @@ const SKEW_S: i64 = 60;
 /// The most verified tokens that a worker remembers, twice over.
 const REMEMBERED_MAX: usize = 512;
 
-/// Claims whose text is a list of words wherever they stand (RFC 8693, section 4.2).
-const WORD_CLAIMS: [&str; 2] = ["scope", "permission"];
-
 /// The request has tokens, and none of them is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadToken;
-
-/// What a verified token says.
-#[derive(Debug)]
-pub struct Claims {
-    members: Map<String, Value>,
-    /// `issuer/subject`, where it has both.
-    principal: Option<Box<str>>,
-    /// In base64url, as it came.
-    payload: Box<str>,
-}
 
 /// A token that was found valid.
 pub struct Verified<'a> {
     claims: Arc<Claims>,
     issuer: &'a TokenIssuer,
     place: Place<'a>,
+}
+
+/// What is kept of a valid token for as long as somebody is asked about its request.
+pub struct KeptToken {
+    claims: Arc<Claims>,
+    word_claims: Box<[Box<str>]>,
+}
+
+impl KeptToken {
+    /// What the token says.
+    pub fn said(&self) -> Said<'_> {
+        Said::new(&self.claims, &self.word_claims)
+    }
 }
 
 /// Tokens whose signature was verified lately: a full younger generation becomes the older one.
@@ -180,30 +181,16 @@ pub struct Room {
 }
 
 impl Verified<'_> {
-    /// `issuer/subject`, where the token has both.
-    pub fn principal(&self) -> Option<&str> {
-        self.claims.principal.as_deref()
+    /// What the token says.
+    pub fn said(&self) -> Said<'_> {
+        Said::new(&self.claims, &self.issuer.word_claims)
     }
 
-    /// Calls `visit` with each text of a claim: itself, its elements, or its words.
-    pub fn each(&self, path: &[Box<str>], visit: &mut dyn FnMut(&str)) {
-        let Some((first, rest)) = path.split_first() else {
-            return;
-        };
-        let mut value = self.claims.members.get(&**first);
-        for name in rest {
-            value = value.and_then(|value| value.get(&**name));
-        }
-        let is_words = |last: &str| {
-            let mut own = self.issuer.word_claims.iter();
-            WORD_CLAIMS.contains(&last) || own.any(|known| **known == *last)
-        };
-        match value {
-            Some(Value::String(text)) if path.last().is_some_and(|last| is_words(last)) => {
-                text.split(' ').for_each(visit)
-            }
-            Some(value) => each_text(value, visit),
-            None => {}
+    /// The token without what it borrows.
+    pub fn kept(&self) -> KeptToken {
+        KeptToken {
+            claims: self.claims.clone(),
+            word_claims: self.issuer.word_claims.clone(),
         }
     }
 
@@ -212,17 +199,11 @@ impl Verified<'_> {
         if !self.issuer.payload_header.is_empty() {
             values.push((
                 self.issuer.payload_header.clone(),
-                self.claims.payload.clone(),
+                self.claims.payload().into(),
             ));
         }
         for passed in &self.issuer.claim_headers {
-            let Some((first, rest)) = passed.claim.split_first() else {
-                continue;
-            };
-            let mut value = self.claims.members.get(&**first);
-            for name in rest {
-                value = value.and_then(|value| value.get(&**name));
-            }
+            let value = self.claims.get(&passed.claim);
             let text = match value {
                 Some(Value::String(text)) => text.clone(),
                 Some(Value::Number(number)) => number.to_string(),
@@ -300,21 +281,12 @@ pub fn read(token: &str, keys: &KeySet) -> Option<Claims> {
     let Value::Object(members) = serde_json::from_slice(&decoded).ok()? else {
         return None;
     };
-    let text = |name: &str| members.get(name).and_then(Value::as_str);
-    let principal = match (text("iss"), text("sub")) {
-        (Some(issuer), Some(subject)) => Some(format!("{issuer}/{subject}").into()),
-        _ => None,
-    };
-    Some(Claims {
-        members,
-        principal,
-        payload: payload.into(),
-    })
+    Some(Claims::new(members, payload))
 }
 
 /// Whether a token is of an issuer, for one of its audiences, and of this moment.
 fn is_acceptable(claims: &Claims, issuer: &TokenIssuer, now: i64) -> bool {
-    let members = &claims.members;
+    let members = claims.members();
     let is_of_issuer = issuer.issuer.is_empty()
         || members.get("iss").and_then(Value::as_str) == Some(&*issuer.issuer);
     if !is_of_issuer {
@@ -344,22 +316,6 @@ fn is_acceptable(claims: &Claims, issuer: &TokenIssuer, now: i64) -> bool {
         });
     }
     is_meant
-}
-
-/// The texts of a claim: itself, or the elements of a list.
-fn each_text(value: &Value, visit: &mut dyn FnMut(&str)) {
-    match value {
-        Value::String(text) => visit(text),
-        Value::Array(elements) => {
-            for text in elements.iter().filter_map(Value::as_str) {
-                visit(text);
-            }
-        }
-        Value::Bool(true) => visit("true"),
-        Value::Bool(false) => visit("false"),
-        Value::Number(number) => visit(&number.to_string()),
-        Value::Object(_) | Value::Null => {}
-    }
 }
 
 /// Whether only a token of this issuer may fill a field.

@@ -7,7 +7,9 @@ use myriad_model::{Source, Test, ValueMatch};
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind};
+use smallvec::SmallVec;
 
+use super::claims::Said;
 use crate::net::head::Head;
 
 /// The largest compiled regex in bytes. Translation refuses what is larger, so this only
@@ -101,18 +103,28 @@ pub fn matches_start(regex: &Regex, text: &[u8]) -> bool {
 
 /// Whether all conditions hold. `regexes` are those of the conditions that have one, in their
 /// order.
-pub fn hold(conditions: &[ValueMatch], regexes: &[Regex], head: &Head<'_>) -> bool {
+pub fn hold(
+    conditions: &[ValueMatch],
+    regexes: &[Regex],
+    head: &Head<'_>,
+    token: Option<Said<'_>>,
+) -> bool {
     let mut regexes = regexes.iter();
     conditions.iter().all(|condition| {
         let regex = match condition.test {
             Test::Regex(_) => regexes.next(),
             Test::Exact(_) | Test::Present | Test::Start(_) => None,
         };
-        holds(condition, regex, head) != condition.invert
+        holds(condition, regex, head, token) != condition.invert
     })
 }
 
-fn holds(condition: &ValueMatch, regex: Option<&Regex>, head: &Head<'_>) -> bool {
+fn holds(
+    condition: &ValueMatch,
+    regex: Option<&Regex>,
+    head: &Head<'_>,
+    token: Option<Said<'_>>,
+) -> bool {
     let passes = |value: &[u8]| match &condition.test {
         Test::Exact(wanted) => value == wanted.as_bytes(),
         Test::Regex(_) => regex.is_some_and(|regex| matches_start(regex, value)),
@@ -132,7 +144,20 @@ fn holds(condition: &ValueMatch, regex: Option<&Regex>, head: &Head<'_>) -> bool
         Source::Query => query_value(head.query.unwrap_or_default(), name)
             .is_some_and(|value| passes(&decode(value))),
         Source::Cookie => cookie(head, name).is_some_and(passes),
+        Source::Claim => {
+            let mut passes_any = false;
+            if let (Some(token), Some(path)) = (token, claim_path(name)) {
+                token.each(&path, &mut |text| passes_any |= passes(text.as_bytes()));
+            }
+            passes_any
+        }
     }
+}
+
+/// The parts of `[a][b]`; none where it is anything else.
+fn claim_path(name: &str) -> Option<SmallVec<[&str; 4]>> {
+    let inner = name.strip_prefix('[')?.strip_suffix(']')?;
+    Some(inner.split("][").collect())
 }
 
 /// The value of the first cookie of a name (RFC 6265, section 5.4).
@@ -201,7 +226,7 @@ mod tests {
             test,
             invert,
         };
-        hold(&[condition], &regexes, &head)
+        hold(&[condition], &regexes, &head, None)
     }
 
     fn exact(text: &str) -> Test {

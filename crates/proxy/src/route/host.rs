@@ -7,6 +7,7 @@ use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input, PatternSet};
 use smallvec::SmallVec;
 
+use super::claims::Said;
 use super::condition::{
     BadRegex, compile, compile_set, compile_shared, compile_whole, hold, matches_start, whole,
 };
@@ -47,6 +48,13 @@ pub struct HostEntry {
     /// All listeners that some route is on, sorted.
     listeners: Arc<[Name]>,
     indexed: Option<Box<Indexed>>,
+}
+
+/// What a route is looked for by.
+struct Asked<'a, 'h> {
+    listener: &'a Name,
+    head: &'a Head<'h>,
+    token: Option<Said<'a>>,
 }
 
 struct Indexed {
@@ -130,13 +138,18 @@ impl RouteEntry {
     }
 
     /// Whether everything but the path matches.
-    fn matches_rest(&self, listener: &Name, head: &Head<'_>) -> bool {
+    fn matches_rest(&self, asked: &Asked<'_, '_>) -> bool {
         let Some(route) = self.route() else {
             return false;
         };
         let values = self.compiled.as_ref().map(|compiled| &*compiled.values);
-        has_listener(&route.listeners, listener)
-            && hold(&route.conditions, values.unwrap_or_default(), head)
+        has_listener(&route.listeners, asked.listener)
+            && hold(
+                &route.conditions,
+                values.unwrap_or_default(),
+                asked.head,
+                asked.token,
+            )
     }
 }
 
@@ -168,14 +181,24 @@ impl HostEntry {
     }
 
     /// The first route that matches.
-    pub fn find(&self, listener: &Name, head: &Head<'_>) -> Option<&Arc<RouteEntry>> {
+    pub fn find(
+        &self,
+        listener: &Name,
+        head: &Head<'_>,
+        token: Option<Said<'_>>,
+    ) -> Option<&Arc<RouteEntry>> {
+        let asked = &Asked {
+            listener,
+            head,
+            token,
+        };
         match &self.indexed {
             None => self
                 .routes
                 .iter()
-                .find(|route| route.matches_path(head.path) && route.matches_rest(listener, head)),
+                .find(|route| route.matches_path(head.path) && route.matches_rest(asked)),
             Some(indexed) => {
-                let best = indexed.find(&self.routes, listener, head)?;
+                let best = indexed.find(&self.routes, asked)?;
                 self.routes.get(best as usize)
             }
         }
@@ -235,12 +258,13 @@ impl Indexed {
         }
     }
 
-    fn find(&self, routes: &[Arc<RouteEntry>], listener: &Name, head: &Head<'_>) -> Option<u32> {
+    fn find(&self, routes: &[Arc<RouteEntry>], asked: &Asked<'_, '_>) -> Option<u32> {
+        let head = asked.head;
         let mut best = u32::MAX;
         let is_match = |number: u32| {
             routes
                 .get(number as usize)
-                .is_some_and(|route| route.matches_rest(listener, head))
+                .is_some_and(|route| route.matches_rest(asked))
         };
         let mut improve = |candidates: &mut dyn Iterator<Item = u32>| {
             for number in candidates {

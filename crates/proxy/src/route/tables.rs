@@ -8,6 +8,7 @@ use std::sync::Arc;
 use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree, host::Pattern};
 
 use super::certificate::{self, CertificateEntry};
+use super::claims::Said;
 use super::guards::Guards;
 use super::host::{HostEntry, RouteEntry};
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
@@ -133,16 +134,21 @@ impl Tables {
     }
 
     /// The route of a request: the first that matches, of the most specific host pattern that has
-    /// any route on the listener.
+    /// any route on the listener. `token` is what a verified token of the request says.
     ///
     /// # Errors
     /// That no host pattern covers the request, or that no route of the one that does matches.
-    pub fn route(&self, listener: &Name, head: &Head<'_>) -> Result<&Arc<RouteEntry>, NotFound> {
+    pub fn route(
+        &self,
+        listener: &Name,
+        head: &Head<'_>,
+        token: Option<Said<'_>>,
+    ) -> Result<&Arc<RouteEntry>, NotFound> {
         let host = self
             .hosts
             .most_specific(&head.host, |entry| entry.is_on(listener).then_some(entry))
             .ok_or(NotFound(FailureKind::NoHost))?;
-        host.find(listener, head)
+        host.find(listener, head, token)
             .ok_or(NotFound(FailureKind::NoRoute))
     }
 

@@ -1,7 +1,7 @@
 //! What is known of a connection before its first request.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +17,9 @@ pub struct Visit {
     pub client: SocketAddr,
     /// Its address as fields tell it, written once for all requests.
     pub client_text: Box<str>,
-    /// The port that the client connected to.
+    /// The address that the client connected to, where that is known.
+    pub address: Option<IpAddr>,
+    /// Its port.
     pub port: u16,
     /// What the TLS handshake settled; none for plain text.
     pub secured: Option<Secured>,
@@ -99,6 +101,7 @@ impl Visit {
             listener,
             client,
             client_text: client.ip().to_canonical().to_string().into(),
+            address: None,
             port,
             secured: None,
             is_closing: Arc::default(),

@@ -138,6 +138,7 @@ impl Acceptor {
         let handshaking = self.handshaking.clone();
         let mut visit = Visit::new(self.listener.clone(), client, port);
         visit.is_closing = self.is_closing.clone();
+        visit.address = tcp.local_addr().ok().map(|address| address.ip());
         task::spawn_local("connection", serve(connected, handshaking, visit, tcp));
     }
 }
@@ -200,7 +201,7 @@ fn open(worker: &Worker, visit: &Visit, tcp: TcpStream, protocol: ListenerProtoc
     }
     // Without it what little is said at a time would wait for acknowledgements.
     let _ = tcp.set_nodelay(true);
-    let arrival = arrival(worker, visit, &tcp);
+    let arrival = arrival(visit);
     let entry = worker.tables.load().passage(arrival, None).cloned();
     let own = arrival.own;
     let client = Stream::Plain(tcp);
@@ -216,14 +217,12 @@ fn open(worker: &Worker, visit: &Visit, tcp: TcpStream, protocol: ListenerProtoc
     }
 }
 
-/// What a passage is looked for by. Only passages ask for the address that was connected to.
-fn arrival<'a>(worker: &Worker, visit: &'a Visit, tcp: &TcpStream) -> Arrival<'a> {
-    let has_passages = worker.tables.load().has_passages();
-    let own = has_passages.then(|| tcp.local_addr());
+/// What a passage is looked for by.
+fn arrival(visit: &Visit) -> Arrival<'_> {
     Arrival {
         listener: &visit.listener,
         client: visit.client.ip(),
-        own: own.and_then(Result::ok).map(|address| address.ip()),
+        own: visit.address,
         is_terminated: false,
     }
 }
@@ -243,7 +242,7 @@ async fn secure(
     let _counted = Shaking::new(&handshaking.count);
     let shared = &handshaking.shared;
     let load = || worker.tables.load();
-    let arrival = arrival(worker, visit, &tcp);
+    let arrival = arrival(visit);
     let own = arrival.own;
     let accepted = shared.accept(tcp, arrival, load, limits, counts);
     // Boxed, because a handshake is large and short, and the connection behind it neither.

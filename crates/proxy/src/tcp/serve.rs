@@ -100,6 +100,7 @@ fn is_admitted(room: &Room<'_>, visit: &Visit, server_name: Option<&str>) -> boo
     let stream = authorize::Stream {
         listener: &visit.listener,
         peer: visit.client,
+        address: visit.address,
         port: visit.port,
         server_name,
         principal: visit.principal(),

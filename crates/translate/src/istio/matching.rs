@@ -25,6 +25,12 @@ const BAD_REGEX: &str = "is not a regex within RE2's syntax and 256 KiB";
 /// A path that no request has.
 const NOT_ABSOLUTE: &str = "does not start with '/', so it fits no request";
 
+/// What a claim has to be named by.
+const BAD_CLAIM: &str = "names no claim as @request.auth.claims.a.b or @request.auth.claims[a][b]";
+
+/// What stands for claims of the verified token among the names of headers.
+const CLAIMS: &str = "@request.auth.claims";
+
 /// Whether the workload that is served here may be the source that a match names.
 pub fn is_source(matched: &HttpMatch, settings: &Settings) -> bool {
     let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
@@ -132,6 +138,15 @@ fn add_map(
     invert: bool,
 ) -> Result<(), Unfit> {
     for (name, test) in wanted.iter() {
+        if let Some(path) = claim(name).filter(|_| source == Source::Header) {
+            let field = format!("{field}[{name}]");
+            let Some(path) = path else {
+                let problem = BAD_CLAIM;
+                return Err(Unfit { field, problem });
+            };
+            found.push(condition(field, Source::Claim, &path, test, invert)?);
+            continue;
+        }
         // Envoy's names for what is no header in HTTP/1.
         let (source, name) = match (&**name, source) {
             (":method", Source::Header) => (Source::Method, ""),
@@ -148,6 +163,26 @@ fn add_map(
         )?);
     }
     Ok(())
+}
+
+/// The path of a claim as `[a][b]`, where a header's name stands for one: it is written so, or as
+/// `.a.b`. None inside where it stands for one and names none.
+fn claim(name: &str) -> Option<Option<String>> {
+    let start = name.get(..CLAIMS.len())?;
+    let rest = name.get(CLAIMS.len()..)?;
+    if !start.eq_ignore_ascii_case(CLAIMS) {
+        return None;
+    }
+    let inner = match rest.strip_prefix('.') {
+        Some(dotted) => dotted.replace('.', "]["),
+        None => {
+            let inner = rest.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+            inner.unwrap_or_default().to_owned()
+        }
+    };
+    let is_name = |part: &str| !part.is_empty() && !part.contains(['[', ']']);
+    let is_path = inner.split("][").all(is_name);
+    Some(is_path.then(|| format!("[{inner}]")))
 }
 
 fn condition(
@@ -199,7 +234,26 @@ pub fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{compiles, escape};
+    use super::{claim, compiles, escape};
+
+    #[test]
+    fn a_claim_is_named_in_two_ways() {
+        let some = |path: &str| Some(Some(path.to_owned()));
+        for (name, path) in [
+            ("x-claims", None),
+            ("@request.auth.claims.group", some("[group]")),
+            ("@Request.Auth.Claims.A.b", some("[A][b]")),
+            ("@request.auth.claims[a.b][c]", some("[a.b][c]")),
+            ("@request.auth.claims", Some(None)),
+            ("@request.auth.claims.", Some(None)),
+            ("@request.auth.claims[a", Some(None)),
+            ("@request.auth.claims[a]b", Some(None)),
+            ("@request.auth.claims[a][]", Some(None)),
+            ("@request.auth.claims[a[b]]", Some(None)),
+        ] {
+            assert_eq!(claim(name), path, "{name}");
+        }
+    }
 
     #[test]
     fn an_escaped_text_means_itself() {

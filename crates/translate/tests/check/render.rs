@@ -205,6 +205,7 @@ fn condition_text(condition: &ValueMatch) -> String {
         Source::Method => "method",
         Source::Authority => "authority",
         Source::Scheme => "scheme",
+        Source::Claim => "claim",
     };
     let test = match &condition.test {
         Test::Exact(text) => format!("= {text}"),

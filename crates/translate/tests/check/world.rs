@@ -66,6 +66,7 @@ fn provider(service: &str) -> MeshProvider {
             timeout: Duration::from_secs(600),
             fail_open: false,
             error_status: 403,
+            reroutes: false,
             body: None,
             authority: service.into(),
         },

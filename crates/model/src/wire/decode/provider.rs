@@ -28,6 +28,7 @@ pub fn provider(message: wire::Provider) -> Result<Provider, WireError> {
         error_status,
         body: message.body.map(check_body).transpose()?,
         authority: header_text(message.authority, "authority")?,
+        reroutes: message.reroutes,
     })
 }
 

@@ -60,6 +60,7 @@ fn value_match(message: wire::ValueMatch) -> Result<ValueMatch, WireError> {
         4 => Source::Method,
         5 => Source::Authority,
         6 => Source::Scheme,
+        7 if is_claim_path(&message.name) => Source::Claim,
         _ => return Err(WireError::Invalid("source of a condition")),
     };
     if message.name.is_empty() == source.is_named() {
@@ -77,6 +78,15 @@ fn value_match(message: wire::ValueMatch) -> Result<ValueMatch, WireError> {
         name: message.name.into(),
         test,
         invert: message.invert,
+    })
+}
+
+/// Whether a text is `[a][b]`, with a name in each pair.
+fn is_claim_path(text: &str) -> bool {
+    let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    inner.is_some_and(|inner| {
+        let mut names = inner.split("][");
+        names.all(|name| !name.is_empty() && !name.contains(['[', ']']))
     })
 }
 

@@ -22,6 +22,7 @@ pub fn provider(value: &Provider) -> wire::Provider {
             CheckProtocol::Http(check) => Some(http_check(check)),
             CheckProtocol::Grpc => None,
         },
+        reroutes: value.reroutes,
     }
 }
 

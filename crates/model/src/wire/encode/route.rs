@@ -15,7 +15,9 @@ pub fn schema(value: &Route) -> u32 {
         || value.conditions.iter().any(is_second_test)
         || is_second_action(&value.action)
         || is_second_policy(&value.policy);
-    match (is_third_policy(&value.policy), is_second) {
+    let has_claim = |it: &ValueMatch| it.source == Source::Claim;
+    let is_third = is_third_policy(&value.policy) || value.conditions.iter().any(has_claim);
+    match (is_third, is_second) {
         (true, _) => 3,
         (false, true) => 2,
         (false, false) => 1,

@@ -42,5 +42,6 @@ pub fn over_http() -> Provider {
             is_raw: true,
         }),
         authority: "authorizer.ns.svc.cluster.local".into(),
+        reroutes: true,
     }
 }

@@ -251,6 +251,10 @@ impl Client {
 }
 
 impl Peer for Client {
+    fn limit_body(&mut self, bytes_max: u64) {
+        self.request.body_bytes_max = bytes_max;
+    }
+
     fn poll_body(
         &mut self,
         context: &mut Context<'_>,

@@ -5,7 +5,7 @@ use myriad_model::{
     Name, Origin, Resource, SealedArc, Sealer, Value,
 };
 
-use super::{Request, Stream, Verdict, admits_stream, judge};
+use super::{Request, Stream, admits_stream, asked, judge};
 use crate::net::count::{Count, Counts};
 use crate::net::{head, limits::Limits};
 use crate::route::guards::Guards;
@@ -53,7 +53,8 @@ fn verdict(policies: Vec<Authorize>, target: &str, fields: &str) -> String {
     let counts = Counts::new();
     let text = format!("GET {target} HTTP/1.1\r\nHost: Shop.example:8080\r\n{fields}\r\n");
     let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 8080);
+    let mut visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 8080);
+    visit.address = Some("203.0.113.1".parse().unwrap());
     let request = Request {
         visit: &visit,
         head: &head,
@@ -61,7 +62,15 @@ fn verdict(policies: Vec<Authorize>, target: &str, fields: &str) -> String {
         trusted_hops: 1,
     };
     let guards = guards(policies);
-    format!("{:?}", judge(&guards, &request, &counts).verdict)
+    let asked = asked(&guards, &request);
+    if !asked.is_empty() {
+        return format!("Asked({asked:?})");
+    }
+    let word = match judge(&guards, &request, &counts).is_admitted {
+        true => "Admitted",
+        false => "Refused",
+    };
+    word.to_owned()
 }
 
 fn exact(text: &str) -> GuardForm {
@@ -109,6 +118,8 @@ fn each_property_is_compared_with_what_it_is() {
         (Subject::PeerAddress, block("198.51.100.0/24"), false),
         (Subject::ClientAddress, block("198.51.100.0/24"), true),
         (Subject::ClientAddress, block("192.0.2.0/24"), false),
+        (Subject::LocalAddress, block("203.0.113.0/24"), true),
+        (Subject::LocalAddress, block("192.0.2.0/24"), false),
         (Subject::LocalPort, exact("8080"), true),
         (Subject::LocalPort, exact("80"), false),
         (Subject::Header("x-tenant".into()), exact("blue"), true),
@@ -170,7 +181,7 @@ fn what_must_not_fit_must_not_fit_in_any_reading() {
 }
 
 #[test]
-fn who_closes_goes_before_who_opens() {
+fn who_asks_goes_before_who_closes_before_who_opens() {
     let all = || vec![GuardRule::default()];
     let none = Vec::new;
     let asks = || GuardAction::Custom("opa".into());
@@ -195,11 +206,20 @@ fn who_closes_goes_before_who_opens() {
             "Admitted",
         ),
         (vec![policy(GuardAction::Audit, all())], "Admitted"),
-        (vec![policy(asks(), all())], "Asked(\"opa\")"),
+        (vec![policy(asks(), all())], "Asked([\"opa\"])"),
         (vec![policy(asks(), none())], "Admitted"),
         (
-            vec![policy(asks(), all()), policy(GuardAction::Deny, all())],
-            "Refused",
+            vec![policy(GuardAction::Deny, all()), policy(asks(), all())],
+            "Asked([\"opa\"])",
+        ),
+        (
+            vec![
+                policy(asks(), all()),
+                policy(GuardAction::Custom("other".into()), all()),
+                policy(asks(), all()),
+                policy(GuardAction::Custom("third".into()), none()),
+            ],
+            "Asked([\"opa\", \"other\"])",
         ),
     ] {
         let text = format!("{policies:?}");
@@ -246,7 +266,7 @@ fn a_policy_on_trial_is_counted_and_nothing_else() {
         trusted_hops: 0,
     };
     let judgement = judge(&guards, &request, &counts);
-    assert_eq!(judgement.verdict, Verdict::Admitted);
+    assert!(judgement.is_admitted);
     assert_eq!(counts.get(Count::DryRunRefused), 1);
 }
 
@@ -258,6 +278,7 @@ fn what_only_requests_have_closes_streams_and_never_opens_them() {
         let stream = Stream {
             listener: &"tcp".into(),
             peer: "192.0.2.7:4000".parse().unwrap(),
+            address: None,
             port: 5432,
             server_name: Some("db.example"),
             principal: Some("cluster.local/ns/a/sa/b"),

@@ -18,6 +18,7 @@ fn provider(protocol: CheckProtocol) -> Provider {
         timeout: Duration::from_secs(1),
         fail_open: false,
         error_status: 403,
+        reroutes: false,
         body: Some(CheckBody {
             bytes_max: 100,
             allows_part: false,

@@ -151,9 +151,9 @@ fn principal(
     let remembered = Remembered::default();
     // Twice, since what is remembered must be judged like what is not.
     let first = authenticate(&guards, &visit, &head, &remembered, NOW);
-    let first = first.map(|it| it.map(|it| it.principal().unwrap_or_default().to_owned()));
+    let first = first.map(|it| it.map(|it| it.said().principal().unwrap_or_default().to_owned()));
     let second = authenticate(&guards, &visit, &head, &remembered, NOW);
-    let second = second.map(|it| it.map(|it| it.principal().unwrap_or_default().to_owned()));
+    let second = second.map(|it| it.map(|it| it.said().principal().unwrap_or_default().to_owned()));
     assert_eq!(first, second);
     first
 }

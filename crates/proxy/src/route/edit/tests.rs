@@ -101,6 +101,7 @@ fn provider(content: u8) -> Value {
         timeout: Duration::from_secs(u64::from(content) + 1),
         fail_open: false,
         error_status: 403,
+        reroutes: false,
         body: None,
         authority: "check".into(),
     }))

@@ -85,7 +85,7 @@ fn with_head<R>(method: &str, path: &str, run: impl FnOnce(&Head<'_>) -> R) -> R
 
 fn find(host: &HostEntry, listener: &str, method: &str, path: &str) -> Option<String> {
     with_head(method, path, |head| {
-        let found = host.find(&listener.into(), head)?;
+        let found = host.find(&listener.into(), head, None)?;
         Some(found.sealed().name().to_string())
     })
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use myriad_model::{
-    Authorize, CheckBody, CheckProtocol, Guard, GuardAction, GuardCheck, GuardRule, HttpCheck,
-    NameMatch, Provider, RateLimit, Value,
+    Authorize, CheckBody, CheckProtocol, Guard, GuardAction, GuardCheck, GuardForm, GuardRule,
+    GuardSubject, GuardTest, HttpCheck, Kind, NameMatch, Provider, RateLimit, Source, Test, Value,
+    ValueMatch,
 };
 use prost::Message as _;
 
@@ -41,6 +42,7 @@ fn over_http() -> Provider {
         timeout: PATIENCE,
         fail_open: false,
         error_status: 403,
+        reroutes: false,
         body: Some(CheckBody {
             bytes_max: 8,
             allows_part: false,
@@ -170,6 +172,117 @@ async fn a_provider_over_grpc_lets_pass_and_refuses() {
     assert_eq!(header(&refused, "x-user"), Some("eve"));
     assert!(refused.ends_with("/a body"), "{refused}");
     assert_eq!(backend.requests(), 1);
+}
+
+/// A guard whose requests have this value of a header.
+fn guard_by(action: GuardAction, name: &str, value: &str) -> Value {
+    let test = GuardTest {
+        subject: GuardSubject::Header(name.into()),
+        any: [GuardForm::Exact(value.into())].into(),
+        none: Box::default(),
+    };
+    let rule = GuardRule {
+        when: [test].into(),
+        ..GuardRule::default()
+    };
+    Value::Guard(Box::new(Guard {
+        listeners: Default::default(),
+        check: GuardCheck::Authorize(Authorize {
+            action,
+            is_dry_run: false,
+            rules: [rule].into(),
+        }),
+    }))
+}
+
+/// A provider that says whom everybody is, but for those it refuses.
+async fn telling() -> Backend {
+    Backend::answering(|request| match request.contains("x-let-in: no") {
+        false => "HTTP/1.1 200 OK\r\nX-User: eve\r\nContent-Length: 0\r\n\r\n".into(),
+        true => "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".into(),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_denies_and_allows_is_weighed_after_the_answer_and_by_it() {
+    let check = telling().await;
+    let (mut world, backend) = guarded(over_http()).await;
+    world.put_upstream("check", &[check.address]);
+    world.put("deny", guard_by(GuardAction::Deny, "x-bad", "yes"));
+    world.put("allow", guard_by(GuardAction::Allow, "x-user", "eve"));
+    let response = world.ask(&get("X-User: mallory\r\n")).await;
+    assert!(response.contains("\r\nx-user: eve\r\n"), "{response}");
+    // Whoever is asked sees what is denied afterwards, and has the first word.
+    let denied = world.ask(&get("X-Bad: yes\r\n")).await;
+    assert!(denied.starts_with("HTTP/1.1 403"), "{denied}");
+    let refused = world.ask(&get("X-Bad: yes\r\nX-Let-In: no\r\n")).await;
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    assert_eq!((check.requests(), backend.requests()), (3, 1));
+    world.put("allow", guard_by(GuardAction::Allow, "x-user", "mallory"));
+    let forged = world.ask(&get("X-User: mallory\r\n")).await;
+    assert!(forged.starts_with("HTTP/1.1 403"), "{forged}");
+}
+
+#[tokio::test]
+async fn all_providers_are_asked_and_each_is_told_what_the_others_changed() {
+    let check = telling().await;
+    let (mut world, backend) = guarded(over_http()).await;
+    world.put_upstream("check", &[check.address]);
+    let second = Backend::answering(|told| match told.contains("x-user: eve") {
+        true => "HTTP/1.1 200 OK\r\nX-Session: 7\r\nContent-Length: 0\r\n\r\n".into(),
+        false => "HTTP/1.1 418 No\r\nContent-Length: 0\r\n\r\n".into(),
+    })
+    .await;
+    world.put_upstream("second", &[second.address]);
+    let mut provider = over_http();
+    provider.upstream = "second".into();
+    if let CheckProtocol::Http(check) = &mut provider.protocol {
+        check.request = [NameMatch::Start("x-".into())].into();
+    }
+    world.put("q", Value::Provider(Box::new(provider)));
+    let custom = GuardAction::Custom("q".into());
+    world.put("h", guard_by(custom, "x-user", "mallory"));
+    let response = world.ask(&get("X-User: mallory\r\n")).await;
+    assert_eq!(header(&response, "x-session"), Some("7"));
+    assert!(response.contains("\r\nx-user: eve\r\n"), "{response}");
+    let counts = (check.requests(), second.requests(), backend.requests());
+    assert_eq!(counts, (1, 1, 1));
+    world.remove(Kind::Provider, "q");
+    let lost = world.ask(&get("X-User: mallory\r\n")).await;
+    assert!(lost.starts_with("HTTP/1.1 403"), "{lost}");
+}
+
+#[tokio::test]
+async fn a_route_is_looked_for_again_where_the_provider_says_so() {
+    let check = telling().await;
+    for (reroutes, said) in [(false, "u"), (true, "v")] {
+        let provider = Provider {
+            reroutes,
+            ..over_http()
+        };
+        let (mut world, _backend) = guarded(provider).await;
+        world.put_upstream("check", &[check.address]);
+        let backends = [Backend::saying("u").await, Backend::saying("v").await];
+        let [u, v] = backends.each_ref().map(|backend| [backend.address]);
+        world.put_upstream("u", &u);
+        world.put_upstream("v", &v);
+        let mut eve = route("a.example", "/", "v");
+        eve.conditions = [ValueMatch {
+            source: Source::Header,
+            name: "x-user".into(),
+            test: Test::Exact("eve".into()),
+            invert: false,
+        }]
+        .into();
+        world.put_route("eve", eve);
+        for _ in 0..2 {
+            let response = world.ask(&get("")).await;
+            assert!(response.ends_with(said), "{response}");
+            let response = world.ask(&post("body")).await;
+            assert!(response.ends_with(said), "{response}");
+        }
+    }
 }
 
 fn answer_to(http: &envoy::HttpRequest) -> envoy::CheckResponse {

@@ -315,6 +315,7 @@ fn subject(key: &str) -> Option<(GuardSubject, Read)> {
     Some(match key {
         "source.ip" => (Subject::PeerAddress, block),
         "remote.ip" => (Subject::ClientAddress, block),
+        "destination.ip" => (Subject::LocalAddress, block),
         "source.namespace" => (Subject::Namespace, word),
         "source.principal" => (Subject::Principal, principal),
         "source.serviceAccount" => (Subject::ServiceAccount, account),

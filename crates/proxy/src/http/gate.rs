@@ -1,0 +1,140 @@
+//! The gate before all routes: whether a request belongs on its connection, who it comes from, who
+//! has to be asked about it, and whether it is admitted.
+//!
+//! Tokens are verified first. Where somebody has to be asked, the plan is made before, by the route
+//! that the request had then; what denies and allows is weighed once the answers are there.
+
+use myriad_base::clock;
+
+use super::account::Account;
+use super::check::Check;
+use super::plan::{Asking, Planned, proceed};
+use super::worker::Worker;
+use crate::net::count::Count;
+use crate::net::failure::FailureKind;
+use crate::net::head::Head;
+use crate::policy::authorize;
+use crate::policy::token::{self, Verified};
+use crate::policy::{cors, direction};
+use crate::route::guards::Guards;
+use crate::route::tables::Tables;
+use crate::route::visit::Visit;
+
+/// Makes the plan of a request.
+pub fn plan(worker: &Worker, visit: &Visit, head: &Head<'_>, account: &mut Account) -> Planned {
+    let tables = worker.tables.load();
+    decide(worker, &tables, visit, head, account).unwrap_or_else(Planned::failed)
+}
+
+/// Whether the guards that nobody has to be asked for admit a request.
+pub fn is_admitted(
+    worker: &Worker,
+    guards: &Guards,
+    asking: &Asking<'_, '_>,
+    account: &mut Account,
+) -> bool {
+    let counts = &worker.local.counts;
+    let judgement = authorize::judge(guards, &judged(worker, asking), counts);
+    if judgement.is_audited {
+        account.is_audited = true;
+        counts.add(Count::Audited);
+    }
+    judgement.is_admitted
+}
+
+fn decide(
+    worker: &Worker,
+    tables: &Tables,
+    visit: &Visit,
+    head: &Head<'_>,
+    account: &mut Account,
+) -> Result<Planned, FailureKind> {
+    if !direction::is_directed(tables, visit, &head.host) {
+        return Err(FailureKind::Misdirected);
+    }
+    let asking = |head, token| Asking {
+        visit,
+        head,
+        token,
+        is_counted: false,
+    };
+    let guards = tables.guards();
+    if guards.is_empty() {
+        return proceed(worker, tables, &asking(head, None), account);
+    }
+    // A preflight bears no token, and is judged as what it is.
+    let verified = match cors::is_preflight(head) {
+        true => Ok(None),
+        false => {
+            let now = clock::unix_seconds();
+            token::authenticate(guards, visit, head, &worker.tokens, now)
+        }
+    };
+    let Ok(verified) = verified else {
+        name_route(tables, &asking(head, None), account);
+        return Err(FailureKind::BadToken);
+    };
+    let mut room = token::Room::default();
+    let changed = token::change(guards, visit, head, verified.as_ref(), &mut room);
+    match &changed {
+        Some(head) => pass(worker, tables, visit, head, verified.as_ref(), account),
+        None => pass(worker, tables, visit, head, verified.as_ref(), account),
+    }
+}
+
+/// Goes on where the guards admit the request, or once somebody was asked.
+fn pass(
+    worker: &Worker,
+    tables: &Tables,
+    visit: &Visit,
+    head: &Head<'_>,
+    verified: Option<&Verified<'_>>,
+    account: &mut Account,
+) -> Result<Planned, FailureKind> {
+    let guards = tables.guards();
+    let asking = Asking {
+        visit,
+        head,
+        token: verified.map(Verified::said),
+        is_counted: false,
+    };
+    let asked = authorize::asked(guards, &judged(worker, &asking));
+    if asked.is_empty() {
+        if !is_admitted(worker, guards, &asking, account) {
+            name_route(tables, &asking, account);
+            return Err(FailureKind::Unauthorized);
+        }
+        return proceed(worker, tables, &asking, account);
+    }
+    let providers = asked.iter().map(|name| tables.provider(name).cloned());
+    let Some(providers) = providers.collect() else {
+        name_route(tables, &asking, account);
+        return Err(FailureKind::Unauthorized);
+    };
+    let planned = proceed(worker, tables, &asking, account);
+    let mut planned = planned.unwrap_or_else(Planned::failed);
+    // Whoever comes too often is not asked about either.
+    if !planned.is_limited() {
+        let token = verified.map(Verified::kept);
+        let check = Check::new(providers, head, token, guards.clone());
+        planned.check = Some(Box::new(check));
+    }
+    Ok(planned)
+}
+
+fn judged<'a, 'h>(worker: &Worker, asking: &Asking<'a, 'h>) -> authorize::Request<'a, 'h> {
+    authorize::Request {
+        visit: asking.visit,
+        head: asking.head,
+        token: asking.token,
+        trusted_hops: worker.local.trusted_hops,
+    }
+}
+
+/// Tells of a refused request which route it would have taken.
+fn name_route(tables: &Tables, asking: &Asking<'_, '_>, account: &mut Account) {
+    let (visit, head) = (asking.visit, asking.head);
+    if let Ok(entry) = tables.route(&visit.listener, head, asking.token) {
+        account.set_route(entry);
+    }
+}

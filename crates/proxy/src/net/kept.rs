@@ -1,0 +1,90 @@
+//! A head that outlives what it was read from: kept only while somebody is asked about it.
+
+use std::borrow::Cow;
+
+use super::body::BodyLength;
+use super::field::{Field, Known};
+use super::head::{Head, Version};
+
+/// The head of a request, with all of its text.
+pub struct KeptHead {
+    version: Version,
+    method: Box<str>,
+    path: Box<str>,
+    query: Option<Box<str>>,
+    host: Box<str>,
+    authority: Box<str>,
+    scheme: &'static str,
+    fields: Vec<(Box<str>, Box<[u8]>)>,
+    body: BodyLength,
+    keep_alive: bool,
+    upgrade: Option<Box<[u8]>>,
+    expects_continue: bool,
+    connection_fields: Vec<Box<str>>,
+}
+
+impl KeptHead {
+    /// A copy of a head.
+    pub fn new(head: &Head<'_>) -> Self {
+        let fields = head.fields.iter();
+        let connection_fields = head.connection_fields.iter();
+        KeptHead {
+            version: head.version,
+            method: head.method.into(),
+            path: head.path.into(),
+            query: head.query.map(Into::into),
+            host: head.host.as_ref().into(),
+            authority: head.authority.into(),
+            scheme: head.scheme,
+            fields: fields
+                .map(|field| (field.name.into(), field.value.into()))
+                .collect(),
+            body: head.body,
+            keep_alive: head.keep_alive,
+            upgrade: head.upgrade.map(Into::into),
+            expects_continue: head.expects_continue,
+            connection_fields: connection_fields.map(|name| (*name).into()).collect(),
+        }
+    }
+
+    /// The head.
+    pub fn head(&self) -> Head<'_> {
+        let fields = self.fields.iter().map(|(name, value)| Field {
+            known: Known::of(name),
+            name,
+            value,
+        });
+        Head {
+            version: self.version,
+            method: &self.method,
+            path: &self.path,
+            query: self.query.as_deref(),
+            host: Cow::Borrowed(&self.host),
+            authority: &self.authority,
+            scheme: self.scheme,
+            fields: fields.collect(),
+            body: self.body,
+            keep_alive: self.keep_alive,
+            upgrade: self.upgrade.as_deref(),
+            expects_continue: self.expects_continue,
+            connection_fields: self.connection_fields.iter().map(|name| &**name).collect(),
+        }
+    }
+
+    /// Takes out the fields whose lower-case names `goes` is true for.
+    pub fn remove(&mut self, goes: impl Fn(&str) -> bool) {
+        self.fields
+            .retain(|(name, _)| !goes(&name.to_ascii_lowercase()));
+    }
+
+    /// Adds a field that is not the client's: what the client declares to be of its connection
+    /// cannot take it away.
+    pub fn add(&mut self, name: &str, value: &[u8]) {
+        let is_it = |known: &str| known.eq_ignore_ascii_case(name);
+        if self.connection_fields.iter().any(|known| is_it(known)) {
+            self.fields.retain(|(known, _)| !is_it(known));
+            self.connection_fields.retain(|known| !is_it(known));
+        }
+        self.fields.push((name.into(), value.into()));
+    }
+}
