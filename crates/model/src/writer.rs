@@ -1,12 +1,19 @@
 //! The writer: turns what a unit produced into what changed.
 
+use std::collections::BTreeMap;
+
 use crate::{Change, Delta, Key, Name, Position, Resource, SealedArc, Sealer, Snapshot};
 
 /// Holds the newest snapshot and is the only one who makes the next. Comparison is by version:
 /// an output that is equal to the one before moves nothing further.
+///
+/// Where there are several views, each has a snapshot. They share what is the same in them.
 pub struct Writer {
     sealer: Sealer,
+    /// Of the main view, whose place is 0.
     snapshot: Snapshot,
+    /// Of the others, by their places.
+    others: BTreeMap<u32, Snapshot>,
 }
 
 impl Writer {
@@ -15,6 +22,27 @@ impl Writer {
         Writer {
             sealer,
             snapshot: Snapshot::new(),
+            others: BTreeMap::new(),
+        }
+    }
+
+    /// Begins an empty snapshot at a place, unless there is one.
+    pub fn add_view(&mut self, place: u32) {
+        if place != 0 {
+            self.others.entry(place).or_default();
+        }
+    }
+
+    /// Forgets the snapshot at a place; never that of the main view.
+    pub fn remove_view(&mut self, place: u32) {
+        self.others.remove(&place);
+    }
+
+    /// The newest snapshot at a place.
+    pub fn snapshot_at(&self, place: u32) -> Option<&Snapshot> {
+        match place {
+            0 => Some(&self.snapshot),
+            _ => self.others.get(&place),
         }
     }
 
@@ -30,6 +58,9 @@ impl Writer {
 
     /// Moves the position of the newest snapshot.
     pub fn set_position(&mut self, position: Position) {
+        for snapshot in self.others.values_mut() {
+            snapshot.set_position(position.clone());
+        }
         self.snapshot.set_position(position);
     }
 
@@ -54,7 +85,7 @@ impl Writer {
         // must not be compared pair by pair.
         if former.len() * outputs.len() <= 256 {
             let gone = former.iter().filter(|key| !is_kept(key));
-            self.remove_all(gone, delta);
+            remove_all(&self.sealer, &mut self.snapshot, gone, delta);
         } else {
             let kept: std::collections::HashSet<(crate::Kind, &Name)> = outputs
                 .iter()
@@ -63,7 +94,7 @@ impl Writer {
             let gone = former
                 .iter()
                 .filter(|key| !kept.contains(&(key.kind, &key.name)));
-            self.remove_all(gone, delta);
+            remove_all(&self.sealer, &mut self.snapshot, gone, delta);
         }
         for (name, resource) in outputs {
             let sealed = self.sealer.seal(name, resource);
@@ -89,20 +120,78 @@ impl Writer {
         delta.close()
     }
 
-    fn remove_all<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, delta: &mut Delta) {
-        for key in keys {
-            let slot = self.sealer.slot(key);
-            let Some(old) = self.snapshot.get(slot, key).cloned() else {
-                continue;
-            };
-            let change = Change {
-                key: key.clone(),
-                old: Some(old),
-                new: None,
-            };
-            self.snapshot.apply(&change);
-            delta.push(change);
+    /// Seals an output for several views, at these places: the one that any of them has already,
+    /// where it is equal.
+    pub fn seal(
+        &mut self,
+        name: Name,
+        resource: Resource,
+        places: impl IntoIterator<Item = u32>,
+    ) -> SealedArc {
+        let sealed = self.sealer.seal(name, resource);
+        for place in places {
+            let snapshot = self.snapshot_at(place);
+            let known = snapshot.and_then(|it| it.get(sealed.slot(), sealed.key()));
+            if let Some(known) = known.filter(|it| it.version() == sealed.version()) {
+                return known.clone();
+            }
         }
+        SealedArc::new(sealed)
+    }
+
+    /// Like [`Writer::replace`] in the snapshot at one place, with outputs that are sealed.
+    pub fn replace_at<'a>(
+        &mut self,
+        place: u32,
+        former: &[Key],
+        outputs: &[SealedArc],
+        delta: &'a mut Delta,
+    ) -> &'a [Change] {
+        let snapshot = match place {
+            0 => Some(&mut self.snapshot),
+            _ => self.others.get_mut(&place),
+        };
+        let Some(snapshot) = snapshot else {
+            return delta.close();
+        };
+        let kept: std::collections::HashSet<&Key> = outputs.iter().map(|it| it.key()).collect();
+        let gone = former.iter().filter(|key| !kept.contains(key));
+        remove_all(&self.sealer, snapshot, gone, delta);
+        for sealed in outputs {
+            let old = snapshot.get(sealed.slot(), sealed.key()).cloned();
+            let same = old.as_ref().map(|old| old.version()) == Some(sealed.version());
+            if !same {
+                let change = Change {
+                    key: old.as_ref().unwrap_or(sealed).key().clone(),
+                    old,
+                    new: Some(sealed.clone()),
+                };
+                snapshot.apply(&change);
+                delta.push(change);
+            }
+        }
+        delta.close()
+    }
+}
+
+fn remove_all<'a>(
+    sealer: &Sealer,
+    snapshot: &mut Snapshot,
+    keys: impl Iterator<Item = &'a Key>,
+    delta: &mut Delta,
+) {
+    for key in keys {
+        let slot = sealer.slot(key);
+        let Some(old) = snapshot.get(slot, key).cloned() else {
+            continue;
+        };
+        let change = Change {
+            key: key.clone(),
+            old: Some(old),
+            new: None,
+        };
+        snapshot.apply(&change);
+        delta.push(change);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The incremental engine: keyed units, the facts that they read, and what one batch changes.
 
+mod drawn;
 mod facts;
 mod interner;
 mod ledger;
@@ -7,29 +8,33 @@ mod multimap;
 mod objects;
 mod packed;
 mod ports;
+mod reach;
 mod reader;
 mod run;
 mod slab;
+mod stamp;
 mod units;
+mod viewing;
+mod viewpoint;
+mod views;
 
 use std::sync::Arc;
 
 use myriad_api::{Change, Finding};
-use myriad_model::{
-    Delta, Listener, ListenerProtocol, Name, Origin, Policy, Position, Resource, Snapshot,
-    TlsSettings, Value, Writer,
-};
+use myriad_model::{Delta, Name, Policy, Position, Snapshot, TlsSettings, Writer};
 
 pub use ledger::FindingsChange;
 pub use reader::Reader;
+pub use viewpoint::Viewpoint;
+pub use views::{TooManyViews, VIEWS_MAX, Views};
 
 use crate::Settings;
 use crate::output::Unit;
+use crate::view::Role;
 use facts::FactHasher;
 use interner::Interner;
 use ledger::Ledger;
 use objects::Objects;
-use ports::Ports;
 use run::Run;
 use units::Units;
 
@@ -42,13 +47,13 @@ pub struct Engine {
     units: Units,
     ledger: Ledger,
     policies: Interner<Arc<Policy>>,
-    ports: Ports,
+    views: Views,
     writer: Writer,
     now: i64,
     /// What was taken in and is not translated yet.
     run: Run,
-    /// Resources that follow from settings alone, until the first outcome carries them.
-    first: Option<Delta>,
+    /// Whether an outcome was given; the first carries what follows from settings alone.
+    is_started: bool,
 }
 
 /// Values that every resource of a kind shares.
@@ -66,8 +71,10 @@ pub struct Shared {
 /// What one batch changed, and what it cost.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Changed resources.
+    /// Changed resources of the main view.
     pub delta: Delta,
+    /// Changed resources of each other view in which any changed, by its name.
+    pub others: Vec<(Arc<str>, Delta)>,
     /// Changed findings.
     pub findings: FindingsChange,
     /// Ingresses that were translated and are served, by `namespace/name`.
@@ -108,38 +115,40 @@ pub struct Usage {
 
 impl Engine {
     /// An engine without objects. The first outcome carries the listeners.
-    pub fn new(settings: Settings, mut writer: Writer) -> Engine {
-        let default_certificate = settings
-            .default_certificate
-            .as_ref()
-            .map(|(namespace, name)| Name::new(format!("{namespace}/{name}")));
+    pub fn new(settings: Settings, writer: Writer) -> Engine {
         let [http, https] = ["http", "https"].map(Name::from);
         let shared = Shared {
-            listeners: [http.clone(), https.clone()].into(),
-            tls_listeners: [https.clone()].into(),
+            listeners: [http, https.clone()].into(),
+            tls_listeners: [https].into(),
             tls: Arc::new(settings.tls.clone()),
-            default_certificate: default_certificate.clone(),
+            default_certificate: settings
+                .default_certificate
+                .as_ref()
+                .map(|(namespace, name)| Name::new(format!("{namespace}/{name}"))),
         };
-        let listeners = vec![
-            (http, listener(settings.http, false, None)),
-            (https, listener(settings.https, true, default_certificate)),
-        ];
-        let mut first = Delta::default();
-        writer.replace(&[], listeners, &mut first);
-        Engine {
-            settings,
+        let mut engine = Engine {
             shared,
             hasher: FactHasher::new(),
             objects: Objects::new(),
             units: Units::new(),
             ledger: Ledger::default(),
             policies: Interner::new(),
-            ports: Ports::default(),
+            views: Views::new(settings.main_view()),
+            settings,
             writer,
             now: 0,
             run: Run::default(),
-            first: Some(first),
+            is_started: false,
+        };
+        let listeners = engine.listeners(Role::Ingress);
+        let delta = &mut engine.run.delta;
+        let changes = engine.writer.replace(&[], listeners, delta);
+        engine.run.work.resources_changed += changes.len() as u64;
+        for view in std::mem::take(&mut engine.settings.views) {
+            // Whoever has more than there may be is told by those that are missing.
+            let _ = engine.put_view(view);
         }
+        engine
     }
 
     /// Takes in a part of a list that is not complete yet: nothing is translated before the next
@@ -159,9 +168,7 @@ impl Engine {
         self.load(changes);
         let mut run = std::mem::take(&mut self.run);
         self.now = self.now.max(now);
-        if let Some(first) = self.first.take() {
-            run.work.resources_changed += first.len() as u64;
-            run.delta = first;
+        if !std::mem::replace(&mut self.is_started, true) {
             if let Some(name) = &self.shared.default_certificate {
                 let unit = Unit::Certificate(name.as_str().into());
                 self.root(unit, &mut run);
@@ -176,9 +183,11 @@ impl Engine {
         self.drain(&mut run);
         self.objects.settle();
         self.policies.settle();
+        self.views.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
         Outcome {
             delta: run.delta,
+            others: self.name_deltas(run.others),
             findings: self.ledger.settle(),
             served: run.served,
             unserved: run.unserved,
@@ -201,7 +210,7 @@ impl Engine {
         self.writer.set_position(position);
     }
 
-    /// The newest snapshot.
+    /// The newest snapshot of the main view.
     pub fn snapshot(&self) -> &Snapshot {
         self.writer.snapshot()
     }
@@ -229,21 +238,5 @@ impl Engine {
             interned: self.policies.len() + self.objects.issuers_len(),
             findings: self.ledger.len(),
         }
-    }
-}
-
-fn listener(
-    address: std::net::SocketAddr,
-    tls: bool,
-    default_certificate: Option<Name>,
-) -> Resource {
-    Resource {
-        origin: Origin::settings(),
-        value: Value::Listener(Box::new(Listener {
-            address,
-            tls,
-            default_certificate,
-            protocol: ListenerProtocol::Http,
-        })),
     }
 }

@@ -36,7 +36,7 @@ use myriad_model::host::Pattern;
 
 pub use client_tls::{Plan, plan};
 pub use destination_rule::{Merged, find as find_rules};
-pub use entrance::{has_server, is_selected};
+pub use entrance::has_server;
 pub use guard::{name as guard_name, translate as translate_guard};
 pub use host::add_host;
 pub use names::{rule_host, service_host};
@@ -56,11 +56,12 @@ pub fn translate_gateway(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     let Some(gateway) = reader.gateway(id) else {
         return output;
     };
-    let settings = reader.settings();
-    if !is_selected(&gateway.spec, settings) {
+    let key = &gateway.meta.key;
+    if !reader.view().has_labels(&gateway.spec.selector) {
+        output.doubts.push(unselected(key));
         return output;
     }
-    let key = &gateway.meta.key;
+    output.is_concerned = true;
     output.findings = notes(key, &gateway.notes);
     for (at, server) in gateway.spec.servers.iter().enumerate() {
         let (findings, stand) = entrance::judge(reader, key, at, server);
@@ -89,12 +90,11 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
         return output;
     };
     let key = &service.meta.key;
-    let settings = reader.settings();
     let own = key.namespace();
     output.findings = notes(key, &service.notes);
     output.findings.extend(stream::judge(&service));
     output.findings.extend(limits::judge(&service));
-    if !names::is_exported(&service.spec.export_to, own, &settings.gateway_namespace) {
+    if !reader.view().sees(&service.spec.export_to, own) {
         return output;
     }
     let mut gateways = Vec::new();
@@ -104,9 +104,10 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
         };
         match reader.has_gateway(&gateway) {
             true => gateways.push(gateway),
-            false => output.findings.push(unknown_gateway(key, at, &gateway)),
+            false => output.doubts.push(unknown_gateway(key, at, &gateway)),
         }
     }
+    output.is_concerned = !gateways.is_empty();
     for (at, text) in service.spec.hosts.iter().enumerate() {
         let field = format!("spec.hosts[{at}]");
         let host = match names::host(text) {
@@ -123,7 +124,7 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
             output.needs.push(Unit::Host(host));
         } else if !gateways.is_empty() && matches!(host.pattern(), Pattern::Exact(_)) {
             // A wildcard still takes the hosts below it that a server names.
-            output.findings.push(not_covered(key, field));
+            output.doubts.push(not_covered(key, field));
         }
     }
     output
@@ -191,6 +192,16 @@ fn bad_host(key: &ObjectKey, field: String, problem: &str) -> Finding {
         field,
         format!("{problem}, so it has no effect"),
         "write a DNS name such as a.example.com or *.example.com",
+    )
+}
+
+fn unselected(key: &ObjectKey) -> Finding {
+    Finding::new(
+        Severity::Info,
+        key,
+        "spec.selector",
+        "selects other workloads, which are not served here",
+        "compare it with --gateway-labels and --gateways if it is for a gateway here",
     )
 }
 

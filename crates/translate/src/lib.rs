@@ -16,7 +16,9 @@ mod output;
 mod settings;
 mod trust;
 mod upstream;
+mod view;
 
-pub use engine::{Engine, FindingsChange, Outcome, Usage, Work};
+pub use engine::{Engine, FindingsChange, Outcome, TooManyViews, Usage, VIEWS_MAX, Work};
 pub use istio::provider::MeshProvider;
 pub use settings::{CatchAll, GatewayPorts, HostSharing, Settings};
+pub use view::{MAIN, Role, View};

@@ -63,6 +63,11 @@ pub struct Output {
     pub needs: Vec<Unit>,
     /// What people should know.
     pub findings: Vec<Finding>,
+    /// What they should know unless it is otherwise in another view: told where all views have
+    /// it that the object concerns, or all where it concerns none.
+    pub doubts: Vec<Finding>,
+    /// Whether the object concerns the view.
+    pub is_concerned: bool,
     /// When the unit has to run again though no object changed, in seconds since the epoch.
     pub deadline: Option<i64>,
 }

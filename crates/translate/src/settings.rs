@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use myriad_model::TlsSettings;
 
 use crate::istio::provider::MeshProvider;
+use crate::view::{MAIN, Role, View};
 
 /// What holds for all objects.
 #[derive(Clone, Debug)]
@@ -34,16 +35,41 @@ pub struct Settings {
     pub default_certificate: Option<(String, String)>,
     /// How handshakes are done.
     pub tls: TlsSettings,
-    /// Labels of the gateway's workload, by which Istio's selectors and `sourceLabels` find it.
+    /// Labels of the main gateway's workload, by which Istio's selectors and `sourceLabels` find
+    /// it.
     pub gateway_labels: BTreeMap<String, String>,
-    /// The namespace of the gateway's workload, where Istio looks for credentials.
+    /// The namespace of the main gateway's workload, where Istio looks for credentials.
     pub gateway_namespace: Box<str>,
+    /// Further views that are there from the start.
+    pub views: Vec<View>,
+    /// The namespace whose policies and DestinationRules are for all; none for that of the main
+    /// gateway.
+    pub root_namespace: Option<Box<str>>,
     /// What the full names of Services end with.
     pub cluster_domain: Box<str>,
     /// Services that are asked whether requests may pass.
     pub providers: Vec<MeshProvider>,
     /// The ports that Istio's Gateways may have listeners on, beside the two that are there.
     pub gateway_ports: GatewayPorts,
+}
+
+impl Settings {
+    /// The view that is always there.
+    pub fn main_view(&self) -> View {
+        View {
+            name: MAIN.into(),
+            role: Role::Ingress,
+            labels: self.gateway_labels.clone(),
+            namespace: self.gateway_namespace.clone(),
+        }
+    }
+
+    /// The namespace whose policies and DestinationRules are for all.
+    pub fn root_namespace(&self) -> &str {
+        self.root_namespace
+            .as_deref()
+            .unwrap_or(&self.gateway_namespace)
+    }
 }
 
 /// Ports that Gateways may have listeners on.
@@ -118,6 +144,8 @@ impl Default for Settings {
             tls: TlsSettings::default(),
             gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),
             gateway_namespace: "istio-system".into(),
+            views: Vec::new(),
+            root_namespace: None,
             cluster_domain: "cluster.local".into(),
             providers: Vec::new(),
             gateway_ports: GatewayPorts::default(),

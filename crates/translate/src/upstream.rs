@@ -160,10 +160,7 @@ impl Draft<'_> {
         };
         let mut place = place;
         let names = self.subject_alt_names;
-        match policy
-            .tls
-            .map(|tls| istio::plan(reader.settings(), tls, names))
-        {
+        match policy.tls.map(|tls| istio::plan(reader.view(), tls, names)) {
             None | Some(Plan::Plain) => {}
             Some(Plan::Tls(tls, needs)) => {
                 upstream.tls = Some(Box::new(tls));

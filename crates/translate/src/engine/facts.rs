@@ -10,6 +10,7 @@ use myriad_api::{
     BackendPort, IngressClass, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer,
 };
 
+use super::views::Views;
 use crate::certificate::{self, Names};
 use crate::istio::{PortKey, RuleChange};
 use crate::output::Unit;
@@ -90,7 +91,7 @@ pub fn touched(
     hasher: &FactHasher,
     old: Option<&Object>,
     new: Option<&Object>,
-    settings: &Settings,
+    (settings, views): (&Settings, &Views),
 ) -> Touched {
     let is_ours = |class: &IngressClass| class.controller == settings.controller_name;
     let mut touched = Touched::default();
@@ -139,7 +140,7 @@ pub fn touched(
             facts.extend(old.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
             facts.extend(new.as_deref().map(|id| hasher.hash(Fact::Endpoints(id))));
         }
-        _ => touch_istio(hasher, key, old, new, settings, &mut touched),
+        _ => touch_istio(hasher, key, (old, new), (settings, views), &mut touched),
     }
     touched.facts.sort_unstable();
     touched.facts.dedup();
@@ -150,9 +151,8 @@ pub fn touched(
 fn touch_istio(
     hasher: &FactHasher,
     key: &ObjectKey,
-    old: Option<&Object>,
-    new: Option<&Object>,
-    settings: &Settings,
+    (old, new): (Option<&Object>, Option<&Object>),
+    (settings, views): (&Settings, &Views),
     touched: &mut Touched,
 ) {
     let id = key.id();
@@ -166,7 +166,7 @@ fn touch_istio(
         ObjectKind::IstioGateway => {
             touched.unit = Some(Unit::Gateway(id.clone()));
             let (old, new) = (as_gateway(old), as_gateway(new));
-            let (hosts, is_other) = istio::servers_changed(old, new, settings);
+            let (hosts, is_other) = istio::servers_changed(old, new, views);
             touched.facts.extend(
                 hosts
                     .iter()

@@ -13,7 +13,8 @@ use myriad_model::Host;
 
 use super::facts::{Fact, FactHasher, is_default, service_of, trust_of};
 use super::objects::Objects;
-use super::ports::Ports;
+use super::viewpoint::Viewpoint;
+use super::views::Views;
 use crate::Settings;
 use crate::certificate::{self, Names};
 use crate::ingress::Opened;
@@ -25,7 +26,8 @@ pub struct Reader<'a> {
     objects: &'a Objects,
     hasher: &'a FactHasher,
     settings: &'a Settings,
-    ports: &'a Ports,
+    views: &'a Views,
+    view: &'a Viewpoint<'a>,
     now: i64,
     opened: &'a mut Option<Arc<Opened>>,
     facts: Vec<u64>,
@@ -36,9 +38,9 @@ impl<'a> Reader<'a> {
     /// A handle for one run of one unit. The last Ingress that was read stays `opened` between
     /// the units of a batch: each host of a large one reads it whole, and all of them in a row.
     pub fn new(
-        objects: &'a Objects,
-        hasher: &'a FactHasher,
-        (settings, ports): (&'a Settings, &'a Ports),
+        (objects, hasher): (&'a Objects, &'a FactHasher),
+        (settings, views): (&'a Settings, &'a Views),
+        view: &'a Viewpoint<'a>,
         now: i64,
         opened: &'a mut Option<Arc<Opened>>,
     ) -> Self {
@@ -46,7 +48,8 @@ impl<'a> Reader<'a> {
             objects,
             hasher,
             settings,
-            ports,
+            views,
+            view,
             now,
             opened,
             facts: Vec::new(),
@@ -57,6 +60,29 @@ impl<'a> Reader<'a> {
     /// The settings, which hold for the life of the engine and are no fact.
     pub fn settings(&self) -> &'a Settings {
         self.settings
+    }
+
+    /// The view that is translated for. Whatever differs between views is asked of it.
+    pub fn view(&self) -> &'a Viewpoint<'a> {
+        self.view
+    }
+
+    /// Whether any view is of a namespace. No fact: what reads it runs again when views change.
+    pub fn is_served(&self, namespace: &str) -> bool {
+        let mut views = self.views.iter();
+        views.any(|(_, standing)| *standing.view.namespace == *namespace)
+    }
+
+    /// The namespaces of all views, the main one's first. No fact, as above.
+    pub fn namespaces(&self) -> Vec<&'a str> {
+        let mut namespaces: Vec<&str> = Vec::new();
+        for (_, standing) in self.views.iter() {
+            let namespace = &*standing.view.namespace;
+            if !namespaces.contains(&namespace) {
+                namespaces.push(namespace);
+            }
+        }
+        namespaces
     }
 
     /// The time of the run, in seconds since the epoch. Who reads it sets a deadline.
@@ -134,7 +160,7 @@ impl<'a> Reader<'a> {
     pub fn has_gateway(&mut self, id: &str) -> bool {
         self.note(Fact::Gateway(id));
         let gateway = self.gateway(id);
-        gateway.is_some_and(|gateway| istio::is_selected(&gateway.spec, self.settings))
+        gateway.is_some_and(|gateway| self.view.has_labels(&gateway.spec.selector))
     }
 
     /// An Istio Gateway that is for the workload that is served here and has a server that names
@@ -143,7 +169,7 @@ impl<'a> Reader<'a> {
         self.note(Fact::Server(id, host.as_str()));
         let gateway = self.gateway(id)?;
         let spec = &gateway.spec;
-        let is_one = istio::is_selected(spec, self.settings) && istio::has_server(spec, host);
+        let is_one = self.view.has_labels(&spec.selector) && istio::has_server(spec, host);
         is_one.then_some(gateway)
     }
 
@@ -187,13 +213,13 @@ impl<'a> Reader<'a> {
     /// What is spoken on a port.
     pub fn speech(&mut self, port: &PortKey) -> Option<Speech> {
         self.note(Fact::Speech(port));
-        Some(self.ports.winner(port)?.speech)
+        Some(self.view.port(port)?.speech)
     }
 
     /// The Gateway that has a port, and what is spoken there.
     pub fn port_owner(&mut self, port: &PortKey) -> Option<PortClaim> {
         self.note(Fact::PortOwner(port));
-        self.ports.winner(port).cloned()
+        self.view.port(port).cloned()
     }
 
     /// A Service, with all that [`Reader::slices`] returns.
@@ -236,26 +262,20 @@ impl<'a> Reader<'a> {
     /// The DestinationRules of a namespace for a host or wildcard in full, in no order that has a
     /// meaning. The caller noted the host that it reads them for.
     pub fn rules(&mut self, namespace: &str, pattern: &str) -> Vec<Arc<DestinationRule>> {
+        let stored = (self.objects, self.hasher);
         let domain = &self.settings.cluster_domain;
-        let mut found = Vec::new();
-        // A rule may name a Service of its own namespace in short.
-        let suffix = format!(".{namespace}.svc.{domain}");
-        let short = pattern
-            .strip_suffix(&suffix)
-            .filter(|it| !it.contains(['.', '*']));
-        for written in [Some(pattern), short].into_iter().flatten() {
-            let fact = self.hasher.hash(Fact::RulesIn(namespace, written));
-            for object in self.objects.collection(fact) {
-                self.visited += 1;
-                if let Object::DestinationRule(rule) = object
-                    && rule.meta.key.namespace() == namespace
-                    && istio::rule_host(&rule.spec.host, namespace, domain) == pattern
-                {
-                    found.push(rule);
-                }
-            }
+        rules_of(stored, domain, namespace, pattern, &mut self.visited)
+    }
+
+    /// The same for the namespace of the view. Views whose namespaces have none are alike.
+    pub fn own_rules(&mut self, pattern: &str) -> Vec<Arc<DestinationRule>> {
+        let namespace = self.view.namespace_unasked();
+        let rules = self.rules(namespace, pattern);
+        self.view.note_rules(pattern, !rules.is_empty());
+        if !rules.is_empty() {
+            self.view.namespace();
         }
-        found
+        rules
     }
 
     /// The ServiceEntries of all namespaces that name a host, in no order that has a meaning.
@@ -375,10 +395,10 @@ impl<'a> Reader<'a> {
     }
 
     /// The facts read, sorted, and the number of objects visited.
-    pub fn finish(mut self) -> (Box<[u64]>, u64) {
+    pub fn finish(mut self) -> (Vec<u64>, u64) {
         self.facts.sort_unstable();
         self.facts.dedup();
-        (self.facts.into(), self.visited)
+        (self.facts, self.visited)
     }
 
     fn is_ours(&self, class: &IngressClass) -> bool {
@@ -394,4 +414,33 @@ impl<'a> Reader<'a> {
     fn note(&mut self, fact: Fact<'_>) {
         self.facts.push(self.hasher.hash(fact));
     }
+}
+
+/// The DestinationRules of a namespace for a host or wildcard in full.
+pub fn rules_of(
+    (objects, hasher): (&Objects, &FactHasher),
+    domain: &str,
+    namespace: &str,
+    pattern: &str,
+    visited: &mut u64,
+) -> Vec<Arc<DestinationRule>> {
+    let mut found = Vec::new();
+    // A rule may name a Service of its own namespace in short.
+    let suffix = format!(".{namespace}.svc.{domain}");
+    let short = pattern
+        .strip_suffix(&suffix)
+        .filter(|it| !it.contains(['.', '*']));
+    for written in [Some(pattern), short].into_iter().flatten() {
+        let fact = hasher.hash(Fact::RulesIn(namespace, written));
+        for object in objects.collection(fact) {
+            *visited += 1;
+            if let Object::DestinationRule(rule) = object
+                && rule.meta.key.namespace() == namespace
+                && istio::rule_host(&rule.spec.host, namespace, domain) == pattern
+            {
+                found.push(rule);
+            }
+        }
+    }
+    found
 }

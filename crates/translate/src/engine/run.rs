@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use myriad_api::{Change, Object, ObjectKind};
-use myriad_model::{Delta, Key, Name, Policy, Resource, Route, Sealed, Value};
+use myriad_api::{self as api, Object, ObjectKind};
+use myriad_model::{Change, Delta, Key, Name, Policy, Resource, Route, Sealed, SealedArc, Value};
 
+use super::drawn::{self, Drawn};
 use super::facts::{self, Fact};
-use super::reader::Reader;
+use super::interner::Interner;
+use super::reader::{self, Reader};
+use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::units::{Record, UnitId};
+use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
 use super::{Engine, Work};
 use crate::host::{self, Claims};
 use crate::ingress::{self, Opened};
@@ -22,8 +26,10 @@ pub struct Run {
     /// Units to look at, in the order in which they run: whether they must run, or only lost
     /// somebody who needed them.
     pending: BTreeMap<Unit, Pending>,
-    /// What changed so far.
+    /// What changed so far in the main view.
     pub delta: Delta,
+    /// The same for the others.
+    pub others: BTreeMap<Slot, Delta>,
     /// Ingresses that claim a host.
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.
@@ -40,7 +46,16 @@ struct Pending {
 }
 
 impl Run {
-    fn add(&mut self, unit: Unit, id: UnitId, must_run: bool) {
+    /// What changed so far in a view.
+    pub fn delta_of(&mut self, slot: Slot) -> &mut Delta {
+        match slot {
+            MAIN_SLOT => &mut self.delta,
+            _ => self.others.entry(slot).or_default(),
+        }
+    }
+
+    /// Marks a unit, which must run or only lost somebody who needed it.
+    pub fn add(&mut self, unit: Unit, id: UnitId, must_run: bool) {
         match self.pending.entry(unit) {
             Entry::Vacant(entry) => {
                 entry.insert(Pending { id, must_run });
@@ -52,21 +67,22 @@ impl Run {
 
 impl Engine {
     /// Takes a changed object into the store and marks the units that read what changed.
-    pub(super) fn ingest(&mut self, change: Change, run: &mut Run) {
+    pub(super) fn ingest(&mut self, change: api::Change, run: &mut Run) {
         // It may be what changes.
         run.opened = None;
         let (old, new) = match change {
-            Change::Put(object) => match self.objects.put(&self.hasher, &object) {
+            api::Change::Put(object) => match self.objects.put(&self.hasher, &object) {
                 Some(old) => (old, Some(object)),
                 None => return,
             },
-            Change::Remove(key) => match self.objects.remove(&self.hasher, &key) {
+            api::Change::Remove(key) => match self.objects.remove(&self.hasher, &key) {
                 Some(old) => (Some(old), None),
                 None => return,
             },
         };
         let (before, after) = (old.as_ref(), new.as_ref());
-        let mut touched = facts::touched(&self.hasher, before, after, &self.settings);
+        let mut touched =
+            facts::touched(&self.hasher, before, after, (&self.settings, &self.views));
         self.claim_ports(before, after, &mut touched.facts);
         for fact in touched.facts {
             for id in self.units.readers(fact) {
@@ -90,14 +106,23 @@ impl Engine {
 
     /// Notes the ports that a changed Gateway claims, and adds the facts about them that differ.
     fn claim_ports(&mut self, old: Option<&Object>, new: Option<&Object>, facts: &mut Vec<u64>) {
-        let claims = |object: Option<&Object>| match object {
-            Some(Object::IstioGateway(gateway)) => istio::claims(Some(gateway), &self.settings),
-            _ => BTreeMap::new(),
-        };
-        for change in self.ports.replace(&claims(old), &claims(new)) {
-            facts.push(self.hasher.hash(Fact::PortOwner(&change.key)));
-            if change.is_speech {
-                facts.push(self.hasher.hash(Fact::Speech(&change.key)));
+        let is_gateway = |object: Option<&Object>| matches!(object, Some(Object::IstioGateway(_)));
+        if !is_gateway(old) && !is_gateway(new) {
+            return;
+        }
+        for standing in self.views.iter_mut() {
+            let view = &standing.view;
+            let claims = |object: Option<&Object>| match object {
+                Some(Object::IstioGateway(gateway)) => {
+                    istio::claims(Some(gateway), view, &self.settings)
+                }
+                _ => BTreeMap::new(),
+            };
+            for change in standing.ports.replace(&claims(old), &claims(new)) {
+                facts.push(self.hasher.hash(Fact::PortOwner(&change.key)));
+                if change.is_speech {
+                    facts.push(self.hasher.hash(Fact::Speech(&change.key)));
+                }
             }
         }
     }
@@ -144,26 +169,87 @@ impl Engine {
             }
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
             Unit::Provider(_) => true,
-            _ => self.units.is_needed(id),
+            _ => !self.units.wanted(id).is_empty(),
+        }
+    }
+
+    /// The views that a unit is translated for.
+    fn wanted(&self, unit: &Unit, id: UnitId) -> Stamp {
+        match unit {
+            Unit::Ingress(_) => self.views.of_ingress().clone(),
+            Unit::Gateway(_)
+            | Unit::VirtualService(_)
+            | Unit::Guard(_)
+            | Unit::Refused(_)
+            | Unit::Provider(_) => self.views.all().clone(),
+            Unit::Certificate(secret) if self.is_default_certificate(secret) => {
+                self.units.wanted(id).union(self.views.of_ingress())
+            }
+            _ => self.units.wanted(id),
         }
     }
 
     fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
+        if self.views.is_single() {
+            let (output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
+            self.note_served(unit, id, !output.needs.is_empty(), run);
+            self.settle(id, facts.into(), (output, None), run);
+            return;
+        }
+        let mut classes = Classes::default();
+        let mut outputs: Vec<(Stamp, Output)> = Vec::new();
+        let mut facts = Vec::new();
+        for slot in self.wanted(unit, id).iter() {
+            // One that is gone may still be wanted for, until its needers have run.
+            if self.views.get(slot).is_none() {
+                continue;
+            }
+            let class = classes.find(|question| self.answer(slot, question));
+            if let Some((stamp, _)) = class.and_then(|class| outputs.get_mut(class)) {
+                stamp.insert(slot);
+                continue;
+            }
+            let (output, read, steps) = self.draw(unit, id, slot, run);
+            classes.insert(steps, outputs.len());
+            outputs.push((Stamp::one(slot), output));
+            facts.extend(read);
+        }
+        facts.sort_unstable();
+        facts.dedup();
+        let mut drawn = drawn::put_together(outputs);
+        let output = std::mem::take(&mut drawn.output);
+        self.note_served(unit, id, !output.needs.is_empty(), run);
+        self.settle(id, facts.into(), (output, Some(drawn)), run);
+    }
+
+    /// Translates a unit for one view; returns the facts that were read, sorted, and what was
+    /// asked about the view.
+    fn draw(
+        &self,
+        unit: &Unit,
+        id: UnitId,
+        slot: Slot,
+        run: &mut Run,
+    ) -> (Output, Vec<u64>, Vec<Step>) {
+        let Some(standing) = self.views.get(slot) else {
+            return (Output::default(), Vec::new(), Vec::new());
+        };
+        let view = Viewpoint::new(slot, standing, self.views.is_single());
         let mut reader = Reader::new(
-            &self.objects,
-            &self.hasher,
-            (&self.settings, &self.ports),
+            (&self.objects, &self.hasher),
+            (&self.settings, &self.views),
+            &view,
             self.now,
             &mut run.opened,
         );
-        let output = match unit {
+        let mut output = match unit {
             Unit::Ingress(ingress) => ingress::translate_ingress(&mut reader, ingress),
             Unit::Gateway(gateway) => istio::translate_gateway(&mut reader, gateway),
             Unit::VirtualService(service) => istio::translate_service(&mut reader, service),
             Unit::Guard(key) => istio::translate_guard(&mut reader, key),
             Unit::Refused(key) => istio::refuse(&mut reader, key),
             Unit::Host(host) => {
-                let claims = self.claims(id);
+                let claims = self.claims(id, &view);
                 host::translate(&mut reader, &self.shared, host, &claims)
             }
             Unit::Certificate(secret) => {
@@ -175,24 +261,44 @@ impl Engine {
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
             Unit::Listener(port) => istio::translate_port(&mut reader, port),
         };
-        if let Unit::Ingress(ingress) = unit {
-            let was_served = self.units.get(id).is_some_and(Record::has_needs);
-            if !output.needs.is_empty() {
-                run.served.push(ingress.clone());
-            } else if was_served {
-                run.unserved.push(ingress.clone());
-            }
-        }
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;
         run.work.objects_visited += visited;
-        self.settle(id, facts, output, run);
+        if self.views.is_single() {
+            output.findings.append(&mut output.doubts);
+        }
+        (output, facts, view.into_steps())
     }
 
-    /// Who claims a host.
-    fn claims(&self, host: UnitId) -> Claims {
+    /// What a view answers to what a unit asked about another.
+    fn answer(&self, slot: Slot, question: &Question) -> Answer {
+        let Some(standing) = self.views.get(slot) else {
+            return Answer::Is(false);
+        };
+        Viewpoint::answer(slot, standing, question, |namespace, pattern| {
+            let domain = &self.settings.cluster_domain;
+            let stored = (&self.objects, &self.hasher);
+            !reader::rules_of(stored, domain, namespace, pattern, &mut 0).is_empty()
+        })
+    }
+
+    fn note_served(&self, unit: &Unit, id: UnitId, has_needs: bool, run: &mut Run) {
+        if let Unit::Ingress(ingress) = unit {
+            if has_needs {
+                run.served.push(ingress.clone());
+            } else if self.units.get(id).is_some_and(Record::has_needs) {
+                run.unserved.push(ingress.clone());
+            }
+        }
+    }
+
+    /// Who claims a host in a view.
+    fn claims(&self, host: UnitId, view: &Viewpoint<'_>) -> Claims {
         let mut claims = Claims::default();
         for id in self.units.needers(host) {
+            if !self.views.is_single() && !view.is_in(&self.units.need(id, host)) {
+                continue;
+            }
             match self.units.get(id).map(Record::unit) {
                 Some(Unit::Ingress(id)) => claims.ingresses.push(id.clone()),
                 Some(Unit::Gateway(id)) => claims.gateways.push(id.clone()),
@@ -205,33 +311,63 @@ impl Engine {
 
     /// Takes a unit that nobody needs out, with all that it made.
     fn vanish(&mut self, id: UnitId, run: &mut Run) {
-        self.settle(id, Box::default(), Output::default(), run);
+        let drawn = (!self.views.is_single()).then(Drawn::default);
+        self.settle(id, Box::default(), (Output::default(), drawn), run);
         self.units.remove(&self.hasher, id);
     }
 
-    fn settle(&mut self, id: UnitId, facts: Box<[u64]>, output: Output, run: &mut Run) {
+    /// Keeps what a unit gave. Where there are several views, it is said which part is for which.
+    fn settle(
+        &mut self,
+        id: UnitId,
+        facts: Box<[u64]>,
+        (output, drawn): (Output, Option<Drawn>),
+        run: &mut Run,
+    ) {
         self.units.set_facts(id, facts);
         self.units.set_deadline(id, output.deadline);
         self.ledger.replace(id, output.findings);
-        self.settle_needs(id, output.needs, run);
-        self.settle_resources(id, output.resources, run);
+        let (needs, resources) = match drawn {
+            Some(Drawn {
+                views,
+                needs,
+                resources,
+                ..
+            }) => (Some(needs), Some((views, resources))),
+            None => (None, None),
+        };
+        self.settle_needs(id, output.needs, needs, run);
+        self.settle_resources(id, output.resources, resources, run);
     }
 
-    fn settle_needs(&mut self, id: UnitId, needs: Vec<Unit>, run: &mut Run) {
-        let mut ids = Vec::with_capacity(needs.len());
+    fn settle_needs(
+        &mut self,
+        id: UnitId,
+        needs: Vec<Unit>,
+        stamps: Option<Vec<Stamp>>,
+        run: &mut Run,
+    ) {
         let mut new = Vec::new();
+        let mut ids = Vec::with_capacity(needs.len());
         for need in needs {
             let (need_id, is_new) = self.units.find_or_insert(&self.hasher, need);
             ids.push(need_id);
             new.extend(is_new.then_some(need_id));
         }
+        let stamps = stamps.map(|stamps| {
+            // None stands there twice, so both are sorted alike.
+            let mut both: Vec<(UnitId, Stamp)> = ids.iter().copied().zip(stamps).collect();
+            both.sort_unstable();
+            both.into_iter().map(|(_, stamp)| stamp).collect()
+        });
         ids.sort_unstable();
         ids.dedup();
-        let change = self.units.set_needs(id, ids.into());
+        let change = self.units.set_needs(id, ids.into(), stamps);
         let record = self.units.get(id);
         let own_kind = record.and_then(|record| record.unit().own_kind());
         if let Some(kind) = own_kind {
-            for host in change.gained.iter().chain(&change.lost) {
+            let restamped = change.restamped.iter().map(|it| &it.id);
+            for host in change.gained.iter().chain(&change.lost).chain(restamped) {
                 self.mark(*host, true, run);
             }
             // A host reads the Ingresses that claim it whole, so it runs whenever one of them
@@ -246,9 +382,21 @@ impl Engine {
         for lost in change.lost {
             self.mark(lost, false, run);
         }
+        let mut gained = change.gained;
+        for restamped in change.restamped {
+            if restamped.has_shrunk {
+                self.mark(restamped.id, true, run);
+            }
+            if restamped.has_grown {
+                gained.push(restamped.id);
+                new.push(restamped.id);
+            }
+        }
+        gained.sort_unstable();
+        gained.dedup();
         // What a route refers to goes first, so that no commit refers to what a later one has.
         // In the order of the units, since numbers depend on history.
-        let gained = change.gained.into_iter();
+        let gained = gained.into_iter();
         let mut gained: Vec<(Unit, UnitId)> = gained
             .filter_map(|id| Some((self.units.get(id)?.unit().clone(), id)))
             .collect();
@@ -265,6 +413,7 @@ impl Engine {
         &mut self,
         id: UnitId,
         mut resources: Vec<(Name, Resource)>,
+        stamps: Option<(Stamp, Vec<Stamp>)>,
         run: &mut Run,
     ) {
         let Some(record) = self.units.get(id) else {
@@ -291,20 +440,49 @@ impl Engine {
                 route.policy = self.policies.share(route.policy.clone());
             }
         }
-        let changes = self.writer.replace(&former, resources, &mut run.delta);
-        run.work.resources_changed += changes.len() as u64;
-        for change in changes {
-            if let Some(policy) = policy_of(change.new.as_deref()) {
-                self.policies.retain(policy);
+        match stamps {
+            None => {
+                let changes = self.writer.replace(&former, resources, &mut run.delta);
+                run.work.resources_changed += changes.len() as u64;
+                count_policies(&mut self.policies, changes);
             }
-            if let Some(policy) = policy_of(change.old.as_deref()) {
-                self.policies.release(policy);
-            }
+            Some(stamps) => self.settle_views(id, &former, resources, stamps, run),
         }
         self.units.set_outputs(id, routes, rest);
     }
 
-    fn is_default_certificate(&self, secret: &str) -> bool {
+    /// Takes the resources of a unit into each view that sees them, and out of those that do not
+    /// any more. Each is encoded once.
+    fn settle_views(
+        &mut self,
+        id: UnitId,
+        former: &[Key],
+        resources: Vec<(Name, Resource)>,
+        (views, stamps): (Stamp, Vec<Stamp>),
+        run: &mut Run,
+    ) {
+        let both = resources.into_iter().zip(&stamps);
+        let sealed: Vec<SealedArc> = both
+            .map(|((name, resource), stamp)| self.writer.seal(name, resource, stamp.iter()))
+            .collect();
+        for slot in self.units.seen(id).union(&views).iter() {
+            if self.views.get(slot).is_none() {
+                continue;
+            }
+            let seen = sealed.iter().zip(&stamps);
+            let seen: Vec<SealedArc> = seen
+                .filter(|(_, stamp)| stamp.has(slot))
+                .map(|(sealed, _)| sealed.clone())
+                .collect();
+            let delta = run.delta_of(slot);
+            let changes = self.writer.replace_at(slot, former, &seen, delta);
+            count_policies(&mut self.policies, changes);
+            run.work.resources_changed += changes.len() as u64;
+        }
+        self.units.set_seen(id, views);
+    }
+
+    pub(super) fn is_default_certificate(&self, secret: &str) -> bool {
         self.shared
             .default_certificate
             .as_ref()
@@ -324,6 +502,18 @@ fn reuse_names(former: &[Name], resources: &mut [(Name, Resource)]) {
             && let Ok(at) = sorted.binary_search(&&*name)
         {
             *name = sorted[at].clone();
+        }
+    }
+}
+
+/// Counts who uses which policy.
+fn count_policies(policies: &mut Interner<Arc<Policy>>, changes: &[Change]) {
+    for change in changes {
+        if let Some(policy) = policy_of(change.new.as_deref()) {
+            policies.retain(policy);
+        }
+        if let Some(policy) = policy_of(change.old.as_deref()) {
+            policies.release(policy);
         }
     }
 }

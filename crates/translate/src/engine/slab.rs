@@ -39,6 +39,15 @@ impl<T> Slab<T> {
         })
     }
 
+    /// All values with their ids.
+    pub fn iter_ids(&self) -> impl Iterator<Item = (u32, &T)> {
+        let slots = (0..).zip(self.chunks.iter().flatten());
+        slots.filter_map(|(id, slot)| match slot {
+            Slot::Full(value) => Some((id, value)),
+            Slot::Free { .. } => None,
+        })
+    }
+
     /// The value of an id.
     pub fn get(&self, id: u32) -> Option<&T> {
         match self

@@ -1,12 +1,14 @@
 //! The table of units: their records, who reads which fact, and who needs whom.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use myriad_model::{Key, Kind, Name};
 
 use super::facts::FactHasher;
 use super::multimap::Multimap;
+use super::reach::Reach;
 use super::slab::Slab;
+use super::stamp::Stamp;
 use crate::istio;
 use crate::output::Unit;
 
@@ -34,6 +36,8 @@ pub struct Units {
     readers: Multimap,
     needers: Multimap,
     deadlines: BTreeSet<(i64, UnitId)>,
+    /// None as long as there is one view, which wants whatever is needed.
+    reach: Option<Reach>,
 }
 
 /// How the needs of a unit changed.
@@ -44,6 +48,20 @@ pub struct NeedsChange {
     pub gained: Vec<UnitId>,
     /// Needed before and not now.
     pub lost: Vec<UnitId>,
+    /// Of all these, needed for other views than before, and whether other views want them now
+    /// than before. Empty as long as there is one view.
+    pub restamped: Vec<Restamped>,
+}
+
+/// A unit that is needed for other views than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restamped {
+    /// The unit.
+    pub id: UnitId,
+    /// Whether a view wants it that nobody wanted it for.
+    pub has_grown: bool,
+    /// Whether a view does not want it any more.
+    pub has_shrunk: bool,
 }
 
 impl Record {
@@ -102,7 +120,24 @@ impl Units {
             readers: Multimap::default(),
             needers: Multimap::default(),
             deadlines: BTreeSet::new(),
+            reach: None,
         }
+    }
+
+    /// Begins to note which views want what. So far the main one was alone.
+    pub fn note_views(&mut self) {
+        if self.reach.is_some() {
+            return;
+        }
+        let mut reach = Reach::default();
+        for (id, record) in self.slab.iter_ids() {
+            reach.set_needs(id, vec![Stamp::MAIN; record.needs.len()]);
+            reach.set_seen(id, Stamp::MAIN);
+            for need in &record.needs {
+                reach.count(*need, Stamp::MAIN, true);
+            }
+        }
+        self.reach = Some(reach);
     }
 
     /// The number of units.
@@ -118,6 +153,11 @@ impl Units {
     /// All records.
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
         self.slab.iter()
+    }
+
+    /// All numbers and records.
+    pub fn iter_ids(&self) -> impl Iterator<Item = (UnitId, &Record)> {
+        self.slab.iter_ids()
     }
 
     /// The record of a unit.
@@ -168,9 +208,36 @@ impl Units {
         self.needers.ids(u64::from(id)).collect()
     }
 
-    /// Whether anybody needs a unit.
-    pub fn is_needed(&self, id: UnitId) -> bool {
-        self.needers.has(u64::from(id))
+    /// The views for which anybody needs a unit.
+    pub fn wanted(&self, id: UnitId) -> Stamp {
+        match &self.reach {
+            Some(reach) => reach.wanted(id),
+            None if self.needers.has(u64::from(id)) => Stamp::MAIN,
+            None => Stamp::EMPTY,
+        }
+    }
+
+    /// The views for which one unit needs another.
+    pub fn need(&self, needer: UnitId, id: UnitId) -> Stamp {
+        let Some(reach) = &self.reach else {
+            return Stamp::MAIN;
+        };
+        let needs = self.get(needer).map(|record| &record.needs);
+        let at = needs.and_then(|needs| needs.binary_search(&id).ok());
+        at.map_or(Stamp::EMPTY, |at| reach.need(needer, at))
+    }
+
+    /// The views for which a unit was translated last, where there is more than one.
+    pub fn seen(&self, id: UnitId) -> Stamp {
+        let reach = self.reach.as_ref();
+        reach.map_or(Stamp::EMPTY, |reach| reach.seen(id))
+    }
+
+    /// Notes for which views a unit was translated.
+    pub fn set_seen(&mut self, id: UnitId, stamp: Stamp) {
+        if let Some(reach) = &mut self.reach {
+            reach.set_seen(id, stamp);
+        }
     }
 
     /// Notes the facts that a unit read; sorted.
@@ -188,12 +255,22 @@ impl Units {
         }
     }
 
-    /// Notes the units that a unit needs; sorted.
-    pub fn set_needs(&mut self, id: UnitId, needs: Box<[UnitId]>) -> NeedsChange {
+    /// Notes the units that a unit needs, sorted, and for which views where there are several.
+    pub fn set_needs(
+        &mut self,
+        id: UnitId,
+        needs: Box<[UnitId]>,
+        stamps: Option<Vec<Stamp>>,
+    ) -> NeedsChange {
+        let restamped = match stamps {
+            Some(stamps) => self.restamp(id, &needs, stamps),
+            None => Vec::new(),
+        };
         let mut change = NeedsChange {
             kept: Vec::new(),
             gained: Vec::new(),
             lost: Vec::new(),
+            restamped,
         };
         let Some(record) = self.slab.get_mut(id) else {
             return change;
@@ -214,6 +291,41 @@ impl Units {
             }
         }
         change
+    }
+
+    /// Notes for which views a unit needs others, and returns those where that differs.
+    fn restamp(&mut self, id: UnitId, needs: &[UnitId], stamps: Vec<Stamp>) -> Vec<Restamped> {
+        let (Some(record), Some(reach)) = (self.slab.get(id), &mut self.reach) else {
+            return Vec::new();
+        };
+        let mut changes: BTreeMap<UnitId, (Stamp, Stamp)> = BTreeMap::new();
+        for (at, need) in record.needs.iter().enumerate() {
+            changes.insert(*need, (reach.need(id, at), Stamp::EMPTY));
+        }
+        for (need, stamp) in needs.iter().zip(&stamps) {
+            let change = changes.entry(*need);
+            change.or_insert((Stamp::EMPTY, Stamp::EMPTY)).1 = stamp.clone();
+        }
+        reach.set_needs(id, stamps);
+        let mut restamped = Vec::new();
+        for (need, (old, new)) in changes {
+            if old == new {
+                continue;
+            }
+            let before = reach.wanted(need);
+            for (stamp, is_more) in [(old, false), (new, true)] {
+                if !stamp.is_empty() {
+                    reach.count(need, stamp, is_more);
+                }
+            }
+            let after = reach.wanted(need);
+            restamped.push(Restamped {
+                id: need,
+                has_grown: !before.has_all(&after),
+                has_shrunk: !after.has_all(&before),
+            });
+        }
+        restamped
     }
 
     /// Notes the routes that a unit made, its passages, and its domains but the one that bears

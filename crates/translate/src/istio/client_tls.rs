@@ -6,8 +6,7 @@ use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
 use myriad_model::{Name, UpstreamTls};
 
 use super::options::Problem;
-use crate::Settings;
-use crate::engine::Reader;
+use crate::engine::{Reader, Viewpoint};
 use crate::output::Unit;
 
 /// What to write where files are named.
@@ -24,7 +23,7 @@ pub enum Plan {
 }
 
 /// Reads the settings. The names are those of the host's ServiceEntry, for rules without any.
-pub fn plan(settings: &Settings, written: &ClientTls, names: &[Box<str>]) -> Plan {
+pub fn plan(view: &Viewpoint<'_>, written: &ClientTls, names: &[Box<str>]) -> Plan {
     let is_mutual = match written.mode {
         ClientTlsMode::Disable => return Plan::Plain,
         ClientTlsMode::Simple => false,
@@ -43,7 +42,7 @@ pub fn plan(settings: &Settings, written: &ClientTls, names: &[Box<str>]) -> Pla
         ..UpstreamTls::unverified()
     };
     let mut needs = Vec::new();
-    if let Some(secret) = secret(settings, written) {
+    if let Some(secret) = secret(written).map(|name| id(view.namespace(), name)) {
         if tls.verify {
             tls.trust = Some(Name::new(secret.clone()));
             needs.push(Unit::Trust(secret.clone()));
@@ -90,17 +89,21 @@ pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Pr
     }
     let is_mutual = written.mode == ClientTlsMode::Mutual;
     judge_files(written, &mut closed);
-    let id = secret(reader.settings(), written);
-    if is_mutual && id.is_none() {
+    let name = secret(written);
+    if is_mutual && name.is_none() {
         closed("credentialName", "is missing", CREDENTIAL);
     }
-    let Some(id) = id else {
+    let Some(name) = name else {
         return;
     };
-    if !reader.has_secret(&id) {
+    let ids = reader.namespaces().into_iter();
+    let ids: Vec<Arc<str>> = ids.map(|namespace| id(namespace, name)).collect();
+    // All are asked, so that what is read depends on nothing that is not.
+    let found = ids.iter().filter(|id| reader.has_secret(id)).count();
+    if let Some(first) = ids.first().filter(|_| found == 0) {
         closed(
             "credentialName",
-            &format!("names Secret {id}, which is not there"),
+            &format!("names Secret {first}, which is not there"),
             "create the Secret in the gateway's namespace, or correct the name",
         );
     }
@@ -133,9 +136,12 @@ fn judge_files(written: &ClientTls, closed: &mut impl FnMut(&str, &str, &'static
     }
 }
 
-/// The `namespace/name` of the Secret that the settings name.
-fn secret(settings: &Settings, written: &ClientTls) -> Option<Arc<str>> {
-    let name = &written.credential_name;
-    let namespace = &settings.gateway_namespace;
-    (!name.is_empty()).then(|| format!("{namespace}/{name}").into())
+/// The name of the Secret that the settings name.
+fn secret(written: &ClientTls) -> Option<&str> {
+    let name = &*written.credential_name;
+    (!name.is_empty()).then_some(name)
+}
+
+fn id(namespace: &str, name: &str) -> Arc<str> {
+    format!("{namespace}/{name}").into()
 }

@@ -12,8 +12,7 @@ use myriad_api::istio::{DestinationRule, Labels};
 use myriad_api::{ObjectKey, Severity};
 
 use super::{client_tls, names, options};
-use crate::Settings;
-use crate::engine::Reader;
+use crate::engine::{Reader, Viewpoint};
 use crate::output::Output;
 
 /// The DestinationRules that hold for a host, the oldest first; none where nobody wrote one.
@@ -46,8 +45,8 @@ pub struct Merged<'a> {
 }
 
 /// The rules that hold for a host of a namespace. As Istio's clients look for them: what the
-/// gateway's namespace keeps to itself, what the host's own namespace exports to the gateway,
-/// and what the gateway's namespace, which is the root, exports to all.
+/// view's namespace keeps to itself, what the host's own namespace exports to the view, and what
+/// the root namespace exports to it.
 pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
     reader.note_rules(host);
     look_up(reader, host, namespace)
@@ -61,24 +60,24 @@ pub fn find_subset(reader: &mut Reader<'_>, host: &str, namespace: &str, subset:
 
 fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
     let settings = reader.settings();
-    let gateway = &*settings.gateway_namespace;
+    let (view, root) = (reader.view(), settings.root_namespace());
     let mut patterns = vec![host.to_owned()];
     patterns.extend(names::broader_texts(host));
-    // The gateway's namespace is asked twice: for what it keeps to itself, and for the rest.
-    let mut levels = vec![(gateway, true)];
-    if namespace != gateway {
-        levels.push((namespace, false));
+    for pattern in &patterns {
+        let mut rules = reader.own_rules(pattern);
+        rules.retain(|rule| matches!(&*rule.spec.export_to, [only] if &**only == "."));
+        if !rules.is_empty() {
+            return Rules(select(rules, view));
+        }
     }
-    levels.push((gateway, false));
-    for (level, is_private) in levels {
+    // The root namespace may be the view's own, which was asked for what it keeps to itself.
+    let levels = [Some(namespace).filter(|it| *it != root), Some(root)];
+    for level in levels.into_iter().flatten() {
         for pattern in &patterns {
             let mut rules = reader.rules(level, pattern);
-            rules.retain(|rule| match is_private {
-                true => matches!(&*rule.spec.export_to, [only] if &**only == "."),
-                false => names::is_exported(&rule.spec.export_to, level, gateway),
-            });
+            rules.retain(|rule| view.sees(&rule.spec.export_to, level));
             if !rules.is_empty() {
-                return Rules(select(rules, settings));
+                return Rules(select(rules, view));
             }
         }
     }
@@ -182,7 +181,7 @@ fn of_port(port: &PortPolicy) -> Merged<'_> {
 
 /// Of the rules for one host: those for the gateway's workload alone where there are any, else
 /// those for all. A selector means workloads of the rule's own namespace.
-fn select(mut rules: Vec<Arc<DestinationRule>>, settings: &Settings) -> Vec<Arc<DestinationRule>> {
+fn select(mut rules: Vec<Arc<DestinationRule>>, view: &Viewpoint<'_>) -> Vec<Arc<DestinationRule>> {
     rules.sort_unstable_by(|left, right| {
         let place = |rule: &DestinationRule| (rule.meta.created, rule.meta.key.clone());
         place(left).cmp(&place(right))
@@ -190,12 +189,7 @@ fn select(mut rules: Vec<Arc<DestinationRule>>, settings: &Settings) -> Vec<Arc<
     let is_chosen = |rule: &DestinationRule| {
         let selector = rule.spec.workload_selector.as_ref();
         selector.is_some_and(|selector| {
-            let mut labels = selector.match_labels.iter();
-            *rule.meta.key.namespace() == *settings.gateway_namespace
-                && labels.all(|(key, value)| {
-                    let known = settings.gateway_labels.get(&**key);
-                    known.is_some_and(|known| **known == **value)
-                })
+            view.is_of(rule.meta.key.namespace()) && view.has_labels(&selector.match_labels)
         })
     };
     if rules.iter().any(|rule| is_chosen(rule)) {

@@ -254,9 +254,10 @@ impl Scene<'_> {
 /// The Secret of a credential: in the namespace of the gateway's workload, as Istio has it, or
 /// else in that of the Gateway itself.
 fn secret_of(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Arc<str> {
-    let of_workload = format!("{}/{credential}", reader.settings().gateway_namespace);
+    let of_view = reader.view().namespace();
+    let of_workload = format!("{of_view}/{credential}");
     let is_there = reader.has_secret(&of_workload);
-    if is_there || namespace == &*reader.settings().gateway_namespace {
+    if is_there || namespace == of_view {
         return of_workload.into();
     }
     let own = format!("{namespace}/{credential}");

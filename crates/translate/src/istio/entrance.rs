@@ -43,13 +43,6 @@ pub struct Entrance {
     pub server: usize,
 }
 
-/// Whether a Gateway is for the workload that is served here.
-pub fn is_selected(gateway: &GatewaySpec, settings: &Settings) -> bool {
-    let labels = &settings.gateway_labels;
-    let mut wanted = gateway.selector.iter();
-    wanted.all(|(key, value)| labels.get(&**key).is_some_and(|known| **known == **value))
-}
-
 /// Whether any server names a host.
 pub fn has_server(gateway: &GatewaySpec, host: &Host) -> bool {
     let mut named = gateway

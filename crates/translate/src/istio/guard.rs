@@ -1,7 +1,7 @@
 //! Policies over the gateway as a whole: one guard for each object, whatever the number of hosts.
 //!
-//! A policy is for the gateway where it lies in the namespace of the gateway's workload, which is
-//! also Istio's root namespace here, and its selector fits. What cannot be honoured closes: a
+//! A policy is for a gateway where it lies in the namespace of the gateway's workload or in the
+//! root namespace, and its selector fits. What cannot be honoured closes: a
 //! policy that cannot be read refuses every request, a test that cannot be made never admits and
 //! always refuses, and keys that cannot be found verify no token.
 
@@ -19,9 +19,14 @@ use myriad_model::{
 };
 
 use super::notes;
-use crate::Settings;
 use crate::engine::Reader;
 use crate::output::Output;
+
+/// What is said of a policy for other workloads.
+const ELSEWHERE: &str = "selects other workloads, which are not served here";
+
+/// What to do about it.
+const COMPARE: &str = "compare it with --gateway-labels if it is for the gateway";
 
 /// The name of the guard that an object makes.
 pub fn name(key: &ObjectKey) -> Name {
@@ -46,9 +51,11 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
                 selector: spec.selector.as_ref(),
                 has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
             });
-            if !is_for_gateway(key, scope.ok().as_ref(), settings, findings) {
+            if let Err(doubt) = judge_scope(reader, key, scope.ok().as_ref()) {
+                output.doubts.push(*doubt);
                 return output;
             }
+            output.is_concerned = true;
             let spec = readable(key, &policy.spec, &policy.notes, findings);
             spec.map(|spec| {
                 let is_dry_run = policy.meta.annotation("istio.io/dry-run") == Some("true");
@@ -61,9 +68,11 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
                 selector: spec.selector.as_ref(),
                 has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
             });
-            if !is_for_gateway(key, scope.ok().as_ref(), settings, findings) {
+            if let Err(doubt) = judge_scope(reader, key, scope.ok().as_ref()) {
+                output.doubts.push(*doubt);
                 return output;
             }
+            output.is_concerned = true;
             let spec = readable(key, &policy.spec, &policy.notes, findings);
             spec.map(|spec| {
                 let mut report = Report { key, findings };
@@ -117,44 +126,43 @@ fn has_target(former: Option<&TargetRef>, targets: &[TargetRef]) -> bool {
     former.is_some() || !targets.is_empty()
 }
 
-/// Whether a policy is for the gateway. One whose scope cannot be read is.
-fn is_for_gateway(
+/// Whether a policy is for the view, or why not. One whose scope cannot be read is. Policies of
+/// the root namespace are for workloads of all namespaces.
+fn judge_scope(
+    reader: &Reader<'_>,
     key: &ObjectKey,
     scope: Option<&Scope<'_>>,
-    settings: &Settings,
-    findings: &mut Vec<Finding>,
-) -> bool {
-    let mut tell = |severity, field: &str, message: &str, remedy| {
-        findings.push(Finding::new(severity, key, field, message, remedy));
+) -> Result<(), Box<Finding>> {
+    let because = |severity, field: &str, message: &str, remedy| {
+        let finding = Finding::new(severity, key, field, message, remedy);
+        Err(Box::new(finding))
     };
-    if key.namespace() != &*settings.gateway_namespace {
+    let (view, namespace) = (reader.view(), key.namespace());
+    let is_root = namespace == reader.settings().root_namespace();
+    if !is_root && !reader.is_served(namespace) {
         let remedy = "write it in the namespace of --gateway-namespace if it is for the gateway";
         let message = "is for workloads of its own namespace, which are not served here";
-        tell(Severity::Info, "", message, remedy);
-        return false;
+        return because(Severity::Info, "", message, remedy);
     }
     let Some(scope) = scope else {
-        return true;
+        return match is_root || view.is_of(namespace) {
+            true => Ok(()),
+            false => because(Severity::Info, "spec.selector", ELSEWHERE, COMPARE),
+        };
     };
     if scope.has_target {
         let remedy = "name the gateway by spec.selector instead";
         let message = "is for an object of another API, so the policy has no effect here";
-        tell(Severity::Error, "spec.targetRefs", message, remedy);
-        return false;
+        return because(Severity::Error, "spec.targetRefs", message, remedy);
     }
-    let is_selected = scope.selector.is_none_or(|selector| {
-        let mut labels = selector.match_labels.iter();
-        labels.all(|(label, value)| {
-            let known = settings.gateway_labels.get(&**label);
-            known.is_some_and(|known| **known == **value)
-        })
-    });
-    if !is_selected {
-        let remedy = "compare it with --gateway-labels if it is for the gateway";
-        let message = "selects other workloads, which are not served here";
-        tell(Severity::Info, "spec.selector", message, remedy);
+    let is_selected = (is_root || view.is_of(namespace))
+        && scope
+            .selector
+            .is_none_or(|selector| view.has_labels(&selector.match_labels));
+    match is_selected {
+        true => Ok(()),
+        false => because(Severity::Info, "spec.selector", ELSEWHERE, COMPARE),
     }
-    is_selected
 }
 
 /// The spec, where all of it is understood.

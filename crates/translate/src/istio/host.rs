@@ -123,10 +123,8 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
         }
         for (pattern, services) in bound {
             for service in services {
-                let settings = reader.settings();
                 let key = &service.meta.key;
-                let exports = &service.spec.export_to;
-                if !names::is_exported(exports, key.namespace(), &settings.gateway_namespace) {
+                if !reader.view().sees(&service.spec.export_to, key.namespace()) {
                     continue;
                 }
                 let mut covering = vec![host];
@@ -171,11 +169,11 @@ fn keep_sites(reader: &Reader<'_>, host: &Host, sites: &mut Vec<Site>, output: &
     let Some(owner) = owner(reader, output) else {
         return;
     };
-    let of_workload = &*reader.settings().gateway_namespace;
+    let view = reader.view();
     let findings = &mut output.findings;
     sites.retain(|site| {
         let key = &site.gateway.meta.key;
-        let is_admitted = key.namespace() == owner.namespace() || key.namespace() == of_workload;
+        let is_admitted = key.namespace() == owner.namespace() || view.is_of(key.namespace());
         if !is_admitted {
             findings.push(foreign(key, "spec.servers", host, &owner));
         }

@@ -5,7 +5,7 @@ use myriad_api::istio::{Labels, Map, StringMatch};
 use myriad_model::{PathMatch, Source, Test, ValueMatch};
 use regex_automata::meta::Regex;
 
-use crate::Settings;
+use crate::engine::Viewpoint;
 
 /// The most memory that a compiled regex may take in bytes.
 const REGEX_BYTES_MAX: usize = 256 << 10;
@@ -32,24 +32,19 @@ const BAD_CLAIM: &str = "names no claim as @request.auth.claims.a.b or @request.
 const CLAIMS: &str = "@request.auth.claims";
 
 /// Whether the workload that is served here may be the source that a match names.
-pub fn is_source(matched: &HttpMatch, settings: &Settings) -> bool {
+pub fn is_source(matched: &HttpMatch, view: &Viewpoint<'_>) -> bool {
     let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
     let labels = matched.source_labels.as_deref();
     is_workload(
         labels.unwrap_or(&Labels::default()),
         namespace.unwrap_or(""),
-        settings,
+        view,
     )
 }
 
 /// Whether the workload that is served here has these labels and is of this namespace.
-pub fn is_workload(labels: &Labels, namespace: &str, settings: &Settings) -> bool {
-    let mut all = labels.iter();
-    let has_labels = all.all(|(key, value)| {
-        let known = settings.gateway_labels.get(&**key);
-        known.is_some_and(|known| **known == **value)
-    });
-    has_labels && (namespace.is_empty() || *namespace == *settings.gateway_namespace)
+pub fn is_workload(labels: &Labels, namespace: &str, view: &Viewpoint<'_>) -> bool {
+    view.has_labels(labels) && (namespace.is_empty() || view.is_of(namespace))
 }
 
 /// The path of a match.

@@ -14,10 +14,10 @@ use myriad_api::istio::Gateway;
 use myriad_api::istio::gateway::Server;
 use myriad_model::{Listener, ListenerProtocol, Name, Origin, OriginKind, Resource, Value};
 
-use super::entrance::is_selected;
 use crate::Settings;
 use crate::engine::Reader;
 use crate::output::Output;
+use crate::view::View;
 
 /// A port that is no listener of the process' own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,10 +174,14 @@ pub fn stand(reader: &mut Reader<'_>, server: &Server) -> Result<(Stand, Speech)
     Ok((stand, speech))
 }
 
-/// The ports that a Gateway claims, each once: within it, the first server wins.
-pub fn claims(gateway: Option<&Gateway>, settings: &Settings) -> BTreeMap<PortKey, PortClaim> {
+/// The ports that a Gateway claims in a view, each once: within it, the first server wins.
+pub fn claims(
+    gateway: Option<&Gateway>,
+    view: &View,
+    settings: &Settings,
+) -> BTreeMap<PortKey, PortClaim> {
     let mut claims = BTreeMap::new();
-    if let Some(gateway) = gateway.filter(|gateway| is_selected(&gateway.spec, settings)) {
+    if let Some(gateway) = gateway.filter(|gateway| view.has_labels(&gateway.spec.selector)) {
         for server in &gateway.spec.servers {
             if let Ok((Stand::Port(key), speech)) = wanted(server, settings) {
                 claims.entry(key).or_insert_with(|| PortClaim {

@@ -53,7 +53,7 @@ pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
 /// The unit of the upstream, or the Service that was meant and what is wrong with it.
 fn find(reader: &mut Reader<'_>, written: &MeshProvider) -> Result<Arc<str>, (String, String)> {
     let settings = reader.settings();
-    let root = &*settings.gateway_namespace;
+    let root = settings.root_namespace();
     let (namespace, host) = written
         .service
         .split_once('/')

@@ -164,7 +164,7 @@ impl RuleScene<'_> {
         place: Place,
         output: &mut Output,
     ) {
-        if matched.is_some_and(|matched| !matching::is_source(matched, reader.settings())) {
+        if matched.is_some_and(|matched| !matching::is_source(matched, reader.view())) {
             return;
         }
         let listeners = self.listeners(matched);

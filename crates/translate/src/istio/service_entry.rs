@@ -24,19 +24,21 @@ pub struct Entry {
 /// The `namespace` whose ServiceEntries tell of a host to those of another, and the ports that
 /// they list. Its own come first, then the gateway's, then the oldest that it may see.
 pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Option<(Arc<str>, Vec<u16>)> {
-    let gateway = &*reader.settings().gateway_namespace;
+    let view = reader.view();
     let mut seen = reader.entry_shapes(host);
     seen.retain(|entry| {
         let own = entry.meta.key.namespace();
         let to = &entry.spec.export_to;
-        names::is_exported(to, own, gateway) || names::is_exported(to, own, namespace)
+        names::is_exported(to, own, namespace) || view.sees(to, own)
     });
     sort(&mut seen);
     let of = |wanted: &str| {
         let mut seen = seen.iter();
         seen.find(|entry| entry.meta.key.namespace() == wanted)
     };
-    let first = of(namespace).or_else(|| of(gateway)).or(seen.first())?;
+    let mut by_age = seen.iter();
+    let of_view = || by_age.find(|entry| view.is_of(entry.meta.key.namespace()));
+    let first = of(namespace).or_else(of_view).or(seen.first())?;
     let owner = first.meta.key.namespace();
     let of_owner = seen
         .iter()

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::istio::gateway::Server;
-use myriad_api::istio::{Gateway, VirtualService};
+use myriad_api::istio::{Gateway, Labels, VirtualService};
 use myriad_model::Host;
 
-use super::entrance::is_selected;
 use super::names::{self, ServerHost};
-use crate::Settings;
+use crate::engine::Views;
 
 /// The Gateways and hosts under which a VirtualService is found.
 pub fn bound(service: &VirtualService) -> Vec<(Arc<str>, Host)> {
@@ -41,23 +40,31 @@ pub fn bound(service: &VirtualService) -> Vec<(Arc<str>, Host)> {
 
 /// The hosts whose servers differ between two states of a Gateway, and whether it appeared, went
 /// or changed its role.
-pub fn servers_changed(
-    old: Option<&Gateway>,
-    new: Option<&Gateway>,
-    settings: &Settings,
+pub fn servers_changed<'a>(
+    old: Option<&'a Gateway>,
+    new: Option<&'a Gateway>,
+    views: &Views,
 ) -> (Vec<Host>, bool) {
-    let selected = |gateway: Option<&Gateway>| {
-        gateway.is_some_and(|gateway| is_selected(&gateway.spec, settings))
-    };
-    let (was, is) = (selected(old), selected(new));
+    let selector = |gateway: Option<&'a Gateway>| gateway.map(|gateway| &gateway.spec.selector);
+    let (old_selector, new_selector) = (selector(old), selector(new));
+    let (mut was_any, mut is_any, mut is_moved) = (false, false, false);
+    for (_, standing) in views.iter() {
+        let selected = |selector: Option<&Labels>| {
+            selector.is_some_and(|selector| standing.view.has_labels(selector))
+        };
+        let (was, is) = (selected(old_selector), selected(new_selector));
+        was_any |= was;
+        is_any |= is;
+        is_moved |= was != is;
+    }
     let age = |gateway: Option<&Gateway>| gateway.map(|gateway| gateway.meta.created);
-    let (before, after) = (by_host(old, was), by_host(new, is));
+    let (before, after) = (by_host(old, was_any), by_host(new, is_any));
     let all = before
         .keys()
         .chain(after.keys().filter(|host| !before.contains_key(*host)));
-    let is_other = age(old) != age(new);
+    let is_other = is_moved || age(old) != age(new);
     let changed = all.filter(|host| is_other || before.get(*host) != after.get(*host));
-    (changed.cloned().collect(), was != is)
+    (changed.cloned().collect(), is_moved)
 }
 
 /// The servers of each host, in their order, with the namespace that may bind.

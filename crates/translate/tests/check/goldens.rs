@@ -48,7 +48,7 @@ fn renew(text: &str) -> String {
     engine.apply(world::changes(objects), world::NOW);
     format!(
         "{objects}=== resources\n{}=== findings\n{}",
-        render::resources(engine.snapshot()),
+        render::views(&engine),
         render::findings(engine.findings())
     )
 }

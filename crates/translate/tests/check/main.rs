@@ -9,4 +9,5 @@ mod render;
 mod scale;
 mod sharing;
 mod universe;
+mod views;
 mod world;

@@ -17,9 +17,15 @@ use crate::world;
 /// Histories of one test.
 const CASES: u32 = 300;
 
-type Batches = Vec<(i64, Vec<Change>)>;
+/// Changes, each some seconds after those before.
+pub type Batches = Vec<(i64, Vec<Change>)>;
 
 fn run(test: impl Fn(Batches) -> Result<(), TestCaseError>) {
+    run_any(history(), test);
+}
+
+/// Runs a test over any kind of histories.
+pub fn run_any<S: Strategy>(histories: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let seed = std::env::var("MYRIAD_SEED")
         .ok()
         .and_then(|text| text.parse().ok());
@@ -34,7 +40,7 @@ fn run(test: impl Fn(Batches) -> Result<(), TestCaseError>) {
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, rng);
-    let outcome = runner.run(&history(), test);
+    let outcome = runner.run(&histories, test);
     if let Err(error) = outcome {
         panic!("MYRIAD_SEED={seed}: {error}");
     }
@@ -49,7 +55,7 @@ fn findings(engine: &Engine) -> Vec<Finding> {
 }
 
 /// The objects that are left after a history.
-fn survivors(batches: &Batches) -> Vec<Object> {
+pub fn survivors(batches: &Batches) -> Vec<Object> {
     let mut objects: BTreeMap<ObjectKey, Object> = BTreeMap::new();
     for change in batches.iter().flat_map(|(_, changes)| changes) {
         match change {

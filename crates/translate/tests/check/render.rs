@@ -14,10 +14,35 @@ use myriad_model::{
     Rewrite, Route, Sealed, Snapshot, Source, Test, TlsSettings, Value, ValueMatch,
     WeightedUpstream,
 };
+use myriad_translate::Engine;
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
 /// its address is shown. Routes stand in the order in which they are tried.
 pub fn resources(snapshot: &Snapshot) -> String {
+    let lines = lines(snapshot).into_iter();
+    lines.map(|line| line + "\n").collect()
+}
+
+/// The resources of the main view, and those of each other one: what is the same there is named
+/// alone.
+pub fn views(engine: &Engine) -> String {
+    let main = lines(engine.snapshot());
+    let mut text = resources(engine.snapshot());
+    for (view, snapshot) in engine.views().skip(1) {
+        let _ = writeln!(text, "=== resources of {}", view.name);
+        for line in lines(snapshot) {
+            let mut words = line.split_whitespace();
+            match (main.contains(&line), words.next(), words.next()) {
+                (true, Some(kind), Some(name)) => writeln!(text, "{kind} {name} as above"),
+                _ => writeln!(text, "{line}"),
+            }
+            .expect("a text takes all");
+        }
+    }
+    text
+}
+
+fn lines(snapshot: &Snapshot) -> Vec<String> {
     let mut lines: Vec<((Kind, String, u64), String)> = snapshot
         .iter()
         .filter_map(|sealed| {
@@ -31,7 +56,7 @@ pub fn resources(snapshot: &Snapshot) -> String {
         })
         .collect();
     lines.sort();
-    lines.into_iter().map(|(_, line)| line + "\n").collect()
+    lines.into_iter().map(|(_, line)| line).collect()
 }
 
 /// One finding a line.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_api::{Change, Object, ObjectKey, ObjectKind, ReadOne, Secret};
 use myriad_model::{CheckProtocol, Form, Provider, Sealer, Writer};
-use myriad_translate::{CatchAll, Engine, HostSharing, MeshProvider, Settings};
+use myriad_translate::{CatchAll, Engine, HostSharing, MeshProvider, Role, Settings, View};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
 
@@ -19,7 +19,8 @@ pub fn engine(settings: Settings) -> Engine {
     Engine::new(settings, Writer::new(Sealer::new([7; 32], Form::Value)))
 }
 
-/// Settings as a golden's first lines say: `# with NAME=VALUE`.
+/// Settings as a golden's first lines say: `# with NAME=VALUE`. A view beside the main one is
+/// `# with view=NAME NAMESPACE KEY=VALUE,...`.
 pub fn settings(text: &str) -> Settings {
     let mut settings = Settings {
         https_port: 443,
@@ -41,6 +42,8 @@ pub fn settings(text: &str) -> Settings {
                 let range = from.parse().expect("a port")..=to.parse().expect("a port");
                 settings.gateway_ports.ranges = vec![range];
             }
+            "root-namespace" => settings.root_namespace = Some(value.into()),
+            "view" => settings.views.push(view(value)),
             "provider" => settings.providers.push(provider(value)),
             "https-port" => settings.https_port = value.parse().expect("a port"),
             "default-certificate" => {
@@ -51,6 +54,29 @@ pub fn settings(text: &str) -> Settings {
         }
     }
     settings
+}
+
+/// A view as `NAME NAMESPACE KEY=VALUE,...`, with `ingress` behind it where it answers for them.
+pub fn view(text: &str) -> View {
+    let mut words = text.split_whitespace();
+    let mut word = || words.next().expect("NAME NAMESPACE LABELS");
+    let (name, namespace, labels) = (word(), word(), word());
+    let labels = labels.split(',').map(|label| {
+        let (key, value) = label.split_once('=').expect("KEY=VALUE");
+        (key.to_owned(), value.to_owned())
+    });
+    View {
+        name: name.into(),
+        namespace: namespace.into(),
+        labels: labels.collect(),
+        role: match words.next() {
+            Some("ingress") => Role::Ingress,
+            other => {
+                assert_eq!(other, None);
+                Role::Gateway
+            }
+        },
+    }
 }
 
 /// A provider over gRPC at `HOST:PORT`, of the same name.

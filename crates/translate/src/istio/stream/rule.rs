@@ -214,8 +214,7 @@ impl Scene<'_> {
         door: &Door,
         place: Place,
     ) -> Option<Passage> {
-        let settings = reader.settings();
-        if !matching::is_workload(asked.labels, asked.namespace, settings) {
+        if !matching::is_workload(asked.labels, asked.namespace, reader.view()) {
             return None;
         }
         let own = self.tenant.service.meta.key.namespace();

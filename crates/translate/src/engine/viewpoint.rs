@@ -1,0 +1,261 @@
+//! What a unit may ask about the view that it is translated for, and which views give the same
+//! answers.
+//!
+//! A unit is translated as if there were one view. Whatever it asks about that view is noted, in
+//! order. Another view that would answer alike leads to the same output, since nothing else
+//! tells the two apart, so the unit does not run again for it. The questions form a tree: views
+//! part where their answers do.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use myriad_api::istio::Labels;
+
+use super::stamp::{Slot, Stamp};
+use super::views::Standing;
+use crate::istio::{PortClaim, PortKey};
+
+/// A view as one run of a unit sees it.
+pub struct Viewpoint<'a> {
+    slot: Slot,
+    standing: &'a Standing,
+    /// None where there is no other view to tell apart.
+    asked: Option<RefCell<Asked>>,
+}
+
+/// What a unit asked, each question once.
+#[derive(Default)]
+struct Asked {
+    known: BTreeSet<Question>,
+    steps: Vec<Step>,
+}
+
+/// A question and what one view answered.
+pub type Step = (Question, Answer);
+
+/// What may differ between views.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    /// Whether its workload has a label.
+    HasLabel(Box<str>, Box<str>),
+    /// Whether it is of a namespace.
+    IsNamespace(Box<str>),
+    /// Its namespace.
+    Namespace,
+    /// Who has a port.
+    Port(PortKey),
+    /// Whether its namespace has DestinationRules for a host or wildcard.
+    HasRules(Box<str>),
+    /// Whether it is one of these.
+    IsIn(Stamp),
+}
+
+/// What a view answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes or no.
+    Is(bool),
+    /// Its namespace.
+    Namespace(Box<str>),
+    /// Who has a port.
+    Port(Option<PortClaim>),
+}
+
+impl<'a> Viewpoint<'a> {
+    /// The viewpoint of one view. Where there are others, what is asked is noted.
+    pub fn new(slot: Slot, standing: &'a Standing, is_alone: bool) -> Self {
+        Viewpoint {
+            slot,
+            standing,
+            asked: (!is_alone).then(RefCell::default),
+        }
+    }
+
+    /// Whether its workload has a label.
+    pub fn has_label(&self, key: &str, value: &str) -> bool {
+        let has = self.standing.view.has_label(key, value);
+        self.note(|| {
+            let question = Question::HasLabel(key.into(), value.into());
+            (question, Answer::Is(has))
+        });
+        has
+    }
+
+    /// Whether its workload has all these labels.
+    pub fn has_labels(&self, wanted: &Labels) -> bool {
+        let mut wanted = wanted.iter();
+        wanted.all(|(key, value)| self.has_label(key, value))
+    }
+
+    /// Whether its workload is of a namespace.
+    pub fn is_of(&self, namespace: &str) -> bool {
+        let is = *self.standing.view.namespace == *namespace;
+        self.note(|| (Question::IsNamespace(namespace.into()), Answer::Is(is)));
+        is
+    }
+
+    /// The namespace of its workload. [`Viewpoint::is_of`] parts fewer views.
+    pub fn namespace(&self) -> &'a str {
+        let namespace = &self.standing.view.namespace;
+        self.note(|| (Question::Namespace, Answer::Namespace(namespace.clone())));
+        namespace
+    }
+
+    /// Whether it sees what an object of a namespace exports.
+    pub fn sees(&self, export_to: &[Box<str>], own: &str) -> bool {
+        export_to.is_empty()
+            || export_to.iter().any(|to| match &**to {
+                "*" => true,
+                "." => self.is_of(own),
+                "~" => false,
+                only => self.is_of(only),
+            })
+    }
+
+    /// Who has a port on its proxies.
+    pub fn port(&self, key: &PortKey) -> Option<&'a PortClaim> {
+        let claim = self.standing.ports.winner(key);
+        self.note(|| (Question::Port(key.clone()), Answer::Port(claim.cloned())));
+        claim
+    }
+
+    /// Whether it is one of these.
+    pub fn is_in(&self, views: &Stamp) -> bool {
+        let is = views.has(self.slot);
+        self.note(|| (Question::IsIn(views.clone()), Answer::Is(is)));
+        is
+    }
+
+    /// Notes that its namespace has rules, or none, for a host or wildcard; asked with a
+    /// namespace that [`Viewpoint::namespace_unasked`] told.
+    pub fn note_rules(&self, pattern: &str, has: bool) {
+        self.note(|| (Question::HasRules(pattern.into()), Answer::Is(has)));
+    }
+
+    /// The namespace, for who notes by itself what it reads there.
+    pub fn namespace_unasked(&self) -> &'a str {
+        &self.standing.view.namespace
+    }
+
+    /// What a view answers.
+    pub fn answer(
+        slot: Slot,
+        standing: &Standing,
+        question: &Question,
+        has_rules: impl Fn(&str, &str) -> bool,
+    ) -> Answer {
+        let view = &standing.view;
+        match question {
+            Question::HasLabel(key, value) => Answer::Is(view.has_label(key, value)),
+            Question::IsNamespace(namespace) => Answer::Is(view.namespace == *namespace),
+            Question::Namespace => Answer::Namespace(view.namespace.clone()),
+            Question::Port(key) => Answer::Port(standing.ports.winner(key).cloned()),
+            Question::HasRules(pattern) => Answer::Is(has_rules(&view.namespace, pattern)),
+            Question::IsIn(views) => Answer::Is(views.has(slot)),
+        }
+    }
+
+    /// All that was asked, in order.
+    pub fn into_steps(self) -> Vec<Step> {
+        let asked = self.asked.map(RefCell::into_inner);
+        asked.map(|asked| asked.steps).unwrap_or_default()
+    }
+
+    fn note(&self, step: impl FnOnce() -> Step) {
+        if let Some(asked) = &self.asked {
+            let (question, answer) = step();
+            let mut asked = asked.borrow_mut();
+            if asked.known.insert(question.clone()) {
+                asked.steps.push((question, answer));
+            }
+        }
+    }
+}
+
+/// The tree of questions of one unit.
+#[derive(Default)]
+pub struct Classes {
+    nodes: Vec<Node>,
+}
+
+enum Node {
+    /// Where each answer leads.
+    Asks(Question, Vec<(Answer, usize)>),
+    /// The number of the output.
+    Ends(usize),
+}
+
+impl Classes {
+    /// The number of the output that a view has; none where it has to be made.
+    pub fn find(&self, answer: impl Fn(&Question) -> Answer) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            match self.nodes.get(at)? {
+                Node::Ends(number) => return Some(*number),
+                Node::Asks(question, branches) => {
+                    let given = answer(question);
+                    let mut branches = branches.iter();
+                    at = branches.find(|(known, _)| *known == given)?.1;
+                }
+            }
+        }
+    }
+
+    /// Notes the number of the output that these answers led to.
+    pub fn insert(&mut self, steps: Vec<Step>, number: usize) {
+        let mut at = 0;
+        for (question, answer) in steps {
+            if at == self.nodes.len() {
+                self.nodes.push(Node::Asks(question, Vec::new()));
+            }
+            let next = self.nodes.len();
+            // A unit asks the same as long as the answers are the same.
+            let Some(Node::Asks(_, branches)) = self.nodes.get_mut(at) else {
+                return;
+            };
+            match branches.iter().find(|(known, _)| *known == answer) {
+                Some((_, known)) => at = *known,
+                None => {
+                    branches.push((answer, next));
+                    at = next;
+                }
+            }
+        }
+        if at == self.nodes.len() {
+            self.nodes.push(Node::Ends(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Classes, Question};
+
+    #[test]
+    fn views_part_where_their_answers_do() {
+        let label = |key: &str| Question::HasLabel(key.into(), "".into());
+        let mut classes = Classes::default();
+        let find = |classes: &Classes, has: &[&str]| {
+            classes.find(|question| match question {
+                Question::HasLabel(key, _) => Answer::Is(has.contains(&&**key)),
+                _ => panic!("nobody asked"),
+            })
+        };
+        assert_eq!(find(&classes, &[]), None);
+        let steps = vec![
+            (label("a"), Answer::Is(true)),
+            (label("b"), Answer::Is(false)),
+        ];
+        classes.insert(steps, 0);
+        assert_eq!(find(&classes, &["a"]), Some(0));
+        assert_eq!(find(&classes, &["a", "c"]), Some(0), "nobody asked for c");
+        assert_eq!(find(&classes, &["a", "b"]), None);
+        assert_eq!(find(&classes, &[]), None);
+        classes.insert(vec![(label("a"), Answer::Is(false))], 1);
+        assert_eq!(find(&classes, &["b"]), Some(1));
+        assert_eq!(find(&classes, &["a"]), Some(0));
+        let mut unasked = Classes::default();
+        unasked.insert(Vec::new(), 0);
+        assert_eq!(find(&unasked, &["a"]), Some(0));
+    }
+}

@@ -1,0 +1,51 @@
+//! Views: what equal proxies see. Selectors, `sourceLabels`, `exportTo` and scopes are resolved
+//! here, once for each view, so that a proxy never evaluates a label.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use myriad_api::istio::Labels;
+
+/// The name of the view that is always there.
+pub const MAIN: &str = "gateway";
+
+/// What equal proxies are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// What its proxies are for.
+    pub role: Role,
+    /// The labels of their workload, by which selectors and `sourceLabels` find it.
+    pub labels: BTreeMap<String, String>,
+    /// The namespace of their workload, where credentials are looked for.
+    pub namespace: Box<str>,
+}
+
+/// What the proxies of a view are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// A gateway that answers for Ingresses, and for the Gateways that select it.
+    Ingress,
+    /// A gateway that answers for the Gateways that select it alone.
+    Gateway,
+}
+
+impl View {
+    /// Whether its workload has a label.
+    pub fn has_label(&self, key: &str, value: &str) -> bool {
+        let known = self.labels.get(key);
+        known.is_some_and(|known| *known == value)
+    }
+
+    /// Whether its workload has all these labels.
+    pub fn has_labels(&self, wanted: &Labels) -> bool {
+        let mut wanted = wanted.iter();
+        wanted.all(|(key, value)| self.has_label(key, value))
+    }
+
+    /// Whether proxies of the other one see the same.
+    pub fn is_like(&self, other: &View) -> bool {
+        (self.role, &self.labels, &self.namespace) == (other.role, &other.labels, &other.namespace)
+    }
+}
