@@ -26,7 +26,7 @@ const NOTE: &str = "\
 ";
 
 /// Settings of the chart that no default renders; each has to render as well.
-const VARIANTS: [&[&str]; 3] = [
+const VARIANTS: [&[&str]; 4] = [
     &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
     &[
         "proxy.autoscaling.enabled=true",
@@ -37,6 +37,11 @@ const VARIANTS: [&[&str]; 3] = [
         "defaultCertificate=a/b",
         "ingressClass.default=true",
         "istio.watch=off",
+    ],
+    &[
+        "gateways[0].name=egress",
+        "gateways[0].labels.istio=egressgateway",
+        "gateways[0].ports={9000}",
     ],
 ];
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use myriad_api::{Finding, ObjectKey, ObjectKind, Place, Report, Severity};
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::host::Pattern;
-use myriad_model::{Commit, Host, Key, Kind, Origin, PathMatch, Snapshot};
+use myriad_model::{Commit, Delta, Host, Key, Kind, Origin, PathMatch, Snapshot};
 use myriad_proxy::Receipt;
-use myriad_translate::FindingsChange;
+use myriad_translate::{Engine, FindingsChange, MAIN};
 use serde::Serialize;
 
 /// The most findings that a dump lists; all are counted.
@@ -29,6 +29,8 @@ struct State {
     reports: BTreeMap<Arc<str>, Vec<Finding>>,
     refusals: BTreeMap<Key, Finding>,
     snapshot: Snapshot,
+    /// Of the views beside the main one.
+    others: BTreeMap<Arc<str>, Snapshot>,
     position: u64,
     counts: Vec<(&'static str, usize)>,
     sample: Option<(Host, Box<str>)>,
@@ -59,6 +61,9 @@ struct Dump<'a> {
     digest: String,
     position: u64,
     resources: BTreeMap<&'a str, usize>,
+    /// Views beside the main one: their digests and numbers of resources.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    views: BTreeMap<&'a str, (String, usize)>,
     findings_total: usize,
     findings: Vec<Finding>,
 }
@@ -155,7 +160,34 @@ impl Board {
             .extend(Kind::ALL.map(|kind| (kind.as_str(), snapshot.count(kind))));
     }
 
-    /// The newest snapshot.
+    /// Shows the newest snapshots of the other views, where any changed, came or went.
+    pub fn set_others(&self, engine: &Engine, changed: &[(Arc<str>, Delta)]) {
+        let mut state = self.lock();
+        let others = || engine.views().filter(|(view, _)| *view.name != *MAIN);
+        if changed.is_empty() && others().count() == state.others.len() {
+            return;
+        }
+        let others = others().map(|(view, snapshot)| (view.name.clone(), snapshot.clone()));
+        state.others = others.collect();
+    }
+
+    /// The newest snapshot of a view.
+    pub fn snapshot_of(&self, view: &str) -> Option<Snapshot> {
+        let state = self.lock();
+        match view {
+            MAIN => Some(state.snapshot.clone()),
+            other => state.others.get(other).cloned(),
+        }
+    }
+
+    /// The names of all views, the main one first.
+    pub fn views(&self) -> Vec<Arc<str>> {
+        let state = self.lock();
+        let others = state.others.keys().cloned();
+        std::iter::once(MAIN.into()).chain(others).collect()
+    }
+
+    /// The newest snapshot of the main view.
     pub fn snapshot(&self) -> Snapshot {
         self.lock().snapshot.clone()
     }
@@ -238,6 +270,12 @@ impl Board {
             digest: state.snapshot.digest().to_string(),
             position: state.position,
             resources: state.counts.iter().copied().collect(),
+            views: {
+                let others = state.others.iter();
+                others
+                    .map(|(view, it)| (&**view, (it.digest().to_string(), it.len())))
+                    .collect()
+            },
             findings_total,
             findings,
         };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use myriad_model::wire::SCHEMA;
+use myriad_translate::MAIN;
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
@@ -293,6 +294,9 @@ pub struct RawExplain {
     /// A header of the request; may be given more than once.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// The gateway that it is sent to, of those that a controller has.
+    #[arg(long, default_value = MAIN, value_name = "NAME")]
+    pub view: String,
     /// Whom to ask.
     #[command(flatten)]
     pub question: RawQuestion,
@@ -413,6 +417,10 @@ pub struct RawMeaning {
         value_name = "NAME"
     )]
     pub gateway_namespace: String,
+    /// A file that lists further gateways, each with its name, namespace, labels and the service
+    /// accounts of its proxies. Read once, at the start.
+    #[arg(long, env = "MYRIAD_GATEWAYS", value_name = "FILE")]
+    pub gateways: Option<PathBuf>,
     /// A file with Istio's MeshConfig, such as the key `mesh` of the ConfigMap `istio`, mounted.
     /// Its extension providers over ext_authz are honoured. Read once, at the start.
     #[arg(long, env = "MYRIAD_MESH_CONFIG", value_name = "FILE")]

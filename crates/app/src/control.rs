@@ -4,20 +4,21 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
 use myriad_model::Position;
-use myriad_translate::{Engine, FindingsChange, Outcome};
+use myriad_translate::{Engine, FindingsChange, MAIN, Outcome, View};
 use tokio::sync::{mpsc, watch};
 
 pub use self::queue::Shares;
 
 use self::queue::Queue;
 use crate::board::Board;
-use crate::live::Live;
+use crate::live::{Live, Root};
 use crate::outlet::Outlet;
 
 /// Everything that can wake the control loop.
@@ -27,6 +28,10 @@ pub enum Event {
     Changed(Batch),
     /// Batches from here on count revisions anew.
     Epoch(u64),
+    /// There is a view, or another one of its name.
+    ViewPut(View),
+    /// A view is gone.
+    ViewGone(Arc<str>),
     /// Everything that is told to people shall be told again.
     Restate,
     /// Somebody else has found something, or found it gone.
@@ -145,6 +150,19 @@ impl<O: Outlet> Control<O> {
                     revisions: Vec::new(),
                 };
             }
+            Event::ViewPut(view) => {
+                let name = view.name.clone();
+                match self.engine.put_view(view) {
+                    Ok(()) => self.translate_views(),
+                    Err(error) => tracing::error!(%name, "is not served: {error}"),
+                }
+            }
+            Event::ViewGone(name) => {
+                if self.engine.remove_view(&name) {
+                    self.live.view_gone(&name);
+                    self.translate_views();
+                }
+            }
             Event::Restate => self.outlet.restate(&mut self.engine.served()),
             Event::Found(findings) => {
                 self.outlet.tell(&findings);
@@ -183,6 +201,13 @@ impl<O: Outlet> Control<O> {
         }
     }
 
+    /// Translates what other views see; before the end of the first list nobody does.
+    fn translate_views(&mut self) {
+        if self.is_listed {
+            self.translate(Vec::new(), clock::now());
+        }
+    }
+
     fn translate_cut(&mut self) {
         let cut = self.queue.cut(clock::now());
         self.advance(&cut.positions);
@@ -215,15 +240,33 @@ impl<O: Outlet> Control<O> {
             .inc_by(outcome.work.resources_changed);
         work.bytes_encoded.inc_by(outcome.work.bytes_encoded);
         let snapshot = self.engine.snapshot();
-        let resources = outcome.delta.changes().iter().map(|change| &change.key);
-        let cleared = self.live.committed(snapshot, since, resources, ingresses);
+        let roots = roots(&self.engine, &outcome, self.batches == 1);
+        let others = outcome.others.iter().map(|(_, delta)| delta);
+        let deltas = std::iter::once(&outcome.delta).chain(others);
+        let resources = deltas.flat_map(|delta| delta.changes().iter().map(|it| &it.key));
+        let cleared = self.live.committed(roots, since, resources, ingresses);
         outcome.findings.removed.extend(cleared.removed);
         self.outlet.publish(outcome.delta, snapshot, &self.board);
+        self.outlet.publish_others(&self.engine, &outcome.others);
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
+        self.board.set_others(&self.engine, &outcome.others);
     }
+}
+
+/// The roots of the views that an outcome changed; the first is one of the main view.
+fn roots(engine: &Engine, outcome: &Outcome, is_first: bool) -> Vec<Root> {
+    let mut roots: Vec<Root> = Vec::with_capacity(1 + outcome.others.len());
+    if is_first || !outcome.delta.is_empty() {
+        roots.push((MAIN.into(), engine.snapshot().digest()));
+    }
+    for (view, _) in &outcome.others {
+        let snapshot = engine.snapshot_of(view);
+        roots.extend(snapshot.map(|snapshot| (view.clone(), snapshot.digest())));
+    }
+    roots
 }
 
 async fn sleep_until(deadline: Option<i64>) {

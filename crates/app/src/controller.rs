@@ -16,8 +16,9 @@ use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_base::{clock, task};
-use myriad_model::{Form, Sealer, Snapshot, Writer};
+use myriad_model::{Form, Sealer, Writer};
 use myriad_source::kubernetes::{self, Client, Cluster};
+use myriad_sync::Views;
 use myriad_translate::Engine;
 use tokio::sync::{mpsc, watch};
 
@@ -86,13 +87,13 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         () = stop.asked() => return Ok(()),
     };
     let (announce, addresses) = watch::channel(None);
-    let (snapshots, newest) = watch::channel(Snapshot::new());
+    let views = Views::new();
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let server = fleet::Server {
         settings: &settings,
         trust: &trust,
         tokens,
-        newest,
+        views: views.clone(),
         is_listed: addresses,
         live: live.clone(),
         inbox: inbox.clone(),
@@ -108,10 +109,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         // A loop that has ended needs no telling.
         let _ = inbox.send(Event::Stop).await;
     }));
-    let fleet = Fleet {
-        newest: snapshots,
-        word,
-    };
+    let fleet = Fleet::new(views, word);
     let engine = engine(&settings, &trust);
     Control::new(engine, fleet, Shares::FAIR, board, live, ready, announce)
         .run(events)

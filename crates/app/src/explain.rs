@@ -44,9 +44,12 @@ pub struct Scene {
     hosts: BTreeSet<Box<str>>,
 }
 
+/// Finds what a question is answered from, for the view of a name, if there is one.
+type Find = dyn Fn(&Question, &str) -> Option<Scene> + Send + Sync;
+
 /// Answers questions about what a process serves.
 pub struct Explainer {
-    scene: Box<dyn Fn(&Question) -> Scene + Send + Sync>,
+    scene: Box<Find>,
     board: Board,
 }
 
@@ -57,7 +60,11 @@ pub struct Explainer {
 /// A URL that is none, a directory that cannot be read, or nobody answers.
 pub fn run(raw: &RawExplain) -> anyhow::Result<ExitCode> {
     let explanation: Explanation = if raw.paths.is_empty() {
-        let mut parameters = vec![("url", &*raw.url), ("method", &*raw.method)];
+        let mut parameters = vec![
+            ("url", &*raw.url),
+            ("method", &*raw.method),
+            ("view", &*raw.view),
+        ];
         parameters.extend(raw.header.iter().map(|header| ("header", &**header)));
         ask::ask(&raw.question, PATH, &parameters)?
     } else {
@@ -80,7 +87,10 @@ fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
     let writer = Writer::new(Sealer::new([0; 32], Form::Value));
     let mut engine = Engine::new(meaning.translate(), writer);
     engine.apply(batch.changes, clock::unix_seconds());
-    let scene = Scene::of_snapshot(engine.snapshot(), &question);
+    let Some(snapshot) = engine.snapshot_of(&raw.view) else {
+        bail!("--view: {}", no_view(&raw.view));
+    };
+    let scene = Scene::of_snapshot(snapshot, &question);
     let reported = batch.reports.into_iter().flat_map(|it| it.findings);
     let mut findings: Vec<Finding> = engine.findings().cloned().chain(reported).collect();
     for finding in &mut findings {
@@ -100,15 +110,18 @@ impl Explainer {
         tables: impl Fn() -> Arc<Tables> + Send + Sync + 'static,
         board: Board,
     ) -> Explainer {
-        let scene = Box::new(move |_: &Question| Scene::of_tables(tables()));
+        // A proxy is asked about itself, whatever its view is.
+        let scene = Box::new(move |_: &Question, _: &str| Some(Scene::of_tables(tables())));
         Explainer { scene, board }
     }
 
     /// Of a process that has resources alone.
     pub fn of_board(board: Board) -> Explainer {
         let shown = board.clone();
-        let scene =
-            Box::new(move |question: &Question| Scene::of_snapshot(&shown.snapshot(), question));
+        let scene = Box::new(move |question: &Question, view: &str| {
+            let snapshot = shown.snapshot_of(view)?;
+            Some(Scene::of_snapshot(&snapshot, question))
+        });
         Explainer { scene, board }
     }
 
@@ -121,13 +134,18 @@ impl Explainer {
         url: &str,
         method: &str,
         headers: &[String],
+        view: &str,
     ) -> Result<Explanation, String> {
         let question = Question::new(url, method, headers)?;
-        let scene = (self.scene)(&question);
+        let scene = (self.scene)(&question, view).ok_or_else(|| no_view(view))?;
         Ok(answer::explain(&scene, &question, &|is_wanted| {
             self.board.findings_where(FINDINGS_SHOWN_MAX, is_wanted)
         }))
     }
+}
+
+fn no_view(name: &str) -> String {
+    format!("there is no gateway {name}; --gateways lists them")
 }
 
 impl Scene {

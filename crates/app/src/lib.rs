@@ -13,6 +13,7 @@ pub mod control;
 pub mod controller;
 pub mod explain;
 pub mod follower;
+pub mod gateways;
 pub mod greeting;
 pub mod live;
 pub mod mesh;

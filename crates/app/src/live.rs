@@ -15,7 +15,7 @@ use std::time::Duration;
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Gauge, Histogram, Metrics};
-use myriad_model::{Digest, Key, Position, Snapshot};
+use myriad_model::{Digest, Key, Position};
 use myriad_translate::FindingsChange;
 
 pub use self::report::{LiveReport, ObjectReport, ProxyReport, by_kind};
@@ -23,6 +23,9 @@ pub use self::report::{LiveReport, ObjectReport, ProxyReport, by_kind};
 /// The most commits that are remembered; of older ones nobody learns any more when they became
 /// live.
 pub const COMMITS_MAX: usize = 4_096;
+
+/// The most roots that are remembered, over all views.
+pub const ROOTS_MAX: usize = 65_536;
 
 /// The most objects whose last commit is remembered; the others count as older.
 pub const OBJECTS_MAX: usize = 32_768;
@@ -58,6 +61,8 @@ pub struct Live {
 pub struct Newcomer {
     /// Who it is, as its token proves.
     pub subject: Arc<str>,
+    /// The view that it sees.
+    pub view: Arc<str>,
     /// What it calls itself.
     pub instance: String,
     /// The newest schema that it understands.
@@ -75,12 +80,17 @@ pub struct Refused {
     pub reason: String,
 }
 
+/// The root of a view, by its name.
+pub type Root = (Arc<str>, Digest);
+
 #[derive(Default)]
 struct State {
     /// The newest commits; their numbers have no gaps.
     commits: VecDeque<Committed>,
-    /// The newest commit of each remembered root.
-    roots: HashMap<Digest, u64>,
+    /// The newest commit of each remembered root of a view.
+    roots: HashMap<Root, u64>,
+    /// The newest root of each view.
+    views: BTreeMap<Arc<str>, Digest>,
     /// The number of the newest commit; the first has 1.
     newest: u64,
     /// Up to which commit all is live.
@@ -98,7 +108,8 @@ struct State {
 }
 
 struct Committed {
-    root: Digest,
+    /// The views that it changed, and their roots after it.
+    roots: Vec<Root>,
     since: Instant,
     since_unix: i64,
     /// Whether anybody was connected who could take it.
@@ -139,31 +150,37 @@ impl Live {
         live
     }
 
-    /// Notes a commit whose oldest change came at `since`: the snapshot after it, the resources
-    /// and the objects that changed. Returns the findings that no longer hold. To be called
-    /// before any proxy can learn of it.
+    /// Notes a commit whose oldest change came at `since`: the views that it changed with the
+    /// roots after it, the resources and the objects that changed. Nothing is a commit that
+    /// changed no view. Returns the findings that no longer hold. To be called before any proxy
+    /// can learn of it.
     pub fn committed<'a>(
         &self,
-        snapshot: &Snapshot,
+        roots: Vec<Root>,
         since: Instant,
-        resources: impl ExactSizeIterator<Item = &'a Key>,
+        resources: impl Iterator<Item = &'a Key>,
         objects: impl IntoIterator<Item = ObjectKey>,
     ) -> FindingsChange {
         let mut state = self.lock();
         let mut change = FindingsChange::default();
-        if resources.len() > 0 || state.newest == 0 {
-            state.resources += resources.len() as u64;
-            state.note_commit(snapshot.digest(), since);
+        if !roots.is_empty() {
             for key in resources {
+                state.resources += 1;
                 let refusal = state.refusals.remove(key);
                 change.removed.extend(refusal.map(|it| it.finding));
             }
+            state.note_commit(roots, since);
         }
         for object in objects {
             state.note_object(object);
         }
         self.settle(&mut state);
         change
+    }
+
+    /// A view is gone; so are its proxies.
+    pub fn view_gone(&self, view: &str) {
+        self.lock().views.remove(view);
     }
 
     /// A proxy has connected.
@@ -184,8 +201,15 @@ impl Live {
     /// A proxy has put into service what has this root.
     pub fn acked(&self, stream: u64, root: Digest, position: Position) {
         let mut state = self.lock();
+        let Some(view) = state.proxies.get(&stream) else {
+            return;
+        };
+        let view = view.newcomer.view.clone();
         // A root that is not remembered is one within a long commit.
-        let number = state.roots.get(&root).copied();
+        let number = match state.views.get(&view) == Some(&root) {
+            true => Some(state.newest),
+            false => state.roots.get(&(view, root)).copied(),
+        };
         let Some(proxy) = state.proxies.get_mut(&stream) else {
             return;
         };
@@ -320,25 +344,54 @@ impl State {
         self.reached.range(1..).next().map(|(number, _)| *number)
     }
 
-    fn note_commit(&mut self, root: Digest, since: Instant) {
-        if self.commits.len() >= COMMITS_MAX
-            && let Some(oldest) = self.commits.pop_front()
-        {
+    fn note_commit(&mut self, roots: Vec<Root>, since: Instant) {
+        while self.commits.len() >= COMMITS_MAX || self.roots.len() >= ROOTS_MAX {
+            let Some(oldest) = self.commits.pop_front() else {
+                break;
+            };
             let number = self.newest - self.commits.len() as u64;
-            if self.roots.get(&oldest.root) == Some(&number) {
-                self.roots.remove(&oldest.root);
+            for root in oldest.roots {
+                if self.roots.get(&root) == Some(&number) {
+                    self.roots.remove(&root);
+                }
             }
         }
         self.newest += 1;
-        self.roots.insert(root, self.newest);
+        for (view, root) in &roots {
+            self.roots.insert((view.clone(), *root), self.newest);
+            self.views.insert(view.clone(), *root);
+        }
+        self.carry(&roots);
         self.commits.push_back(Committed {
-            root,
+            roots,
             since,
             since_unix: clock::unix_seconds(),
             is_awaited: !self.proxies.is_empty(),
             live: None,
             resources: self.resources,
         });
+    }
+
+    /// Whoever was in step and sees nothing of the newest commit has reached it.
+    fn carry(&mut self, roots: &[Root]) {
+        let before = self.newest - 1;
+        if self.views.len() == 1 || before == 0 {
+            return;
+        }
+        let changed: BTreeSet<&str> = roots.iter().map(|(view, _)| &**view).collect();
+        let mut carried = 0;
+        for proxy in self.proxies.values_mut() {
+            if proxy.reached == before && !changed.contains(&*proxy.newcomer.view) {
+                proxy.reached = self.newest;
+                carried += 1;
+            }
+        }
+        if carried > 0 {
+            for _ in 0..carried {
+                self.leave(before);
+            }
+            *self.reached.entry(self.newest).or_default() += carried;
+        }
     }
 
     fn note_object(&mut self, object: ObjectKey) {

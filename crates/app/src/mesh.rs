@@ -27,6 +27,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 pub struct Mesh {
     /// Services that are asked whether requests may pass.
     pub providers: Vec<MeshProvider>,
+    /// The namespace whose policies and DestinationRules are for all.
+    pub root_namespace: Option<Box<str>>,
     /// Fields that have no effect here.
     pub unheard: Vec<String>,
 }
@@ -34,6 +36,7 @@ pub struct Mesh {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct RawMesh {
+    root_namespace: Option<String>,
     extension_providers: Vec<RawProvider>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
@@ -125,6 +128,10 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
         }
     };
     let mut mesh = Mesh {
+        root_namespace: raw
+            .root_namespace
+            .filter(|it| !it.is_empty())
+            .map(Into::into),
         unheard: raw.rest.into_keys().collect(),
         ..Mesh::default()
     };
@@ -272,7 +279,7 @@ mod tests {
     #[test]
     fn providers_are_read_and_what_else_is_there_is_told() {
         let (mesh, problems) = read(
-            "accessLogFile: /dev/stdout\nextensionProviders:\n- name: http\n  \
+            "accessLogFile: /dev/stdout\nrootNamespace: root\nextensionProviders:\n- name: http\n  \
              envoyExtAuthzHttp:\n    service: check.auth.svc.cluster.local\n    port: 8000\n    \
              timeout: 1.5s\n    failOpen: true\n    statusOnError: \"503\"\n    \
              pathPrefix: /check\n    includeRequestHeadersInCheck: [X-Let-In, 'x-a-*']\n    \
@@ -282,6 +289,7 @@ mod tests {
              - name: traces\n  zipkin:\n    service: z\n    port: 1\n",
         );
         assert_eq!(problems, [""; 0]);
+        assert_eq!(mesh.root_namespace.as_deref(), Some("root"));
         assert_eq!(
             mesh.unheard,
             ["accessLogFile", "extensionProviders[2].zipkin"]

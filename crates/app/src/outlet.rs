@@ -1,11 +1,13 @@
 //! Where the control loop's commits take effect: in this process, or in proxies elsewhere.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use myriad_model::wire::SCHEMA;
 use myriad_model::{Change, Commit, Delta, Kind, Snapshot};
 use myriad_proxy::Proxy;
-use myriad_translate::FindingsChange;
+use myriad_sync::Views;
+use myriad_translate::{Engine, FindingsChange, MAIN};
 use tokio::sync::watch;
 
 use crate::board::Board;
@@ -17,6 +19,9 @@ use crate::live::{Live, Newcomer};
 pub trait Outlet {
     /// Hands on what a batch changed. `snapshot` is the state after it.
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board);
+
+    /// Hands on what the other views have, and which of them changed.
+    fn publish_others(&mut self, _views: &Engine, _changed: &[(Arc<str>, Delta)]) {}
 
     /// Called about once a second: tries again what could not be taken before.
     fn tick(&mut self, _board: &Board) {}
@@ -53,6 +58,7 @@ impl Here {
     pub fn new(proxy: Proxy, live: Live) -> Here {
         let newcomer = Newcomer {
             subject: "this process".into(),
+            view: MAIN.into(),
             instance: crate::process::host_name(),
             schema: SCHEMA,
         };
@@ -68,10 +74,42 @@ impl Here {
 /// Proxies elsewhere. Each stream compares the newest snapshot with what its proxy has, so that a
 /// slow one is never queued for.
 pub struct Fleet {
-    /// The newest snapshot.
-    pub newest: watch::Sender<Snapshot>,
+    /// What the proxies of each view are told from.
+    views: Views,
+    main: Arc<str>,
+    /// The newest snapshots, by view.
+    newest: BTreeMap<Arc<str>, watch::Sender<Snapshot>>,
     /// What goes back into the cluster.
-    pub word: Word,
+    word: Word,
+}
+
+impl Fleet {
+    /// Proxies that follow these views, of which there is none yet.
+    pub fn new(views: Views, word: Word) -> Fleet {
+        Fleet {
+            views,
+            main: MAIN.into(),
+            newest: BTreeMap::new(),
+            word,
+        }
+    }
+
+    /// Shows the newest snapshot of a view. Proxies are woken where it changed; where it did
+    /// not, there is another position all the same.
+    fn show(&mut self, view: &Arc<str>, snapshot: &Snapshot, has_changed: bool) {
+        if let Some(newest) = self.newest.get(view) {
+            newest.send_if_modified(|newest| {
+                newest.clone_from(snapshot);
+                has_changed
+            });
+            return;
+        }
+        let (sender, receiver) = watch::channel(snapshot.clone());
+        match self.views.put(view, receiver) {
+            Ok(()) => drop(self.newest.insert(view.clone(), sender)),
+            Err(error) => tracing::error!(%view, "is not served: {error}"),
+        }
+    }
 }
 
 impl Here {
@@ -128,7 +166,27 @@ impl Outlet for Here {
 impl Outlet for Fleet {
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board) {
         board.work().commits.inc_by(u64::from(!delta.is_empty()));
-        self.newest.send_replace(snapshot.clone());
+        let main = self.main.clone();
+        self.show(&main, snapshot, true);
+    }
+
+    fn publish_others(&mut self, engine: &Engine, changed: &[(Arc<str>, Delta)]) {
+        if self.newest.len() == 1 && engine.views().nth(1).is_none() {
+            return;
+        }
+        let changed: BTreeSet<&Arc<str>> = changed.iter().map(|(view, _)| view).collect();
+        let mut gone: BTreeSet<Arc<str>> = self.newest.keys().cloned().collect();
+        for (view, snapshot) in engine.views() {
+            gone.remove(&view.name);
+            if *view.name != *MAIN {
+                self.show(&view.name, snapshot, changed.contains(&view.name));
+            }
+        }
+        for view in gone {
+            // The streams of its proxies end with the sender.
+            self.views.remove(&view);
+            self.newest.remove(&view);
+        }
     }
 
     fn tell(&mut self, findings: &FindingsChange) {

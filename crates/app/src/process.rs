@@ -7,6 +7,7 @@ use myriad_admin::{Admin, Form, Page};
 use myriad_api::{ObjectKey, Place};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
+use myriad_translate::MAIN;
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -93,7 +94,8 @@ impl Pages {
             .form(form(explain::PATH, move |asked| {
                 let (url, method) = (asked.one("url")?, asked.one("method"));
                 let method = method.unwrap_or_else(|_| "GET".to_owned());
-                explainer.explain(&url, &method, &asked.all("header"))
+                let view = asked.one("view").unwrap_or_else(|_| MAIN.to_owned());
+                explainer.explain(&url, &method, &asked.all("header"), &view)
             }))
     }
 }

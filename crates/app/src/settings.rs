@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_translate::{CatchAll, GatewayPorts, HostSharing};
+use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
+use crate::gateways::{self, Account, Gateways};
 use crate::mesh::{self, Mesh};
 
 /// Settings of `serve`.
@@ -33,8 +35,8 @@ pub struct Controller {
     pub sync: SocketAddr,
     /// Names by which they do.
     pub sync_hosts: Vec<String>,
-    /// Namespace and name of the service accounts that they run as.
-    pub proxy_accounts: BTreeSet<(String, String)>,
+    /// Which view the proxies of a service account see, by its namespace and name.
+    pub proxy_accounts: BTreeMap<Account, Arc<str>>,
     /// The controller's own namespace.
     pub namespace: String,
     /// Namespace and name of the proxies' Service.
@@ -117,6 +119,8 @@ pub struct Meaning {
     pub gateway_labels: BTreeMap<String, String>,
     /// The namespace of the gateway's workload.
     pub gateway_namespace: String,
+    /// Gateways beside that one.
+    pub gateways: Gateways,
     /// What Istio's mesh settings say.
     pub mesh: Mesh,
     /// What the full names of Services end with.
@@ -155,6 +159,10 @@ impl Serve {
         };
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
+        if raw.meaning.gateways.is_some() {
+            let problem = "--gateways is for a controller: this process is one gateway";
+            problems.push(problem.to_owned());
+        }
         all_or(problems, settings)
     }
 
@@ -171,16 +179,25 @@ impl Controller {
     /// All problems at once, each naming its setting.
     pub fn check(raw: &RawController) -> Result<Controller, SettingsError> {
         let mut problems = Vec::new();
-        let mut proxy_accounts = BTreeSet::new();
-        for text in &raw.proxy_accounts {
-            proxy_accounts.extend(name_pair("--proxy-accounts", text, &mut problems));
-        }
         let mut listeners = Listeners::read(&raw.listeners, &mut problems);
         listeners.redirect_port.get_or_insert(HTTPS_PORT);
         let mut meaning = Meaning::read(&raw.meaning, &mut problems);
         meaning.serves_classless = false;
         if raw.meaning.catch_all_namespaces.is_none() {
             meaning.catch_all_namespaces = Some(BTreeSet::new());
+        }
+        let mut proxy_accounts = meaning.gateways.accounts.clone();
+        for text in &raw.proxy_accounts {
+            let Some(account) = name_pair("--proxy-accounts", text, &mut problems) else {
+                continue;
+            };
+            // What an account may see must not depend on which of two settings is read last.
+            if proxy_accounts
+                .insert(account, MAIN.into())
+                .is_some_and(|view| *view != *MAIN)
+            {
+                problems.push(format!("--proxy-accounts has {text:?}, as --gateways has"));
+            }
         }
         let mut settings = Controller {
             sync: address("--sync", &raw.sync, &mut problems),
@@ -308,6 +325,8 @@ impl Meaning {
             default_certificate: self.default_certificate.clone(),
             gateway_labels: self.gateway_labels.clone(),
             gateway_namespace: self.gateway_namespace.as_str().into(),
+            views: self.gateways.views.clone(),
+            root_namespace: self.mesh.root_namespace.clone(),
             providers: self.mesh.providers.clone(),
             cluster_domain: self.cluster_domain.as_str().into(),
             gateway_ports: self.gateway_ports.clone(),
@@ -348,7 +367,7 @@ impl Meaning {
         let named = raw.catch_all_namespaces.as_ref();
         let named = named.filter(|names| names.iter().all(|name| name != "*"));
         let named = named.map(|names| names.iter().filter(|name| !name.is_empty()));
-        Meaning {
+        let mut meaning = Meaning {
             ingress_class: raw.ingress_class.clone(),
             controller_class: raw.controller_class.clone(),
             default_certificate,
@@ -358,6 +377,7 @@ impl Meaning {
             catch_all_namespaces: named.map(|names| names.cloned().collect()),
             gateway_labels: labels(&raw.gateway_labels, problems),
             gateway_namespace: raw.gateway_namespace.clone(),
+            gateways: Gateways::default(),
             mesh: match &raw.mesh_config {
                 Some(path) => mesh::read(path, problems),
                 None => Mesh::default(),
@@ -367,7 +387,12 @@ impl Meaning {
                 ranges: ranges(&raw.gateway_ports, problems),
                 except: BTreeSet::new(),
             },
+        };
+        if let Some(path) = &raw.gateways {
+            let main = meaning.translate().main_view();
+            meaning.gateways = gateways::read(path, &main, problems);
         }
+        meaning
     }
 }
 
@@ -464,6 +489,7 @@ mod tests {
             "--drain-delay=99999",
             "--default-certificate=a",
             "--host-sharing=all",
+            "--gateways=nowhere",
         ]);
         let text = Serve::check(&raw).unwrap_err().to_string();
         for name in [
@@ -472,6 +498,8 @@ mod tests {
             "--drain-delay",
             "--default-certificate",
             "--host-sharing",
+            "--gateways nowhere",
+            "--gateways is for a controller",
         ] {
             assert!(text.contains(name), "{name} is not in: {text}");
         }

@@ -1,13 +1,15 @@
 //! Who a proxy is: projected service account tokens, checked offline against the cluster's
 //! published keys, so that reconnects work while the API server is down.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
 use tokio::sync::Notify;
+
+use crate::gateways::Account;
 
 /// The audience that a proxy's token has to be for: a token for the API server is refused, and
 /// one for us is of no use there.
@@ -26,7 +28,7 @@ const ALGORITHMS: [Algorithm; 4] = [
 
 /// Checks tokens.
 pub struct Tokens {
-    accounts: BTreeSet<(String, String)>,
+    accounts: BTreeMap<Account, Arc<str>>,
     keys: Mutex<JwkSet>,
     /// Somebody came with a key that is not known.
     pub stale: Notify,
@@ -41,6 +43,8 @@ pub struct Identity {
     pub account: String,
     /// The name of its Pod; empty where the token is not bound to one.
     pub pod: String,
+    /// The view that its service account sees.
+    pub view: Arc<str>,
 }
 
 /// Why a token was refused. The proxy is told no more than that.
@@ -80,8 +84,8 @@ struct Named {
 }
 
 impl Tokens {
-    /// Admits these service accounts, by namespace and name. No key is known yet.
-    pub fn new(accounts: BTreeSet<(String, String)>) -> Self {
+    /// Admits these service accounts, each to one view. No key is known yet.
+    pub fn new(accounts: BTreeMap<Account, Arc<str>>) -> Self {
         Tokens {
             accounts,
             keys: Mutex::new(JwkSet { keys: Vec::new() }),
@@ -120,16 +124,16 @@ impl Tokens {
             .map_err(|error| Refused::Invalid(error.to_string()))?
             .claims
             .kubernetes;
-        let identity = Identity {
-            namespace: claims.namespace,
-            account: claims.serviceaccount.name,
-            pod: claims.pod.map(|pod| pod.name).unwrap_or_default(),
-        };
-        let account = (identity.namespace.clone(), identity.account.clone());
-        if !self.accounts.contains(&account) {
+        let account = (claims.namespace, claims.serviceaccount.name);
+        let Some(view) = self.accounts.get(&account) else {
             return Err(Refused::Account(format!("{}/{}", account.0, account.1)));
-        }
-        Ok(identity)
+        };
+        Ok(Identity {
+            namespace: account.0,
+            account: account.1,
+            pod: claims.pod.map(|pod| pod.name).unwrap_or_default(),
+            view: view.clone(),
+        })
     }
 
     fn key(&self, id: Option<&str>) -> Result<DecodingKey, Refused> {

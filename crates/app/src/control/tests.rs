@@ -4,7 +4,7 @@ use myriad_api::{Batch, Change, Object, ObjectKind};
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_model::{Delta, Form, Position, Sealer, Snapshot, Writer};
-use myriad_translate::Engine;
+use myriad_translate::{Engine, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
@@ -138,4 +138,30 @@ async fn what_came_before_an_epoch_belongs_to_the_one_before() {
     let epochs: Vec<u64> = published.iter().map(|(_, at)| at.epoch).collect();
     assert_eq!(epochs, [0, 0, 0, 0, 9]);
     assert_eq!(published[3].1, position(7));
+}
+
+#[tokio::test]
+async fn a_view_that_comes_or_goes_while_the_loop_runs_is_translated_at_once() {
+    // Both listeners, and the one route.
+    const COUNT: usize = 3;
+    let view = || View {
+        name: "side".into(),
+        role: Role::Ingress,
+        labels: [("app".to_owned(), "side".to_owned())].into(),
+        namespace: "side".into(),
+    };
+    let came = || vec![listed(), batch("a", 0..1, 2), Event::ViewPut(view())];
+    let went = || came().into_iter().chain([Event::ViewGone("side".into())]);
+    let before = [Event::ViewPut(view())].into_iter().chain(came());
+    for (events, count) in [
+        (came(), Some(COUNT)),
+        (went().collect(), None),
+        (before.collect(), Some(COUNT)),
+    ] {
+        let (mut control, _, mut inbox) = control(events);
+        while control.turn(&mut inbox).await && !(inbox.is_empty() && control.queue.is_empty()) {}
+        let side = control.engine.snapshot_of("side");
+        assert_eq!(side.map(Snapshot::len), count);
+        assert_eq!(control.board.snapshot_of("side").map(|it| it.len()), count);
+    }
 }

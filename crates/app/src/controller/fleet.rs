@@ -1,5 +1,6 @@
 //! The server that proxies follow.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use anyhow::Context as _;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Gauge, Metrics};
 use myriad_base::task;
-use myriad_model::{Form, Sealer, Snapshot};
+use myriad_model::{Form, Sealer};
 use myriad_sync::{
     Authenticate, Identity, Refused, Server as SyncServer, ServerCounters, ServerSettings, Views,
 };
@@ -39,9 +40,6 @@ const BACKLOG: i32 = 4_096;
 /// How long a TLS handshake may take, and each step from there to a stream.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The view of all proxies.
-const VIEW: &str = "gateway";
-
 /// The most events of proxies that wait.
 const EVENTS_MAX: usize = 1_024;
 
@@ -53,7 +51,8 @@ pub struct Server<'a> {
     pub settings: &'a Controller,
     pub trust: &'a Trust,
     pub tokens: Arc<Tokens>,
-    pub newest: watch::Receiver<Snapshot>,
+    /// What the proxies of each view shall serve.
+    pub views: Views,
     /// Holds a value once the first list is complete: before, what is missing means nothing.
     pub is_listed: watch::Receiver<Option<Addresses>>,
     /// Who has put what into service.
@@ -78,7 +77,7 @@ impl Server<'_> {
             settings,
             trust,
             tokens,
-            newest,
+            views,
             mut is_listed,
             live,
             inbox,
@@ -92,7 +91,8 @@ impl Server<'_> {
         metrics.register("sync_proxies", help, connected.clone());
         let watcher = Watcher {
             sealer: Sealer::new(key, Form::Encoded),
-            newest: newest.clone(),
+            views: views.clone(),
+            streams: BTreeMap::new(),
             live,
             inbox,
             connected,
@@ -115,7 +115,6 @@ impl Server<'_> {
                 () = drained.signalled() => return Ok(()),
             }
             let server = limits(key, tls);
-            let views = Views::one(VIEW, newest);
             let server = SyncServer::new(server, tokens, views, events, counters, drained);
             server
                 .serve(tokio::net::TcpListener::from_std(listener)?)
@@ -182,7 +181,7 @@ impl Authenticate for Tokens {
             );
             Ok(Identity {
                 subject: subject.into(),
-                view: VIEW.into(),
+                view: identity.view,
             })
         })
     }

@@ -1,15 +1,17 @@
 //! What happens to proxies, as the rest of the controller learns it: which commits are live where,
 //! and what was refused.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::ObjectKey;
 use myriad_base::clock;
 use myriad_base::metrics::Gauge;
-use myriad_model::{Key, Sealer, Snapshot, wire};
-use myriad_sync::{Event, Receipt};
+use myriad_model::{Key, Sealer, wire};
+use myriad_sync::{Event, Receipt, Views};
 use myriad_translate::FindingsChange;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::board;
 use crate::control::Event as ControlEvent;
@@ -22,7 +24,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Watcher {
     /// Of the cluster's key, to find resources by.
     pub sealer: Sealer,
-    pub newest: watch::Receiver<Snapshot>,
+    pub views: Views,
+    /// The views of the streams.
+    pub streams: BTreeMap<u64, Arc<str>>,
     pub live: Live,
     /// Where findings go.
     pub inbox: mpsc::Sender<ControlEvent>,
@@ -32,7 +36,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// Follows the events until the server ends.
-    pub async fn watch_over(self, mut events: mpsc::Receiver<Event>) {
+    pub async fn watch_over(mut self, mut events: mpsc::Receiver<Event>) {
         let mut looks = tokio::time::interval(LOOK_INTERVAL);
         loop {
             let found = tokio::select! {
@@ -49,7 +53,7 @@ impl Watcher {
         }
     }
 
-    fn see(&self, event: Event) -> FindingsChange {
+    fn see(&mut self, event: Event) -> FindingsChange {
         match event {
             Event::Connected {
                 stream,
@@ -61,8 +65,10 @@ impl Watcher {
                 self.connected.inc();
                 let proxy = &*identity.subject;
                 tracing::info!(stream, proxy, instance, schema, "a proxy follows");
+                self.streams.insert(stream, identity.view.clone());
                 let newcomer = Newcomer {
                     subject: identity.subject,
+                    view: identity.view,
                     instance,
                     schema,
                 };
@@ -81,6 +87,7 @@ impl Watcher {
             } => self.live.acked(stream, root, position),
             Event::Gone { stream, error } => {
                 self.connected.dec();
+                self.streams.remove(&stream);
                 tracing::info!(stream, ?error, "a proxy is gone");
                 return self.live.gone(stream);
             }
@@ -94,7 +101,7 @@ impl Watcher {
             let resource = key.to_string();
             tracing::warn!(stream, resource, reason, "a proxy refused a resource");
             refused.push(Refused {
-                object: self.object_of(&key),
+                object: self.object_of(stream, &key),
                 key,
                 reason,
             });
@@ -106,8 +113,8 @@ impl Watcher {
     }
 
     /// The object that a resource came from.
-    fn object_of(&self, key: &Key) -> Option<ObjectKey> {
-        let newest = self.newest.borrow();
+    fn object_of(&self, stream: u64, key: &Key) -> Option<ObjectKey> {
+        let newest = self.views.newest(self.streams.get(&stream)?)?;
         let sealed = newest.get(self.sealer.slot(key), key)?;
         let resource = wire::decode(sealed.encoded()?).ok()?;
         board::object_of(&resource.origin)

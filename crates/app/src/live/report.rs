@@ -36,6 +36,9 @@ pub struct ProxyReport {
     pub instance: String,
     /// Who it is, as its token proves.
     pub subject: String,
+    /// The view that it sees.
+    #[serde(default)]
+    pub view: String,
     /// The newest schema that it understands.
     pub schema: u32,
     /// For how long it has been connected.
@@ -85,6 +88,7 @@ impl Live {
         let report = |proxy: &&super::Proxy| ProxyReport {
             instance: proxy.newcomer.instance.clone(),
             subject: proxy.newcomer.subject.to_string(),
+            view: proxy.newcomer.view.to_string(),
             schema: proxy.newcomer.schema,
             connected_seconds: now.saturating_duration_since(proxy.since).as_secs(),
             is_in_step: proxy.reached == newest,

@@ -4,8 +4,8 @@ use myriad_api::{ObjectKey, ObjectKind, Severity};
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::Metrics;
 use myriad_model::{
-    Delta, Endpoints, Form, Key, Kind, Name, Origin, Position, Resource, Sealer, Snapshot, Value,
-    Writer,
+    Delta, Digest, Endpoints, Form, Key, Kind, Name, Origin, Position, Resource, Sealer, Snapshot,
+    Value, Version, Writer,
 };
 
 use super::{COMMITS_MAX, Live, Newcomer, OBJECTS_MAX, REFUSALS_MAX, Refused, SLOW_AFTER};
@@ -61,13 +61,19 @@ impl World {
         let snapshot = self.writer.snapshot().clone();
         let keys = [key];
         let objects = [ingress(number)];
-        self.live.committed(&snapshot, since, keys.iter(), objects);
+        let roots = vec![("gateway".into(), snapshot.digest())];
+        self.live.committed(roots, since, keys.iter(), objects);
         snapshot
     }
 
     fn connect(&self, stream: u64) {
+        self.connect_to("gateway", stream);
+    }
+
+    fn connect_to(&self, view: &str, stream: u64) {
         let newcomer = Newcomer {
             subject: "a/b/c".into(),
+            view: view.into(),
             instance: format!("p{stream}"),
             schema: 1,
         };
@@ -226,10 +232,38 @@ fn a_refusal_stands_until_the_resource_changes_or_nobody_refuses_it() {
     }
     assert_eq!(all, 1, "bounded");
     let keys = [key(0)];
-    let cleared = world
-        .live
-        .committed(&Snapshot::new(), clock::now(), keys.iter(), []);
+    let roots = vec![("gateway".into(), Snapshot::new().digest())];
+    let cleared = world.live.committed(roots, clock::now(), keys.iter(), []);
     assert_eq!(cleared.removed, found.added);
+}
+
+#[test]
+fn a_commit_that_a_view_does_not_see_is_live_there_at_once() {
+    let mut world = World::new();
+    world.join(1);
+    let side = |number: u64| Digest::of(number, Version([7; 16]));
+    let commit = |world: &World, number| {
+        let roots = vec![("side".into(), side(number))];
+        let keys = [key(0)];
+        world.live.committed(roots, clock::now(), keys.iter(), []);
+    };
+    commit(&world, 1);
+    world.connect_to("side", 2);
+    world.live.acked(2, side(1), Position::default());
+    let in_step = |world: &World| world.live.report().in_step;
+    assert_eq!(in_step(&world), 2, "the main view did not change");
+    let snapshot = world.commit(clock::now());
+    assert_eq!(in_step(&world), 1, "the other view did not change");
+    world.ack(1, &snapshot);
+    assert_eq!(in_step(&world), 2);
+    commit(&world, 2);
+    assert_eq!(in_step(&world), 1);
+    // A root of another view says nothing, and one that was left behind is behind.
+    world.live.acked(2, snapshot.digest(), Position::default());
+    world.live.acked(2, side(1), Position::default());
+    assert_eq!(in_step(&world), 1);
+    world.live.acked(2, side(2), Position::default());
+    assert_eq!(in_step(&world), 2);
 }
 
 #[test]
@@ -251,9 +285,10 @@ fn what_is_remembered_is_bounded() {
     for number in 0..OBJECTS_MAX + 10 {
         let none: [Key; 0] = [];
         let objects = [ingress(number)];
+        let roots = Vec::new();
         world
             .live
-            .committed(&snapshot, clock::now(), none.iter(), objects);
+            .committed(roots, clock::now(), none.iter(), objects);
     }
     let state = world.live.lock();
     assert_eq!(state.objects.len(), OBJECTS_MAX);

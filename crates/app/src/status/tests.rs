@@ -7,6 +7,7 @@ fn proxy(instance: &str) -> ProxyReport {
     ProxyReport {
         instance: instance.to_owned(),
         subject: "myriad/proxy/a".to_owned(),
+        view: "gateway".to_owned(),
         schema: 1,
         connected_seconds: 7_300,
         is_in_step: true,
@@ -24,6 +25,7 @@ fn a_controller_says_who_is_behind_and_by_what() {
         commits_behind: Some(3),
         resources_behind: Some(40),
         refused: 2,
+        view: "egress".to_owned(),
         ..proxy("b")
     };
     let report = ProcessReport {
@@ -45,8 +47,8 @@ fn a_controller_says_who_is_behind_and_by_what() {
         "myriad controller 1.2.3 (schema 0) on c-1, up 1 min",
         "not ready: waiting for the first list",
         "proxies: 3 connected, 2 in step",
-        "  b: schema 1, connected for 2 h, behind by 3 commits, 40 changes of resources \
-         (at Ingress 12), refused 2 resources",
+        "  b: of gateway egress, schema 1, connected for 2 h, behind by 3 commits, 40 changes of \
+         resources (at Ingress 12), refused 2 resources",
         "  a: schema 1, connected for 2 h, in step",
         "  and 1 more",
     ] {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use myriad_base::clock;
+use myriad_translate::MAIN;
 
 use super::report::{FollowedReport, IngressReport, ProcessReport};
 use crate::live::{LiveReport, ProxyReport};
@@ -83,7 +84,11 @@ impl fmt::Display for ProxyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = Span(self.connected_seconds);
         let (instance, schema) = (&self.instance, self.schema);
-        write!(f, "{instance}: schema {schema}, connected for {since}, ")?;
+        write!(f, "{instance}: ")?;
+        if !matches!(&*self.view, "" | MAIN) {
+            write!(f, "of gateway {}, ", self.view)?;
+        }
+        write!(f, "schema {schema}, connected for {since}, ")?;
         match (self.is_in_step, self.commits_behind, self.resources_behind) {
             (true, ..) => write!(f, "in step")?,
             (false, Some(commits), Some(resources)) => write!(

@@ -68,6 +68,13 @@ impl Views {
         all.remove(name);
     }
 
+    /// The newest snapshot of a view.
+    pub fn newest(&self, name: &str) -> Option<Snapshot> {
+        let view = self.find(name)?;
+        let newest = view.newest.borrow();
+        Some(newest.clone())
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<Arc<View>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         all.get(name).cloned()

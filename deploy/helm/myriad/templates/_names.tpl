@@ -41,3 +41,84 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- join "," $pairs -}}
 {{- end -}}
+
+{{/* The pod of a proxy: of the release `root`, under the service account `account`. What `proxy` sets is as in the values
+of that name. */}}
+{{- define "myriad.proxyPod" -}}
+{{- $root := .root -}}
+{{- $values := .root.Values -}}
+{{- $proxy := .proxy -}}
+{{- $name := include "myriad.name" .root -}}
+serviceAccountName: {{ .account }}
+automountServiceAccountToken: false
+terminationGracePeriodSeconds: {{ add $proxy.drainDelay $proxy.drainTimeout 5 }}
+securityContext: {{- include "myriad.podSecurity" $root | nindent 2 }}
+{{- with $values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+- name: proxy
+  image: {{ include "myriad.image" $root }}
+  imagePullPolicy: {{ $values.image.pullPolicy }}
+  args:
+  - proxy
+  - --controller={{ $name }}-controller.{{ $root.Release.Namespace }}.svc:15010
+  - --token-file=/var/run/secrets/myriad/token
+  - --ca-file=/etc/myriad/ca/ca.crt
+  - --state-dir=/var/lib/myriad
+  - --admin=0.0.0.0:9901
+  - --log={{ $proxy.log }}
+  - --drain-delay={{ $proxy.drainDelay }}
+  - --drain-timeout={{ $proxy.drainTimeout }}
+  - --trusted-hops={{ $proxy.trustedHops }}
+  {{- with $proxy.workers }}
+  - --workers={{ . }}
+  {{- end }}
+  {{- if $proxy.accessLog }}
+  - --access-log
+  {{- end }}
+  ports:
+  - {name: http, containerPort: 8080}
+  - {name: https, containerPort: 8443}
+  - {name: admin, containerPort: 9901}
+  livenessProbe:
+    httpGet: {path: /healthz, port: admin}
+  readinessProbe:
+    httpGet: {path: /readyz, port: admin}
+    periodSeconds: 2
+  resources: {{- toYaml $proxy.resources | nindent 4 }}
+  securityContext: {{- include "myriad.containerSecurity" $root | nindent 4 }}
+  volumeMounts:
+  - {name: state, mountPath: /var/lib/myriad}
+  - {name: token, mountPath: /var/run/secrets/myriad, readOnly: true}
+  - {name: ca, mountPath: /etc/myriad/ca, readOnly: true}
+volumes:
+- name: state
+  emptyDir: {sizeLimit: {{ $proxy.stateSizeLimit }}}
+- name: token
+  projected:
+    sources:
+    - serviceAccountToken: {audience: myriad, expirationSeconds: 3600, path: token}
+- name: ca
+  configMap: {name: myriad-ca}
+{{- with $proxy.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $proxy.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $proxy.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The file of `--gateways`. */}}
+{{- define "myriad.gateways" -}}
+{{- range .Values.gateways }}
+- name: {{ .name }}
+  namespace: {{ .namespace | default $.Values.istio.gatewayNamespace | default $.Release.Namespace }}
+  labels: {{ toJson .labels }}
+  ingress: {{ .ingress | default false }}
+  serviceAccounts: [{{ $.Release.Namespace }}/{{ include "myriad.name" $ }}-gateway-{{ .name }}]
+{{- end }}
+{{- end -}}

@@ -4,8 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use myriad_base::{clock, task};
-use myriad_model::{Form, Snapshot};
+use myriad_model::{Certificate, Form, KeyEncoding, Kind, PrivateKey, Snapshot, Value};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -70,6 +71,41 @@ async fn a_change_of_a_view_wakes_the_streams_of_that_view_and_no_others() {
         let (held, _) = proxy.stop().await;
         assert!(held.iter().all(|it| it.name().as_str() != "one"));
     }
+    serving.stop().await;
+}
+
+/// A certificate whose key tells one from another.
+fn certificate(key: &'static [u8]) -> Value {
+    Value::Certificate(Box::new(Certificate {
+        chain: [Bytes::from_static(b"chain")].into(),
+        key: PrivateKey::new(KeyEncoding::Pkcs8, Bytes::from_static(key)),
+    }))
+}
+
+#[tokio::test]
+async fn a_secret_of_one_view_reaches_no_proxy_of_another() {
+    let (mut one, one_newest) = world("one");
+    let (mut two, two_newest) = world("two");
+    two.put_value("ns/tls", certificate(b"first"));
+    two_newest.send_replace(two.snapshot().clone());
+    let views = Views::one("one", one_newest.subscribe());
+    views.put("two", two_newest.subscribe()).unwrap();
+    let (serving, server) = Serving::server_of(views.clone(), settings(None));
+    let (serving, address) = serving.listen(server).await;
+    let mut of_one = Following::start(plain(&address), "good:one");
+    let mut of_two = Following::start(plain(&address), "good:two");
+    of_two.reaches(two.snapshot().digest()).await;
+    of_one.reaches(one.snapshot().digest()).await;
+    // Each of both is told of a commit in which the other's view changed too.
+    two.put_value("ns/tls", certificate(b"second"));
+    two_newest.send_replace(two.snapshot().clone());
+    one.put("one", 2);
+    one_newest.send_replace(one.snapshot().clone());
+    of_two.reaches(two.snapshot().digest()).await;
+    of_one.reaches(one.snapshot().digest()).await;
+    let keys = |held: &Snapshot| held.count(Kind::Certificate);
+    assert_eq!(keys(&of_one.stop().await.0), 0);
+    assert_eq!(keys(&of_two.stop().await.0), 1);
     serving.stop().await;
 }
 
