@@ -16,6 +16,7 @@ mod host;
 mod limits;
 mod matching;
 mod names;
+mod opened;
 mod options;
 mod policy;
 mod port;
@@ -35,11 +36,13 @@ use myriad_model::UpstreamOptions;
 use myriad_model::host::Pattern;
 
 pub use client_tls::{Plan, plan};
+pub use destination::Resolved;
 pub use destination_rule::{Merged, find as find_rules};
-pub use entrance::has_server;
+pub use entrance::places;
 pub use guard::{name as guard_name, translate as translate_guard};
 pub use host::add_host;
 pub use names::{rule_host, service_host};
+pub use opened::OpenedGateway;
 pub use port::{PortClaim, PortKey, Speech, claims, translate as translate_port};
 pub use rule_facts::{RuleChange, cluster_suffix, fact_patterns, rule_change};
 pub use service_entry::{Entry, has_labels, is_shape_same};
@@ -70,12 +73,13 @@ pub fn translate_gateway(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
             output.needs.push(Unit::Listener(port));
         }
         for (host_at, text) in server.hosts.iter().enumerate() {
-            let field = format!("spec.servers[{at}].hosts[{host_at}]");
             match names::host(ServerHost::read(text).host) {
                 Ok(host) => output.needs.push(Unit::Host(host)),
-                Err(error) => output
-                    .findings
-                    .push(bad_host(key, field, &error.to_string())),
+                Err(error) => {
+                    let field = format!("spec.servers[{at}].hosts[{host_at}]");
+                    let finding = bad_host(key, field, &error.to_string());
+                    output.findings.push(finding);
+                }
             }
         }
     }

@@ -104,7 +104,11 @@ pub fn touched(
         ObjectKind::Ingress => touched.unit = Some(Unit::Ingress(id.clone())),
         ObjectKind::Secret => {
             touched.unit = Some(Unit::Certificate(id.clone()));
-            touched.needers = names(old) != names(new);
+            // Names are only read where they may be the same: that takes a parse of a certificate.
+            touched.needers = match (old, new) {
+                (Some(_), Some(_)) => names(old) != names(new),
+                _ => old.is_some() != new.is_some(),
+            };
             if old.is_some() != new.is_some() {
                 facts.push(hasher.hash(Fact::Object(key.kind, id)));
             }

@@ -16,7 +16,12 @@ pub struct Objects {
     slab: Slab<Stored>,
     index: Multimap,
     issuers: Interner<Bytes>,
+    /// How many there are of each kind, by its number.
+    counts: [usize; KIND_NUMBERS],
 }
+
+/// The numbers of kinds are below this.
+const KIND_NUMBERS: usize = 32;
 
 /// An object at rest.
 enum Stored {
@@ -54,7 +59,16 @@ impl Objects {
             slab: Slab::new(),
             index: Multimap::default(),
             issuers: Interner::new(),
+            counts: [0; KIND_NUMBERS],
         }
+    }
+
+    /// Whether there is any object of a kind.
+    pub fn has_any(&self, kind: ObjectKind) -> bool {
+        // What is not counted may be there.
+        self.counts
+            .get(kind as usize)
+            .is_none_or(|count| *count > 0)
     }
 
     /// The number of objects.
@@ -110,6 +124,9 @@ impl Objects {
             (object, None) => Stored::Whole(object.clone()),
         };
         let at = self.slab.insert(stored);
+        if let Some(count) = self.counts.get_mut(key.kind as usize) {
+            *count += 1;
+        }
         for fact in facts_of(hasher, object) {
             self.index.insert(fact, at);
         }
@@ -140,6 +157,9 @@ impl Objects {
 
     fn take(&mut self, hasher: &FactHasher, at: u32) -> Option<Object> {
         let old = self.slab.remove(at)?.unpack()?;
+        if let Some(count) = self.counts.get_mut(old.key().kind as usize) {
+            *count -= 1;
+        }
         for fact in facts_of(hasher, &old) {
             self.index.remove(fact, at);
         }

@@ -18,8 +18,16 @@ use super::views::Views;
 use crate::Settings;
 use crate::certificate::{self, Names};
 use crate::ingress::Opened;
-use crate::istio::{self, PortClaim, PortKey, Speech};
+use crate::istio::{self, OpenedGateway, PortClaim, PortKey, Resolved, Speech};
 use crate::upstream::{self, PortFound};
+
+/// What was read last and stays open between the units of a batch: each host of a large object
+/// reads it, and all of them in a row.
+#[derive(Default)]
+pub struct Open {
+    ingress: Option<Arc<Opened>>,
+    gateway: Option<OpenedGateway>,
+}
 
 /// Hands out objects and remembers which facts about them were read.
 pub struct Reader<'a> {
@@ -29,20 +37,20 @@ pub struct Reader<'a> {
     views: &'a Views,
     view: &'a Viewpoint<'a>,
     now: i64,
-    opened: &'a mut Option<Arc<Opened>>,
+    opened: &'a mut Open,
+    resolved: Option<Resolved>,
     facts: Vec<u64>,
     visited: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// A handle for one run of one unit. The last Ingress that was read stays `opened` between
-    /// the units of a batch: each host of a large one reads it whole, and all of them in a row.
+    /// A handle for one run of one unit.
     pub fn new(
         (objects, hasher): (&'a Objects, &'a FactHasher),
         (settings, views): (&'a Settings, &'a Views),
         view: &'a Viewpoint<'a>,
         now: i64,
-        opened: &'a mut Option<Arc<Opened>>,
+        opened: &'a mut Open,
     ) -> Self {
         Reader {
             objects,
@@ -52,6 +60,7 @@ impl<'a> Reader<'a> {
             view,
             now,
             opened,
+            resolved: None,
             facts: Vec::new(),
             visited: 0,
         }
@@ -93,14 +102,15 @@ impl<'a> Reader<'a> {
     /// An Ingress, for the unit of its name or for a unit that it needs. Both run again with it,
     /// so no fact is noted.
     pub fn ingress(&mut self, id: &str) -> Option<Arc<Opened>> {
-        if let Some(ingress) = self.opened.as_ref().filter(|it| &**it.meta.key.id() == id) {
+        let open = self.opened.ingress.as_ref();
+        if let Some(ingress) = open.filter(|it| &**it.meta.key.id() == id) {
             self.visited += 1;
             return Some(ingress.clone());
         }
         match self.visit(ObjectKind::Ingress, id)? {
             Object::Ingress(ingress) => {
                 let opened = Arc::new(Opened::new(ingress));
-                *self.opened = Some(opened.clone());
+                self.opened.ingress = Some(opened.clone());
                 Some(opened)
             }
             _ => None,
@@ -168,9 +178,25 @@ impl<'a> Reader<'a> {
     pub fn servers(&mut self, id: &str, host: &Host) -> Option<Arc<Gateway>> {
         self.note(Fact::Server(id, host.as_str()));
         let gateway = self.gateway(id)?;
-        let spec = &gateway.spec;
-        let is_one = self.view.has_labels(&spec.selector) && istio::has_server(spec, host);
-        is_one.then_some(gateway)
+        if !self.view.has_labels(&gateway.spec.selector) {
+            return None;
+        }
+        let is_open = |open: &OpenedGateway| open.is_of(&gateway);
+        if !self.opened.gateway.as_ref().is_some_and(is_open)
+            && let Some(opened) = OpenedGateway::new(&gateway)
+        {
+            self.opened.gateway = Some(opened);
+        }
+        (!self.places(&gateway, host).is_empty()).then_some(gateway)
+    }
+
+    /// The places of those servers of a Gateway that name a host, in their order. The caller noted
+    /// that it reads them, by [`Reader::servers`].
+    pub fn places(&self, gateway: &Gateway, host: &Host) -> Vec<usize> {
+        match &self.opened.gateway {
+            Some(opened) if opened.is_of(gateway) => opened.places(host),
+            _ => istio::places(&gateway.spec, host),
+        }
     }
 
     /// The VirtualServices that are bound to a Gateway and name a host, in no order that has a
@@ -208,6 +234,11 @@ impl<'a> Reader<'a> {
             Object::VirtualService(service) => Some(service),
             _ => None,
         }
+    }
+
+    /// The destination that was resolved last in this run, with all that was read for it.
+    pub fn resolved(&mut self) -> &mut Option<Resolved> {
+        &mut self.resolved
     }
 
     /// What is spoken on a port.
@@ -257,6 +288,11 @@ impl<'a> Reader<'a> {
         for pattern in istio::fact_patterns(host, &self.settings.cluster_domain) {
             self.note(Fact::Subsets(&pattern));
         }
+    }
+
+    /// Whether there is any DestinationRule. Who asks noted the host that it asks for.
+    pub fn has_rules(&self) -> bool {
+        self.objects.has_any(ObjectKind::DestinationRule)
     }
 
     /// The DestinationRules of a namespace for a host or wildcard in full, in no order that has a

@@ -10,13 +10,13 @@ use myriad_model::{Change, Delta, Key, Name, Policy, Resource, Route, Sealed, Se
 use super::drawn::{self, Drawn};
 use super::facts::{self, Fact};
 use super::interner::Interner;
-use super::reader::{self, Reader};
+use super::reader::{self, Open, Reader};
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::units::{Record, UnitId};
 use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
 use super::{Engine, Work};
 use crate::host::{self, Claims};
-use crate::ingress::{self, Opened};
+use crate::ingress;
 use crate::output::{Output, Unit};
 use crate::{certificate, istio, trust, upstream};
 
@@ -36,8 +36,8 @@ pub struct Run {
     pub unserved: Vec<Arc<str>>,
     /// What it cost so far.
     pub work: Work,
-    /// The Ingress that a unit read last.
-    opened: Option<Arc<Opened>>,
+    /// What units read last.
+    opened: Open,
 }
 
 struct Pending {
@@ -69,7 +69,7 @@ impl Engine {
     /// Takes a changed object into the store and marks the units that read what changed.
     pub(super) fn ingest(&mut self, change: api::Change, run: &mut Run) {
         // It may be what changes.
-        run.opened = None;
+        run.opened = Open::default();
         let (old, new) = match change {
             api::Change::Put(object) => match self.objects.put(&self.hasher, &object) {
                 Some(old) => (old, Some(object)),

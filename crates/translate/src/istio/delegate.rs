@@ -1,6 +1,7 @@
 //! Rules that stand in the place of a rule which delegates.
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
 use myriad_api::istio::virtual_service::{HttpMatch, HttpMatchRare, HttpRoute, HttpRouteRare};
 use myriad_api::istio::{Labels, Map, StringMatch, VirtualService};
@@ -17,8 +18,28 @@ pub struct Rule {
     pub service: Arc<VirtualService>,
     /// Its place in `spec.http`.
     pub at: usize,
-    /// The rule, merged with the one that delegates to it.
-    pub route: HttpRoute,
+    /// What it says.
+    pub route: Text,
+}
+
+/// What a rule says. Most stand as they are in their object, and are not copied out of it.
+pub enum Text {
+    /// The rule of an object at a place.
+    Own(Arc<VirtualService>, usize),
+    /// One that is merged with the rule that delegates to it.
+    Merged(Box<HttpRoute>),
+}
+
+impl Deref for Text {
+    type Target = HttpRoute;
+
+    fn deref(&self) -> &HttpRoute {
+        static NOTHING: LazyLock<HttpRoute> = LazyLock::new(HttpRoute::default);
+        match self {
+            Text::Own(service, at) => service.spec.http.get(*at).unwrap_or(&NOTHING),
+            Text::Merged(route) => route,
+        }
+    }
 }
 
 /// The rules that a rule delegates to. One level is followed, as Istio does, so there are no
@@ -66,7 +87,7 @@ pub fn follow(
             rules.push(Rule {
                 service: service.clone(),
                 at,
-                route,
+                route: Text::Merged(Box::new(route)),
             });
         }
     }

@@ -20,11 +20,39 @@ pub struct Lost {
     pub remedy: &'static str,
 }
 
+/// What was resolved last. The rules of a host mostly lead to one place, and a hundred of them
+/// would look it up a hundred times.
+pub struct Resolved {
+    destination: Destination,
+    namespace: Box<str>,
+    found: Result<Arc<str>, Lost>,
+}
+
 /// The unit of the upstream of a destination that an object of a namespace names.
 ///
 /// # Errors
 /// Why there is none.
 pub fn resolve(
+    reader: &mut Reader<'_>,
+    destination: &Destination,
+    namespace: &str,
+) -> Result<Arc<str>, Lost> {
+    if let Some(last) = reader.resolved()
+        && last.destination == *destination
+        && *last.namespace == *namespace
+    {
+        return last.found.clone();
+    }
+    let found = look_up(reader, destination, namespace);
+    *reader.resolved() = Some(Resolved {
+        destination: destination.clone(),
+        namespace: namespace.into(),
+        found: found.clone(),
+    });
+    found
+}
+
+fn look_up(
     reader: &mut Reader<'_>,
     destination: &Destination,
     namespace: &str,

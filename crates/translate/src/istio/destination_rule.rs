@@ -59,6 +59,10 @@ pub fn find_subset(reader: &mut Reader<'_>, host: &str, namespace: &str, subset:
 }
 
 fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
+    // Every upstream of every Ingress asks, by each pattern in each namespace.
+    if !reader.has_rules() {
+        return Rules::default();
+    }
     let settings = reader.settings();
     let (view, root) = (reader.view(), settings.root_namespace());
     let mut patterns = vec![host.to_owned()];

@@ -43,13 +43,14 @@ pub struct Entrance {
     pub server: usize,
 }
 
-/// Whether any server names a host.
-pub fn has_server(gateway: &GatewaySpec, host: &Host) -> bool {
-    let mut named = gateway
-        .servers
-        .iter()
-        .flat_map(|server| server.hosts.iter());
-    named.any(|text| is_host(ServerHost::read(text).host, host))
+/// The places of the servers that name a host, in their order.
+pub fn places(gateway: &GatewaySpec, host: &Host) -> Vec<usize> {
+    let servers = gateway.servers.iter().enumerate();
+    let named = servers.filter(|(_, server)| {
+        let mut hosts = server.hosts.iter();
+        hosts.any(|text| is_host(ServerHost::read(text).host, host))
+    });
+    named.map(|(at, _)| at).collect()
 }
 
 /// The entrances that name a pattern; where a namespace is given, those that admit its objects.
@@ -64,7 +65,8 @@ pub fn for_host(
         let named = ServerHost::read(text);
         is_host(named.host, host) && namespace.is_none_or(|namespace| named.admits(namespace, own))
     };
-    let servers = gateway.spec.servers.iter().enumerate();
+    let places = reader.places(gateway, host).into_iter();
+    let servers = places.filter_map(|at| Some((at, gateway.spec.servers.get(at)?)));
     let named = servers.filter(|(_, server)| server.hosts.iter().any(|text| is_named(text)));
     named
         .filter_map(|(at, server)| of(reader, at, server))
@@ -92,11 +94,12 @@ fn door(server: &Server, settings: &Settings) -> Option<Door> {
         Speech::Tls if is_passing(server) => Some(Door::Passing),
         Speech::Tls => {
             let is_http = server.port.protocol.eq_ignore_ascii_case("HTTPS");
-            let terms = tls::read(server, &settings.tls, &mut Vec::new());
-            Some(match (terms, is_http) {
-                (None, _) => Door::Closed,
-                (Some(_), true) => Door::Tls,
-                (Some(_), false) => Door::TlsStream,
+            let is_ended = tls::is_usual(server)
+                || tls::read(server, &settings.tls, &mut Vec::new()).is_some();
+            Some(match (is_ended, is_http) {
+                (false, _) => Door::Closed,
+                (true, true) => Door::Tls,
+                (true, false) => Door::TlsStream,
             })
         }
         // What asked for TLS must not be open without it.
@@ -120,7 +123,7 @@ pub fn judge(
     let mut problems = Vec::new();
     let stand = port::stand(reader, server);
     match &stand {
-        Ok((_, Speech::Tls)) if !is_passing(server) => {
+        Ok((_, Speech::Tls)) if !is_passing(server) && !tls::is_usual(server) => {
             tls::read(server, &reader.settings().tls, &mut problems);
         }
         Ok(_) => {}

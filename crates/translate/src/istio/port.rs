@@ -98,12 +98,14 @@ impl fmt::Display for PortKey {
 impl Speech {
     /// What a protocol as written speaks.
     pub fn read(protocol: &str) -> Option<Self> {
-        Some(match protocol.to_ascii_uppercase().as_str() {
-            "HTTP" | "HTTP2" | "GRPC" | "GRPC-WEB" => Speech::Http,
-            "HTTPS" | "TLS" => Speech::Tls,
-            "TCP" | "MONGO" | "MYSQL" | "REDIS" => Speech::Tcp,
-            _ => return None,
-        })
+        let known = [
+            (Speech::Tls, &["HTTPS", "TLS"][..]),
+            (Speech::Http, &["HTTP", "HTTP2", "GRPC", "GRPC-WEB"]),
+            (Speech::Tcp, &["TCP", "MONGO", "MYSQL", "REDIS"]),
+        ];
+        let is_one = |words: &[&str]| words.iter().any(|word| protocol.eq_ignore_ascii_case(word));
+        let found = known.into_iter().find(|(_, words)| is_one(words));
+        found.map(|(speech, _)| speech)
     }
 
     /// The word for people.
@@ -182,7 +184,12 @@ pub fn claims(
 ) -> BTreeMap<PortKey, PortClaim> {
     let mut claims = BTreeMap::new();
     if let Some(gateway) = gateway.filter(|gateway| view.has_labels(&gateway.spec.selector)) {
+        let mut former = None;
         for server in &gateway.spec.servers {
+            // A thousand servers in a row name one port; the first says all that counts.
+            if former.replace((&server.port, &server.bind)) == Some((&server.port, &server.bind)) {
+                continue;
+            }
             if let Ok((Stand::Port(key), speech)) = wanted(server, settings) {
                 claims.entry(key).or_insert_with(|| PortClaim {
                     created: gateway.meta.created,

@@ -12,7 +12,7 @@ use myriad_model::{
     WeightedUpstream,
 };
 
-use super::delegate::{self, Rule};
+use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::host::Tenant;
 use super::policy::{self, Problem};
@@ -59,7 +59,7 @@ pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &
                 false => vec![Rule {
                     service: service.clone(),
                     at,
-                    route: root.clone(),
+                    route: Text::Own(service.clone(), at),
                 }],
                 true => match delegate::follow(reader, root, service.meta.key.namespace()) {
                     Ok(rules) => rules,

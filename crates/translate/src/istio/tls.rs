@@ -131,6 +131,18 @@ pub fn read(server: &Server, usual: &TlsSettings, problems: &mut Vec<Problem>) -
     })
 }
 
+/// Whether a server says of TLS what most do: one certificate, and everything else as it usually
+/// is. [`read`] finds no problem there, and takes longer.
+pub fn is_usual(server: &Server) -> bool {
+    server.tls.as_deref().is_some_and(|tls| {
+        tls.mode == TlsMode::Simple
+            && tls.min_protocol_version == TlsProtocol::Auto
+            && tls.max_protocol_version == TlsProtocol::Auto
+            && !matches!(&*tls.credential_name, "" | "kubernetes://")
+            && tls.rare.is_none()
+    })
+}
+
 fn closing(field: &str, what: &str, remedy: &str) -> Problem {
     let message = format!("{what}, so its hosts answer no handshake");
     Problem::error(field, message, remedy)
@@ -420,7 +432,30 @@ fn hex(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
-    use super::hex;
+    use super::*;
+
+    #[test]
+    fn there_is_nothing_to_say_of_a_usual_server() {
+        let usual = TlsSettings::default();
+        let mut tls = ServerTls {
+            mode: TlsMode::Simple,
+            credential_name: "a".into(),
+            ..ServerTls::default()
+        };
+        let server = |tls: &ServerTls| Server {
+            tls: Some(Box::new(tls.clone())),
+            ..Server::default()
+        };
+        let mut problems = Vec::new();
+        assert!(is_usual(&server(&tls)));
+        let terms = read(&server(&tls), &usual, &mut problems).expect("it can be honoured");
+        assert_eq!((terms.settings, terms.clients), (usual, None));
+        assert!(problems.is_empty());
+        tls.credential_name = "kubernetes://".into();
+        assert!(!is_usual(&server(&tls)));
+        tls.mode = TlsMode::Mutual;
+        assert!(!is_usual(&server(&tls)) && !is_usual(&Server::default()));
+    }
 
     #[test]
     fn a_fingerprint_is_read_with_and_without_colons() {

@@ -58,23 +58,43 @@ pub fn servers_changed<'a>(
         is_moved |= was != is;
     }
     let age = |gateway: Option<&Gateway>| gateway.map(|gateway| gateway.meta.created);
-    let (before, after) = (by_host(old, was_any), by_host(new, is_any));
+    let is_other = is_moved || age(old) != age(new);
+    let servers = |gateway: Option<&'a Gateway>, is_selected: bool| match gateway {
+        Some(gateway) if is_selected => &*gateway.spec.servers,
+        _ => &[],
+    };
+    let (mut before, mut after) = (servers(old, was_any), servers(new, is_any));
+    if !is_other {
+        (before, after) = without_equal_ends(before, after);
+    }
+    let (before, after) = (by_host(before), by_host(after));
     let all = before
         .keys()
         .chain(after.keys().filter(|host| !before.contains_key(*host)));
-    let is_other = is_moved || age(old) != age(new);
     let changed = all.filter(|host| is_other || before.get(*host) != after.get(*host));
     (changed.cloned().collect(), is_moved)
 }
 
+/// Two lists without what both begin and end with. What hosts have of it is the same on either
+/// side, so it cannot differ.
+fn without_equal_ends<'a>(
+    before: &'a [Server],
+    after: &'a [Server],
+) -> (&'a [Server], &'a [Server]) {
+    let pairs = before.iter().zip(after);
+    let start = pairs.take_while(|(old, new)| old == new).count();
+    let rest = |list: &'a [Server]| list.get(start..).unwrap_or_default();
+    let (before, after) = (rest(before), rest(after));
+    let pairs = before.iter().rev().zip(after.iter().rev());
+    let end = pairs.take_while(|(old, new)| old == new).count();
+    let start = |list: &'a [Server]| list.get(..list.len() - end).unwrap_or_default();
+    (start(before), start(after))
+}
+
 /// The servers of each host, in their order, with the namespace that may bind.
-fn by_host(gateway: Option<&Gateway>, is_selected: bool) -> BTreeMap<Host, Vec<(&str, Way<'_>)>> {
+fn by_host(listed: &[Server]) -> BTreeMap<Host, Vec<(&str, Way<'_>)>> {
     let mut servers: BTreeMap<Host, Vec<(&str, Way<'_>)>> = BTreeMap::new();
-    let listed = gateway.filter(|_| is_selected);
-    for server in listed
-        .iter()
-        .flat_map(|gateway| gateway.spec.servers.iter())
-    {
+    for server in listed {
         for text in &server.hosts {
             let named = ServerHost::read(text);
             if let Ok(host) = names::host(named.host) {

@@ -163,6 +163,47 @@ fn a_server_of_a_gateway_costs_its_own_host_whatever_the_gateway_has() {
     assert_eq!(few, [2, 2]);
 }
 
+/// The work of one changed rule among `n` that lead to one Service.
+fn measure_routes(n: usize) -> [u64; 3] {
+    let gateway = "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {namespace: \
+                   scale, name: edge}\nspec: {servers: [{port: {number: 80, name: http, \
+                   protocol: HTTP}, hosts: [a.example]}]}\n";
+    let service = |rewritten: &str| {
+        let routes: String = (0..n)
+            .map(|number| {
+                let uri = if number == n / 2 { rewritten } else { "/" };
+                format!(
+                    "  - {{match: [{{uri: {{exact: /{number}}}}}], rewrite: {{uri: {uri}}}, \
+                     route: [{{destination: {{host: d0000000}}}}]}}\n"
+                )
+            })
+            .collect();
+        world::object(&format!(
+            "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{namespace: \
+             scale, name: v}}\nspec:\n  hosts: [a.example]\n  gateways: [edge]\n  http:\n{routes}"
+        ))
+    };
+    let pair = world::secret("<certificate *.example.com>", "<key *.example.com>", None);
+    let mut engine = world::engine(Settings::default());
+    let mut first = domain(0, 80, &pair);
+    first.extend([world::object(gateway), service("/")]);
+    put(&mut engine, first);
+    let work = put(&mut engine, vec![service("/else")]);
+    [
+        work.units_translated,
+        work.objects_visited,
+        work.resources_changed,
+    ]
+}
+
+#[test]
+fn a_rule_reads_as_many_objects_however_many_rules_there_are() {
+    let (few, many) = (measure_routes(20), measure_routes(200));
+    assert_eq!(few, many);
+    // The VirtualService and the host, of which one route is another.
+    assert_eq!([few[0], few[2]], [2, 1]);
+}
+
 /// The work of one changed DestinationRule, Pod and ServiceEntry among `n` of each.
 fn measure_rules(n: usize) -> [u64; 4] {
     let text = |number: usize, settings: &str| {
