@@ -3,13 +3,15 @@
 //! It is the text below the key `mesh` of the ConfigMap `istio`, mounted as a file, so that one
 //! setting serves a directory and a cluster alike. It is read once, at the start.
 
+mod telemetry;
+
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
 use myriad_model::{CheckBody, CheckProtocol, HttpCheck, Name, NameMatch, Provider};
-use myriad_translate::MeshProvider;
+use myriad_translate::{MeshProvider, MeshTelemetry, ProviderForm, TelemetryProvider};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,6 +31,8 @@ pub struct Mesh {
     pub providers: Vec<MeshProvider>,
     /// The namespace whose policies and DestinationRules are for all.
     pub root_namespace: Option<Box<str>>,
+    /// What is recorded.
+    pub telemetry: MeshTelemetry,
     /// Fields that have no effect here.
     pub unheard: Vec<String>,
 }
@@ -38,6 +42,11 @@ pub struct Mesh {
 struct RawMesh {
     root_namespace: Option<String>,
     extension_providers: Vec<RawProvider>,
+    /// What is traced follows from providers.
+    #[serde(rename = "enableTracing")]
+    _enable_tracing: Option<bool>,
+    #[serde(flatten)]
+    telemetry: telemetry::RawTelemetry,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -48,6 +57,8 @@ struct RawProvider {
     name: String,
     envoy_ext_authz_http: Option<RawCheck>,
     envoy_ext_authz_grpc: Option<RawCheck>,
+    #[serde(flatten)]
+    telemetry: telemetry::RawForms,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -135,6 +146,7 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
         unheard: raw.rest.into_keys().collect(),
         ..Mesh::default()
     };
+    mesh.telemetry = telemetry::settings(raw.telemetry, &mut mesh.unheard, problems);
     if raw.extension_providers.len() > PROVIDERS_MAX {
         let problem = format!("--mesh-config has more than {PROVIDERS_MAX} extensionProviders");
         problems.push(problem);
@@ -148,9 +160,23 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
         let place = format!("extensionProviders[{at}]");
         let is_grpc = raw.envoy_ext_authz_grpc.is_some();
         let (name, rest) = (raw.name, raw.rest);
+        match telemetry::provider(&name, &place, raw.telemetry, &mut mesh.unheard) {
+            Ok(Some(provider)) => {
+                mesh.telemetry.providers.push(provider);
+                continue;
+            }
+            Ok(None) => {}
+            Err(problem) => problems.push(format!("--mesh-config: {place}: {problem}")),
+        }
         mesh.unheard
             .extend(rest.keys().map(|key| format!("{place}.{key}")));
         let Some(check) = raw.envoy_ext_authz_http.or(raw.envoy_ext_authz_grpc) else {
+            if let Some(form) = rest.into_keys().next() {
+                mesh.telemetry.providers.push(TelemetryProvider {
+                    name: name.into(),
+                    form: ProviderForm::Other(form.into()),
+                });
+            }
             continue;
         };
         match provider(name, check, is_grpc) {
@@ -290,10 +316,7 @@ mod tests {
         );
         assert_eq!(problems, [""; 0]);
         assert_eq!(mesh.root_namespace.as_deref(), Some("root"));
-        assert_eq!(
-            mesh.unheard,
-            ["accessLogFile", "extensionProviders[2].zipkin"]
-        );
+        assert_eq!(mesh.unheard, ["extensionProviders[2].zipkin"]);
         let [http, grpc] = &mesh.providers[..] else {
             panic!("{:?}", mesh.providers);
         };

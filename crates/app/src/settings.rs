@@ -328,6 +328,7 @@ impl Meaning {
             views: self.gateways.views.clone(),
             root_namespace: self.mesh.root_namespace.clone(),
             providers: self.mesh.providers.clone(),
+            telemetry: self.mesh.telemetry.clone(),
             cluster_domain: self.cluster_domain.as_str().into(),
             gateway_ports: self.gateway_ports.clone(),
             ..myriad_translate::Settings::default()

@@ -23,16 +23,18 @@ pub use host::{Host, HostError};
 pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use position::Position;
 pub use resource::{
-    ALTERNATIVES_MAX, Abort, AbortAnswer, Action, Affinity, Authenticate, Authorize, Balancer,
-    CLIENT_AUTH_PARTS_MAX, Certificate, CheckBody, CheckProtocol, CipherSuite, ClaimHeader,
-    ClientAuth, ClientAuthMode, Cors, Delay, Dns, DnsMode, DnsName, Domain, Endpoint, Endpoints,
-    Fault, Guard, GuardAction, GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest,
-    HashBalancer, HashCookie, HashSource, HashTable, HeaderEdit, HeaderEdits, HttpCheck, Keepalive,
-    KeyEncoding, Limits, Listener, ListenerProtocol, Mirror, NameMatch, Outlier, Passage,
-    PathMatch, PathRewrite, Ping, Policy, PrivateKey, Protocol, Provider, ProxyProtocol, RateLimit,
-    Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Respond, Retry, RetryBudget,
-    RetryConditions, Rewrite, Route, Share, Source, TRUST_PARTS_MAX, Test, TlsRedirect,
-    TlsSettings, TlsVersion, TokenIssuer, TokenKeys, Trust, Upstream, UpstreamOptions, UpstreamTls,
+    ALTERNATIVES_MAX, Abort, AbortAnswer, AccessLog, Action, Affinity, Attribute, Authenticate,
+    Authorize, Balancer, CLIENT_AUTH_PARTS_MAX, Certificate, CheckBody, CheckProtocol, CipherSuite,
+    ClaimHeader, ClientAuth, ClientAuthMode, Condition, ConditionStep, Cors, Delay, Dns, DnsMode,
+    DnsName, Domain, Endpoint, Endpoints, Fault, FormatPart, Guard, GuardAction, GuardCheck,
+    GuardForm, GuardRule, GuardSubject, GuardTest, HashBalancer, HashCookie, HashSource, HashTable,
+    HeaderEdit, HeaderEdits, HttpCheck, Keepalive, KeyEncoding, Limits, Listener, ListenerProtocol,
+    Literal, LogFormat, LogMember, LogSink, Metric, MetricAction, MetricRule, Mirror, NameMatch,
+    Outlier, Passage, PathMatch, PathRewrite, Ping, Policy, PrivateKey, Protocol, Provider,
+    ProxyProtocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Relation,
+    Resource, Respond, Retry, RetryBudget, RetryConditions, Rewrite, Route, Share, Source, SpanTag,
+    TRUST_PARTS_MAX, TagValue, Telemetry, Test, TextForm, TlsRedirect, TlsSettings, TlsVersion,
+    TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust, Upstream, UpstreamOptions, UpstreamTls,
     Value, ValueMatch, Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};

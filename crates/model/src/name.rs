@@ -28,11 +28,13 @@ pub enum Kind {
     Guard = 9,
     /// See [`crate::Provider`].
     Provider = 10,
+    /// See [`crate::Telemetry`].
+    Telemetry = 11,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Listener,
         Kind::Domain,
         Kind::Certificate,
@@ -43,6 +45,7 @@ impl Kind {
         Kind::Passage,
         Kind::Guard,
         Kind::Provider,
+        Kind::Telemetry,
     ];
 
     /// The highest number of a kind.
@@ -61,6 +64,7 @@ impl Kind {
             Kind::Passage => "passage",
             Kind::Guard => "guard",
             Kind::Provider => "provider",
+            Kind::Telemetry => "telemetry",
         }
     }
 }
@@ -183,12 +187,14 @@ pub enum OriginKind {
     RequestAuthentication,
     /// `networking.istio.io`.
     ServiceEntry,
+    /// `telemetry.istio.io`.
+    Telemetry,
     /// A kind that only a newer controller knows.
     Object,
 }
 
 impl OriginKind {
-    const ALL: [OriginKind; 10] = [
+    const ALL: [OriginKind; 11] = [
         OriginKind::Settings,
         OriginKind::Ingress,
         OriginKind::Service,
@@ -198,6 +204,7 @@ impl OriginKind {
         OriginKind::AuthorizationPolicy,
         OriginKind::RequestAuthentication,
         OriginKind::ServiceEntry,
+        OriginKind::Telemetry,
         OriginKind::Object,
     ];
 
@@ -213,6 +220,7 @@ impl OriginKind {
             OriginKind::AuthorizationPolicy => "AuthorizationPolicy",
             OriginKind::RequestAuthentication => "RequestAuthentication",
             OriginKind::ServiceEntry => "ServiceEntry",
+            OriginKind::Telemetry => "Telemetry",
             OriginKind::Object => "Object",
         }
     }

@@ -9,6 +9,7 @@ mod passage;
 mod policy;
 mod provider;
 mod route;
+mod telemetry;
 mod traffic;
 mod trust;
 mod upstream;
@@ -33,6 +34,11 @@ pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Provider};
 pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
     Source, Test, ValueMatch, WeightedUpstream,
+};
+pub use telemetry::{
+    AccessLog, Attribute, Condition, ConditionStep, FormatPart, Literal, LogFormat, LogMember,
+    LogSink, Metric, MetricAction, MetricRule, Relation, SpanTag, TagValue, Telemetry, TextForm,
+    TraceProtocol, Tracing,
 };
 pub use traffic::{
     Abort, AbortAnswer, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, Retry, RetryConditions,
@@ -75,6 +81,8 @@ pub enum Value {
     Guard(Box<Guard>),
     /// See [`Provider`].
     Provider(Box<Provider>),
+    /// See [`Telemetry`].
+    Telemetry(Box<Telemetry>),
 }
 
 impl Value {
@@ -91,6 +99,7 @@ impl Value {
             Value::Passage(_) => Kind::Passage,
             Value::Guard(_) => Kind::Guard,
             Value::Provider(_) => Kind::Provider,
+            Value::Telemetry(_) => Kind::Telemetry,
         }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::wire::{self, WireError};
 use crate::{
     Certificate, Digest, Domain, Endpoints, Entry, Guard, Key, Kind, Listener, Name, Passage,
-    Provider, Resource, Route, Trust, Upstream, Value,
+    Provider, Resource, Route, Telemetry, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -174,6 +174,14 @@ impl Sealed {
     pub fn provider(&self) -> Option<&Provider> {
         match &self.resource()?.value {
             Value::Provider(provider) => Some(provider),
+            _ => None,
+        }
+    }
+
+    /// The value as what is recorded.
+    pub fn telemetry(&self) -> Option<&Telemetry> {
+        match &self.resource()?.value {
+            Value::Telemetry(telemetry) => Some(telemetry),
             _ => None,
         }
     }

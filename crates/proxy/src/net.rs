@@ -20,6 +20,7 @@ pub mod kept;
 pub mod limits;
 pub mod local;
 pub mod record;
+pub mod recording;
 pub mod response;
 pub mod socket;
 pub mod stream;

@@ -13,5 +13,6 @@ pub mod keys;
 pub mod leaf;
 pub mod passage;
 pub mod tables;
+pub mod telemetry;
 pub mod trust;
 pub mod visit;

@@ -84,6 +84,7 @@ pub struct Proxy {
     sockets_opened: u64,
     swaps: Counter,
     keys: keys::Fetcher,
+    journal: Journal,
 }
 
 struct WorkerHandle {
@@ -129,7 +130,11 @@ impl Proxy {
         let count = settings.workers.max(1);
         let limits = Arc::new(settings.limits);
         let listeners_max = limits.listeners_max;
-        let journal = settings.access_log.map(Journal::start).transpose()?;
+        let journal = Journal::default();
+        let logs_all = settings.access_log.is_some();
+        if let Some(out) = settings.access_log {
+            journal.open(out)?;
+        }
         let counts: Vec<Arc<Counts>> = (0..count).map(|_| Arc::new(Counts::new())).collect();
         count::register(metrics, &counts);
         let swaps = Counter::default();
@@ -145,6 +150,7 @@ impl Proxy {
                 buckets: buckets.clone(),
                 counts,
                 journal: journal.clone(),
+                logs_all,
                 trusted_hops: settings.trusted_hops,
                 tables: tables.clone(),
                 handshakes: handshakes.clone(),
@@ -167,6 +173,7 @@ impl Proxy {
             sockets_opened: 0,
             swaps,
             keys: keys::Fetcher::new(metrics),
+            journal,
         })
     }
 
@@ -210,6 +217,7 @@ impl Proxy {
         }
         edit.finish();
         applied.nodes_copied = self.next.nodes_copied() - copied_before;
+        self.open_journal();
         self.swap();
         self.keys.take(self.next.guards());
         for order in orders {
@@ -265,6 +273,17 @@ impl Proxy {
             drop(worker.commands);
             // It has said its last word already, so this does not wait.
             let _ = worker.thread.join();
+        }
+    }
+
+    /// Opens the access log as soon as anybody wants one.
+    fn open_journal(&self) {
+        let recording = self.next.recording();
+        let has_logs = recording.and_then(|recording| recording.has_logs());
+        if has_logs == Some(true)
+            && let Err(error) = self.journal.open(Box::new(io::stdout()))
+        {
+            tracing::error!(%error, "there is no access log");
         }
     }
 

@@ -178,6 +178,9 @@ impl Engine {
             for name in names {
                 self.root(Unit::Provider(name), &mut run);
             }
+            if crate::istio::telemetry::is_always(&self.settings) {
+                self.root(Unit::Telemetry, &mut run);
+            }
         }
         self.mark_due(&mut run);
         self.drain(&mut run);

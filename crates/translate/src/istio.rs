@@ -21,17 +21,19 @@ mod options;
 mod policy;
 mod port;
 pub mod provider;
+mod proxy_config;
 mod routes;
 mod rule_facts;
 mod service_entry;
 mod stream;
+pub mod telemetry;
 mod tls;
 mod touch;
 
 use std::sync::Arc;
 
 use myriad_api::istio::{Note, NoteKind};
-use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Severity};
+use myriad_api::{Finding, Object, ObjectKey, Severity};
 use myriad_model::UpstreamOptions;
 use myriad_model::host::Pattern;
 
@@ -150,13 +152,11 @@ pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
         Object::DestinationRule(rule) => return destination_rule::judge(reader, rule),
         Object::ServiceEntry(entry) => return service_entry::judge(entry),
         Object::WorkloadEntry(entry) => return service_entry::judge_workload(entry),
+        Object::Telemetry(telemetry) => return telemetry::judge(reader, telemetry),
+        Object::ProxyConfig(config) => return proxy_config::judge(reader, config),
         _ => {}
     }
-    let remedy = match key.kind {
-        ObjectKind::ProxyConfig => "set --workers of the proxy in place of concurrency",
-        ObjectKind::Telemetry => "set --access-log of the proxy in place of accessLogging",
-        _ => "remove it, or see docs/istio.md for what stands in its place",
-    };
+    let remedy = "remove it, or see docs/istio.md for what stands in its place";
     let message = "is of a kind that is not honoured, so it has no effect";
     output
         .findings

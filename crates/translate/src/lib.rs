@@ -20,5 +20,6 @@ mod view;
 
 pub use engine::{Engine, FindingsChange, Outcome, TooManyViews, Usage, VIEWS_MAX, Work};
 pub use istio::provider::MeshProvider;
+pub use istio::telemetry::{self, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
 pub use settings::{CatchAll, GatewayPorts, HostSharing, Settings};
 pub use view::{MAIN, Role, View};

@@ -21,6 +21,8 @@ pub enum Unit {
     Guard(ObjectKey),
     /// An object of a kind that is read and not honoured.
     Refused(ObjectKey),
+    /// What the proxies of the gateway record.
+    Telemetry,
     /// All that holds for one host pattern.
     Host(Host),
     /// The certificate in one Secret, by `namespace/name`.
@@ -47,6 +49,7 @@ impl Unit {
             Unit::Host(_)
             | Unit::Certificate(_)
             | Unit::Trust(_)
+            | Unit::Telemetry
             | Unit::Provider(_)
             | Unit::Upstream(_)
             | Unit::Listener(_) => None,

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use myriad_model::TlsSettings;
 
 use crate::istio::provider::MeshProvider;
+use crate::istio::telemetry::MeshTelemetry;
 use crate::view::{MAIN, Role, View};
 
 /// What holds for all objects.
@@ -49,6 +50,8 @@ pub struct Settings {
     pub cluster_domain: Box<str>,
     /// Services that are asked whether requests may pass.
     pub providers: Vec<MeshProvider>,
+    /// What Istio's mesh settings say of what is recorded.
+    pub telemetry: MeshTelemetry,
     /// The ports that Istio's Gateways may have listeners on, beside the two that are there.
     pub gateway_ports: GatewayPorts,
 }
@@ -148,6 +151,7 @@ impl Default for Settings {
             root_namespace: None,
             cluster_domain: "cluster.local".into(),
             providers: Vec::new(),
+            telemetry: MeshTelemetry::default(),
             gateway_ports: GatewayPorts::default(),
         }
     }

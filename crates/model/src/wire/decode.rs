@@ -6,6 +6,7 @@ mod passage;
 mod policy;
 mod provider;
 mod route;
+mod telemetry;
 mod upstream;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -67,6 +68,7 @@ fn body(message: wire::resource::Body) -> Result<Value, WireError> {
         Body::Passage(message) => Value::Passage(Box::new(passage::passage(message)?)),
         Body::Guard(message) => Value::Guard(Box::new(guard::guard(message)?)),
         Body::Provider(message) => Value::Provider(Box::new(provider::provider(message)?)),
+        Body::Telemetry(message) => Value::Telemetry(Box::new(telemetry::telemetry(message)?)),
     })
 }
 

@@ -6,6 +6,7 @@ mod passage;
 mod policy;
 mod provider;
 mod route;
+mod telemetry;
 mod upstream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
+
+pub(super) use telemetry::REQUEST_HEADER;
 
 use super::generated as wire;
 use crate::{Certificate, Name, Resource, Trust, Value};
@@ -40,7 +43,11 @@ fn schema(value: &Value) -> u32 {
         Value::Endpoints(value) => upstream::endpoints_schema(value),
         Value::Listener(value) => listener::schema(value),
         Value::Domain(value) => listener::domain_schema(value),
-        Value::Trust(_) | Value::Passage(_) | Value::Guard(_) | Value::Provider(_) => 3,
+        Value::Trust(_)
+        | Value::Passage(_)
+        | Value::Guard(_)
+        | Value::Provider(_)
+        | Value::Telemetry(_) => 3,
         Value::Certificate(_) => 1,
     }
 }
@@ -58,6 +65,7 @@ fn body(value: &Value) -> wire::resource::Body {
         Value::Passage(value) => Body::Passage(passage::passage(value)),
         Value::Guard(value) => Body::Guard(guard::guard(value)),
         Value::Provider(value) => Body::Provider(provider::provider(value)),
+        Value::Telemetry(value) => Body::Telemetry(telemetry::telemetry(value)),
     }
 }
 

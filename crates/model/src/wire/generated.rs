@@ -13,7 +13,7 @@ pub struct Resource {
     pub origin: ::core::option::Option<Origin>,
     #[prost(
         oneof = "resource::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20"
     )]
     pub body: ::core::option::Option<resource::Body>,
 }
@@ -41,6 +41,8 @@ pub mod resource {
         Guard(super::Guard),
         #[prost(message, tag = "19")]
         Provider(super::Provider),
+        #[prost(message, tag = "20")]
+        Telemetry(super::Telemetry),
     }
 }
 /// The object that a resource came from.
@@ -925,4 +927,151 @@ pub mod name_match {
         #[prost(string, tag = "3")]
         End(::prost::alloc::string::String),
     }
+}
+/// What is recorded of requests and streams.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Telemetry {
+    /// Absent where the proxy's own setting decides.
+    #[prost(message, optional, tag = "1")]
+    pub logs: ::core::option::Option<AccessLogs>,
+    #[prost(message, repeated, tag = "2")]
+    pub metrics: ::prost::alloc::vec::Vec<MetricRule>,
+    /// Absent where nothing is traced.
+    #[prost(message, optional, tag = "3")]
+    pub tracing: ::core::option::Option<Tracing>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AccessLogs {
+    #[prost(message, repeated, tag = "1")]
+    pub logs: ::prost::alloc::vec::Vec<AccessLog>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AccessLog {
+    /// 1 standard output, 2 standard error.
+    #[prost(uint32, tag = "1")]
+    pub sink: u32,
+    /// 1 the proxy's own, 2 text, 3 JSON.
+    #[prost(uint32, tag = "2")]
+    pub format: u32,
+    #[prost(message, repeated, tag = "3")]
+    pub text: ::prost::alloc::vec::Vec<FormatPart>,
+    #[prost(message, repeated, tag = "4")]
+    pub json: ::prost::alloc::vec::Vec<LogMember>,
+    /// A condition, operands before operators; empty for every request.
+    #[prost(message, repeated, tag = "5")]
+    pub filter: ::prost::alloc::vec::Vec<ConditionStep>,
+}
+/// Something that is known of a request; the numbers stand at Attribute in the source.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Attribute {
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    /// Of headers.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// The header in its place; empty for none.
+    #[prost(string, tag = "3")]
+    pub otherwise: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FormatPart {
+    /// Where there is no attribute.
+    #[prost(string, tag = "1")]
+    pub text: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub value: ::core::option::Option<Attribute>,
+    /// 0 for no maximum.
+    #[prost(uint32, tag = "3")]
+    pub bytes_max: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LogMember {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub value: ::prost::alloc::vec::Vec<FormatPart>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConditionStep {
+    /// 1 and, 2 or, 3 not, 4 constant, 5 has, 6 compare, 7 contains, 8 start, 9 end, 10 regex.
+    #[prost(uint32, tag = "1")]
+    pub operation: u32,
+    #[prost(message, optional, tag = "2")]
+    pub attribute: ::core::option::Option<Attribute>,
+    /// 1 equal, 2 unequal, 3 less, 4 at most, 5 greater, 6 at least.
+    #[prost(uint32, tag = "3")]
+    pub relation: u32,
+    #[prost(oneof = "condition_step::Literal", tags = "4, 5, 6")]
+    pub literal: ::core::option::Option<condition_step::Literal>,
+}
+/// Nested message and enum types in `ConditionStep`.
+pub mod condition_step {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Literal {
+        #[prost(string, tag = "4")]
+        Text(::prost::alloc::string::String),
+        #[prost(sint64, tag = "5")]
+        Number(i64),
+        #[prost(bool, tag = "6")]
+        Flag(bool),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MetricRule {
+    /// 0 for all; otherwise as Metric in the source.
+    #[prost(uint32, tag = "1")]
+    pub metric: u32,
+    /// 1 disable, 2 enable, 3 remove the tag, 4 set the tag.
+    #[prost(uint32, tag = "2")]
+    pub action: u32,
+    #[prost(string, tag = "3")]
+    pub tag: ::prost::alloc::string::String,
+    /// The tag's value where it is no attribute.
+    #[prost(string, tag = "4")]
+    pub text: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub value: ::core::option::Option<Attribute>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Tracing {
+    #[prost(string, tag = "1")]
+    pub upstream: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub authority: ::prost::alloc::string::String,
+    /// The path over HTTP; empty for gRPC.
+    #[prost(string, tag = "3")]
+    pub http_path: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "4")]
+    pub timeout_ms: u32,
+    /// In millionths.
+    #[prost(uint32, tag = "5")]
+    pub sampled: u32,
+    #[prost(string, tag = "6")]
+    pub service_name: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "7")]
+    pub tags: ::prost::alloc::vec::Vec<SpanTag>,
+    #[prost(bool, tag = "8")]
+    pub is_silent: bool,
+    #[prost(bool, tag = "9")]
+    pub keeps_context: bool,
+    #[prost(bool, tag = "10")]
+    pub ignores_request_id: bool,
+    #[prost(message, repeated, tag = "11")]
+    pub headers: ::prost::alloc::vec::Vec<Header>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpanTag {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Where there is no attribute.
+    #[prost(string, tag = "2")]
+    pub text: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub value: ::core::option::Option<Attribute>,
+    /// What stands in the place of an attribute that is absent; empty for no tag.
+    #[prost(string, tag = "4")]
+    pub otherwise: ::prost::alloc::string::String,
+    /// A variable of the proxy's environment.
+    #[prost(string, tag = "5")]
+    pub variable: ::prost::alloc::string::String,
 }

@@ -2,6 +2,7 @@
 
 mod guard;
 mod provider;
+mod telemetry;
 mod upstream;
 
 use std::sync::Arc;
@@ -311,6 +312,10 @@ fn third_examples() -> Vec<(&'static str, Value)> {
         (
             "third provider",
             Value::Provider(Box::new(provider::over_http())),
+        ),
+        (
+            "third telemetry",
+            Value::Telemetry(Box::new(telemetry::recorded())),
         ),
     ]
 }

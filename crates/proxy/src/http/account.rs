@@ -1,6 +1,7 @@
 //! What is told of a request once it is over: counts, and a line of the access log.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 
@@ -9,8 +10,10 @@ use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::{Head, Version};
 use crate::net::journal::Line;
+use crate::net::recording::Recording;
 use crate::policy::client;
 use crate::route::host::RouteEntry;
+use crate::route::tables::Tables;
 use crate::route::visit::Visit;
 
 /// A request being served.
@@ -28,15 +31,21 @@ pub struct Account {
     /// Whether the request had to wait on purpose.
     pub is_delayed: bool,
     /// Only where there is an access log: nobody else needs copies of what the client sent.
-    line: Option<Box<(Instant, Line)>>,
+    line: Option<Box<Line>>,
+    /// When it began.
+    started: Instant,
 }
 
 impl Account {
     /// A request whose head was read.
-    pub fn begin(worker: &Worker, visit: &Visit, head: &Head<'_>) -> Self {
-        let mut account = Account::begin_unread(worker, visit, head.version);
+    pub fn begin(worker: &Worker, tables: &Tables, visit: &Visit, head: &Head<'_>) -> Self {
+        let recording = tables.recording();
+        let mut account = Account::start(worker, recording, visit, head.version);
         if let Some(line) = &mut account.line {
-            let line = &mut line.1;
+            if let Some((recording, _)) = &line.recording {
+                let headers = recording.headers().iter();
+                line.headers = headers.map(|name| header(head, name)).collect();
+            }
             let trusted_hops = worker.local.trusted_hops;
             line.client = client::address(head, visit.client.ip(), trusted_hops);
             line.method = head.method.into();
@@ -51,38 +60,28 @@ impl Account {
 
     /// A request whose head was refused.
     pub fn begin_unread(worker: &Worker, visit: &Visit, version: Version) -> Self {
-        let line = worker.local.journal.as_ref().map(|_| {
-            let secured = visit.secured.as_ref();
-            let line = Line {
-                time: clock::since_epoch(),
-                duration: std::time::Duration::ZERO,
-                listener: visit.listener.clone(),
-                client: visit.client.ip(),
-                method: Box::default(),
-                host: Box::default(),
-                target: Box::default(),
-                protocol: version.as_str(),
-                status: 0,
-                bytes_sent: 0,
-                bytes_received: 0,
-                upstream: None,
-                endpoint: None,
-                flag: None,
-                is_audited: false,
-                origin: None,
-                sni: secured.and_then(|secured| secured.sni.clone()),
-                tls: secured.map(|secured| secured.version),
-            };
-            Box::new((clock::now(), line))
+        let tables = worker.tables.load();
+        Account::start(worker, tables.recording(), visit, version)
+    }
+
+    fn start(
+        worker: &Worker,
+        recording: Option<&Arc<Recording>>,
+        visit: &Visit,
+        version: Version,
+    ) -> Self {
+        let has_logs = recording.and_then(|recording| recording.has_logs());
+        let line = has_logs.unwrap_or(worker.local.logs_all).then(|| {
+            let mut line = visit.line();
+            line.time = clock::since_epoch();
+            line.protocol = version.as_str();
+            let obeyed = recording.filter(|_| has_logs.is_some());
+            line.recording = obeyed.map(|recording| (recording.clone(), 0));
+            Box::new(line)
         });
         Account {
-            status: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
-            failure: None,
-            is_audited: false,
-            is_delayed: false,
             line,
+            ..Account::untold()
         }
     }
 
@@ -96,13 +95,14 @@ impl Account {
             is_audited: false,
             is_delayed: false,
             line: None,
+            started: clock::now(),
         }
     }
 
     /// The route that was taken.
     pub fn set_route(&mut self, route: &RouteEntry) {
         if let Some(line) = &mut self.line {
-            line.1.origin = route
+            line.origin = route
                 .sealed()
                 .resource()
                 .map(|resource| resource.origin.clone());
@@ -112,8 +112,8 @@ impl Account {
     /// Where the request was sent.
     pub fn set_endpoint(&mut self, upstream: &myriad_model::Name, address: SocketAddr) {
         if let Some(line) = &mut self.line {
-            line.1.upstream = Some(upstream.clone());
-            line.1.endpoint = Some(address);
+            line.upstream = Some(upstream.clone());
+            line.endpoint = Some(address);
         }
     }
 
@@ -126,19 +126,36 @@ impl Account {
         if self.status != 0 {
             counts.add_status(self.status);
         }
-        let (Some(line), Some(journal)) = (self.line, &worker.local.journal) else {
+        let Some(mut line) = self.line else {
             return;
         };
-        let (started, mut line) = *line;
-        line.duration = clock::now().duration_since(started);
+        line.duration = clock::now().duration_since(self.started);
         line.status = self.status;
         line.is_audited = self.is_audited;
         line.bytes_sent = self.bytes_sent;
         line.bytes_received = self.bytes_received;
         let delayed = self.is_delayed.then_some("fault_delay");
         line.flag = self.failure.map(|kind| kind.verdict().flag).or(delayed);
-        if !journal.write(line) {
+        if line.find_takers() && !worker.local.journal.write(line) {
             counts.add(Count::LogDropped);
         }
     }
+}
+
+/// The value of a header, the values of several joined.
+fn header(head: &Head<'_>, name: &str) -> Option<Box<str>> {
+    let fields = head.fields.iter();
+    let values = fields.filter(|field| field.name.eq_ignore_ascii_case(name));
+    let mut text: Option<String> = None;
+    for field in values {
+        let value = String::from_utf8_lossy(field.value);
+        match &mut text {
+            Some(text) => {
+                text.push(',');
+                text.push_str(&value);
+            }
+            None => text = Some(value.into_owned()),
+        }
+    }
+    text.map(String::into_boxed_str)
 }

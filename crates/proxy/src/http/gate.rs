@@ -21,9 +21,14 @@ use crate::route::tables::Tables;
 use crate::route::visit::Visit;
 
 /// Makes the plan of a request.
-pub fn plan(worker: &Worker, visit: &Visit, head: &Head<'_>, account: &mut Account) -> Planned {
-    let tables = worker.tables.load();
-    decide(worker, &tables, visit, head, account).unwrap_or_else(Planned::failed)
+pub fn plan(
+    worker: &Worker,
+    tables: &Tables,
+    visit: &Visit,
+    head: &Head<'_>,
+    account: &mut Account,
+) -> Planned {
+    decide(worker, tables, visit, head, account).unwrap_or_else(Planned::failed)
 }
 
 /// Whether the guards that nobody has to be asked for admit a request.

@@ -182,8 +182,9 @@ impl Connection {
         let bytes = bytes.get(..length).unwrap_or_default();
         let mut head = head::parse(bytes, &self.worker.local.limits)?;
         head.scheme = self.visit.scheme();
-        let mut account = Account::begin(&self.worker, &self.visit, &head);
-        let planned = plan(&self.worker, &self.visit, &head, &mut account);
+        let tables = self.worker.tables.load();
+        let mut account = Account::begin(&self.worker, &tables, &self.visit, &head);
+        let planned = plan(&self.worker, &tables, &self.visit, &head, &mut account);
         let request = self.request(&head, &planned.plan);
         Ok((planned, account, request))
     }

@@ -225,8 +225,9 @@ fn plan_stream(
         &shared.worker.local.limits,
     )?;
     head.scheme = shared.visit.scheme();
-    let mut account = Account::begin(&shared.worker, &shared.visit, &head);
-    let planned = plan(&shared.worker, &shared.visit, &head, &mut account);
+    let tables = shared.worker.tables.load();
+    let mut account = Account::begin(&shared.worker, &tables, &shared.visit, &head);
+    let planned = plan(&shared.worker, &tables, &shared.visit, &head, &mut account);
     Ok((planned, account, head.method == "HEAD"))
 }
 

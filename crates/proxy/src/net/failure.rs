@@ -244,6 +244,30 @@ impl From<FailureKind> for Failure {
     }
 }
 
+/// The letters that Envoy has for a flag; none where it has none.
+pub fn envoy_flag(flag: &str) -> Option<&'static str> {
+    Some(match flag {
+        "client_gone" | "client_stalled" | "body_timeout" => "DC",
+        "head_timeout" | "bad_request" | "bad_body" | "bad_version" => "DPE",
+        "unauthorized" | "forbidden" | "provider_refused" | "provider_failed" => "UAEX",
+        "bad_token" => "UAEX",
+        "rate_limited" => "RL",
+        "no_host" | "no_route" | "misdirected" | "passage_removed" => "NR",
+        "no_upstream" => "NC",
+        "no_endpoint" | "ejected" => "UH",
+        "unresolved" => "DF",
+        "overflow" => "UO",
+        "connect_failed" | "connect_timeout" | "upstream_tls" | "upstream_trust" => "UF",
+        "upstream_closed" => "UC",
+        "bad_response" => "UPE",
+        "read_timeout" | "send_timeout" | "request_timeout" | "try_timeout" => "UT",
+        "idle_timeout" => "SI",
+        "fault_abort" => "FI",
+        "fault_delay" => "DI",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::FailureKind;

@@ -1,103 +1,176 @@
-//! The access log: one JSON line per request, written by a thread of its own.
+//! The access log: one line per request, written by a thread of its own.
 //!
 //! A worker never waits for the log. Where the writer is behind, lines are dropped and counted.
 
-use std::io::{self, BufWriter, Write};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+mod line;
 
-use myriad_model::{Name, Origin};
+use std::io::{self, BufWriter, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+
+use myriad_model::{AccessLog, FormatPart, LogFormat, LogSink};
+
+pub use line::{Line, STREAM, hex};
 
 /// The most lines that wait for the writer.
 const WAITING_MAX: usize = 16_384;
 
-/// The protocol of a line that tells of a stream, which has neither request nor status.
-pub const STREAM: &str = "TCP";
-
-/// One request or stream, as the access log tells it.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// When the request had been read, since the Unix epoch.
-    pub time: Duration,
-    /// Until its response was written.
-    pub duration: Duration,
-    /// The listener.
-    pub listener: Name,
-    /// Who asked.
-    pub client: IpAddr,
-    /// The method.
-    pub method: Box<str>,
-    /// The host asked for, without port; empty for none.
-    pub host: Box<str>,
-    /// The path and query asked for.
-    pub target: Box<str>,
-    /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, or [`STREAM`].
-    pub protocol: &'static str,
-    /// The status of the response.
-    pub status: u16,
-    /// The bytes of the response body that were handed on.
-    pub bytes_sent: u64,
-    /// The bytes of the request body that were handed on.
-    pub bytes_received: u64,
-    /// The upstream chosen.
-    pub upstream: Option<Name>,
-    /// The endpoint tried last.
-    pub endpoint: Option<SocketAddr>,
-    /// What failed; see [`super::failure::Verdict`].
-    pub flag: Option<&'static str>,
-    /// Whether a guard wants the request to be marked.
-    pub is_audited: bool,
-    /// The object that the route came from.
-    pub origin: Option<Origin>,
-    /// The name sent in the TLS handshake.
-    pub sni: Option<Box<str>>,
-    /// The TLS version spoken.
-    pub tls: Option<&'static str>,
-}
-
-/// The end that workers write to.
-#[derive(Clone)]
+/// The end that workers write to. Nothing can be written before it is opened.
+#[derive(Clone, Default)]
 pub struct Journal {
-    lines: SyncSender<Line>,
+    lines: Arc<OnceLock<SyncSender<Box<Line>>>>,
 }
 
 impl Journal {
-    /// Starts the writer. It ends when the last journal is dropped.
+    /// Starts the writer, unless it runs. It ends when the last journal is dropped.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn start(out: Box<dyn Write + Send>) -> io::Result<Journal> {
+    pub fn open(&self, out: Box<dyn Write + Send>) -> io::Result<()> {
+        if self.lines.get().is_some() {
+            return Ok(());
+        }
         let (lines, waiting) = sync_channel(WAITING_MAX);
         std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || write_all(&waiting, out))?;
-        Ok(Journal { lines })
+        // There is one who opens.
+        let _ = self.lines.set(lines);
+        Ok(())
     }
 
     /// Hands a line over; false where it had to be dropped.
-    pub fn write(&self, line: Line) -> bool {
-        self.lines.try_send(line).is_ok()
+    pub fn write(&self, line: Box<Line>) -> bool {
+        let lines = self.lines.get();
+        lines.is_some_and(|lines| lines.try_send(line).is_ok())
     }
 }
 
-fn write_all(waiting: &Receiver<Line>, out: Box<dyn Write + Send>) {
+fn write_all(waiting: &Receiver<Box<Line>>, out: Box<dyn Write + Send>) {
     let mut out = BufWriter::with_capacity(64 << 10, out);
-    let mut text = String::new();
+    let mut lines = Lines::default();
     while let Ok(first) = waiting.recv() {
         let mut next = Some(first);
         while let Some(line) = next {
-            text.clear();
-            format(&line, &mut text);
-            // Whoever closed the log's end wants no log; requests go on.
-            let _ = out.write_all(text.as_bytes());
+            write_line(&line, &mut lines, &mut out);
             next = waiting.try_recv().ok();
         }
         let _ = out.flush();
     }
 }
 
-fn format(line: &Line, out: &mut String) {
+/// Whoever closed the log's end wants no log; requests go on.
+fn write_line(line: &Line, lines: &mut Lines, out: &mut dyn Write) {
+    let Some((recording, takers)) = &line.recording else {
+        lines.text.clear();
+        format_own(line, &mut lines.text);
+        let _ = out.write_all(lines.text.as_bytes());
+        return;
+    };
+    for (at, log) in recording.logs().iter().enumerate() {
+        if takers & 1_u8.unbounded_shl(at as u32) == 0 {
+            continue;
+        }
+        lines.format(log, line);
+        let _ = match log.sink {
+            LogSink::Output => out.write_all(lines.text.as_bytes()),
+            LogSink::Error => io::stderr().write_all(lines.text.as_bytes()),
+        };
+    }
+}
+
+/// Room for one line after the other.
+#[derive(Default)]
+pub struct Lines {
+    text: String,
+    value: String,
+}
+
+impl Lines {
+    /// The last line.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Makes the line of a log.
+    pub fn format(&mut self, log: &AccessLog, line: &Line) {
+        self.text.clear();
+        match &log.format {
+            LogFormat::Own => format_own(line, &mut self.text),
+            LogFormat::Text(parts) => {
+                for part in parts {
+                    push_part(part, line, &mut self.text);
+                }
+            }
+            LogFormat::Json(members) => {
+                for (name, parts) in members {
+                    let sign = if self.text.is_empty() { '{' } else { ',' };
+                    self.text.push(sign);
+                    push_quoted(&mut self.text, name);
+                    self.text.push(':');
+                    self.push_member(parts, line);
+                }
+                if self.text.is_empty() {
+                    self.text.push('{');
+                }
+                self.text.push_str("}\n");
+            }
+        }
+    }
+
+    fn push_member(&mut self, parts: &[FormatPart], line: &Line) {
+        use std::fmt::Write as _;
+        if let [FormatPart::Value { attribute, .. }] = parts {
+            let whole = line.number(attribute).filter(|_| {
+                // A duration is told in milliseconds.
+                *attribute != myriad_model::Attribute::Duration
+            });
+            if let Some(number) = whole {
+                // Writing into a String cannot fail.
+                let _ = write!(self.text, "{number}");
+                return;
+            }
+            if line.text(attribute).is_none() {
+                self.text.push_str("null");
+                return;
+            }
+        }
+        self.value.clear();
+        for part in parts {
+            push_part(part, line, &mut self.value);
+        }
+        push_quoted(&mut self.text, &self.value);
+    }
+}
+
+fn push_part(part: &FormatPart, line: &Line, out: &mut String) {
+    match part {
+        FormatPart::Text(text) => out.push_str(text),
+        FormatPart::Value {
+            attribute,
+            bytes_max,
+        } => {
+            let known = line.text(attribute);
+            let known = known.as_deref().unwrap_or("-");
+            let mut end = match *bytes_max {
+                0 => known.len(),
+                max => known.len().min(max as usize),
+            };
+            while !known.is_char_boundary(end) {
+                end -= 1;
+            }
+            let known = known.get(..end).unwrap_or_default();
+            // What clients send ends no line.
+            let is_plain = !known.contains(|letter: char| letter.is_control());
+            match is_plain {
+                true => out.push_str(known),
+                false => out.extend(known.escape_default()),
+            }
+        }
+    }
+}
+
+fn format_own(line: &Line, out: &mut String) {
     use std::fmt::Write as _;
     // Writing into a String cannot fail.
     let _ = write!(
@@ -151,10 +224,16 @@ fn format(line: &Line, out: &mut String) {
 
 /// A member with a text value, escaped by RFC 8259.
 fn push_text(out: &mut String, name: &str, text: &str) {
-    use std::fmt::Write as _;
     out.push_str(",\"");
     out.push_str(name);
-    out.push_str("\":\"");
+    out.push_str("\":");
+    push_quoted(out, text);
+}
+
+/// A text with its quotes, escaped by RFC 8259.
+fn push_quoted(out: &mut String, text: &str) {
+    use std::fmt::Write as _;
+    out.push('"');
     for letter in text.chars() {
         match letter {
             '"' => out.push_str("\\\""),
@@ -172,32 +251,25 @@ fn push_text(out: &mut String, name: &str, text: &str) {
 mod tests {
     use std::time::Duration;
 
-    use super::{Line, format};
+    use super::{Line, format_own};
 
     #[test]
     fn a_line_is_one_json_object_whatever_the_client_sent() {
         let line = Line {
             time: Duration::from_millis(1_700_000_000_005),
             duration: Duration::from_micros(42),
-            listener: "https".into(),
-            client: [192, 0, 2, 1].into(),
             method: "GET".into(),
             host: "a.example".into(),
             target: "/\"\\\u{7f}".into(),
             protocol: "HTTP/1.1",
             status: 200,
             bytes_sent: 3,
-            bytes_received: 0,
             upstream: Some("u".into()),
-            endpoint: None,
-            flag: None,
-            is_audited: false,
-            origin: None,
-            sni: None,
             tls: Some("1.3"),
+            ..Line::new("https".into(), ([192, 0, 2, 1], 1).into())
         };
         let mut text = String::new();
-        format(&line, &mut text);
+        format_own(&line, &mut text);
         assert_eq!(
             text,
             "{\"time\":1700000000.005,\"listener\":\"https\",\"client\":\"192.0.2.1\",\

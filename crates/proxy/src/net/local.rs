@@ -19,8 +19,10 @@ pub struct Local {
     pub counts: Arc<Counts>,
     /// The worker's dice.
     pub dice: Dice,
-    /// The access log, where there is one.
-    pub journal: Option<Journal>,
+    /// The access log, open or not.
+    pub journal: Journal,
+    /// Whether all requests are logged where nothing says otherwise.
+    pub logs_all: bool,
     /// How many proxies in front of this one are trusted to tell the client's address.
     pub trusted_hops: usize,
 }

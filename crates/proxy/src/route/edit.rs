@@ -71,6 +71,7 @@ impl<'a> Edit<'a> {
         match &some.resource().ok_or(EditError::NotOpened)?.value {
             Value::Listener(_) => replace(&mut self.tables.listeners, some.name(), new),
             Value::Provider(_) => replace(&mut self.tables.providers, some.name(), new),
+            Value::Telemetry(_) => self.tables.telemetries.change(some.name(), new)?,
             Value::Domain(_) => self.change_domain(old, new),
             Value::Certificate(_) => self.change_certificate(some.name(), new),
             Value::Route(_) => return self.change_route(old, new),

@@ -15,9 +15,11 @@ use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
 use super::passage::{
     Arrival, HostPassages, ListenerPassages, PassageEntry, listener_hash, specificity,
 };
+use super::telemetry::Telemetries;
 use super::trust::{self, TrustEntry};
 use crate::net::failure::FailureKind;
 use crate::net::head::Head;
+use crate::net::recording::Recording;
 use crate::upstream::entry::{self, UpstreamEntry};
 
 /// All tables at one moment.
@@ -27,6 +29,7 @@ pub struct Tables {
     pub generation: u64,
     pub(super) listeners: Arc<[SealedArc]>,
     pub(super) providers: Arc<[SealedArc]>,
+    pub(super) telemetries: Telemetries,
     pub(super) domains: HostTable<DomainEntry>,
     pub(super) hosts: HostTable<HostEntry>,
     pub(super) passages: HostTable<HostPassages>,
@@ -62,6 +65,11 @@ impl Tables {
     /// What is asked of every request before its route has a say.
     pub fn guards(&self) -> &Guards {
         &self.guards
+    }
+
+    /// What is recorded; none where the proxy's settings say so.
+    pub fn recording(&self) -> Option<&Arc<Recording>> {
+        self.telemetries.recording()
     }
 
     /// The listener of a name.
@@ -203,6 +211,9 @@ impl Tables {
         }
         for sealed in self.providers.iter() {
             lines.push(format!("provider {} {}", sealed.name(), sealed.version()));
+        }
+        for sealed in self.telemetries.iter() {
+            lines.push(format!("telemetry {} {}", sealed.name(), sealed.version()));
         }
         for entry in self.domains.iter() {
             for sealed in &entry.domains {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
+use crate::net::journal::Line;
 
 /// A connection of a client.
 pub struct Visit {
@@ -74,6 +75,19 @@ impl Secured {
 }
 
 impl Visit {
+    /// A line of the access log about what comes by it.
+    pub fn line(&self) -> Line {
+        let secured = self.secured.as_ref();
+        let peer = secured.and_then(|secured| secured.peer.as_ref());
+        Line {
+            port: self.port,
+            sni: secured.and_then(|secured| secured.sni.clone()),
+            tls: secured.map(|secured| secured.version),
+            principal: peer.map(|peer| peer.uris.first().cloned().unwrap_or_default()),
+            ..Line::new(self.listener.clone(), self.client)
+        }
+    }
+
     /// The scheme of what comes by it.
     pub fn scheme(&self) -> &'static str {
         if self.secured.is_some() {

@@ -7,6 +7,7 @@ mod http1;
 mod http2;
 mod life;
 mod policies;
+mod recorded;
 mod retries;
 mod routes;
 mod streams;

@@ -61,7 +61,8 @@ pub struct Setup {
     pub limits: Arc<Limits>,
     pub buckets: Arc<Buckets>,
     pub counts: Arc<Counts>,
-    pub journal: Option<Journal>,
+    pub journal: Journal,
+    pub logs_all: bool,
     pub trusted_hops: usize,
     pub tables: Arc<ArcSwap<Tables>>,
     pub handshakes: Arc<Handshakes>,
@@ -103,6 +104,7 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
         counts: setup.counts,
         dice: Dice::new(seed),
         journal: setup.journal,
+        logs_all: setup.logs_all,
         trusted_hops: setup.trusted_hops,
     });
     let worker = Rc::new(Worker::new(local, setup.tables));

@@ -1,15 +1,16 @@
 //! What is told of a stream once it is over: counts, and a line of the access log.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 use myriad_model::Name;
 
 use crate::net::count::Count;
 use crate::net::failure::{FailureKind, Side};
-use crate::net::journal::{Line, STREAM};
+use crate::net::journal::Line;
 use crate::net::local::Local;
+use crate::net::recording::Recording;
 use crate::route::passage::PassageEntry;
 use crate::route::visit::Visit;
 
@@ -37,28 +38,23 @@ pub struct Account {
 
 impl Account {
     /// A stream that a passage takes.
-    pub fn begin(local: &Local, visit: &Visit, sni: Option<&str>, entry: &PassageEntry) -> Self {
-        let line = local.journal.as_ref().map(|_| {
+    pub fn begin(
+        local: &Local,
+        recording: Option<&Arc<Recording>>,
+        visit: &Visit,
+        sni: Option<&str>,
+        entry: &PassageEntry,
+    ) -> Self {
+        let has_logs = recording.and_then(|recording| recording.has_logs());
+        let line = has_logs.unwrap_or(local.logs_all).then(|| {
             let resource = entry.sealed().resource();
+            let obeyed = recording.filter(|_| has_logs.is_some());
             Box::new(Line {
                 time: clock::since_epoch(),
-                duration: Duration::ZERO,
-                listener: visit.listener.clone(),
-                client: visit.client.ip(),
-                method: Box::default(),
-                host: Box::default(),
-                target: Box::default(),
-                protocol: STREAM,
-                status: 0,
-                bytes_sent: 0,
-                bytes_received: 0,
-                upstream: None,
-                endpoint: None,
-                flag: None,
-                is_audited: false,
                 origin: resource.map(|resource| resource.origin.clone()),
                 sni: sni.map(Into::into),
-                tls: visit.secured.as_ref().map(|secured| secured.version),
+                recording: obeyed.map(|recording| (recording.clone(), 0)),
+                ..visit.line()
             })
         });
         Account {
@@ -95,14 +91,14 @@ impl Account {
             Ending::Failed(kind) => (Count::StreamFailed, Some(kind.verdict().flag)),
         };
         counts.add(count);
-        let (Some(mut line), Some(journal)) = (self.line, &local.journal) else {
+        let Some(mut line) = self.line else {
             return;
         };
         line.duration = clock::now().duration_since(self.started);
         line.bytes_sent = bytes_sent;
         line.bytes_received = bytes_received;
         line.flag = flag;
-        if !journal.write(*line) {
+        if line.find_takers() && !local.journal.write(line) {
             counts.add(Count::LogDropped);
         }
     }

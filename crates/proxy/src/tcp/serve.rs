@@ -61,7 +61,10 @@ struct Led {
 /// Hands bytes on until the stream ends.
 pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
     let sni = taken.sni.as_deref();
-    let mut account = Account::begin(room.local, visit, sni, &taken.entry);
+    let mut account = {
+        let tables = room.tables.load();
+        Account::begin(room.local, tables.recording(), visit, sni, &taken.entry)
+    };
     let Some(passage) = taken.entry.passage() else {
         return;
     };

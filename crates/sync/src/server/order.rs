@@ -6,13 +6,14 @@
 //!
 //! 1. guards: nothing is to be reached without them;
 //! 2. trusts, endpoints, upstreams, then providers behind them: nobody asks for them yet;
-//! 3. certificates: nobody shows them yet;
-//! 4. routes, all those of one host together: their upstreams are there. A new host has them
+//! 3. what is recorded: where it goes is there;
+//! 4. certificates: nobody shows them yet;
+//! 5. routes, all those of one host together: their upstreams are there. A new host has them
 //!    before its handshakes succeed, and one below a wildcard gets them all in one swap;
-//! 5. passages: their upstreams are there, and the domains whose streams they take come next;
-//! 6. domains: from now on handshakes succeed, with the right certificate, and requests find
+//! 6. passages: their upstreams are there, and the domains whose streams they take come next;
+//! 7. domains: from now on handshakes succeed, with the right certificate, and requests find
 //!    their routes. Before, the client gets an alert;
-//! 7. listeners: a new one is bound once all that it serves is there.
+//! 8. listeners: a new one is bound once all that it serves is there.
 //!
 //! Removals come after that, the opposite way: a name's handshakes end before its routes go, and
 //! those before what they forward to. What replaces something is in service before that goes, so
@@ -29,6 +30,7 @@ const ORDER: [Kind; Kind::ALL.len()] = [
     Kind::Endpoints,
     Kind::Upstream,
     Kind::Provider,
+    Kind::Telemetry,
     Kind::Certificate,
     Kind::Route,
     Kind::Passage,
@@ -70,11 +72,12 @@ const fn place(kind: Kind) -> usize {
         Kind::Endpoints => 2,
         Kind::Upstream => 3,
         Kind::Provider => 4,
-        Kind::Certificate => 5,
-        Kind::Route => 6,
-        Kind::Passage => 7,
-        Kind::Domain => 8,
-        Kind::Listener => 9,
+        Kind::Telemetry => 5,
+        Kind::Certificate => 6,
+        Kind::Route => 7,
+        Kind::Passage => 8,
+        Kind::Domain => 9,
+        Kind::Listener => 10,
     }
 }
 

@@ -57,6 +57,8 @@ pub enum Fact<'a> {
     EntryShapes(&'a str),
     /// The WorkloadEntries and Pods of a namespace that have a label.
     Workloads(&'a str, &'a str, &'a str),
+    /// The Telemetries of a namespace.
+    Telemetries(&'a str),
 }
 
 /// Hashes facts. The seed is random, so that nobody can write objects whose facts collide;
@@ -195,9 +197,13 @@ fn touch_istio(
             touched.unit = Some(Unit::Refused(key.clone()));
             touch_upstreams(hasher, old, new, settings, &mut touched.facts);
         }
+        ObjectKind::Telemetry => {
+            touched.unit = Some(Unit::Refused(key.clone()));
+            let fact = hasher.hash(Fact::Telemetries(key.namespace()));
+            touched.facts.push(fact);
+        }
         ObjectKind::Sidecar
         | ObjectKind::PeerAuthentication
-        | ObjectKind::Telemetry
         | ObjectKind::ProxyConfig
         | ObjectKind::EnvoyFilter
         | ObjectKind::WasmPlugin => touched.unit = Some(Unit::Refused(key.clone())),
@@ -276,6 +282,10 @@ pub fn found_under(hasher: &FactHasher, object: &Object) -> Vec<u64> {
             facts
         }
         Object::WorkloadEntry(_) | Object::Pod(_) => label_facts(hasher, object),
+        Object::Telemetry(telemetry) => {
+            let namespace = telemetry.meta.key.namespace();
+            vec![hasher.hash(Fact::Telemetries(namespace))]
+        }
         _ => bound_facts(hasher, object),
     }
 }

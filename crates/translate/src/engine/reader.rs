@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use myriad_api::istio::{
-    DestinationRule, Gateway, Labels, ServiceEntry, VirtualService, WorkloadEntry,
+    DestinationRule, Gateway, Labels, ServiceEntry, Telemetry, VirtualService, WorkloadEntry,
 };
 use myriad_api::{
     BackendPort, EndpointSlice, IngressClass, Object, ObjectKey, ObjectKind, Pod, Secret, Service,
@@ -337,6 +337,22 @@ impl<'a> Reader<'a> {
             let mut hosts = entry.spec.hosts.iter();
             if hosts.any(|known| known.eq_ignore_ascii_case(host)) {
                 found.push(entry);
+            }
+        }
+        found
+    }
+
+    /// The Telemetries of a namespace, in no order that has a meaning.
+    pub fn telemetries(&mut self, namespace: &str) -> Vec<Arc<Telemetry>> {
+        let fact = Fact::Telemetries(namespace);
+        self.note(fact);
+        let mut found = Vec::new();
+        for object in self.objects.collection(self.hasher.hash(fact)) {
+            self.visited += 1;
+            if let Object::Telemetry(telemetry) = object
+                && telemetry.meta.key.namespace() == namespace
+            {
+                found.push(telemetry);
             }
         }
         found

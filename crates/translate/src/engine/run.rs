@@ -169,6 +169,7 @@ impl Engine {
             }
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
             Unit::Provider(_) => true,
+            Unit::Telemetry if istio::telemetry::is_always(&self.settings) => true,
             _ => !self.units.wanted(id).is_empty(),
         }
     }
@@ -184,6 +185,9 @@ impl Engine {
             | Unit::Provider(_) => self.views.all().clone(),
             Unit::Certificate(secret) if self.is_default_certificate(secret) => {
                 self.units.wanted(id).union(self.views.of_ingress())
+            }
+            Unit::Telemetry if istio::telemetry::is_always(&self.settings) => {
+                self.views.all().clone()
             }
             _ => self.units.wanted(id),
         }
@@ -257,6 +261,7 @@ impl Engine {
                 certificate::translate(&mut reader, secret, is_default)
             }
             Unit::Trust(secret) => trust::translate(&mut reader, secret),
+            Unit::Telemetry => istio::telemetry::translate(&mut reader),
             Unit::Provider(name) => istio::provider::translate(&mut reader, name),
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
             Unit::Listener(port) => istio::translate_port(&mut reader, port),

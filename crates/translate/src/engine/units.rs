@@ -95,6 +95,10 @@ impl Record {
             }
             Unit::Trust(id) => keys.push(Key::new(Kind::Trust, Name::new(id.clone()))),
             Unit::Listener(port) => keys.push(Key::new(Kind::Listener, port.name())),
+            Unit::Telemetry => {
+                let name = Name::from(istio::telemetry::NAME);
+                keys.push(Key::new(Kind::Telemetry, name));
+            }
             Unit::Provider(id) => {
                 keys.push(Key::new(Kind::Provider, Name::new(id.clone())));
             }

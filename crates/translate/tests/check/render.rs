@@ -2,6 +2,7 @@
 
 mod guard;
 mod passage;
+mod telemetry;
 mod upstream;
 
 use std::fmt::Write as _;
@@ -103,6 +104,9 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
         Value::Provider(value) => provider_line(name, value),
         Value::Passage(value) => format!("passage {name}\n  {} {from}", passage::text(value)),
         Value::Guard(value) => format!("guard {name} {} {from}", guard::text(value)),
+        Value::Telemetry(value) => {
+            format!("telemetry {name} {from}{}", telemetry::text(value))
+        }
         Value::Endpoints(endpoints) => {
             let told = upstream::endpoints_text(endpoints);
             format!("endpoints {name} [{told}] {from}")

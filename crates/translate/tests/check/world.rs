@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_api::{Change, Object, ObjectKey, ObjectKind, ReadOne, Secret};
-use myriad_model::{CheckProtocol, Form, Provider, Sealer, Writer};
-use myriad_translate::{CatchAll, Engine, HostSharing, MeshProvider, Role, Settings, View};
+use myriad_model::{CheckProtocol, Form, Provider, Sealer, TraceProtocol, Writer};
+use myriad_translate::{
+    CatchAll, Engine, HostSharing, MeshProvider, ProviderForm, Role, Settings, SpanService,
+    TelemetryProvider, View,
+};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
 
@@ -45,6 +48,7 @@ pub fn settings(text: &str) -> Settings {
             "root-namespace" => settings.root_namespace = Some(value.into()),
             "view" => settings.views.push(view(value)),
             "provider" => settings.providers.push(provider(value)),
+            "spans" => settings.telemetry.providers.push(spans(value)),
             "https-port" => settings.https_port = value.parse().expect("a port"),
             "default-certificate" => {
                 let (namespace, name) = value.split_once('/').expect("NAMESPACE/NAME");
@@ -76,6 +80,21 @@ pub fn view(text: &str) -> View {
                 Role::Gateway
             }
         },
+    }
+}
+
+/// A collector of spans at `HOST:PORT`, of the same name.
+fn spans(service: &str) -> TelemetryProvider {
+    let (host, port) = service.split_once(':').expect("HOST:PORT");
+    TelemetryProvider {
+        name: service.into(),
+        form: ProviderForm::Spans(SpanService {
+            service: host.into(),
+            port: port.parse().expect("a port"),
+            protocol: TraceProtocol::Grpc,
+            timeout: Duration::from_secs(10),
+            headers: Box::default(),
+        }),
     }
 }
 

@@ -178,7 +178,8 @@ fn mirror(message: wire::Mirror) -> Result<Mirror, WireError> {
     })
 }
 
-fn share(ppm: u32) -> Result<Share, WireError> {
+/// Reads a share.
+pub fn share(ppm: u32) -> Result<Share, WireError> {
     Share::from_ppm(ppm).ok_or(WireError::Invalid("share"))
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use myriad_model::{
     Action, Authenticate, Certificate, Change, CheckProtocol, Delta, Domain, Endpoint, Endpoints,
     Form, Guard, GuardCheck, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol, Name,
-    Origin, Passage, PathMatch, PrivateKey, Protocol, Provider, Resource, Route, Sealer,
+    Origin, Passage, PathMatch, PrivateKey, Protocol, Provider, Resource, Route, Sealer, Telemetry,
     TlsSettings, Trust, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
@@ -91,7 +91,15 @@ fn value(kind: Kind, content: u8) -> Value {
         }),
         Kind::Guard => guard(content),
         Kind::Provider => provider(content),
+        Kind::Telemetry => telemetry(content),
     }
+}
+
+fn telemetry(content: u8) -> Value {
+    Value::Telemetry(Box::new(Telemetry {
+        logs: content.is_multiple_of(2).then(Box::default),
+        ..Telemetry::default()
+    }))
 }
 
 fn provider(content: u8) -> Value {

@@ -259,7 +259,7 @@ async fn the_access_log_tells_of_every_request() {
 
 /// A log in memory.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -274,7 +274,7 @@ impl io::Write for Log {
 
 impl Log {
     /// Waits until there are so many lines.
-    async fn lines(&self, count: usize) -> Vec<String> {
+    pub(super) async fn lines(&self, count: usize) -> Vec<String> {
         let waited = async {
             loop {
                 let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
