@@ -26,7 +26,16 @@ const SPARE_PERCENT: u64 = 140;
 pub struct Pool {
     /// By priority.
     members: Box<[Member]>,
+    /// None where there is nothing to choose: most upstreams have one endpoint, and there are as
+    /// many upstreams as domains.
     levels: Box<[Level]>,
+    /// None for most.
+    rules: Option<Box<Rules>>,
+}
+
+/// What makes an endpoint worth less than its weight for a while.
+#[derive(Default)]
+struct Rules {
     outlier: Option<Outlier>,
     warmup: Option<Warmup>,
     /// When the last endpoint has warmed up, in milliseconds of [`now_ms`].
@@ -86,24 +95,19 @@ impl Pool {
     pub fn with(members: impl Iterator<Item = Member>, options: &UpstreamOptions) -> Self {
         let mut members: Vec<Member> = members.filter(|member| member.weight > 0).collect();
         members.sort_by_key(|member| member.priority);
+        let rules = Rules::new(&members, options);
+        let is_only = members.len() <= 1 && rules.outlier.is_none();
         let mut levels = Vec::new();
         let mut start = 0;
-        for level in members.chunk_by(|left, right| left.priority == right.priority) {
+        let chunks = members.chunk_by(|left, right| left.priority == right.priority);
+        for level in chunks.filter(|_| !is_only) {
             levels.push(Level::new(start, level, &options.balancer));
             start += level.len();
         }
-        let warm_ms = options.warmup.map_or(0, |warmup| {
-            let born = members.iter().map(|member| member.target.born_ms).max();
-            born.unwrap_or(0).saturating_add(millis(warmup.duration))
-        });
         Pool {
             members: members.into(),
             levels: levels.into(),
-            outlier: options.outlier.as_deref().copied(),
-            warmup: options.warmup,
-            warm_ms,
-            // The first choice looks at who is out.
-            back_ms: AtomicU64::new(0),
+            rules: (rules.outlier.is_some() || rules.warmup.is_some()).then(|| Box::new(rules)),
         }
     }
 
@@ -135,7 +139,7 @@ impl Pool {
     pub fn marked(&self, mark: u64) -> Option<&Arc<Target>> {
         let mut targets = self.members.iter().map(|member| &member.target);
         let target = targets.find(|target| target.mark() == mark)?;
-        let is_out = self.outlier.is_some() && target.record.is_out(now_ms());
+        let is_out = self.outlier().is_some() && target.record.is_out(now_ms());
         (!is_out).then_some(target)
     }
 
@@ -151,12 +155,13 @@ impl Pool {
 
     /// Picks an endpoint; none where all are left out, or there is none.
     pub fn choose(&self, choice: &Choice<'_>) -> Option<&Arc<Target>> {
-        if self.members.len() <= 1 && self.outlier.is_none() {
+        if self.members.len() <= 1 && self.outlier().is_none() {
             return self.members.first().map(|member| &member.target);
         }
-        let now = match self.outlier.is_some() || self.warmup.is_some() {
-            true => choice.now_ms.unwrap_or_else(now_ms),
-            false => 0,
+        let rules = self.rules.as_deref();
+        let now = match rules {
+            Some(_) => choice.now_ms.unwrap_or_else(now_ms),
+            None => 0,
         };
         self.look_who_is_back(now);
         let level = self.level(choice.dice)?;
@@ -164,7 +169,7 @@ impl Pool {
             level,
             members: self.members.get(level.start..level.start + level.len)?,
             choice,
-            warmup: self.warmup.as_ref().filter(|_| now < self.warm_ms),
+            warmup: rules.and_then(|rules| rules.warmup.as_ref().filter(|_| now < rules.warm_ms)),
             looks_for_out: level.out.load(Relaxed) > 0 && !self.is_panicking(level),
             now,
         };
@@ -179,7 +184,7 @@ impl Pool {
 
     /// Takes note of what became of a try; whether the endpoint is left out from now on.
     pub fn note(&self, target: &Target, outcome: Outcome, now_ms: impl FnOnce() -> u64) -> bool {
-        let Some(rule) = &self.outlier else {
+        let Some(rule) = self.outlier() else {
             return false;
         };
         if !target.record.note(rule, outcome) {
@@ -200,13 +205,23 @@ impl Pool {
             });
         }
         let back = target.record.back_ms(now).unwrap_or(now);
-        self.back_ms.fetch_min(back, Relaxed);
+        if let Some(rules) = &self.rules {
+            rules.back_ms.fetch_min(back, Relaxed);
+        }
         true
+    }
+
+    fn outlier(&self) -> Option<&Outlier> {
+        self.rules.as_deref()?.outlier.as_ref()
     }
 
     /// Counts who is out, whenever somebody may have come back since the last time.
     fn look_who_is_back(&self, now: u64) {
-        if self.outlier.is_none() || now < self.back_ms.load(Relaxed) {
+        let rules = self.rules.as_deref();
+        let Some(rules) = rules.filter(|rules| rules.outlier.is_some()) else {
+            return;
+        };
+        if now < rules.back_ms.load(Relaxed) {
             return;
         }
         let mut next = u64::MAX;
@@ -220,11 +235,11 @@ impl Pool {
             }
             level.out.store(out, Relaxed);
         }
-        self.back_ms.store(next, Relaxed);
+        rules.back_ms.store(next, Relaxed);
     }
 
     fn is_panicking(&self, level: &Level) -> bool {
-        let min = self.outlier.map_or(0, |rule| rule.health_percent_min);
+        let min = self.outlier().map_or(0, |rule| rule.health_percent_min);
         level.health_percent() < u64::from(min)
     }
 
@@ -248,6 +263,22 @@ impl Pool {
             }
         }
         Some(first)
+    }
+}
+
+impl Rules {
+    fn new(members: &[Member], options: &UpstreamOptions) -> Self {
+        let warm_ms = options.warmup.map_or(0, |warmup| {
+            let born = members.iter().map(|member| member.target.born_ms).max();
+            born.unwrap_or(0).saturating_add(millis(warmup.duration))
+        });
+        Rules {
+            outlier: options.outlier.as_deref().copied(),
+            warmup: options.warmup,
+            warm_ms,
+            // The first choice looks at who is out.
+            back_ms: AtomicU64::new(0),
+        }
     }
 }
 
