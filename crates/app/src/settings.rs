@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_proxy::Workload;
 use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
@@ -94,6 +95,8 @@ pub struct Traffic {
     pub drain_timeout: Duration,
     /// Whether requests are logged.
     pub access_log: bool,
+    /// What the proxy is in the labels of metrics.
+    pub workload: Workload,
     /// Proxies in front of this one that are believed about the client's address.
     pub trusted_hops: usize,
 }
@@ -289,6 +292,7 @@ impl Traffic {
             drain_delay: Duration::from_secs(raw.drain_delay),
             drain_timeout: Duration::from_secs(raw.drain_timeout),
             access_log: raw.access_log,
+            workload: workload(raw.workload.as_deref(), problems),
             trusted_hops: raw.trusted_hops,
         }
     }
@@ -301,6 +305,7 @@ impl Traffic {
             drain_timeout: self.drain_timeout,
             access_log: self.access_log.then(|| Box::new(std::io::stdout()) as _),
             trusted_hops: self.trusted_hops,
+            workload: self.workload.clone(),
             ..myriad_proxy::Settings::default()
         }
     }
@@ -455,6 +460,22 @@ fn address(name: &str, text: &str, problems: &mut Vec<String>) -> SocketAddr {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Workload {
+    let Some(written) = written else {
+        return Workload::default();
+    };
+    match written.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Workload {
+            name: name.into(),
+            namespace: namespace.into(),
+        },
+        _ => {
+            problems.push(format!("--workload {written:?} is not NAMESPACE/NAME"));
+            Workload::default()
+        }
+    }
 }
 
 #[cfg(test)]

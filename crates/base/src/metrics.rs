@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+
 pub use prometheus_client::encoding::{
     EncodeLabelSet, EncodeLabelValue, EncodeMetric, LabelValueEncoder, MetricEncoder, NoLabelSet,
 };
@@ -16,12 +18,15 @@ pub use prometheus_client::registry::{Metric, Registry};
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    /// Metrics whose names are not ours.
+    plain: Arc<Mutex<Registry>>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         Metrics {
             registry: Arc::new(Mutex::new(Registry::with_prefix("myriad"))),
+            plain: Arc::default(),
         }
     }
 }
@@ -38,12 +43,21 @@ impl Metrics {
         registry.register(name, help, metric);
     }
 
+    /// Registers a metric under a name that others have given it, without the prefix.
+    pub fn register_plain(&self, name: &str, help: &str, metric: impl Metric) {
+        let mut registry = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.register(name, help, metric);
+    }
+
     /// The OpenMetrics text.
     pub fn encode(&self) -> String {
-        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        // Writing into a String cannot fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        for registry in [&self.registry, &self.plain] {
+            let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
+            // Writing into a String cannot fail.
+            let _ = encode_registry(&mut text, &registry);
+        }
+        let _ = encode_eof(&mut text);
         text
     }
 }

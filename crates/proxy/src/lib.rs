@@ -17,4 +17,4 @@ pub mod tls;
 pub mod upstream;
 
 pub use net::limits::Limits;
-pub use runtime::{Applied, Proxy, Receipt, Settings};
+pub use runtime::{Applied, Proxy, Receipt, Settings, Workload};

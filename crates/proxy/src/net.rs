@@ -23,5 +23,6 @@ pub mod record;
 pub mod recording;
 pub mod response;
 pub mod socket;
+pub mod standard;
 pub mod stream;
 pub mod trailer;

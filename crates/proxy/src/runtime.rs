@@ -17,6 +17,7 @@ use crate::net::count::{self, Counts};
 use crate::net::journal::Journal;
 use crate::net::limits::Limits;
 use crate::net::socket;
+use crate::net::standard::{self, Library};
 use crate::route::edit::Edit;
 use crate::route::tables::Tables;
 use crate::tls::accept::Handshakes;
@@ -27,6 +28,7 @@ mod accept;
 mod keys;
 mod worker;
 
+pub use crate::net::standard::Workload;
 use worker::{Command, Setup};
 
 /// The most commands that wait for a worker. Only listeners and the drain make any.
@@ -50,6 +52,8 @@ pub struct Settings {
     pub access_log: Option<Box<dyn io::Write + Send>>,
     /// How many proxies in front of this one are believed when they tell the client's address.
     pub trusted_hops: usize,
+    /// What the proxy is, as metrics tell it.
+    pub workload: Workload,
 }
 
 impl Default for Settings {
@@ -61,6 +65,7 @@ impl Default for Settings {
             limits: Limits::default(),
             access_log: None,
             trusted_hops: 0,
+            workload: Workload::default(),
         }
     }
 }
@@ -85,6 +90,7 @@ pub struct Proxy {
     swaps: Counter,
     keys: keys::Fetcher,
     journal: Journal,
+    library: Arc<Library>,
 }
 
 struct WorkerHandle {
@@ -137,6 +143,8 @@ impl Proxy {
         }
         let counts: Vec<Arc<Counts>> = (0..count).map(|_| Arc::new(Counts::new())).collect();
         count::register(metrics, &counts);
+        let library = Arc::new(Library::new(count));
+        standard::register(metrics, &library, &settings.workload);
         let swaps = Counter::default();
         metrics.register("table_swaps", "Commits that took effect", swaps.clone());
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
@@ -149,6 +157,7 @@ impl Proxy {
                 limits: limits.clone(),
                 buckets: buckets.clone(),
                 counts,
+                library: library.clone(),
                 journal: journal.clone(),
                 logs_all,
                 trusted_hops: settings.trusted_hops,
@@ -174,6 +183,7 @@ impl Proxy {
             swaps,
             keys: keys::Fetcher::new(metrics),
             journal,
+            library,
         })
     }
 
@@ -217,7 +227,7 @@ impl Proxy {
         }
         edit.finish();
         applied.nodes_copied = self.next.nodes_copied() - copied_before;
-        self.open_journal();
+        self.obey_recording();
         self.swap();
         self.keys.take(self.next.guards());
         for order in orders {
@@ -276,9 +286,10 @@ impl Proxy {
         }
     }
 
-    /// Opens the access log as soon as anybody wants one.
-    fn open_journal(&self) {
+    /// Shows metrics as the tables say, and opens the access log as soon as anybody wants one.
+    fn obey_recording(&self) {
         let recording = self.next.recording();
+        self.library.obey(recording);
         let has_logs = recording.and_then(|recording| recording.has_logs());
         if has_logs == Some(true)
             && let Err(error) = self.journal.open(Box::new(io::stdout()))

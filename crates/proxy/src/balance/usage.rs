@@ -1,14 +1,18 @@
 //! What an upstream has in use, counted by all workers together, so that it can be bounded.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
+
+use crate::net::standard::Book;
 
 /// What an upstream has in use.
 #[derive(Debug, Default)]
 pub struct Usage {
     counters: [AtomicU32; 4],
+    /// Where its traffic is counted, once there was any.
+    pub book: OnceLock<Arc<Book>>,
     /// Told whenever a connection is given back.
     pub freed: Notify,
 }

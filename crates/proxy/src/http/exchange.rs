@@ -103,7 +103,7 @@ pub async fn exchange<P: Peer>(
     }
     loop {
         let target = choose(worker, plan, pool(plan, answer.as_ref()), tried)?;
-        account.set_endpoint(&plan.upstream.name, target.address);
+        account.set_endpoint(&worker.local, &plan.upstream, target.address);
         let flight = Flight::start(target.clone());
         if outgoing.is_complete() {
             timers.run(false);

@@ -8,6 +8,7 @@ use super::count::Counts;
 use super::dice::Dice;
 use super::journal::Journal;
 use super::limits::Limits;
+use super::standard::{Library, Page};
 
 /// The belongings of one worker.
 pub struct Local {
@@ -15,6 +16,12 @@ pub struct Local {
     pub limits: Arc<Limits>,
     /// What rate limits have left, the same for all workers.
     pub buckets: Arc<Buckets>,
+    /// Which worker it is.
+    pub number: usize,
+    /// Where traffic is counted by its upstream, the same for all workers.
+    pub library: Arc<Library>,
+    /// Where the worker counts traffic that has no upstream.
+    pub nowhere: Option<Arc<Page>>,
     /// The worker's counts.
     pub counts: Arc<Counts>,
     /// The worker's dice.

@@ -7,6 +7,7 @@ use myriad_model::{
 use regex_automata::meta::Regex;
 
 use super::journal::Line;
+use super::standard::{self, Asked};
 
 /// The most memory that a compiled regex may take in bytes.
 const REGEX_BYTES_MAX: usize = 256 << 10;
@@ -17,6 +18,8 @@ pub struct Recording {
     pub told: Telemetry,
     /// One for each access log; none leaves the log to the proxy's setting.
     logs: Option<Box<[Filter]>>,
+    /// Which tags of metrics are asked for; none where nothing is counted.
+    pub asked: Option<Asked>,
     /// The headers of requests that somebody wants to be told, in lower case.
     headers: Box<[Box<str>]>,
 }
@@ -56,6 +59,7 @@ impl Recording {
         headers.dedup();
         Ok(Recording {
             logs: logs.transpose()?,
+            asked: standard::asked(&told.metrics),
             told: told.clone(),
             headers: headers.into(),
         })

@@ -27,6 +27,7 @@ use crate::net::hash::hash;
 use crate::net::journal::Journal;
 use crate::net::limits::Limits;
 use crate::net::local::Local;
+use crate::net::standard::Library;
 use crate::route::tables::Tables;
 use crate::tls::accept::Handshakes;
 
@@ -61,6 +62,7 @@ pub struct Setup {
     pub limits: Arc<Limits>,
     pub buckets: Arc<Buckets>,
     pub counts: Arc<Counts>,
+    pub library: Arc<Library>,
     pub journal: Journal,
     pub logs_all: bool,
     pub trusted_hops: usize,
@@ -101,6 +103,9 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     let local = Rc::new(Local {
         limits: setup.limits,
         buckets: setup.buckets,
+        number,
+        nowhere: setup.library.nowhere(number),
+        library: setup.library,
         counts: setup.counts,
         dice: Dice::new(seed),
         journal: setup.journal,

@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
-use myriad_model::Name;
 
 use crate::net::count::Count;
-use crate::net::failure::{FailureKind, Side};
+use crate::net::failure::{FailureKind, Side, envoy_flag};
 use crate::net::journal::Line;
 use crate::net::local::Local;
 use crate::net::recording::Recording;
+use crate::net::standard::{Labels, Page};
 use crate::route::passage::PassageEntry;
 use crate::route::visit::Visit;
+use crate::upstream::entry::UpstreamEntry;
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,9 @@ pub enum Ending {
 /// A stream being served.
 pub struct Account {
     started: Instant,
+    is_counted: bool,
+    /// Where it is counted, once its upstream is known.
+    page: Option<Arc<Page>>,
     /// Only where there is an access log.
     line: Option<Box<Line>>,
 }
@@ -59,14 +63,22 @@ impl Account {
         });
         Account {
             started: clock::now(),
+            is_counted: recording.is_none_or(|recording| recording.asked.is_some()),
+            page: None,
             line,
         }
     }
 
     /// Where the stream leads.
-    pub fn set_upstream(&mut self, upstream: &Name) {
+    pub fn set_upstream(&mut self, local: &Local, upstream: &UpstreamEntry) {
+        if self.is_counted {
+            self.page = upstream.page(local);
+        }
+        if let Some(page) = &self.page {
+            page.count_opened(labels(None));
+        }
         if let Some(line) = &mut self.line {
-            line.upstream = Some(upstream.clone());
+            line.upstream = Some(upstream.name.clone());
         }
     }
 
@@ -91,6 +103,9 @@ impl Account {
             Ending::Failed(kind) => (Count::StreamFailed, Some(kind.verdict().flag)),
         };
         counts.add(count);
+        if let Some(page) = &self.page {
+            page.count_closed(labels(flag), bytes_received, bytes_sent);
+        }
         let Some(mut line) = self.line else {
             return;
         };
@@ -101,5 +116,13 @@ impl Account {
         if line.find_takers() && !local.journal.write(line) {
             counts.add(Count::LogDropped);
         }
+    }
+}
+
+fn labels(flag: Option<&'static str>) -> Labels {
+    Labels {
+        flag: flag.and_then(envoy_flag).unwrap_or_default(),
+        protocol: "tcp",
+        ..Labels::default()
     }
 }

@@ -186,7 +186,7 @@ async fn lead(
     account: &mut Account,
 ) -> Result<Led, Failure> {
     let upstream = choose(room, &taken.entry, passage)?;
-    account.set_upstream(&upstream.name);
+    account.set_upstream(room.local, &upstream);
     let answer = match &upstream.resolution {
         Some(resolution) => Some(resolution.answer(room.local.limits.dns_ttl).await?),
         None => None,

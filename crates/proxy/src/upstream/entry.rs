@@ -9,6 +9,8 @@ use super::target::Targets;
 use crate::balance::usage::Usage;
 use crate::balance::{Manner, Member, Pool};
 use crate::net::hash::hash;
+use crate::net::local::Local;
+use crate::net::standard::Page;
 
 /// The class of upstream names among hashes.
 const CLASS: u8 = 10;
@@ -81,6 +83,16 @@ impl UpstreamEntry {
             manner,
             usage: before.map_or_else(Arc::default, |before| before.usage.clone()),
         }
+    }
+
+    /// What a worker counts of its traffic.
+    pub fn page(&self, local: &Local) -> Option<Arc<Page>> {
+        let book = self.usage.book.get_or_init(|| {
+            let resource = self.upstream.as_ref().and_then(|sealed| sealed.resource());
+            let origin = resource.map(|resource| &resource.origin);
+            local.library.open(&self.name, origin)
+        });
+        book.page(local.number)
     }
 
     /// What holds for its endpoints, where it says anything of that.

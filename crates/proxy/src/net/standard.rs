@@ -1,0 +1,373 @@
+//! Istio's standard metrics: counted by each worker for itself, in a book for each upstream that
+//! has had traffic.
+//!
+//! A label never grows with the number of domains: an upstream has at most [`SERIES_MAX`] sets
+//! of labels per worker, and at most [`BOOKS_MAX`] upstreams have a book. Whatever is beyond
+//! is counted in a series of its own, so that sums stay right.
+
+mod show;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use myriad_model::{Metric, MetricAction, MetricRule, Name, Origin, OriginKind, TagValue};
+
+use super::recording::Recording;
+
+pub use show::{Workload, register};
+
+/// The most upstreams that have a book.
+pub const BOOKS_MAX: usize = 4_096;
+
+/// The most sets of labels of an upstream per worker, the last of which is for all others.
+pub const SERIES_MAX: usize = 32;
+
+/// Upper bounds of the buckets of every distribution, as Istio's proxies have them.
+pub const BOUNDS: [f64; 19] = [
+    0.5,
+    1.0,
+    5.0,
+    10.0,
+    25.0,
+    50.0,
+    100.0,
+    250.0,
+    500.0,
+    1_000.0,
+    2_500.0,
+    5_000.0,
+    10_000.0,
+    30_000.0,
+    60_000.0,
+    300_000.0,
+    600_000.0,
+    1_800_000.0,
+    3_600_000.0,
+];
+
+/// All books of a process.
+pub struct Library {
+    books: Mutex<Vec<Weak<Book>>>,
+    count: Arc<AtomicUsize>,
+    /// What is counted that has no upstream.
+    nowhere: Arc<Book>,
+    /// What is counted of upstreams beyond [`BOOKS_MAX`].
+    others: Arc<Book>,
+    /// What is changed about the metrics.
+    recording: ArcSwapOption<Recording>,
+    workers: usize,
+}
+
+/// What is counted of one upstream.
+pub struct Book {
+    destination: Destination,
+    /// One for each worker that had traffic.
+    pages: Box<[OnceLock<Arc<Page>>]>,
+    /// Taken back when the book goes.
+    count: Option<Arc<AtomicUsize>>,
+}
+
+/// Where requests went.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Destination {
+    service: String,
+    name: String,
+    namespace: String,
+}
+
+/// What one worker counts of one upstream; it is the only writer.
+pub struct Page {
+    series: [OnceLock<Box<Series>>; SERIES_MAX],
+}
+
+/// The counts of one set of labels.
+struct Series {
+    labels: Labels,
+    requests: AtomicU64,
+    opened: AtomicU64,
+    closed: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+    duration: Distribution,
+    request_bytes: Distribution,
+    response_bytes: Distribution,
+}
+
+/// How values are distributed.
+#[derive(Default)]
+struct Distribution {
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    /// In thousandths.
+    sum: AtomicU64,
+}
+
+/// What tells the series of one upstream apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels {
+    /// The status; 0 for streams.
+    pub status: u16,
+    /// What failed, in the letters of Envoy; empty for nothing.
+    pub flag: &'static str,
+    /// `http`, `grpc` or `tcp`.
+    pub protocol: &'static str,
+    /// What tags ask for beside that, by the places of [`TagValue::BOUNDED`]; empty elsewhere.
+    pub tags: [&'static str; TagValue::BOUNDED.len()],
+}
+
+/// Which tags are asked for beside the standard labels, by the places of [`TagValue::BOUNDED`].
+pub type Asked = [bool; TagValue::BOUNDED.len()];
+
+/// The labels of whatever is beyond a maximum.
+const OVERFLOW: Labels = Labels {
+    status: 0,
+    flag: "overflow",
+    protocol: "overflow",
+    tags: [""; TagValue::BOUNDED.len()],
+};
+
+impl Library {
+    /// An empty library for so many workers.
+    pub fn new(workers: usize) -> Self {
+        let named = |text: &str| Destination {
+            service: text.to_owned(),
+            name: text.to_owned(),
+            namespace: text.to_owned(),
+        };
+        Library {
+            books: Mutex::default(),
+            count: Arc::default(),
+            nowhere: Arc::new(Book::new(named("unknown"), workers, None)),
+            others: Arc::new(Book::new(named("overflow"), workers, None)),
+            recording: ArcSwapOption::empty(),
+            workers,
+        }
+    }
+
+    /// From now on metrics are shown as this says.
+    pub fn obey(&self, recording: Option<&Arc<Recording>>) {
+        self.recording.store(recording.cloned());
+    }
+
+    /// What a worker counts that has no upstream.
+    pub fn nowhere(&self, worker: usize) -> Option<Arc<Page>> {
+        self.nowhere.page(worker)
+    }
+
+    /// A book for an upstream, with its first traffic.
+    pub fn open(&self, name: &Name, origin: Option<&Origin>) -> Arc<Book> {
+        let before = self.count.fetch_add(1, Relaxed);
+        if before >= BOOKS_MAX {
+            self.count.fetch_sub(1, Relaxed);
+            return self.others.clone();
+        }
+        let destination = Destination::of(name, origin);
+        let book = Arc::new(Book::new(
+            destination,
+            self.workers,
+            Some(self.count.clone()),
+        ));
+        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        if books.len() == books.capacity() {
+            books.retain(|book| book.strong_count() > 0);
+        }
+        books.push(Arc::downgrade(&book));
+        book
+    }
+
+    fn all(&self) -> Vec<Arc<Book>> {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = books.iter().filter_map(Weak::upgrade);
+        books
+            .chain([self.nowhere.clone(), self.others.clone()])
+            .collect()
+    }
+}
+
+impl Destination {
+    fn of(name: &Name, origin: Option<&Origin>) -> Destination {
+        let (namespace, object) = match origin {
+            Some(origin) => (origin.namespace(), origin.name()),
+            None => ("unknown", "unknown"),
+        };
+        match origin.map(|origin| origin.kind) {
+            // Its upstreams are named after their hosts: `.../namespace/host:port`.
+            Some(OriginKind::ServiceEntry) => {
+                let host = name.rsplit('/').next().unwrap_or_default();
+                let host = host.split([':', '@']).next().unwrap_or_default();
+                Destination {
+                    service: host.to_owned(),
+                    name: host.to_owned(),
+                    namespace: namespace.to_owned(),
+                }
+            }
+            _ => Destination {
+                service: format!("{object}.{namespace}.svc.cluster.local"),
+                name: object.to_owned(),
+                namespace: namespace.to_owned(),
+            },
+        }
+    }
+}
+
+impl Book {
+    fn new(destination: Destination, workers: usize, count: Option<Arc<AtomicUsize>>) -> Book {
+        Book {
+            destination,
+            pages: (0..workers).map(|_| OnceLock::new()).collect(),
+            count,
+        }
+    }
+
+    /// The page of a worker.
+    pub fn page(&self, worker: usize) -> Option<Arc<Page>> {
+        let page = self.pages.get(worker)?;
+        Some(page.get_or_init(|| Arc::new(Page::new())).clone())
+    }
+}
+
+impl fmt::Debug for Book {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.destination, f)
+    }
+}
+
+impl Drop for Book {
+    fn drop(&mut self) {
+        if let Some(count) = &self.count {
+            count.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Page {
+    fn new() -> Page {
+        Page {
+            series: [const { OnceLock::new() }; SERIES_MAX],
+        }
+    }
+
+    /// Counts a request.
+    pub fn count_request(
+        &self,
+        labels: Labels,
+        duration: Duration,
+        bytes_received: u64,
+        bytes_sent: u64,
+    ) {
+        let series = self.series(labels);
+        add(&series.requests, 1);
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        series.duration.add(micros);
+        series
+            .request_bytes
+            .add(bytes_received.saturating_mul(1_000));
+        series.response_bytes.add(bytes_sent.saturating_mul(1_000));
+    }
+
+    /// Counts a stream that begins.
+    pub fn count_opened(&self, labels: Labels) {
+        add(&self.series(labels).opened, 1);
+    }
+
+    /// Counts a stream that ends.
+    pub fn count_closed(&self, labels: Labels, bytes_received: u64, bytes_sent: u64) {
+        let series = self.series(labels);
+        add(&series.closed, 1);
+        add(&series.received, bytes_received);
+        add(&series.sent, bytes_sent);
+    }
+
+    fn series(&self, labels: Labels) -> &Series {
+        let (last, series) = match self.series.split_last() {
+            Some(split) => split,
+            None => return nothing(),
+        };
+        for slot in series {
+            let known = slot.get_or_init(|| Box::new(Series::new(labels)));
+            if known.labels == labels {
+                return known;
+            }
+        }
+        last.get_or_init(|| Box::new(Series::new(OVERFLOW)))
+    }
+}
+
+/// Where nothing is shown of.
+fn nothing() -> &'static Series {
+    static NOTHING: std::sync::LazyLock<Series> =
+        std::sync::LazyLock::new(|| Series::new(OVERFLOW));
+    &NOTHING
+}
+
+impl Series {
+    fn new(labels: Labels) -> Series {
+        Series {
+            labels,
+            requests: AtomicU64::default(),
+            opened: AtomicU64::default(),
+            closed: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            received: AtomicU64::default(),
+            duration: Distribution::default(),
+            request_bytes: Distribution::default(),
+            response_bytes: Distribution::default(),
+        }
+    }
+}
+
+impl Distribution {
+    /// Adds a value in thousandths.
+    fn add(&self, thousandths: u64) {
+        let value = thousandths as f64 / 1_000.0;
+        let at = BOUNDS.partition_point(|bound| *bound < value);
+        if let Some(bucket) = self.buckets.get(at) {
+            add(bucket, 1);
+        }
+        add(&self.sum, thousandths);
+    }
+}
+
+/// There is one writer, so no other core has to be asked.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+/// What of metrics is counted at all, and which tags are asked for.
+pub fn asked(rules: &[MetricRule]) -> Option<Asked> {
+    let mut asked = Asked::default();
+    if let [rule] = rules
+        && rule.metric.is_none()
+        && rule.action == MetricAction::Disable
+    {
+        return None;
+    }
+    for rule in rules {
+        if let MetricAction::Set(_, TagValue::Attribute(attribute)) = &rule.action {
+            let at = TagValue::BOUNDED.iter().position(|it| it == attribute);
+            if let Some(asked) = at.and_then(|at| asked.get_mut(at)) {
+                *asked = true;
+            }
+        }
+    }
+    Some(asked)
+}
+
+/// The word for a metric in expositions, without what every counter ends with.
+fn name_of(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Requests => "istio_requests",
+        Metric::RequestDuration => "istio_request_duration_milliseconds",
+        Metric::RequestBytes => "istio_request_bytes",
+        Metric::ResponseBytes => "istio_response_bytes",
+        Metric::TcpOpened => "istio_tcp_connections_opened",
+        Metric::TcpClosed => "istio_tcp_connections_closed",
+        Metric::TcpSent => "istio_tcp_sent_bytes",
+        Metric::TcpReceived => "istio_tcp_received_bytes",
+    }
+}
+
+#[cfg(test)]
+mod tests;
