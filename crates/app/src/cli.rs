@@ -238,7 +238,7 @@ pub struct RawTraffic {
     /// Write one JSON line per request to standard output.
     #[arg(long, env = "MYRIAD_ACCESS_LOG")]
     pub access_log: bool,
-    /// What the proxy is in the labels of metrics, as the source of its requests.
+    /// Count Istio's standard metrics, with this as the source of requests.
     #[arg(long, env = "MYRIAD_WORKLOAD", value_name = "NAMESPACE/NAME")]
     pub workload: Option<String>,
     /// Proxies in front of this one that are believed about the client's address.

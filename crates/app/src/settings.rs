@@ -95,8 +95,8 @@ pub struct Traffic {
     pub drain_timeout: Duration,
     /// Whether requests are logged.
     pub access_log: bool,
-    /// What the proxy is in the labels of metrics.
-    pub workload: Workload,
+    /// What the proxy is in the labels of standard metrics, which are counted for it.
+    pub workload: Option<Workload>,
     /// Proxies in front of this one that are believed about the client's address.
     pub trusted_hops: usize,
 }
@@ -462,18 +462,16 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Workload {
-    let Some(written) = written else {
-        return Workload::default();
-    };
+fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Option<Workload> {
+    let written = written?;
     match written.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Workload {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Some(Workload {
             name: name.into(),
             namespace: namespace.into(),
-        },
+        }),
         _ => {
             problems.push(format!("--workload {written:?} is not NAMESPACE/NAME"));
-            Workload::default()
+            None
         }
     }
 }

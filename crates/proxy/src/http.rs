@@ -20,6 +20,7 @@ pub mod outgoing;
 pub mod peer;
 pub mod plan;
 pub mod relay;
+pub mod spans;
 pub mod timers;
 pub mod tries;
 pub mod tunnel;

@@ -14,3 +14,4 @@ pub mod retry;
 pub mod rewrite;
 pub mod sameness;
 pub mod token;
+pub mod trace;

@@ -12,10 +12,14 @@ use myriad_base::metrics::{Counter, Metrics};
 use myriad_model::{Change, Commit, Key, Kind, Name, SealedArc, Version};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::http::spans::Spans;
 use crate::net::bucket::Buckets;
 use crate::net::count::{self, Counts};
+use crate::net::dice::Dice;
+use crate::net::hash::hash;
 use crate::net::journal::Journal;
 use crate::net::limits::Limits;
+use crate::net::local::Local;
 use crate::net::socket;
 use crate::net::standard::{self, Library};
 use crate::route::edit::Edit;
@@ -52,8 +56,9 @@ pub struct Settings {
     pub access_log: Option<Box<dyn io::Write + Send>>,
     /// How many proxies in front of this one are believed when they tell the client's address.
     pub trusted_hops: usize,
-    /// What the proxy is, as metrics tell it.
-    pub workload: Workload,
+    /// What the proxy is, as standard metrics tell it; none counts them only where Telemetry
+    /// says something of them.
+    pub workload: Option<Workload>,
 }
 
 impl Default for Settings {
@@ -65,7 +70,7 @@ impl Default for Settings {
             limits: Limits::default(),
             access_log: None,
             trusted_hops: 0,
-            workload: Workload::default(),
+            workload: None,
         }
     }
 }
@@ -91,6 +96,10 @@ pub struct Proxy {
     keys: keys::Fetcher,
     journal: Journal,
     library: Arc<Library>,
+    spans: Spans,
+    limits: Arc<Limits>,
+    /// Those of what the proxy does of its own accord.
+    own_counts: Arc<Counts>,
 }
 
 struct WorkerHandle {
@@ -141,23 +150,29 @@ impl Proxy {
         if let Some(out) = settings.access_log {
             journal.open(out)?;
         }
-        let counts: Vec<Arc<Counts>> = (0..count).map(|_| Arc::new(Counts::new())).collect();
+        // The last row is that of whoever sends spans.
+        let counts: Vec<Arc<Counts>> = (0..=count).map(|_| Arc::new(Counts::new())).collect();
         count::register(metrics, &counts);
+        let own_counts = counts.last().cloned().unwrap_or_default();
+        let spans = Spans::default();
         let library = Arc::new(Library::new(count));
-        standard::register(metrics, &library, &settings.workload);
+        let counts_all = settings.workload.is_some();
+        standard::register(metrics, &library, settings.workload.unwrap_or_default());
         let swaps = Counter::default();
         metrics.register("table_swaps", "Commits that took effect", swaps.clone());
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
         let buckets = Arc::new(Buckets::new());
         let handshakes = Arc::new(Handshakes::new(&limits));
         let mut workers = Vec::with_capacity(count);
-        for (number, counts) in counts.into_iter().enumerate() {
+        for (number, counts) in counts.into_iter().take(count).enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
             let setup = Setup {
                 limits: limits.clone(),
                 buckets: buckets.clone(),
                 counts,
                 library: library.clone(),
+                counts_all,
+                spans: spans.clone(),
                 journal: journal.clone(),
                 logs_all,
                 trusted_hops: settings.trusted_hops,
@@ -184,6 +199,9 @@ impl Proxy {
             keys: keys::Fetcher::new(metrics),
             journal,
             library,
+            spans,
+            limits,
+            own_counts,
         })
     }
 
@@ -290,11 +308,36 @@ impl Proxy {
     fn obey_recording(&self) {
         let recording = self.next.recording();
         self.library.obey(recording);
+        if recording.is_some_and(|recording| recording.told.tracing.is_some()) {
+            self.open_spans();
+        }
         let has_logs = recording.and_then(|recording| recording.has_logs());
         if has_logs == Some(true)
             && let Err(error) = self.journal.open(Box::new(io::stdout()))
         {
             tracing::error!(%error, "there is no access log");
+        }
+    }
+
+    fn open_spans(&self) {
+        let (limits, counts) = (self.limits.clone(), self.own_counts.clone());
+        let (library, journal) = (self.library.clone(), self.journal.clone());
+        let number = self.workers.len();
+        let local = move || Local {
+            limits,
+            buckets: Arc::new(Buckets::new()),
+            number,
+            library,
+            counts_all: false,
+            nowhere: None,
+            counts,
+            dice: Dice::new(hash(0, "spans")),
+            journal,
+            logs_all: false,
+            trusted_hops: 0,
+        };
+        if let Err(error) = self.spans.open(local, self.tables.clone()) {
+            tracing::error!(%error, "there are no spans");
         }
     }
 

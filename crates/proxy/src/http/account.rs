@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 
+use super::plan::Forward;
+use super::spans::Span;
 use super::worker::Worker;
 use crate::net::count::Count;
 use crate::net::failure::{FailureKind, envoy_flag};
@@ -14,6 +16,7 @@ use crate::net::local::Local;
 use crate::net::recording::Recording;
 use crate::net::standard::{Asked, Labels, Page};
 use crate::policy::client;
+use crate::policy::trace::{self, Trace};
 use crate::route::host::RouteEntry;
 use crate::route::tables::Tables;
 use crate::route::visit::Visit;
@@ -37,6 +40,10 @@ pub struct Account {
     line: Option<Box<Line>>,
     /// When it began.
     started: Instant,
+    /// Its place in a trace.
+    trace: Option<Trace>,
+    /// Who wants to know of it as a span.
+    traced: Option<Arc<Recording>>,
     /// By what it is counted; none for not.
     labels: Option<Labels>,
     /// Where it is counted, once its upstream is known.
@@ -48,6 +55,16 @@ impl Account {
     pub fn begin(worker: &Worker, tables: &Tables, visit: &Visit, head: &Head<'_>) -> Self {
         let recording = tables.recording();
         let mut account = Account::start(worker, recording, visit, head.version);
+        account.trace = recording.and_then(|recording| {
+            let tracing = recording.told.tracing.as_ref()?;
+            let trace = trace::begin(tracing, head, &worker.local.dice);
+            if trace.is_sampled && !tracing.is_silent {
+                account.traced = Some(recording.clone());
+                let line = || line(Some(recording), visit, head.version);
+                account.line.get_or_insert_with(line);
+            }
+            Some(trace)
+        });
         if let Some(labels) = &mut account.labels {
             labels.protocol = protocol(head);
             if recording.is_some_and(|it| it.asked.is_some_and(|[method, ..]| method)) {
@@ -62,6 +79,7 @@ impl Account {
             }
             let trusted_hops = worker.local.trusted_hops;
             line.client = client::address(head, visit.client.ip(), trusted_hops);
+            line.trace = account.trace.map(|trace| trace.id);
             line.method = head.method.into();
             line.host = head.host.as_ref().into();
             line.target = match head.query {
@@ -85,17 +103,12 @@ impl Account {
         version: Version,
     ) -> Self {
         let has_logs = recording.and_then(|recording| recording.has_logs());
-        let line = has_logs.unwrap_or(worker.local.logs_all).then(|| {
-            let mut line = visit.line();
-            line.time = clock::since_epoch();
-            line.protocol = version.as_str();
-            let obeyed = recording.filter(|_| has_logs.is_some());
-            line.recording = obeyed.map(|recording| (recording.clone(), 0));
-            Box::new(line)
-        });
+        let has_line = has_logs.unwrap_or(worker.local.logs_all);
+        let line = has_line.then(|| line(recording, visit, version));
         Account {
             line,
-            labels: labels(recording, visit, version),
+            labels: Recording::asked(recording.map(|it| &**it), worker.local.counts_all)
+                .map(|asked| labels(asked, visit, version)),
             ..Account::untold()
         }
     }
@@ -111,8 +124,17 @@ impl Account {
             is_delayed: false,
             line: None,
             started: clock::now(),
+            trace: None,
+            traced: None,
             labels: None,
             page: None,
+        }
+    }
+
+    /// Puts the place in a trace into what goes to an endpoint.
+    pub fn put_trace(&self, plan: &mut Forward) {
+        if let Some(trace) = &self.trace {
+            plan.head = trace::write(&plan.head, trace);
         }
     }
 
@@ -165,22 +187,37 @@ impl Account {
         line.bytes_sent = self.bytes_sent;
         line.bytes_received = self.bytes_received;
         line.flag = flag;
-        if line.find_takers() && !worker.local.journal.write(line) {
+        if let (Some(recording), Some(trace)) = (self.traced, self.trace) {
+            let span = Span {
+                line: Line::clone(&line),
+                trace,
+                recording,
+            };
+            if !worker.spans.write(Box::new(span)) {
+                counts.add(Count::SpanDropped);
+            }
+        }
+        if line.find_takers(worker.local.logs_all) && !worker.local.journal.write(line) {
             counts.add(Count::LogDropped);
         }
     }
 }
 
-/// By what a request is counted, as far as its connection tells; none where nothing is.
-fn labels(recording: Option<&Arc<Recording>>, visit: &Visit, version: Version) -> Option<Labels> {
-    let asked = match recording {
-        Some(recording) => recording.asked?,
-        None => Asked::default(),
-    };
+fn line(recording: Option<&Arc<Recording>>, visit: &Visit, version: Version) -> Box<Line> {
+    Box::new(Line {
+        time: clock::since_epoch(),
+        protocol: version.as_str(),
+        recording: recording.map(|recording| (recording.clone(), 0)),
+        ..visit.line()
+    })
+}
+
+/// By what a request is counted, as far as its connection tells.
+fn labels(asked: Asked, visit: &Visit, version: Version) -> Labels {
     let [_, scheme, protocol, tls, mutual] = asked;
     let secured = visit.secured.as_ref();
     let of = |is_asked: bool, value: &'static str| if is_asked { value } else { "" };
-    Some(Labels {
+    Labels {
         protocol: "http",
         tags: [
             "",
@@ -196,7 +233,7 @@ fn labels(recording: Option<&Arc<Recording>>, visit: &Visit, version: Version) -
             ),
         ],
         ..Labels::default()
-    })
+    }
 }
 
 fn protocol(head: &Head<'_>) -> &'static str {

@@ -293,27 +293,49 @@ async fn call(
     let bytes_max = provider.body.map_or(0, |body| body.bytes_max as usize);
     let told = body.filled();
     let told = told.get(..bytes_max).unwrap_or(told);
+    let host = provider.authority.split(':').next().unwrap_or_default();
+    let request = Own {
+        upstream: &provider.upstream,
+        host,
+        head: check::write(question, provider, told),
+        is_head: is_head && is_http,
+        timeout: provider.timeout,
+    };
+    converse(worker, request).await
+}
+
+/// A request of the proxy's own.
+pub struct Own<'a> {
+    /// Where it goes.
+    pub upstream: &'a Name,
+    /// Whom TLS names.
+    pub host: &'a str,
+    /// The head, with the body behind it.
+    pub head: Buffer,
+    /// Whether the answer has no body whatever its head says.
+    pub is_head: bool,
+    /// The longest wait for the answer.
+    pub timeout: Duration,
+}
+
+/// Sends a request of the proxy's own; none where there is no answer.
+pub async fn converse(worker: &Rc<Worker>, own: Own<'_>) -> Option<Answered> {
     let tables = worker.tables.load_full();
-    let upstream = tables.upstream(upstream_hash(&provider.upstream), &provider.upstream);
+    let upstream = tables.upstream(upstream_hash(own.upstream), own.upstream);
     let upstream = upstream.filter(|it| it.upstream.is_some())?.clone();
     let mut plan = Forward {
         route: TERMS.as_ref()?.clone(),
         share: 0,
         preferred: None,
-        head: check::write(question, provider, told),
+        head: own.head,
         encoder: Encoder::Plain,
         // It stands in the head already.
         has_body: false,
-        is_head: is_head && is_http,
+        is_head: own.is_head,
         is_idempotent: true,
         is_upgrade: false,
         expects_continue: false,
-        host: provider
-            .authority
-            .split(':')
-            .next()
-            .unwrap_or_default()
-            .into(),
+        host: own.host.into(),
         credentials: credentials(&tables, &upstream).ok()?,
         upstream,
         // A question is the proxy's own, so no client is told of.
@@ -330,7 +352,7 @@ async fn call(
     let mut account = Account::untold();
     let mut keeper = Keeper::new(ANSWER_BYTES_MAX);
     let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
-    let ended = tokio::time::timeout(provider.timeout, asking).await;
+    let ended = tokio::time::timeout(own.timeout, asking).await;
     let answered = keeper.into_answered();
     answered.filter(|_| matches!(ended, Ok(Ok(_))))
 }

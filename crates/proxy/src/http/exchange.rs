@@ -90,6 +90,7 @@ pub async fn exchange<P: Peer>(
     account: &mut Account,
     deadline: &Deadline,
 ) -> Result<Outcome, Broken> {
+    account.put_trace(plan);
     let _request = admit(worker, plan)?;
     let answer = resolve(worker, plan).await?;
     let kept_bytes_max = if plan.is_kept() { KEPT_BYTES_MAX } else { 0 };

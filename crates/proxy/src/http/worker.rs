@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use super::spans::Spans;
 use crate::net::local::Shared;
 use crate::policy::token::Remembered;
 use crate::route::tables::Tables;
@@ -17,6 +18,8 @@ pub struct Worker {
     pub local: Shared,
     /// The tables; a request loads the root once.
     pub tables: Arc<ArcSwap<Tables>>,
+    /// Where spans go.
+    pub spans: Spans,
     /// Connections to endpoints.
     pub links: Links,
     /// Those that carry many requests at a time.
@@ -33,12 +36,13 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that has not served anything.
-    pub fn new(local: Shared, tables: Arc<ArcSwap<Tables>>) -> Self {
+    pub fn new(local: Shared, tables: Arc<ArcSwap<Tables>>, spans: Spans) -> Self {
         Worker {
             links: Links::new(local.clone()),
             channels: Channels::new(local.clone()),
             local,
             tables,
+            spans,
             connections: Cell::new(0),
             copies: Cell::new(0),
             tokens: Remembered::default(),

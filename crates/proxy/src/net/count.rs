@@ -105,6 +105,10 @@ pub enum Count {
     RateLimited,
     /// Counts of requests forgotten because of the limit, while they still mattered.
     RateEvicted,
+    /// Spans that a collector has taken.
+    SpanSent,
+    /// Spans dropped because their sender is behind or their collector is down.
+    SpanDropped,
     /// Lines of the access log dropped because the writer is behind.
     LogDropped,
 }
@@ -337,6 +341,12 @@ static FAMILIES: &[Family] = &[
         help: "Certificate keys by what became of them",
         label: "event",
         members: &[("parsed", Count::KeyParsed), ("evicted", Count::KeyEvicted)],
+    },
+    Family {
+        name: "trace_spans",
+        help: "Spans by what became of them",
+        label: "event",
+        members: &[("sent", Count::SpanSent), ("dropped", Count::SpanDropped)],
     },
     Family {
         name: "access_log_lines_dropped",

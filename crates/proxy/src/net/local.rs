@@ -20,6 +20,8 @@ pub struct Local {
     pub number: usize,
     /// Where traffic is counted by its upstream, the same for all workers.
     pub library: Arc<Library>,
+    /// Whether standard metrics are counted where nothing says otherwise.
+    pub counts_all: bool,
     /// Where the worker counts traffic that has no upstream.
     pub nowhere: Option<Arc<Page>>,
     /// The worker's counts.

@@ -70,6 +70,15 @@ impl Recording {
         self.logs.as_ref().map(|logs| !logs.is_empty())
     }
 
+    /// Which tags of metrics are asked for, and none where nothing is counted; `counts_all` is
+    /// the proxy's setting where nothing else is said.
+    pub fn asked(recording: Option<&Recording>, counts_all: bool) -> Option<Asked> {
+        match recording {
+            Some(recording) if counts_all || !recording.told.metrics.is_empty() => recording.asked,
+            _ => counts_all.then(Asked::default),
+        }
+    }
+
     /// The headers of requests that somebody wants to be told, in lower case.
     pub fn headers(&self) -> &[Box<str>] {
         &self.headers

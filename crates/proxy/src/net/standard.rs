@@ -20,7 +20,7 @@ use super::recording::Recording;
 pub use show::{Workload, register};
 
 /// The most upstreams that have a book.
-pub const BOOKS_MAX: usize = 4_096;
+pub const BOOKS_MAX: usize = 512;
 
 /// The most sets of labels of an upstream per worker, the last of which is for all others.
 pub const SERIES_MAX: usize = 32;

@@ -18,6 +18,7 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{Acceptor, Handshaking};
+use crate::http::spans::Spans;
 use crate::http::worker::Worker;
 use crate::net::bucket::Buckets;
 use crate::net::count::Counts;
@@ -63,6 +64,8 @@ pub struct Setup {
     pub buckets: Arc<Buckets>,
     pub counts: Arc<Counts>,
     pub library: Arc<Library>,
+    pub counts_all: bool,
+    pub spans: Spans,
     pub journal: Journal,
     pub logs_all: bool,
     pub trusted_hops: usize,
@@ -106,13 +109,14 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
         number,
         nowhere: setup.library.nowhere(number),
         library: setup.library,
+        counts_all: setup.counts_all,
         counts: setup.counts,
         dice: Dice::new(seed),
         journal: setup.journal,
         logs_all: setup.logs_all,
         trusted_hops: setup.trusted_hops,
     });
-    let worker = Rc::new(Worker::new(local, setup.tables));
+    let worker = Rc::new(Worker::new(local, setup.tables, setup.spans));
     let handshaking = Rc::new(Handshaking::new(setup.handshakes));
     task::spawn_local("deadlines", deadline::run());
     task::spawn_local("idle upstreams", sweep(worker.clone()));

@@ -63,7 +63,7 @@ impl Account {
         });
         Account {
             started: clock::now(),
-            is_counted: recording.is_none_or(|recording| recording.asked.is_some()),
+            is_counted: Recording::asked(recording.map(|it| &**it), local.counts_all).is_some(),
             page: None,
             line,
         }
@@ -113,7 +113,7 @@ impl Account {
         line.bytes_sent = bytes_sent;
         line.bytes_received = bytes_received;
         line.flag = flag;
-        if line.find_takers() && !local.journal.write(line) {
+        if line.find_takers(local.logs_all) && !local.journal.write(line) {
             counts.add(Count::LogDropped);
         }
     }

@@ -97,11 +97,16 @@ impl Line {
         }
     }
 
-    /// Finds out which logs take the line, and whether any does.
-    pub fn find_takers(&mut self) -> bool {
+    /// Finds out which logs take the line, and whether any does; `logs_all` is the proxy's
+    /// setting where nothing else is said.
+    pub fn find_takers(&mut self, logs_all: bool) -> bool {
         let Some((recording, _)) = &self.recording else {
-            return true;
+            return logs_all;
         };
+        if recording.has_logs().is_none() {
+            self.recording = None;
+            return logs_all;
+        }
         let (recording, takers) = (recording.clone(), recording.takers(self));
         self.recording = Some((recording, takers));
         takers != 0

@@ -29,7 +29,8 @@ impl Default for Workload {
 }
 
 /// Registers all standard metrics.
-pub fn register(metrics: &Metrics, library: &Arc<Library>, workload: &Workload) {
+pub fn register(metrics: &Metrics, library: &Arc<Library>, workload: Workload) {
+    let workload = Arc::new(workload);
     for metric in Metric::ALL {
         let shown = Shown {
             metric,
@@ -57,7 +58,7 @@ fn help(metric: Metric) -> &'static str {
 struct Shown {
     metric: Metric,
     library: Arc<Library>,
-    workload: Workload,
+    workload: Arc<Workload>,
 }
 
 /// Names and values of labels, by name.

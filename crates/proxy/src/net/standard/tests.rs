@@ -16,7 +16,7 @@ fn library() -> (Metrics, Arc<Library>) {
         name: "edge".into(),
         namespace: "istio-system".into(),
     };
-    register(&metrics, &library, &workload);
+    register(&metrics, &library, workload);
     (metrics, library)
 }
 

@@ -12,6 +12,7 @@ use super::{MeshTelemetry, ProviderForm, Tell, expression, is_for_client, judge_
 /// The changes of all levels.
 pub fn merge(levels: &[&TelemetrySpec], mesh: &MeshTelemetry, tell: Tell<'_>) -> Box<[MetricRule]> {
     let mut rules = Vec::new();
+    let mut is_asked_for = false;
     let mut inherited: Vec<&str> = mesh.metrics.iter().map(|name| &**name).collect();
     for level in levels {
         for (at, metrics) in level.metrics.iter().enumerate() {
@@ -23,6 +24,7 @@ pub fn merge(levels: &[&TelemetrySpec], mesh: &MeshTelemetry, tell: Tell<'_>) ->
             let is_prometheus = |form: &ProviderForm| *form == ProviderForm::Prometheus;
             judge_providers(&metrics.providers, mesh, &field, is_prometheus, tell);
             if has_prometheus(&inherited, mesh) {
+                is_asked_for = true;
                 read(metrics, &field, &mut rules, tell);
             }
         }
@@ -33,6 +35,14 @@ pub fn merge(levels: &[&TelemetrySpec], mesh: &MeshTelemetry, tell: Tell<'_>) ->
             metric: None,
             action,
         }];
+    }
+    // Whoever asks for metrics without changing them has to be heard as well.
+    if rules.is_empty() && is_asked_for {
+        let action = MetricAction::Enable;
+        rules.push(MetricRule {
+            metric: None,
+            action,
+        });
     }
     rules.truncate(Telemetry::PARTS_MAX);
     rules.into()

@@ -1,0 +1,83 @@
+//! The messages of OpenTelemetry's protocol for spans, as far as they are said here.
+//!
+//! Names and numbers of fields are those of opentelemetry-proto (Apache License 2.0):
+//! `collector/trace/v1`, `trace/v1`, `resource/v1` and `common/v1`. Fields that are left out are
+//! not sent.
+
+/// Spans of one or more resources.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ExportTraceServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub resource_spans: Vec<ResourceSpans>,
+}
+
+/// Spans of one resource.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ResourceSpans {
+    #[prost(message, optional, tag = "1")]
+    pub resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub scope_spans: Vec<ScopeSpans>,
+}
+
+/// Whoever makes spans.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub attributes: Vec<KeyValue>,
+}
+
+/// Spans of one library.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScopeSpans {
+    #[prost(message, repeated, tag = "2")]
+    pub spans: Vec<Span>,
+}
+
+/// A span.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    pub trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub parent_span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    pub name: String,
+    /// 3 is a client.
+    #[prost(int32, tag = "6")]
+    pub kind: i32,
+    #[prost(fixed64, tag = "7")]
+    pub start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "8")]
+    pub end_time_unix_nano: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub attributes: Vec<KeyValue>,
+    #[prost(message, optional, tag = "15")]
+    pub status: Option<Status>,
+}
+
+/// How it ended.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Status {
+    /// 2 is an error.
+    #[prost(int32, tag = "3")]
+    pub code: i32,
+}
+
+/// An attribute.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct KeyValue {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<AnyValue>,
+}
+
+/// Its value, which is a text here.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AnyValue {
+    #[prost(string, optional, tag = "1")]
+    pub string_value: Option<String>,
+}
