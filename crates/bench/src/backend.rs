@@ -1,4 +1,5 @@
-//! The endpoints of all domains: two addresses, told apart by their status.
+//! The endpoints of all domains: two addresses, told apart by their status. And a service that is
+//! asked for each request, and lets everything pass.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +15,9 @@ pub const STATUSES: [u16; 2] = [200, 203];
 
 /// The answer to what is not for `/`.
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+
+/// The answer of the service that is asked.
+const LET_PASS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 /// The longest request head; the generator's are a tenth of it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -36,6 +40,32 @@ pub fn start(address: IpAddr) -> anyhow::Result<[SocketAddr; 2]> {
     Ok(addresses)
 }
 
+/// Starts a service that answers every request with 200 and nothing, on a thread of its own, which
+/// ends with the process.
+///
+/// # Errors
+/// No port or no thread is to be had.
+pub fn start_authorizer(address: IpAddr) -> anyhow::Result<SocketAddr> {
+    let listener = listen(address)?;
+    let bound = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new().name("authorizer".to_owned());
+    thread.spawn(move || {
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener)?;
+            loop {
+                let (stream, _) = listener.accept().await?;
+                tokio::spawn(answer(stream, LET_PASS.into(), "GET /"));
+            }
+            #[expect(unreachable_code, reason = "the type of the errors above")]
+            Ok::<(), io::Error>(())
+        })
+    })?;
+    Ok(bound)
+}
+
 fn listen(address: IpAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind((address, 0))?;
     listener.set_nonblocking(true)?;
@@ -51,13 +81,17 @@ async fn accept(listener: std::net::TcpListener, which: usize) -> io::Result<()>
     let response: std::sync::Arc<[u8]> = response.into();
     loop {
         let (stream, _) = listener.accept().await?;
-        tokio::spawn(answer(stream, response.clone()));
+        tokio::spawn(answer(stream, response.clone(), "GET / "));
     }
 }
 
-/// Answers requests without body for `/`, as the load generator and the prober send them. A
+/// Answers requests without body that start like this, as the load generator and the prober send them. A
 /// request for another path shows that a proxy did not rewrite it.
-async fn answer(mut stream: TcpStream, response: std::sync::Arc<[u8]>) -> io::Result<()> {
+async fn answer(
+    mut stream: TcpStream,
+    response: std::sync::Arc<[u8]>,
+    start: &'static str,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; HEAD_BYTES_MAX];
     let mut filled = 0;
@@ -68,8 +102,8 @@ async fn answer(mut stream: TcpStream, response: std::sync::Arc<[u8]>) -> io::Re
         }
         filled += read;
         while let Some(end) = find_end(&buffer[..filled]) {
-            let is_root = buffer.starts_with(b"GET / ");
-            let answer = if is_root { &*response } else { NOT_FOUND };
+            let is_known = buffer.starts_with(start.as_bytes());
+            let answer = if is_known { &*response } else { NOT_FOUND };
             stream.write_all(answer).await?;
             buffer.copy_within(end..filled, 0);
             filled -= end;

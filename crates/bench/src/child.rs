@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use crate::allocation;
 use crate::cluster::usage;
 use crate::domains::SHARED_SECRET;
+use crate::istio::MESH_FILE;
 use crate::record::{Objects, Record};
 
 /// How the child is started.
@@ -75,6 +76,11 @@ pub fn run(args: &ChildArgs) -> anyhow::Result<()> {
         "--https=127.0.0.1:0",
     ];
     let line = line.into_iter().chain(["--admin=127.0.0.1:0", &workers]);
+    let mesh = dir.join(MESH_FILE);
+    let mesh = mesh
+        .is_file()
+        .then(|| format!("--mesh-config={}", mesh.display()));
+    let line = line.chain(mesh.as_deref());
     let line = line.chain([dir.to_str().context("a directory in UTF-8")?]);
     let MyriadCommand::Serve(raw) = Cli::parse_from(line).command else {
         bail!("not serve")

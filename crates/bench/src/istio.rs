@@ -3,6 +3,7 @@
 mod certificates;
 mod documents;
 mod envoy;
+mod filters;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use anyhow::{Context, ensure};
 use certificates::Authority;
 
 pub use envoy::bootstrap;
+pub use filters::{Filters, MESH_FILE, Mode};
 
 /// Settings of `generate`.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,6 +26,12 @@ pub struct GenerateArgs {
     /// Where all Services have their endpoint.
     #[arg(long, default_value = "127.0.0.1:9080")]
     endpoint: SocketAddr,
+    /// What requests shall meet beside TLS and the routes.
+    #[arg(long, value_enum, default_value = "nofilters")]
+    mode: Mode,
+    /// Where the service is that is asked for each request, in modes that have one.
+    #[arg(long, default_value = "127.0.0.1:9081")]
+    authorizer: SocketAddr,
     /// The directory that the objects are written into.
     #[arg(long)]
     out: PathBuf,
@@ -90,7 +98,9 @@ const SHARED_GATEWAY: &str = "istio-system/edge";
 pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
     let Shape::Istio = args.shape;
     let all = args.setup.make()?;
-    args.setup.write(&all, args.endpoint, &args.out)?;
+    let filters = Filters::new(args.mode, args.authorizer)?;
+    args.setup
+        .write_with(&all, args.endpoint, &args.out, &filters)?;
     if let Some(file) = &args.envoy {
         let config = bootstrap(&args.setup, &all, args.envoy_listen, args.endpoint);
         write(file, &serde_json::to_string(&config)?)?;
@@ -160,6 +170,20 @@ impl Setup {
     /// # Errors
     /// A file cannot be written.
     pub fn write(&self, all: &[Served], endpoint: SocketAddr, to: &Path) -> anyhow::Result<()> {
+        self.write_with(all, endpoint, to, &Filters::default())
+    }
+
+    /// The same with what a mode adds.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_with(
+        &self,
+        all: &[Served],
+        endpoint: SocketAddr,
+        to: &Path,
+        filters: &Filters,
+    ) -> anyhow::Result<()> {
         for workspace in 0..self.workspaces {
             let folder = to.join(documents::namespace(workspace));
             std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -168,9 +192,9 @@ impl Setup {
         }
         for served in all {
             let path = to.join(served.domain.file());
-            write(&path, &served.objects(self.paths))?;
+            write(&path, &filters.dress(served.objects(self.paths)))?;
         }
-        Ok(())
+        filters.write(to)
     }
 }
 

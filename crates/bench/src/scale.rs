@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::backend;
-use crate::istio::Setup;
+use crate::istio::{Filters, Mode, Setup};
 use cores::Cores;
 use report::{Report, Row};
 use subject::{Round, Subject};
@@ -28,6 +28,9 @@ pub struct ScaleArgs {
     /// Whose objects and requests.
     #[arg(long, value_enum)]
     requests: Requests,
+    /// What requests meet. Envoy has its turn in `nofilters` alone.
+    #[arg(long, value_enum, default_value = "nofilters")]
+    mode: Mode,
     #[command(flatten)]
     setup: Setup,
     /// Numbers of cores that each proxy is pinned to, one run for each.
@@ -87,7 +90,8 @@ pub fn run(args: &ScaleArgs) -> anyhow::Result<()> {
         return changes::run(&args.setup, endpoint, samples);
     }
     raise_descriptors(args.connections)?;
-    let envoy = match (args.alone, &args.envoy) {
+    let is_alone = args.alone || args.mode != Mode::Nofilters;
+    let envoy = match (is_alone, &args.envoy) {
         (true, _) => None,
         (false, Some(path)) => Some(path.clone()),
         (false, None) => Some(peer::provide()?),
@@ -111,7 +115,13 @@ fn measure(
 ) -> anyhow::Result<Row> {
     let (proxy, rest) = machine.split(count)?;
     let all = args.setup.make()?;
-    let mut subjects = vec![Subject::myriad(&args.setup, &all, endpoint, &proxy)?];
+    let authorizer = backend::start_authorizer(Ipv4Addr::LOCALHOST.into())?;
+    let filters = Filters::new(args.mode, authorizer)?;
+    let subject = match args.mode {
+        Mode::Direct => Subject::endpoint(endpoint),
+        _ => Subject::myriad(&args.setup, &all, endpoint, &filters, &proxy)?,
+    };
+    let mut subjects = vec![subject];
     if let Some(envoy) = envoy {
         let peer = Subject::envoy(envoy, &args.setup, &all, endpoint, &proxy)?;
         subjects.push(peer);
@@ -131,6 +141,8 @@ fn measure(
                 setup: args.setup,
                 connections: args.connections,
                 threads: rest.count(),
+                is_tls: args.mode != Mode::Direct,
+                token: filters.token.as_deref().map(Into::into),
             };
             let round = subject.round(&traffic, Duration::from_secs_f64(args.seconds));
             rounds.push(round.with_context(|| subject.name().to_owned())?);

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::Trouble;
 use crate::backend::BODY_BYTES;
@@ -23,8 +22,13 @@ const RESPONSE_BYTES_MAX: usize = 4 << 10;
 /// What went wrong, and how in words.
 pub type Failure = (Trouble, String);
 
+/// A connection, with or without TLS.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 pub struct Client {
-    stream: TlsStream<TcpStream>,
+    stream: Box<dyn Stream>,
     buffer: Vec<u8>,
 }
 
@@ -36,17 +40,26 @@ impl Client {
         host: &str,
     ) -> Result<Client, Failure> {
         let connect = async {
-            let socket = TcpStream::connect(address).await.map_err(connecting)?;
-            socket.set_nodelay(true).map_err(connecting)?;
+            let socket = connect_tcp(address).await?;
             let name = ServerName::try_from(host.to_owned()).map_err(handshaking)?;
             let connector = TlsConnector::from(config.clone());
             connector.connect(name, socket).await.map_err(handshaking)
         };
         let stream = within(connect, Trouble::Handshake).await?;
-        Ok(Client {
-            stream,
+        Ok(Client::over(stream))
+    }
+
+    /// Connects by TCP alone.
+    pub async fn connect_plain(address: SocketAddr) -> Result<Client, Failure> {
+        let stream = within(connect_tcp(address), Trouble::Connect).await?;
+        Ok(Client::over(stream))
+    }
+
+    fn over(stream: impl Stream + 'static) -> Client {
+        Client {
+            stream: Box::new(stream),
             buffer: vec![0; RESPONSE_BYTES_MAX],
-        })
+        }
     }
 
     /// Sends a request and reads its answer, which must be the endpoint's; says how long it was.
@@ -90,6 +103,12 @@ pub fn is_complete(bytes: &[u8]) -> Result<bool, Failure> {
         return wrong("the body is too long");
     }
     Ok(body.len() == BODY_BYTES)
+}
+
+async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let socket = TcpStream::connect(address).await.map_err(connecting)?;
+    socket.set_nodelay(true).map_err(connecting)?;
+    Ok(socket)
 }
 
 async fn within<T>(

@@ -7,11 +7,13 @@ use serde::Serialize;
 use super::ScaleArgs;
 use super::cores::Cores;
 use super::subject::{Outcome, Round};
+use crate::istio::Mode;
 
 /// The figures for one number of cores. Those of several rounds are their medians, but for
 /// memory and errors: these are the largest, and the sum.
 #[derive(Debug, Default, Serialize)]
 pub struct Row {
+    mode: Mode,
     cores: usize,
     /// Whether the traffic and the endpoint run on the same cores.
     is_shared: bool,
@@ -95,6 +97,7 @@ impl Row {
         let [p50_ms, p90_ms, p99_ms] = figures.quantiles_ms;
         let quantile = |at: usize| them?.quantiles_ms.get(at).copied();
         Row {
+            mode: args.mode,
             cores: proxy.count(),
             is_shared: proxy.overlap(rest),
             domains: args.setup.workspaces * args.setup.domains,

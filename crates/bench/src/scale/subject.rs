@@ -9,7 +9,7 @@ use super::peer::{self, Envoy};
 use super::traffic::{Phase, Seen, Traffic};
 use crate::child::Running;
 use crate::cluster::usage;
-use crate::istio::{self, Served, Setup};
+use crate::istio::{self, Filters, Served, Setup};
 
 /// How long traffic runs before it is measured, so that connections are made and pools filled.
 const WARMING: Duration = Duration::from_millis(1_500);
@@ -33,6 +33,8 @@ enum Process {
         _directory: tempfile::TempDir,
     },
     Envoy(Envoy),
+    /// Nobody: the endpoint, which is a thread of this process.
+    Endpoint,
 }
 
 /// What was seen in one turn.
@@ -62,10 +64,11 @@ impl Subject {
         setup: &Setup,
         all: &[Served],
         endpoint: SocketAddr,
+        filters: &Filters,
         cores: &Cores,
     ) -> anyhow::Result<Subject> {
         let directory = tempfile::tempdir()?;
-        setup.write(all, endpoint, directory.path())?;
+        setup.write_with(all, endpoint, directory.path(), filters)?;
         let begun = Instant::now();
         let mut child = cores.start(|| Running::start(Some(directory.path()), cores.count()))?;
         let address = child.wait_ready()?.https;
@@ -79,6 +82,17 @@ impl Subject {
             start: begun.elapsed(),
             rss_idle_mib: 0.0,
         })
+    }
+
+    /// The endpoint itself. Its figures are those of this process, traffic included.
+    pub fn endpoint(endpoint: SocketAddr) -> Subject {
+        Subject {
+            name: "endpoint".to_owned(),
+            process: Process::Endpoint,
+            address: endpoint,
+            start: Duration::ZERO,
+            rss_idle_mib: 0.0,
+        }
     }
 
     /// Starts Envoy with the same routes.
@@ -98,6 +112,8 @@ impl Subject {
             setup: *setup,
             connections: 1,
             threads: 1,
+            is_tls: true,
+            token: None,
         };
         traffic.wait_answered(|| process.check())?;
         Ok(Subject {
@@ -169,6 +185,7 @@ impl Subject {
                 drop(envoy);
                 Ok(())
             }
+            Process::Endpoint => Ok(()),
         }
     }
 
@@ -182,6 +199,7 @@ impl Subject {
         match &self.process {
             Process::Myriad { child, .. } => child.id(),
             Process::Envoy(envoy) => envoy.id(),
+            Process::Endpoint => std::process::id(),
         }
     }
 }

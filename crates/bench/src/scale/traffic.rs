@@ -39,6 +39,10 @@ pub struct Traffic {
     pub setup: Setup,
     pub connections: usize,
     pub threads: usize,
+    /// Over TLS to a gateway, or without to the endpoint itself.
+    pub is_tls: bool,
+    /// The token that requests bear.
+    pub token: Option<Arc<str>>,
 }
 
 /// What traffic does.
@@ -124,7 +128,7 @@ impl Traffic {
         loop {
             let ask = async {
                 let mut client = Client::connect(&config, self.address, &host).await?;
-                client.ask(&request(&host, 0)).await
+                client.ask(&self.request(&host, 0)).await
             };
             match runtime.block_on(ask) {
                 Ok(_) => return Ok(()),
@@ -137,6 +141,18 @@ impl Traffic {
             check()?;
             std::thread::sleep(LOOK_INTERVAL);
         }
+    }
+
+    /// A request. A gateway rewrites every path to `/`, which is all that the endpoint has.
+    fn request(&self, host: &str, number: u32) -> String {
+        let path = match self.is_tls {
+            true => istio::path(number),
+            false => "/".to_owned(),
+        };
+        let token = self.token.as_ref();
+        let token = token.map(|it| format!("Authorization: Bearer {it}\r\n"));
+        let token = token.unwrap_or_default();
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{token}\r\n")
     }
 
     fn run(
@@ -173,7 +189,8 @@ impl Traffic {
 impl Worker {
     /// Asks over one connection until the end.
     async fn drive(self, connection: usize, host: String) {
-        let requests = (0..self.traffic.setup.paths).map(|number| request(&host, number));
+        let traffic = &self.traffic;
+        let requests = (0..traffic.setup.paths).map(|number| traffic.request(&host, number));
         let requests: Vec<String> = requests.collect();
         let mut state = connection as u64 | 1 << 32;
         let mut client = None;
@@ -214,7 +231,11 @@ impl Worker {
 
     async fn connect(&self, host: &str) -> Result<Client, String> {
         let turn = self.handshakes.acquire().await;
-        let client = Client::connect(&self.config, self.traffic.address, host).await;
+        let address = self.traffic.address;
+        let client = match self.traffic.is_tls {
+            true => Client::connect(&self.config, address, host).await,
+            false => Client::connect_plain(address).await,
+        };
         drop(turn);
         client.map_err(|(trouble, text)| format!("{host}: {trouble:?}: {text}"))
     }
@@ -288,11 +309,6 @@ impl Seen {
         self.errors += 1;
         self.last_error = Some(text);
     }
-}
-
-fn request(host: &str, number: u32) -> String {
-    let path = istio::path(number);
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
 /// The next of a sequence that wanders over all paths: xorshift.
