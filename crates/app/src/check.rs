@@ -1,9 +1,11 @@
 //! `check`: all findings about objects in files, without serving them.
 
+mod honoured;
+
 use std::io::Write;
 use std::process::ExitCode;
 
-use myriad_api::{Finding, Severity};
+use myriad_api::{Change, Finding, ObjectKey, Severity};
 use myriad_base::clock;
 use myriad_model::{Form, Sealer, Writer};
 use myriad_source::directory::{self, Limits, Loaded};
@@ -19,7 +21,7 @@ use crate::settings::Meaning;
 pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
     let meaning = Meaning::check(&raw.meaning)?;
     let Loaded { batch, locator, .. } = directory::load(&raw.paths, &Limits::default())?;
-    let objects = batch.changes.len();
+    let objects: Vec<ObjectKey> = batch.changes.iter().map(Change::key).cloned().collect();
     // Versions are compared with nothing here, so the key does not matter.
     let writer = Writer::new(Sealer::new([0; 32], Form::Value));
     let mut engine = Engine::new(meaning.translate(), writer);
@@ -37,7 +39,11 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
     }
     findings.sort_by(|a, b| (&a.place, a).cmp(&(&b.place, b)));
     findings.dedup();
-    print(&findings, objects)?;
+    let accounts = match raw.honoured {
+        true => honoured::tell(objects.iter(), engine.snapshot(), &findings),
+        false => Vec::new(),
+    };
+    print(&findings, &accounts, objects.len())?;
     let has_errors = findings
         .iter()
         .any(|finding| finding.severity == Severity::Error);
@@ -48,10 +54,13 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn print(findings: &[Finding], objects: usize) -> std::io::Result<()> {
+fn print(findings: &[Finding], accounts: &[String], objects: usize) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     for finding in findings {
         writeln!(out, "{finding}")?;
+    }
+    for account in accounts {
+        writeln!(out, "{account}")?;
     }
     let count = |severity| {
         findings

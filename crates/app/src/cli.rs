@@ -257,6 +257,10 @@ pub struct RawCheck {
     /// Files and directories.
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
+    /// Also say, in a line for each of Istio's objects, what of it is honoured: the fields that
+    /// are not, and the resources that came of it.
+    #[arg(long)]
+    pub honoured: bool,
     /// How objects are read.
     #[command(flatten)]
     pub meaning: RawMeaning,

@@ -412,12 +412,15 @@ pub(super) fn rule_of(name: &str) -> Option<String> {
             field(rule, at)
         }
         Some((root, delegate)) => {
-            let rule: u32 = root.rsplit('/').next()?.parse().ok()?;
+            let mut parts = root.splitn(3, '/');
+            let (namespace, name) = (parts.next()?, parts.next()?);
+            let rule: u32 = parts.next()?.rsplit('/').next()?.parse().ok()?;
             let (delegate, place) = delegate.rsplit_once('/')?;
             let (own, at) = place.split_once('.')?;
             let own = field(own, at)?;
             Some(format!(
-                "spec.http[{rule}], delegated to VirtualService {delegate}: {own}"
+                "spec.http[{rule}] of VirtualService {namespace}/{name}, delegated to VirtualService \
+                 {delegate}: {own}"
             ))
         }
     }

@@ -191,7 +191,10 @@ fn a_route_names_the_rule_that_it_came_from_and_its_delegate() {
     let delegated = answer::rule_of("shop/web/www.shop.test/2>team/part/1.3");
     assert_eq!(
         delegated.as_deref(),
-        Some("spec.http[2], delegated to VirtualService team/part: spec.http[1], its match 3")
+        Some(
+            "spec.http[2] of VirtualService shop/web, delegated to VirtualService team/part: \
+             spec.http[1], its match 3"
+        )
     );
     assert_eq!(answer::rule_of("shop/web/www.shop.test/other"), None);
 }
