@@ -13,6 +13,7 @@ pub mod authority;
 pub mod backend;
 pub mod client;
 pub mod cluster;
+pub mod issuer;
 pub mod istio;
 pub mod objects;
 pub mod world;

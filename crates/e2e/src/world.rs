@@ -68,9 +68,9 @@ impl World {
             "--http=127.0.0.1:0",
             "--https=127.0.0.1:0",
         ];
-        let line = line
-            .into_iter()
-            .chain(["--admin=127.0.0.1:0", "--workers=2"]);
+        let line = line.into_iter().chain(["--admin=127.0.0.1:0"]);
+        let is_told = arguments.iter().any(|it| it.starts_with("--workers"));
+        let line = line.chain((!is_told).then_some("--workers=2"));
         let line = line.chain(arguments.iter().copied());
         let line = line.chain([served.to_str().expect("a path in UTF-8")]);
         let Command::Serve(raw) = Cli::parse_from(line).command else {

@@ -14,11 +14,17 @@ mod stories {
     mod hello;
     mod http;
     mod istio;
+    mod istio_balance;
+    mod istio_commands;
+    mod istio_ext;
     mod istio_policy;
     mod istio_policy_more;
+    mod istio_refused;
+    mod istio_rules;
     mod istio_services;
     mod istio_tcp;
     mod istio_tls;
+    mod istio_tokens;
     mod istio_upstream;
     mod operators;
     mod tls;

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use myriad_e2e::authority::Authority;
+use myriad_e2e::issuer::Issuer;
 use myriad_e2e::{Answer, Backend, World};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -110,41 +107,9 @@ async fn deny_refuses_by_address_and_header_and_a_trial_refuses_nobody() {
     world.stop().await;
 }
 
-/// A key of an issuer.
-pub(super) struct Issuer(EcdsaKeyPair);
-
-impl Issuer {
-    pub(super) fn new() -> Self {
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
-        Issuer(pair.expect("a key"))
-    }
-
-    pub(super) fn keys(&self) -> String {
-        let point = &self.0.public_key().as_ref()[1..];
-        let (x, y) = point.split_at(32);
-        let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
-        format!(r#"{{"keys":[{{"kty":"EC","crv":"P-256","kid":"k","x":"{x}","y":"{y}"}}]}}"#)
-    }
-
-    /// The arguments of a request that bears a token.
-    pub(super) fn bearer(&self, claims: &str) -> [String; 2] {
-        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
-        let message = format!(
-            "{}.{}",
-            encode(r#"{"alg":"ES256","kid":"k"}"#),
-            encode(claims)
-        );
-        let signature = self.0.sign(&SystemRandom::new(), message.as_bytes());
-        let signature = URL_SAFE_NO_PAD.encode(signature.expect("a signature"));
-        let field = format!("Authorization: Bearer {message}.{signature}");
-        ["--header".to_owned(), field]
-    }
-}
-
 async fn ask_as(world: &World, issuer: &Issuer, claims: &str) -> Answer {
-    let bearer = issuer.bearer(claims);
-    let args: Vec<&str> = bearer.iter().map(String::as_str).collect();
-    ask(world, "http://a.test/x", &args).await
+    let field = format!("Authorization: Bearer {}", issuer.token(claims));
+    ask(world, "http://a.test/x", &["--header", &field]).await
 }
 
 #[tokio::test]

@@ -7,9 +7,10 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use myriad_e2e::authority::Authority;
+use myriad_e2e::issuer::Issuer;
 use myriad_e2e::{Answer, Backend, Site, World};
 
-use super::istio_policy::{Issuer, ask, authorization, has, policy};
+use super::istio_policy::{ask, authorization, has, policy};
 
 const EDGE: &str = "\
 apiVersion: networking.istio.io/v1

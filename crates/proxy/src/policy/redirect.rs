@@ -66,7 +66,9 @@ fn change(
         url.push_str(scheme);
         url.push_str("://");
         url.push_str(host);
-        let own = (scheme == head.scheme).then(|| own_port(head)).flatten();
+        // The port that a request came by is that of its own scheme and host.
+        let is_own = scheme == head.scheme && parts.host.is_empty();
+        let own = is_own.then(|| own_port(head)).flatten();
         let port = parts
             .port
             .or(own)
@@ -180,12 +182,7 @@ mod tests {
                 parts("https", "", None),
                 "https://h/a/b?c=d",
             ),
-            (
-                "h:8080",
-                "http",
-                parts("", "i", None),
-                "http://i:8080/a/b?c=d",
-            ),
+            ("h:8080", "http", parts("", "i", None), "http://i/a/b?c=d"),
             (
                 "h:8080",
                 "http",

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
@@ -28,6 +29,10 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use super::dial::Credentials;
+
+/// The environment's own file of trusted certificates, instead of the system's: the name that
+/// OpenSSL and Go know too.
+const ROOTS_FILE: &str = "SSL_CERT_FILE";
 
 /// Where systems keep the certificates that they trust; the first that is there counts.
 const ROOTS: [&str; 3] = [
@@ -293,7 +298,13 @@ impl ServerCertVerifier for Named {
 
 fn read_roots() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    for path in ROOTS {
+    let named = std::env::var_os(ROOTS_FILE).filter(|path| !path.is_empty());
+    // A file that is named and not there is no reason to trust others.
+    let paths = match named {
+        Some(path) => vec![PathBuf::from(path)],
+        None => ROOTS.map(PathBuf::from).to_vec(),
+    };
+    for path in paths {
         let Ok(file) = File::open(path) else {
             continue;
         };

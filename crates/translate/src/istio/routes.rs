@@ -265,6 +265,7 @@ fn action(
     needs: &mut Vec<Unit>,
 ) -> Action {
     let rare = rule.route.rare.as_deref();
+    note_rivals(&rule.route, problems);
     if let Some(written) = rare.and_then(|rare| rare.redirect.as_ref()) {
         return redirect(written, problems);
     }
@@ -291,6 +292,28 @@ fn action(
         });
     }
     Action::Forward(upstreams.into())
+}
+
+/// Names what stands beside something that goes first, and so has no effect.
+fn note_rivals(route: &HttpRoute, problems: &mut Vec<Problem>) {
+    let rare = route.rare.as_deref();
+    let answers = [
+        ("redirect", rare.is_some_and(|it| it.redirect.is_some())),
+        (
+            "directResponse",
+            rare.is_some_and(|it| it.direct_response.is_some()),
+        ),
+        ("route", !route.route.is_empty()),
+    ];
+    let mut written = answers.iter().filter(|(_, is_set)| *is_set);
+    let Some((first, _)) = written.next() else {
+        return;
+    };
+    problems.extend(written.map(|(field, _)| Problem {
+        field: (*field).into(),
+        message: format!("stands beside {first}, which goes first, so it has no effect"),
+        remedy: "keep one of redirect, directResponse and route",
+    }));
 }
 
 /// The name of what is not there, which answers 503 for its share.
