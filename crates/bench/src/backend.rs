@@ -85,8 +85,8 @@ async fn accept(listener: std::net::TcpListener, which: usize) -> io::Result<()>
     }
 }
 
-/// Answers requests without body that start like this, as the load generator and the prober send them. A
-/// request for another path shows that a proxy did not rewrite it.
+/// Answers requests without body that start like this, as the load generator and the prober send
+/// them. A request for another path shows that a proxy did not rewrite it.
 async fn answer(
     mut stream: TcpStream,
     response: std::sync::Arc<[u8]>,

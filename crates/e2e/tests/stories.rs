@@ -26,6 +26,7 @@ mod stories {
     mod istio_tls;
     mod istio_tokens;
     mod istio_upstream;
+    mod istio_workloads;
     mod operators;
     mod tls;
 }

@@ -419,8 +419,8 @@ pub(super) fn rule_of(name: &str) -> Option<String> {
             let (own, at) = place.split_once('.')?;
             let own = field(own, at)?;
             Some(format!(
-                "spec.http[{rule}] of VirtualService {namespace}/{name}, delegated to VirtualService \
-                 {delegate}: {own}"
+                "spec.http[{rule}] of VirtualService {namespace}/{name}, delegated to \
+                 VirtualService {delegate}: {own}"
             ))
         }
     }
