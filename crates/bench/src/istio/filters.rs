@@ -25,7 +25,7 @@ const POLICIES_FILE: &str = "policies.yaml";
 const ISSUER: &str = "https://issuer.scale.test";
 
 /// More than anything asks for, so that every request is counted and none refused.
-const LIMIT: &str = "1000000000/s per client";
+const LIMIT: &str = "1000000/s per client";
 
 /// What requests meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
