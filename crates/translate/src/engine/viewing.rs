@@ -143,7 +143,8 @@ impl Engine {
                 Unit::Provider(_) => true,
                 unit => unit.own_kind().is_some(),
             };
-            if is_root || self.units.seen(id).has(slot) {
+            // As long as there is one view it is not noted what is for it: all is.
+            if is_root || self.views.is_single() || self.units.seen(id).has(slot) {
                 marked.push((record.unit().clone(), id));
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use myriad_api::Change;
 use myriad_model::{Kind, Sealed, SealedArc, Snapshot};
-use myriad_translate::{Engine, MAIN, Settings, View, Work};
+use myriad_translate::{Engine, MAIN, Settings, Work};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -19,7 +19,9 @@ use crate::world;
 type Step = Result<&'static str, &'static str>;
 
 /// Views in several states; those of one name replace each other.
-const VIEWS: [&str; 5] = [
+const VIEWS: [&str; 7] = [
+    "gateway two istio=ingressgateway ingress",
+    "gateway one istio=other ingress",
     "side two istio=egressgateway",
     "side one istio=egressgateway",
     "side two istio=ingressgateway ingress",
@@ -62,16 +64,19 @@ fn with(views: &[&str]) -> Engine {
 #[test]
 fn views_that_come_and_go_leave_what_a_fresh_engine_has() {
     run_any(steps(), |(batches, steps)| {
-        let mut incremental = world::engine(universe::settings());
+        let mut settings = universe::settings();
+        settings.root_namespace = Some("one".into());
+        let mut incremental = world::engine(settings.clone());
         let mut now = world::NOW;
         for ((passed, changes), step) in batches.iter().zip(steps) {
             now += passed;
             take(&mut incremental, step);
             incremental.apply(changes.clone(), now);
         }
-        let views: Vec<View> = incremental.views().map(|(view, _)| view.clone()).collect();
-        let mut settings = universe::settings();
-        settings.views = views.into_iter().filter(|it| &*it.name != MAIN).collect();
+        let mut views = incremental.views().map(|(view, _)| view.clone());
+        let main = views.next().expect("it stays");
+        (settings.gateway_labels, settings.gateway_namespace) = (main.labels, main.namespace);
+        settings.views = views.collect();
         let mut fresh = world::engine(settings);
         let objects = survivors(&batches).into_iter().map(Change::Put).collect();
         fresh.apply(objects, now);
