@@ -301,7 +301,12 @@ impl Cluster {
 
     /// Asks the proxies of this story for a host over HTTPS, once.
     pub async fn get(&self, host: &str) -> Answer {
-        let resolve = [format!("{host}:8443:{}", self.address())];
+        self.get_at(host, &self.address()).await
+    }
+
+    /// Asks the proxy at an address for a host over HTTPS, once.
+    pub async fn get_at(&self, host: &str, address: &str) -> Answer {
+        let resolve = [format!("{host}:8443:{address}")];
         let url = format!("https://{host}:8443/");
         self.curl(&url, &resolve).ask().await
     }

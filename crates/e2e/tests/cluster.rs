@@ -11,6 +11,7 @@ mod cluster {
     mod namespaces;
     mod newcomer;
     mod orders;
+    mod views;
 }
 
 use myriad_e2e::cluster::Cluster;
