@@ -249,6 +249,31 @@ pub struct RawTraffic {
         value_name = "N"
     )]
     pub trusted_hops: usize,
+    /// Who is asked for the addresses of names: servers of DNS, as ADDRESS or ADDRESS:PORT
+    /// [default: those of /etc/resolv.conf]. The hosts file goes first.
+    #[arg(
+        long,
+        env = "MYRIAD_RESOLVER",
+        value_delimiter = ',',
+        value_name = "ADDRESS,..."
+    )]
+    pub resolver: Vec<String>,
+    /// The fewest seconds that an answer of DNS is used, at least 1.
+    #[arg(
+        long,
+        env = "MYRIAD_DNS_TTL_MIN",
+        default_value_t = 1,
+        value_name = "SECONDS"
+    )]
+    pub dns_ttl_min: u64,
+    /// The most seconds that an answer of DNS is used, at most 86400.
+    #[arg(
+        long,
+        env = "MYRIAD_DNS_TTL_MAX",
+        default_value_t = 300,
+        value_name = "SECONDS"
+    )]
+    pub dns_ttl_max: u64,
 }
 
 /// Settings of `check` as written.

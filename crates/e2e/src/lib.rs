@@ -15,10 +15,12 @@ pub mod client;
 pub mod cluster;
 pub mod issuer;
 pub mod istio;
+pub mod name_server;
 pub mod objects;
 pub mod world;
 
 pub use backend::Backend;
 pub use client::{Answer, Curl};
+pub use name_server::NameServer;
 pub use objects::Site;
 pub use world::World;

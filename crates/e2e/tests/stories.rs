@@ -17,6 +17,7 @@ mod stories {
     mod istio_balance;
     mod istio_commands;
     mod istio_ext;
+    mod istio_names;
     mod istio_policy;
     mod istio_policy_more;
     mod istio_refused;

@@ -17,4 +17,5 @@ pub mod tls;
 pub mod upstream;
 
 pub use net::limits::Limits;
+pub use net::names::NameSettings;
 pub use runtime::{Applied, Proxy, Receipt, Settings, Workload};

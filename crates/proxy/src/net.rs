@@ -19,6 +19,10 @@ pub mod journal;
 pub mod kept;
 pub mod limits;
 pub mod local;
+#[cfg(test)]
+#[path = "../../e2e/src/name_server.rs"]
+pub mod name_server;
+pub mod names;
 pub mod record;
 pub mod recording;
 pub mod response;

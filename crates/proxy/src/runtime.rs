@@ -20,6 +20,7 @@ use crate::net::hash::hash;
 use crate::net::journal::Journal;
 use crate::net::limits::Limits;
 use crate::net::local::Local;
+use crate::net::names::{NameSettings, Names};
 use crate::net::socket;
 use crate::net::standard::{self, Library};
 use crate::route::edit::Edit;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// What anybody outside can make grow, and how far.
     pub limits: Limits,
+    /// Who is asked for the addresses of names.
+    pub names: NameSettings,
     /// Where the access log goes; none for no log.
     pub access_log: Option<Box<dyn io::Write + Send>>,
     /// How many proxies in front of this one are believed when they tell the client's address.
@@ -68,6 +71,7 @@ impl Default for Settings {
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             limits: Limits::default(),
+            names: NameSettings::default(),
             access_log: None,
             trusted_hops: 0,
             workload: None,
@@ -98,6 +102,7 @@ pub struct Proxy {
     library: Arc<Library>,
     spans: Spans,
     limits: Arc<Limits>,
+    names: Names,
     /// Those of what the proxy does of its own accord.
     own_counts: Arc<Counts>,
 }
@@ -162,6 +167,7 @@ impl Proxy {
         metrics.register("table_swaps", "Commits that took effect", swaps.clone());
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
         let buckets = Arc::new(Buckets::new());
+        let names = Names::new(settings.names, metrics);
         let handshakes = Arc::new(Handshakes::new(&limits));
         let mut workers = Vec::with_capacity(count);
         for (number, counts) in counts.into_iter().take(count).enumerate() {
@@ -169,6 +175,7 @@ impl Proxy {
             let setup = Setup {
                 limits: limits.clone(),
                 buckets: buckets.clone(),
+                names: names.clone(),
                 counts,
                 library: library.clone(),
                 counts_all,
@@ -201,6 +208,7 @@ impl Proxy {
             library,
             spans,
             limits,
+            names,
             own_counts,
         })
     }
@@ -322,9 +330,10 @@ impl Proxy {
     fn open_spans(&self) {
         let (limits, counts) = (self.limits.clone(), self.own_counts.clone());
         let (library, journal) = (self.library.clone(), self.journal.clone());
-        let number = self.workers.len();
+        let (number, names) = (self.workers.len(), self.names.clone());
         let local = move || Local {
             limits,
+            names,
             buckets: Arc::new(Buckets::new()),
             number,
             library,

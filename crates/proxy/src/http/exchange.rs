@@ -285,7 +285,7 @@ async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>,
     let Some(resolution) = &plan.upstream.resolution else {
         return Ok(None);
     };
-    let answer = resolution.answer(worker.local.limits.dns_ttl).await;
+    let answer = resolution.answer(&worker.local.names).await;
     answer.map(Some).map_err(unstarted)
 }
 

@@ -56,8 +56,6 @@ pub struct Limits {
     pub stream_look: Duration,
     /// How long a stream that no passage takes any more has to end.
     pub stream_drain: Duration,
-    /// How long addresses that DNS gave are used before they are asked for again.
-    pub dns_ttl: Duration,
 }
 
 impl Default for Limits {
@@ -87,7 +85,6 @@ impl Default for Limits {
             parsed_keys_max: 16_384,
             stream_look: Duration::from_secs(10),
             stream_drain: Duration::from_secs(30),
-            dns_ttl: Duration::from_secs(30),
         }
     }
 }

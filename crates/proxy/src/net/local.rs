@@ -8,6 +8,7 @@ use super::count::Counts;
 use super::dice::Dice;
 use super::journal::Journal;
 use super::limits::Limits;
+use super::names::Names;
 use super::standard::{Library, Page};
 
 /// The belongings of one worker.
@@ -24,6 +25,8 @@ pub struct Local {
     pub counts_all: bool,
     /// Where the worker counts traffic that has no upstream.
     pub nowhere: Option<Arc<Page>>,
+    /// Where names are asked for, the same for all workers.
+    pub names: Names,
     /// The worker's counts.
     pub counts: Arc<Counts>,
     /// The worker's dice.

@@ -28,6 +28,7 @@ use crate::net::hash::hash;
 use crate::net::journal::Journal;
 use crate::net::limits::Limits;
 use crate::net::local::Local;
+use crate::net::names::Names;
 use crate::net::standard::Library;
 use crate::route::tables::Tables;
 use crate::tls::accept::Handshakes;
@@ -62,6 +63,7 @@ pub enum Command {
 pub struct Setup {
     pub limits: Arc<Limits>,
     pub buckets: Arc<Buckets>,
+    pub names: Names,
     pub counts: Arc<Counts>,
     pub library: Arc<Library>,
     pub counts_all: bool,
@@ -90,8 +92,6 @@ pub fn start(
 ) -> io::Result<JoinHandle<()>> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
-        // Only DNS needs threads beside the worker's own.
-        .max_blocking_threads(4)
         .build()?;
     Builder::new()
         .name(format!("worker-{number}"))
@@ -110,6 +110,7 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
         nowhere: setup.library.nowhere(number),
         library: setup.library,
         counts_all: setup.counts_all,
+        names: setup.names,
         counts: setup.counts,
         dice: Dice::new(seed),
         journal: setup.journal,

@@ -188,7 +188,7 @@ async fn lead(
     let upstream = choose(room, &taken.entry, passage)?;
     account.set_upstream(room.local, &upstream);
     let answer = match &upstream.resolution {
-        Some(resolution) => Some(resolution.answer(room.local.limits.dns_ttl).await?),
+        Some(resolution) => Some(resolution.answer(&room.local.names).await?),
         None => None,
     };
     let pool = answer

@@ -1,6 +1,6 @@
-//! Endpoints that DNS tells: asked for off the request path, and kept while they are young.
+//! Endpoints that DNS tells: asked for off the request path, and kept for as long as it says.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,16 +14,18 @@ use tokio::sync::Mutex;
 
 use crate::balance::{Manner, Member, Pool, Target};
 use crate::net::failure::{Failure, FailureKind};
+use crate::net::names::{ADDRESSES_MAX, NameError, Names};
 
-/// The most addresses that are used of one answer.
-const ADDRESSES_MAX: usize = 64;
+/// How long it is kept that a name has no address, so that a broken one is not asked for by every
+/// request.
+const NOTHING_TTL: Duration = Duration::from_secs(1);
 
-/// How long an answer without addresses is kept, so that a broken name is not asked for by
-/// every request.
-const FAILURE_TTL: Duration = Duration::from_secs(1);
+/// How long the addresses before are used once nobody has answered, until it is asked again.
+const FAILURE_TTL: Duration = Duration::from_secs(5);
 
-/// How long the first request for a name waits for its addresses.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long requests use addresses that are too old while new ones are asked for. Beyond, they
+/// wait: a name that nobody asked for in a while may be anywhere by now.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Names and what DNS last said of them. Bounded by their number and by one answer for each.
 pub struct Resolution {
@@ -44,8 +46,16 @@ struct Shared {
 pub struct Answer {
     /// Its addresses; empty where the names have none.
     pub pool: Pool,
-    /// The addresses of each name.
-    found: Box<[Box<[SocketAddr]>]>,
+    /// What is known of each name.
+    told: Box<[Told]>,
+    /// When the first of them is too old.
+    until: Instant,
+}
+
+/// What is known of one name.
+#[derive(Clone)]
+struct Told {
+    addresses: Box<[IpAddr]>,
     until: Instant,
 }
 
@@ -78,19 +88,19 @@ impl Resolution {
         }
     }
 
-    /// The endpoints. Only the first request for a name waits; later ones take what is there
-    /// while it is refreshed.
+    /// The endpoints. Requests wait for the first answer, and where the last one is long out of
+    /// date; others take what is there while it is refreshed.
     ///
     /// # Errors
     /// When no name has an address.
-    pub async fn answer(&self, ttl: Duration) -> Result<Arc<Answer>, Failure> {
+    pub async fn answer(&self, names: &Names) -> Result<Arc<Answer>, Failure> {
         let answer = match self.shared.known() {
             Known::Young(answer) => answer,
             Known::Old(answer) => {
-                self.refresh(ttl);
+                self.refresh(names);
                 answer
             }
-            Known::Nothing => self.shared.ask_first(ttl).await,
+            Known::Nothing => self.shared.ask_first(names).await,
         };
         if answer.pool.is_empty() {
             return Err(FailureKind::Unresolved.into());
@@ -98,13 +108,13 @@ impl Resolution {
         Ok(answer)
     }
 
-    fn refresh(&self, ttl: Duration) {
+    fn refresh(&self, names: &Names) {
         if self.shared.is_asking.swap(true, Ordering::AcqRel) {
             return;
         }
-        let shared = self.shared.clone();
+        let (shared, names) = (self.shared.clone(), names.clone());
         task::spawn_local("dns refresh", async move {
-            shared.ask(ttl).await;
+            shared.ask(&names).await;
             shared.is_asking.store(false, Ordering::Release);
         });
     }
@@ -123,58 +133,61 @@ impl Shared {
         let now = clock::now();
         match self.answer.load_full() {
             Some(answer) if answer.until > now => Known::Young(answer),
-            Some(answer) if !answer.pool.is_empty() => Known::Old(answer),
+            Some(answer) if answer.until + GRACE > now && !answer.pool.is_empty() => {
+                Known::Old(answer)
+            }
             _ => Known::Nothing,
         }
     }
 
-    async fn ask_first(&self, ttl: Duration) -> Arc<Answer> {
+    async fn ask_first(&self, names: &Names) -> Arc<Answer> {
         let _first = self.first.lock().await;
         match self.known() {
             Known::Young(answer) | Known::Old(answer) => answer,
-            Known::Nothing => self.ask(ttl).await,
+            Known::Nothing => self.ask(names).await,
         }
     }
 
-    async fn ask(&self, ttl: Duration) -> Arc<Answer> {
+    /// Asks for those names that are too old.
+    async fn ask(&self, names: &Names) -> Arc<Answer> {
         let before = self.answer.load_full();
-        let names = self.dns.names.iter().enumerate();
-        let found = join_all(names.map(|(index, name)| {
-            let before = before.as_ref().and_then(|before| before.found.get(index));
-            look_up(name, self.dns.mode, before.map(|before| &**before))
+        let wanted = self.dns.names.iter().enumerate();
+        let told = join_all(wanted.map(|(index, name)| {
+            let before = before.as_ref().and_then(|before| before.told.get(index));
+            look_up(names, name, self.dns.mode, before)
         }))
         .await;
-        let pool = self.pool(&found, before.as_deref());
-        let ttl = if pool.is_empty() { FAILURE_TTL } else { ttl };
+        let until = told.iter().map(|told| told.until).min();
         let answer = Arc::new(Answer {
-            pool,
-            found: found.into(),
-            until: clock::now() + ttl,
+            pool: self.pool(&told, before.as_deref()),
+            told: told.into(),
+            until: until.unwrap_or_else(clock::now),
         });
         self.answer.store(Some(answer.clone()));
         answer
     }
 
-    fn pool(&self, found: &[Box<[SocketAddr]>], before: Option<&Answer>) -> Pool {
+    fn pool(&self, told: &[Told], before: Option<&Answer>) -> Pool {
         let known = |address: SocketAddr| {
             let members = before.iter().flat_map(|before| before.pool.members());
             let mut targets = members.map(|member| &member.target);
             targets.find(|target| target.address == address).cloned()
         };
         let mut members: Vec<Member> = Vec::new();
-        for (name, addresses) in self.dns.names.iter().zip(found) {
-            for address in addresses {
+        for (name, told) in self.dns.names.iter().zip(told) {
+            for ip in &told.addresses {
+                let address = SocketAddr::new(*ip, name.port);
                 // Names may share an address, which is one endpoint all the same.
-                let listed = members.iter_mut().find(|m| m.target.address == *address);
-                let weight = weight(&self.dns, name, addresses.len());
+                let listed = members.iter_mut().find(|m| m.target.address == address);
+                let weight = weight(&self.dns, name, told.addresses.len());
                 if let Some(listed) = listed {
                     listed.weight = listed.weight.saturating_add(weight);
                     listed.priority = listed.priority.min(name.priority);
                     continue;
                 }
-                let fresh = || Arc::new(Target::new(*address, self.manner.clone()));
+                let fresh = || Arc::new(Target::new(address, self.manner.clone()));
                 members.push(Member {
-                    target: known(*address).unwrap_or_else(fresh),
+                    target: known(address).unwrap_or_else(fresh),
                     weight,
                     priority: name.priority,
                 });
@@ -194,94 +207,32 @@ fn weight(dns: &Dns, name: &DnsName, addresses: usize) -> u32 {
     (whole / count).max(1)
 }
 
-/// The addresses of a name, in an order of their own; those before where there are none now:
-/// they serve better than nothing while the resolver is away.
-async fn look_up(
-    name: &DnsName,
-    mode: DnsMode,
-    before: Option<&[SocketAddr]>,
-) -> Box<[SocketAddr]> {
-    let found = tokio::net::lookup_host((&*name.host, name.port));
-    let mut addresses: Vec<SocketAddr> = match tokio::time::timeout(TIMEOUT, found).await {
-        Ok(Ok(addresses)) => addresses.take(ADDRESSES_MAX).collect(),
-        Ok(Err(_)) | Err(_) => Vec::new(),
-    };
-    if addresses.is_empty() {
-        return before.unwrap_or_default().into();
+/// The addresses of a name, in an order of their own. While no server answers, those before serve
+/// better than nothing; what DNS says that there is not any more is gone.
+async fn look_up(names: &Names, name: &DnsName, mode: DnsMode, before: Option<&Told>) -> Told {
+    let now = clock::now();
+    if let Some(before) = before.filter(|before| before.until > now) {
+        return before.clone();
     }
+    let found = names.look_up(&name.host).await;
+    let now = clock::now();
+    let (mut addresses, ttl) = match (found, before) {
+        (Ok(found), _) => (found.addresses, found.ttl),
+        (Err(NameError::Failed), Some(before)) if !before.addresses.is_empty() => {
+            (before.addresses.to_vec(), FAILURE_TTL)
+        }
+        (Err(_), _) => (Vec::new(), NOTHING_TTL),
+    };
     if mode == DnsMode::Logical {
         addresses.truncate(1);
     }
     addresses.sort_unstable();
     addresses.dedup();
-    addresses.into()
+    Told {
+        addresses: addresses.into(),
+        until: now + ttl,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use myriad_model::{Dns, DnsMode, DnsName, UpstreamOptions};
-
-    use super::Resolution;
-    use crate::balance::Manner;
-
-    const TTL: Duration = Duration::from_secs(30);
-
-    fn name(host: &str, port: u16, weight: u32, priority: u8) -> DnsName {
-        DnsName {
-            host: host.into(),
-            port,
-            weight,
-            priority,
-        }
-    }
-
-    fn resolution(names: Vec<DnsName>, before: Option<&Resolution>) -> Resolution {
-        let dns = Dns {
-            mode: DnsMode::Strict,
-            names: names.into(),
-        };
-        Resolution::new(
-            dns,
-            Manner::shared(None),
-            UpstreamOptions::default(),
-            before,
-        )
-    }
-
-    #[tokio::test]
-    async fn each_name_has_its_share_and_its_priority() {
-        let names = vec![
-            name("127.0.0.1", 81, 3, 0),
-            name("127.0.0.2", 81, 1, 0),
-            name("127.0.0.3", 81, 1, 1),
-            name("no.such.name.invalid", 81, 1, 1),
-        ];
-        let answer = resolution(names, None).answer(TTL).await.unwrap();
-        let told: Vec<(u32, u8)> = answer
-            .pool
-            .members()
-            .iter()
-            .map(|member| (member.weight, member.priority))
-            .collect();
-        assert_eq!(told, [(192, 0), (64, 0), (64, 1)]);
-    }
-
-    #[tokio::test]
-    async fn what_is_known_of_the_same_names_stays() {
-        let before = resolution(vec![name("127.0.0.1", 81, 1, 0)], None);
-        let answer = before.answer(TTL).await.unwrap();
-        let same = resolution(vec![name("127.0.0.1", 81, 1, 0)], Some(&before));
-        assert!(Arc::ptr_eq(&same.answer(TTL).await.unwrap(), &answer));
-        let other = resolution(vec![name("127.0.0.1", 82, 1, 0)], Some(&before));
-        assert!(!Arc::ptr_eq(&other.answer(TTL).await.unwrap(), &answer));
-    }
-
-    #[tokio::test]
-    async fn names_without_addresses_are_a_failure() {
-        let nothing = resolution(vec![name("no.such.name.invalid", 81, 1, 0)], None);
-        assert!(nothing.answer(TTL).await.is_err());
-    }
-}
+mod tests;

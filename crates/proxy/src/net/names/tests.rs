@@ -1,0 +1,83 @@
+use std::net::IpAddr;
+use std::time::Duration;
+
+use myriad_base::metrics::Metrics;
+
+use super::{NameError, NameSettings, Names};
+use crate::net::name_server::{NameServer, Saying};
+
+/// Names that a server of the test is asked for.
+fn names(server: &NameServer) -> Names {
+    let settings = NameSettings {
+        servers: vec![server.address()],
+        ttl_min: Duration::from_secs(2),
+        ttl_max: Duration::from_secs(60),
+    };
+    Names::new(settings, &Metrics::new())
+}
+
+fn ips(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn answers_are_kept_for_as_long_as_they_say_within_bounds() {
+    let server = NameServer::start();
+    let names = names(&server);
+    for (ttl, kept) in [(0, 2), (30, 30), (900, 60)] {
+        server.say("a.test", Saying::Addresses(ips(&["192.0.2.1"]), ttl));
+        let found = names.look_up("a.test").await.unwrap();
+        assert_eq!(found.addresses, ips(&["192.0.2.1"]));
+        assert_eq!(found.ttl, Duration::from_secs(kept));
+    }
+    // Nothing is kept here.
+    assert_eq!(server.asked("a.test"), 3);
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_told_apart_from_what_nobody_answers() {
+    let server = NameServer::start();
+    let names = names(&server);
+    server.say("gone.test", Saying::Nothing);
+    server.say("empty.test", Saying::Addresses(Vec::new(), 5));
+    server.say("broken.test", Saying::Failure);
+    server.say("silent.test", Saying::Silence);
+    let (gone, empty, broken, silent) = tokio::join!(
+        names.look_up("gone.test"),
+        names.look_up("empty.test"),
+        names.look_up("broken.test"),
+        names.look_up("silent.test"),
+    );
+    assert_eq!(gone, Err(NameError::Nothing));
+    assert_eq!(empty, Err(NameError::Nothing));
+    assert_eq!(broken, Err(NameError::Failed));
+    assert_eq!(silent, Err(NameError::Failed));
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_asked_for_over_tcp() {
+    let server = NameServer::start();
+    let many: Vec<IpAddr> = (0..100).map(|host| [192, 0, 2, host].into()).collect();
+    server.say("long.test", Saying::Long(many, 30));
+    let found = names(&server).look_up("long.test").await.unwrap();
+    assert_eq!(found.addresses.len(), super::ADDRESSES_MAX);
+}
+
+#[tokio::test]
+async fn ipv6_is_used_where_there_is_nothing_else_and_addresses_need_no_server() {
+    let server = NameServer::start();
+    let names = names(&server);
+    let both = ips(&["2001:db8::1", "192.0.2.1"]);
+    server.say("both.test", Saying::Addresses(both, 30));
+    server.say("six.test", Saying::Addresses(ips(&["2001:db8::1"]), 30));
+    let both = names.look_up("both.test").await.unwrap();
+    assert_eq!(both.addresses, ips(&["192.0.2.1"]));
+    let six = names.look_up("six.test").await.unwrap();
+    assert_eq!(six.addresses, ips(&["2001:db8::1"]));
+    let literal = names.look_up("192.0.2.7").await.unwrap();
+    assert_eq!(literal.addresses, ips(&["192.0.2.7"]));
+    // The hosts file goes first.
+    let local = names.look_up("localhost").await.unwrap();
+    assert!(local.addresses[0].is_loopback());
+    assert_eq!(server.asked("localhost"), 0);
+}
