@@ -274,6 +274,23 @@ pub struct RawTraffic {
         value_name = "SECONDS"
     )]
     pub dns_ttl_max: u64,
+    /// Blocks of addresses that hosts may have which clients choose (resolution DYNAMIC_DNS),
+    /// although they are private, of this machine or of its link.
+    #[arg(
+        long,
+        env = "MYRIAD_DYNAMIC_DNS_ALLOW",
+        value_delimiter = ',',
+        value_name = "CIDR,..."
+    )]
+    pub dynamic_dns_allow: Vec<String>,
+    /// Blocks of addresses that such hosts may not have, although they are public or allowed.
+    #[arg(
+        long,
+        env = "MYRIAD_DYNAMIC_DNS_DENY",
+        value_delimiter = ',',
+        value_name = "CIDR,..."
+    )]
+    pub dynamic_dns_deny: Vec<String>,
 }
 
 /// Settings of `check` as written.

@@ -1,7 +1,9 @@
 //! From settings as written to settings as meant; all problems are reported, not the first.
 
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -144,15 +146,6 @@ const WORKERS_MAX: usize = 1_024;
 
 /// The longest drain.
 const DRAIN_SECONDS_MAX: u64 = 3_600;
-
-/// The longest time in seconds that an answer of DNS is used: a day.
-const DNS_TTL_MAX: u64 = 86_400;
-
-/// The most servers of DNS.
-const RESOLVERS_MAX: usize = 8;
-
-/// Where servers of DNS are, where nothing else is said.
-const DNS_PORT: u16 = 53;
 
 /// What redirects name where the listeners are behind a Service.
 const HTTPS_PORT: u16 = 443;
@@ -305,7 +298,7 @@ impl Traffic {
             access_log: raw.access_log,
             workload: workload(raw.workload.as_deref(), problems),
             trusted_hops: raw.trusted_hops,
-            names: names(raw, problems),
+            names: names::read(raw, problems),
         }
     }
 
@@ -412,40 +405,6 @@ impl Meaning {
             meaning.gateways = gateways::read(path, &main, problems);
         }
         meaning
-    }
-}
-
-fn names(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
-    let (min, max) = (raw.dns_ttl_min, raw.dns_ttl_max);
-    if min == 0 || min > max || max > DNS_TTL_MAX {
-        problems.push(format!(
-            "--dns-ttl-min is {min} and --dns-ttl-max {max}, not 1 or more, and in that order up \
-             to {DNS_TTL_MAX}"
-        ));
-    }
-    let mut servers = Vec::new();
-    for text in raw.resolver.iter().filter(|text| !text.is_empty()) {
-        let bare = text.trim_matches(['[', ']']).parse::<IpAddr>();
-        match bare
-            .map(|ip| (ip, DNS_PORT).into())
-            .or_else(|_| text.parse())
-        {
-            Ok(server) => servers.push(server),
-            Err(_) => problems.push(format!(
-                "--resolver has {text:?}, which is no ADDRESS or ADDRESS:PORT"
-            )),
-        }
-    }
-    if servers.len() > RESOLVERS_MAX {
-        let count = servers.len();
-        problems.push(format!(
-            "--resolver has {count} servers, over {RESOLVERS_MAX}"
-        ));
-    }
-    NameSettings {
-        servers,
-        ttl_min: Duration::from_secs(min),
-        ttl_max: Duration::from_secs(max),
     }
 }
 

@@ -18,4 +18,5 @@ pub mod upstream;
 
 pub use net::limits::Limits;
 pub use net::names::NameSettings;
+pub use net::reach::Reach;
 pub use runtime::{Applied, Proxy, Receipt, Settings, Workload};

@@ -23,6 +23,7 @@ pub mod local;
 #[path = "../../e2e/src/name_server.rs"]
 pub mod name_server;
 pub mod names;
+pub mod reach;
 pub mod record;
 pub mod recording;
 pub mod response;

@@ -2,6 +2,7 @@
 
 pub mod channel;
 pub mod dial;
+pub mod dynamic;
 pub mod entry;
 pub mod link;
 pub mod resolve;

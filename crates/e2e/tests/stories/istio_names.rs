@@ -2,9 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use myriad_e2e::authority::Authority;
 use myriad_e2e::name_server::Saying;
 use myriad_e2e::{Answer, Backend, NameServer, World};
+
+use super::istio_tcp::tls_endpoint;
 
 /// A Gateway for a host, with a VirtualService that leads to another.
 fn edge(host: &str, to: &str) -> String {
@@ -88,4 +92,123 @@ async fn endpoints_follow_dns_by_the_age_of_its_records_and_outlive_its_server()
     server.say("out.test", Saying::Nothing);
     let gone = |answer: &Answer| answer.status == 503;
     world.eventually("http://a.test/", gone).await;
+}
+
+const ALLOW: &str = "--dynamic-dns-allow=127.0.0.0/8";
+
+#[tokio::test]
+async fn the_host_of_a_request_is_resolved_when_it_comes() {
+    let (_one, _two, port) = two().await;
+    let server = NameServer::start();
+    server.say("one.out.test", at(2, 60));
+    server.say("far.two.out.test", at(3, 60));
+    let text = edge("*.out.test", "*.out.test") + &entry("*.out.test", port, "DYNAMIC_DNS");
+    let world = serve(&server, text, &[ALLOW]).await;
+    for _ in 0..3 {
+        let one = world.get("http://one.out.test/").await;
+        assert!(is_from("one")(&one), "{one:?}");
+        assert_eq!(one.told()["headers"]["host"], "one.out.test");
+        let two = world.get("http://far.two.out.test/").await;
+        assert!(is_from("two")(&two), "{two:?}");
+    }
+    assert_eq!(server.asked("one.out.test"), 1);
+    let nobody = world.get("http://nobody.out.test/").await;
+    assert_eq!(nobody.status, 503);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_host_that_points_at_the_gateways_own_surroundings_is_not_reached() {
+    let (one, _two, port) = two().await;
+    let server = NameServer::start();
+    server.say("inside.out.test", at(2, 60));
+    let text = edge("*.out.test", "*.out.test") + &entry("*.out.test", port, "DYNAMIC_DNS");
+    let world = serve(&server, text.clone(), &[]).await;
+    assert_eq!(world.get("http://inside.out.test/").await.status, 503);
+    let refused = world.metric("myriad_dns_addresses_refused_total").await;
+    assert!(refused >= 1.0);
+    world.stop().await;
+    // What is refused by name stays refused within what is allowed.
+    let deny = "--dynamic-dns-deny=127.0.0.2";
+    let world = serve(&server, text, &[ALLOW, deny]).await;
+    assert_eq!(world.get("http://inside.out.test/").await.status, 503);
+    assert_eq!(one.asked(), 0);
+    world.stop().await;
+}
+
+/// Gateway, rules and DestinationRule that lead requests over TLS, and handshakes as they are.
+fn secured(port: u16, authority: &Authority) -> String {
+    let root = STANDARD.encode(authority.root());
+    format!(
+        "---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{name: edge, namespace: default}}
+spec:
+  selector: {{istio: ingressgateway}}
+  servers:
+  - {{port: {{number: 80, name: http, protocol: HTTP}}, hosts: ['*.out.test']}}
+  - port: {{number: 443, name: tls, protocol: TLS}}
+    hosts: ['*.out.test']
+    tls: {{mode: PASSTHROUGH}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: edge, namespace: default}}
+spec:
+  hosts: ['*.out.test']
+  gateways: [edge]
+  http:
+  - route: [{{destination: {{host: '*.out.test', port: {{number: 80}}}}}}]
+  tls:
+  - match: [{{sniHosts: ['*.out.test']}}]
+    route: [{{destination: {{host: '*.out.test', port: {{number: 443}}}}}}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: out, namespace: default}}
+spec:
+  hosts: ['*.out.test']
+  ports:
+  - {{number: 80, name: http, protocol: HTTP, targetPort: {port}}}
+  - {{number: 443, name: tls, protocol: TLS, targetPort: {port}}}
+  resolution: DYNAMIC_DNS
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: out, namespace: default}}
+spec:
+  host: '*.out.test'
+  trafficPolicy:
+    portLevelSettings:
+    - {{port: {{number: 80}}, tls: {{mode: SIMPLE, credentialName: roots}}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: roots, namespace: istio-system}}
+type: Opaque
+data: {{ca.crt: {root}}}
+"
+    )
+}
+
+#[tokio::test]
+async fn tls_passes_by_its_name_and_tls_that_begins_here_verifies_the_name_that_was_asked() {
+    let authority = Authority::new();
+    let endpoint = tls_endpoint("behind", &authority.issue(&["a.out.test"])).await;
+    let server = NameServer::start();
+    for host in ["a.out.test", "b.out.test"] {
+        server.say(host, at(1, 60));
+    }
+    let text = secured(endpoint.port(), &authority);
+    let resolver = format!("--resolver={}", server.address());
+    let arguments = [&*resolver, ALLOW];
+    let world = World::serve_with(authority, &[("a.yaml", text)], &arguments).await;
+    assert_eq!(world.get("https://a.out.test/").await.body, "behind");
+    assert_eq!(world.get("http://a.out.test/").await.body, "behind");
+    // The same endpoint by a name that its certificate does not have.
+    assert_eq!(world.get("http://b.out.test/").await.status, 502);
+    // A name that nobody resolves ends its handshake.
+    assert_eq!(world.get("https://c.out.test/").await.status, 0);
+    world.stop().await;
 }

@@ -53,7 +53,8 @@ impl Protocol {
 pub struct Dns {
     /// What is done with the addresses of an answer.
     pub mode: DnsMode,
-    /// At least one, at most [`Dns::NAMES_MAX`], sorted, without duplicates.
+    /// At least one, at most [`Dns::NAMES_MAX`], sorted, without duplicates. With
+    /// [`DnsMode::Dynamic`] they are the wire forms of [`crate::Host`].
     pub names: Box<[DnsName]>,
 }
 
@@ -84,6 +85,9 @@ pub enum DnsMode {
     Strict,
     /// New connections go to the first of the last answer; those that are open stay.
     Logical,
+    /// The host that a request or a handshake names is resolved when it comes, where one of the
+    /// names covers it; the port is that of the name that does.
+    Dynamic,
 }
 
 /// A host that is resolved by the proxy.

@@ -520,6 +520,9 @@ pub struct Upstream {
     pub dns_logical: bool,
     #[prost(message, optional, tag = "5")]
     pub options: ::core::option::Option<UpstreamOptions>,
+    /// The hosts of dns are patterns, and the request's own host is resolved where one covers it.
+    #[prost(bool, tag = "6")]
+    pub dns_dynamic: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DnsName {

@@ -282,11 +282,8 @@ fn admit(worker: &Worker, plan: &Forward) -> Result<Option<Held>, Broken> {
 }
 
 async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>, Broken> {
-    let Some(resolution) = &plan.upstream.resolution else {
-        return Ok(None);
-    };
-    let answer = resolution.answer(&worker.local.names).await;
-    answer.map(Some).map_err(unstarted)
+    let answer = plan.upstream.answer(&worker.local.names, &plan.host);
+    answer.await.map_err(unstarted)
 }
 
 fn pool<'a>(plan: &'a Forward, answer: Option<&'a Arc<Answer>>) -> &'a Pool {

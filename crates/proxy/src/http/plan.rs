@@ -120,7 +120,8 @@ pub struct Forward {
     pub is_upgrade: bool,
     /// Whether the client waits for a 100 before it sends the body.
     pub expects_continue: bool,
-    /// The host, for TLS towards upstreams that name no server; empty elsewhere.
+    /// The host, for TLS towards upstreams that name no server, and for those that resolve it;
+    /// empty elsewhere.
     pub host: Box<str>,
     /// What TLS with the endpoint needs beside the upstream.
     pub credentials: Credentials,
@@ -376,7 +377,7 @@ fn forward(
         is_idempotent: is_idempotent(head.method),
         is_upgrade: head.upgrade.is_some() && !upstream.is_http2(),
         expects_continue: head.expects_continue,
-        host: host_for_tls(&upstream, &mirrors, authority.unwrap_or(&head.host)),
+        host: named_host(&upstream, &mirrors, authority.unwrap_or(&head.host)),
         mirrors,
         credentials: credentials(tables, &upstream)?,
         ends: Ends::of(visit.client, visit.port),
@@ -427,13 +428,15 @@ fn encoder(upstream: &UpstreamEntry, head: &Head<'_>) -> Encoder {
     }
 }
 
-/// The host that TLS names where an upstream names none; empty where nobody speaks it.
-fn host_for_tls(
+/// The host that TLS names where an upstream names none, or that is resolved; empty where nobody
+/// does either.
+fn named_host(
     upstream: &UpstreamEntry,
     mirrors: &[Arc<UpstreamEntry>],
     authority: &str,
 ) -> Box<str> {
-    let is_needed = upstream.is_tls() || mirrors.iter().any(|mirror| mirror.is_tls());
+    let needs = |upstream: &UpstreamEntry| upstream.is_tls() || upstream.is_dynamic();
+    let is_needed = needs(upstream) || mirrors.iter().any(|mirror| needs(mirror));
     let host = is_needed.then(|| split_authority(authority).map_or(authority, |(host, _)| host));
     host.unwrap_or_default().into()
 }

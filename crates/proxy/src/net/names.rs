@@ -21,6 +21,8 @@ use myriad_base::task;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
+use super::reach::Reach;
+
 /// The most addresses that are used of one answer.
 pub const ADDRESSES_MAX: usize = 64;
 
@@ -54,6 +56,8 @@ pub struct NameSettings {
     pub ttl_min: Duration,
     /// The longest.
     pub ttl_max: Duration,
+    /// Where names may lead to that clients choose.
+    pub reach: Reach,
 }
 
 impl Default for NameSettings {
@@ -62,6 +66,7 @@ impl Default for NameSettings {
             servers: Vec::new(),
             ttl_min: Duration::from_secs(1),
             ttl_max: Duration::from_secs(300),
+            reach: Reach::default(),
         }
     }
 }
@@ -86,6 +91,7 @@ struct Counters {
     empty: Counter,
     failed: Counter,
     refused: Counter,
+    unreachable: Counter,
 }
 
 struct Question {
@@ -138,6 +144,11 @@ impl Names {
                 "Questions that were not asked because too many wait",
                 &counters.refused,
             ),
+            (
+                "dns_addresses_refused",
+                "Addresses of hosts chosen by clients that may not be connected to",
+                &counters.unreachable,
+            ),
         ] {
             metrics.register(name, help, counter.clone());
         }
@@ -148,6 +159,15 @@ impl Names {
                 questions: OnceLock::new(),
             }),
         }
+    }
+
+    /// Whether an address may be connected to where a client chose the name; counted where not.
+    pub fn admits(&self, ip: IpAddr) -> bool {
+        let admits = self.inner.settings.reach.admits(ip);
+        if !admits {
+            self.inner.counters.unreachable.inc();
+        }
+        admits
     }
 
     /// The addresses of a host. One with a dot is asked for as it is; only others are looked for

@@ -187,10 +187,8 @@ async fn lead(
 ) -> Result<Led, Failure> {
     let upstream = choose(room, &taken.entry, passage)?;
     account.set_upstream(room.local, &upstream);
-    let answer = match &upstream.resolution {
-        Some(resolution) => Some(resolution.answer(&room.local.names).await?),
-        None => None,
-    };
+    let host = taken.sni.as_deref().unwrap_or("");
+    let answer = upstream.answer(&room.local.names, host).await?;
     let pool = answer
         .as_ref()
         .map_or(&upstream.pool, |answer| &answer.pool);
@@ -213,7 +211,7 @@ async fn lead(
         let dial = Dial {
             target,
             upstream: &upstream,
-            host: taken.sni.as_deref().unwrap_or(""),
+            host,
             credentials: &credentials,
             ends: ends(visit, taken),
             timeout: passage.connect_timeout,

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Limits, Name, SealedArc, Upstream, UpstreamOptions, UpstreamTls};
+use myriad_model::{Dns, DnsMode, Limits, Name, SealedArc, Upstream, UpstreamOptions, UpstreamTls};
 
-use super::resolve::Resolution;
+use super::dynamic::Dynamic;
+use super::resolve::{Answer, Resolution};
 use super::target::Targets;
 use crate::balance::usage::Usage;
 use crate::balance::{Manner, Member, Pool};
+use crate::net::failure::Failure;
 use crate::net::hash::hash;
 use crate::net::local::Local;
+use crate::net::names::Names;
 use crate::net::standard::Page;
 
 /// The class of upstream names among hashes.
@@ -28,11 +31,19 @@ pub struct UpstreamEntry {
     /// The endpoints, ready to be picked from; empty for upstreams that DNS resolves.
     pub pool: Pool,
     /// The endpoints that DNS tells.
-    pub resolution: Option<Box<Resolution>>,
+    pub resolution: Option<Resolving>,
     /// How endpoints are spoken to.
     pub manner: Arc<Manner>,
     /// What is in use, of all workers.
     pub usage: Arc<Usage>,
+}
+
+/// Where endpoints come from that DNS tells.
+pub enum Resolving {
+    /// From names that the upstream lists.
+    Listed(Box<Resolution>),
+    /// From the host that each request names.
+    Named(Dynamic),
 }
 
 /// The hash of an upstream's name.
@@ -55,8 +66,8 @@ impl UpstreamEntry {
         let dns = value.and_then(|value| value.dns.as_deref());
         let resolution = dns.map(|dns| {
             let options = options.cloned().unwrap_or_default();
-            let known = before.and_then(|before| before.resolution.as_deref());
-            Box::new(Resolution::new(dns.clone(), manner.clone(), options, known))
+            let known = before.and_then(|before| before.resolution.as_ref());
+            Resolving::new(dns, manner.clone(), options, known)
         });
         let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
         let pool = match (value, listed) {
@@ -95,6 +106,25 @@ impl UpstreamEntry {
         book.page(local.number)
     }
 
+    /// The endpoints that DNS tells of now; none where it is not asked. The host is that of the
+    /// request.
+    ///
+    /// # Errors
+    /// When there is no address.
+    pub async fn answer(&self, names: &Names, host: &str) -> Result<Option<Arc<Answer>>, Failure> {
+        let answer = match &self.resolution {
+            None => return Ok(None),
+            Some(Resolving::Listed(resolution)) => resolution.answer(names).await,
+            Some(Resolving::Named(dynamic)) => dynamic.answer(names, host).await,
+        };
+        answer.map(Some)
+    }
+
+    /// Whether the host of a request decides about its endpoints.
+    pub fn is_dynamic(&self) -> bool {
+        matches!(self.resolution, Some(Resolving::Named(_)))
+    }
+
     /// What holds for its endpoints, where it says anything of that.
     pub fn options(&self) -> Option<&UpstreamOptions> {
         let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
@@ -120,6 +150,30 @@ impl UpstreamEntry {
     pub fn release(&self, targets: &mut Targets) {
         for member in self.pool.members() {
             targets.release(&member.target);
+        }
+    }
+}
+
+impl Resolving {
+    fn new(
+        dns: &Dns,
+        manner: Arc<Manner>,
+        options: UpstreamOptions,
+        before: Option<&Resolving>,
+    ) -> Self {
+        match (dns.mode, before) {
+            (DnsMode::Dynamic, Some(Resolving::Named(before))) => {
+                Resolving::Named(Dynamic::new(dns, manner, options, Some(before)))
+            }
+            (DnsMode::Dynamic, _) => Resolving::Named(Dynamic::new(dns, manner, options, None)),
+            (_, before) => {
+                let before = match before {
+                    Some(Resolving::Listed(before)) => Some(&**before),
+                    _ => None,
+                };
+                let resolution = Resolution::new(dns.clone(), manner, options, before);
+                Resolving::Listed(Box::new(resolution))
+            }
         }
     }
 }

@@ -217,7 +217,12 @@ async fn look_up(names: &Names, name: &DnsName, mode: DnsMode, before: Option<&T
     let found = names.look_up(&name.host).await;
     let now = clock::now();
     let (mut addresses, ttl) = match (found, before) {
-        (Ok(found), _) => (found.addresses, found.ttl),
+        (Ok(mut found), _) => {
+            if mode == DnsMode::Dynamic {
+                found.addresses.retain(|ip| names.admits(*ip));
+            }
+            (found.addresses, found.ttl)
+        }
         (Err(NameError::Failed), Some(before)) if !before.addresses.is_empty() => {
             (before.addresses.to_vec(), FAILURE_TTL)
         }

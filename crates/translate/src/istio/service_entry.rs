@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use myriad_api::istio::service_entry::{EntryPort, Resolution, WorkloadEntrySpec};
+use myriad_api::istio::service_entry::{
+    EntryPort, Resolution, ServiceEntrySpec, WorkloadEntrySpec,
+};
 use myriad_api::istio::{Labels, ServiceEntry, WorkloadEntry};
 use myriad_api::{Finding, Severity};
 use myriad_model::{Dns, DnsMode, DnsName, Endpoint, Host, Origin, OriginKind, host::Pattern};
@@ -65,13 +67,9 @@ pub fn judge(entry: &ServiceEntry) -> Output {
             "spec.resolution".to_owned(),
             "is NONE, and a gateway has no address that a request was meant for, so its requests \
              get 503",
-            "write DNS, or STATIC with endpoints",
+            "write DNS, DYNAMIC_DNS for hosts with a wildcard, or STATIC with endpoints",
         ),
-        Resolution::DynamicDns => tell(
-            "spec.resolution".to_owned(),
-            "is DYNAMIC_DNS, which is not honoured, so its requests get 503",
-            "write DNS with one ServiceEntry for each host",
-        ),
+        Resolution::DynamicDns => judge_dynamic(spec, &mut tell),
         Resolution::Static | Resolution::Dns | Resolution::DnsRoundRobin => {}
     }
     for (at, endpoint) in spec.endpoints.iter().enumerate() {
@@ -89,6 +87,35 @@ pub fn judge(entry: &ServiceEntry) -> Output {
         }
     }
     output
+}
+
+/// What is wrong where the host of each request is resolved.
+fn judge_dynamic(spec: &ServiceEntrySpec, tell: &mut impl FnMut(String, &str, &str)) {
+    if !spec.endpoints.is_empty() || spec.workload_selector.is_some() {
+        let message = "is DYNAMIC_DNS, which takes endpoints from DNS alone, so those that are \
+                       listed or selected are left out";
+        let remedy = "remove endpoints and workloadSelector, or write STATIC or DNS";
+        tell("spec.resolution".to_owned(), message, remedy);
+    }
+    for (at, host) in spec.hosts.iter().enumerate() {
+        if dynamic_host(host).is_none() {
+            let message = "is no DNS name that could be resolved, so its requests get 503";
+            let remedy = "write a host below a domain, such as *.example.com";
+            tell(format!("spec.hosts[{at}]"), message, remedy);
+        }
+    }
+    for (at, port) in spec.ports.iter().enumerate() {
+        let words = ["HTTP", "HTTP2", "HTTPS", "TLS", "GRPC", "GRPC-WEB"];
+        let names_host = words
+            .iter()
+            .any(|word| port.protocol.eq_ignore_ascii_case(word));
+        if !names_host {
+            let message = "names no host when it connects, so nobody is reached where TLS does \
+                           not name one";
+            let remedy = "write HTTP, HTTPS, TLS or GRPC, or resolution DNS";
+            tell(format!("spec.ports[{at}].protocol"), message, remedy);
+        }
+    }
 }
 
 /// What is wrong with a WorkloadEntry alone.
@@ -137,7 +164,7 @@ impl Entry {
     /// Whether its kind of resolution is one that finds endpoints here.
     pub fn is_resolvable(&self) -> bool {
         let resolution = self.first().spec.resolution;
-        !matches!(resolution, Resolution::None | Resolution::DynamicDns)
+        resolution != Resolution::None
     }
 
     /// What is spoken.
@@ -164,7 +191,8 @@ impl Entry {
         }
         match resolution {
             Resolution::Static => Place::Endpoints(found.addresses()),
-            Resolution::None | Resolution::DynamicDns => Place::Endpoints(Box::default()),
+            Resolution::None => Place::Endpoints(Box::default()),
+            Resolution::DynamicDns => self.dynamic(host),
             Resolution::Dns | Resolution::DnsRoundRobin => {
                 let is_bare = self.entries.iter().all(|entry| {
                     entry.spec.endpoints.is_empty() && entry.spec.workload_selector.is_none()
@@ -180,6 +208,18 @@ impl Entry {
                     _ => DnsMode::Strict,
                 })
             }
+        }
+    }
+
+    /// Whatever the host covers.
+    fn dynamic(&self, host: &str) -> Place {
+        match (dynamic_host(host), self.port(self.first())) {
+            (Some(host), Some(port)) => {
+                let mut dns = Dns::strict(host, target(port));
+                dns.mode = DnsMode::Dynamic;
+                Place::Dns(dns)
+            }
+            _ => Place::Endpoints(Box::default()),
         }
     }
 
@@ -302,6 +342,15 @@ fn target(port: &EntryPort) -> u16 {
     match port.target_port {
         0 => port.number,
         target => target,
+    }
+}
+
+/// What a proxy resolves of the hosts that requests name: Istio's wildcard stands for one label
+/// or more. Every host there is would be a way to everywhere.
+fn dynamic_host(text: &str) -> Option<Box<str>> {
+    match text.strip_prefix("*.") {
+        Some(rest) => dns_host(rest).map(|rest| format!("**.{rest}").into()),
+        None => dns_host(text),
     }
 }
 

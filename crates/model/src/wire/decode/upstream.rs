@@ -7,7 +7,7 @@ use super::policy::milliseconds;
 use super::{header_text, optional, port, required, socket};
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
-    HashTable, Keepalive, Limits, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share,
+    HashTable, Host, Keepalive, Limits, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share,
     Upstream, UpstreamOptions, UpstreamTls, Warmup,
 };
 
@@ -26,9 +26,15 @@ pub fn upstream(message: wire::Upstream) -> Result<Upstream, WireError> {
     if tls.is_some() != protocol.is_tls() {
         return Err(WireError::Invalid("combination of protocol and TLS"));
     }
+    let mode = match (message.dns_logical, message.dns_dynamic) {
+        (false, false) => DnsMode::Strict,
+        (true, false) => DnsMode::Logical,
+        (false, true) => DnsMode::Dynamic,
+        (true, true) => return Err(WireError::Invalid("mode of DNS")),
+    };
     Ok(Upstream {
         protocol,
-        dns: dns(message.dns, message.dns_logical)?.map(Box::new),
+        dns: dns(message.dns, mode)?.map(Box::new),
         tls,
         options: message.options.map(options).transpose()?.map(Box::new),
     })
@@ -49,7 +55,7 @@ pub fn endpoints(message: wire::Endpoints) -> Result<Endpoints, WireError> {
     })
 }
 
-fn dns(messages: Vec<wire::DnsName>, is_logical: bool) -> Result<Option<Dns>, WireError> {
+fn dns(messages: Vec<wire::DnsName>, mode: DnsMode) -> Result<Option<Dns>, WireError> {
     if messages.is_empty() {
         return Ok(None);
     }
@@ -57,8 +63,12 @@ fn dns(messages: Vec<wire::DnsName>, is_logical: bool) -> Result<Option<Dns>, Wi
         return Err(WireError::Invalid("number of DNS names"));
     }
     let name = |message: wire::DnsName| {
+        let host = required(message.host, "DNS name")?;
+        if mode == DnsMode::Dynamic && Host::parse(&host).is_err() {
+            return Err(WireError::Invalid("pattern of DNS names"));
+        }
         Ok(DnsName {
-            host: required(message.host, "DNS name")?.as_str().into(),
+            host: host.as_str().into(),
             port: port(message.port)?,
             weight: message.weight.max(1),
             priority: priority(message.priority)?,
@@ -66,11 +76,7 @@ fn dns(messages: Vec<wire::DnsName>, is_logical: bool) -> Result<Option<Dns>, Wi
     };
     let names = messages.into_iter().map(name);
     Ok(Some(Dns {
-        mode: if is_logical {
-            DnsMode::Logical
-        } else {
-            DnsMode::Strict
-        },
+        mode,
         names: names.collect::<Result<_, WireError>>()?,
     }))
 }

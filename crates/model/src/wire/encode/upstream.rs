@@ -46,6 +46,7 @@ pub fn upstream(value: &Upstream) -> wire::Upstream {
         tls: value.tls.as_deref().map(tls),
         dns_logical: dns.is_some_and(|dns| dns.mode == DnsMode::Logical),
         options: value.options.as_deref().map(options),
+        dns_dynamic: dns.is_some_and(|dns| dns.mode == DnsMode::Dynamic),
     }
 }
 

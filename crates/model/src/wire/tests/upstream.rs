@@ -150,6 +150,8 @@ fn balancers() -> impl Strategy<Value = Balancer> {
     ]
 }
 
+const MODES: [DnsMode; 3] = [DnsMode::Strict, DnsMode::Logical, DnsMode::Dynamic];
+
 fn protocols() -> impl Strategy<Value = Protocol> {
     prop::sample::select(vec![
         Protocol::Http1,
@@ -165,7 +167,7 @@ proptest! {
     #[test]
     fn upstreams_of_any_parts_come_back_as_they_went(
         protocol in protocols(),
-        (names, logical) in (0_usize..3, any::<bool>()),
+        (names, mode) in (0_usize..3, prop::sample::select(MODES.to_vec())),
         balancer in balancers(),
         parts in any::<[bool; 8]>(),
         number: u32,
@@ -182,7 +184,7 @@ proptest! {
         let mut tls = *third().tls.unwrap();
         tls.trust = tls.trust.filter(|_| parts[6]);
         let mut dns = *third().dns.unwrap();
-        dns.mode = if logical { DnsMode::Logical } else { DnsMode::Strict };
+        dns.mode = mode;
         dns.names = dns.names[..names].into();
         let value = Upstream {
             protocol,

@@ -12,6 +12,7 @@ fn names(server: &NameServer) -> Names {
         servers: vec![server.address()],
         ttl_min: Duration::from_secs(2),
         ttl_max: Duration::from_secs(60),
+        ..NameSettings::default()
     };
     Names::new(settings, &Metrics::new())
 }

@@ -13,9 +13,11 @@ pub fn text(upstream: &Upstream) -> (String, String) {
     let mut line = format!("{:?}", upstream.protocol);
     if let Some(dns) = &upstream.dns {
         let _ = write!(line, " dns={}", joined(dns.names.iter().map(name_text)));
-        if dns.mode == DnsMode::Logical {
-            line.push_str(" logical");
-        }
+        line.push_str(match dns.mode {
+            DnsMode::Strict => "",
+            DnsMode::Logical => " logical",
+            DnsMode::Dynamic => " dynamic",
+        });
     }
     if let Some(tls) = &upstream.tls {
         line.push_str(&tls_text(tls));
