@@ -7,8 +7,8 @@
 //! - Nothing is `synced` before every kind has been listed. A kind that is suddenly empty keeps
 //!   its objects for [`Settings::removal_hold`].
 //! - Kinds whose definitions (CRDs) come and go are watched while they are there.
-//! - Of Pods only the metadata is asked for, and only while there are definitions of
-//!   DestinationRules.
+//! - Pods are asked for only while there are definitions of DestinationRules or ServiceEntries,
+//!   and for more than their metadata only while a ServiceEntry selects workloads.
 //! - Of Secrets only those of type `kubernetes.io/tls` are asked for.
 
 mod backoff;
@@ -109,6 +109,7 @@ impl Cluster {
         let start = |(number, scope): (usize, Scope)| {
             let watch = Watch {
                 scope: number,
+                is_whole: scope.kind != ObjectKind::Pod,
                 definition: client.definitions().follow(scope.kind),
                 client: client.clone(),
                 core: Core::new(scope, limits, backoff::random_seed()),

@@ -188,6 +188,13 @@ impl Core {
         }
     }
 
+    /// Objects are read otherwise than before, so all of them are listed anew.
+    pub(super) fn list_anew(&mut self) {
+        if self.phase != Phase::Absent {
+            self.phase = Phase::Unlisted;
+        }
+    }
+
     /// Whether all that the server has of the kind was seen.
     pub(super) fn is_whole(&self) -> bool {
         self.is_listed && self.is_list_whole()

@@ -2,14 +2,15 @@
 //!
 //! - Definitions come and go while we run: one task asks for all, and the watches follow what it
 //!   finds. A kind without a definition counts as one without objects.
-//! - What lets requests in waits for what keeps them out: where definitions appear, a kind of
-//!   [`is_opening`] is listed only when those of [`is_closing`] have been.
+//! - What lets requests in waits for what keeps them out: where definitions appear,
+//!   VirtualServices are listed only when policies have been ([`waits_for`]).
+//! - Pods are listed when ServiceEntries have been, since those say how much of a Pod is wanted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_api::ObjectKind;
+use myriad_api::{Change, Object, ObjectKind};
 use myriad_base::clock;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
@@ -62,22 +63,30 @@ impl Definitions {
     }
 }
 
-/// Whether the kind needs a definition: its own, or for Pods that of DestinationRules.
+/// Whether the kind needs a definition: its own, or for Pods that of a kind which selects them.
 pub(super) fn is_defined(kind: ObjectKind) -> bool {
     !ObjectKind::CORE.contains(&kind)
 }
 
-/// Whether objects of this kind let requests in.
-fn is_opening(kind: ObjectKind) -> bool {
-    kind == ObjectKind::VirtualService
+/// The kinds that are listed before a kind is.
+fn waits_for(kind: ObjectKind) -> &'static [ObjectKind] {
+    match kind {
+        // They let requests in, which those keep out.
+        ObjectKind::VirtualService => &[
+            ObjectKind::AuthorizationPolicy,
+            ObjectKind::RequestAuthentication,
+        ],
+        ObjectKind::Pod => &[ObjectKind::ServiceEntry],
+        _ => &[],
+    }
 }
 
-/// Whether objects of this kind keep requests out.
-fn is_closing(kind: ObjectKind) -> bool {
-    matches!(
-        kind,
-        ObjectKind::AuthorizationPolicy | ObjectKind::RequestAuthentication
-    )
+/// Whether another kind is listed after this one.
+fn is_waited_for(kind: ObjectKind) -> bool {
+    let later = [ObjectKind::VirtualService, ObjectKind::Pod];
+    later
+        .into_iter()
+        .any(|later| waits_for(later).contains(&kind))
 }
 
 /// What the task and its watches share.
@@ -86,8 +95,11 @@ pub(super) struct Shared {
     found: Arc<watch::Sender<Option<Arc<Definitions>>>>,
     /// Wakes the task.
     doubt: Arc<Notify>,
-    /// Of each closing watch, the generation of definitions by which it has listed.
-    listed: Arc<watch::Sender<Vec<u64>>>,
+    /// Of each watch that others wait for, its kind and the generation of definitions by which it
+    /// has listed.
+    listed: Arc<watch::Sender<Vec<(ObjectKind, u64)>>>,
+    /// How many ServiceEntries select Pods, whose addresses are wanted then.
+    selecting: Arc<watch::Sender<usize>>,
 }
 
 impl Shared {
@@ -97,6 +109,7 @@ impl Shared {
             found: Arc::new(watch::Sender::new(None)),
             doubt: Arc::default(),
             listed: Arc::default(),
+            selecting: Arc::default(),
         }
     }
 
@@ -106,10 +119,10 @@ impl Shared {
             return None;
         }
         let mut place = None;
-        if is_closing(kind) {
+        if is_waited_for(kind) {
             self.listed.send_modify(|listed| {
                 place = Some(listed.len());
-                listed.push(0);
+                listed.push((kind, 0));
             });
         }
         Some(Definition {
@@ -118,6 +131,8 @@ impl Shared {
             seen: 0,
             shared: self.clone(),
             place,
+            selecting: self.selecting.subscribe(),
+            own: HashSet::new(),
         })
     }
 
@@ -134,8 +149,11 @@ pub(super) struct Definition {
     /// The generation that the watch goes by.
     seen: u64,
     shared: Shared,
-    /// Where in `listed` this watch is, if it is a closing one.
+    /// Where in `listed` this watch is, if others wait for it.
     place: Option<usize>,
+    selecting: watch::Receiver<usize>,
+    /// The ServiceEntries that this watch knows to select Pods.
+    own: HashSet<Arc<str>>,
 }
 
 impl Definition {
@@ -149,9 +167,12 @@ impl Definition {
 
     /// Waits until there is something else to know.
     pub(super) async fn changed(&mut self) {
-        if self.found.changed().await.is_err() {
-            // The sender is part of `shared`, so it lives.
-            std::future::pending().await
+        let is_pod = self.kind == ObjectKind::Pod;
+        // The senders are part of `shared`, so they live.
+        tokio::select! {
+            Ok(()) = self.found.changed() => {}
+            Ok(()) = self.selecting.changed(), if is_pod => {}
+            else => std::future::pending().await,
         }
     }
 
@@ -166,18 +187,50 @@ impl Definition {
         let generation = self.seen;
         self.shared.listed.send_if_modified(|listed| {
             let known = listed.get_mut(place);
-            known.is_some_and(|known| std::mem::replace(known, generation) != generation)
+            known.is_some_and(|(_, known)| std::mem::replace(known, generation) != generation)
         });
     }
 
-    /// Waits until this kind may be listed: at once, but for an opening one.
-    pub(super) async fn may_list(&self) {
-        if !is_opening(self.kind) {
+    /// Takes note of ServiceEntries that select Pods, before anybody learns that they were
+    /// listed.
+    pub(super) fn note_selecting(&mut self, changes: &[Change]) {
+        if self.kind != ObjectKind::ServiceEntry {
             return;
         }
+        let before = self.own.len();
+        for change in changes {
+            let selects = match change {
+                Change::Put(Object::ServiceEntry(entry)) => entry.spec.workload_selector.is_some(),
+                Change::Put(_) | Change::Remove(_) => false,
+            };
+            let id = change.key().id();
+            match selects {
+                true => self.own.insert(id.clone()),
+                false => self.own.remove(id),
+            };
+        }
+        let after = self.own.len();
+        if before != after {
+            let all = |count: &mut usize| *count = (*count + after).saturating_sub(before);
+            self.shared.selecting.send_modify(all);
+        }
+    }
+
+    /// Whether objects of this kind are wanted as a whole: all but Pods, of which the metadata is
+    /// enough while no ServiceEntry selects any.
+    pub(super) fn is_wanted_whole(&self) -> bool {
+        self.kind != ObjectKind::Pod || *self.selecting.borrow() > 0
+    }
+
+    /// Waits until this kind may be listed.
+    pub(super) async fn may_list(&self) {
+        let earlier = waits_for(self.kind);
         let generation = self.seen;
         let mut listed = self.shared.listed.subscribe();
-        let are_listed = |listed: &Vec<u64>| listed.iter().all(|known| *known >= generation);
+        let are_listed = |listed: &Vec<(ObjectKind, u64)>| {
+            let mut waited_for = listed.iter().filter(|(kind, _)| earlier.contains(kind));
+            waited_for.all(|(_, known)| *known >= generation)
+        };
         // The sender is part of `shared`, so it lives.
         let _ = listed.wait_for(are_listed).await;
     }
@@ -291,9 +344,11 @@ impl Look {
             Some((*kind, versions.find(|version| has(*kind, version))?))
         };
         let mut found: BTreeMap<_, _> = self.wanted.iter().filter_map(find).collect();
-        // Every server has Pods; their labels are wanted for the subsets of DestinationRules.
+        // Every server has Pods; their labels are wanted for the subsets of DestinationRules, and
+        // their addresses for the selectors of ServiceEntries.
+        let selecting = [ObjectKind::DestinationRule, ObjectKind::ServiceEntry];
         if self.wanted.contains(&ObjectKind::Pod)
-            && found.contains_key(&ObjectKind::DestinationRule)
+            && selecting.iter().any(|kind| found.contains_key(kind))
         {
             found.insert(ObjectKind::Pod, ObjectKind::Pod.api_version());
         }

@@ -45,8 +45,20 @@ pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<Head, String> {
     let name = metadata.name.as_deref().ok_or("it has no metadata.name")?;
     let version = metadata.version()?;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let mut hasher = raw.hasher;
+    let mut hasher = match kind {
+        ObjectKind::Pod => blake3::Hasher::new(),
+        _ => raw.hasher,
+    };
     metadata.hash(&mut hasher);
+    if kind == ObjectKind::Pod {
+        // Of all that changes in a Pod, where it is reached and whether.
+        let Ok(Object::Pod(pod)) = Object::from_json(kind, json) else {
+            return Err("its fields are not those of a Pod".to_owned());
+        };
+        let address = pod.address.map(|address| address.to_string());
+        add(&mut hasher, &address.unwrap_or_default());
+        hasher.update(&[u8::from(pod.is_ready)]);
+    }
     Ok(Head {
         id: ObjectKey::new(kind, namespace, name).id().clone(),
         version,
@@ -253,6 +265,30 @@ mod tests {
         ] {
             let changed = INGRESS.replace(from, to);
             assert_ne!(hash(&changed), hash(INGRESS), "{from}");
+        }
+    }
+
+    #[test]
+    fn of_a_pod_its_labels_its_address_and_its_readiness_are_a_change() {
+        const POD: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7",
+            "labels":{"app":"a"}},"spec":{"nodeName":"x"},"status":{"podIP":"10.0.0.1",
+            "phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#;
+        let hash = |json: &str| read_head(ObjectKind::Pod, json).expect("a head").hash;
+        for (from, to, is_change) in [
+            ("10.0.0.1", "10.0.0.2", true),
+            ("\"True\"", "\"False\"", true),
+            ("\"app\":\"a\"", "\"app\":\"b\"", true),
+            ("\"Running\"", "\"Failed\"", true),
+            ("\"nodeName\":\"x\"", "\"nodeName\":\"y\"", false),
+            (
+                "\"status\":\"True\"",
+                "\"status\":\"True\",\"reason\":\"r\"",
+                false,
+            ),
+        ] {
+            let changed = POD.replace(from, to);
+            assert_ne!(changed, POD);
+            assert_eq!(hash(&changed) != hash(POD), is_change, "{to}");
         }
     }
 

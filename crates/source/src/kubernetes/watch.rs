@@ -53,6 +53,8 @@ pub(super) struct Watch {
     pub(super) epoch: u64,
     /// How much was done.
     pub(super) counters: Counters,
+    /// Whether objects are asked for as a whole, and not for their metadata alone.
+    pub(super) is_whole: bool,
     /// The definition that the kind needs; none for a kind that every server has.
     pub(super) definition: Option<Definition>,
     /// How often some watch found that an older state was put back.
@@ -117,6 +119,10 @@ impl Watch {
                     if self.core.begins_list() {
                         definition.may_list().await;
                     }
+                    let is_whole = definition.is_wanted_whole();
+                    if std::mem::replace(&mut self.is_whole, is_whole) != is_whole {
+                        self.core.list_anew();
+                    }
                     return Ok(());
                 }
                 Some(Presence::Absent) => self.core.set_absent(clock::now()),
@@ -172,7 +178,7 @@ impl Watch {
         self.counters.ask(self.core.scope().kind, &request);
         let seconds = self.watch_timeout.as_secs();
         let path = path::of_request(self.core.scope(), &request, seconds);
-        let form = form(self.core.scope().kind, &request);
+        let form = form(self.is_whole, &request);
         match request {
             Request::Page { .. } => {
                 let page = self.client.page(&path, form).await?;
@@ -280,13 +286,19 @@ impl Watch {
 
     /// Whether the watch that is under way is the right one by the newest definitions.
     fn is_settled(&mut self) -> bool {
-        let presence = self.definition.as_mut().and_then(Definition::presence);
-        presence == Some(Presence::Served(self.core.scope().api_version))
+        let Some(definition) = &mut self.definition else {
+            return true;
+        };
+        let served = Some(Presence::Served(self.core.scope().api_version));
+        definition.presence() == served && definition.is_wanted_whole() == self.is_whole
     }
 
     /// Hands on what the core has seen.
     async fn flush(&mut self) -> Result<(), Unwanted> {
         if let Some(output) = self.core.take() {
+            if let Some(definition) = &mut self.definition {
+                definition.note_selecting(&output.changes);
+            }
             let message = Message {
                 scope: self.scope,
                 epoch: self.epoch,
@@ -362,10 +374,10 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
 }
 
 /// The form in which objects are asked for: of Pods, whose status changes all the time, their
-/// metadata.
-fn form(kind: ObjectKind, request: &Request) -> Form {
+/// metadata, while that is enough.
+fn form(is_whole: bool, request: &Request) -> Form {
     match request {
-        _ if kind != ObjectKind::Pod => Form::Whole,
+        _ if is_whole => Form::Whole,
         Request::Stream | Request::Watch(_) => Form::Metadata,
         Request::Page { .. } | Request::Probe | Request::Check { .. } => Form::MetadataList,
     }

@@ -1,6 +1,6 @@
 //! Kinds whose definitions come and go.
 
-use myriad_api::{Batch, Change, ObjectKind};
+use myriad_api::{Batch, Change, Object, ObjectKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ const SECURITY: &str = "security.istio.io/v1";
 const ROUTES: &str = "/apis/networking.istio.io/v1/namespaces/n/virtualservices";
 const OLD_ROUTES: &str = "/apis/networking.istio.io/v1beta1/namespaces/n/virtualservices";
 const PODS: &str = "/api/v1/namespaces/n/pods";
+const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/n/serviceentries";
 const POLICIES: &str = "/apis/security.istio.io/v1/namespaces/n/authorizationpolicies";
 const ALL_POLICIES: &str = "/apis/security.istio.io/v1/authorizationpolicies";
 
@@ -141,6 +142,64 @@ async fn pods_are_watched_for_destination_rules_and_by_their_metadata_alone() {
     let log = server.log();
     let mut asked = log.iter().filter(|line| line.contains("/pods"));
     assert!(asked.all(|line| line.ends_with("(metadata)")), "{log:?}");
+}
+
+#[tokio::test]
+async fn addresses_of_pods_are_read_while_a_service_entry_selects_workloads() {
+    let server = Server::start().await;
+    server.define(GROUP, &["serviceentries"]);
+    let pod = |address: &str, reason: &str| {
+        let status = json!({"podIP": address, "reason": reason});
+        json!({"metadata": {"labels": {"app": "a"}}, "status": status})
+    };
+    let entry = |more: Value| {
+        let mut spec = json!({"hosts": ["a.test"], "ports": [{"number": 80, "name": "http"}]});
+        spec["workloadSelector"] = more;
+        json!({"spec": spec})
+    };
+    server.put(ENTRIES, "e", entry(json!({"labels": {"app": "a"}})));
+    server.put(PODS, "a", pod("10.0.0.1", ""));
+    // What the gate waits for is the whole Pod, so that no endpoint is missing at the start.
+    let (mut cluster, first) = synced(all(&server)).await;
+    assert_eq!(addresses(&first), ["10.0.0.1"]);
+    server.put(PODS, "a", pod("10.0.0.1", "nothing that matters"));
+    server.put(PODS, "a", pod("10.0.0.2", ""));
+    assert_eq!(addresses(&changed(&mut cluster).await), ["10.0.0.2"]);
+    let pods = |server: &Server| {
+        let log = server.log().into_iter();
+        log.filter(|line| line.contains("/pods"))
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        pods(&server)
+            .iter()
+            .all(|line| !line.ends_with("(metadata)"))
+    );
+    server.put(ENTRIES, "e", entry(Value::Null));
+    let mut seen = Vec::new();
+    while seen != ["none"] {
+        seen = addresses(&changed(&mut cluster).await);
+    }
+    assert!(
+        pods(&server)
+            .iter()
+            .any(|line| line.ends_with("(metadata)"))
+    );
+    server.put(ENTRIES, "e", entry(json!({"labels": {"app": "a"}})));
+    while seen != ["10.0.0.2"] {
+        seen = addresses(&changed(&mut cluster).await);
+    }
+}
+
+/// The addresses of the Pods that changed.
+fn addresses(batch: &Batch) -> Vec<String> {
+    let pods = batch.changes.iter().filter_map(|change| match change {
+        Change::Put(Object::Pod(pod)) => Some(pod),
+        _ => None,
+    });
+    let text = |address: std::net::IpAddr| address.to_string();
+    pods.map(|pod| pod.address.map_or("none".to_owned(), text))
+        .collect()
 }
 
 #[tokio::test]
