@@ -31,6 +31,8 @@ pub struct Endpoint {
     pub address: Option<IpAddr>,
     /// The Pod of the same namespace that it is, from `targetRef`.
     pub pod: Option<Box<str>>,
+    /// The zone of the topology that it is in.
+    pub zone: Option<Box<str>>,
     /// Whether it takes traffic.
     pub conditions: Conditions,
 }
@@ -82,6 +84,8 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             conditions: Option<RawConditions>,
             #[serde(default)]
             target_ref: Option<RawTarget>,
+            #[serde(default)]
+            zone: Option<Box<str>>,
         }
         #[derive(Deserialize, Default)]
         struct RawConditions {
@@ -106,6 +110,7 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             endpoints.push(Endpoint {
                 address,
                 pod: endpoint.target_ref.and_then(RawTarget::into_pod),
+                zone: endpoint.zone.filter(|zone| !zone.is_empty()),
                 conditions: Conditions {
                     ready,
                     serving: conditions.and_then(|c| c.serving).unwrap_or(ready),

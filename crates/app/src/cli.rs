@@ -249,6 +249,16 @@ pub struct RawTraffic {
         value_name = "N"
     )]
     pub trusted_hops: usize,
+    /// Where this proxy is, as REGION/ZONE/SUBZONE, of which later parts may be missing: what
+    /// `localityLbSetting` of Istio's DestinationRules compares endpoints with.
+    #[arg(
+        long,
+        env = "MYRIAD_LOCALITY",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "LOCALITY"
+    )]
+    pub locality: String,
     /// Who is asked for the addresses of names: servers of DNS, as ADDRESS or ADDRESS:PORT
     /// [default: those of /etc/resolv.conf]. The hosts file goes first.
     #[arg(

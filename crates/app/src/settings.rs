@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_proxy::{NameSettings, Workload};
+use myriad_proxy::{Locality, NameSettings, Workload};
 use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
@@ -101,6 +101,8 @@ pub struct Traffic {
     pub workload: Option<Workload>,
     /// Proxies in front of this one that are believed about the client's address.
     pub trusted_hops: usize,
+    /// Where the proxy is, if it knows.
+    pub locality: Option<Locality>,
     /// Who is asked for the addresses of names.
     pub names: NameSettings,
 }
@@ -298,6 +300,7 @@ impl Traffic {
             access_log: raw.access_log,
             workload: workload(raw.workload.as_deref(), problems),
             trusted_hops: raw.trusted_hops,
+            locality: Locality::parse(&raw.locality),
             names: names::read(raw, problems),
         }
     }
@@ -311,6 +314,7 @@ impl Traffic {
             access_log: self.access_log.then(|| Box::new(std::io::stdout()) as _),
             trusted_hops: self.trusted_hops,
             workload: self.workload.clone(),
+            locality: self.locality.clone(),
             names: self.names.clone(),
             ..myriad_proxy::Settings::default()
         }

@@ -262,6 +262,7 @@ fn slice(name: &str, endpoint: SocketAddr) -> EndpointSlice {
         endpoints: [Endpoint {
             address: Some(endpoint.ip()),
             pod: None,
+            zone: None,
             conditions,
         }]
         .into(),

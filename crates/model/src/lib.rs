@@ -29,13 +29,14 @@ pub use resource::{
     DnsName, Domain, Endpoint, Endpoints, Fault, FormatPart, Guard, GuardAction, GuardCheck,
     GuardForm, GuardRule, GuardSubject, GuardTest, HashBalancer, HashCookie, HashSource, HashTable,
     HeaderEdit, HeaderEdits, HttpCheck, Keepalive, KeyEncoding, Limits, Listener, ListenerProtocol,
-    Literal, LogFormat, LogMember, LogSink, Metric, MetricAction, MetricRule, Mirror, NameMatch,
-    Outlier, Passage, PathMatch, PathRewrite, Ping, Policy, PrivateKey, Protocol, Provider,
-    ProxyProtocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Relation,
-    Resource, Respond, Retry, RetryBudget, RetryConditions, Rewrite, Route, Share, Source, SpanTag,
-    TRUST_PARTS_MAX, TagValue, Telemetry, Test, TextForm, TlsRedirect, TlsSettings, TlsVersion,
-    TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust, Upstream, UpstreamOptions, UpstreamTls,
-    Value, ValueMatch, Warmup, WeightedUpstream,
+    Literal, LocalityLevel, LocalityPart, LocalityRule, LocalityShares, LogFormat, LogMember,
+    LogSink, Metric, MetricAction, MetricRule, Mirror, NameMatch, Outlier, Passage, PathMatch,
+    PathRewrite, Ping, Policy, PrivateKey, Protocol, Provider, ProxyProtocol, RateLimit, Redirect,
+    RedirectParts, RedirectPath, RedirectTarget, Relation, Resource, Respond, Retry, RetryBudget,
+    RetryConditions, Rewrite, Route, Share, Source, SpanTag, TRUST_PARTS_MAX, TagValue, Telemetry,
+    Test, TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol,
+    Tracing, Trust, Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch, Warmup,
+    WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

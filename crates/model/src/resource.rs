@@ -4,6 +4,7 @@ mod certificate;
 mod guard;
 mod limit;
 mod listener;
+mod locality;
 mod options;
 mod passage;
 mod policy;
@@ -24,6 +25,7 @@ pub use listener::{
     ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, CipherSuite, ClientAuth, ClientAuthMode, Domain,
     Listener, ListenerProtocol, TlsSettings, TlsVersion,
 };
+pub use locality::{LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
 pub use options::{
     Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, Outlier, Ping,
     ProxyProtocol, RetryBudget, UpstreamOptions, Warmup,

@@ -16,6 +16,7 @@ pub mod tcp;
 pub mod tls;
 pub mod upstream;
 
+pub use balance::locality::Locality;
 pub use net::limits::Limits;
 pub use net::names::NameSettings;
 pub use net::reach::Reach;

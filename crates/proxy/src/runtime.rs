@@ -12,6 +12,7 @@ use myriad_base::metrics::{Counter, Metrics};
 use myriad_model::{Change, Commit, Key, Kind, Name, SealedArc, Version};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::balance::locality::Locality;
 use crate::http::spans::Spans;
 use crate::net::bucket::Buckets;
 use crate::net::count::{self, Counts};
@@ -53,6 +54,8 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// What anybody outside can make grow, and how far.
     pub limits: Limits,
+    /// Where the proxy is; none where nobody said, which prefers no endpoint.
+    pub locality: Option<Locality>,
     /// Who is asked for the addresses of names.
     pub names: NameSettings,
     /// Where the access log goes; none for no log.
@@ -71,6 +74,7 @@ impl Default for Settings {
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             limits: Limits::default(),
+            locality: None,
             names: NameSettings::default(),
             access_log: None,
             trusted_hops: 0,
@@ -194,7 +198,7 @@ impl Proxy {
         Ok(Proxy {
             tables,
             next: Tables::default(),
-            targets: Targets::new(),
+            targets: Targets::seen_from(settings.locality),
             workers,
             bound: HashMap::new(),
             unbound: HashMap::new(),

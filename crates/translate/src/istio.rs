@@ -14,6 +14,7 @@ mod entrance;
 mod guard;
 mod host;
 mod limits;
+mod locality;
 mod matching;
 mod names;
 mod opened;

@@ -1,15 +1,17 @@
 //! Upstreams: one port of one Service or of a host of ServiceEntries, or of a subset of it, and
 //! the endpoints behind it.
 
+mod group;
 mod service;
 
 use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
-    Dns, Endpoint, Endpoints, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
+    Dns, Endpoints, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
 };
 
+pub use group::Group;
 pub use service::{PortFound, find_port, ports_changed};
 
 use crate::engine::Reader;
@@ -51,9 +53,16 @@ impl Speech {
 /// Where endpoints are.
 pub enum Place {
     /// At these addresses.
-    Endpoints(Box<[Endpoint]>),
+    Endpoints(Endpoints),
     /// Where DNS says.
     Dns(Dns),
+}
+
+impl Place {
+    /// Without endpoints.
+    pub fn nowhere() -> Self {
+        Place::Endpoints(Endpoints::new(Box::default()))
+    }
 }
 
 /// What the name of an upstream says.
@@ -168,7 +177,7 @@ impl Draft<'_> {
             }
             Some(Plan::Closed) => {
                 upstream.tls = None;
-                place = Place::Endpoints(Box::default());
+                place = Place::nowhere();
             }
         }
         let is_told = self.address.told.is_h2();
@@ -184,7 +193,15 @@ impl Draft<'_> {
                 upstream.dns = Some(Box::new(dns));
                 None
             }
-            Place::Endpoints(endpoints) => Some(Endpoints { endpoints }),
+            Place::Endpoints(endpoints) => {
+                let options = upstream.options.as_deref();
+                let is_asked = options.is_some_and(|options| options.locality.is_some());
+                Some(if is_asked {
+                    endpoints
+                } else {
+                    anywhere(endpoints)
+                })
+            }
         };
         let values = [
             Some(Value::Upstream(upstream)),
@@ -202,8 +219,7 @@ impl Draft<'_> {
 
     /// The resources of an upstream without endpoints, which answers 503.
     fn close(&self, reader: &Reader<'_>) -> Output {
-        let nowhere = Place::Endpoints(Box::default());
-        self.finish(reader, &Merged::default(), nowhere)
+        self.finish(reader, &Merged::default(), Place::nowhere())
     }
 
     fn no_endpoint(&self, remedy: &str) -> Finding {
@@ -222,6 +238,15 @@ impl Draft<'_> {
             remedy,
         )
     }
+}
+
+/// The same where nobody asks where they are.
+fn anywhere(endpoints: Endpoints) -> Endpoints {
+    let mut endpoints = endpoints.endpoints;
+    for endpoint in &mut endpoints {
+        endpoint.locality = 0;
+    }
+    Endpoints::new(endpoints)
 }
 
 fn translate_entry(
@@ -244,7 +269,7 @@ fn translate_entry(
         return Some(draft.close(reader));
     };
     let place = entry.place(reader, host, choice.labels);
-    let is_empty = matches!(&place, Place::Endpoints(endpoints) if endpoints.is_empty());
+    let is_empty = matches!(&place, Place::Endpoints(found) if found.endpoints.is_empty());
     let mut output = draft.finish(reader, &choice.policy, place);
     if is_empty && entry.is_resolvable() {
         let remedy = "give it endpoints, or entries and Pods that its workloadSelector finds";

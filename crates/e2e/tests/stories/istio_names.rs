@@ -212,3 +212,74 @@ async fn tls_passes_by_its_name_and_tls_that_begins_here_verifies_the_name_that_
     assert_eq!(world.get("https://c.out.test/").await.status, 0);
     world.stop().await;
 }
+
+/// A ServiceEntry of endpoints in localities, with what a DestinationRule says of them.
+fn spread(endpoints: &[(&Backend, &str)], policy: &str) -> String {
+    let mut text = edge("a.test", "out.test")
+        + "---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: out, namespace: default}
+spec:
+  hosts: [out.test]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints:
+";
+    for (backend, locality) in endpoints {
+        let (ip, port) = (backend.address().ip(), backend.address().port());
+        text += &format!("  - {{address: {ip}, ports: {{http: {port}}}, locality: {locality}}}\n");
+    }
+    text + &format!(
+        "---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: out, namespace: default}}
+spec: {{host: out.test, trafficPolicy: {policy}}}
+"
+    )
+}
+
+async fn serve_at(locality: &str, text: String) -> World {
+    let locality = format!("--locality={locality}");
+    World::serve_with(Authority::new(), &[("a.yaml", text)], &[&locality]).await
+}
+
+#[tokio::test]
+async fn the_nearest_endpoints_are_asked_until_they_fail() {
+    let near = Backend::start_at("near", SocketAddr::from(([127, 0, 0, 2], 0))).await;
+    let far = Backend::start_at("far", SocketAddr::from(([127, 0, 0, 3], 0))).await;
+    let policy = "{outlierDetection: {consecutive5xxErrors: 1, interval: 1s, maxEjectionPercent: \
+                  100}}";
+    let text = spread(&[(&far, "eu/b"), (&near, "eu/a")], policy);
+    let world = serve_at("eu/a", text.clone()).await;
+    for _ in 0..20 {
+        assert!(is_from("near")(&world.get("http://a.test/").await));
+    }
+    drop(near);
+    world.eventually("http://a.test/", is_from("far")).await;
+    world.stop().await;
+    // For a proxy elsewhere the other is the near one.
+    let world = serve_at("eu/b", text).await;
+    for _ in 0..20 {
+        assert!(is_from("far")(&world.get("http://a.test/").await));
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn localities_take_the_shares_that_are_written() {
+    let near = Backend::start_at("near", SocketAddr::from(([127, 0, 0, 2], 0))).await;
+    let far = Backend::start_at("far", SocketAddr::from(([127, 0, 0, 3], 0))).await;
+    let other = Backend::start_at("other", SocketAddr::from(([127, 0, 0, 4], 0))).await;
+    let policy = "{loadBalancer: {simple: RANDOM, localityLbSetting: {distribute: \
+                  [{from: 'eu/a/*', to: {'eu/a/*': 50, 'eu/b/*': 50}}]}}}";
+    let endpoints = [(&near, "eu/a"), (&far, "eu/b"), (&other, "us/a")];
+    let world = serve_at("eu/a/1", spread(&endpoints, policy)).await;
+    for _ in 0..40 {
+        assert_eq!(world.get("http://a.test/").await.status, 200);
+    }
+    assert!(near.asked() > 5 && far.asked() > 5);
+    assert_eq!(other.asked(), 0);
+    world.stop().await;
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Share;
+use super::{LocalityRule, Share};
 
 /// What holds for the endpoints of an upstream. The default is what holds without it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct UpstreamOptions {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// How many repetitions may be in flight; none for what the process is set to.
     pub retry_budget: Option<RetryBudget>,
+    /// Which endpoints are preferred by where they are; none for all alike.
+    pub locality: Option<Box<LocalityRule>>,
 }
 
 /// Who takes a request.

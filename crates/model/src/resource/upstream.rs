@@ -142,6 +142,19 @@ impl UpstreamTls {
 pub struct Endpoints {
     /// Sorted by address, without duplicates.
     pub endpoints: Box<[Endpoint]>,
+    /// Where endpoints are, as `region/zone/subzone`; empty where nobody asks. At most
+    /// [`Endpoints::LOCALITIES_MAX`].
+    pub localities: Box<[Box<str>]>,
+}
+
+impl Endpoints {
+    /// Addresses of which nobody asks where they are.
+    pub fn new(endpoints: Box<[Endpoint]>) -> Self {
+        Endpoints {
+            endpoints,
+            localities: Box::default(),
+        }
+    }
 }
 
 /// One address.
@@ -154,6 +167,9 @@ pub struct Endpoint {
     /// 0 goes first: those of a higher number take traffic only where too few of the lower ones
     /// are healthy. At most [`Endpoint::PRIORITY_MAX`].
     pub priority: u8,
+    /// The number of its locality among [`Endpoints::localities`], from 1; 0 where it is not
+    /// known.
+    pub locality: u16,
 }
 
 impl Endpoint {
@@ -166,6 +182,7 @@ impl Endpoint {
             address,
             weight: 1,
             priority: 0,
+            locality: 0,
         }
     }
 }

@@ -568,6 +568,52 @@ pub struct UpstreamOptions {
     pub proxy_protocol: u32,
     #[prost(message, optional, tag = "6")]
     pub retry_budget: ::core::option::Option<RetryBudget>,
+    #[prost(message, optional, tag = "7")]
+    pub locality: ::core::option::Option<LocalityRule>,
+}
+/// Which endpoints are preferred by where they and the proxy are.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LocalityRule {
+    /// 1 the nearest, 2 those that are alike, 3 shares.
+    #[prost(uint32, tag = "1")]
+    pub form: u32,
+    /// Of form 1: from one region to another.
+    #[prost(message, repeated, tag = "2")]
+    pub regions: ::prost::alloc::vec::Vec<RegionPair>,
+    #[prost(message, repeated, tag = "3")]
+    pub parts: ::prost::alloc::vec::Vec<LocalityPart>,
+    #[prost(message, repeated, tag = "4")]
+    pub shares: ::prost::alloc::vec::Vec<LocalityShares>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegionPair {
+    #[prost(string, tag = "1")]
+    pub from: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub to: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LocalityPart {
+    /// 1 region, 2 zone, 3 subzone.
+    #[prost(uint32, tag = "1")]
+    pub level: u32,
+    /// Empty for what that of the proxy is.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LocalityShares {
+    #[prost(string, tag = "1")]
+    pub from: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub to: ::prost::alloc::vec::Vec<LocalityShare>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LocalityShare {
+    #[prost(string, tag = "1")]
+    pub locality: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub weight: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Balancer {
@@ -692,6 +738,9 @@ pub struct RetryBudget {
 pub struct Endpoints {
     #[prost(message, repeated, tag = "1")]
     pub endpoints: ::prost::alloc::vec::Vec<Endpoint>,
+    /// As region/zone/subzone.
+    #[prost(string, repeated, tag = "2")]
+    pub localities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Endpoint {
@@ -704,6 +753,9 @@ pub struct Endpoint {
     pub weight: u32,
     #[prost(uint32, tag = "4")]
     pub priority: u32,
+    /// The place of its locality in the list, from 1; 0 for none.
+    #[prost(uint32, tag = "5")]
+    pub locality: u32,
 }
 /// One policy over all requests on some listeners.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -254,14 +254,13 @@ fn examples() -> Vec<(&'static str, Value)> {
         ("upstream", Value::Upstream(upstream)),
         (
             "endpoints",
-            Value::Endpoints(Endpoints {
-                endpoints: [Endpoint {
-                    address: "10.1.2.3:8080".parse().unwrap(),
+            Value::Endpoints(Endpoints::new(
+                [Endpoint {
                     weight: 2,
-                    priority: 0,
+                    ..Endpoint::even("10.1.2.3:8080".parse().unwrap())
                 }]
                 .into(),
-            }),
+            )),
         ),
         ("second route", Value::Route(Box::new(second_route()))),
     ];

@@ -7,6 +7,7 @@ use myriad_model::{Dns, DnsMode, Limits, Name, SealedArc, Upstream, UpstreamOpti
 use super::dynamic::Dynamic;
 use super::resolve::{Answer, Resolution};
 use super::target::Targets;
+use crate::balance::locality;
 use crate::balance::usage::Usage;
 use crate::balance::{Manner, Member, Pool};
 use crate::net::failure::Failure;
@@ -72,10 +73,21 @@ impl UpstreamEntry {
         let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
         let pool = match (value, listed) {
             (Some(value), Some(listed)) if value.dns.is_none() => {
-                let members = listed.endpoints.iter().map(|endpoint| Member {
-                    target: targets.acquire(endpoint.address, &manner),
-                    weight: endpoint.weight,
-                    priority: endpoint.priority,
+                let rule = options.and_then(|options| options.locality.as_deref());
+                let places = rule.zip(targets.home());
+                let places = places.map(|(rule, home)| locality::arrange(rule, home, listed));
+                let members = listed.endpoints.iter().enumerate();
+                let members = members.filter_map(|(index, endpoint)| {
+                    let place = places.as_ref().and_then(|places| places.get(index));
+                    let own = (endpoint.weight, endpoint.priority);
+                    let (weight, priority) =
+                        place.map_or(own, |place| (place.weight, place.priority));
+                    // Without a share it is in no pool, which would give it back.
+                    (weight > 0).then(|| Member {
+                        target: targets.acquire(endpoint.address, &manner),
+                        weight,
+                        priority,
+                    })
                 });
                 match options {
                     Some(options) => Pool::with(members, options),

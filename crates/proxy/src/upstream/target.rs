@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use myriad_model::{Entry, Tree};
 
+use crate::balance::locality::Locality;
 use crate::balance::{Manner, Target};
 use crate::net::hash::hash;
 
@@ -12,6 +13,8 @@ use crate::net::hash::hash;
 #[derive(Default)]
 pub struct Targets {
     tree: Tree<Use>,
+    /// Where the proxy is, which decides who is preferred.
+    home: Option<Locality>,
 }
 
 #[derive(Clone)]
@@ -35,6 +38,19 @@ impl Targets {
     /// No targets.
     pub fn new() -> Self {
         Targets::default()
+    }
+
+    /// No targets, of a proxy that is somewhere.
+    pub fn seen_from(home: Option<Locality>) -> Self {
+        Targets {
+            home,
+            ..Targets::default()
+        }
+    }
+
+    /// Where the proxy is, if it knows.
+    pub fn home(&self) -> Option<&Locality> {
+        self.home.as_ref()
     }
 
     /// The target of an address that is spoken to in a manner, for one more user.

@@ -112,9 +112,7 @@ fn endpoints(port: u16, count: u32) -> Resource {
         |number: u32| Endpoint::even((std::net::Ipv4Addr::from(number + 0x0a00_0001), port).into());
     Resource {
         origin: Origin::settings(),
-        value: Value::Endpoints(Endpoints {
-            endpoints: (0..count).map(endpoint).collect(),
-        }),
+        value: Value::Endpoints(Endpoints::new((0..count).map(endpoint).collect())),
     }
 }
 

@@ -172,9 +172,13 @@ impl Out {
                 terminating,
             } = endpoint.conditions;
             let flags = [ready, serving, terminating].map(u64::from);
-            out.number(flags[0] | flags[1] << 1 | flags[2] << 2);
+            let has_zone = u64::from(endpoint.zone.is_some());
+            out.number(flags[0] | flags[1] << 1 | flags[2] << 2 | has_zone << 3);
             out.address(endpoint.address);
             out.option(endpoint.pod.as_deref(), Self::text);
+            if let Some(zone) = &endpoint.zone {
+                out.text(zone);
+            }
         });
         self.list(&slice.ports, |out, port| {
             out.text(&port.name);
@@ -352,6 +356,10 @@ impl<'a> In<'a> {
         Some(Endpoint {
             address: self.address()?,
             pod: self.option(Self::text)?,
+            zone: match flags & 8 {
+                0 => None,
+                _ => Some(self.text()?),
+            },
             conditions: Conditions {
                 ready: flags & 1 != 0,
                 serving: flags & 2 != 0,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use myriad_api::istio::destination_rule::balancer::{
-    ConsistentHash, HttpCookie, LoadBalancer, LocalityBalancer, SimpleBalancer,
+    ConsistentHash, HttpCookie, LoadBalancer, SimpleBalancer,
 };
 use myriad_api::istio::destination_rule::connection::{
     ConnectionPool, HttpPool, OutlierDetection, ProxyProtocolVersion, RetryBudget, TcpPool,
@@ -14,6 +14,7 @@ use myriad_model::{
 };
 
 use super::destination_rule::Merged;
+use super::locality;
 
 /// The size of a ring of hashes where none is written.
 const RING_SIZE: u32 = 1024;
@@ -55,13 +56,13 @@ pub fn build(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<Upstrea
     if let Some(written) = policy.balancer {
         options.balancer = balancer(written, problems);
         options.warmup = warmup(written);
-        judge_locality(written, problems);
     }
     if let Some(written) = policy.pool {
         options.limits = limits(written, problems);
     }
     let outlier = policy.outlier.map(|written| outlier(written, problems));
     options.outlier = outlier.map(Box::new);
+    options.locality = locality::build(policy.balancer, options.outlier.is_some(), problems);
     options.proxy_protocol = policy.proxy_protocol.map(|written| match written.version {
         ProxyProtocolVersion::V1 => ProxyProtocol::V1,
         ProxyProtocolVersion::V2 => ProxyProtocol::V2,
@@ -71,7 +72,8 @@ pub fn build(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<Upstrea
     (options != UpstreamOptions::default()).then_some(options)
 }
 
-fn warn(field: &str, message: impl Into<String>, remedy: &'static str) -> Problem {
+/// A field without effect on who is reached.
+pub fn warn(field: &str, message: impl Into<String>, remedy: &'static str) -> Problem {
     Problem {
         field: field.to_owned(),
         message: message.into(),
@@ -189,34 +191,6 @@ fn warmup(written: &LoadBalancer) -> Option<model::Warmup> {
         percent_min: percent.clamp(0.0, 100.0) as u8,
         aggression: (aggression * 1000.0).clamp(1.0, 1_000_000.0) as u32,
     })
-}
-
-fn judge_locality(written: &LoadBalancer, problems: &mut Vec<Problem>) {
-    let is_set = |locality: &LocalityBalancer| {
-        locality.enabled != Some(false)
-            && (!locality.distribute.is_empty()
-                || !locality.failover.is_empty()
-                || !locality.failover_priority.is_empty())
-    };
-    let zone = written.zone_aware.as_ref();
-    for (field, is_set) in [
-        (
-            "loadBalancer.localityLbSetting",
-            written.locality.as_ref().is_some_and(is_set),
-        ),
-        (
-            "loadBalancer.zoneAwareLbSetting",
-            zone.is_some_and(|zone| zone.enabled != Some(false)),
-        ),
-    ] {
-        if is_set {
-            problems.push(warn(
-                field,
-                "has no effect: a gateway does not know its locality, so all endpoints are equal",
-                "remove it, or set enabled to false",
-            ));
-        }
-    }
 }
 
 fn limits(written: &ConnectionPool, problems: &mut Vec<Problem>) -> Limits {

@@ -9,12 +9,12 @@ use myriad_api::istio::service_entry::{
 };
 use myriad_api::istio::{Labels, ServiceEntry, WorkloadEntry};
 use myriad_api::{Finding, Severity};
-use myriad_model::{Dns, DnsMode, DnsName, Endpoint, Host, Origin, OriginKind, host::Pattern};
+use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, host::Pattern};
 
 use super::names;
 use crate::engine::Reader;
 use crate::output::Output;
-use crate::upstream::{Place, Speech};
+use crate::upstream::{Group, Place, Speech};
 
 /// One port of a host of ServiceEntries.
 pub struct Entry {
@@ -190,8 +190,8 @@ impl Entry {
             }
         }
         match resolution {
-            Resolution::Static => Place::Endpoints(found.addresses()),
-            Resolution::None => Place::Endpoints(Box::default()),
+            Resolution::Static => Place::Endpoints(found.ips.endpoints()),
+            Resolution::None => Place::nowhere(),
             Resolution::DynamicDns => self.dynamic(host),
             Resolution::Dns | Resolution::DnsRoundRobin => {
                 let is_bare = self.entries.iter().all(|entry| {
@@ -219,7 +219,7 @@ impl Entry {
                 dns.mode = DnsMode::Dynamic;
                 Place::Dns(dns)
             }
-            _ => Place::Endpoints(Box::default()),
+            _ => Place::nowhere(),
         }
     }
 
@@ -250,7 +250,7 @@ impl Entry {
             if let Some(address) = pod.address.filter(|_| pod.is_ready)
                 && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
             {
-                found.ips.insert(SocketAddr::new(address, target(port)), 1);
+                found.ips.add(SocketAddr::new(address, target(port)), 1, "");
             }
         }
     }
@@ -259,7 +259,7 @@ impl Entry {
 /// Addresses and names, with their weights.
 #[derive(Default)]
 struct Found {
-    ips: BTreeMap<SocketAddr, u32>,
+    ips: Group,
     names: BTreeMap<(Box<str>, u16), u32>,
 }
 
@@ -272,27 +272,17 @@ impl Found {
         let number = own.filter(|own| *own > 0).unwrap_or_else(|| target(port));
         let weight = endpoint.weight.max(1);
         if let Ok(ip) = endpoint.address.parse() {
-            self.ips
-                .entry(SocketAddr::new(ip, number))
-                .or_insert(weight);
+            let address = SocketAddr::new(ip, number);
+            self.ips.add(address, weight, &endpoint.locality);
         } else if let Some(host) = dns_host(&endpoint.address) {
             self.names.entry((host, number)).or_insert(weight);
         }
     }
 
-    fn addresses(self) -> Box<[Endpoint]> {
-        let ips = self.ips.into_iter();
-        ips.map(|(address, weight)| Endpoint {
-            weight,
-            ..Endpoint::even(address)
-        })
-        .collect()
-    }
-
     /// Addresses among names are names too, which resolve to themselves.
     fn dns(self, mode: DnsMode) -> Place {
         if self.names.is_empty() && mode == DnsMode::Strict {
-            return Place::Endpoints(self.addresses());
+            return Place::Endpoints(self.ips.endpoints());
         }
         let name = |host: Box<str>, port, weight| DnsName {
             host,
@@ -300,7 +290,7 @@ impl Found {
             weight,
             priority: 0,
         };
-        let ips = self.ips.into_iter();
+        let ips = self.ips.addresses();
         let ips = ips.map(|(at, weight)| name(at.ip().to_string().into(), at.port(), weight));
         let names = self.names.into_iter();
         let names = names.map(|((host, port), weight)| name(host, port, weight));
@@ -308,7 +298,7 @@ impl Found {
         names.sort_unstable();
         names.truncate(Dns::NAMES_MAX);
         match names.is_empty() {
-            true => Place::Endpoints(Box::default()),
+            true => Place::nowhere(),
             false => Place::Dns(Dns {
                 mode,
                 names: names.into(),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use myriad_api::istio::Labels;
 use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
-use myriad_model::{Dns, Endpoint, Host, Origin, OriginKind, host::Pattern};
+use myriad_model::{Dns, Endpoints, Host, Origin, OriginKind, host::Pattern};
 
-use super::{Address, Draft, Place, Speech};
+use super::{Address, Draft, Group, Place, Speech};
 use crate::engine::Reader;
 use crate::istio;
 use crate::output::Output;
@@ -96,7 +96,7 @@ pub(super) fn translate(
         return Output::default();
     };
     let endpoints = collect(reader, &service, port, choice.labels);
-    let is_empty = endpoints.is_empty();
+    let is_empty = endpoints.endpoints.is_empty();
     let mut output = draft.finish(reader, &choice.policy, Place::Endpoints(endpoints));
     if is_empty {
         let remedy = match choice.labels {
@@ -128,10 +128,10 @@ fn collect(
     service: &Service,
     port: &ServicePort,
     labels: Option<&Labels>,
-) -> Box<[Endpoint]> {
+) -> Endpoints {
     let labels = labels.filter(|labels| !labels.is_empty());
-    let mut ready = BTreeMap::new();
-    let mut leaving = BTreeMap::new();
+    let mut ready = Group::default();
+    let mut leaving = Group::default();
     let namespace = service.meta.key.namespace();
     for slice in reader.slices(service.meta.key.id()) {
         let ports = slice.ports.iter().filter(|known| {
@@ -153,17 +153,11 @@ fn collect(
             && let Ok(ip) = spec.address.parse::<IpAddr>()
         {
             let weight = spec.weight.max(1);
-            ready.entry(SocketAddr::new(ip, number)).or_insert(weight);
+            ready.add(SocketAddr::new(ip, number), weight, &spec.locality);
         }
     }
     let chosen = if ready.is_empty() { leaving } else { ready };
-    let endpoints = chosen.into_iter();
-    endpoints
-        .map(|(address, weight)| Endpoint {
-            weight,
-            ..Endpoint::even(address)
-        })
-        .collect()
+    chosen.endpoints()
 }
 
 fn add_slice(
@@ -171,10 +165,7 @@ fn add_slice(
     slice: &EndpointSlice,
     port: u16,
     labels: Option<&Labels>,
-    (ready, leaving): (
-        &mut BTreeMap<SocketAddr, u32>,
-        &mut BTreeMap<SocketAddr, u32>,
-    ),
+    (ready, leaving): (&mut Group, &mut Group),
 ) {
     let namespace = slice.meta.key.namespace();
     for endpoint in &slice.endpoints {
@@ -193,7 +184,7 @@ fn add_slice(
             pod.is_some_and(|pod| istio::has_labels(&pod.labels, wanted))
         });
         if is_in {
-            into.insert(SocketAddr::new(address, port), 1);
+            into.add_in_zone(SocketAddr::new(address, port), endpoint.zone.as_deref());
         }
     }
 }

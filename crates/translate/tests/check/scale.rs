@@ -47,6 +47,7 @@ fn domain(number: usize, port: u16, pair: &Secret) -> Vec<Object> {
         endpoints: [Endpoint {
             address: Some([10, 0, 0, 1].into()),
             pod: None,
+            zone: None,
             conditions: Conditions {
                 ready: true,
                 serving: true,

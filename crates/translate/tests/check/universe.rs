@@ -243,6 +243,7 @@ fn slice() -> impl Strategy<Value = EndpointSlice> {
         (0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(last, ready, terminating)| Endpoint {
             address: Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))),
             pod: Some(["p", "q", "r"][usize::from(last)].into()),
+            zone: ready.then(|| "a".into()),
             conditions: Conditions {
                 ready,
                 serving: true,

@@ -7,8 +7,9 @@ use super::policy::milliseconds;
 use super::{header_text, optional, port, required, socket};
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
-    HashTable, Host, Keepalive, Limits, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share,
-    Upstream, UpstreamOptions, UpstreamTls, Warmup,
+    HashTable, Host, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule, LocalityShares,
+    Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
+    UpstreamTls, Warmup,
 };
 
 /// Reads an upstream.
@@ -42,16 +43,27 @@ pub fn upstream(message: wire::Upstream) -> Result<Upstream, WireError> {
 
 /// Reads endpoints.
 pub fn endpoints(message: wire::Endpoints) -> Result<Endpoints, WireError> {
+    let count = message.localities.len();
+    if count > Endpoints::LOCALITIES_MAX {
+        return Err(WireError::Invalid("number of localities"));
+    }
+    let locality = |number: u32| {
+        let number = u16::try_from(number).ok();
+        let number = number.filter(|number| usize::from(*number) <= count);
+        number.ok_or(WireError::Invalid("locality"))
+    };
     let endpoint = |entry: &wire::Endpoint| {
         Ok(Endpoint {
             address: socket(&entry.address, entry.port)?,
             weight: entry.weight,
             priority: priority(entry.priority)?,
+            locality: locality(entry.locality)?,
         })
     };
     let endpoints = message.endpoints.iter().map(endpoint);
     Ok(Endpoints {
         endpoints: endpoints.collect::<Result<_, WireError>>()?,
+        localities: message.localities.into_iter().map(Into::into).collect(),
     })
 }
 
@@ -116,6 +128,57 @@ fn options(message: wire::UpstreamOptions) -> Result<UpstreamOptions, WireError>
         outlier: message.outlier.map(outlier).transpose()?.map(Box::new),
         proxy_protocol,
         retry_budget: message.retry_budget.map(retry_budget).transpose()?,
+        locality: message.locality.map(locality).transpose()?.map(Box::new),
+    })
+}
+
+fn locality(message: wire::LocalityRule) -> Result<LocalityRule, WireError> {
+    let lists = [
+        message.regions.len(),
+        message.parts.len(),
+        message.shares.len(),
+    ];
+    let all = message.shares.iter().map(|shares| shares.to.len());
+    if lists
+        .into_iter()
+        .chain(all)
+        .any(|count| count > LocalityRule::ENTRIES_MAX)
+    {
+        return Err(WireError::Invalid("number of localities"));
+    }
+    Ok(match message.form {
+        1 => {
+            let regions = message.regions.into_iter();
+            LocalityRule::Nearest(regions.map(|it| (it.from.into(), it.to.into())).collect())
+        }
+        2 => {
+            let parts = message.parts.into_iter().map(locality_part);
+            LocalityRule::Alike(parts.collect::<Result<_, WireError>>()?)
+        }
+        3 => {
+            let shares = message.shares.into_iter().map(|shares| LocalityShares {
+                from: shares.from.into(),
+                to: shares
+                    .to
+                    .into_iter()
+                    .map(|share| (share.locality.into(), share.weight))
+                    .collect(),
+            });
+            LocalityRule::Shares(shares.collect())
+        }
+        _ => return Err(WireError::Invalid("rule of localities")),
+    })
+}
+
+fn locality_part(message: wire::LocalityPart) -> Result<LocalityPart, WireError> {
+    Ok(LocalityPart {
+        level: match message.level {
+            1 => LocalityLevel::Region,
+            2 => LocalityLevel::Zone,
+            3 => LocalityLevel::Subzone,
+            _ => return Err(WireError::Invalid("part of a locality")),
+        },
+        value: (!message.value.is_empty()).then(|| message.value.into()),
     })
 }
 

@@ -4,7 +4,8 @@ use super::super::generated as wire;
 use super::{milliseconds, optional, socket};
 use crate::{
     Balancer, DnsMode, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource, HashTable,
-    Limits, Outlier, Ping, Protocol, Upstream, UpstreamOptions, UpstreamTls,
+    Limits, LocalityPart, LocalityRule, LocalityShares, Outlier, Ping, Protocol, Upstream,
+    UpstreamOptions, UpstreamTls,
 };
 
 /// The lowest schema that understands an upstream. The third has HTTP/2 and bytes, several names,
@@ -22,13 +23,15 @@ pub fn schema(value: &Upstream) -> u32 {
     if is_first { 1 } else { 3 }
 }
 
-/// The lowest schema that understands endpoints. The third has priorities.
+/// The lowest schema that understands endpoints. The third has priorities and localities.
 pub fn endpoints_schema(value: &Endpoints) -> u32 {
-    let is_first = value
-        .endpoints
-        .iter()
-        .all(|endpoint| endpoint.priority == 0);
-    if is_first { 1 } else { 3 }
+    let mut endpoints = value.endpoints.iter();
+    let is_first = endpoints.all(|endpoint| endpoint.priority == 0);
+    if is_first && value.localities.is_empty() {
+        1
+    } else {
+        3
+    }
 }
 
 /// The message of an upstream.
@@ -59,10 +62,13 @@ pub fn endpoints(value: &Endpoints) -> wire::Endpoints {
             port,
             weight: endpoint.weight,
             priority: endpoint.priority.into(),
+            locality: endpoint.locality.into(),
         }
     };
+    let localities = value.localities.iter();
     wire::Endpoints {
         endpoints: value.endpoints.iter().map(endpoint).collect(),
+        localities: localities.map(ToString::to_string).collect(),
     }
 }
 
@@ -93,6 +99,45 @@ fn options(value: &UpstreamOptions) -> wire::UpstreamOptions {
             share_ppm: budget.share.ppm(),
             retries_min: budget.retries_min,
         }),
+        locality: value.locality.as_deref().map(locality),
+    }
+}
+
+fn locality(value: &LocalityRule) -> wire::LocalityRule {
+    let mut message = wire::LocalityRule::default();
+    match value {
+        LocalityRule::Nearest(regions) => {
+            message.form = 1;
+            let pair = |(from, to): &(Box<str>, Box<str>)| wire::RegionPair {
+                from: from.to_string(),
+                to: to.to_string(),
+            };
+            message.regions = regions.iter().map(pair).collect();
+        }
+        LocalityRule::Alike(parts) => {
+            message.form = 2;
+            let part = |part: &LocalityPart| wire::LocalityPart {
+                level: part.level as u32,
+                value: part.value.as_deref().unwrap_or_default().to_owned(),
+            };
+            message.parts = parts.iter().map(part).collect();
+        }
+        LocalityRule::Shares(shares) => {
+            message.form = 3;
+            message.shares = shares.iter().map(locality_shares).collect();
+        }
+    }
+    message
+}
+
+fn locality_shares(value: &LocalityShares) -> wire::LocalityShares {
+    let share = |(locality, weight): &(Box<str>, u32)| wire::LocalityShare {
+        locality: locality.to_string(),
+        weight: *weight,
+    };
+    wire::LocalityShares {
+        from: value.from.to_string(),
+        to: value.to.iter().map(share).collect(),
     }
 }
 

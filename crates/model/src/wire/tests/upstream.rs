@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use super::{decode, encoded, resource};
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
-    HashTable, Keepalive, Limits, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share,
-    Upstream, UpstreamOptions, UpstreamTls, Value, Warmup, WireError,
+    HashTable, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule, LocalityShares,
+    Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
+    UpstreamTls, Value, Warmup, WireError,
 };
 
 /// An upstream with every field set.
@@ -38,14 +39,32 @@ pub fn third() -> Upstream {
 
 /// Endpoints with every field set.
 pub fn third_endpoints() -> Endpoints {
-    Endpoints {
-        endpoints: [Endpoint {
-            address: "10.1.2.3:8080".parse().unwrap(),
+    Endpoints::new(
+        [Endpoint {
             weight: 2,
             priority: 3,
+            ..Endpoint::even("10.1.2.3:8080".parse().unwrap())
         }]
         .into(),
+    )
+}
+
+#[test]
+fn endpoints_say_where_they_are_and_name_no_locality_that_is_not_listed() {
+    let mut endpoints = third_endpoints();
+    endpoints.localities = ["eu/a/1".into(), "eu/b".into()].into();
+    for locality in 0..3 {
+        endpoints.endpoints[0].locality = locality;
+        let known = ["eu/a/1", "eu/b"].get(usize::from(locality).wrapping_sub(1));
+        assert_eq!(endpoints.locality(0), known.copied());
+        let value = Value::Endpoints(endpoints.clone());
+        let back = decode(&encoded(&resource(value.clone()))).unwrap();
+        assert_eq!(back.value, value);
     }
+    endpoints.endpoints[0].locality = 3;
+    let value = Value::Endpoints(endpoints);
+    let refused = Err(WireError::Invalid("locality"));
+    assert_eq!(decode(&encoded(&resource(value))), refused);
 }
 
 fn options() -> UpstreamOptions {
@@ -100,6 +119,7 @@ fn options() -> UpstreamOptions {
             share: Share::from_ppm(200_000).unwrap(),
             retries_min: 3,
         }),
+        locality: None,
     }
 }
 
@@ -150,6 +170,24 @@ fn balancers() -> impl Strategy<Value = Balancer> {
     ]
 }
 
+/// Every form of a rule of localities.
+fn localities() -> impl Strategy<Value = Option<Box<LocalityRule>>> {
+    let part = LocalityPart {
+        level: LocalityLevel::Zone,
+        value: Some("b".into()),
+    };
+    let shares = LocalityShares {
+        from: "eu/*".into(),
+        to: [("eu/a/*".into(), 80), ("us".into(), 20)].into(),
+    };
+    let rules = [
+        LocalityRule::Nearest([("eu".into(), "us".into())].into()),
+        LocalityRule::Alike([part].into()),
+        LocalityRule::Shares([shares].into()),
+    ];
+    prop::option::of(prop::sample::select(rules.map(Box::new).to_vec()))
+}
+
 const MODES: [DnsMode; 3] = [DnsMode::Strict, DnsMode::Logical, DnsMode::Dynamic];
 
 fn protocols() -> impl Strategy<Value = Protocol> {
@@ -169,11 +207,13 @@ proptest! {
         protocol in protocols(),
         (names, mode) in (0_usize..3, prop::sample::select(MODES.to_vec())),
         balancer in balancers(),
+        locality in localities(),
         parts in any::<[bool; 8]>(),
         number: u32,
     ) {
         let mut options = options();
         options.balancer = balancer;
+        options.locality = locality;
         options.warmup = options.warmup.filter(|_| parts[0]);
         options.limits.requests_max = number;
         options.limits.keepalive = options.limits.keepalive.filter(|_| parts[1]);

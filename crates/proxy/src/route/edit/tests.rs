@@ -84,11 +84,11 @@ fn value(kind: Kind, content: u8) -> Value {
             tls: None,
             options: None,
         }),
-        Kind::Endpoints => Value::Endpoints(Endpoints {
-            endpoints: (0..content % 4)
+        Kind::Endpoints => Value::Endpoints(Endpoints::new(
+            (0..content % 4)
                 .map(|last| Endpoint::even(([192, 0, 2, last], 80).into()))
                 .collect(),
-        }),
+        )),
         Kind::Guard => guard(content),
         Kind::Provider => provider(content),
         Kind::Telemetry => telemetry(content),

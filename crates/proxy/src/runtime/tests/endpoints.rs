@@ -98,7 +98,7 @@ pub fn put(world: &mut World, name: &str, address: SocketAddr) {
     let endpoints = [Endpoint::even(address)].into();
     world.put_all(vec![
         (name, Value::Upstream(upstream)),
-        (name, Value::Endpoints(Endpoints { endpoints })),
+        (name, Value::Endpoints(Endpoints::new(endpoints))),
     ]);
 }
 

@@ -28,7 +28,7 @@ fn put(world: &mut World, endpoints: &[SocketAddr], upstream: Upstream) {
     let endpoints = endpoints.into();
     world.put_all(vec![
         ("u", Value::Upstream(upstream)),
-        ("u", Value::Endpoints(Endpoints { endpoints })),
+        ("u", Value::Endpoints(Endpoints::new(endpoints))),
     ]);
 }
 

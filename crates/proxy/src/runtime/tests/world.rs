@@ -159,7 +159,7 @@ impl World {
         let endpoints = endpoints.into();
         self.put_all(vec![
             (name, Value::Upstream(upstream)),
-            (name, Value::Endpoints(Endpoints { endpoints })),
+            (name, Value::Endpoints(Endpoints::new(endpoints))),
         ]);
     }
 

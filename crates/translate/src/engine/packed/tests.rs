@@ -107,14 +107,17 @@ fn service() -> impl Strategy<Value = Object> {
 fn slice() -> impl Strategy<Value = Object> {
     let address = proptest::option::of(any::<IpAddr>());
     let endpoint =
-        (address, maybe(), any::<[bool; 3]>()).prop_map(|(address, pod, flags)| Endpoint {
-            address,
-            pod,
-            conditions: Conditions {
-                ready: flags[0],
-                serving: flags[1],
-                terminating: flags[2],
-            },
+        (address, maybe(), maybe(), any::<[bool; 3]>()).prop_map(|(address, pod, zone, flags)| {
+            Endpoint {
+                address,
+                pod,
+                zone,
+                conditions: Conditions {
+                    ready: flags[0],
+                    serving: flags[1],
+                    terminating: flags[2],
+                },
+            }
         });
     let port =
         (text(), proptest::option::of(any::<u16>()), maybe()).prop_map(|(name, port, protocol)| {

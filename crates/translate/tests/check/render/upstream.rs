@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use myriad_model::{
-    Balancer, DnsMode, DnsName, Endpoint, Endpoints, HashSource, HashTable, Limits, Outlier,
-    Upstream, UpstreamOptions, UpstreamTls,
+    Balancer, DnsMode, DnsName, Endpoint, Endpoints, HashSource, HashTable, Limits, LocalityPart,
+    LocalityRule, LocalityShares, Outlier, Upstream, UpstreamOptions, UpstreamTls,
 };
 
 /// The line of an upstream, and the lines of its options below it.
@@ -32,11 +32,16 @@ pub fn text(upstream: &Upstream) -> (String, String) {
 
 /// The endpoints, with weights and priorities that are not the usual ones.
 pub fn endpoints_text(endpoints: &Endpoints) -> String {
-    let text = |endpoint: &Endpoint| {
+    let text = |(index, endpoint): (usize, &Endpoint)| {
         let marks = marks(endpoint.weight, endpoint.priority);
-        format!("{}{marks}", endpoint.address)
+        let locality = endpoints.locality(index).map(|text| format!("@{text}"));
+        format!(
+            "{}{marks}{}",
+            endpoint.address,
+            locality.unwrap_or_default()
+        )
     };
-    let all: Vec<String> = endpoints.endpoints.iter().map(text).collect();
+    let all: Vec<String> = endpoints.endpoints.iter().enumerate().map(text).collect();
     all.join(" ")
 }
 
@@ -110,7 +115,33 @@ fn options_lines(options: &UpstreamOptions) -> Vec<String> {
             budget.retries_min
         ));
     }
+    if let Some(rule) = options.locality.as_deref() {
+        lines.push(locality_text(rule));
+    }
     lines
+}
+
+fn locality_text(rule: &LocalityRule) -> String {
+    match rule {
+        LocalityRule::Nearest(regions) => {
+            let pairs = regions.iter().map(|(from, to)| format!(" {from}->{to}"));
+            format!("nearest first{}", pairs.collect::<String>())
+        }
+        LocalityRule::Alike(parts) => {
+            let part = |part: &LocalityPart| {
+                let value = part.value.as_deref().unwrap_or("own");
+                format!(" {:?}={value}", part.level)
+            };
+            format!("alike first{}", parts.iter().map(part).collect::<String>())
+        }
+        LocalityRule::Shares(shares) => {
+            let text = |shares: &LocalityShares| {
+                let to = shares.to.iter().map(|(to, share)| format!(" {to}={share}"));
+                format!(" from {}:{}", shares.from, to.collect::<String>())
+            };
+            format!("shares{}", shares.iter().map(text).collect::<String>())
+        }
+    }
 }
 
 fn source_text(source: &HashSource) -> String {
