@@ -1,7 +1,8 @@
 //! Parts that are alike in many messages, held once.
 //!
-//! The hundred routes of a VirtualService mostly name one host and one set of labels, and
-//! VirtualServices of a namespace often the same ones. Each would be an allocation per route.
+//! The hundred routes of a VirtualService mostly name one host and one set of labels, go to one
+//! destination and are rewritten alike, and VirtualServices of a namespace often name the same
+//! ones. Each would be an allocation per route.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use super::Labels;
 use super::note::Notes;
 use super::reading::Read;
+use super::virtual_service::{HttpDestination, HttpRewrite};
 
 /// How many parts a thread remembers: as many as one object mixes.
 const KEPT_MAX: usize = 8;
@@ -19,6 +21,8 @@ const KEPT_MAX: usize = 8;
 thread_local! {
     static TEXTS: RefCell<Kept<str>> = const { RefCell::new(Kept::new()) };
     static LABELS: RefCell<Kept<Labels>> = const { RefCell::new(Kept::new()) };
+    static SHARES: RefCell<Kept<[HttpDestination]>> = const { RefCell::new(Kept::new()) };
+    static REWRITES: RefCell<Kept<HttpRewrite>> = const { RefCell::new(Kept::new()) };
 }
 
 /// The last few parts that were read.
@@ -61,6 +65,20 @@ impl Read for Arc<Labels> {
     fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
         let labels = Labels::read(d, notes)?;
         Ok(LABELS.with_borrow_mut(|kept| kept.share(&labels, || Arc::new(labels.clone()))))
+    }
+}
+
+impl Read for Arc<[HttpDestination]> {
+    fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
+        let shares = Box::<[HttpDestination]>::read(d, notes)?;
+        Ok(SHARES.with_borrow_mut(|kept| kept.share(&shares, || shares.to_vec().into())))
+    }
+}
+
+impl Read for Arc<HttpRewrite> {
+    fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
+        let rewrite = HttpRewrite::read(d, notes)?;
+        Ok(REWRITES.with_borrow_mut(|kept| kept.share(&rewrite, || Arc::new(rewrite.clone()))))
     }
 }
 

@@ -36,8 +36,10 @@ message! {
         name: Box<str> = "name",
         /// Any of these must fit; none means every request.
         matches: Box<[HttpMatch]> = "match",
-        route: Box<[HttpDestination]> = "route",
-        rewrite: Option<Box<HttpRewrite>> = "rewrite",
+        /// Rules share it.
+        route: Arc<[HttpDestination]> = "route",
+        /// Rules share it.
+        rewrite: Option<Arc<HttpRewrite>> = "rewrite",
         /// None and zero both mean no limit.
         timeout: Option<Duration> = "timeout",
     }

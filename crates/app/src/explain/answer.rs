@@ -286,8 +286,11 @@ impl Walk<'_> {
     /// Where a request may be sent.
     fn forward(&mut self, entry: &RouteEntry, shares: &[WeightedUpstream]) -> String {
         let mut ready = 0;
-        for (share, hash) in shares.iter().zip(entry.upstream_hashes()) {
-            let part = self.meet_upstream(share, *hash);
+        for (number, share) in shares.iter().enumerate() {
+            let Some(hash) = entry.upstream_hash(number) else {
+                break;
+            };
+            let part = self.meet_upstream(share, hash);
             if part.object.is_some() && share.weight > 0 {
                 ready += part.endpoints_total + usize::from(part.dns.is_some());
             }

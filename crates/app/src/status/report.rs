@@ -206,8 +206,8 @@ fn hosts_of(snapshot: &Snapshot, ingress: &ObjectKey) -> Vec<HostReport> {
     let mut routes: BTreeMap<Host, usize> = BTreeMap::new();
     for resource in of_kind(Kind::Route).filter(|resource| resource.origin == wanted) {
         if let Value::Route(route) = resource.value {
-            for host in route.hosts {
-                *routes.entry(host).or_default() += 1;
+            for host in route.hosts.iter() {
+                *routes.entry(host.clone()).or_default() += 1;
             }
         }
     }

@@ -10,8 +10,8 @@ use crate::{HeaderEdits, Host, Name, Policy};
 pub struct Route {
     /// The listeners, sorted; the same list is shared by all routes that have it.
     pub listeners: Arc<[Name]>,
-    /// The hosts; never empty.
-    pub hosts: Box<[Host]>,
+    /// The hosts; never empty. Shared by the routes of one host.
+    pub hosts: Arc<[Host]>,
     /// What the path has to be.
     pub path: PathMatch,
     /// What else has to hold.
@@ -22,6 +22,25 @@ pub struct Route {
     pub action: Action,
     /// What else holds; shared with all routes that have the same.
     pub policy: Arc<Policy>,
+}
+
+impl Route {
+    /// Takes over those parts of another route that are equal, so that they are held once. The
+    /// hundred routes of a host differ in their paths and in little else.
+    pub fn share_with(&mut self, other: &Route) {
+        share(&mut self.listeners, &other.listeners);
+        share(&mut self.hosts, &other.hosts);
+        share(&mut self.policy, &other.policy);
+        if let (Action::Forward(own), Action::Forward(other)) = (&mut self.action, &other.action) {
+            share(own, other);
+        }
+    }
+}
+
+fn share<T: ?Sized + PartialEq>(own: &mut Arc<T>, other: &Arc<T>) {
+    if !Arc::ptr_eq(own, other) && own == other {
+        *own = other.clone();
+    }
 }
 
 /// What a path has to be. Paths are compared as received, percent-encoding included, with the
@@ -101,7 +120,7 @@ pub enum Test {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Sent to one of the upstreams, by weight. None, or only weights of 0, answers 503.
-    Forward(Box<[WeightedUpstream]>),
+    Forward(Arc<[WeightedUpstream]>),
     /// Answered with a redirect.
     Redirect(Box<Redirect>),
     /// Answered as is.

@@ -6,6 +6,7 @@ mod passage;
 mod policy;
 mod provider;
 mod route;
+mod shared;
 mod telemetry;
 mod upstream;
 
@@ -51,7 +52,7 @@ pub fn decode_within(bytes: &Bytes, schema_max: u32) -> Result<Resource, WireErr
 fn origin(message: wire::Origin) -> Origin {
     Origin {
         kind: OriginKind::from_word(&message.kind),
-        id: format!("{}/{}", message.namespace, message.name).into(),
+        id: shared::text(format!("{}/{}", message.namespace, message.name).into()),
     }
 }
 

@@ -481,3 +481,48 @@ fn a_passage_that_cannot_be_obeyed_is_refused() {
     );
     assert!(with(&|it| it.hosts = Box::default()).is_ok());
 }
+
+#[test]
+fn what_many_routes_have_in_common_is_held_once() {
+    let routes = [1, 2].map(|rank| {
+        let value = Route {
+            listeners: [Name::from("https")].into(),
+            hosts: [Host::parse("a.example.com").unwrap()].into(),
+            path: PathMatch::Exact("/a".into()),
+            conditions: Box::default(),
+            rank,
+            action: Action::Forward(
+                [WeightedUpstream {
+                    upstream: "u".into(),
+                    weight: 1,
+                    headers: None,
+                }]
+                .into(),
+            ),
+            policy: Arc::default(),
+        };
+        decode(&encoded(&resource(Value::Route(Box::new(value))))).unwrap()
+    });
+    let [Value::Route(one), Value::Route(other)] = routes.each_ref().map(|it| &it.value) else {
+        panic!("two routes");
+    };
+    assert!(Arc::ptr_eq(&one.policy, &other.policy));
+    assert!(Arc::ptr_eq(&one.listeners, &other.listeners));
+    assert!(Arc::ptr_eq(&routes[0].origin.id, &routes[1].origin.id));
+    let upstream = |route: &Route| match &route.action {
+        Action::Forward(shares) => shares[0].upstream.text().clone(),
+        Action::Redirect(_) | Action::Respond(_) => panic!("forwarded"),
+    };
+    assert!(Arc::ptr_eq(&upstream(one), &upstream(other)));
+
+    // Whoever holds both may hold more of them once.
+    let mut shared = one.clone();
+    assert!(!Arc::ptr_eq(&shared.hosts, &other.hosts));
+    shared.share_with(other);
+    assert_eq!(shared, *one);
+    assert!(Arc::ptr_eq(&shared.hosts, &other.hosts));
+    let [Action::Forward(left), Action::Forward(right)] = [&shared.action, &other.action] else {
+        panic!("forwarded");
+    };
+    assert!(Arc::ptr_eq(left, right));
+}

@@ -1,14 +1,12 @@
 //! Answers that the proxy gives itself.
 
-use std::sync::Arc;
-
 use myriad_model::{AbortAnswer, Action};
 
 use crate::net::failure::FailureKind;
 use crate::policy::check::Told;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
-use crate::route::host::RouteEntry;
+use crate::route::host::RouteArc;
 
 /// An answer without an endpoint.
 #[derive(Default)]
@@ -28,7 +26,7 @@ pub struct Answer {
     /// The body in plain text, where no route has one.
     text: &'static str,
     /// The route whose answer it is.
-    route: Option<Arc<RouteEntry>>,
+    route: Option<RouteArc>,
 }
 
 impl Answer {
@@ -93,7 +91,7 @@ impl Answer {
     }
 
     /// The same as the answer of a route, with its edits, and its body where it has one.
-    pub fn of(mut self, route: &Arc<RouteEntry>) -> Self {
+    pub fn of(mut self, route: &RouteArc) -> Self {
         self.route = Some(route.clone());
         self
     }

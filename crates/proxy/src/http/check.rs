@@ -37,7 +37,7 @@ use crate::policy::cors::Additions;
 use crate::policy::token::KeptToken;
 use crate::route::credentials::credentials;
 use crate::route::guards::Guards;
-use crate::route::host::RouteEntry;
+use crate::route::host::{RouteArc, RouteEntry};
 use crate::route::tables::upstream_hash;
 use crate::route::visit::Visit;
 use crate::upstream::dial::Ends;
@@ -358,7 +358,7 @@ pub async fn converse(worker: &Rc<Worker>, own: Own<'_>) -> Option<Answered> {
 }
 
 /// What holds for questions beside what their provider says.
-static TERMS: LazyLock<Option<Arc<RouteEntry>>> = LazyLock::new(|| {
+static TERMS: LazyLock<Option<RouteArc>> = LazyLock::new(|| {
     let policy = Policy {
         read_timeout: PATIENCE,
         send_timeout: PATIENCE,
@@ -366,11 +366,11 @@ static TERMS: LazyLock<Option<Arc<RouteEntry>>> = LazyLock::new(|| {
     };
     let route = Route {
         listeners: Arc::default(),
-        hosts: Box::default(),
+        hosts: Arc::default(),
         path: PathMatch::Prefix("/".into()),
         conditions: Box::default(),
         rank: 0,
-        action: Action::Forward(Box::default()),
+        action: Action::Forward(Arc::default()),
         policy: Arc::new(policy),
     };
     let resource = Resource {
@@ -378,5 +378,7 @@ static TERMS: LazyLock<Option<Arc<RouteEntry>>> = LazyLock::new(|| {
         value: Value::Route(Box::new(route)),
     };
     let sealed = Sealer::new([0; 32], Form::Value).seal(Name::from("question"), resource);
-    Some(Arc::new(RouteEntry::new(SealedArc::new(sealed))?.ok()?))
+    Some(RouteArc::new(
+        RouteEntry::new(SealedArc::new(sealed))?.ok()?,
+    ))
 });

@@ -94,7 +94,7 @@ pub async fn exchange<P: Peer>(
     let _request = admit(worker, plan)?;
     let answer = resolve(worker, plan).await?;
     let kept_bytes_max = if plan.is_kept() { KEPT_BYTES_MAX } else { 0 };
-    let head = std::mem::replace(&mut plan.head, Buffer::take());
+    let head = std::mem::replace(&mut plan.head, Buffer::none());
     let mut outgoing = Outgoing::new(head, !plan.has_body, kept_bytes_max);
     let mut timers = Timers::new(plan.policy());
     let mut tries = Tries::new(plan);
@@ -323,13 +323,17 @@ async fn connect(
 ) -> Result<Way, Failure> {
     let dial = dial(plan, target);
     let is_http2 = plan.upstream.is_http2();
-    if !is_http2
-        && may_reuse
-        && let Some(link) = worker.links.take(&dial)
-    {
-        return Ok(Way::Link(link));
+    let at_once = match is_http2 {
+        true => worker.channels.take_open(&dial).map(Way::Place),
+        false if may_reuse => worker.links.take(&dial).map(Way::Link),
+        false => None,
+    };
+    if let Some(way) = at_once {
+        return Ok(way);
     }
-    let mut opening = std::pin::pin!(async {
+    // Boxed, because opening a connection takes much memory and is rare, and a client's
+    // connection has room for the largest of its waits for as long as it lasts.
+    let mut opening = Box::pin(async {
         if is_http2 {
             let place = worker.channels.take(&worker.links, &dial).await;
             return place.map(Way::Place);

@@ -77,7 +77,8 @@ pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
                     client, deadline, ..
                 } = connection;
                 let (stream, said) = client.into_parts();
-                tunnel::run(stream, said, *switched, &deadline, idle_timeout).await;
+                let tunnel = tunnel::run(stream, said, *switched, &deadline, idle_timeout);
+                Box::pin(tunnel).await;
                 return;
             }
         }

@@ -115,7 +115,7 @@ fn copy_of(
 /// The bytes of a request as they were written, with a mark at the end of the host.
 fn marked(request: &[u8]) -> Buffer {
     const HOST: &[u8] = b"\r\nhost: ";
-    let mut out = Buffer::take();
+    let mut out = Buffer::for_head();
     let at = memchr::memmem::find(request, HOST).map_or(0, |at| at + HOST.len());
     let (before, after) = request.split_at_checked(at).unwrap_or((request, &[]));
     let end = memchr::memchr(b'\r', after).unwrap_or(0);
@@ -141,7 +141,7 @@ fn reframed(request: Buffer, is_http2: bool, becomes_http2: bool) -> Buffer {
     let bytes = request.filled();
     let end = memchr::memmem::find(bytes, END).map_or(bytes.len(), |at| at + END.len());
     let (head, mut body) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
-    let mut out = Buffer::take();
+    let mut out = Buffer::for_head();
     let has = |field| memchr::memmem::find(head, field).is_some();
     match (is_http2, becomes_http2) {
         (true, false) if !body.is_empty() && !has(LENGTH) => {

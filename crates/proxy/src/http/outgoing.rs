@@ -122,11 +122,12 @@ impl Outgoing {
         stream.poll_send(context)
     }
 
-    /// Drops what was sent, once all that is there was and it is more than is kept.
+    /// Drops what was sent, once all that is there was and it is more than is kept. Nobody waits
+    /// for an endpoint, or for more of the request, with an empty buffer in hand.
     fn forget(&mut self) {
         let is_long = self.is_cut || self.buffer.len() > self.kept_bytes_max;
         if self.has_body && is_long && !self.is_pending() {
-            self.buffer.clear();
+            self.buffer = Buffer::none();
             self.sent = 0;
             self.is_cut = true;
         }

@@ -31,7 +31,7 @@ use crate::policy::rewrite::{Matched, rewrite};
 use crate::policy::{affinity, client, cors, fault, limit, redirect, sameness};
 use crate::route::claims::Said;
 use crate::route::credentials::credentials;
-use crate::route::host::RouteEntry;
+use crate::route::host::{RouteArc, RouteEntry};
 use crate::route::tables::{NotFound, Tables, upstream_hash};
 use crate::route::visit::Visit;
 use crate::upstream::dial::{Credentials, Ends};
@@ -97,7 +97,7 @@ impl Planned {
 /// A request on its way to an endpoint.
 pub struct Forward {
     /// The route, which keeps the policy in reach.
-    pub route: Arc<RouteEntry>,
+    pub route: RouteArc,
     /// Which of the route's upstreams was drawn.
     pub share: usize,
     /// That upstream.
@@ -231,7 +231,7 @@ fn act(
     tables: &Tables,
     visit: &Visit,
     head: &Head<'_>,
-    entry: &Arc<RouteEntry>,
+    entry: &RouteArc,
     route: &Route,
     additions: Additions,
 ) -> Plan {
@@ -325,7 +325,7 @@ fn forward(
     tables: &Tables,
     visit: &Visit,
     head: &Head<'_>,
-    entry: &Arc<RouteEntry>,
+    entry: &RouteArc,
     route: &Route,
     shares: &[WeightedUpstream],
 ) -> Result<Box<Forward>, FailureKind> {
@@ -353,7 +353,7 @@ fn forward(
     let of_share = Edits::new(of_share.map(|edits| &edits.request), None);
     let authority = authority(rule, of_policy, of_share);
     let mirrors = mirrors(worker, tables, policy, head);
-    let mut bytes = Buffer::take();
+    let mut bytes = Buffer::for_head();
     let request = write::RequestHead {
         head,
         path: rewritten.as_deref(),
@@ -480,8 +480,8 @@ fn pick(
     shares: &[WeightedUpstream],
 ) -> Result<Picked, FailureKind> {
     let find = |index: usize| {
-        let (share, hash) = (shares.get(index)?, entry.upstream_hashes().get(index)?);
-        let upstream = tables.upstream(*hash, &share.upstream)?;
+        let (share, hash) = (shares.get(index)?, entry.upstream_hash(index)?);
+        let upstream = tables.upstream(hash, &share.upstream)?;
         upstream.upstream.is_some().then_some(upstream)
     };
     let marked = policy

@@ -1,15 +1,34 @@
 //! Buffers that are borrowed from their worker while there is something in them.
+//!
+//! A head, which is kept for as long as an endpoint takes to answer, is in a small one; what
+//! passes through at once is in a full one, of which a worker therefore needs few.
 
 use std::cell::RefCell;
 
-/// The size of a fresh buffer in bytes.
+/// The size of a full buffer in bytes.
 pub const BUFFER_BYTES: usize = 16 << 10;
 
-/// The most free buffers that a worker keeps.
-const FREE_MAX: usize = 256;
+/// The size of the buffer that a head begins in: most heads fit, and the rest are moved.
+pub const HEAD_BYTES: usize = 1 << 10;
+
+/// The sizes that are kept for the next who needs one, and how many free ones of each a worker
+/// keeps at most: 2 MiB of them in all.
+const SIZES: [(usize, usize); 3] = [(HEAD_BYTES, 512), (4 << 10, 128), (BUFFER_BYTES, 64)];
 
 thread_local! {
-    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static FREE: RefCell<[Vec<Vec<u8>>; SIZES.len()]> =
+        const { RefCell::new([const { Vec::new() }; SIZES.len()]) };
+}
+
+#[cfg(test)]
+thread_local! {
+    static HELD: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many bytes the buffers of this thread take that somebody holds.
+#[cfg(test)]
+pub fn held_bytes() -> usize {
+    HELD.get()
 }
 
 /// Bytes in a row: filled at the end, consumed at the start. Dropping it gives the memory back
@@ -24,14 +43,43 @@ pub struct Buffer {
 impl Buffer {
     /// An empty buffer of [`BUFFER_BYTES`].
     pub fn take() -> Self {
-        let bytes = FREE
-            .with_borrow_mut(Vec::pop)
-            .unwrap_or_else(|| vec![0; BUFFER_BYTES]);
+        Buffer::of(BUFFER_BYTES)
+    }
+
+    /// An empty buffer for a head; it grows where the head is longer than most.
+    pub fn for_head() -> Self {
+        Buffer::of(HEAD_BYTES)
+    }
+
+    /// An empty buffer without any memory.
+    pub const fn none() -> Self {
+        Buffer {
+            bytes: Vec::new(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// An empty buffer of the smallest size that holds `count` bytes.
+    fn of(count: usize) -> Self {
+        let bytes = match SIZES.iter().position(|(size, _)| *size >= count) {
+            Some(index) => FREE
+                .with_borrow_mut(|free| free.get_mut(index).and_then(Vec::pop))
+                .unwrap_or_else(|| vec![0; SIZES.get(index).map_or(count, |(size, _)| *size)]),
+            None => vec![0; count.next_power_of_two()],
+        };
+        #[cfg(test)]
+        HELD.set(HELD.get() + bytes.len());
         Buffer {
             bytes,
             start: 0,
             end: 0,
         }
+    }
+
+    /// How many bytes of memory it takes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
     }
 
     /// What is in it.
@@ -58,25 +106,22 @@ impl Buffer {
         }
     }
 
-    /// Drops everything.
-    pub fn clear(&mut self) {
-        self.start = 0;
-        self.end = 0;
-    }
-
     /// Makes room for `count` more bytes at the end, by moving what is there to the front, or by
     /// growing. Callers bound how much they put in.
     pub fn reserve(&mut self, count: usize) {
         if self.bytes.len() - self.end >= count {
             return;
         }
+        let wanted = self.len() + count;
+        if wanted > self.bytes.len() {
+            let mut larger = Buffer::of(wanted);
+            larger.append(self.filled());
+            *self = larger;
+            return;
+        }
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        let wanted = self.end + count;
-        if wanted > self.bytes.len() {
-            self.bytes.resize(wanted.next_power_of_two(), 0);
-        }
     }
 
     /// The room at the end, to be filled by a reader; see [`Buffer::advance`].
@@ -124,14 +169,20 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.bytes.len() != BUFFER_BYTES {
+        let size = self.bytes.len();
+        #[cfg(test)]
+        let _ = HELD.try_with(|held| held.set(held.get() - size));
+        let Some(index) = SIZES.iter().position(|(known, _)| *known == size) else {
             return;
-        }
+        };
         let bytes = std::mem::take(&mut self.bytes);
         // At the end of its thread the list may be gone already; then so is the buffer.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
-            if free.len() < FREE_MAX {
+            let (free, max) = (free.get_mut(index), SIZES.get(index));
+            if let (Some(free), Some((_, max))) = (free, max)
+                && free.len() < *max
+            {
                 free.push(bytes);
             }
         });
@@ -140,7 +191,7 @@ impl Drop for Buffer {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUFFER_BYTES, Buffer};
+    use super::{BUFFER_BYTES, Buffer, FREE, HEAD_BYTES, SIZES};
 
     #[test]
     fn bytes_come_out_in_the_order_they_went_in() {
@@ -162,5 +213,37 @@ mod tests {
         buffer.reserve(BUFFER_BYTES - 1);
         assert_eq!(buffer.filled(), [1, 1]);
         assert!(buffer.spare().len() >= BUFFER_BYTES - 1);
+    }
+
+    #[test]
+    fn a_head_that_is_long_moves_into_a_larger_buffer() {
+        let mut buffer = Buffer::for_head();
+        assert_eq!(buffer.capacity(), HEAD_BYTES);
+        buffer.append(&[1; HEAD_BYTES]);
+        assert_eq!(buffer.capacity(), HEAD_BYTES);
+        for (more, capacity) in [(1, 4 << 10), (4 << 10, BUFFER_BYTES), (16 << 10, 32 << 10)] {
+            buffer.append(&vec![2; more]);
+            assert_eq!(buffer.capacity(), capacity);
+        }
+        assert_eq!(
+            buffer.filled().iter().filter(|byte| **byte == 1).count(),
+            1_024
+        );
+        assert_eq!(buffer.len(), HEAD_BYTES + 1 + (4 << 10) + (16 << 10));
+        assert_eq!(Buffer::none().capacity(), 0);
+    }
+
+    #[test]
+    fn a_worker_keeps_no_more_free_buffers_than_are_stated() {
+        let kept = || FREE.with_borrow(|free| free.each_ref().map(Vec::len));
+        let bytes: usize = SIZES.iter().map(|(size, max)| size * max).sum();
+        assert_eq!(bytes, 2 << 20);
+        for (size, max) in SIZES {
+            drop((0..=max).map(|_| Buffer::of(size)).collect::<Vec<_>>());
+        }
+        assert_eq!(kept(), SIZES.map(|(_, max)| max));
+        let taken = Buffer::for_head();
+        assert_eq!(kept().first(), Some(&511));
+        drop(taken);
     }
 }

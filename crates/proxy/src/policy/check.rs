@@ -99,7 +99,7 @@ pub fn question(
     let came_by = came_by(visit, head, trusted_hops);
     match &provider.protocol {
         CheckProtocol::Http(check) => {
-            let mut out = Buffer::take();
+            let mut out = Buffer::for_head();
             write_head(check, &provider.authority, head, &came_by, &mut out);
             Question::Http(out)
         }
@@ -121,7 +121,7 @@ pub fn write(question: Question, provider: &Provider, body: &[u8]) -> Buffer {
             put_body(&mut request, provider, body);
             let message = request.encode_to_vec();
             let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-            let mut out = Buffer::take();
+            let mut out = Buffer::for_head();
             out.append_str("POST ");
             out.append_str(GRPC_PATH);
             out.append_str(" HTTP/1.1\r\nhost: ");
@@ -149,7 +149,7 @@ pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
     let bytes = request.filled();
     let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 2);
     let (head, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
-    let mut out = Buffer::take();
+    let mut out = Buffer::for_head();
     for (at, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
         let is_it = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);

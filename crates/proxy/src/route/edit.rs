@@ -10,7 +10,7 @@ use myriad_model::{Host, Name, Route, SealedArc, Value};
 
 use super::certificate::{self, CertificateEntry};
 use super::condition::BadRegex;
-use super::host::{HostEntry, RouteEntry};
+use super::host::{HostEntry, RouteArc, RouteEntry};
 use super::leaf::Leaf;
 use super::passage::{HostPassages, ListenerPassages, PassageEntry, Place, listener_hash};
 use super::tables::{DomainEntry, Tables};
@@ -38,7 +38,7 @@ pub struct Edit<'a> {
 }
 
 /// What changes on one host, by the name of the route.
-type HostEdit = HashMap<Name, Option<Arc<RouteEntry>>>;
+type HostEdit = HashMap<Name, Option<RouteArc>>;
 
 /// What changes in one place, by the name of the passage.
 type PlaceEdit = HashMap<Name, Option<Arc<PassageEntry>>>;
@@ -94,7 +94,7 @@ impl<'a> Edit<'a> {
         for (host, changes) in self.hosts {
             let known = self.tables.hosts.get(&host);
             let known = known.map_or(&[][..], |entry| entry.routes());
-            let mut routes: Vec<Arc<RouteEntry>> = Vec::with_capacity(known.len() + changes.len());
+            let mut routes: Vec<RouteArc> = Vec::with_capacity(known.len() + changes.len());
             let kept = known
                 .iter()
                 .filter(|route| !changes.contains_key(route.sealed().name()));
@@ -171,7 +171,7 @@ impl<'a> Edit<'a> {
         let entry = match new.cloned().map(RouteEntry::new) {
             None => None,
             Some(None) => return Err(EditError::NotOpened),
-            Some(Some(entry)) => Some(Arc::new(entry?)),
+            Some(Some(entry)) => Some(RouteArc::new(entry?)),
         };
         let hosts_of = |sealed: Option<&'_ SealedArc>| -> Vec<Host> {
             let route: Option<&Route> = sealed.and_then(|sealed| sealed.route());
@@ -245,7 +245,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    fn touch(&mut self, host: Host, name: &Name, entry: Option<Arc<RouteEntry>>) {
+    fn touch(&mut self, host: Host, name: &Name, entry: Option<RouteArc>) {
         let edit = self.hosts.entry(host).or_default();
         edit.insert(name.clone(), entry);
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use myriad_model::{Action, Host, Name, PathMatch, PathRewrite, Route, SealedArc, Test};
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input, PatternSet};
-use smallvec::SmallVec;
 
 use super::claims::Said;
 use super::condition::{
@@ -24,11 +23,16 @@ pub struct RouteEntry {
     /// The resource, whose value is a route.
     sealed: SealedArc,
     compiled: Option<Box<Compiled>>,
-    /// Hashes of the names of upstreams, in the order of the action.
-    upstreams: SmallVec<[u64; 1]>,
+    /// The hash of the name of its first upstream, which mostly is the only one.
+    upstream: u64,
 }
 
-/// Regexes of a route that has any.
+/// A route as tables and requests share it. There are as many as routes, and nobody refers to one
+/// weakly.
+pub type RouteArc = triomphe::Arc<RouteEntry>;
+
+/// What few routes have: regexes, or more than one upstream.
+#[derive(Default)]
 struct Compiled {
     path: Option<Regex>,
     /// Those of the conditions, in their order.
@@ -37,6 +41,8 @@ struct Compiled {
     substitution: Option<Arc<Regex>>,
     /// Those of origins, in their order.
     origins: Box<[Arc<Regex>]>,
+    /// Hashes of the names of all upstreams, where there are more than one.
+    upstreams: Box<[u64]>,
 }
 
 /// The routes of a host pattern.
@@ -44,7 +50,7 @@ pub struct HostEntry {
     hash: u64,
     host: Host,
     /// By rank, then by name.
-    routes: Box<[Arc<RouteEntry>]>,
+    routes: Box<[RouteArc]>,
     /// All listeners that some route is on, sorted.
     listeners: Arc<[Name]>,
     indexed: Option<Box<Indexed>>,
@@ -72,21 +78,26 @@ impl RouteEntry {
     /// A regex that is not valid or too large. None, where the resource is not a route.
     pub fn new(sealed: SealedArc) -> Option<Result<Self, BadRegex>> {
         let route = sealed.route()?;
-        let compiled = match compile_regexes(route) {
+        let mut compiled = match compile_regexes(route) {
             Ok(compiled) => compiled,
             Err(error) => return Some(Err(error)),
         };
-        let upstreams = match &route.action {
-            Action::Forward(shares) => shares
-                .iter()
-                .map(|share| entry::hash_of(&share.upstream))
-                .collect(),
-            Action::Redirect(_) | Action::Respond(_) => SmallVec::new(),
+        let shares = match &route.action {
+            Action::Forward(shares) => &**shares,
+            Action::Redirect(_) | Action::Respond(_) => &[],
+        };
+        let mut hashes = shares.iter().map(|share| entry::hash_of(&share.upstream));
+        let upstream = match shares {
+            [] | [_] => hashes.next().unwrap_or_default(),
+            [first, ..] => {
+                compiled.get_or_insert_default().upstreams = hashes.collect();
+                entry::hash_of(&first.upstream)
+            }
         };
         Some(Ok(RouteEntry {
             sealed,
             compiled,
-            upstreams,
+            upstream,
         }))
     }
 
@@ -100,9 +111,13 @@ impl RouteEntry {
         self.sealed.route()
     }
 
-    /// Hashes of the names of upstreams, in the order of the action.
-    pub fn upstream_hashes(&self) -> &[u64] {
-        &self.upstreams
+    /// The hash of the name of an upstream, by its number in the action.
+    pub fn upstream_hash(&self, share: usize) -> Option<u64> {
+        let many = self.compiled.as_ref().map(|compiled| &*compiled.upstreams);
+        match many {
+            Some(many) if !many.is_empty() => many.get(share).copied(),
+            _ => (share == 0).then_some(self.upstream),
+        }
     }
 
     /// The regex of the path.
@@ -155,7 +170,7 @@ impl RouteEntry {
 
 impl HostEntry {
     /// Compiles the routes of a host.
-    pub fn new(host: Host, mut routes: Vec<Arc<RouteEntry>>) -> Self {
+    pub fn new(host: Host, mut routes: Vec<RouteArc>) -> Self {
         routes.sort_by(|a, b| {
             let by_rank = a.rank().cmp(&b.rank());
             by_rank.then_with(|| a.sealed.name().cmp(b.sealed.name()))
@@ -171,7 +186,7 @@ impl HostEntry {
     }
 
     /// The routes, in the order of precedence.
-    pub fn routes(&self) -> &[Arc<RouteEntry>] {
+    pub fn routes(&self) -> &[RouteArc] {
         &self.routes
     }
 
@@ -186,7 +201,7 @@ impl HostEntry {
         listener: &Name,
         head: &Head<'_>,
         token: Option<Said<'_>>,
-    ) -> Option<&Arc<RouteEntry>> {
+    ) -> Option<&RouteArc> {
         let asked = &Asked {
             listener,
             head,
@@ -222,7 +237,7 @@ impl Hosted for HostEntry {
 }
 
 impl Indexed {
-    fn new(routes: &[Arc<RouteEntry>]) -> Self {
+    fn new(routes: &[RouteArc]) -> Self {
         let paths = routes.iter().filter_map(|route| route.route());
         let count = paths
             .map(|route| match &route.path {
@@ -251,6 +266,7 @@ impl Indexed {
         let set = (regexes.len() > LINEAR_MAX)
             .then(|| compile_set(&patterns).ok())
             .flatten();
+        paths.shrink();
         Indexed {
             paths,
             regexes: regexes.into(),
@@ -258,7 +274,7 @@ impl Indexed {
         }
     }
 
-    fn find(&self, routes: &[Arc<RouteEntry>], asked: &Asked<'_, '_>) -> Option<u32> {
+    fn find(&self, routes: &[RouteArc], asked: &Asked<'_, '_>) -> Option<u32> {
         let head = asked.head;
         let mut best = u32::MAX;
         let is_match = |number: u32| {
@@ -290,7 +306,7 @@ impl Indexed {
 
     fn find_regex(
         &self,
-        routes: &[Arc<RouteEntry>],
+        routes: &[RouteArc],
         path: &str,
         best: u32,
         is_match: impl Fn(u32) -> bool,
@@ -367,11 +383,12 @@ fn compile_regexes(route: &Route) -> Result<Option<Box<Compiled>>, BadRegex> {
         values,
         substitution,
         origins,
+        upstreams: Box::default(),
     })))
 }
 
 /// The union of all lists. Hardly ever are there two different ones, and then one is shared.
-fn all_listeners(routes: &[Arc<RouteEntry>]) -> Arc<[Name]> {
+fn all_listeners(routes: &[RouteArc]) -> Arc<[Name]> {
     let mut lists = routes.iter().filter_map(|route| route.route());
     let Some(first) = lists.next().map(|route| &route.listeners) else {
         return Arc::default();

@@ -25,7 +25,11 @@ pub struct Index {
     /// Numbers of edges by hash, open addressing; a power of two, at most half full.
     slots: Box<[u32]>,
     edges: Vec<Edge>,
-    /// The first and the last route of each node; the first node is [`ROOT`].
+    /// The texts of all edges, one behind the other: each a piece of its own would take more
+    /// memory than the text itself.
+    texts: String,
+    /// The first and the last route of each node. The first node is [`ROOT`], and each other one
+    /// is below the edge in front of it.
     nodes: Vec<List>,
     /// The route behind each route in its list.
     next: Box<[u32]>,
@@ -35,14 +39,21 @@ pub struct Index {
 
 struct Edge {
     above: u32,
-    below: u32,
-    text: Box<str>,
+    /// Where its text begins; it ends where the next one begins.
+    start: u32,
 }
 
 #[derive(Clone, Copy)]
 struct List {
     first: u32,
     last: u32,
+}
+
+impl List {
+    const EMPTY: List = List {
+        first: NONE,
+        last: NONE,
+    };
 }
 
 /// The routes of a list, in the order of precedence.
@@ -55,16 +66,23 @@ impl Index {
     /// An empty index for routes below a number, of which paths have this many elements.
     pub fn new(routes: usize, elements: usize) -> Self {
         let slots = (elements.max(4) * 2).next_power_of_two();
-        Index {
+        let mut index = Index {
             slots: vec![NONE; slots].into(),
             edges: Vec::with_capacity(elements),
-            nodes: vec![List {
-                first: NONE,
-                last: NONE,
-            }],
+            texts: String::new(),
+            nodes: Vec::with_capacity(elements + 1),
             next: vec![NONE; routes].into(),
             start_lengths: Vec::new(),
-        }
+        };
+        index.nodes.push(List::EMPTY);
+        index
+    }
+
+    /// Gives back what it has room for and does not need, once all is added.
+    pub fn shrink(&mut self) {
+        self.edges.shrink_to_fit();
+        self.texts.shrink_to_fit();
+        self.nodes.shrink_to_fit();
     }
 
     /// Adds an exact path. Routes are added in the order of precedence.
@@ -148,26 +166,31 @@ impl Index {
 
     fn follow(&self, above: u32, text: &str) -> Option<u32> {
         let edge = self.slots[self.slot(above, text)];
-        self.edges.get(edge as usize).map(|edge| edge.below)
+        (edge != NONE).then(|| edge + 1)
     }
 
     fn grow(&mut self, above: u32, text: &str) -> u32 {
         let slot = self.slot(above, text);
-        if let Some(edge) = self.edges.get(self.slots[slot] as usize) {
-            return edge.below;
+        let known = self.slots[slot];
+        if known != NONE {
+            return known + 1;
         }
-        let below = self.nodes.len() as u32;
-        self.nodes.push(List {
-            first: NONE,
-            last: NONE,
-        });
-        self.slots[slot] = self.edges.len() as u32;
-        self.edges.push(Edge {
-            above,
-            below,
-            text: text.into(),
-        });
-        below
+        let edge = self.edges.len() as u32;
+        self.nodes.push(List::EMPTY);
+        self.slots[slot] = edge;
+        let start = self.texts.len() as u32;
+        self.texts.push_str(text);
+        self.edges.push(Edge { above, start });
+        edge + 1
+    }
+
+    fn is_edge(&self, number: usize, above: u32, text: &str) -> bool {
+        let Some(edge) = self.edges.get(number) else {
+            return false;
+        };
+        let end = self.edges.get(number + 1);
+        let end = end.map_or(self.texts.len(), |next| next.start as usize);
+        edge.above == above && self.texts.get(edge.start as usize..end) == Some(text)
     }
 
     /// The slot of an edge, or the free one where it would be.
@@ -175,11 +198,11 @@ impl Index {
         let mask = self.slots.len() - 1;
         let mut slot = hash_below(above, text) as usize & mask;
         loop {
-            match self.edges.get(self.slots[slot] as usize) {
-                Some(edge) if edge.above == above && *edge.text == *text => return slot,
-                None => return slot,
-                Some(_) => slot = (slot + 1) & mask,
+            let edge = self.slots[slot];
+            if edge == NONE || self.is_edge(edge as usize, above, text) {
+                return slot;
             }
+            slot = (slot + 1) & mask;
         }
     }
 }

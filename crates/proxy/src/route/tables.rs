@@ -10,7 +10,7 @@ use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree, h
 use super::certificate::{self, CertificateEntry};
 use super::claims::Said;
 use super::guards::Guards;
-use super::host::{HostEntry, RouteEntry};
+use super::host::{HostEntry, RouteArc};
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
 use super::passage::{
     Arrival, HostPassages, ListenerPassages, PassageEntry, listener_hash, specificity,
@@ -151,7 +151,7 @@ impl Tables {
         listener: &Name,
         head: &Head<'_>,
         token: Option<Said<'_>>,
-    ) -> Result<&Arc<RouteEntry>, NotFound> {
+    ) -> Result<&RouteArc, NotFound> {
         let host = self
             .hosts
             .most_specific(&head.host, |entry| entry.is_on(listener).then_some(entry))

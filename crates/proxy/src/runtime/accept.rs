@@ -164,6 +164,8 @@ async fn serve(
         true => secure(worker, &handshaking, &mut visit, tcp).await,
         false => Some(open(worker, &visit, tcp, protocol)),
     };
+    // What lives on in a box does so for this task's sake: it has room for the largest of its
+    // waits, and most connections speak HTTP/1.
     match opened {
         Some(Opened::Taken(taken)) => {
             let room = Room {
@@ -171,14 +173,14 @@ async fn serve(
                 links: &worker.links,
                 tables: &worker.tables,
             };
-            tcp::serve::serve(room, &visit, *taken).await;
+            Box::pin(tcp::serve::serve(room, &visit, *taken)).await;
         }
         // Streams that no passage takes lead nowhere.
         Some(Opened::Free(_)) if protocol == ListenerProtocol::Tcp => {
             worker.local.counts.add(Count::StreamFailed);
         }
         Some(Opened::Free(Stream::Tls(tls))) if tls.alpn() == Some(b"h2") => {
-            h2::serve(worker.clone(), visit, Stream::Tls(tls)).await;
+            Box::pin(h2::serve(worker.clone(), visit, Stream::Tls(tls))).await;
         }
         Some(Opened::Free(stream)) => h1::serve(worker.clone(), visit, stream).await,
         None => {}
@@ -285,4 +287,19 @@ async fn secure(
     };
     counts.add(failure);
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::serve;
+    use crate::net::record::Tls;
+
+    const fn bytes_of<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    // What each connection takes beside what rustls allocates, whether or not it does anything:
+    // room for the largest of its waits. A wait that is rare and large goes into a box.
+    const _: () = assert!(bytes_of(serve) <= 2_944, "a connection takes little");
+    const _: () = assert!(size_of::<Tls>() <= 1_280, "and TLS too");
 }

@@ -6,6 +6,7 @@ mod endpoints;
 mod http1;
 mod http2;
 mod life;
+mod memory;
 mod policies;
 mod recorded;
 mod retries;

@@ -103,14 +103,20 @@ impl Channels {
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
     pub async fn take(&self, links: &Links, dial: &Dial<'_>) -> Result<Place, Failure> {
-        let shelf = self.shelf(dial);
-        if let Some(place) = shelf.find() {
-            self.local.counts.add(Count::UpstreamReused);
+        if let Some(place) = self.take_open(dial) {
             return Ok(place);
         }
+        let shelf = self.shelf(dial);
         let _pending = links.queue(dial)?;
         let opened = tokio::time::timeout(dial.patience, self.open(&shelf, links, dial)).await;
         opened.unwrap_or_else(|_| Err(FailureKind::Overflow.into()))
+    }
+
+    /// Room for a request on a connection that is there.
+    pub fn take_open(&self, dial: &Dial<'_>) -> Option<Place> {
+        let place = self.shelf(dial).find()?;
+        self.local.counts.add(Count::UpstreamReused);
+        Some(place)
     }
 
     /// Drops connections that carried nothing for too long, and those to endpoints that are gone.

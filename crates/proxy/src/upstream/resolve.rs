@@ -100,7 +100,8 @@ impl Resolution {
                 self.refresh(names);
                 answer
             }
-            Known::Nothing => self.shared.ask_first(names).await,
+            // Boxed, because this is rare.
+            Known::Nothing => Box::pin(self.shared.ask_first(names)).await,
         };
         if answer.pool.is_empty() {
             return Err(FailureKind::Unresolved.into());

@@ -440,9 +440,14 @@ impl Engine {
             })
             .map(|(name, resource)| Key::new(resource.value.kind(), name.clone()))
             .collect();
+        let mut before: Option<&Route> = None;
         for (_, resource) in &mut resources {
             if let Value::Route(route) = &mut resource.value {
                 route.policy = self.policies.share(route.policy.clone());
+                if let Some(before) = before {
+                    route.share_with(before);
+                }
+                before = Some(route);
             }
         }
         match stamps {

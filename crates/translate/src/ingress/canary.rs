@@ -1,5 +1,7 @@
 //! How a canary divides the requests of one path.
 
+use std::sync::Arc;
+
 use myriad_model::{Source, Test, ValueMatch, WeightedUpstream};
 
 use super::annotations::{Canary, HeaderTest};
@@ -88,7 +90,7 @@ pub fn weigh(
     canary: &Canary,
     main: Option<&WeightedUpstream>,
     other: Option<&WeightedUpstream>,
-) -> Box<[WeightedUpstream]> {
+) -> Arc<[WeightedUpstream]> {
     let alone = |upstream: Option<&WeightedUpstream>| upstream.cloned().into_iter().collect();
     let weigh = |upstream: &WeightedUpstream, weight| WeightedUpstream {
         upstream: upstream.upstream.clone(),
@@ -102,7 +104,7 @@ pub fn weigh(
         (Target::Both, _, Some(_)) if canary.weight == canary.weight_total => alone(other),
         // Without the main upstream its share answers 503, rather than all of it going to a
         // canary that was meant for little.
-        (Target::Both, None, Some(_)) => Box::default(),
+        (Target::Both, None, Some(_)) => Arc::default(),
         (Target::Both, Some(main), Some(other)) => {
             let rest = canary.weight_total.saturating_sub(canary.weight);
             [weigh(main, rest), weigh(other, canary.weight)].into()

@@ -203,7 +203,7 @@ impl PathScene<'_> {
 
 /// Forwarding to nobody, which the model defines as 503.
 fn unavailable() -> Action {
-    Action::Forward(Box::default())
+    Action::Forward(Arc::default())
 }
 
 /// The upstream of a backend; none, with a finding, where there is none.

@@ -119,7 +119,7 @@ fn add_rule(
     let policy = Arc::new(policy);
     if limits::is_closed(rule) {
         needs.clear();
-        action = Action::Forward(Box::default());
+        action = Action::Forward(Arc::default());
     }
     let field = |end: &str| format!("spec.http[{}].{end}", rule.at);
     for Problem {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::super::{WireError, generated as wire};
 use super::policy::{header_edits, policy};
-use super::{header_text, host, names, port, redirect_status, required};
+use super::{header_text, host, names, port, redirect_status, required, shared};
 use crate::{
-    Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
+    Action, Name, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
     Source, Test, ValueMatch, WeightedUpstream,
 };
 
@@ -16,12 +16,12 @@ pub fn route(message: wire::Route) -> Result<Route, WireError> {
         .hosts
         .iter()
         .map(|text| host(text))
-        .collect::<Result<Box<[_]>, _>>()?;
+        .collect::<Result<Arc<[_]>, _>>()?;
     if hosts.is_empty() {
         return Err(WireError::Missing("host"));
     }
     Ok(Route {
-        listeners: names(message.listeners)?,
+        listeners: shared::names(names(message.listeners)?),
         hosts,
         path: path_match(message.path)?,
         conditions: message
@@ -31,7 +31,7 @@ pub fn route(message: wire::Route) -> Result<Route, WireError> {
             .collect::<Result<_, _>>()?,
         rank: message.rank,
         action: action(message.action.ok_or(WireError::Missing("action"))?)?,
-        policy: Arc::new(policy(message.policy.ok_or(WireError::Missing("policy"))?)?),
+        policy: shared::policy(policy(message.policy.ok_or(WireError::Missing("policy"))?)?),
     })
 }
 
@@ -113,6 +113,7 @@ fn action(message: wire::route::Action) -> Result<Action, WireError> {
 /// Reads an upstream and its share.
 pub fn weighted(message: wire::WeightedUpstream) -> Result<WeightedUpstream, WireError> {
     let upstream = required(message.upstream, "upstream")?;
+    let upstream = Name::new(shared::text(upstream.text().clone()));
     let headers = message.headers.map(header_edits).transpose()?;
     Ok(WeightedUpstream {
         upstream,

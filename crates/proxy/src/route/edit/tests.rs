@@ -60,7 +60,7 @@ fn value(kind: Kind, content: u8) -> Value {
                 path: PathMatch::Prefix(format!("/{content}").into()),
                 conditions: Box::default(),
                 rank: u64::from(content % 3),
-                action: Action::Forward(Box::default()),
+                action: Action::Forward(Arc::default()),
                 policy: Arc::default(),
             }))
         }

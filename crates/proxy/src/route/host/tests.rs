@@ -7,7 +7,7 @@ use myriad_model::{
 use proptest::prelude::*;
 use regex_automata::{Anchored, Input, meta::Regex};
 
-use super::{HostEntry, RouteEntry};
+use super::{HostEntry, RouteArc, RouteEntry};
 use crate::net::head::{self, Head};
 use crate::net::limits::Limits;
 
@@ -20,7 +20,7 @@ struct Sketch {
     method: Option<&'static str>,
 }
 
-fn entry(name: &str, sketch: &Sketch) -> Arc<RouteEntry> {
+fn entry(name: &str, sketch: &Sketch) -> RouteArc {
     let method = sketch.method.map(|method| ValueMatch {
         source: Source::Method,
         name: "".into(),
@@ -33,22 +33,22 @@ fn entry(name: &str, sketch: &Sketch) -> Arc<RouteEntry> {
         path: sketch.path.clone(),
         conditions: method.into_iter().collect(),
         rank: sketch.rank,
-        action: Action::Forward(Box::default()),
+        action: Action::Forward(Arc::default()),
         policy: Arc::default(),
     };
     sealed(name, route)
 }
 
-fn sealed(name: &str, route: Route) -> Arc<RouteEntry> {
+fn sealed(name: &str, route: Route) -> RouteArc {
     let resource = Resource {
         origin: Origin::settings(),
         value: Value::Route(Box::new(route)),
     };
     let sealed = Sealer::new([0; 32], Form::Value).seal(name.into(), resource);
-    Arc::new(RouteEntry::new(SealedArc::new(sealed)).unwrap().unwrap())
+    RouteArc::new(RouteEntry::new(SealedArc::new(sealed)).unwrap().unwrap())
 }
 
-fn entries(sketches: &[Sketch]) -> Vec<Arc<RouteEntry>> {
+fn entries(sketches: &[Sketch]) -> Vec<RouteArc> {
     let named = sketches.iter().enumerate();
     named
         .map(|(number, sketch)| entry(&format!("r{number:04}"), sketch))
@@ -162,7 +162,7 @@ fn a_bad_regex_is_an_error_and_not_a_route() {
         path: PathMatch::Regex("/(".into()),
         conditions: Box::default(),
         rank: 0,
-        action: Action::Forward(Box::default()),
+        action: Action::Forward(Arc::default()),
         policy: Arc::default(),
     };
     let resource = Resource {
@@ -245,7 +245,7 @@ fn routes_of_one_policy_share_its_regexes() {
         cors: Some(Box::new(cors)),
         ..Policy::default()
     });
-    let made: Vec<Arc<RouteEntry>> = (0..2)
+    let made: Vec<RouteArc> = (0..2)
         .map(|number| {
             let route = Route {
                 listeners: [Name::from("http")].into(),
@@ -253,7 +253,7 @@ fn routes_of_one_policy_share_its_regexes() {
                 path: PathMatch::Prefix("/".into()),
                 conditions: Box::default(),
                 rank: number,
-                action: Action::Forward(Box::default()),
+                action: Action::Forward(Arc::default()),
                 policy: policy.clone(),
             };
             sealed(&format!("r{number}"), route)
@@ -274,4 +274,41 @@ fn a_regex_costs_little_memory_until_it_is_used() {
     let entry = entry("r", &sketch);
     let bytes = entry.path_regex().unwrap().memory_usage();
     assert!(bytes < 16 << 10, "{bytes}");
+}
+
+/// A hundred thousand routes are nothing unusual.
+#[test]
+fn a_route_takes_little_beside_its_resource() {
+    assert_eq!(size_of::<RouteEntry>(), 24);
+}
+
+#[test]
+fn a_route_to_several_upstreams_knows_each_of_them() {
+    let to = |names: &[&str]| {
+        let share = |name: &&str| myriad_model::WeightedUpstream {
+            upstream: Name::from(*name),
+            weight: 1,
+            headers: None,
+        };
+        sealed(
+            "r",
+            Route {
+                listeners: [Name::from("http")].into(),
+                hosts: [Host::any()].into(),
+                path: PathMatch::Prefix("/".into()),
+                conditions: Box::default(),
+                rank: 0,
+                action: Action::Forward(names.iter().map(share).collect()),
+                policy: Arc::default(),
+            },
+        )
+    };
+    for names in [&["a"][..], &["a", "b", "c"]] {
+        let entry = to(names);
+        for (number, name) in names.iter().enumerate() {
+            let hash = crate::upstream::entry::hash_of(name);
+            assert_eq!(entry.upstream_hash(number), Some(hash));
+        }
+        assert_eq!(entry.upstream_hash(names.len()), None);
+    }
 }

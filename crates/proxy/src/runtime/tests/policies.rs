@@ -185,7 +185,7 @@ async fn redirects_and_fixed_answers_need_no_endpoint() {
                 body: (*b"held").into(),
             })),
         ),
-        ("/nobody", Action::Forward(Box::default())),
+        ("/nobody", Action::Forward(Default::default())),
     ] {
         let mut made = route("a.example", path, "u");
         made.action = action;

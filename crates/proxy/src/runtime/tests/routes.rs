@@ -140,7 +140,7 @@ async fn headers_are_edited_by_the_policy_and_by_the_share() {
         }));
     });
     if let Action::Forward(shares) = &mut edited.action {
-        shares[0].headers = Some(Box::new(HeaderEdits {
+        Arc::make_mut(shares)[0].headers = Some(Box::new(HeaderEdits {
             request: edit("content-length", ("x-both", "share"), ("x-new", "1")),
             response: edit("x-none", ("x-both", "share"), ("x-new", "2")),
         }));
@@ -280,7 +280,7 @@ async fn hosts_that_headers_set_are_the_authority() {
     world.put_route("rewrite", edited.clone());
     edited.path = PathMatch::Prefix("/share".into());
     if let Action::Forward(shares) = &mut edited.action {
-        shares[0].headers = Some(Box::new(set("share.example")));
+        Arc::make_mut(shares)[0].headers = Some(Box::new(set("share.example")));
     }
     world.put_route("share", edited);
     for (path, host) in [
