@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use myriad_model::{CheckBody, CheckProtocol, HttpCheck, Name, NameMatch, Provider};
+use myriad_model::{CheckBody, CheckProtocol, HttpCheck, Name, NameMatch, Processing, Provider};
 use myriad_translate::{MeshProvider, MeshTelemetry, ProviderForm, TelemetryProvider};
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,6 +23,9 @@ const PROVIDERS_MAX: usize = 64;
 
 /// The longest that an answer is waited for, and what Istio has where nothing is written.
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// The longest that an answer of a processor is waited for where nobody wrote it, as in Envoy.
+const MESSAGE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What the file says.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +60,8 @@ struct RawProvider {
     name: String,
     envoy_ext_authz_http: Option<RawCheck>,
     envoy_ext_authz_grpc: Option<RawCheck>,
+    /// Myriad's own: Istio has no field for processors.
+    myriad_ext_proc_grpc: Option<RawProcessor>,
     #[serde(flatten)]
     telemetry: telemetry::RawForms,
     #[serde(flatten)]
@@ -88,6 +93,25 @@ struct RawCheck {
     headers_to_downstream_on_allow: Vec<String>,
     #[serde(default)]
     headers_to_downstream_on_deny: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawProcessor {
+    service: String,
+    port: u16,
+    timeout: Option<String>,
+    #[serde(default)]
+    fail_open: bool,
+    status_on_error: Option<String>,
+    include_request_body: Option<RawProcessorBody>,
+    include_response_headers: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawProcessorBody {
+    max_request_bytes: u32,
 }
 
 #[derive(Deserialize)]
@@ -170,6 +194,13 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
         }
         mesh.unheard
             .extend(rest.keys().map(|key| format!("{place}.{key}")));
+        if let Some(raw) = raw.myriad_ext_proc_grpc {
+            match processor(&name, &raw) {
+                Ok(provider) => mesh.providers.push(provider),
+                Err(problem) => problems.push(format!("--mesh-config: {place}.{problem}")),
+            }
+            continue;
+        }
         let Some(check) = raw.envoy_ext_authz_http.or(raw.envoy_ext_authz_grpc) else {
             if let Some(form) = rest.into_keys().next() {
                 mesh.telemetry.providers.push(TelemetryProvider {
@@ -179,7 +210,7 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
             }
             continue;
         };
-        match provider(name, check, is_grpc) {
+        match provider(&name, &check, is_grpc) {
             Ok(provider) => mesh.providers.push(provider),
             Err(problem) => problems.push(format!("--mesh-config: {place}.{problem}")),
         }
@@ -187,17 +218,69 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
     mesh
 }
 
-fn provider(name: String, raw: RawCheck, is_grpc: bool) -> Result<MeshProvider, String> {
-    if name.is_empty() || raw.service.is_empty() || raw.port == 0 {
+fn processor(name: &str, raw: &RawProcessor) -> Result<MeshProvider, String> {
+    let timeout = timeout(raw.timeout.as_deref(), MESSAGE_TIMEOUT)?;
+    let error_status = error_status(raw.status_on_error.as_deref().unwrap_or("500"))?;
+    let body = raw.include_request_body.as_ref().map(|body| CheckBody {
+        bytes_max: body.max_request_bytes.clamp(1, Provider::BODY_BYTES_MAX),
+        allows_part: false,
+        is_raw: true,
+    });
+    let protocol = CheckProtocol::Process(Processing {
+        tells_response: raw.include_response_headers.unwrap_or(true),
+    });
+    let provider = Provider {
+        upstream: Name::from(""),
+        authority: authority(&raw.service, raw.port),
+        timeout,
+        fail_open: raw.fail_open,
+        reroutes: false,
+        error_status,
+        body,
+        protocol,
+    };
+    placed(name, &raw.service, raw.port, provider)
+}
+
+/// A provider of a name at a place.
+fn placed(
+    name: &str,
+    service: &str,
+    port: u16,
+    provider: Provider,
+) -> Result<MeshProvider, String> {
+    if name.is_empty() || service.is_empty() || port == 0 {
         return Err("has no name, service or port".to_owned());
     }
-    let timeout = match &raw.timeout {
-        None => TIMEOUT_MAX,
+    Ok(MeshProvider {
+        name: name.into(),
+        service: service.into(),
+        port,
+        provider,
+    })
+}
+
+fn authority(service: &str, port: u16) -> Box<str> {
+    let host = service.rsplit('/').next().unwrap_or_default();
+    format!("{host}:{port}").into()
+}
+
+fn timeout(text: Option<&str>, default: Duration) -> Result<Duration, String> {
+    let timeout = match text {
+        None => default,
         Some(text) => duration(text).ok_or_else(|| format!("timeout {text:?} is no duration"))?,
     };
-    let status = raw.status_on_error.as_deref().unwrap_or("403");
-    let error_status = status.parse().ok();
-    let error_status = error_status.filter(|status| (400..600).contains(status));
+    Ok(timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX))
+}
+
+fn error_status(text: &str) -> Result<u16, String> {
+    let status = text.parse().ok();
+    let status = status.filter(|status| (400..600).contains(status));
+    status.ok_or_else(|| format!("statusOnError {text:?} is not 400 to 599"))
+}
+
+fn provider(name: &str, raw: &RawCheck, is_grpc: bool) -> Result<MeshProvider, String> {
+    let error_status = error_status(raw.status_on_error.as_deref().unwrap_or("403"))?;
     let body = raw
         .include_request_body_in_check
         .as_ref()
@@ -206,27 +289,20 @@ fn provider(name: String, raw: RawCheck, is_grpc: bool) -> Result<MeshProvider, 
             allows_part: body.allow_partial_message,
             is_raw: body.pack_as_bytes,
         });
-    let host = raw.service.rsplit('/').next().unwrap_or_default();
     let provider = Provider {
         upstream: Name::from(""),
-        authority: format!("{host}:{}", raw.port).into(),
-        timeout: timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX),
+        authority: authority(&raw.service, raw.port),
+        timeout: timeout(raw.timeout.as_deref(), TIMEOUT_MAX)?,
         fail_open: raw.fail_open,
         reroutes: raw.clear_route_cache,
-        error_status: error_status
-            .ok_or_else(|| format!("statusOnError {status:?} is not 400 to 599"))?,
+        error_status,
         body,
         protocol: match is_grpc {
             true => CheckProtocol::Grpc,
-            false => CheckProtocol::Http(Box::new(http_check(&raw)?)),
+            false => CheckProtocol::Http(Box::new(http_check(raw)?)),
         },
     };
-    Ok(MeshProvider {
-        name: name.into(),
-        service: raw.service.into(),
-        port: raw.port,
-        provider,
-    })
+    placed(name, &raw.service, raw.port, provider)
 }
 
 fn http_check(raw: &RawCheck) -> Result<HttpCheck, String> {
@@ -293,7 +369,7 @@ fn duration(text: &str) -> Option<Duration> {
 mod tests {
     use std::time::Duration;
 
-    use myriad_model::{CheckProtocol, NameMatch};
+    use myriad_model::{CheckProtocol, NameMatch, Processing};
 
     use super::{Mesh, duration, parse};
 
@@ -312,12 +388,14 @@ mod tests {
              headersToUpstreamOnAllow: ['*-user']\n    includeRequestBodyInCheck:\n      \
              maxRequestBytes: 99999999\n      allowPartialMessage: true\n- name: grpc\n  \
              envoyExtAuthzGrpc:\n    service: auth/check.local\n    port: 9000\n\
+             - name: filter\n  myriadExtProcGrpc:\n    service: filter.local\n    port: 9001\n    \
+             includeRequestBody: {maxRequestBytes: 4096}\n    includeResponseHeaders: false\n\
              - name: traces\n  zipkin:\n    service: z\n    port: 1\n",
         );
         assert_eq!(problems, [""; 0]);
         assert_eq!(mesh.root_namespace.as_deref(), Some("root"));
-        assert_eq!(mesh.unheard, ["extensionProviders[2].zipkin"]);
-        let [http, grpc] = &mesh.providers[..] else {
+        assert_eq!(mesh.unheard, ["extensionProviders[3].zipkin"]);
+        let [http, grpc, filter] = &mesh.providers[..] else {
             panic!("{:?}", mesh.providers);
         };
         let provider = &http.provider;
@@ -331,6 +409,13 @@ mod tests {
         assert_eq!(check.upstream_on_allow[0], NameMatch::End("-user".into()));
         assert_eq!(grpc.provider.timeout, Duration::from_secs(600));
         assert_eq!(&*grpc.provider.authority, "check.local:9000");
+        let processing = CheckProtocol::Process(Processing {
+            tells_response: false,
+        });
+        assert_eq!(filter.provider.protocol, processing);
+        assert_eq!(filter.provider.timeout, Duration::from_millis(200));
+        assert_eq!(filter.provider.error_status, 500);
+        assert_eq!(filter.provider.body.map(|body| body.bytes_max), Some(4_096));
     }
 
     #[test]

@@ -31,12 +31,12 @@ pub use resource::{
     HeaderEdit, HeaderEdits, HttpCheck, Keepalive, KeyEncoding, Limits, Listener, ListenerProtocol,
     Literal, LocalityLevel, LocalityPart, LocalityRule, LocalityShares, LogFormat, LogMember,
     LogSink, Metric, MetricAction, MetricRule, Mirror, NameMatch, Outlier, Passage, PathMatch,
-    PathRewrite, Ping, Policy, PrivateKey, Protocol, Provider, ProxyProtocol, RateLimit, Redirect,
-    RedirectParts, RedirectPath, RedirectTarget, Relation, Resource, Respond, Retry, RetryBudget,
-    RetryConditions, Rewrite, Route, Share, Source, SpanTag, TRUST_PARTS_MAX, TagValue, Telemetry,
-    Test, TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol,
-    Tracing, Trust, Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch, Warmup,
-    WeightedUpstream,
+    PathRewrite, Ping, Policy, PrivateKey, Processing, Protocol, Provider, ProxyProtocol,
+    RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Relation, Resource, Respond,
+    Retry, RetryBudget, RetryConditions, Rewrite, Route, Share, Source, SpanTag, TRUST_PARTS_MAX,
+    TagValue, Telemetry, Test, TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer,
+    TokenKeys, TraceProtocol, Tracing, Trust, Upstream, UpstreamOptions, UpstreamTls, Value,
+    ValueMatch, Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

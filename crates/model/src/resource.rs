@@ -32,7 +32,7 @@ pub use options::{
 };
 pub use passage::Passage;
 pub use policy::{Affinity, Cors, PathRewrite, Policy, Rewrite, TlsRedirect};
-pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Provider};
+pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
     Source, Test, ValueMatch, WeightedUpstream,

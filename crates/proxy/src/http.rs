@@ -19,6 +19,8 @@ pub mod mirror;
 pub mod outgoing;
 pub mod peer;
 pub mod plan;
+pub mod process;
+pub mod processed;
 pub mod relay;
 pub mod spans;
 pub mod timers;

@@ -9,6 +9,7 @@ pub mod direction;
 pub mod fault;
 pub mod header;
 pub mod limit;
+pub mod process;
 pub mod redirect;
 pub mod retry;
 pub mod rewrite;

@@ -21,6 +21,7 @@ mod opened;
 mod options;
 mod policy;
 mod port;
+mod processor;
 pub mod provider;
 mod proxy_config;
 mod routes;
@@ -101,6 +102,9 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     output.findings = notes(key, &service.notes);
     output.findings.extend(stream::judge(&service));
     output.findings.extend(limits::judge(&service));
+    output
+        .findings
+        .extend(processor::judge(&service, reader.settings()));
     if !reader.view().sees(&service.spec.export_to, own) {
         return output;
     }

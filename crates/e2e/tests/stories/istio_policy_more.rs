@@ -214,3 +214,89 @@ async fn a_request_is_led_by_the_claims_of_its_token() {
     assert!(opened.await.is_some());
     world.stop().await;
 }
+
+/// A message with one field of bytes.
+fn message(field: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).expect("a short message");
+    assert!(length < 128, "a short message");
+    [&[field << 3 | 2, length], content].concat()
+}
+
+/// An answer of a processor that sets a header.
+fn setting(part: u8, name: &str, value: &str) -> Vec<u8> {
+    let header = [message(1, name.as_bytes()), message(3, value.as_bytes())].concat();
+    let option = message(1, &header);
+    let common = message(2, &message(1, &option));
+    message(part, &message(1, &common))
+}
+
+/// Speaks `envoy.service.ext_proc.v3.ExternalProcessor`: marks heads, and stops what asks for it.
+async fn process(tcp: tokio::net::TcpStream) {
+    let mut connection = h2::server::handshake(tcp).await.expect("HTTP/2");
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        tokio::spawn(async move {
+            let mut told = request.into_body();
+            let answer = axum::http::Response::new(());
+            let mut said = respond.send_response(answer, false).expect("a stream");
+            while let Some(Ok(data)) = told.data().await {
+                let _ = told.flow_control().release_capacity(data.len());
+                // The first byte of a message tells which part it is.
+                let answer = match data.get(5) {
+                    Some(0x12) if data.windows(7).any(|part| part == b"stop-me") => {
+                        // 418, as a number in the first field of the first field.
+                        message(7, &message(1, &[0x08, 0xa2, 0x03]))
+                    }
+                    Some(0x12) => setting(1, "x-user", "eve"),
+                    Some(0x1a) => setting(2, "x-seen", "yes"),
+                    _ => panic!("nobody was told of this part"),
+                };
+                let length = u32::try_from(answer.len()).expect("a short answer");
+                let framed = [&[0][..], &length.to_be_bytes(), &answer].concat();
+                let _ = said.send_data(framed.into(), false);
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn requests_and_responses_pass_by_a_processor() {
+    let backend = Backend::start("a").await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(process(tcp));
+        }
+    });
+    let rule = "{route: [{destination: {host: a-test, port: {number: 80}}}]}";
+    let processed = service(rule).replacen(
+        "namespace: default}",
+        "namespace: default, annotations: {myriad.dev/external-processor: filter}}",
+        1,
+    );
+    let rest = [
+        behind(Site::new("a.test").to(backend.address())),
+        "---\n".to_owned(),
+        behind(Site::new("filter.test").to(address)),
+    ]
+    .concat();
+    let files = [("a.yaml", [EDGE, &processed].concat()), ("rest.yaml", rest)];
+    let mesh = "extensionProviders:\n- name: filter\n  myriadExtProcGrpc: {service: \
+                filter-test.default.svc.cluster.local, port: 80, timeout: 5s}\n";
+    let world = serve(&files, mesh).await;
+    let answer = ask(&world, "http://a.test/", &["--header", "X-User: forged"]).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("x-seen"), Some("yes"));
+    assert_eq!(answer.told()["headers"]["x-user"], "eve");
+    let stopped = ask(&world, "http://a.test/", &["--header", "X-Mode: stop-me"]).await;
+    assert_eq!((stopped.status, backend.asked()), (418, 1));
+    // A processor that nobody defined closes.
+    world.write(
+        "a.yaml",
+        &[EDGE, &processed.replace(": filter}", ": nobody}")].concat(),
+    );
+    world.eventually("http://a.test/", has(503)).await;
+    server.abort();
+    world.stop().await;
+}

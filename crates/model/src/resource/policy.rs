@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::{Fault, HeaderEdits, Mirror, RateLimit, Retry};
+use crate::{Fault, HeaderEdits, Mirror, Name, RateLimit, Retry};
 
 /// The policy of a route. Many routes share one by pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,9 @@ pub struct Policy {
     pub headers: Option<Box<HeaderEdits>>,
     /// How often requests are served; at most [`RateLimit::PER_POLICY_MAX`], all of which hold.
     pub rate_limits: Box<[RateLimit]>,
+    /// The provider that requests and their responses pass by; one that is not there is one that is
+    /// down.
+    pub processor: Option<Name>,
 }
 
 impl Default for Policy {
@@ -61,6 +64,7 @@ impl Default for Policy {
             mirrors: Box::default(),
             headers: None,
             rate_limits: Box::default(),
+            processor: None,
         }
     }
 }

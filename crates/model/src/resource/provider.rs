@@ -37,6 +37,15 @@ pub enum CheckProtocol {
     Http(Box<HttpCheck>),
     /// `envoy.service.auth.v3.Authorization/Check`.
     Grpc,
+    /// `envoy.service.ext_proc.v3.ExternalProcessor/Process`: for routes, and never for guards.
+    Process(Processing),
+}
+
+/// What a processor is told beside the head of a request, and its body where its provider says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processing {
+    /// Whether it is told the head of the response.
+    pub tells_response: bool,
 }
 
 /// What a provider over HTTP is told, and what is passed on of its answer.

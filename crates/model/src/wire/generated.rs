@@ -349,6 +349,9 @@ pub struct Policy {
     pub headers: ::core::option::Option<HeaderEdits>,
     #[prost(message, repeated, tag = "40")]
     pub rate_limits: ::prost::alloc::vec::Vec<RateLimit>,
+    /// A provider; empty for none.
+    #[prost(string, tag = "41")]
+    pub processor: ::prost::alloc::string::String,
 }
 /// When a request is sent again.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -940,6 +943,14 @@ pub struct Provider {
     pub http: ::core::option::Option<HttpCheck>,
     #[prost(bool, tag = "8")]
     pub reroutes: bool,
+    /// Present where requests pass by the service; then there is no `http`.
+    #[prost(message, optional, tag = "9")]
+    pub processing: ::core::option::Option<Processing>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Processing {
+    #[prost(bool, tag = "1")]
+    pub tells_response: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CheckBody {

@@ -132,7 +132,9 @@ pub async fn settle<P: Peer>(
     for changes in all {
         apply(&mut planned.plan, changes, is_rerouted);
     }
-    give_back(&mut planned.plan, &body);
+    if let Plan::Forward(plan) = &mut planned.plan {
+        body.give_back(plan);
+    }
 }
 
 /// Asks one provider.
@@ -186,19 +188,44 @@ async fn ask<P: Peer>(
 
 /// As much of the body of a request as providers are told.
 #[derive(Default)]
-struct Body {
+pub struct Body {
     bytes: Option<Buffer>,
     is_complete: bool,
 }
 
 impl Body {
-    fn filled(&self) -> &[u8] {
+    /// What was read already.
+    pub fn of(bytes: Buffer, is_complete: bool) -> Self {
+        Body {
+            bytes: Some(bytes),
+            is_complete,
+        }
+    }
+
+    /// What was read.
+    pub fn filled(&self) -> &[u8] {
         self.bytes.as_ref().map_or(&[], Buffer::filled)
+    }
+
+    /// Puts what was read behind the head that goes to the endpoint.
+    pub fn give_back(&self, plan: &mut Forward) {
+        let Some(bytes) = &self.bytes else {
+            return;
+        };
+        plan.encoder.write(bytes.filled(), &mut plan.head);
+        plan.expects_continue = false;
+        if self.is_complete {
+            plan.encoder.end(&mut plan.head);
+            plan.has_body = false;
+        }
     }
 }
 
 /// Reads as much of the body as a rule wants, unless it was read already.
-async fn gather<P: Peer>(
+///
+/// # Errors
+/// A body that is too long, late or broken.
+pub async fn gather<P: Peer>(
     worker: &Worker,
     rule: CheckBody,
     expects_continue: bool,
@@ -242,19 +269,6 @@ fn invite<P: Peer>(peer: &mut P, limits: &Limits) -> Result<(), FailureKind> {
     peer.interim(&head)
 }
 
-/// Puts what was read of the body behind the head that goes to the endpoint.
-fn give_back(plan: &mut Plan, body: &Body) {
-    let (Plan::Forward(plan), Some(bytes)) = (plan, &body.bytes) else {
-        return;
-    };
-    plan.encoder.write(bytes.filled(), &mut plan.head);
-    plan.expects_continue = false;
-    if body.is_complete {
-        plan.encoder.end(&mut plan.head);
-        plan.has_body = false;
-    }
-}
-
 /// Puts changes into a plan; a head that was written after them has them already.
 fn apply(plan: &mut Plan, changes: check::Changes, is_written: bool) {
     if let Plan::Forward(plan) = plan
@@ -271,7 +285,8 @@ fn apply(plan: &mut Plan, changes: check::Changes, is_written: bool) {
     }
 }
 
-fn refused(refusal: Refusal) -> Answer {
+/// The answer that a provider gives in place of everything else.
+pub fn refused(refusal: Refusal) -> Answer {
     let fields = refusal.fields.into_iter();
     let fields = fields.filter(|(name, _)| check::may_pass_on(name));
     let mut answer = Answer::failed(FailureKind::ProviderRefused);
@@ -320,10 +335,23 @@ pub struct Own<'a> {
 
 /// Sends a request of the proxy's own; none where there is no answer.
 pub async fn converse(worker: &Rc<Worker>, own: Own<'_>) -> Option<Answered> {
+    let timeout = own.timeout;
+    let mut plan = own_plan(worker, own)?;
+    let deadline = Deadline::new();
+    let mut account = Account::untold();
+    let mut keeper = Keeper::new(ANSWER_BYTES_MAX);
+    let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
+    let ended = tokio::time::timeout(timeout, asking).await;
+    let answered = keeper.into_answered();
+    answered.filter(|_| matches!(ended, Ok(Ok(_))))
+}
+
+/// The plan of a request of the proxy's own; none where it leads nowhere.
+pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
     let tables = worker.tables.load_full();
     let upstream = tables.upstream(upstream_hash(own.upstream), own.upstream);
     let upstream = upstream.filter(|it| it.upstream.is_some())?.clone();
-    let mut plan = Forward {
+    Some(Forward {
         route: TERMS.as_ref()?.clone(),
         share: 0,
         preferred: None,
@@ -346,15 +374,7 @@ pub async fn converse(worker: &Rc<Worker>, own: Own<'_>) -> Option<Answered> {
         mirrors: Vec::new(),
         is_copied: true.into(),
         is_copy: true,
-    };
-    drop(tables);
-    let deadline = Deadline::new();
-    let mut account = Account::untold();
-    let mut keeper = Keeper::new(ANSWER_BYTES_MAX);
-    let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
-    let ended = tokio::time::timeout(own.timeout, asking).await;
-    let answered = keeper.into_answered();
-    answered.filter(|_| matches!(ended, Ok(Ok(_))))
+    })
 }
 
 /// What holds for questions beside what their provider says.

@@ -147,6 +147,19 @@ pub async fn exchange<P: Peer>(
     }
 }
 
+/// A place on a connection of HTTP/2 to an endpoint of a plan's upstream, where somebody has more
+/// to say there than one request and its response.
+///
+/// # Errors
+/// No endpoint can be had.
+pub async fn place(worker: &Rc<Worker>, plan: &Forward) -> Result<(Place, Flight), Broken> {
+    let answer = resolve(worker, plan).await?;
+    let target = choose(worker, plan, pool(plan, answer.as_ref()), None)?;
+    let dial = dial(plan, &target);
+    let place = worker.channels.take(&worker.links, &dial).await;
+    Ok((place.map_err(unstarted)?, Flight::start(target.clone())))
+}
+
 /// Makes one try over a connection.
 async fn run<P: Peer>(
     around: Around<'_>,

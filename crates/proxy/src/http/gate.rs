@@ -5,6 +5,7 @@
 //! that the request had then; what denies and allows is weighed once the answers are there.
 
 use myriad_base::clock;
+use myriad_model::{CheckProtocol, SealedArc};
 
 use super::account::Account;
 use super::check::Check;
@@ -111,7 +112,7 @@ fn pass(
         }
         return proceed(worker, tables, &asking, account);
     }
-    let providers = asked.iter().map(|name| tables.provider(name).cloned());
+    let providers = asked.iter().map(|name| authorizer(tables, name));
     let Some(providers) = providers.collect() else {
         name_route(tables, &asking, account);
         return Err(FailureKind::Unauthorized);
@@ -125,6 +126,13 @@ fn pass(
         planned.check = Some(Box::new(check));
     }
     Ok(planned)
+}
+
+/// The provider of a name, where it is one that can be asked.
+fn authorizer(tables: &Tables, name: &str) -> Option<SealedArc> {
+    let sealed = tables.provider(name)?;
+    let is_asked = !matches!(sealed.provider()?.protocol, CheckProtocol::Process(_));
+    is_asked.then(|| sealed.clone())
 }
 
 fn judged<'a, 'h>(worker: &Worker, asking: &Asking<'a, 'h>) -> authorize::Request<'a, 'h> {

@@ -11,6 +11,7 @@ use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
 use super::gate::plan;
 use super::plan::{Forward, Plan, Planned};
+use super::process::{Ended, accompany};
 use super::tunnel;
 use super::worker::Worker;
 use crate::net::body::BodyLength;
@@ -217,7 +218,21 @@ impl Connection {
             deadline,
             ..
         } = self;
-        let ended = exchange(worker, &mut plan, client, account, deadline).await;
+        let ended = match plan.is_processed() {
+            false => exchange(worker, &mut plan, client, account, deadline).await,
+            true => {
+                let scheme = self.visit.scheme();
+                let ended = accompany(worker, scheme, &mut plan, client, account, deadline);
+                match Box::pin(ended).await {
+                    Ended::Exchanged(ended) => ended,
+                    Ended::Answered(answer) => {
+                        let answer = answer.with(std::mem::take(&mut plan.additions));
+                        self.answer(&answer, account).await;
+                        return self.after(true).await;
+                    }
+                }
+            }
+        };
         match ended {
             Ok(Outcome::Done { .. }) => self.after(false).await,
             Ok(Outcome::Switched(switched)) => {

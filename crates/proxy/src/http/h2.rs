@@ -18,6 +18,7 @@ use super::check::settle;
 use super::exchange::{Outcome, exchange};
 use super::gate::plan;
 use super::plan::{Forward, Plan, Planned};
+use super::process::{Ended, accompany};
 use super::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
@@ -167,7 +168,7 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
             .await;
         }
         Plan::Forward(plan) => {
-            forward(worker, &mut client, plan, &mut account, &deadline).await;
+            forward(shared, &mut client, plan, &mut account, &deadline).await;
         }
     }
     let resets = shared.resets.get();
@@ -232,13 +233,29 @@ fn plan_stream(
 }
 
 async fn forward(
-    worker: &Rc<Worker>,
+    shared: &Shared,
     client: &mut Client,
     mut plan: Box<Forward>,
     account: &mut Account,
     deadline: &Deadline,
 ) {
-    match exchange(worker, &mut plan, client, account, deadline).await {
+    let worker = &shared.worker;
+    let ended = match plan.is_processed() {
+        false => exchange(worker, &mut plan, client, account, deadline).await,
+        true => {
+            let scheme = shared.visit.scheme();
+            let ended = accompany(worker, scheme, &mut plan, client, account, deadline);
+            match Box::pin(ended).await {
+                Ended::Exchanged(ended) => ended,
+                Ended::Answered(answer) => {
+                    let answer = answer.with(std::mem::take(&mut plan.additions));
+                    respond_with(worker, client, &answer, plan.is_head, account, deadline).await;
+                    return;
+                }
+            }
+        }
+    };
+    match ended {
         Ok(Outcome::Done { .. }) => {}
         // Nobody asked for another protocol, so nobody is there to speak it.
         Ok(Outcome::Switched(_)) => client.reset(Reason::INTERNAL_ERROR),

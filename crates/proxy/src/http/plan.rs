@@ -158,18 +158,32 @@ impl Forward {
 
     /// What is changed about the fields of the response.
     pub fn changes(&self) -> Changes<'_> {
-        let [policy, share] = self
-            .route
-            .route()
-            .map_or([None; 2], |route| header_edits(route, self.share));
-        Changes {
-            edits: Edits::new(
-                share.map(|edits| &edits.response),
-                policy.map(|edits| &edits.response),
-            ),
-            additions: &self.additions,
-            told: &self.told,
-        }
+        changes_of(&self.route, self.share, &self.additions, &self.told)
+    }
+
+    /// Whether a processor accompanies the request.
+    pub fn is_processed(&self) -> bool {
+        let policy = self.policy().filter(|_| !self.is_copy);
+        policy.is_some_and(|policy| policy.processor.is_some())
+    }
+}
+
+/// What a route and one of its upstreams change about the fields of a response.
+pub fn changes_of<'a>(
+    route: &'a RouteEntry,
+    share: usize,
+    additions: &'a Additions,
+    told: &'a [Told],
+) -> Changes<'a> {
+    let edits = route.route().map(|route| header_edits(route, share));
+    let [policy, share] = edits.unwrap_or_default();
+    Changes {
+        edits: Edits::new(
+            share.map(|edits| &edits.response),
+            policy.map(|edits| &edits.response),
+        ),
+        additions,
+        told,
     }
 }
 

@@ -103,7 +103,10 @@ pub fn question(
             write_head(check, &provider.authority, head, &came_by, &mut out);
             Question::Http(out)
         }
-        CheckProtocol::Grpc => Question::Grpc(Box::new(check_request(visit, head, &came_by))),
+        // Nobody asks a processor whether a request may pass.
+        CheckProtocol::Grpc | CheckProtocol::Process(_) => {
+            Question::Grpc(Box::new(check_request(visit, head, &came_by)))
+        }
     }
 }
 
@@ -141,6 +144,7 @@ pub fn verdict(provider: &Provider, answered: Answered) -> Verdict {
     match &provider.protocol {
         CheckProtocol::Http(check) => of_http(check, answered),
         CheckProtocol::Grpc => of_grpc(&answered).unwrap_or(Verdict::Unclear),
+        CheckProtocol::Process(_) => Verdict::Unclear,
     }
 }
 
@@ -455,7 +459,7 @@ fn told(option: envoy::HeaderValueOption) -> Option<Told> {
 }
 
 /// Whether neither name nor value could end its field.
-fn is_sendable(name: &str, value: &[u8]) -> bool {
+pub fn is_sendable(name: &str, value: &[u8]) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
     !name.is_empty() && name.bytes().all(is_token) && value.iter().all(is_text)

@@ -8,6 +8,7 @@ mod http2;
 mod life;
 mod memory;
 mod policies;
+mod processors;
 mod recorded;
 mod retries;
 mod routes;

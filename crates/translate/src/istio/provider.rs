@@ -65,7 +65,7 @@ fn find(reader: &mut Reader<'_>, written: &MeshProvider) -> Result<Arc<str>, (St
     };
     let protocol = match written.provider.protocol {
         CheckProtocol::Http(_) => Protocol::Http1,
-        CheckProtocol::Grpc => Protocol::H2c,
+        CheckProtocol::Grpc | CheckProtocol::Process(_) => Protocol::H2c,
     };
     match reader.service_port(&id, &BackendPort::Number(written.port)) {
         PortFound::Listed(number) | PortFound::Implied(number) => {

@@ -16,7 +16,7 @@ use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::host::Tenant;
 use super::policy::{self, Problem};
-use super::{destination, limits, matching, names};
+use super::{destination, limits, matching, names, processor};
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 
@@ -116,8 +116,11 @@ fn add_rule(
         };
     }
     policy.rate_limits = limits::of_rule(host, rule);
+    if matches!(action, Action::Forward(_)) {
+        policy.processor = processor::of_rule(rule);
+    }
     let policy = Arc::new(policy);
-    if limits::is_closed(rule) {
+    if limits::is_closed(rule) || processor::is_closed(rule, reader.settings()) {
         needs.clear();
         action = Action::Forward(Arc::default());
     }

@@ -306,6 +306,9 @@ fn policy_text(policy: &Policy) -> String {
         );
     }
     text.extend(policy.rate_limits.iter().map(limit_text));
+    if let Some(processor) = &policy.processor {
+        let _ = write!(text, "\n  by way of {processor}");
+    }
     if let Some(edits) = &policy.headers {
         let _ = write!(text, "\n  headers{}", edits_text(edits));
     }

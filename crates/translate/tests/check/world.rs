@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_api::{Change, Object, ObjectKey, ObjectKind, ReadOne, Secret};
-use myriad_model::{CheckProtocol, Form, Provider, Sealer, TraceProtocol, Writer};
+use myriad_model::{CheckProtocol, Form, Processing, Provider, Sealer, TraceProtocol, Writer};
 use myriad_translate::{
     CatchAll, Engine, HostSharing, MeshProvider, ProviderForm, Role, Settings, SpanService,
     TelemetryProvider, View,
@@ -47,7 +47,15 @@ pub fn settings(text: &str) -> Settings {
             }
             "root-namespace" => settings.root_namespace = Some(value.into()),
             "view" => settings.views.push(view(value)),
-            "provider" => settings.providers.push(provider(value)),
+            "provider" => settings
+                .providers
+                .push(provider(value, CheckProtocol::Grpc)),
+            "processor" => {
+                let protocol = CheckProtocol::Process(Processing {
+                    tells_response: true,
+                });
+                settings.providers.push(provider(value, protocol));
+            }
             "spans" => settings.telemetry.providers.push(spans(value)),
             "https-port" => settings.https_port = value.parse().expect("a port"),
             "default-certificate" => {
@@ -98,8 +106,8 @@ fn spans(service: &str) -> TelemetryProvider {
     }
 }
 
-/// A provider over gRPC at `HOST:PORT`, of the same name.
-fn provider(service: &str) -> MeshProvider {
+/// A provider at `HOST:PORT`, of the same name.
+fn provider(service: &str, protocol: CheckProtocol) -> MeshProvider {
     let (host, port) = service.split_once(':').expect("HOST:PORT");
     MeshProvider {
         name: service.into(),
@@ -107,7 +115,7 @@ fn provider(service: &str) -> MeshProvider {
         port: port.parse().expect("a port"),
         provider: Provider {
             upstream: "".into(),
-            protocol: CheckProtocol::Grpc,
+            protocol,
             timeout: Duration::from_secs(600),
             fail_open: false,
             error_status: 403,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{WireError, generated as wire};
-use super::{header_text, port, redirect_status, required};
+use super::{header_text, optional, port, redirect_status, required};
 use crate::{
     Abort, AbortAnswer, Affinity, Cors, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, PathRewrite,
     Policy, RateLimit, Retry, RetryConditions, Rewrite, Share, TlsRedirect,
@@ -31,6 +31,7 @@ pub fn policy(message: wire::Policy) -> Result<Policy, WireError> {
             .collect::<Result<_, _>>()?,
         headers: message.headers.map(header_edits).transpose()?.map(Box::new),
         rate_limits: rate_limits(message.rate_limits)?,
+        processor: optional(message.processor),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::super::{WireError, generated as wire};
 use super::policy::{header_name, headers, milliseconds};
 use super::{header_text, required};
-use crate::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Provider};
+use crate::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 
 /// Reads a provider.
 pub fn provider(message: wire::Provider) -> Result<Provider, WireError> {
@@ -19,9 +19,13 @@ pub fn provider(message: wire::Provider) -> Result<Provider, WireError> {
     }
     Ok(Provider {
         upstream: required(message.upstream, "upstream")?,
-        protocol: match message.http {
-            Some(http) => CheckProtocol::Http(Box::new(http_check(http)?)),
-            None => CheckProtocol::Grpc,
+        protocol: match (message.http, message.processing) {
+            (Some(http), None) => CheckProtocol::Http(Box::new(http_check(http)?)),
+            (None, Some(wire::Processing { tells_response })) => {
+                CheckProtocol::Process(Processing { tells_response })
+            }
+            (None, None) => CheckProtocol::Grpc,
+            (Some(_), Some(_)) => return Err(WireError::Invalid("protocol")),
         },
         timeout: milliseconds(message.timeout_ms),
         fail_open: message.fail_open,

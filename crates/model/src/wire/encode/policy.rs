@@ -1,7 +1,7 @@
 //! What holds for a route beside its match and its action.
 
 use super::super::generated as wire;
-use super::milliseconds;
+use super::{milliseconds, optional};
 use crate::{
     AbortAnswer, Cors, Fault, HeaderEdit, HeaderEdits, Mirror, PathRewrite, Policy, RateLimit,
     Retry, Rewrite,
@@ -40,6 +40,7 @@ pub fn policy(value: &Policy) -> wire::Policy {
         mirrors: value.mirrors.iter().map(mirror).collect(),
         headers: value.headers.as_deref().map(header_edits),
         rate_limits: value.rate_limits.iter().map(rate_limit).collect(),
+        processor: optional(&value.processor),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::generated as wire;
 use super::milliseconds;
 use super::policy::headers;
-use crate::{CheckProtocol, HttpCheck, NameMatch, Provider};
+use crate::{CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 
 /// The message of a provider.
 pub fn provider(value: &Provider) -> wire::Provider {
@@ -20,9 +20,15 @@ pub fn provider(value: &Provider) -> wire::Provider {
         authority: value.authority.to_string(),
         http: match &value.protocol {
             CheckProtocol::Http(check) => Some(http_check(check)),
-            CheckProtocol::Grpc => None,
+            CheckProtocol::Grpc | CheckProtocol::Process(_) => None,
         },
         reroutes: value.reroutes,
+        processing: match value.protocol {
+            CheckProtocol::Process(Processing { tells_response }) => {
+                Some(wire::Processing { tells_response })
+            }
+            CheckProtocol::Http(_) | CheckProtocol::Grpc => None,
+        },
     }
 }
 

@@ -56,7 +56,7 @@ fn is_second_policy(value: &Policy) -> bool {
 }
 
 fn is_third_policy(value: &Policy) -> bool {
-    !value.rate_limits.is_empty()
+    !value.rate_limits.is_empty() || value.processor.is_some()
 }
 
 /// The message of a route.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Policy, Provider, RateLimit};
+use crate::wire::decode;
+use crate::{
+    CheckBody, CheckProtocol, HttpCheck, NameMatch, Policy, Processing, Provider, RateLimit, Value,
+};
 
 /// A policy with everything of a rate limit.
 pub fn limited(policy: Policy) -> Policy {
@@ -16,7 +19,18 @@ pub fn limited(policy: Policy) -> Policy {
     };
     Policy {
         rate_limits: [limit].into(),
+
         ..policy
+    }
+}
+
+/// A processor.
+fn processor() -> Provider {
+    Provider {
+        protocol: CheckProtocol::Process(Processing {
+            tells_response: true,
+        }),
+        ..over_http()
     }
 }
 
@@ -44,4 +58,10 @@ pub fn over_http() -> Provider {
         authority: "authorizer.ns.svc.cluster.local".into(),
         reroutes: true,
     }
+}
+
+#[test]
+fn a_processor_comes_back_as_it_went() {
+    let resource = super::resource(Value::Provider(Box::new(processor())));
+    assert_eq!(decode(&super::encoded(&resource)).as_ref(), Ok(&resource));
 }

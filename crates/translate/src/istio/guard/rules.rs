@@ -9,6 +9,7 @@ use myriad_model::{Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, G
 
 use super::Report;
 use crate::Settings;
+use crate::istio::processor;
 
 /// What can be said of one value.
 type Read = fn(&str, &Scene<'_>) -> Result<GuardForm, &'static str>;
@@ -34,8 +35,13 @@ pub fn authorize(
         (Action::Deny, _) => GuardAction::Deny,
         (Action::Audit, _) => GuardAction::Audit,
         (Action::Custom, Some(name)) if !name.is_empty() => {
-            if !settings.providers.iter().any(|it| *it.name == *name) {
-                let problem = format!("{name} is not known, so requests that fit are refused");
+            let is_other = processor::is_processor(settings, name);
+            if is_other || !settings.providers.iter().any(|it| *it.name == *name) {
+                let what = match is_other {
+                    true => "processes requests and authorizes none",
+                    false => "is not known",
+                };
+                let problem = format!("{name} {what}, so requests that fit are refused");
                 let remedy = "define it in extensionProviders of the file of --mesh-config";
                 report.error("spec.provider.name", problem, remedy);
             }
