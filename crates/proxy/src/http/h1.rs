@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::account::Account;
 use super::answer::Answer;
+use super::around::Broken;
 use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
 use super::gate::plan;
@@ -212,27 +213,47 @@ impl Connection {
     }
 
     async fn forward(&mut self, mut plan: Box<Forward>, account: &mut Account) -> Next {
+        if plan.is_processed() {
+            // Boxed, because this is large and rare.
+            return Box::pin(self.forward_processed(plan, account)).await;
+        }
         let Connection {
             worker,
             client,
             deadline,
             ..
         } = self;
-        let ended = match plan.is_processed() {
-            false => exchange(worker, &mut plan, client, account, deadline).await,
-            true => {
-                let scheme = self.visit.scheme();
-                let ended = accompany(worker, scheme, &mut plan, client, account, deadline);
-                match Box::pin(ended).await {
-                    Ended::Exchanged(ended) => ended,
-                    Ended::Answered(answer) => {
-                        let answer = answer.with(std::mem::take(&mut plan.additions));
-                        self.answer(&answer, account).await;
-                        return self.after(true).await;
-                    }
-                }
+        let ended = exchange(worker, &mut plan, client, account, deadline).await;
+        self.conclude(ended, plan, account).await
+    }
+
+    /// Forwards while a processor looks on.
+    async fn forward_processed(&mut self, mut plan: Box<Forward>, account: &mut Account) -> Next {
+        let Connection {
+            worker,
+            client,
+            deadline,
+            visit,
+            ..
+        } = self;
+        let scheme = visit.scheme();
+        match accompany(worker, scheme, &mut plan, client, account, deadline).await {
+            Ended::Exchanged(ended) => self.conclude(ended, plan, account).await,
+            Ended::Answered(answer) => {
+                let answer = answer.with(std::mem::take(&mut plan.additions));
+                self.answer(&answer, account).await;
+                self.after(true).await
             }
-        };
+        }
+    }
+
+    /// What follows an exchange.
+    async fn conclude(
+        &mut self,
+        ended: Result<Outcome, Broken>,
+        mut plan: Box<Forward>,
+        account: &mut Account,
+    ) -> Next {
         match ended {
             Ok(Outcome::Done { .. }) => self.after(false).await,
             Ok(Outcome::Switched(switched)) => {

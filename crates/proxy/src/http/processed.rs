@@ -1,7 +1,6 @@
 //! The client of an exchange whose response passes by a processor before it begins.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::peer::{Changes, Peer};
@@ -17,14 +16,14 @@ use crate::net::trailer::Trailers;
 use crate::policy::check::{Refusal, Told, edit, may_pass_on};
 use crate::policy::cors::Additions;
 use crate::policy::process::{self, Part, Reply};
-use crate::route::host::RouteEntry;
+use crate::route::host::RouteArc;
 
 /// A client that gets what the processor has left of a response.
 pub struct Processed<'a, P> {
     worker: Rc<Worker>,
     peer: &'a mut P,
     talk: Conversation,
-    route: Arc<RouteEntry>,
+    route: RouteArc,
     share: usize,
     is_head: bool,
     stage: Stage,
