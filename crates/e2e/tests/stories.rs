@@ -24,6 +24,7 @@ mod stories {
     mod istio_rules;
     mod istio_services;
     mod istio_tcp;
+    mod istio_telemetry;
     mod istio_tls;
     mod istio_tokens;
     mod istio_upstream;
