@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, StatusCode};
+use futures_util::TryStreamExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -197,7 +198,10 @@ impl Server {
         let response = self.perform(answer);
         // Counted when it has had its effect, so that who waits for it finds that.
         self.requests.send_modify(|requests| *requests += 1);
-        response
+        match is_partial {
+            true => partial(response),
+            false => response,
+        }
     }
 
     fn perform(&self, answer: Answer) -> Response<Body> {
@@ -436,6 +440,24 @@ fn stream(receiver: mpsc::Receiver<Bytes>) -> Answer {
         Some((Ok::<_, std::io::Error>(line), receiver))
     });
     Answer::Ready(Response::new(Body::from_stream(lines)))
+}
+
+/// The answer to one who asked for metadata alone.
+fn partial(response: Response<Body>) -> Response<Body> {
+    let reduce = |chunk: Bytes| {
+        let mut value: Value = serde_json::from_slice(&chunk).expect("an event or a list");
+        let keep = |object: &mut Value| {
+            let fields = object.as_object_mut().expect("an object");
+            fields.retain(|name, _| ["kind", "apiVersion", "metadata"].contains(&&**name));
+        };
+        if let Some(items) = value.get_mut("items").and_then(Value::as_array_mut) {
+            items.iter_mut().for_each(keep);
+        } else if let Some(object) = value.get_mut("object") {
+            keep(object);
+        }
+        line(&value)
+    };
+    response.map(|body| Body::from_stream(body.into_data_stream().map_ok(reduce)))
 }
 
 fn status(code: StatusCode) -> Answer {
