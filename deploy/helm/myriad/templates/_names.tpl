@@ -75,6 +75,9 @@ containers:
   {{- with $proxy.workers }}
   - --workers={{ . }}
   {{- end }}
+  {{- if $proxy.standardMetrics }}
+  - --workload={{ $root.Release.Namespace }}/{{ .account }}
+  {{- end }}
   {{- if $proxy.accessLog }}
   - --access-log
   {{- end }}
