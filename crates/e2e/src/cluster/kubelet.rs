@@ -148,7 +148,7 @@ impl<'a> Kubelet<'a> {
             if pod["spec"]["nodeName"].is_null() {
                 self.api.bind(&path, &self.node()).await;
             }
-            match self.start(namespace, name, &pod["spec"]).await {
+            match self.start(pod).await {
                 Some(running) => self.pods.insert(path.clone(), running),
                 None => return path,
             };
@@ -175,7 +175,9 @@ impl<'a> Kubelet<'a> {
     }
 
     /// A pod whose volumes are not there yet does not start.
-    async fn start(&mut self, namespace: &str, name: &str, spec: &Value) -> Option<Running> {
+    async fn start(&mut self, pod: &Value) -> Option<Running> {
+        let (meta, spec) = (&pod["metadata"], &pod["spec"]);
+        let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
         let container = &spec["containers"][0];
         let image = text(&container["image"]);
         if !image.contains("myriad") {
@@ -192,11 +194,10 @@ impl<'a> Kubelet<'a> {
         let mounts = self.mount(namespace, name, spec).await?;
         let network = Pod::new(self.cluster, self.started).await;
         self.started += 1;
-        let mut launch = self.launch(name, container, &mounts);
-        for variable in array(&container["env"]) {
-            let field = &variable["valueFrom"]["fieldRef"]["fieldPath"];
-            assert_eq!(field, "metadata.namespace", "{variable}");
-            launch = launch.environment(text(&variable["name"]), namespace);
+        let variables = variables(container, meta);
+        let mut launch = self.launch(name, container, &mounts, &variables);
+        for (variable, value) in &variables {
+            launch = launch.environment(variable, value);
         }
         let hosts = self.hosts().display().to_string();
         launch = launch.through(&["unshare", "--mount", "sh", "-c", WITH_HOSTS, &hosts]);
@@ -218,7 +219,13 @@ impl<'a> Kubelet<'a> {
     }
 
     /// The program with the arguments of its container, and its own paths for what is mounted.
-    fn launch(&self, name: &str, container: &Value, mounts: &[(String, PathBuf)]) -> Launch {
+    fn launch(
+        &self,
+        name: &str,
+        container: &Value,
+        mounts: &[(String, PathBuf)],
+        variables: &[(String, String)],
+    ) -> Launch {
         let mut arguments = array(&container["args"]).into_iter();
         let command = match arguments.next().as_ref().and_then(Value::as_str) {
             Some("controller") => "controller",
@@ -228,11 +235,15 @@ impl<'a> Kubelet<'a> {
         let mut launch = self.cluster.launch(command, name, 0);
         for argument in arguments {
             let (option, value) = text(&argument).split_once('=').expect("an option");
+            let written = |all: String, (name, value): &(String, String)| {
+                all.replace(&format!("$({name})"), value)
+            };
+            let value = variables.iter().fold(value.to_owned(), written);
             let mounted = mounts.iter().find_map(|(mount, place)| {
                 let rest = value.strip_prefix(mount.as_str())?;
                 Some(format!("{}{rest}", place.display()))
             });
-            launch = launch.set(option, mounted.unwrap_or_else(|| value.to_owned()));
+            launch = launch.set(option, mounted.unwrap_or(value));
         }
         launch
     }
@@ -307,6 +318,22 @@ fn is_same_port(a: &Value, b: &Value) -> bool {
 
 fn items(list: &Value) -> Vec<Value> {
     array(&list["items"])
+}
+
+/// The environment of a container: fields of its pod, of which a label that is not there is empty.
+fn variables(container: &Value, meta: &Value) -> Vec<(String, String)> {
+    let variables = array(&container["env"]).into_iter().map(|variable| {
+        let field = text(&variable["valueFrom"]["fieldRef"]["fieldPath"]);
+        let label = field.strip_prefix("metadata.labels['");
+        let label = label.and_then(|it| it.strip_suffix("']"));
+        let value = match (field, label) {
+            ("metadata.namespace", _) => text(&meta["namespace"]),
+            (_, Some(label)) => text(&meta["labels"][label]),
+            _ => panic!("no field of a pod: {variable}"),
+        };
+        (text(&variable["name"]).to_owned(), value.to_owned())
+    });
+    variables.collect()
 }
 
 fn array(value: &Value) -> Vec<Value> {
