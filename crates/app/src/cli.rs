@@ -481,7 +481,8 @@ pub struct RawMeaning {
     #[arg(long, env = "MYRIAD_GATEWAYS", value_name = "FILE")]
     pub gateways: Option<PathBuf>,
     /// A file with Istio's MeshConfig, such as the key `mesh` of the ConfigMap `istio`, mounted.
-    /// Its extension providers over ext_authz are honoured. Read once, at the start.
+    /// Its extension providers and what it says of telemetry are honoured. Read once, at the
+    /// start.
     #[arg(long, env = "MYRIAD_MESH_CONFIG", value_name = "FILE")]
     pub mesh_config: Option<PathBuf>,
     /// What the full names of Services end with.

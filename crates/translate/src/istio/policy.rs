@@ -5,6 +5,7 @@ use std::time::Duration;
 use myriad_api::istio::header::{HeaderOperations, Headers};
 use myriad_api::istio::virtual_service::{
     CorsPolicy, FaultAbort, FaultDelay, HttpFault, HttpRetry, HttpRewrite, HttpRoute, Percent,
+    UnmatchedPreflights,
 };
 use myriad_api::istio::{Labels, StringMatch};
 use myriad_model::{
@@ -296,6 +297,15 @@ fn cors(written: &CorsPolicy, problems: &mut Vec<Problem>) -> Cors {
             StringMatch::Present => patterns.push(".*".into()),
         }
     }
+    if written.unmatched_preflights == UnmatchedPreflights::Forward {
+        problems.push(Problem {
+            field: "corsPolicy.unmatchedPreflights".into(),
+            message: "FORWARD is not honoured: preflights of other origins are answered here, \
+                      without permission"
+                .into(),
+            remedy: "write IGNORE, or leave corsPolicy out and let the workload answer preflights",
+        });
+    }
     let joined = |names: &[Box<str>]| -> Box<str> {
         let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
         texts.join(",").into()
@@ -374,7 +384,24 @@ fn is_header_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{grpc_status, template};
+    use super::{CorsPolicy, UnmatchedPreflights, cors, grpc_status, template};
+
+    #[test]
+    fn preflights_that_shall_be_forwarded_are_a_problem_and_others_none() {
+        let problems = |unmatched_preflights| {
+            let written = CorsPolicy {
+                unmatched_preflights,
+                ..CorsPolicy::default()
+            };
+            let mut problems = Vec::new();
+            cors(&written, &mut problems);
+            problems.into_iter().map(|it| it.field).collect::<Vec<_>>()
+        };
+        let forwarded = problems(UnmatchedPreflights::Forward);
+        assert_eq!(forwarded, ["corsPolicy.unmatchedPreflights"]);
+        assert!(problems(UnmatchedPreflights::Ignore).is_empty());
+        assert!(problems(UnmatchedPreflights::Unspecified).is_empty());
+    }
 
     #[test]
     fn groups_are_written_as_the_model_has_them() {

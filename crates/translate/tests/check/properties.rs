@@ -202,7 +202,12 @@ fn what_is_there_is_referred_to_and_the_other_way_round() {
                         needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
                     }
                     Value::Domain(domain) => needed.extend(domain.certificate.clone()),
-                    Value::Upstream(_) | Value::Certificate(_) => there.push(name),
+                    Value::Upstream(upstream) => {
+                        let tls = upstream.tls.as_ref();
+                        needed.extend(tls.and_then(|tls| tls.certificate.clone()));
+                        there.push(name);
+                    }
+                    Value::Certificate(_) => there.push(name),
                     _ => {}
                 }
                 let is_upstream = sealed.key().kind == Kind::Upstream;
