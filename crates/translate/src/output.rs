@@ -25,16 +25,16 @@ pub enum Unit {
     Telemetry,
     /// All that holds for one host pattern.
     Host(Host),
-    /// The certificate in one Secret, by `namespace/name`.
-    Certificate(Arc<str>),
-    /// The authorities in one Secret, by `namespace/name`.
-    Trust(Arc<str>),
     /// A provider of the mesh settings, by its name.
     Provider(Arc<str>),
     /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
     Upstream(Arc<str>),
     /// The listener of a port of Istio's Gateways.
     Listener(PortKey),
+    /// The certificate in one Secret, by `namespace/name`.
+    Certificate(Arc<str>),
+    /// The authorities in one Secret, by `namespace/name`.
+    Trust(Arc<str>),
 }
 
 impl Unit {
