@@ -22,8 +22,8 @@ pub use guard::{
 };
 pub use limit::RateLimit;
 pub use listener::{
-    ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, CipherSuite, ClientAuth, ClientAuthMode, Domain,
-    Listener, ListenerProtocol, TlsSettings, TlsVersion,
+    ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite, ClientAuth,
+    ClientAuthMode, Domain, Listener, ListenerProtocol, MutualTls, TlsSettings, TlsVersion,
 };
 pub use locality::{LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
 pub use options::{
@@ -47,7 +47,9 @@ pub use traffic::{
     Share,
 };
 pub use trust::{TRUST_PARTS_MAX, Trust};
-pub use upstream::{Dns, DnsMode, DnsName, Endpoint, Endpoints, Protocol, Upstream, UpstreamTls};
+pub use upstream::{
+    Dns, DnsMode, DnsName, Endpoint, Endpoints, MeshTls, Protocol, Upstream, UpstreamTls,
+};
 
 use crate::{Kind, Origin};
 

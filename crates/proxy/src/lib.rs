@@ -20,4 +20,5 @@ pub use balance::locality::Locality;
 pub use net::limits::Limits;
 pub use net::names::NameSettings;
 pub use net::reach::Reach;
+pub use route::identity::Identity;
 pub use runtime::{Applied, Proxy, Receipt, Settings, Workload};

@@ -8,6 +8,7 @@ pub mod edit;
 pub mod explain;
 pub mod guards;
 pub mod host;
+pub mod identity;
 pub mod index;
 pub mod keys;
 pub mod leaf;

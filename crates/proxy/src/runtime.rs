@@ -25,8 +25,10 @@ use crate::net::names::{NameSettings, Names};
 use crate::net::socket;
 use crate::net::standard::{self, Library};
 use crate::route::edit::Edit;
+use crate::route::identity::{Identity, IdentityEntry};
 use crate::route::tables::Tables;
 use crate::tls::accept::Handshakes;
+use crate::tls::key::{self, Unusable};
 use crate::upstream::secure;
 use crate::upstream::target::Targets;
 
@@ -266,6 +268,21 @@ impl Proxy {
         applied
     }
 
+    /// Makes the proxy this one in its mesh, from the next handshake on. Connections that are
+    /// open stay as they are.
+    ///
+    /// # Errors
+    /// When certificate, key or authorities cannot be read; the identity before stays then.
+    pub fn identify(&mut self, identity: Identity) -> Result<(), Unusable> {
+        let parsed = key::parse(&identity.certificate)?;
+        let entry = IdentityEntry::new(identity);
+        entry.trust.roots().ok_or(Unusable)?;
+        entry.certificate.keep(Arc::new(parsed));
+        self.next.identify(Arc::new(entry));
+        self.swap();
+        Ok(())
+    }
+
     /// Where the proxy listens, with the ports that the system chose; by name.
     pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
         let mut addresses: Vec<(Name, SocketAddr)> = self
@@ -369,7 +386,9 @@ impl Proxy {
     fn prepare_listener(&mut self, change: &Change) -> io::Result<Vec<Order>> {
         let name = &change.key.name;
         let new = change.new.as_ref().and_then(|sealed| sealed.listener());
-        let wanted = new.map(|listener| listener.address);
+        // What is captured comes by the sockets of its direction.
+        let own = new.filter(|listener| listener.capture.is_none());
+        let wanted = own.map(|listener| listener.address);
         self.unbound.remove(name);
         let known = self.bound.get(name);
         if known.map(|bound| bound.wanted) == wanted {

@@ -166,6 +166,8 @@ impl Draft<'_> {
                 Box::new(UpstreamTls::unverified())
             }),
             options: istio::options(policy).map(Box::new),
+            original_destination: false,
+            source_address: None,
         };
         let mut place = place;
         let names = self.subject_alt_names;

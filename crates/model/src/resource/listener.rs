@@ -8,7 +8,8 @@ use crate::{Host, Name};
 /// A socket that accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Where it listens; port 0 lets the system choose.
+    /// Where it listens; port 0 lets the system choose. With `capture`, what connections were
+    /// meant for: an address that is not specified and port 0 stand for any.
     pub address: SocketAddr,
     /// Whether connections start with a TLS handshake.
     pub tls: bool,
@@ -16,6 +17,43 @@ pub struct Listener {
     pub default_certificate: Option<Name>,
     /// What its connections are taken for.
     pub protocol: ListenerProtocol,
+    /// Set where no socket is opened, since a workload's network rules lead its connections to
+    /// the proxy. One that no such listener stands for is closed.
+    pub capture: Option<Capture>,
+}
+
+/// Which of the connections that network rules lead to the proxy belong to a listener: those of
+/// its address and port in this direction. The address goes before any address, and its port
+/// before any port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// Which way they go.
+    pub direction: CaptureDirection,
+    /// Whether they are mutual TLS of the mesh.
+    pub mutual: MutualTls,
+}
+
+/// Which way captured connections go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum CaptureDirection {
+    /// From the workload to others.
+    Outbound = 1,
+    /// From others to the workload.
+    Inbound = 2,
+}
+
+/// Whether inbound connections are mutual TLS of the mesh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MutualTls {
+    /// They are not; whatever TLS they speak is the workload's own.
+    #[default]
+    None = 0,
+    /// They may be. TLS that offers no protocol of the mesh is the workload's own.
+    Permissive = 1,
+    /// They are, or they are closed.
+    Strict = 2,
 }
 
 /// What the connections of a listener are taken for.
@@ -27,6 +65,9 @@ pub enum ListenerProtocol {
     Http = 0,
     /// Streams of bytes that are passed on.
     Tcp = 1,
+    /// Whatever the first bytes say: a ClientHello or a stream for passages, a request for
+    /// routes. Only with [`Listener::capture`].
+    Detected = 2,
 }
 
 /// A name that TLS listeners answer for. Without a usable certificate it is not in their SNI
@@ -47,6 +88,9 @@ pub struct Domain {
     pub tls: Arc<TlsSettings>,
     /// What clients are asked for; none means nothing.
     pub client_auth: Option<Arc<ClientAuth>>,
+    /// Its certificate, and the authorities that every client is verified by, are those of the
+    /// mesh; it then has neither certificates nor `client_auth` of its own.
+    pub mesh: bool,
 }
 
 /// The most certificates of one domain beside the first.

@@ -1,6 +1,6 @@
 //! Upstreams and their endpoints.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::options::UpstreamOptions;
 use crate::Name;
@@ -16,6 +16,25 @@ pub struct Upstream {
     pub tls: Option<Box<UpstreamTls>>,
     /// How endpoints are chosen and spared; none for the defaults of [`UpstreamOptions`].
     pub options: Option<Box<UpstreamOptions>>,
+    /// Its one endpoint is the address that the client's connection was meant for; it then has
+    /// no `dns`.
+    pub original_destination: bool,
+    /// Connections are opened from it; none for any.
+    pub source_address: Option<Box<IpAddr>>,
+}
+
+impl Upstream {
+    /// Endpoints of the resource of the same name, spoken to in plain text.
+    pub fn plain(protocol: Protocol) -> Self {
+        Upstream {
+            protocol,
+            dns: None,
+            tls: None,
+            options: None,
+            original_destination: false,
+            source_address: None,
+        }
+    }
 }
 
 /// What is spoken to endpoints.
@@ -119,6 +138,22 @@ pub struct UpstreamTls {
     /// Names, of which the endpoint's certificate has to hold one, in place of the server name:
     /// DNS names, IP addresses or URIs. Sorted, without duplicates.
     pub subject_alt_names: Box<[Box<str>]>,
+    /// Whether it is mutual TLS of the mesh: the identity of the proxy is shown, and the mesh's
+    /// authorities verify. `verify`, `trust` and `certificate` then say nothing.
+    pub mesh: MeshTls,
+}
+
+/// Whether TLS towards endpoints is the mesh's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum MeshTls {
+    /// It is not.
+    #[default]
+    None = 0,
+    /// With endpoints that speak it; others are spoken to in plain text.
+    Flagged = 1,
+    /// With all endpoints.
+    All = 2,
 }
 
 impl UpstreamTls {
@@ -133,6 +168,7 @@ impl UpstreamTls {
             trust: None,
             certificate: None,
             subject_alt_names: Box::default(),
+            mesh: MeshTls::None,
         }
     }
 }
@@ -170,6 +206,8 @@ pub struct Endpoint {
     /// The number of its locality among [`Endpoints::localities`], from 1; 0 where it is not
     /// known.
     pub locality: u16,
+    /// Whether it speaks mutual TLS of the mesh.
+    pub mesh: bool,
 }
 
 impl Endpoint {
@@ -183,6 +221,7 @@ impl Endpoint {
             weight: 1,
             priority: 0,
             locality: 0,
+            mesh: false,
         }
     }
 }

@@ -68,9 +68,24 @@ pub struct Listener {
     /// Certificate for names that no domain covers; empty for none.
     #[prost(string, tag = "4")]
     pub default_certificate: ::prost::alloc::string::String,
-    /// 0 HTTP, 1 TCP.
+    /// 0 HTTP, 1 TCP, 2 whatever the first bytes say.
     #[prost(uint32, tag = "5")]
     pub protocol: u32,
+    /// Set where no socket is opened: connections are led to the proxy by a workload's network
+    /// rules. Address and port are then what they were meant for; four zero bytes stand for any
+    /// address, port 0 for any port.
+    #[prost(message, optional, tag = "6")]
+    pub capture: ::core::option::Option<Capture>,
+}
+/// Which of the connections that network rules lead to the proxy belong to a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Capture {
+    /// 1 outbound, 2 inbound.
+    #[prost(uint32, tag = "1")]
+    pub direction: u32,
+    /// Inbound: 0 plain text only, 1 mutual TLS of the mesh or plain text, 2 mutual TLS only.
+    #[prost(uint32, tag = "2")]
+    pub mutual: u32,
 }
 /// A name that a TLS listener answers for.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -88,6 +103,9 @@ pub struct Domain {
     pub alternatives: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, optional, tag = "6")]
     pub client_auth: ::core::option::Option<ClientAuth>,
+    /// The certificate and the authorities of clients are those of the mesh.
+    #[prost(bool, tag = "7")]
+    pub mesh: bool,
 }
 /// What the certificate of a client has to satisfy.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -526,6 +544,12 @@ pub struct Upstream {
     /// The hosts of dns are patterns, and the request's own host is resolved where one covers it.
     #[prost(bool, tag = "6")]
     pub dns_dynamic: bool,
+    /// The endpoint is the address that the client's connection was meant for.
+    #[prost(bool, tag = "7")]
+    pub original_destination: bool,
+    /// Connections are opened from it: 4 or 16 bytes; empty for any.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub source_address: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DnsName {
@@ -554,6 +578,10 @@ pub struct UpstreamTls {
     pub certificate: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "5")]
     pub subject_alt_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Mutual TLS of the mesh: 0 no, 1 with endpoints that speak it, plain text with others, 2 with
+    /// all. The certificate and the authorities are then those of the mesh.
+    #[prost(uint32, tag = "6")]
+    pub mesh: u32,
 }
 /// How endpoints are chosen, limited and spared.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -759,6 +787,9 @@ pub struct Endpoint {
     /// The place of its locality in the list, from 1; 0 for none.
     #[prost(uint32, tag = "5")]
     pub locality: u32,
+    /// Speaks mutual TLS of the mesh.
+    #[prost(bool, tag = "6")]
+    pub mesh: bool,
 }
 /// One policy over all requests on some listeners.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -13,12 +13,13 @@ use proptest::prelude::*;
 
 use super::{SCHEMA, WireError, decode, encode};
 use crate::{
-    Abort, AbortAnswer, Action, Affinity, Certificate, CipherSuite, ClientAuth, ClientAuthMode,
-    Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form, HeaderEdit, HeaderEdits, Host,
-    KeyEncoding, Listener, ListenerProtocol, Mirror, Name, Origin, OriginKind, Passage, PathMatch,
-    PathRewrite, Policy, PrivateKey, Protocol, Redirect, RedirectParts, RedirectPath,
-    RedirectTarget, Resource, Retry, RetryConditions, Rewrite, Route, Sealer, Share, Source, Test,
-    TlsRedirect, TlsSettings, Trust, Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
+    Abort, AbortAnswer, Action, Affinity, Capture, CaptureDirection, Certificate, CipherSuite,
+    ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form,
+    HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror, MutualTls,
+    Name, Origin, OriginKind, Passage, PathMatch, PathRewrite, Policy, PrivateKey, Protocol,
+    Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions,
+    Rewrite, Route, Sealer, Share, Source, Test, TlsRedirect, TlsSettings, Trust, Upstream,
+    UpstreamTls, Value, ValueMatch, WeightedUpstream,
 };
 
 fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -183,6 +184,31 @@ fn third_domain() -> Domain {
             key_hashes: [[7; 32]].into(),
             certificate_hashes: [[8; 32]].into(),
         })),
+        mesh: false,
+    }
+}
+
+/// A listener without a socket.
+fn captured() -> Listener {
+    Listener {
+        address: "0.0.0.0:8080".parse().unwrap(),
+        tls: false,
+        default_certificate: None,
+        protocol: ListenerProtocol::Detected,
+        capture: Some(Capture {
+            direction: CaptureDirection::Inbound,
+            mutual: MutualTls::Permissive,
+        }),
+    }
+}
+
+fn mesh_domain() -> Domain {
+    Domain {
+        certificate: None,
+        alternatives: Box::default(),
+        client_auth: None,
+        mesh: true,
+        ..third_domain()
     }
 }
 
@@ -220,7 +246,7 @@ fn examples() -> Vec<(&'static str, Value)> {
             verify: true,
             ..UpstreamTls::unverified()
         })),
-        options: None,
+        ..Upstream::plain(Protocol::Https1)
     };
     let mut all = vec![
         (
@@ -230,6 +256,7 @@ fn examples() -> Vec<(&'static str, Value)> {
                 tls: true,
                 default_certificate: Some("ns/default".into()),
                 protocol: ListenerProtocol::Http,
+                capture: None,
             })),
         ),
         (
@@ -241,6 +268,7 @@ fn examples() -> Vec<(&'static str, Value)> {
                 alternatives: Box::default(),
                 tls: Arc::new(TlsSettings::default()),
                 client_auth: None,
+                mesh: false,
             })),
         ),
         (
@@ -298,8 +326,16 @@ fn third_examples() -> Vec<(&'static str, Value)> {
                 tls: false,
                 default_certificate: None,
                 protocol: ListenerProtocol::Tcp,
+                capture: None,
             })),
         ),
+        ("third captured", Value::Listener(Box::new(captured()))),
+        ("third mesh domain", Value::Domain(Box::new(mesh_domain()))),
+        (
+            "third mesh endpoints",
+            Value::Endpoints(upstream::mesh_endpoints()),
+        ),
+        ("third mesh upstream", Value::Upstream(upstream::mesh())),
         ("third domain", Value::Domain(Box::new(third_domain()))),
         ("third passage", Value::Passage(Box::new(passage()))),
         ("third guard", Value::Guard(Box::new(guard::authorizing()))),
@@ -439,7 +475,76 @@ fn suites_that_no_admitted_version_speaks_are_refused() {
     assert_eq!(decode(&bytes), Err(refused));
 }
 
+#[test]
+fn a_capture_that_makes_no_sense_is_refused() {
+    let with = |edit: &dyn Fn(&mut Listener)| {
+        let mut value = captured();
+        edit(&mut value);
+        decode(&encoded(&resource(Value::Listener(Box::new(value)))))
+    };
+    let refused = Err(WireError::Invalid(
+        "combination of protocol, TLS and capture",
+    ));
+    assert_eq!(with(&|it| it.capture = None), refused);
+    assert_eq!(with(&|it| it.tls = true), refused);
+    let outbound = Capture {
+        direction: CaptureDirection::Outbound,
+        mutual: MutualTls::Strict,
+    };
+    assert_eq!(
+        with(&|it| it.capture = Some(outbound)),
+        Err(WireError::Invalid("mutual TLS of a capture"))
+    );
+    let mut domain = mesh_domain();
+    domain.certificate = Some("ns/own".into());
+    assert_eq!(
+        decode(&encoded(&resource(Value::Domain(Box::new(domain))))),
+        Err(WireError::Invalid(
+            "certificate of its own beside the mesh's"
+        ))
+    );
+    let mut upstream = upstream::mesh();
+    upstream.dns = upstream::third().dns;
+    assert_eq!(
+        decode(&encoded(&resource(Value::Upstream(upstream)))),
+        Err(WireError::Invalid(
+            "combination of DNS and original destination"
+        ))
+    );
+}
+
 proptest! {
+    #[test]
+    fn captured_listeners_come_back_as_they_went(
+        (address, port, tls) in (any::<std::net::IpAddr>(), any::<u16>(), any::<bool>()),
+        protocol in prop::sample::select(vec![
+            ListenerProtocol::Http,
+            ListenerProtocol::Tcp,
+            ListenerProtocol::Detected,
+        ]),
+        mutual in prop::option::of(prop::sample::select(vec![
+            MutualTls::None,
+            MutualTls::Permissive,
+            MutualTls::Strict,
+        ])),
+    ) {
+        let direction = match mutual {
+            None => CaptureDirection::Outbound,
+            Some(_) => CaptureDirection::Inbound,
+        };
+        let mutual = mutual.unwrap_or_default();
+        let is_plain = protocol == ListenerProtocol::Detected || mutual != MutualTls::None;
+        let value = Listener {
+            address: (address, port).into(),
+            tls: tls && !is_plain,
+            protocol,
+            capture: Some(Capture { direction, mutual }),
+            ..captured()
+        };
+        let resource = resource(Value::Listener(Box::new(value)));
+        prop_assert_eq!(decode(&encoded(&resource)), Ok(resource));
+    }
+
     #[test]
     fn damaged_bytes_never_panic(
         kind in 0_usize..examples().len(),

@@ -149,6 +149,8 @@ mod tests {
                 dns: None,
                 tls: None,
                 options: Some(Box::new(options)),
+                original_destination: false,
+                source_address: None,
             });
             let origin = Origin {
                 kind: OriginKind::Ingress,

@@ -11,6 +11,7 @@ use super::certificate::{self, CertificateEntry};
 use super::claims::Said;
 use super::guards::Guards;
 use super::host::{HostEntry, RouteArc};
+use super::identity::IdentityEntry;
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
 use super::passage::{
     Arrival, HostPassages, ListenerPassages, PassageEntry, listener_hash, specificity,
@@ -38,6 +39,7 @@ pub struct Tables {
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
     pub(super) guards: Guards,
+    pub(super) identity: Option<Arc<IdentityEntry>>,
 }
 
 /// The domains of one host pattern: one, unless listeners differ.
@@ -65,6 +67,18 @@ impl Tables {
     /// What is asked of every request before its route has a say.
     pub fn guards(&self) -> &Guards {
         &self.guards
+    }
+
+    /// Who the proxy is in its mesh; none before it was told, and then nothing of the mesh is
+    /// accepted or opened.
+    pub fn identity(&self) -> Option<&Arc<IdentityEntry>> {
+        self.identity.as_ref()
+    }
+
+    /// From the next handshake on, the proxy is this one in its mesh.
+    pub fn identify(&mut self, identity: Arc<IdentityEntry>) {
+        self.generation += 1;
+        self.identity = Some(identity);
     }
 
     /// What is recorded; none where the proxy's settings say so.
@@ -100,7 +114,8 @@ impl Tables {
         let domain = name.and_then(|name| self.domain(listener, name));
         let own = domain.and_then(|domain| domain.certificate.as_ref());
         let auth = domain.and_then(|domain| domain.client_auth.as_ref());
-        if auth.is_some_and(|auth| self.trust(&auth.trust).is_none()) {
+        let is_closed = domain.is_some_and(|domain| domain.mesh && self.identity.is_none());
+        if is_closed || auth.is_some_and(|auth| self.trust(&auth.trust).is_none()) {
             return Answerer::Nobody;
         }
         match (domain, own) {

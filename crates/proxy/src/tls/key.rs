@@ -21,7 +21,7 @@ pub struct Keys {
 
 /// A certificate cannot be used: its key or its chain cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the certificate or its key cannot be read")]
+#[error("the certificate, its key or its authorities cannot be read")]
 pub struct Unusable;
 
 impl Keys {

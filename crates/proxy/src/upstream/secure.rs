@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
-use myriad_model::{SealedArc, UpstreamTls, Version};
+use myriad_model::{MeshTls, SealedArc, UpstreamTls, Version};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientSessionMemoryCache, Resumption, WebPkiServerVerifier,
@@ -130,6 +130,9 @@ fn build(
     is_http2: bool,
     credentials: &Credentials,
 ) -> Result<ClientConfig, Unusable> {
+    if tls.mesh != MeshTls::None && credentials.certificate.is_none() {
+        return Err(Unusable);
+    }
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

@@ -37,6 +37,7 @@ fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
         alternatives: Box::default(),
         tls: Arc::new(TlsSettings::default()),
         client_auth: None,
+        mesh: false,
     }))
 }
 
@@ -104,6 +105,7 @@ fn write(world: &mut World, old: &Hosts, new: &Hosts) {
             tls: true,
             default_certificate: None,
             protocol: ListenerProtocol::Http,
+            capture: None,
         };
         world.put_value("https", Value::Listener(Box::new(listener)));
     }

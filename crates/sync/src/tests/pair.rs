@@ -67,6 +67,8 @@ impl World {
             dns: None,
             tls: None,
             options: None,
+            original_destination: false,
+            source_address: None,
         });
         self.put_value(name, value);
     }

@@ -77,6 +77,7 @@ impl Engine {
                 tls,
                 default_certificate,
                 protocol: ListenerProtocol::Http,
+                capture: None,
             })),
         };
         let default_certificate = match role {

@@ -79,6 +79,7 @@ pub fn translate_host(
             alternatives: Box::default(),
             tls: shared.tls.clone(),
             client_auth: None,
+            mesh: false,
         };
         let origin = Origin {
             kind: OriginKind::Ingress,

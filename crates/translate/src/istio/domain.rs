@@ -91,6 +91,7 @@ fn push(
         alternatives: answer.alternatives.into(),
         tls,
         client_auth: answer.client_auth.map(Arc::new),
+        mesh: false,
     };
     let origin = Origin {
         kind: OriginKind::Gateway,

@@ -216,6 +216,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &PortKey) -> Output {
             Speech::Http | Speech::Tls => ListenerProtocol::Http,
             Speech::Tcp => ListenerProtocol::Tcp,
         },
+        capture: None,
     };
     let origin = Origin {
         kind: OriginKind::Gateway,

@@ -8,22 +8,49 @@ use super::{host, names, optional, required, socket};
 use crate::wire::WireError;
 use crate::wire::generated as wire;
 use crate::{
-    ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, CipherSuite, ClientAuth, ClientAuthMode, Domain,
-    Listener, ListenerProtocol, Name, TlsSettings, TlsVersion,
+    ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite, ClientAuth,
+    ClientAuthMode, Domain, Listener, ListenerProtocol, MutualTls, Name, TlsSettings, TlsVersion,
 };
 
 pub(super) fn listener(message: wire::Listener) -> Result<Listener, WireError> {
     let protocol = match message.protocol {
         0 => ListenerProtocol::Http,
         1 => ListenerProtocol::Tcp,
+        2 => ListenerProtocol::Detected,
         _ => return Err(WireError::Invalid("protocol of a listener")),
     };
+    let capture = message.capture.map(capture).transpose()?;
+    let mutual = capture.map_or(MutualTls::None, |capture| capture.mutual);
+    // TLS of a captured connection is found out, or its own; and so is what it speaks.
+    let is_secured_twice = message.tls && mutual != MutualTls::None;
+    let is_detected = protocol == ListenerProtocol::Detected;
+    if is_secured_twice || (is_detected && (capture.is_none() || message.tls)) {
+        return Err(WireError::Invalid(
+            "combination of protocol, TLS and capture",
+        ));
+    }
     Ok(Listener {
         address: socket(&message.address, message.port)?,
         tls: message.tls,
         default_certificate: optional(message.default_certificate),
         protocol,
+        capture,
     })
+}
+
+fn capture(message: wire::Capture) -> Result<Capture, WireError> {
+    let direction = match message.direction {
+        1 => CaptureDirection::Outbound,
+        2 => CaptureDirection::Inbound,
+        _ => return Err(WireError::Invalid("direction of a capture")),
+    };
+    let mutual = match (direction, message.mutual) {
+        (_, 0) => MutualTls::None,
+        (CaptureDirection::Inbound, 1) => MutualTls::Permissive,
+        (CaptureDirection::Inbound, 2) => MutualTls::Strict,
+        _ => return Err(WireError::Invalid("mutual TLS of a capture")),
+    };
+    Ok(Capture { direction, mutual })
 }
 
 pub(super) fn domain(message: wire::Domain) -> Result<Domain, WireError> {
@@ -37,6 +64,11 @@ pub(super) fn domain(message: wire::Domain) -> Result<Domain, WireError> {
     {
         return Err(WireError::Invalid("number of certificates"));
     }
+    if message.mesh && (certificate.is_some() || message.client_auth.is_some()) {
+        return Err(WireError::Invalid(
+            "certificate of its own beside the mesh's",
+        ));
+    }
     Ok(Domain {
         listeners: names(message.listeners)?,
         host: host(&message.host)?,
@@ -47,6 +79,7 @@ pub(super) fn domain(message: wire::Domain) -> Result<Domain, WireError> {
             Some(message) => Some(Arc::new(client_auth(message)?)),
             None => None,
         },
+        mesh: message.mesh,
     })
 }
 

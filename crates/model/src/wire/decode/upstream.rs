@@ -8,7 +8,7 @@ use super::{header_text, optional, port, required, socket};
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
     HashTable, Host, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule, LocalityShares,
-    Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
+    MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
     UpstreamTls, Warmup,
 };
 
@@ -33,11 +33,23 @@ pub fn upstream(message: wire::Upstream) -> Result<Upstream, WireError> {
         (false, true) => DnsMode::Dynamic,
         (true, true) => return Err(WireError::Invalid("mode of DNS")),
     };
+    if message.original_destination && !message.dns.is_empty() {
+        return Err(WireError::Invalid(
+            "combination of DNS and original destination",
+        ));
+    }
+    let source = &message.source_address;
+    let source_address = match source.is_empty() {
+        true => None,
+        false => Some(Box::new(socket(source, 0)?.ip())),
+    };
     Ok(Upstream {
         protocol,
         dns: dns(message.dns, mode)?.map(Box::new),
         tls,
         options: message.options.map(options).transpose()?.map(Box::new),
+        original_destination: message.original_destination,
+        source_address,
     })
 }
 
@@ -58,6 +70,7 @@ pub fn endpoints(message: wire::Endpoints) -> Result<Endpoints, WireError> {
             weight: entry.weight,
             priority: priority(entry.priority)?,
             locality: locality(entry.locality)?,
+            mesh: entry.mesh,
         })
     };
     let endpoints = message.endpoints.iter().map(endpoint);
@@ -105,12 +118,19 @@ fn tls(message: wire::UpstreamTls) -> Result<UpstreamTls, WireError> {
         return Err(WireError::Invalid("number of subject alternative names"));
     }
     let names = message.subject_alt_names.into_iter();
+    let mesh = match message.mesh {
+        0 => MeshTls::None,
+        1 => MeshTls::Flagged,
+        2 => MeshTls::All,
+        _ => return Err(WireError::Invalid("mutual TLS of the mesh")),
+    };
     Ok(UpstreamTls {
         server_name: message.server_name.into(),
         verify: message.verify,
         trust: optional(message.trust),
         certificate: optional(message.certificate),
         subject_alt_names: names.map(Into::into).collect(),
+        mesh,
     })
 }
 

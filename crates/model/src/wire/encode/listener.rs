@@ -4,18 +4,19 @@ use bytes::Bytes;
 
 use super::{names, optional, socket};
 use crate::wire::generated as wire;
-use crate::{ClientAuth, Domain, Listener, ListenerProtocol, TlsSettings};
+use crate::{Capture, ClientAuth, Domain, Listener, ListenerProtocol, TlsSettings};
 
 pub(super) fn schema(value: &Listener) -> u32 {
     match value.protocol {
-        ListenerProtocol::Http => 1,
-        ListenerProtocol::Tcp => 3,
+        ListenerProtocol::Http if value.capture.is_none() => 1,
+        ListenerProtocol::Http | ListenerProtocol::Tcp | ListenerProtocol::Detected => 3,
     }
 }
 
 pub(super) fn domain_schema(value: &Domain) -> u32 {
     let is_first = value.alternatives.is_empty()
         && value.client_auth.is_none()
+        && !value.mesh
         && value.tls.cipher_suites.is_empty();
     if is_first { 1 } else { 3 }
 }
@@ -28,6 +29,12 @@ pub(super) fn listener(value: &Listener) -> wire::Listener {
         tls: value.tls,
         default_certificate: optional(&value.default_certificate),
         protocol: value.protocol as u32,
+        capture: value
+            .capture
+            .map(|Capture { direction, mutual }| wire::Capture {
+                direction: direction as u32,
+                mutual: mutual as u32,
+            }),
     }
 }
 
@@ -39,6 +46,7 @@ pub(super) fn domain(value: &Domain) -> wire::Domain {
         tls: Some(tls_settings(&value.tls)),
         alternatives: names(&value.alternatives),
         client_auth: value.client_auth.as_deref().map(client_auth),
+        mesh: value.mesh,
     }
 }
 

@@ -1,15 +1,19 @@
 //! Upstreams and their endpoints.
 
+use std::net::IpAddr;
+
+use bytes::Bytes;
+
 use super::super::generated as wire;
 use super::{milliseconds, optional, socket};
 use crate::{
     Balancer, DnsMode, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource, HashTable,
-    Limits, LocalityPart, LocalityRule, LocalityShares, Outlier, Ping, Protocol, Upstream,
+    Limits, LocalityPart, LocalityRule, LocalityShares, MeshTls, Outlier, Ping, Protocol, Upstream,
     UpstreamOptions, UpstreamTls,
 };
 
 /// The lowest schema that understands an upstream. The third has HTTP/2 and bytes, several names,
-/// what certificates are verified against, and options.
+/// what certificates are verified against, options, and what sidecars need.
 pub fn schema(value: &Upstream) -> u32 {
     let is_first_protocol = matches!(value.protocol, Protocol::Http1 | Protocol::Https1);
     let is_first_dns = value.dns.as_ref().is_none_or(|dns| {
@@ -17,16 +21,23 @@ pub fn schema(value: &Upstream) -> u32 {
         dns.mode == DnsMode::Strict && dns.names.len() == 1 && dns.names.iter().all(is_plain)
     });
     let is_first_tls = value.tls.as_ref().is_none_or(|tls| {
-        tls.trust.is_none() && tls.certificate.is_none() && tls.subject_alt_names.is_empty()
+        let is_plain = tls.trust.is_none() && tls.certificate.is_none();
+        is_plain && tls.subject_alt_names.is_empty() && tls.mesh == MeshTls::None
     });
-    let is_first = is_first_protocol && is_first_dns && is_first_tls && value.options.is_none();
-    if is_first { 1 } else { 3 }
+    let is_first_place = !value.original_destination && value.source_address.is_none();
+    let is_first = is_first_protocol && is_first_dns && is_first_tls && is_first_place;
+    if is_first && value.options.is_none() {
+        1
+    } else {
+        3
+    }
 }
 
-/// The lowest schema that understands endpoints. The third has priorities and localities.
+/// The lowest schema that understands endpoints. The third has priorities, localities
+/// and those of the mesh.
 pub fn endpoints_schema(value: &Endpoints) -> u32 {
     let mut endpoints = value.endpoints.iter();
-    let is_first = endpoints.all(|endpoint| endpoint.priority == 0);
+    let is_first = endpoints.all(|endpoint| endpoint.priority == 0 && !endpoint.mesh);
     if is_first && value.localities.is_empty() {
         1
     } else {
@@ -50,6 +61,12 @@ pub fn upstream(value: &Upstream) -> wire::Upstream {
         dns_logical: dns.is_some_and(|dns| dns.mode == DnsMode::Logical),
         options: value.options.as_deref().map(options),
         dns_dynamic: dns.is_some_and(|dns| dns.mode == DnsMode::Dynamic),
+        original_destination: value.original_destination,
+        source_address: match value.source_address.as_deref() {
+            None => Bytes::new(),
+            Some(IpAddr::V4(ip)) => Bytes::copy_from_slice(&ip.octets()),
+            Some(IpAddr::V6(ip)) => Bytes::copy_from_slice(&ip.octets()),
+        },
     }
 }
 
@@ -63,6 +80,7 @@ pub fn endpoints(value: &Endpoints) -> wire::Endpoints {
             weight: endpoint.weight,
             priority: endpoint.priority.into(),
             locality: endpoint.locality.into(),
+            mesh: endpoint.mesh,
         }
     };
     let localities = value.localities.iter();
@@ -80,6 +98,7 @@ fn tls(value: &UpstreamTls) -> wire::UpstreamTls {
         trust: optional(&value.trust),
         certificate: optional(&value.certificate),
         subject_alt_names: names.map(ToString::to_string).collect(),
+        mesh: value.mesh as u32,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{decode, encoded, resource};
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
     HashTable, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule, LocalityShares,
-    Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
+    MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
     UpstreamTls, Value, Warmup, WireError,
 };
 
@@ -32,8 +32,26 @@ pub fn third() -> Upstream {
             trust: Some("ns/roots".into()),
             certificate: Some("ns/client".into()),
             subject_alt_names: ["db.example".into(), "spiffe://a/b".into()].into(),
+            mesh: MeshTls::None,
         })),
         options: Some(Box::new(options())),
+        original_destination: false,
+        source_address: None,
+    }
+}
+
+/// What a sidecar reaches by the address that a connection was meant for.
+pub fn mesh() -> Upstream {
+    Upstream {
+        tls: Some(Box::new(UpstreamTls {
+            server_name: "outbound_.80_._.a.b.svc.cluster.local".into(),
+            subject_alt_names: ["spiffe://cluster.local/ns/b/sa/a".into()].into(),
+            mesh: MeshTls::Flagged,
+            ..UpstreamTls::unverified()
+        })),
+        original_destination: true,
+        source_address: Some(Box::new("127.0.0.6".parse().unwrap())),
+        ..Upstream::plain(Protocol::H2)
     }
 }
 
@@ -43,6 +61,17 @@ pub fn third_endpoints() -> Endpoints {
         [Endpoint {
             weight: 2,
             priority: 3,
+            ..Endpoint::even("10.1.2.3:8080".parse().unwrap())
+        }]
+        .into(),
+    )
+}
+
+/// An endpoint that speaks mutual TLS of the mesh.
+pub fn mesh_endpoints() -> Endpoints {
+    Endpoints::new(
+        [Endpoint {
+            mesh: true,
             ..Endpoint::even("10.1.2.3:8080".parse().unwrap())
         }]
         .into(),
@@ -209,6 +238,8 @@ proptest! {
         balancer in balancers(),
         locality in localities(),
         parts in any::<[bool; 8]>(),
+        mesh in prop::sample::select(vec![MeshTls::None, MeshTls::Flagged, MeshTls::All]),
+        (original, source) in (any::<bool>(), any::<Option<std::net::IpAddr>>()),
         number: u32,
     ) {
         let mut options = options();
@@ -223,6 +254,7 @@ proptest! {
         options.retry_budget = options.retry_budget.filter(|_| parts[5]);
         let mut tls = *third().tls.unwrap();
         tls.trust = tls.trust.filter(|_| parts[6]);
+        tls.mesh = mesh;
         let mut dns = *third().dns.unwrap();
         dns.mode = mode;
         dns.names = dns.names[..names].into();
@@ -231,6 +263,8 @@ proptest! {
             dns: (names > 0).then(|| Box::new(dns)),
             tls: protocol.is_tls().then(|| Box::new(tls)),
             options: parts[7].then(|| Box::new(options)),
+            original_destination: original && names == 0,
+            source_address: source.map(Box::new),
         };
         let resource = resource(Value::Upstream(value));
         prop_assert_eq!(decode(&encoded(&resource)), Ok(resource));

@@ -38,6 +38,7 @@ fn tables(has_default: bool) -> Tables {
             alternatives: Box::default(),
             tls: Arc::new(tls),
             client_auth: None,
+            mesh: false,
         }))
     };
     let listener = Listener {
@@ -45,6 +46,7 @@ fn tables(has_default: bool) -> Tables {
         tls: true,
         default_certificate: has_default.then(|| "default".into()),
         protocol: ListenerProtocol::Http,
+        capture: None,
     };
     let mut resources = vec![
         ("https", Value::Listener(Box::new(listener))),
@@ -147,6 +149,7 @@ fn what_was_seen_holds_until_the_tables_change() {
             tls: Arc::default(),
             alternatives: Box::default(),
             client_auth: None,
+            mesh: false,
         }));
         let origin = Origin::settings();
         SealedArc::new(sealer.seal("a.example".into(), Resource { origin, value }))

@@ -34,6 +34,7 @@ fn value(kind: Kind, content: u8) -> Value {
             tls: true,
             default_certificate: None,
             protocol: ListenerProtocol::Http,
+            capture: None,
         })),
         Kind::Domain => Value::Domain(Box::new(Domain {
             listeners,
@@ -42,6 +43,7 @@ fn value(kind: Kind, content: u8) -> Value {
             alternatives: Box::default(),
             tls: Arc::new(TlsSettings::default()),
             client_auth: None,
+            mesh: false,
         })),
         Kind::Certificate => Value::Certificate(Box::new(Certificate {
             chain: [Bytes::from(vec![content])].into(),
@@ -78,12 +80,9 @@ fn value(kind: Kind, content: u8) -> Value {
             idle_timeout: Duration::ZERO,
             connect_timeout: Duration::from_secs(1),
         })),
-        Kind::Upstream => Value::Upstream(Upstream {
-            protocol: [Protocol::Http1, Protocol::Https1][usize::from(content % 2)],
-            dns: None,
-            tls: None,
-            options: None,
-        }),
+        Kind::Upstream => Value::Upstream(Upstream::plain(
+            [Protocol::Http1, Protocol::Https1][usize::from(content % 2)],
+        )),
         Kind::Endpoints => Value::Endpoints(Endpoints::new(
             (0..content % 4)
                 .map(|last| Endpoint::even(([192, 0, 2, last], 80).into()))
@@ -214,6 +213,7 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
             tls: Arc::default(),
             alternatives: Box::default(),
             client_auth: None,
+            mesh: false,
         }));
         let resource = Resource {
             origin: Origin::settings(),

@@ -38,6 +38,7 @@ fn domain(host: &str) -> Value {
         tls: Arc::new(TlsSettings::default()),
         alternatives: Box::default(),
         client_auth: None,
+        mesh: false,
     }))
 }
 

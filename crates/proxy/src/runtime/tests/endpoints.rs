@@ -94,6 +94,8 @@ pub fn put(world: &mut World, name: &str, address: SocketAddr) {
         dns: None,
         tls: None,
         options: None,
+        original_destination: false,
+        source_address: None,
     };
     let endpoints = [Endpoint::even(address)].into();
     world.put_all(vec![

@@ -545,6 +545,8 @@ async fn an_upstream_by_name_is_resolved() {
             dns: Some(Box::new(myriad_model::Dns::strict(host, port))),
             tls: None,
             options: None,
+            original_destination: false,
+            source_address: None,
         };
         world.put(name, Value::Upstream(upstream));
         world.put_route(name, route("a.example", &format!("/{name}"), name));

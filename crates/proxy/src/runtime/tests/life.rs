@@ -103,6 +103,7 @@ async fn listeners_come_move_and_go_while_the_others_serve() {
             tls,
             default_certificate: None,
             protocol: ListenerProtocol::Http,
+            capture: None,
         }))
     };
     world.put("extra", listener(false));
@@ -139,6 +140,7 @@ async fn a_listener_whose_address_is_taken_is_refused_by_name() {
         tls: false,
         default_certificate: None,
         protocol: ListenerProtocol::Http,
+        capture: None,
     };
     let applied = world.put("extra", Value::Listener(Box::new(listener)));
     assert_eq!(applied.refused.len(), 1);
@@ -156,6 +158,7 @@ async fn a_refused_listener_is_worth_another_try_once_its_address_is_free() {
             tls: false,
             default_certificate: None,
             protocol: ListenerProtocol::Http,
+            capture: None,
         }))
     };
     let value = listener();
@@ -178,6 +181,7 @@ async fn connections_of_a_listener_that_goes_end_with_the_request_they_are_in() 
         tls: false,
         default_certificate: None,
         protocol: ListenerProtocol::Http,
+        capture: None,
     };
     world.put("extra", Value::Listener(Box::new(listener)));
     let address = world.address("extra");

@@ -58,6 +58,7 @@ fn with_tcp(mut world: World) -> World {
         tls: false,
         default_certificate: None,
         protocol: ListenerProtocol::Tcp,
+        capture: None,
     };
     world.put("tcp", Value::Listener(Box::new(listener)));
     world

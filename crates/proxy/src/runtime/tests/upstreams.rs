@@ -41,6 +41,8 @@ fn world_of(endpoints: &[SocketAddr], change: impl FnOnce(&mut UpstreamOptions))
         dns: None,
         tls: None,
         options: Some(Box::new(options)),
+        original_destination: false,
+        source_address: None,
     };
     put(&mut world, endpoints, upstream);
     world.put_route("r", route("a.example", "/", "u"));
@@ -363,6 +365,8 @@ fn tls(change: impl FnOnce(&mut UpstreamTls)) -> Upstream {
         dns: None,
         tls: Some(Box::new(tls)),
         options: None,
+        original_destination: false,
+        source_address: None,
     }
 }
 

@@ -87,6 +87,7 @@ impl World {
                 tls,
                 default_certificate: tls.then(|| "default".into()),
                 protocol: ListenerProtocol::Http,
+                capture: None,
             };
             world.put(name, Value::Listener(Box::new(listener)));
         }
@@ -150,6 +151,8 @@ impl World {
             dns: None,
             tls: tls.map(Box::new),
             options: None,
+            original_destination: false,
+            source_address: None,
         };
         let mut endpoints: Vec<Endpoint> = endpoints
             .iter()
@@ -218,6 +221,7 @@ pub fn domain(host: &str, certificate: Option<&str>, tls: TlsSettings) -> Domain
         alternatives: Box::default(),
         tls: Arc::new(tls),
         client_auth: None,
+        mesh: false,
     }
 }
 

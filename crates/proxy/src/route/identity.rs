@@ -1,0 +1,55 @@
+//! Who the proxy is in its mesh, as handshakes find it. It is no resource: each proxy asks for
+//! its own, and whoever runs the proxy hands it over.
+
+use std::sync::Arc;
+
+use myriad_model::{
+    Certificate, Form, Name, Origin, Resource, SealedArc, Sealer, Trust, Value, Version,
+};
+
+use super::certificate::CertificateEntry;
+use super::trust::TrustEntry;
+
+/// Who the proxy is in its mesh.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its certificate, whose subject alternative name is a SPIFFE URI, and the key of it.
+    pub certificate: Certificate,
+    /// The authorities that peers are verified by.
+    pub roots: Trust,
+}
+
+/// An identity in the form that certificates and trusts have, so that handshakes treat it alike.
+pub struct IdentityEntry {
+    /// What is shown to peers.
+    pub certificate: Arc<CertificateEntry>,
+    /// What peers are verified by.
+    pub trust: Arc<TrustEntry>,
+}
+
+impl IdentityEntry {
+    /// An identity whose key nobody has parsed.
+    pub fn new(identity: Identity) -> Self {
+        let Identity { certificate, roots } = identity;
+        let certificate = seal(Value::Certificate(Box::new(certificate)));
+        IdentityEntry {
+            certificate: Arc::new(CertificateEntry::new(certificate)),
+            trust: Arc::new(TrustEntry::new(seal(Value::Trust(Box::new(roots))))),
+        }
+    }
+
+    /// The versions of its certificate and its trust, by which two of them are told apart.
+    pub fn versions(&self) -> (Version, Version) {
+        (
+            self.certificate.sealed.version(),
+            self.trust.sealed.version(),
+        )
+    }
+}
+
+/// Versions are compared within this process only, so the key is no secret.
+fn seal(value: Value) -> SealedArc {
+    let origin = Origin::settings();
+    let resource = Resource { origin, value };
+    SealedArc::new(Sealer::new([0; 32], Form::Value).seal(Name::from("mesh"), resource))
+}
