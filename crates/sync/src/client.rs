@@ -13,6 +13,7 @@ use myriad_model::{
 
 use crate::log::Logged;
 use crate::metrics::ClientCounters;
+use crate::signing::{self, Anchors, Issued, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
 use assembly::{Assembled, Assembly};
 
@@ -28,7 +29,21 @@ pub struct ClientSession {
     is_welcomed: bool,
     assembly: Assembly,
     applying: Option<Applying>,
+    asking: Asking,
     counters: ClientCounters,
+}
+
+/// How far a proxy is with its identity.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asking {
+    /// It wants none.
+    Never,
+    /// The server has not said that it signs.
+    NotYet,
+    /// It may ask.
+    May,
+    /// It has asked.
+    Open,
 }
 
 /// A commit that was handed out and is not in service yet.
@@ -50,6 +65,10 @@ pub enum Received {
     Key([u8; 32], FromProxy),
     /// To put a commit into service, and then to call [`ClientSession::applied`].
     Apply(Delivery),
+    /// To trust these from now on. [`ClientSession::ask`] may be called.
+    Anchors(Anchors),
+    /// To take the certificate that was asked for, or to ask again later.
+    Signed(Result<Issued, NotSigned>),
 }
 
 /// A commit to put into service.
@@ -90,6 +109,7 @@ impl ClientSession {
             is_welcomed: false,
             assembly: Assembly::default(),
             applying: None,
+            asking: Asking::Never,
             counters,
         }
     }
@@ -100,6 +120,29 @@ impl ClientSession {
         self.schema_max = schema_max.min(SCHEMA);
         self.sealer = self.sealer.within(self.schema_max);
         self
+    }
+
+    /// The same, which wants an identity of the mesh.
+    #[must_use]
+    pub fn wanting_identity(mut self) -> Self {
+        self.asking = Asking::NotYet;
+        self
+    }
+
+    /// Whether a certificate may be asked for now: the server signs, and every earlier request
+    /// is answered.
+    pub fn may_ask(&self) -> bool {
+        self.asking == Asking::May
+    }
+
+    /// Asks for a certificate, if that may be. The token proves whose it will be.
+    pub fn ask(&mut self, request: Bytes, token: String) -> Option<FromProxy> {
+        if !self.may_ask() {
+            return None;
+        }
+        self.asking = Asking::Open;
+        let asked = wire::SignRequest { request, token };
+        Some(wire::from_proxy(from_proxy::Body::SignRequest(asked)))
     }
 
     /// What is in service.
@@ -122,6 +165,7 @@ impl ClientSession {
             root: wire::digest_bytes(self.held.digest()),
             count: self.held.len() as u64,
             key_id: self.sealer.key_id(),
+            wants_identity: self.asking != Asking::Never,
         }))
     }
 
@@ -148,6 +192,26 @@ impl ClientSession {
                 Ok(Received::Nothing)
             }
             from_server::Body::Commit(commit) => self.receive_commit(commit),
+            from_server::Body::Anchors(anchors) => {
+                match self.asking {
+                    Asking::Never => return Err(SessionError::Unexpected("root")),
+                    Asking::NotYet => self.asking = Asking::May,
+                    Asking::May | Asking::Open => {}
+                }
+                Anchors::read(anchors).map(Received::Anchors)
+            }
+            from_server::Body::Signed(signed) => {
+                if self.asking != Asking::Open {
+                    return Err(SessionError::Unexpected("signature"));
+                }
+                self.asking = Asking::May;
+                let signed = signing::read(signed)?;
+                match &signed {
+                    Ok(_) => self.counters.signed.inc(),
+                    Err(_) => self.counters.not_signed.inc(),
+                };
+                Ok(Received::Signed(signed))
+            }
         }
     }
 

@@ -10,15 +10,17 @@ pub mod client;
 pub mod log;
 pub mod metrics;
 pub mod server;
+pub mod signing;
 pub mod transport;
 pub mod wire;
 
 pub use client::{ClientSession, Delivery, Received, Refusal};
 pub use log::{Log, LogError, Logged};
 pub use metrics::{ClientCounters, ServerCounters};
-pub use server::{Receipt, Report, ServerSession, Steps};
+pub use server::{Asked, Receipt, Report, ServerSession, Steps};
+pub use signing::{Anchors, Issued, NotSigned};
 pub use transport::client::{Apply, Client, ClientError, ClientSettings, Connect, TcpConnect};
-pub use transport::server::{Authenticate, Event, Identity, Refused, Server, ServerSettings};
+pub use transport::server::{Authenticate, Event, Identity, Refused, Server, ServerSettings, Sign};
 pub use transport::{TooManyViews, Views};
 pub use wire::SessionError;
 

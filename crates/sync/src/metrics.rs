@@ -33,6 +33,10 @@ pub struct ServerCounters {
     pub oversized: Counter,
     /// Connections refused, or ended because of what the other end sent.
     pub refused: Counter,
+    /// Certificates that were signed for proxies.
+    pub signed: Counter,
+    /// Requests of proxies that were not.
+    pub not_signed: Counter,
 }
 
 impl ServerCounters {
@@ -105,6 +109,10 @@ impl ServerCounters {
         for (name, help, counter) in all {
             metrics.register(name, help, counter.clone());
         }
+        let help = "Certificates of the mesh signed for proxies.";
+        metrics.register("sync_signed", help, self.signed.clone());
+        let help = "Requests for certificates of the mesh refused.";
+        metrics.register("sync_not_signed", help, self.not_signed.clone());
     }
 }
 
@@ -125,6 +133,10 @@ pub struct ClientCounters {
     pub connections: Counter,
     /// Connections that failed or ended.
     pub disconnections: Counter,
+    /// Certificates of the mesh received.
+    pub signed: Counter,
+    /// Requests for one that were refused.
+    pub not_signed: Counter,
 }
 
 impl ClientCounters {
@@ -149,6 +161,16 @@ impl ClientCounters {
                 "sync_disconnections",
                 "Connections to controllers that failed or ended.",
                 &self.disconnections,
+            ),
+            (
+                "sync_signed",
+                "Certificates of the mesh received.",
+                &self.signed,
+            ),
+            (
+                "sync_not_signed",
+                "Requests for certificates of the mesh that were refused.",
+                &self.not_signed,
             ),
         ];
         for (name, help, counter) in all {

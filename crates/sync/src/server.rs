@@ -8,6 +8,7 @@
 mod frames;
 mod order;
 mod plan;
+mod signing;
 mod steps;
 mod strangers;
 mod walk;
@@ -25,8 +26,11 @@ use myriad_model::{
 use prost::Message as _;
 
 use crate::metrics::ServerCounters;
+use crate::signing::{Anchors, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
 use plan::Plan;
+use signing::Signing;
+pub use signing::{Asked, SIGN_BURST, SIGN_INTERVAL};
 pub use steps::Steps;
 use steps::Way;
 use strangers::Strangers;
@@ -58,6 +62,7 @@ pub struct ServerSession {
     /// Whether a commit is owed even without changes, so that a greeting has an answer.
     owes_commit: bool,
     mismatches: u32,
+    signing: Signing,
     counters: ServerCounters,
 }
 
@@ -153,8 +158,27 @@ impl ServerSession {
             awaited: None,
             owes_commit: false,
             mismatches: 0,
+            signing: Signing::default(),
             counters,
         }
+    }
+
+    /// The mesh is known by these now. A proxy that wants an identity is told, and may ask for
+    /// signatures from then on.
+    pub fn anchor(&mut self, anchors: Arc<Anchors>) {
+        self.signing.anchor(anchors);
+    }
+
+    /// What the proxy asks to have signed, if it may ask now. To be called after every message,
+    /// and to be answered by [`signed`](Self::signed).
+    pub fn asked(&mut self, now: Instant) -> Option<Asked> {
+        self.signing.take(now)
+    }
+
+    /// What became of what it asked for: the chain, or why there is none. The authority of the
+    /// chain has to be among the anchors already.
+    pub fn signed(&mut self, outcome: Result<Vec<Bytes>, NotSigned>) {
+        self.signing.answer(outcome);
     }
 
     /// There is a newer snapshot.
@@ -194,6 +218,10 @@ impl ServerSession {
                 Ok(Report::Nothing)
             }
             from_proxy::Body::Ack(ack) => self.receive_ack(ack),
+            from_proxy::Body::SignRequest(asked) => {
+                self.signing.receive(asked)?;
+                Ok(Report::Nothing)
+            }
         }
     }
 
@@ -201,7 +229,7 @@ impl ServerSession {
     /// after every message, every update and at the [`deadline`](Self::deadline).
     pub fn poll(&mut self, now: Instant) -> Option<Bytes> {
         loop {
-            if let Some(frame) = self.outbox.pop_front() {
+            if let Some(frame) = self.next_frame() {
                 let bytes = match frame {
                     Frame::Own(message) => message.encode_to_vec().into(),
                     Frame::Shared(bytes) => bytes,
@@ -243,6 +271,18 @@ impl ServerSession {
         }
     }
 
+    /// What concerns signatures goes between the frames of a commit, but never before the welcome.
+    fn next_frame(&mut self) -> Option<Frame> {
+        let is_welcomed = match self.state {
+            State::Start { .. } => false,
+            State::Ahead { .. } => self.outbox.is_empty(),
+            State::Walking(_) | State::Following => true,
+        };
+        let aside = is_welcomed.then(|| self.signing.poll(&self.counters));
+        let aside = aside.flatten().map(Frame::Own);
+        aside.or_else(|| self.outbox.pop_front())
+    }
+
     fn receive_hello(&mut self, hello: wire::Hello) -> Result<Report, SessionError> {
         let State::Start { is_welcomed } = self.state else {
             return Err(SessionError::Unexpected("hello"));
@@ -278,6 +318,7 @@ impl ServerSession {
         if !has_key {
             return Ok(Report::Nothing);
         }
+        self.signing.greeted(hello.wants_identity);
         self.state = State::Ahead { since: None, it };
         Ok(report)
     }

@@ -3,6 +3,7 @@
 
 mod order;
 pub(crate) mod pair;
+mod signing;
 mod simulation;
 mod steps;
 

@@ -14,8 +14,8 @@ use crate::log::Logged;
 use crate::server::Steps;
 use crate::wire::{FromProxy, FromServer};
 use crate::{
-    ClientCounters, ClientSession, Receipt, Received, Refusal, Report, ServerCounters,
-    ServerSession,
+    Anchors, ClientCounters, ClientSession, Issued, NotSigned, Receipt, Received, Refusal, Report,
+    ServerCounters, ServerSession,
 };
 
 pub(crate) const KEY: [u8; 32] = [7; 32];
@@ -134,6 +134,9 @@ pub(crate) struct Pair {
     pub(crate) applied: Vec<(Key, bool)>,
     pub(crate) logged: Vec<Logged>,
     pub(crate) receipts: Vec<Receipt>,
+    /// What the client was told of the mesh.
+    pub(crate) anchors: Option<Anchors>,
+    pub(crate) signed: Vec<Result<Issued, NotSigned>>,
 }
 
 impl Pair {
@@ -149,11 +152,16 @@ impl Pair {
         counters: &ServerCounters,
     ) -> Self {
         let key = (!held.is_empty()).then_some(KEY);
-        Self::connect_as(world, held, key, counters.clone())
+        Self::connect_as(world, held, key, counters.clone(), false)
     }
 
     pub(crate) fn connect_with_key(world: &World, held: Snapshot, key: Option<[u8; 32]>) -> Self {
-        Self::connect_as(world, held, key, ServerCounters::default())
+        Self::connect_as(world, held, key, ServerCounters::default(), false)
+    }
+
+    /// The same of a proxy that wants an identity.
+    pub(crate) fn connect_wanting(world: &World, held: Snapshot, key: Option<[u8; 32]>) -> Self {
+        Self::connect_as(world, held, key, ServerCounters::default(), true)
     }
 
     fn connect_as(
@@ -161,11 +169,15 @@ impl Pair {
         held: Snapshot,
         key: Option<[u8; 32]>,
         server_counters: ServerCounters,
+        wants_identity: bool,
     ) -> Self {
         let client_counters = ClientCounters::default();
         let server = world.session(server_counters.clone());
         let counters = ClientCounters::clone(&client_counters);
-        let client = ClientSession::new("proxy", key, held, counters);
+        let mut client = ClientSession::new("proxy", key, held, counters);
+        if wants_identity {
+            client = client.wanting_identity();
+        }
         let mut pair = Pair {
             server,
             to_server: VecDeque::new(),
@@ -179,6 +191,8 @@ impl Pair {
             applied: Vec::new(),
             logged: Vec::new(),
             receipts: Vec::new(),
+            anchors: None,
+            signed: Vec::new(),
             client,
         };
         let hello = pair.client.hello();
@@ -225,6 +239,8 @@ impl Pair {
         };
         match self.client.receive(message).expect("a correct server") {
             Received::Nothing => {}
+            Received::Anchors(anchors) => self.anchors = Some(anchors),
+            Received::Signed(outcome) => self.signed.push(outcome),
             Received::Answer(answer) => self.send(answer),
             Received::Key(key, hello) => {
                 self.key = Some(key);

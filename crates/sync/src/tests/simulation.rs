@@ -1,16 +1,21 @@
 //! Several proxies and two replicas, one of them often behind, under a seed: connections break at
 //! any frame, either end restarts, proxies move between replicas, resources are refused.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::{Form, Snapshot};
 
 use super::pair::{Pair, REFUSED_PORT, Random, World};
+use crate::Anchors;
 use crate::log::{Logged, Replay};
 
 const PROXIES: usize = 4;
 /// Fewer than the timeout for proxies that are ahead, so that none may ever go back.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The authority that signs at first.
+const FIRST_AUTHORITY: u8 = 1;
 
 /// A name, and its port or that it goes.
 type Event = (usize, Option<u16>);
@@ -19,6 +24,8 @@ struct Replica {
     world: World,
     read: usize,
     form: Form,
+    /// Which authority signs here. The one before it and the next one are trusted as well.
+    authority: u8,
 }
 
 impl Replica {
@@ -27,7 +34,16 @@ impl Replica {
             world: World::new(form),
             read: 0,
             form,
+            authority: FIRST_AUTHORITY,
         }
+    }
+
+    fn anchors(&self) -> Arc<Anchors> {
+        let roots = self.authority - 1..=self.authority + 1;
+        Arc::new(Anchors {
+            roots: roots.map(|it| vec![it].into()).collect(),
+            trust_domains: vec!["cluster.local".to_owned()],
+        })
     }
 
     fn read_to(&mut self, history: &[Event], end: usize) {
@@ -49,6 +65,8 @@ struct Proxy {
     key: Option<[u8; 32]>,
     stream: Option<(usize, Pair)>,
     revision: u64,
+    /// The newest request, counted over all streams.
+    asked: u64,
 }
 
 impl Proxy {
@@ -77,8 +95,34 @@ impl Proxy {
 
     fn connect(&mut self, number: usize, replica: &Replica) {
         self.disconnect();
-        let pair = Pair::connect_with_key(&replica.world, self.held.clone(), self.key);
+        let mut pair = Pair::connect_wanting(&replica.world, self.held.clone(), self.key);
+        pair.server.anchor(replica.anchors());
         self.stream = Some((number, pair));
+    }
+
+    /// Asks for a certificate, if that may be.
+    fn ask(&mut self) {
+        let Some((_, pair)) = &mut self.stream else {
+            return;
+        };
+        let request = self.asked.to_be_bytes().to_vec();
+        if let Some(asked) = pair.client.ask(request.into(), String::new()) {
+            pair.to_server.push_back(asked);
+        }
+    }
+
+    /// Every answer is one to the newest request, and its authority is trusted by who gets it.
+    fn check_signed(&mut self) {
+        let Some((_, pair)) = &mut self.stream else {
+            return;
+        };
+        for signed in pair.signed.drain(..) {
+            if let Ok(signed) = signed {
+                assert_eq!(signed.chain[0], self.asked.to_be_bytes()[..]);
+                assert!(signed.anchors.roots.contains(&signed.chain[1]));
+            }
+            self.asked += 1;
+        }
     }
 
     /// A proxy never goes back while it waits for a replica that is behind.
@@ -154,6 +198,9 @@ impl Simulation {
             13 => self.proxies[at].disconnect(),
             14 if self.random.below(3) == 0 => self.proxies[at].restart(),
             15 if self.random.below(5) == 0 => self.restart_replica(number),
+            16 if self.random.below(4) == 0 => self.follow_authority(number),
+            17 => self.proxies[at].ask(),
+            18 => self.sign(at),
             other => self.exchange(at, other % 3),
         }
     }
@@ -184,11 +231,44 @@ impl Simulation {
         }
     }
 
+    /// A replica lets the next authority sign, never by more than one ahead of the other.
+    fn follow_authority(&mut self, number: usize) {
+        let least = self.replicas.iter().map(|it| it.authority).min();
+        let replica = &mut self.replicas[number];
+        if Some(replica.authority) == least && replica.authority < u8::MAX - 1 {
+            replica.authority += 1;
+        }
+        let anchors = replica.anchors();
+        for (follows, pair) in self.proxies.iter_mut().filter_map(|it| it.stream.as_mut()) {
+            if *follows == number {
+                pair.server.anchor(anchors.clone());
+            }
+        }
+    }
+
+    /// The replica that a proxy follows signs what it was asked for.
+    fn sign(&mut self, at: usize) {
+        let Some((number, pair)) = &mut self.proxies[at].stream else {
+            return;
+        };
+        let authority = self.replicas[*number].authority;
+        if let Some(asked) = pair.server.asked(pair.now) {
+            let chain = vec![asked.request, vec![authority].into()];
+            pair.server.signed(Ok(chain));
+        }
+    }
+
     /// A replica that restarts reads everything before it answers anybody.
     fn restart_replica(&mut self, number: usize) {
-        let Replica { read, form, .. } = self.replicas[number];
+        let Replica {
+            read,
+            form,
+            authority,
+            ..
+        } = self.replicas[number];
         let end = read + self.random.below(self.history.len() - read + 1);
         self.replicas[number] = Replica::new(form);
+        self.replicas[number].authority = authority;
         self.replicas[number].read_to(&self.history, end);
         for proxy in &mut self.proxies {
             if proxy.stream.as_ref().is_some_and(|it| it.0 == number) {
@@ -212,6 +292,7 @@ impl Simulation {
             pair.now += PATIENCE / 10;
         }
         proxy.check_order();
+        proxy.check_signed();
     }
 
     /// Everybody reads everything and is connected, and nothing breaks any more.
@@ -233,6 +314,15 @@ impl Simulation {
             let newest = self.replicas[*number].world.snapshot();
             pair.server.update(newest.clone());
             pair.settle();
+            if let Some(asked) = pair.server.asked(pair.now) {
+                let authority = self.replicas[*number].authority;
+                let chain = vec![asked.request, vec![authority].into()];
+                pair.server.signed(Ok(chain));
+                pair.settle();
+            }
+            assert!(pair.client.may_ask(), "a request was left unanswered");
+            let anchors = self.replicas[*number].anchors();
+            assert_eq!(pair.anchors.as_ref(), Some(&*anchors));
             assert!(pair.server.is_in_step());
             assert_eq!(pair.client.received(), newest.digest());
             check_held(pair.client.held(), newest);
@@ -245,6 +335,7 @@ impl Simulation {
             );
             bytes += counters.bytes_sent.get();
             proxy.check_order();
+            proxy.check_signed();
             proxy.restart();
         }
         bytes

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::{BoxFuture, Ready, ready};
 use futures_util::stream;
 use hyper_util::rt::TokioIo;
@@ -29,6 +30,7 @@ use super::service::FOLLOW;
 use super::{ALPN, CONNECT_TIMEOUT, Connection, KEEP_ALIVE_INTERVAL, TIMEOUT};
 use crate::client::{ClientSession, Delivery, Received, Refusal};
 use crate::metrics::ClientCounters;
+use crate::signing::{Anchors, Issued, NotSigned};
 use crate::wire::{FromProxy, FromServer, MESSAGE_BYTES_MAX, SessionError};
 
 /// How often whoever applies is asked whether it could take what it refused.
@@ -54,6 +56,23 @@ pub trait Apply: Send {
     fn tick(&mut self) -> bool {
         false
     }
+
+    /// Whether an identity of the mesh is wanted. Asked for once per connection.
+    fn wants_identity(&self) -> bool {
+        false
+    }
+
+    /// The mesh is known by these now.
+    fn anchored(&mut self, _anchors: Anchors) {}
+
+    /// A request for a certificate (PKCS#10 in DER), if one is due. Asked about once a second
+    /// while a server is followed that signs, and not before an earlier one was answered.
+    fn request(&mut self) -> Option<Bytes> {
+        None
+    }
+
+    /// What became of the request. A connection that ends leaves one unanswered.
+    fn signed(&mut self, _outcome: Result<Issued, NotSigned>) {}
 
     /// A server has answered.
     fn connected(&mut self) {}
@@ -179,7 +198,7 @@ impl Client {
 
     /// One connection from its beginning to its end.
     async fn connect_and_follow(&mut self, apply: &mut impl Apply) -> ClientError {
-        match timeout(TIMEOUT, self.open()).await {
+        match timeout(TIMEOUT, self.open(apply.wants_identity())).await {
             Err(_) => ClientError::Timeout,
             Ok(Err(error)) => error,
             Ok(Ok((outgoing, incoming, session))) => {
@@ -192,6 +211,7 @@ impl Client {
 
     async fn open(
         &self,
+        wants_identity: bool,
     ) -> Result<
         (
             mpsc::Sender<FromProxy>,
@@ -200,15 +220,18 @@ impl Client {
         ),
         ClientError,
     > {
-        let session = ClientSession::new(
+        let mut session = ClientSession::new(
             &self.settings.instance,
             self.key,
             self.held.clone(),
             self.counters.clone(),
         )
         .within(self.settings.schema_max);
-        // One answer at a time is under way, beside the greeting.
-        let (outgoing, mut answers) = mpsc::channel(2);
+        if wants_identity {
+            session = session.wanting_identity();
+        }
+        // One answer and one request at a time are under way, beside the greeting.
+        let (outgoing, mut answers) = mpsc::channel(3);
         let _ = outgoing.try_send(session.hello());
         let token = (self.settings.token)()?;
         let invalid = |_| io::Error::other("the token is no header");
@@ -246,6 +269,11 @@ impl Client {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            if let Some(asked) = self.ask(&mut session, apply)
+                && outgoing.send(asked).await.is_err()
+            {
+                return ClientError::Closed;
+            }
             let message = tokio::select! {
                 message = incoming.message() => message,
                 _ = ticks.tick() => match apply.tick() {
@@ -268,6 +296,14 @@ impl Client {
                     apply.rekey(key);
                     answer
                 }
+                Ok(Received::Anchors(anchors)) => {
+                    apply.anchored(anchors);
+                    continue;
+                }
+                Ok(Received::Signed(outcome)) => {
+                    apply.signed(outcome);
+                    continue;
+                }
                 Ok(Received::Apply(delivery)) => {
                     let refusals = apply.apply(delivery).await;
                     let Some(ack) = session.applied(&refusals) else {
@@ -281,6 +317,24 @@ impl Client {
             };
             if outgoing.send(answer).await.is_err() {
                 return ClientError::Closed;
+            }
+        }
+    }
+
+    /// Asks for a certificate, if one is due and may be asked for.
+    fn ask(&self, session: &mut ClientSession, apply: &mut impl Apply) -> Option<FromProxy> {
+        if !session.may_ask() {
+            return None;
+        }
+        let request = apply.request()?;
+        match (self.settings.token)() {
+            Ok(token) => session.ask(request, token.trim().to_owned()),
+            Err(error) => {
+                apply.signed(Err(NotSigned {
+                    reason: format!("the token cannot be read: {error}"),
+                    retry_after: Duration::ZERO,
+                }));
+                None
             }
         }
     }

@@ -23,11 +23,9 @@ use super::service::{Outgoing, SyncService};
 use super::views::{View, Views};
 use super::{ALPN, Connection, Guest, KEEP_ALIVE_INTERVAL, TIMEOUT};
 use crate::metrics::ServerCounters;
-use crate::server::{Receipt, Report, ServerSession};
+use crate::server::{Asked, Receipt, Report, ServerSession};
+use crate::signing::{Anchors, NotSigned, TOKEN_BYTES_MAX};
 use crate::wire::{FromProxy, SessionError};
-
-/// The most bytes of a token; a projected service-account token has about one thousand.
-const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 /// Who a proxy is, as its token proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +45,21 @@ pub struct Refused(pub String);
 pub trait Authenticate: Send + Sync + 'static {
     /// The identity that this bearer token proves.
     fn authenticate<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Identity, Refused>>;
+}
+
+/// Signs certificates for proxies.
+pub trait Sign: Send + Sync + 'static {
+    /// What the mesh is known by; none while there is no authority. It has to be changed before
+    /// anything is signed that needs the change.
+    fn anchors(&self) -> watch::Receiver<Option<Arc<Anchors>>>;
+
+    /// A certificate for this proxy and for no other, whatever the request says, as DER: its own
+    /// first, without the root.
+    fn sign<'a>(
+        &'a self,
+        identity: &'a Identity,
+        request: &'a [u8],
+    ) -> BoxFuture<'a, Result<Vec<Bytes>, NotSigned>>;
 }
 
 /// How a server serves.
@@ -116,7 +129,7 @@ pub struct ServeError(#[from] tonic::transport::Error);
 
 /// A server that is ready to serve.
 pub struct Server {
-    streams: Arc<Streams>,
+    streams: Streams,
     tls: Option<TlsAcceptor>,
     unauthenticated_max: usize,
 }
@@ -125,6 +138,7 @@ pub struct Server {
 pub(super) struct Streams {
     key: [u8; 32],
     authenticate: Arc<dyn Authenticate>,
+    sign: Option<Arc<dyn Sign>>,
     views: Views,
     events: mpsc::Sender<Event>,
     counters: ServerCounters,
@@ -150,9 +164,10 @@ impl Server {
             config.alpn_protocols = vec![ALPN.to_vec()];
             TlsAcceptor::from(Arc::new(config))
         });
-        let streams = Arc::new(Streams {
+        let streams = Streams {
             key: settings.key,
             authenticate,
+            sign: None,
             views,
             events,
             counters,
@@ -160,12 +175,19 @@ impl Server {
             room: Arc::new(Semaphore::new(settings.streams_max)),
             greeting_timeout: settings.greeting_timeout,
             next: AtomicU64::new(1),
-        });
+        };
         Server {
             streams,
             tls,
             unauthenticated_max: settings.unauthenticated_max,
         }
+    }
+
+    /// The same, which also signs certificates for proxies.
+    #[must_use]
+    pub fn signing(mut self, sign: Arc<dyn Sign>) -> Self {
+        self.streams.sign = Some(sign);
+        self
     }
 
     /// Serves until the drain is asked for and the streams have ended.
@@ -211,7 +233,7 @@ impl Server {
             .max_concurrent_streams(4)
             .http2_max_header_list_size(32 << 10)
             .serve_with_incoming_shutdown(
-                SyncService(self.streams),
+                SyncService(Arc::new(self.streams)),
                 connections.map(Ok::<_, std::io::Error>),
                 async move { drained.signalled().await },
             )
@@ -248,6 +270,8 @@ impl Streams {
             number,
             identity,
             session,
+            anchors: self.sign.as_ref().map(|sign| sign.anchors()),
+            streams: self.clone(),
             view,
             watched,
             events: self.events.clone(),
@@ -293,6 +317,9 @@ struct Running {
     number: u64,
     identity: Identity,
     session: ServerSession,
+    /// What the mesh is known by, where somebody signs.
+    anchors: Option<watch::Receiver<Option<Arc<Anchors>>>>,
+    streams: Arc<Streams>,
     view: Arc<View>,
     watched: watch::Receiver<Snapshot>,
     events: mpsc::Sender<Event>,
@@ -328,7 +355,13 @@ impl Running {
 
     /// Runs the session until the proxy goes, or errs.
     async fn follow(&mut self, incoming: &mut Streaming<FromProxy>) -> Option<SessionError> {
+        self.anchor();
         loop {
+            if let Some(asked) = self.session.asked(clock::now()) {
+                let outcome = self.sign(&asked).await;
+                self.anchor();
+                self.session.signed(outcome);
+            }
             while let Some(frame) = self.session.poll(clock::now()) {
                 if self.outgoing.send(Ok(frame)).await.is_err() {
                     return None;
@@ -352,6 +385,7 @@ impl Running {
                     self.counters.streams_woken.inc();
                     self.session.update(newest);
                 }
+                () = changed(&mut self.anchors) => self.anchor(),
                 () = sleep_until(deadline.unwrap_or(self.greeting_due)), if deadline.is_some() => {
                     if !self.is_greeted {
                         return Some(SessionError::Unexpected("silence"));
@@ -359,6 +393,42 @@ impl Running {
                 }
             }
         }
+    }
+
+    /// Tells the session what the mesh is known by now.
+    fn anchor(&mut self) {
+        let newest = self
+            .anchors
+            .as_mut()
+            .map(watch::Receiver::borrow_and_update);
+        if let Some(anchors) = newest.and_then(|it| it.clone()) {
+            self.session.anchor(anchors);
+        }
+    }
+
+    /// Signs for whoever this is, if the token that came with the request is still good and the
+    /// same one's.
+    async fn sign(&self, asked: &Asked) -> Result<Vec<Bytes>, NotSigned> {
+        let not = |reason: &str| NotSigned {
+            reason: reason.to_owned(),
+            retry_after: Duration::ZERO,
+        };
+        let Some(sign) = &self.streams.sign else {
+            return Err(not("nobody signs here"));
+        };
+        let identity = self.streams.authenticate.authenticate(&asked.token).await;
+        let outcome = match identity {
+            Ok(identity) if identity == self.identity => sign.sign(&identity, &asked.request).await,
+            Ok(_) => Err(not(
+                "the token is another's than at the beginning of the stream",
+            )),
+            Err(_) => Err(not("the token is not accepted")),
+        };
+        if let Err(NotSigned { reason, .. }) = &outcome {
+            let subject = &self.identity.subject;
+            tracing::warn!(%subject, reason, "a proxy was given no certificate");
+        }
+        outcome
     }
 
     async fn report(&mut self, report: Report) {
@@ -412,4 +482,14 @@ impl Running {
     async fn tell(&self, event: Event) {
         let _ = self.events.send(event).await;
     }
+}
+
+/// Waits for other anchors; for ever where nobody signs.
+async fn changed(anchors: &mut Option<watch::Receiver<Option<Arc<Anchors>>>>) {
+    if let Some(anchors) = anchors
+        && anchors.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
