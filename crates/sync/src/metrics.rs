@@ -109,6 +109,10 @@ impl ServerCounters {
         for (name, help, counter) in all {
             metrics.register(name, help, counter.clone());
         }
+        self.register_signatures(metrics);
+    }
+
+    fn register_signatures(&self, metrics: &Metrics) {
         let help = "Certificates of the mesh signed for proxies.";
         metrics.register("sync_signed", help, self.signed.clone());
         let help = "Requests for certificates of the mesh refused.";
