@@ -1,11 +1,15 @@
 //! The command line. Every setting is defined once, here, with its name, default and help.
 
+pub mod redirect;
+
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use myriad_model::wire::SCHEMA;
 use myriad_translate::MAIN;
+
+use self::redirect::RawRedirect;
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
@@ -31,6 +35,8 @@ pub enum Command {
     Status(RawStatus),
     /// Say what a request would meet, and why not what was meant.
     Explain(RawExplain),
+    /// Lead a workload's connections to its proxy, by rules in the kernel (nftables).
+    Redirect(RawRedirect),
 }
 
 /// Settings of `serve` as written.

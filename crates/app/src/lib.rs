@@ -19,6 +19,7 @@ pub mod live;
 pub mod mesh;
 pub mod outlet;
 pub mod process;
+pub mod redirect;
 pub mod serve;
 pub mod settings;
 pub mod status;
