@@ -1,5 +1,6 @@
 //! The command line. Every setting is defined once, here, with its name, default and help.
 
+pub mod inject;
 pub mod redirect;
 
 use std::io::Write;
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use myriad_model::wire::SCHEMA;
 use myriad_translate::MAIN;
 
+use self::inject::RawInject;
 use self::redirect::RawRedirect;
 
 /// A gateway for a myriad of TLS domains.
@@ -35,6 +37,8 @@ pub enum Command {
     Status(RawStatus),
     /// Say what a request would meet, and why not what was meant.
     Explain(RawExplain),
+    /// Write a proxy beside each workload of objects in files.
+    Inject(RawInject),
     /// Lead a workload's connections to its proxy, by rules in the kernel (nftables).
     Redirect(RawRedirect),
 }

@@ -15,6 +15,7 @@ pub mod explain;
 pub mod follower;
 pub mod gateways;
 pub mod greeting;
+pub mod inject;
 pub mod live;
 pub mod mesh;
 pub mod outlet;

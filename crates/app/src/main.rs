@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         Command::Check(raw) => myriad::check::run(&raw),
         Command::Status(raw) => myriad::status::run(&raw),
         Command::Explain(raw) => myriad::explain::run(&raw),
+        Command::Inject(raw) => myriad::inject::run(&raw),
         Command::Redirect(raw) => myriad::redirect::run(&raw),
     };
     match result {

@@ -43,7 +43,7 @@ pub fn run(raw: &RawRedirect) -> anyhow::Result<ExitCode> {
 }
 
 /// From settings as written to rules; all problems are reported, not the first.
-fn check(raw: &RawRedirect) -> anyhow::Result<Rules> {
+pub(crate) fn check(raw: &RawRedirect) -> anyhow::Result<Rules> {
     let mut problems = Problems::default();
     let mut inbound_ports_excluded = problems.ports("proxy-ports", &raw.proxy_ports);
     let name = "inbound-ports-excluded";

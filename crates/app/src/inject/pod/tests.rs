@@ -1,0 +1,179 @@
+//! A Pod before and after.
+
+use serde_json::{Value, json};
+
+use super::super::Sidecar;
+use super::{Injected, inject};
+
+fn sidecar() -> Sidecar {
+    Sidecar {
+        image: "registry.example/myriad:1".to_owned(),
+        pull_policy: "IfNotPresent".to_owned(),
+        controller: "myriad-controller.myriad-system.svc:15010".to_owned(),
+        ca_config_map: "myriad-ca".to_owned(),
+        cpu: "10m".to_owned(),
+        memory: "32Mi".to_owned(),
+        memory_limit: String::new(),
+        log: "info".to_owned(),
+        drain_delay: 5,
+        drain_timeout: 20,
+    }
+}
+
+fn injected(pod: &Value) -> Injected {
+    inject(pod, "cart", &sidecar()).unwrap()
+}
+
+fn pod() -> Value {
+    json!({
+        "metadata": {"labels": {"app": "cart", "version": "v2"}},
+        "spec": {
+            "initContainers": [{"name": "migrate", "image": "cart"}],
+            "containers": [{
+                "name": "cart",
+                "image": "cart",
+                "ports": [{"name": "web", "containerPort": 8080}],
+                "readinessProbe": {
+                    "httpGet": {"path": "/ready", "port": "web", "scheme": "HTTPS"},
+                    "periodSeconds": 3,
+                    "timeoutSeconds": 4,
+                },
+                "livenessProbe": {"exec": {"command": ["true"]}},
+                "startupProbe": {"tcpSocket": {"port": 8080}},
+                "lifecycle": {"preStop": {"httpGet": {"path": "/bye", "port": 8080}}},
+            }],
+        },
+    })
+}
+
+#[test]
+fn the_proxy_comes_first_and_the_workload_keeps_what_it_had() {
+    let Injected {
+        pod: after,
+        warnings,
+    } = injected(&pod());
+    let name = |at: usize| {
+        after
+            .pointer(&format!("/spec/initContainers/{at}/name"))
+            .cloned()
+    };
+    let names = [name(0), name(1), name(2)].map(Option::unwrap);
+    assert_eq!(names, ["myriad-init", "myriad-proxy", "migrate"]);
+    let proxy = after.pointer("/spec/initContainers/1").unwrap();
+    assert_eq!(proxy["restartPolicy"], "Always");
+    assert_eq!(
+        proxy["securityContext"]["capabilities"],
+        json!({"drop": ["ALL"]})
+    );
+    assert_eq!(proxy["securityContext"]["runAsUser"], 1337);
+    assert_eq!(proxy["resources"]["limits"], json!({}));
+    let init = after.pointer("/spec/initContainers/0").unwrap();
+    assert_eq!(init["args"], json!(["redirect"]));
+    let labels = after.pointer("/metadata/labels").unwrap();
+    let expected = json!({
+        "app": "cart",
+        "version": "v2",
+        "security.istio.io/tlsMode": "istio",
+        "service.istio.io/canonical-name": "cart",
+        "service.istio.io/canonical-revision": "v2",
+    });
+    assert_eq!((labels, warnings.len()), (&expected, 0));
+    let volumes = after
+        .pointer("/spec/volumes")
+        .and_then(Value::as_array)
+        .unwrap();
+    assert_eq!(volumes.len(), 3);
+}
+
+#[test]
+fn checks_of_the_kubelet_go_by_way_of_the_proxy_and_keep_their_times() {
+    let after = injected(&pod()).pod;
+    let container = after.pointer("/spec/containers/0").unwrap();
+    let get = |last: &str| json!({"path": format!("/workload/cart/{last}"), "port": 15021});
+    let ready = json!({
+        "httpGet": get("readyz"),
+        "periodSeconds": 3,
+        "timeoutSeconds": 4,
+    });
+    assert_eq!(container["readinessProbe"], ready);
+    assert_eq!(
+        container["livenessProbe"],
+        json!({"exec": {"command": ["true"]}})
+    );
+    assert_eq!(
+        container["startupProbe"],
+        json!({"httpGet": get("startupz")})
+    );
+    assert_eq!(
+        container["lifecycle"]["preStop"],
+        json!({"httpGet": get("prestopz")})
+    );
+    let env = after.pointer("/spec/initContainers/1/env/0/value").unwrap();
+    let asked: Value = serde_json::from_str(env.as_str().unwrap()).unwrap();
+    let expected = json!({
+        "/workload/cart/readyz": {
+            "httpGet": {"path": "/ready", "port": 8080, "scheme": "HTTPS"},
+            "timeoutSeconds": 4,
+        },
+        "/workload/cart/startupz": {"tcpSocket": {"port": 8080}, "timeoutSeconds": 1},
+        "/workload/cart/prestopz": {
+            "httpGet": {"path": "/bye", "port": 8080},
+            "timeoutSeconds": 1,
+        },
+    });
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn annotations_change_what_is_injected() {
+    let mut pod = pod();
+    pod["metadata"]["annotations"] = json!({
+        "sidecar.istio.io/interceptionMode": "NONE",
+        "sidecar.istio.io/rewriteAppHTTPProbers": "false",
+        "sidecar.istio.io/proxyMemoryLimit": "1Gi",
+        "sidecar.istio.io/proxyImage": "registry.example/myriad:2",
+    });
+    let after = injected(&pod).pod;
+    let first = after.pointer("/spec/initContainers/0").unwrap();
+    assert_eq!(first["name"], "myriad-proxy");
+    assert_eq!(first["image"], "registry.example/myriad:2");
+    assert_eq!(first["resources"]["limits"], json!({"memory": "1Gi"}));
+    let probe = after.pointer("/spec/containers/0/readinessProbe/httpGet/path");
+    assert_eq!(probe.unwrap(), "/ready");
+}
+
+#[test]
+fn what_cannot_be_asked_is_left_with_a_warning() {
+    let mut pod = pod();
+    let container = pod.pointer_mut("/spec/containers/0").unwrap();
+    container["readinessProbe"]["httpGet"]["port"] = json!("none");
+    container["startupProbe"]["tcpSocket"]["host"] = json!("db.example");
+    container["securityContext"] = json!({"runAsUser": 1337});
+    let Injected {
+        pod: after,
+        warnings,
+    } = injected(&pod);
+    let probe = after.pointer("/spec/containers/0/readinessProbe/httpGet/path");
+    assert_eq!(probe.unwrap(), "/ready");
+    let expected = [
+        "cart runs as user 1337, which is the proxy's: its connections pass the proxy by",
+        "startupProbe of container cart is left as it is: it asks another host, \"db.example\"",
+        "readinessProbe of container cart is left as it is: it has no port that is known: \"none\"",
+    ];
+    assert_eq!(warnings, expected);
+}
+
+#[test]
+fn what_is_no_pod_is_an_error_and_no_panic() {
+    let wrong = [
+        json!({}),
+        json!([]),
+        json!({"spec": {"containers": {}}}),
+        json!({"spec": {"volumes": 1}}),
+        json!({"spec": {}, "metadata": []}),
+        json!({"spec": {}, "metadata": {"labels": 7}}),
+    ];
+    for pod in wrong {
+        assert!(inject(&pod, "a", &sidecar()).is_err(), "{pod}");
+    }
+}
