@@ -156,6 +156,7 @@ impl Problems {
 }
 
 /// The servers that the workload asks.
+#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
 fn servers(resolv_conf: &Path) -> anyhow::Result<Vec<IpAddr>> {
     use std::io::Read as _;
     let unreadable = || format!("{} cannot be read", resolv_conf.display());

@@ -19,7 +19,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -48,6 +48,11 @@ const PROGRAMS: [Program; 7] = [
     Program {
         name: "ip",
         package: "iproute2",
+    },
+    // Leads the connections of a workload to its proxy.
+    Program {
+        name: "nft",
+        package: "nftables",
     },
     Program {
         name: "openssl",

@@ -40,6 +40,7 @@ pub(super) fn inject_files(files: &[PathBuf], sidecar: &Sidecar) -> anyhow::Resu
     Ok(())
 }
 
+#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
 fn read(file: &Path) -> anyhow::Result<String> {
     let unreadable = || format!("{} cannot be read", file.display());
     let mut text = String::new();
