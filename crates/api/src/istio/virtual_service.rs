@@ -82,8 +82,9 @@ message! {
         query_params: Map<StringMatch> = "queryParams" | "query_params",
         without_headers: Map<StringMatch> = "withoutHeaders" | "without_headers",
         source_namespace: Box<str> = "sourceNamespace" | "source_namespace",
+        /// What Envoy's figures are told apart by.
+        stat_prefix: Box<str> = "statPrefix" | "stat_prefix",
     }
-    refused ["statPrefix", "stat_prefix"]
 }
 
 message! {

@@ -300,9 +300,37 @@ async fn browsers_of_other_origins_are_answered_as_the_rule_says() {
         Some("https://shop.test")
     );
     assert_eq!(answer.header("access-control-expose-headers"), Some("x-b"));
-    let answer = preflight("https://evil.test").await;
-    assert_eq!(answer.header("access-control-allow-origin"), None);
     world.stop().await;
+}
+
+#[tokio::test]
+async fn preflights_of_other_origins_go_to_the_endpoint_unless_the_rule_ignores_them() {
+    for (unmatched, passed) in [("", 1), ("FORWARD", 1), ("IGNORE", 0)] {
+        let unmatched = match unmatched {
+            "" => String::new(),
+            word => format!(", unmatchedPreflights: {word}"),
+        };
+        let cors = format!(
+            "corsPolicy: {{allowOrigins: [{{exact: 'https://shop.test'}}], allowMethods: \
+             [PUT]{unmatched}}}, {TO}"
+        );
+        let backend = Backend::start("a").await;
+        let world = serve(&[backend.address()], &[&cors]).await;
+        let preflight = async |origin: &str| {
+            let origin = format!("Origin: {origin}");
+            let method = "Access-Control-Request-Method: PUT";
+            let args = ["-X", "OPTIONS", "-H", &origin, "-H", method];
+            ask(&world, "https://a.test/", &args).await
+        };
+        let answer = preflight("https://evil.test").await;
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+        assert_eq!(backend.asked(), passed, "{cors}: {answer:?}");
+        let wanted = if passed == 1 { 200 } else { 204 };
+        assert_eq!(answer.status, wanted, "{cors}");
+        let answer = preflight("https://shop.test").await;
+        assert_eq!((answer.status, backend.asked()), (204, passed), "{cors}");
+        world.stop().await;
+    }
 }
 
 #[tokio::test]

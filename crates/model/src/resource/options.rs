@@ -147,7 +147,7 @@ pub struct Ping {
 }
 
 /// When an endpoint is left out for a while. A count of zero stands for never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlier {
     /// Responses of 500 to 599 in a row; failures before a response count too, unless split.
     pub server_errors: u32,
@@ -165,6 +165,14 @@ pub struct Outlier {
     pub ejection_percent_max: u8,
     /// With fewer endpoints in service than this, 0 to 100 percent, nobody is left out.
     pub health_percent_min: u8,
+    /// The statuses that are errors of the server, instead of 500 to 599 and for all others to be
+    /// none; empty for those. At most [`Outlier::STATUSES_MAX`], sorted.
+    pub error_statuses: Box<[u16]>,
+}
+
+impl Outlier {
+    /// The most statuses that may be errors.
+    pub const STATUSES_MAX: usize = 500;
 }
 
 /// A version of the PROXY protocol.

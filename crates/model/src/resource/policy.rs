@@ -98,6 +98,8 @@ pub struct Cors {
     pub age_max_s: u32,
     /// Regexes of origins that are allowed as well; each matches an origin as a whole.
     pub origin_patterns: Box<[Box<str>]>,
+    /// Whether preflights of other origins are passed on, instead of answered with no leave.
+    pub forwards_unmatched: bool,
 }
 
 /// What is changed about the target of a request.

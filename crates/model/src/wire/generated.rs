@@ -512,6 +512,8 @@ pub struct Cors {
     /// Regexes that match origins as a whole.
     #[prost(string, repeated, tag = "7")]
     pub origin_patterns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "8")]
+    pub forwards_unmatched: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Affinity {
@@ -738,7 +740,7 @@ pub struct Ping {
     #[prost(uint32, tag = "2")]
     pub timeout_ms: u32,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Outlier {
     #[prost(uint32, tag = "1")]
     pub server_errors: u32,
@@ -756,6 +758,9 @@ pub struct Outlier {
     pub ejection_percent_max: u32,
     #[prost(uint32, tag = "8")]
     pub health_percent_min: u32,
+    /// Empty for 500 to 599.
+    #[prost(uint32, repeated, tag = "9")]
+    pub error_statuses: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RetryBudget {

@@ -50,6 +50,7 @@ fn policy() -> Policy {
             credentials: true,
             age_max_s: 600,
             origin_patterns: Box::default(),
+            forwards_unmatched: false,
         })),
         affinity: Some(Box::new(Affinity {
             cookie: "INGRESSCOOKIE".into(),

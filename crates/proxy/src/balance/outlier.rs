@@ -47,6 +47,16 @@ impl Record {
     pub fn note(&self, rule: &Outlier, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Failure if rule.is_split => count(&self.local_errors, rule.local_errors),
+            // Which statuses are errors is said, so none of them is one of a gateway alone.
+            Outcome::Response(status) if !rule.error_statuses.is_empty() => {
+                clear(&self.gateway_errors);
+                clear(&self.local_errors);
+                if rule.error_statuses.contains(&status) {
+                    return count(&self.server_errors, rule.server_errors);
+                }
+                clear(&self.server_errors);
+                false
+            }
             // Without the split a failure counts like the status that the client gets of it.
             Outcome::Failure | Outcome::Response(502..=504) => {
                 let by_server = count(&self.server_errors, rule.server_errors);
@@ -126,6 +136,7 @@ mod tests {
             ejection_time: Duration::from_secs(30),
             ejection_percent_max: 100,
             health_percent_min: 0,
+            error_statuses: Box::default(),
         }
     }
 
@@ -196,5 +207,22 @@ mod tests {
         }
         assert!(record.eject(&rule, now));
         assert_eq!(record.back_ms(now), Some(now + 300_000));
+    }
+
+    #[test]
+    fn statuses_that_are_named_are_the_only_errors() {
+        let rule = Outlier {
+            error_statuses: [429, 500].into(),
+            gateway_errors: 1,
+            server_errors: 2,
+            ..rule()
+        };
+        let record = Record::default();
+        let note = |status| record.note(&rule, Outcome::Response(status));
+        assert!(!note(503) && !note(503) && !note(503));
+        assert!(!note(429));
+        // Another status is none, and begins the count anew.
+        assert!(!note(501) && !note(500));
+        assert!(note(429));
     }
 }

@@ -273,7 +273,7 @@ impl Rules {
             born.unwrap_or(0).saturating_add(millis(warmup.duration))
         });
         Rules {
-            outlier: options.outlier.as_deref().copied(),
+            outlier: options.outlier.as_deref().cloned(),
             warmup: options.warmup,
             warm_ms,
             // The first choice looks at who is out.

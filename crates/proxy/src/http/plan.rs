@@ -322,8 +322,11 @@ fn admit(
     if let Some(rules) = &policy.cors {
         let is_preflight = cors::is_preflight(head);
         additions = cors::additions(rules, entry.origin_regexes(), head, is_preflight);
-        if is_preflight {
-            return Ok(Admission::Preflight(additions));
+        match is_preflight && rules.forwards_unmatched && !cors::is_leave(&additions) {
+            // Its endpoint says what it thinks of the origin.
+            true => additions.clear(),
+            false if is_preflight => return Ok(Admission::Preflight(additions)),
+            false => {}
         }
     }
     match head.body {

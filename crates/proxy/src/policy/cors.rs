@@ -75,6 +75,12 @@ pub fn additions(
     fields
 }
 
+/// Whether what is put on a response gives its origin leave.
+pub fn is_leave(additions: &Additions) -> bool {
+    let mut names = additions.iter().map(|(name, _)| *name);
+    names.any(|name| name == "access-control-allow-origin")
+}
+
 fn push_text(fields: &mut Additions, name: &'static str, text: &str) {
     if !text.is_empty() {
         fields.push((name, text.as_bytes().into()));
@@ -127,6 +133,7 @@ mod tests {
             credentials: true,
             age_max_s: 60,
             origin_patterns: Box::default(),
+            forwards_unmatched: false,
         };
         let text = format!("GET / HTTP/1.1\r\nHost: h\r\nOrigin: {origin}\r\n\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();

@@ -239,13 +239,18 @@ fn ping(http: &HttpPool) -> Option<Ping> {
 /// Envoy's defaults where nothing is written: five errors in a row, looked at every 10 s, 30 s
 /// out, a tenth of the endpoints.
 fn outlier(written: &OutlierDetection, problems: &mut Vec<Problem>) -> Outlier {
-    if !written.http_error_codes.is_empty() {
+    let codes = written.http_error_codes.iter();
+    let statuses = codes.filter_map(|code| u16::try_from(*code).ok());
+    let mut statuses: Vec<u16> = statuses.filter(|it| (100..600).contains(it)).collect();
+    if statuses.len() != written.http_error_codes.len() {
         problems.push(warn(
             "outlierDetection.outlierDetectionHttpErrorCodes",
-            "has no effect: 500 to 599 are errors",
-            "remove it",
+            "has a number that is no status, which is left out",
+            "write statuses from 100 to 599",
         ));
     }
+    statuses.sort_unstable();
+    statuses.dedup();
     let former = Some(written.consecutive_errors).filter(|count| *count > 0);
     let span = |written: Option<Duration>, usual| {
         let written = written.filter(|time| *time >= MILLISECOND);
@@ -264,6 +269,7 @@ fn outlier(written: &OutlierDetection, problems: &mut Vec<Problem>) -> Outlier {
             percent => percent,
         },
         health_percent_min: percent(written.min_health_percent),
+        error_statuses: statuses.into(),
     }
 }
 

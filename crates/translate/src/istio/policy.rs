@@ -297,15 +297,6 @@ fn cors(written: &CorsPolicy, problems: &mut Vec<Problem>) -> Cors {
             StringMatch::Present => patterns.push(".*".into()),
         }
     }
-    if written.unmatched_preflights == UnmatchedPreflights::Forward {
-        problems.push(Problem {
-            field: "corsPolicy.unmatchedPreflights".into(),
-            message: "FORWARD is not honoured: preflights of other origins are answered here, \
-                      without permission"
-                .into(),
-            remedy: "write IGNORE, or leave corsPolicy out and let the workload answer preflights",
-        });
-    }
     let joined = |names: &[Box<str>]| -> Box<str> {
         let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
         texts.join(",").into()
@@ -319,6 +310,7 @@ fn cors(written: &CorsPolicy, problems: &mut Vec<Problem>) -> Cors {
         credentials: written.allow_credentials.unwrap_or_default(),
         age_max_s: u32::try_from(age).unwrap_or(u32::MAX),
         origin_patterns: patterns.into(),
+        forwards_unmatched: written.unmatched_preflights != UnmatchedPreflights::Ignore,
     }
 }
 
@@ -387,20 +379,20 @@ mod tests {
     use super::{CorsPolicy, UnmatchedPreflights, cors, grpc_status, template};
 
     #[test]
-    fn preflights_that_shall_be_forwarded_are_a_problem_and_others_none() {
-        let problems = |unmatched_preflights| {
+    fn preflights_that_fit_no_origin_are_forwarded_unless_it_is_said_otherwise() {
+        let forwards = |unmatched_preflights| {
             let written = CorsPolicy {
                 unmatched_preflights,
                 ..CorsPolicy::default()
             };
             let mut problems = Vec::new();
-            cors(&written, &mut problems);
-            problems.into_iter().map(|it| it.field).collect::<Vec<_>>()
+            let forwards = cors(&written, &mut problems).forwards_unmatched;
+            assert!(problems.is_empty());
+            forwards
         };
-        let forwarded = problems(UnmatchedPreflights::Forward);
-        assert_eq!(forwarded, ["corsPolicy.unmatchedPreflights"]);
-        assert!(problems(UnmatchedPreflights::Ignore).is_empty());
-        assert!(problems(UnmatchedPreflights::Unspecified).is_empty());
+        assert!(forwards(UnmatchedPreflights::Unspecified));
+        assert!(forwards(UnmatchedPreflights::Forward));
+        assert!(!forwards(UnmatchedPreflights::Ignore));
     }
 
     #[test]

@@ -25,7 +25,6 @@ fn only_fields_that_cannot_be_honoured_are_noted() {
             "Gateway refused spec.servers[1].defaultEndpoint",
             "VirtualService refused spec.http[0].fault.abort.http2Error",
             "VirtualService refused spec.http[0].fault.delay.exponentialDelay",
-            "VirtualService refused spec.http[0].match[0].statPrefix",
             "Sidecar refused spec.ingress[0].port.targetPort",
             "ProxyConfig refused spec.environmentVariables",
             "ProxyConfig refused spec.image",

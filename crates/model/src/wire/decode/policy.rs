@@ -116,6 +116,7 @@ fn cors(message: wire::Cors) -> Result<Cors, WireError> {
             .into_iter()
             .map(Into::into)
             .collect(),
+        forwards_unmatched: message.forwards_unmatched,
     })
 }
 

@@ -19,8 +19,6 @@ pub fn upstream(message: wire::Upstream) -> Result<Upstream, WireError> {
         2 => Protocol::Https1,
         3 => Protocol::H2c,
         4 => Protocol::H2,
-        5 => Protocol::Tcp,
-        6 => Protocol::Tls,
         _ => return Err(WireError::Invalid("protocol")),
     };
     let tls = message.tls.map(tls).transpose()?.map(Box::new);
@@ -304,7 +302,21 @@ fn outlier(message: wire::Outlier) -> Result<Outlier, WireError> {
         ejection_time: positive(message.ejection_time_ms)?,
         ejection_percent_max,
         health_percent_min: percent(message.health_percent_min)?,
+        error_statuses: error_statuses(&message.error_statuses)?,
     })
+}
+
+fn error_statuses(numbers: &[u32]) -> Result<Box<[u16]>, WireError> {
+    const BAD: WireError = WireError::Invalid("statuses");
+    let is_sorted = numbers.windows(2).all(|pair| pair.first() < pair.last());
+    if numbers.len() > Outlier::STATUSES_MAX || !is_sorted {
+        return Err(BAD);
+    }
+    let status = |number: &u32| {
+        let status = u16::try_from(*number).ok();
+        status.filter(|it| (100..600).contains(it)).ok_or(BAD)
+    };
+    numbers.iter().map(status).collect()
 }
 
 fn retry_budget(message: wire::RetryBudget) -> Result<RetryBudget, WireError> {

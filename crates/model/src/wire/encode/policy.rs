@@ -70,6 +70,7 @@ fn cors(value: &Cors) -> wire::Cors {
         credentials: value.credentials,
         age_max_s: value.age_max_s,
         origin_patterns: texts(&value.origin_patterns),
+        forwards_unmatched: value.forwards_unmatched,
     }
 }
 

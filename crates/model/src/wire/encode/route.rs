@@ -56,7 +56,10 @@ fn is_second_policy(value: &Policy) -> bool {
 }
 
 fn is_third_policy(value: &Policy) -> bool {
-    !value.rate_limits.is_empty() || value.processor.is_some()
+    let cors = value.cors.as_deref();
+    !value.rate_limits.is_empty()
+        || value.processor.is_some()
+        || cors.is_some_and(|cors| cors.forwards_unmatched)
 }
 
 /// The message of a route.

@@ -235,5 +235,6 @@ fn outlier(value: &Outlier) -> wire::Outlier {
         ejection_time_ms: milliseconds(value.ejection_time),
         ejection_percent_max: value.ejection_percent_max.into(),
         health_percent_min: value.health_percent_min.into(),
+        error_statuses: value.error_statuses.iter().map(|it| (*it).into()).collect(),
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::wire::decode;
 use crate::{
-    CheckBody, CheckProtocol, HttpCheck, NameMatch, Policy, Processing, Provider, RateLimit, Value,
+    CheckBody, CheckProtocol, Cors, HttpCheck, NameMatch, Policy, Processing, Provider, RateLimit,
+    Value,
 };
 
 /// A policy with everything of a rate limit.
@@ -17,9 +18,15 @@ pub fn limited(policy: Policy) -> Policy {
         is_per_client: true,
         exempt: ["10.0.0.0/8".parse().unwrap()].into(),
     };
+    let cors = policy.cors.map(|cors| {
+        Box::new(Cors {
+            forwards_unmatched: true,
+            ..*cors
+        })
+    });
     Policy {
+        cors,
         rate_limits: [limit].into(),
-
         ..policy
     }
 }

@@ -142,6 +142,7 @@ fn options() -> UpstreamOptions {
             ejection_time: seconds(30),
             ejection_percent_max: 10,
             health_percent_min: 50,
+            error_statuses: [500, 503].into(),
         })),
         proxy_protocol: Some(ProxyProtocol::V2),
         retry_budget: Some(RetryBudget {
@@ -225,8 +226,6 @@ fn protocols() -> impl Strategy<Value = Protocol> {
         Protocol::Https1,
         Protocol::H2c,
         Protocol::H2,
-        Protocol::Tcp,
-        Protocol::Tls,
     ])
 }
 

@@ -67,6 +67,7 @@ fn outlier(ejection_percent_max: u8, health_percent_min: u8) -> Outlier {
         ejection_time: Duration::from_secs(30),
         ejection_percent_max,
         health_percent_min,
+        error_statuses: Box::default(),
     }
 }
 

@@ -240,6 +240,7 @@ fn routes_of_one_policy_share_its_regexes() {
         credentials: false,
         age_max_s: 0,
         origin_patterns: ["https://shared[0-9]".into()].into(),
+        forwards_unmatched: false,
     };
     let policy = Arc::new(Policy {
         cors: Some(Box::new(cors)),

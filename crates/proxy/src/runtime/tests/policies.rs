@@ -93,18 +93,30 @@ async fn preflights_are_answered_and_answers_name_their_origin() {
     .await;
     let mut world = World::start();
     world.put_upstream("u", &[backend.address]);
-    let shared = with_policy(route("a.example", "/", "u"), |policy| {
-        policy.cors = Some(Box::new(Cors {
-            origins: ["https://b.example".into()].into(),
-            methods: "GET, PUT".into(),
-            headers_allowed: "X-A".into(),
-            headers_exposed: "X-B".into(),
-            credentials: true,
-            age_max_s: 60,
-            origin_patterns: Box::default(),
-        }));
-    });
-    world.put_route("r", shared);
+    let answering = |forwards_unmatched| {
+        with_policy(route("a.example", "/", "u"), |policy| {
+            policy.cors = Some(Box::new(Cors {
+                origins: ["https://b.example".into()].into(),
+                methods: "GET, PUT".into(),
+                headers_allowed: "X-A".into(),
+                headers_exposed: "X-B".into(),
+                credentials: true,
+                age_max_s: 60,
+                origin_patterns: Box::default(),
+                forwards_unmatched,
+            }));
+        })
+    };
+    world.put_route("r", answering(true));
+    for (origin, count) in [("https://b.example", 0), ("https://c.example", 1)] {
+        let preflight = format!(
+            "OPTIONS / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nOrigin: {origin}\r\n\
+             Access-Control-Request-Method: PUT\r\n\r\n"
+        );
+        let response = world.ask(&preflight).await;
+        assert_eq!(backend.requests(), count, "{response}");
+    }
+    world.put_route("r", answering(false));
     let preflight = "OPTIONS / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\
                      Origin: https://b.example\r\nAccess-Control-Request-Method: PUT\r\n\r\n";
     let response = world.ask(preflight).await;
@@ -121,7 +133,7 @@ async fn preflights_are_answered_and_answers_name_their_origin() {
     ] {
         assert_eq!(header(&response, name), Some(value));
     }
-    assert_eq!(backend.requests(), 0);
+    assert_eq!(backend.requests(), 1);
     for (origin, allowed) in [("https://b.example", true), ("https://c.example", false)] {
         let origin_field = format!("Origin: {origin}\r\n");
         let response = world.ask(&get("a.example", "/", &origin_field)).await;

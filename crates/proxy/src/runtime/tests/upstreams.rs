@@ -67,6 +67,7 @@ async fn an_endpoint_that_fails_in_a_row_is_left_out() {
             ejection_time: Duration::from_secs(600),
             ejection_percent_max: 50,
             health_percent_min: 0,
+            error_statuses: Box::default(),
         }));
     });
     for _ in 0..20 {
@@ -93,6 +94,7 @@ async fn where_all_are_left_out_the_answer_says_so() {
             ejection_time: Duration::from_secs(600),
             ejection_percent_max: 100,
             health_percent_min: 0,
+            error_statuses: Box::default(),
         }));
     });
     assert!(world.ask(GET).await.starts_with("HTTP/1.1 500 "));

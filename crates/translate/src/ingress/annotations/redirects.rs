@@ -81,5 +81,6 @@ fn read_cors(sheet: &mut Sheet<'_>) -> Option<Box<Cors>> {
         credentials: credentials.unwrap_or(sheet.text("cors-allow-credentials").is_none()),
         age_max_s: age.unwrap_or(CORS_AGE_S),
         origin_patterns: Box::default(),
+        forwards_unmatched: false,
     }))
 }
