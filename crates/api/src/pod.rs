@@ -17,6 +17,8 @@ pub struct Pod {
     pub labels: Labels,
     /// `status.podIP`; none before it has one.
     pub address: Option<IpAddr>,
+    /// `spec.serviceAccountName`; none where only the metadata was asked for.
+    pub account: Option<Box<str>>,
     /// Whether its condition `Ready` is not false; one without conditions is ready.
     pub is_ready: bool,
 }
@@ -27,7 +29,15 @@ impl<'de> Deserialize<'de> for Pod {
         struct Raw {
             metadata: RawMeta,
             #[serde(default)]
+            spec: Option<RawSpec>,
+            #[serde(default)]
             status: Option<RawStatus>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct RawSpec {
+            #[serde(default)]
+            service_account_name: Option<Box<str>>,
         }
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase")]
@@ -56,6 +66,7 @@ impl<'de> Deserialize<'de> for Pod {
         Ok(Pod {
             meta: raw.metadata.check(ObjectKind::Pod)?,
             labels: labels.into_iter().flat_map(|pairs| pairs.0).collect(),
+            account: raw.spec.and_then(|spec| spec.service_account_name),
             address: status.pod_ip.as_deref().and_then(|text| text.parse().ok()),
             is_ready: !is_refused && !is_over,
         })

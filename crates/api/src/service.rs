@@ -1,5 +1,7 @@
 //! `v1` Service.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Deserializer};
 
 use crate::ingress::list;
@@ -18,6 +20,10 @@ pub struct Service {
     pub selector: Labels,
     /// `spec.ports`.
     pub ports: Box<[ServicePort]>,
+    /// `spec.clusterIPs`, or the one of `spec.clusterIP`; none before it has one.
+    pub addresses: Box<[IpAddr]>,
+    /// Whether `spec.clusterIP` is `None`: who connects goes to an endpoint by itself.
+    pub is_headless: bool,
 }
 
 /// One entry of `spec.ports`.
@@ -69,6 +75,10 @@ impl<'de> Deserialize<'de> for Service {
             selector: Option<Pairs>,
             #[serde(default, deserialize_with = "list")]
             ports: Box<[ServicePort]>,
+            #[serde(default, rename = "clusterIP")]
+            cluster_ip: Option<Box<str>>,
+            #[serde(default, rename = "clusterIPs")]
+            cluster_ips: Option<Box<[Box<str>]>>,
         }
         let raw = Raw::deserialize(deserializer)?;
         let spec = raw.spec.unwrap_or_default();
@@ -78,7 +88,16 @@ impl<'de> Deserialize<'de> for Service {
                 "spec.externalName is required with spec.type ExternalName",
             ));
         }
+        let written = spec.cluster_ips.unwrap_or_default();
+        let written = match (&*written, &spec.cluster_ip) {
+            ([], Some(only)) => std::slice::from_ref(only),
+            (several, _) => several,
+        };
+        let addresses = written.iter().filter_map(|text| text.parse().ok());
+        let addresses = addresses.collect();
         Ok(Service {
+            addresses,
+            is_headless: spec.cluster_ip.as_deref() == Some("None"),
             meta: raw.metadata.check(ObjectKind::Service)?,
             external_name: spec.external_name.filter(|_| is_external),
             selector: spec

@@ -16,6 +16,7 @@ mod host;
 mod limits;
 mod locality;
 mod matching;
+pub mod mesh;
 mod names;
 mod opened;
 mod options;
@@ -153,11 +154,14 @@ pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     let Some(object) = reader.itself(key) else {
         return output;
     };
+    let is_mesh = reader.settings().sidecars;
     match &object {
         Object::DestinationRule(rule) => return destination_rule::judge(reader, rule),
-        Object::ServiceEntry(entry) => return service_entry::judge(entry),
+        Object::ServiceEntry(entry) => return service_entry::judge(entry, is_mesh),
         Object::WorkloadEntry(entry) => return service_entry::judge_workload(entry),
         Object::Telemetry(telemetry) => return telemetry::judge(reader, telemetry),
+        Object::Sidecar(sidecar) if is_mesh => return mesh::judge_sidecar(sidecar),
+        Object::PeerAuthentication(peers) if is_mesh => return mesh::judge_peers(peers),
         Object::ProxyConfig(config) => return proxy_config::judge(reader, config),
         _ => {}
     }

@@ -6,6 +6,7 @@ use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_model::{Host, Name, Resource};
 
 use crate::istio::PortKey;
+use crate::istio::mesh::{CaptureKey, Spoken, Workload};
 
 /// A keyed function. The order is the one in which units run: whoever needs runs first, so that
 /// each unit runs at most once in a batch.
@@ -25,12 +26,22 @@ pub enum Unit {
     Telemetry,
     /// All that holds for one host pattern.
     Host(Host),
+    /// What one Service or ServiceEntry is to sidecars that may reach it.
+    Reachable(ObjectKey),
+    /// What is accepted for a workload beside whom there is a sidecar.
+    Workload(Arc<Workload>),
+    /// What becomes of connections of sidecars that are for nobody who is known.
+    Elsewhere,
     /// A provider of the mesh settings, by its name.
     Provider(Arc<str>),
     /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
     Upstream(Arc<str>),
     /// The listener of a port of Istio's Gateways.
     Listener(PortKey),
+    /// That something is spoken where sidecars capture connections.
+    Spoken(CaptureKey, Spoken),
+    /// The listener of connections that sidecars capture on their way out.
+    Captured(CaptureKey),
     /// The certificate in one Secret, by `namespace/name`.
     Certificate(Arc<str>),
     /// The authorities in one Secret, by `namespace/name`.
@@ -52,8 +63,26 @@ impl Unit {
             | Unit::Telemetry
             | Unit::Provider(_)
             | Unit::Upstream(_)
-            | Unit::Listener(_) => None,
+            | Unit::Listener(_)
+            | Unit::Reachable(_)
+            | Unit::Workload(_)
+            | Unit::Elsewhere
+            | Unit::Spoken(..)
+            | Unit::Captured(_) => None,
         }
+    }
+
+    /// Whether it is for sidecars alone, and makes resources that do not bear its name.
+    pub fn is_mesh(&self) -> bool {
+        matches!(
+            self,
+            Unit::Reachable(_) | Unit::Workload(_) | Unit::Elsewhere | Unit::Captured(_)
+        )
+    }
+
+    /// Whether those that it needs read who needs them, and so run again when that differs.
+    pub fn is_claim(&self) -> bool {
+        self.own_kind().is_some() || matches!(self, Unit::Spoken(..))
     }
 }
 

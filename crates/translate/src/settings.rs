@@ -52,6 +52,13 @@ pub struct Settings {
     pub providers: Vec<MeshProvider>,
     /// What Istio's mesh settings say of what is recorded.
     pub telemetry: MeshTelemetry,
+    /// Whether there may be views of sidecars. Without it nobody pays for what they would read.
+    pub sidecars: bool,
+    /// What identities of the mesh begin with, behind `spiffe://`.
+    pub trust_domain: Box<str>,
+    /// Whether sidecars may connect to what no object of their scope names, where no Sidecar says
+    /// otherwise.
+    pub allows_any: bool,
     /// The ports that Istio's Gateways may have listeners on, beside the two that are there.
     pub gateway_ports: GatewayPorts,
 }
@@ -152,6 +159,9 @@ impl Default for Settings {
             cluster_domain: "cluster.local".into(),
             providers: Vec::new(),
             telemetry: MeshTelemetry::default(),
+            sidecars: false,
+            trust_domain: "cluster.local".into(),
+            allows_any: true,
             gateway_ports: GatewayPorts::default(),
         }
     }

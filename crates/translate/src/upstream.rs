@@ -4,19 +4,20 @@
 mod group;
 mod service;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, ServicePort, Severity};
 use myriad_model::{
-    Dns, Endpoints, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
+    Dns, Endpoints, MeshTls, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
 };
 
-pub use group::Group;
+pub use group::{Group, Marks};
 pub use service::{PortFound, find_port, ports_changed};
 
 use crate::engine::Reader;
 use crate::istio::{self, Merged, Plan};
-use crate::output::Output;
+use crate::output::{Output, Unit};
 
 /// How the names of upstreams end of which it is said what they speak, whatever their port says.
 /// No name of a Service has a `+`.
@@ -46,6 +47,18 @@ impl Speech {
         match words.iter().any(|known| word.eq_ignore_ascii_case(known)) {
             true => Speech::Http2,
             false => Speech::Http1,
+        }
+    }
+}
+
+impl Speech {
+    /// That of a port of a Service: `appProtocol` says it, or the start of the port's name.
+    pub fn of_port(port: &ServicePort) -> Self {
+        match port.app_protocol.as_deref() {
+            Some("kubernetes.io/h2c") => Speech::Http2,
+            Some(word) => Speech::of_word(word),
+            None if port.name.starts_with("grpc-web") => Speech::Http2,
+            None => Speech::of_word(port.name.split('-').next().unwrap_or_default()),
         }
     }
 }
@@ -94,6 +107,21 @@ struct Draft<'a> {
     origin: Origin,
     speech: Speech,
     subject_alt_names: &'a [Box<str>],
+    /// Who is reached by mutual TLS of the mesh where no rule says otherwise.
+    members: Members,
+}
+
+/// The endpoints that are of the mesh.
+#[derive(Default)]
+struct Members {
+    /// What they are called in handshakes; none where there is no mesh.
+    name: Option<String>,
+    /// Whether they are spoken to by mutual TLS without being asked to.
+    is_usual: bool,
+    /// Who they may be; empty for whoever is of the mesh.
+    identities: BTreeSet<Box<str>>,
+    /// Whether connections go where they were meant to go, and then whether all are of the mesh.
+    original: Option<bool>,
 }
 
 /// The name of the upstream of a port of a Service.
@@ -169,19 +197,18 @@ impl Draft<'_> {
             original_destination: false,
             source_address: None,
         };
-        let mut place = place;
-        let names = self.subject_alt_names;
-        match policy.tls.map(|tls| istio::plan(reader.view(), tls, names)) {
-            None | Some(Plan::Plain) => {}
-            Some(Plan::Tls(tls, needs)) => {
-                upstream.tls = Some(Box::new(tls));
+        upstream.original_destination = self.members.original.is_some();
+        let place = match self.secure(reader, policy, &mut upstream) {
+            Some(needs) => {
                 output.needs = needs;
+                place
             }
-            Some(Plan::Closed) => {
+            None => {
                 upstream.tls = None;
-                place = Place::nowhere();
+                upstream.original_destination = false;
+                Place::nowhere()
             }
-        }
+        };
         let is_told = self.address.told.is_h2();
         let is_http2 = is_told || self.speech == Speech::Http2 || policy.is_upgraded();
         upstream.protocol = match (upstream.tls.is_some(), is_http2) {
@@ -195,6 +222,7 @@ impl Draft<'_> {
                 upstream.dns = Some(Box::new(dns));
                 None
             }
+            Place::Endpoints(_) if upstream.original_destination => None,
             Place::Endpoints(endpoints) => {
                 let options = upstream.options.as_deref();
                 let is_asked = options.is_some_and(|options| options.locality.is_some());
@@ -219,6 +247,37 @@ impl Draft<'_> {
         output
     }
 
+    /// Says how TLS is done, and returns what that needs; none where nobody may be reached.
+    fn secure(
+        &self,
+        reader: &Reader<'_>,
+        policy: &Merged<'_>,
+        upstream: &mut Upstream,
+    ) -> Option<Vec<Unit>> {
+        let names = self.subject_alt_names;
+        let Some(written) = policy.tls else {
+            let told = upstream.tls.take();
+            upstream.tls = told.or_else(|| self.members.tls().map(Box::new));
+            return Some(Vec::new());
+        };
+        match istio::plan(reader.view(), written, names) {
+            Plan::Plain => Some(Vec::new()),
+            Plan::Mesh(mut tls) => {
+                let name = self.members.name.as_deref()?;
+                if tls.server_name.is_empty() {
+                    tls.server_name = name.into();
+                }
+                upstream.tls = Some(Box::new(tls));
+                Some(Vec::new())
+            }
+            Plan::Tls(tls, needs) => {
+                upstream.tls = Some(Box::new(tls));
+                Some(needs)
+            }
+            Plan::Closed => None,
+        }
+    }
+
     /// The resources of an upstream without endpoints, which answers 503.
     fn close(&self, reader: &Reader<'_>) -> Output {
         self.finish(reader, &Merged::default(), Place::nowhere())
@@ -240,6 +299,56 @@ impl Draft<'_> {
             remedy,
         )
     }
+}
+
+impl Members {
+    /// Mutual TLS with those who speak it. Where a connection goes that was meant for one of
+    /// them, nobody is asked.
+    fn tls(&self) -> Option<UpstreamTls> {
+        if !self.is_usual {
+            return None;
+        }
+        let mesh = match self.original {
+            None => MeshTls::Flagged,
+            Some(true) => MeshTls::All,
+            Some(false) => return None,
+        };
+        let identities = self.identities.iter().cloned();
+        Some(UpstreamTls {
+            server_name: self.name.as_deref()?.into(),
+            verify: true,
+            subject_alt_names: identities.take(UpstreamTls::NAMES_MAX).collect(),
+            mesh,
+            ..UpstreamTls::unverified()
+        })
+    }
+}
+
+/// A ServiceEntry leads out of the mesh, unless a rule says otherwise; one without resolution
+/// leads a sidecar where connections were meant to go.
+fn entry_members(
+    reader: &Reader<'_>,
+    entry: &istio::Entry,
+    host: &str,
+    address: Address<'_>,
+) -> Members {
+    let name = member_name(host, address.port, address.subset);
+    let is_original = !entry.is_resolvable() && is_beside(reader);
+    Members {
+        name: reader.settings().sidecars.then_some(name),
+        original: is_original.then_some(false),
+        ..Members::default()
+    }
+}
+
+/// Whether it is translated for a sidecar, which reaches many that it never asks for.
+fn is_beside(reader: &Reader<'_>) -> bool {
+    reader.settings().sidecars && reader.view().is_sidecar()
+}
+
+/// What an upstream is called in handshakes of the mesh.
+fn member_name(host: &str, port: u16, subset: &str) -> String {
+    format!("outbound_.{port}_.{subset}_.{host}")
 }
 
 /// The same where nobody asks where they are.
@@ -266,6 +375,7 @@ fn translate_entry(
         origin: entry.origin(),
         speech: entry.speech(),
         subject_alt_names: entry.subject_alt_names(),
+        members: entry_members(reader, &entry, host, address),
     };
     let Some(choice) = rules.choose(address.subset, address.port) else {
         return Some(draft.close(reader));
@@ -273,7 +383,7 @@ fn translate_entry(
     let place = entry.place(reader, host, choice.labels);
     let is_empty = matches!(&place, Place::Endpoints(found) if found.endpoints.is_empty());
     let mut output = draft.finish(reader, &choice.policy, place);
-    if is_empty && entry.is_resolvable() {
+    if is_empty && entry.is_resolvable() && !is_beside(reader) {
         let remedy = "give it endpoints, or entries and Pods that its workloadSelector finds";
         output.findings.push(draft.no_endpoint(remedy));
     }

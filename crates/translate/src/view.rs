@@ -29,6 +29,8 @@ pub enum Role {
     Ingress,
     /// A gateway that answers for the Gateways that select it alone.
     Gateway,
+    /// Beside a workload, whose connections it carries both ways.
+    Sidecar,
 }
 
 impl View {

@@ -5,14 +5,14 @@
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use myriad_api::istio::{DestinationRule, Gateway, Labels, ServiceEntry};
+use myriad_api::istio::{DestinationRule, Gateway, Labels, ServiceEntry, Sidecar};
 use myriad_api::{
     BackendPort, IngressClass, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer,
 };
 
 use super::views::Views;
 use crate::certificate::{self, Names};
-use crate::istio::{PortKey, RuleChange};
+use crate::istio::{PortKey, RuleChange, mesh};
 use crate::output::Unit;
 use crate::{Settings, istio, upstream};
 
@@ -59,6 +59,16 @@ pub enum Fact<'a> {
     Workloads(&'a str, &'a str, &'a str),
     /// The Telemetries of a namespace.
     Telemetries(&'a str),
+    /// Whether Sidecars import what a namespace (or `*`) has below a host or wildcard.
+    Imported(&'a str, &'a str),
+    /// Whether Sidecars leave open what is for nobody who is known.
+    Policies,
+    /// The Sidecars of a namespace.
+    Sidecars(&'a str),
+    /// The PeerAuthentications of a namespace.
+    Peers(&'a str),
+    /// The Services of a namespace that select by a label first.
+    Selecting(&'a str, &'a str, &'a str),
 }
 
 /// Hashes facts. The seed is random, so that nobody can write objects whose facts collide;
@@ -84,6 +94,8 @@ pub struct Touched {
     pub facts: Vec<u64>,
     /// The unit that bears the object's name and reads it whole, which needs no fact to say so.
     pub unit: Option<Unit>,
+    /// The same for what the object is to sidecars.
+    pub reachable: Option<Unit>,
     /// Whether those who need that unit run again too.
     pub needers: bool,
 }
@@ -140,6 +152,11 @@ pub fn touched(
             for port in upstream::ports_changed(old, new) {
                 facts.push(hasher.hash(Fact::ServicePort(id, &port)));
             }
+            if settings.sidecars {
+                let known = [old, new].into_iter().flatten();
+                facts.extend(known.filter_map(|service| selecting(hasher, service)));
+                touched.reachable = Some(Unit::Reachable(key.clone()));
+            }
         }
         ObjectKind::EndpointSlice => {
             let (old, new) = (service_of(old), service_of(new));
@@ -195,6 +212,9 @@ fn touch_istio(
         }
         ObjectKind::DestinationRule | ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
             touched.unit = Some(Unit::Refused(key.clone()));
+            if settings.sidecars && key.kind == ObjectKind::ServiceEntry {
+                touched.reachable = Some(Unit::Reachable(key.clone()));
+            }
             touch_upstreams(hasher, old, new, settings, &mut touched.facts);
         }
         ObjectKind::Telemetry => {
@@ -202,11 +222,43 @@ fn touch_istio(
             let fact = hasher.hash(Fact::Telemetries(key.namespace()));
             touched.facts.push(fact);
         }
-        ObjectKind::Sidecar
-        | ObjectKind::PeerAuthentication
-        | ObjectKind::ProxyConfig
-        | ObjectKind::EnvoyFilter
-        | ObjectKind::WasmPlugin => touched.unit = Some(Unit::Refused(key.clone())),
+        ObjectKind::Sidecar => {
+            touched.unit = Some(Unit::Refused(key.clone()));
+            touch_scopes(hasher, old, new, &mut touched.facts);
+        }
+        ObjectKind::PeerAuthentication => {
+            touched.unit = Some(Unit::Refused(key.clone()));
+            touched
+                .facts
+                .push(hasher.hash(Fact::Peers(key.namespace())));
+        }
+        ObjectKind::ProxyConfig | ObjectKind::EnvoyFilter | ObjectKind::WasmPlugin => {
+            touched.unit = Some(Unit::Refused(key.clone()))
+        }
+    }
+}
+
+/// The same for Sidecars.
+fn touch_scopes(
+    hasher: &FactHasher,
+    old: Option<&Object>,
+    new: Option<&Object>,
+    facts: &mut Vec<u64>,
+) {
+    let (old, new) = (as_sidecar(old), as_sidecar(new));
+    for sidecar in [old, new].into_iter().flatten() {
+        let namespace = sidecar.meta.key.namespace();
+        facts.push(hasher.hash(Fact::Sidecars(namespace)));
+    }
+    for (namespace, host) in mesh::imports_changed(old, new) {
+        facts.push(hasher.hash(Fact::Imported(&namespace, &host)));
+    }
+    let policy = |sidecar: Option<&Sidecar>| {
+        let policy = sidecar.and_then(|it| it.spec.outbound_traffic_policy.clone());
+        (sidecar.map(|it| it.spec.workload_selector.clone()), policy)
+    };
+    if policy(old) != policy(new) {
+        facts.push(hasher.hash(Fact::Policies));
     }
 }
 
@@ -282,12 +334,26 @@ pub fn found_under(hasher: &FactHasher, object: &Object) -> Vec<u64> {
             facts
         }
         Object::WorkloadEntry(_) | Object::Pod(_) => label_facts(hasher, object),
+        Object::Sidecar(sidecar) => {
+            vec![hasher.hash(Fact::Sidecars(sidecar.meta.key.namespace()))]
+        }
+        Object::PeerAuthentication(peers) => {
+            vec![hasher.hash(Fact::Peers(peers.meta.key.namespace()))]
+        }
+        Object::Service(service) => selecting(hasher, service).into_iter().collect(),
         Object::Telemetry(telemetry) => {
             let namespace = telemetry.meta.key.namespace();
             vec![hasher.hash(Fact::Telemetries(namespace))]
         }
         _ => bound_facts(hasher, object),
     }
+}
+
+/// The label by which a Service is found that selects workloads.
+fn selecting(hasher: &FactHasher, service: &Service) -> Option<u64> {
+    let (key, value) = service.selector.first()?;
+    let namespace = service.meta.key.namespace();
+    Some(hasher.hash(Fact::Selecting(namespace, key, value)))
 }
 
 /// The labels by which a workload is found.
@@ -367,6 +433,13 @@ fn as_rule(object: Option<&Object>) -> Option<&DestinationRule> {
 fn as_entry(object: Option<&Object>) -> Option<&ServiceEntry> {
     match object {
         Some(Object::ServiceEntry(entry)) => Some(entry),
+        _ => None,
+    }
+}
+
+fn as_sidecar(object: Option<&Object>) -> Option<&Sidecar> {
+    match object {
+        Some(Object::Sidecar(sidecar)) => Some(sidecar),
         _ => None,
     }
 }

@@ -161,6 +161,8 @@ impl Out {
             out.option(port.app_protocol.as_deref(), Self::text);
             out.option(port.protocol.as_deref(), Self::text);
         });
+        self.number(u64::from(service.is_headless));
+        self.list(&service.addresses, |out, at| out.address(Some(*at)));
     }
 
     fn slice(&mut self, slice: &EndpointSlice) {
@@ -190,6 +192,7 @@ impl Out {
     fn pod(&mut self, pod: &Pod) {
         self.number(u64::from(pod.is_ready));
         self.address(pod.address);
+        self.option(pod.account.as_deref(), Self::text);
         self.labels(&pod.labels);
     }
 
@@ -331,6 +334,8 @@ impl<'a> In<'a> {
                     protocol: bytes.option(Self::text)?,
                 })
             })?,
+            is_headless: self.number()? != 0,
+            addresses: self.list(|bytes| bytes.address().flatten())?,
         })
     }
 
@@ -373,6 +378,7 @@ impl<'a> In<'a> {
             meta,
             is_ready: self.number()? != 0,
             address: self.address()?,
+            account: self.option(Self::text)?,
             labels: self.labels()?,
         })
     }

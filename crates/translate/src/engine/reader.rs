@@ -1,9 +1,11 @@
 //! The tracked handle: the only way from a unit to objects.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::istio::{
-    DestinationRule, Gateway, Labels, ServiceEntry, Telemetry, VirtualService, WorkloadEntry,
+    DestinationRule, Gateway, Labels, PeerAuthentication, ServiceEntry, Sidecar, Telemetry,
+    VirtualService, WorkloadEntry,
 };
 use myriad_api::{
     BackendPort, EndpointSlice, IngressClass, Object, ObjectKey, ObjectKind, Pod, Secret, Service,
@@ -20,6 +22,7 @@ use crate::certificate::{self, Names};
 use crate::ingress::Opened;
 use crate::istio::{self, OpenedGateway, PortClaim, PortKey, Resolved, Speech};
 use crate::upstream::{self, PortFound};
+use crate::view::Role;
 
 /// What was read last and stays open between the units of a batch: each host of a large object
 /// reads it, and all of them in a row.
@@ -82,10 +85,13 @@ impl<'a> Reader<'a> {
         views.any(|(_, standing)| *standing.view.namespace == *namespace)
     }
 
-    /// The namespaces of all views, the main one's first. No fact, as above.
+    /// The namespaces of all gateways, the main one's first. No fact, as above.
     pub fn namespaces(&self) -> Vec<&'a str> {
         let mut namespaces: Vec<&str> = Vec::new();
         for (_, standing) in self.views.iter() {
+            if standing.view.role == Role::Sidecar {
+                continue;
+            }
             let namespace = &*standing.view.namespace;
             if !namespaces.contains(&namespace) {
                 namespaces.push(namespace);
@@ -219,6 +225,86 @@ impl<'a> Reader<'a> {
             }
         }
         found
+    }
+
+    /// A Service, for the unit of what it is to sidecars, which runs again with it.
+    pub fn service_itself(&mut self, id: &str) -> Option<Arc<Service>> {
+        match self.visit(ObjectKind::Service, id)? {
+            Object::Service(service) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// The Services of a namespace that select workloads with these labels, in no order that has
+    /// a meaning.
+    pub fn services_of(
+        &mut self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Vec<Arc<Service>> {
+        let mut found = Vec::new();
+        for (key, value) in labels {
+            let fact = Fact::Selecting(namespace, key, value);
+            self.note(fact);
+            for object in self.objects.collection(self.hasher.hash(fact)) {
+                self.visited += 1;
+                let Object::Service(service) = object else {
+                    continue;
+                };
+                let mut selector = service.selector.iter();
+                let has = |key: &str, value: &str| labels.get(key).is_some_and(|it| it == value);
+                // Each is looked at by the first label that it asks for.
+                let is_first = service
+                    .selector
+                    .first()
+                    .is_some_and(|(first, _)| **first == **key);
+                if service.meta.key.namespace() == namespace
+                    && is_first
+                    && selector.all(|(key, value)| has(key, value))
+                {
+                    found.push(service);
+                }
+            }
+        }
+        found
+    }
+
+    /// The PeerAuthentications of a namespace, in no order that has a meaning.
+    pub fn peers(&mut self, namespace: &str) -> Vec<Arc<PeerAuthentication>> {
+        let fact = Fact::Peers(namespace);
+        self.note(fact);
+        let mut found = Vec::new();
+        for object in self.objects.collection(self.hasher.hash(fact)) {
+            self.visited += 1;
+            if let Object::PeerAuthentication(peers) = object
+                && peers.meta.key.namespace() == namespace
+            {
+                found.push(peers);
+            }
+        }
+        found
+    }
+
+    /// Notes that what Sidecars say of a host of a namespace is read by [`Viewpoint::imports`].
+    pub fn note_imports(&mut self, namespace: &str, host: &str) {
+        for pattern in istio::mesh::import_patterns(host) {
+            self.note(Fact::Imported("*", &pattern));
+            self.note(Fact::Imported(namespace, &pattern));
+        }
+    }
+
+    /// Whether the view may connect to whom no object names.
+    pub fn allows_any(&mut self) -> bool {
+        self.note(Fact::Policies);
+        let allows = self.view.allows_any();
+        allows.unwrap_or(self.settings.allows_any)
+    }
+
+    /// The Sidecar that is for the view, for the unit of its workload.
+    pub fn sidecar(&mut self) -> Option<&'a Sidecar> {
+        self.note(Fact::Sidecars(self.view.namespace_unasked()));
+        self.note(Fact::Sidecars(self.settings.root_namespace()));
+        self.view.sidecar_unasked()
     }
 
     /// A VirtualService, whole.

@@ -17,6 +17,7 @@ use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
 use super::{Engine, Work};
 use crate::host::{self, Claims};
 use crate::ingress;
+use crate::istio::mesh::{self, Spoken};
 use crate::output::{Output, Unit};
 use crate::{certificate, istio, trust, upstream};
 
@@ -89,6 +90,10 @@ impl Engine {
                 self.mark(id, true, run);
             }
         }
+        if let Some(unit) = touched.reachable {
+            self.root(unit, run);
+        }
+        self.settle_scopes(before, after);
         let Some(unit) = touched.unit else {
             return;
         };
@@ -164,9 +169,11 @@ impl Engine {
                 let kind = unit.own_kind();
                 kind.is_some_and(|kind| self.objects.has(&self.hasher, kind, object))
             }
-            Unit::Guard(key) | Unit::Refused(key) => {
+            Unit::Guard(key) | Unit::Refused(key) | Unit::Reachable(key) => {
                 self.objects.has(&self.hasher, key.kind, key.id())
             }
+            Unit::Elsewhere => !self.views.of_sidecars().is_empty(),
+            Unit::Workload(workload) => !self.views.of_workload(workload).is_empty(),
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
             Unit::Provider(_) => true,
             Unit::Telemetry if istio::telemetry::is_always(&self.settings) => true,
@@ -178,11 +185,13 @@ impl Engine {
     fn wanted(&self, unit: &Unit, id: UnitId) -> Stamp {
         match unit {
             Unit::Ingress(_) => self.views.of_ingress().clone(),
-            Unit::Gateway(_)
-            | Unit::VirtualService(_)
-            | Unit::Guard(_)
-            | Unit::Refused(_)
-            | Unit::Provider(_) => self.views.all().clone(),
+            Unit::Gateway(_) | Unit::VirtualService(_) => self.views.of_gateways().clone(),
+            Unit::Refused(key) if key.kind != ObjectKind::Telemetry => {
+                self.views.of_gateways().clone()
+            }
+            Unit::Guard(_) | Unit::Refused(_) | Unit::Provider(_) => self.views.all().clone(),
+            Unit::Reachable(_) | Unit::Elsewhere => self.views.of_sidecars().clone(),
+            Unit::Workload(workload) => self.views.of_workload(workload),
             Unit::Certificate(secret) if self.is_default_certificate(secret) => {
                 self.units.wanted(id).union(self.views.of_ingress())
             }
@@ -265,6 +274,14 @@ impl Engine {
             Unit::Provider(name) => istio::provider::translate(&mut reader, name),
             Unit::Upstream(name) => upstream::translate(&mut reader, name),
             Unit::Listener(port) => istio::translate_port(&mut reader, port),
+            Unit::Reachable(key) => mesh::translate_reachable(&mut reader, key),
+            Unit::Workload(_) => mesh::translate_workload(&mut reader),
+            Unit::Elsewhere => mesh::translate_elsewhere(&mut reader),
+            Unit::Spoken(key, _) => mesh::claim(key),
+            Unit::Captured(key) => {
+                let spoken = self.spoken(id, &view);
+                mesh::translate_captured(&mut reader, key, &spoken)
+            }
         };
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;
@@ -312,6 +329,20 @@ impl Engine {
             }
         }
         claims
+    }
+
+    /// What is spoken in a view where connections are captured.
+    fn spoken(&self, captured: UnitId, view: &Viewpoint<'_>) -> Vec<Spoken> {
+        let mut spoken = Vec::new();
+        for id in self.units.needers(captured) {
+            let is_in = self.views.is_single() || view.is_in(&self.units.need(id, captured));
+            if let Some(Unit::Spoken(_, one)) = self.units.get(id).map(Record::unit)
+                && is_in
+            {
+                spoken.push(*one);
+            }
+        }
+        spoken
     }
 
     /// Takes a unit that nobody needs out, with all that it made.
@@ -369,15 +400,15 @@ impl Engine {
         ids.dedup();
         let change = self.units.set_needs(id, ids.into(), stamps);
         let record = self.units.get(id);
-        let own_kind = record.and_then(|record| record.unit().own_kind());
-        if let Some(kind) = own_kind {
+        let claimant = record.map(Record::unit).filter(|unit| unit.is_claim());
+        if let Some(kind) = claimant.map(Unit::own_kind) {
             let restamped = change.restamped.iter().map(|it| &it.id);
             for host in change.gained.iter().chain(&change.lost).chain(restamped) {
                 self.mark(*host, true, run);
             }
             // A host reads the Ingresses that claim it whole, so it runs whenever one of them
             // did. Of Gateways and VirtualServices it reads facts.
-            if kind == ObjectKind::Ingress {
+            if kind == Some(ObjectKind::Ingress) {
                 for host in &change.kept {
                     self.mark(*host, true, run);
                 }
@@ -431,12 +462,14 @@ impl Engine {
             .filter(|(_, resource)| matches!(resource.value, Value::Route(_)))
             .map(|(name, _)| name.clone())
             .collect();
+        let is_mesh = record.unit().is_mesh();
         let rest = resources
             .iter()
             .filter(|(name, resource)| match &resource.value {
                 Value::Domain(domain) => name.as_str() != domain.host.as_str(),
                 Value::Passage(_) => true,
-                _ => false,
+                Value::Route(_) => false,
+                _ => is_mesh,
             })
             .map(|(name, resource)| Key::new(resource.value.kind(), name.clone()))
             .collect();
@@ -517,7 +550,7 @@ fn reuse_names(former: &[Name], resources: &mut [(Name, Resource)]) {
 }
 
 /// Counts who uses which policy.
-fn count_policies(policies: &mut Interner<Arc<Policy>>, changes: &[Change]) {
+pub fn count_policies(policies: &mut Interner<Arc<Policy>>, changes: &[Change]) {
     for change in changes {
         if let Some(policy) = policy_of(change.new.as_deref()) {
             policies.retain(policy);

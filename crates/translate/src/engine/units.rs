@@ -21,7 +21,7 @@ pub struct Record {
     facts: Box<[u64]>,
     needs: Box<[UnitId]>,
     routes: Box<[Name]>,
-    /// Passages, and further domains where listeners differ.
+    /// Passages, further domains where listeners differ, and whatever is made for sidecars.
     rest: Box<[Key]>,
     deadline: i64,
 }
@@ -85,7 +85,16 @@ impl Record {
     pub fn outputs(&self) -> Vec<Key> {
         let mut keys = Vec::with_capacity(2 + self.routes.len());
         match &self.unit {
-            Unit::Ingress(_) | Unit::Gateway(_) | Unit::VirtualService(_) | Unit::Refused(_) => {}
+            // What those for sidecars make is stored whole.
+            Unit::Ingress(_)
+            | Unit::Gateway(_)
+            | Unit::VirtualService(_)
+            | Unit::Refused(_)
+            | Unit::Reachable(_)
+            | Unit::Workload(_)
+            | Unit::Elsewhere
+            | Unit::Spoken(..)
+            | Unit::Captured(_) => {}
             Unit::Guard(key) => keys.push(Key::new(Kind::Guard, istio::guard_name(key))),
             Unit::Host(host) => {
                 keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));

@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use myriad_api::istio::Sidecar;
 use myriad_api::{Object, ObjectKind};
 use myriad_model::{
-    Delta, Listener, ListenerProtocol, Name, Origin, Resource, SealedArc, Snapshot, Value,
+    Delta, Key, Kind, Listener, ListenerProtocol, Name, Origin, Resource, SealedArc, Snapshot,
+    Value,
 };
 
 use super::Engine;
+use super::facts::Fact;
+use super::run::count_policies;
 use super::stamp::{MAIN_SLOT, Slot};
 use super::views::TooManyViews;
 use crate::istio;
+use crate::istio::mesh::{Scope, Workload};
 use crate::output::Unit;
 use crate::view::{Role, View};
 
@@ -30,11 +35,24 @@ impl Engine {
             self.units.note_views();
         }
         let role = view.role;
+        let workload = (role == Role::Sidecar).then(|| Arc::new(Workload::of(&view)));
         let former = self.views.place(slot, view);
         self.claim_all_ports(slot);
+        self.settle_scope(slot);
         self.writer.add_view(slot);
         self.settle_listeners(slot, self.listeners(role));
-        self.mark_view(slot, [former.map(|former| former.role), Some(role)]);
+        let before = former.as_ref().map(|former| former.role);
+        self.mark_view(slot, [before, Some(role)]);
+        let former = former.filter(|it| it.role == Role::Sidecar);
+        let former = former.map(|former| Arc::new(Workload::of(&former)));
+        if former != workload
+            && let Some(former) = &former
+        {
+            self.forget_workload(slot, former);
+        }
+        for workload in [former, workload].into_iter().flatten() {
+            self.mark_workload(workload);
+        }
         Ok(())
     }
 
@@ -54,6 +72,9 @@ impl Engine {
         self.writer.remove_view(slot);
         self.run.others.remove(&slot);
         self.mark_view(slot, [Some(former.role), None]);
+        if former.role == Role::Sidecar {
+            self.mark_workload(Arc::new(Workload::of(&former)));
+        }
         true
     }
 
@@ -68,8 +89,84 @@ impl Engine {
         self.writer.snapshot_at(self.views.find(name)?)
     }
 
+    /// What the view at a place may reach, by the Sidecar that is for it.
+    fn settle_scope(&mut self, slot: Slot) {
+        let root = self.settings.root_namespace().to_owned();
+        let Some(standing) = self.views.get(slot) else {
+            return;
+        };
+        if standing.view.role != Role::Sidecar {
+            return;
+        }
+        let own = self.sidecars(&standing.view.namespace);
+        let scope = Scope::of(&standing.view, own, self.sidecars(&root));
+        if let Some(standing) = self.views.get_mut(slot) {
+            standing.scope = scope;
+        }
+    }
+
+    /// The same for all whom a changed Sidecar may be for.
+    pub(super) fn settle_scopes(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        let known = [old, new].into_iter().flatten();
+        let mut known = known.filter(|object| matches!(object, Object::Sidecar(_)));
+        let Some(sidecar) = known.next() else {
+            return;
+        };
+        let namespace = sidecar.key().namespace();
+        let is_root = namespace == self.settings.root_namespace();
+        let is_for = |slot: &Slot| {
+            let standing = self.views.get(*slot);
+            is_root || standing.is_some_and(|it| *it.view.namespace == *namespace)
+        };
+        let slots: Vec<Slot> = self.views.of_sidecars().iter().filter(is_for).collect();
+        for slot in slots {
+            self.settle_scope(slot);
+        }
+    }
+
+    fn sidecars(&self, namespace: &str) -> Vec<Arc<Sidecar>> {
+        let fact = self.hasher.hash(Fact::Sidecars(namespace));
+        let found = self.objects.collection(fact);
+        let found = found.filter_map(|object| match object {
+            Object::Sidecar(sidecar) => Some(sidecar),
+            _ => None,
+        });
+        found
+            .filter(|sidecar| sidecar.meta.key.namespace() == namespace)
+            .collect()
+    }
+
+    /// Takes what is accepted for a workload out of a view that is another's now: what that one
+    /// accepts bears the same names.
+    fn forget_workload(&mut self, slot: Slot, workload: &Arc<Workload>) {
+        let unit = Unit::Workload(workload.clone());
+        let found = self.units.find(&self.hasher, &unit);
+        let Some((id, record)) = found.and_then(|id| Some((id, self.units.get(id)?))) else {
+            return;
+        };
+        let keys = record.outputs();
+        let delta = self.run.delta_of(slot);
+        let changes = self.writer.replace_at(slot, &keys, &[], delta);
+        count_policies(&mut self.policies, changes);
+        self.run.work.resources_changed += changes.len() as u64;
+        let mut seen = self.units.seen(id);
+        seen.remove(slot);
+        self.units.set_seen(id, seen);
+    }
+
+    /// Marks what is accepted for a workload.
+    fn mark_workload(&mut self, workload: Arc<Workload>) {
+        let mut run = std::mem::take(&mut self.run);
+        self.root(Unit::Workload(workload), &mut run);
+        self.root(Unit::Elsewhere, &mut run);
+        self.run = run;
+    }
+
     /// The listeners that every gateway has. The default certificate is for Ingresses.
     pub(super) fn listeners(&self, role: Role) -> Vec<(Name, Resource)> {
+        if role == Role::Sidecar {
+            return Vec::new();
+        }
         let listener = |address, tls, default_certificate| Resource {
             origin: Origin::settings(),
             value: Value::Listener(Box::new(Listener {
@@ -82,7 +179,7 @@ impl Engine {
         };
         let default_certificate = match role {
             Role::Ingress => self.shared.default_certificate.clone(),
-            Role::Gateway => None,
+            Role::Gateway | Role::Sidecar => None,
         };
         let https = listener(self.settings.https, true, default_certificate);
         vec![
@@ -106,7 +203,9 @@ impl Engine {
             .map(|(name, resource)| self.writer.seal(name, resource, all.iter()))
             .collect();
         let delta = self.run.delta_of(slot);
-        let changes = self.writer.replace_at(slot, &[], &sealed, delta);
+        // One that was a gateway had them.
+        let former = ["http", "https"].map(|name| Key::new(Kind::Listener, Name::from(name)));
+        let changes = self.writer.replace_at(slot, &former, &sealed, delta);
         self.run.work.resources_changed += changes.len() as u64;
     }
 
@@ -136,13 +235,17 @@ impl Engine {
     /// themselves, and those that were translated for it. A walk over all units.
     fn mark_view(&mut self, slot: Slot, roles: [Option<Role>; 2]) {
         let is_ingress = roles.contains(&Some(Role::Ingress));
+        let is_sidecar = roles.contains(&Some(Role::Sidecar));
+        let is_gateway = is_ingress || roles.contains(&Some(Role::Gateway));
         let mut marked = Vec::new();
         for (id, record) in self.units.iter_ids() {
             let is_root = match record.unit() {
                 Unit::Ingress(_) => is_ingress,
                 Unit::Certificate(id) => is_ingress && self.is_default_certificate(id),
-                Unit::Provider(_) => true,
-                unit => unit.own_kind().is_some(),
+                Unit::Provider(_) | Unit::Guard(_) => true,
+                Unit::Reachable(_) | Unit::Elsewhere => is_sidecar,
+                Unit::Refused(key) if key.kind == ObjectKind::Telemetry => true,
+                unit => is_gateway && unit.own_kind().is_some(),
             };
             // As long as there is one view it is not noted what is for it: all is.
             if is_root || self.views.is_single() || self.units.seen(id).has(slot) {

@@ -7,13 +7,14 @@
 //! part where their answers do.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use myriad_api::istio::Labels;
+use myriad_api::istio::{Labels, Sidecar};
 
 use super::stamp::{Slot, Stamp};
 use super::views::Standing;
 use crate::istio::{PortClaim, PortKey};
+use crate::view::Role;
 
 /// A view as one run of a unit sees it.
 pub struct Viewpoint<'a> {
@@ -48,6 +49,12 @@ pub enum Question {
     HasRules(Box<str>),
     /// Whether it is one of these.
     IsIn(Stamp),
+    /// Whether it is a sidecar.
+    IsSidecar,
+    /// Whether it imports a host of a namespace at a port.
+    Imports(Box<str>, Box<str>, u16),
+    /// Whether it may connect to whom no object names; none where no Sidecar says so.
+    AllowsAny,
 }
 
 /// What a view answers.
@@ -59,6 +66,8 @@ pub enum Answer {
     Namespace(Box<str>),
     /// Who has a port.
     Port(Option<PortClaim>),
+    /// Yes, no, or as the settings have it.
+    Maybe(Option<bool>),
 }
 
 impl<'a> Viewpoint<'a> {
@@ -126,6 +135,42 @@ impl<'a> Viewpoint<'a> {
         is
     }
 
+    /// Whether it is a sidecar.
+    pub fn is_sidecar(&self) -> bool {
+        let is = self.standing.view.role == Role::Sidecar;
+        self.note(|| (Question::IsSidecar, Answer::Is(is)));
+        is
+    }
+
+    /// Whether the Sidecar for it lets it reach a port of a host of a namespace. The caller noted
+    /// which Sidecars it reads.
+    pub fn imports(&self, namespace: &str, host: &str, port: u16) -> bool {
+        let is = imports(self.standing, namespace, host, port);
+        self.note(|| {
+            let question = Question::Imports(namespace.into(), host.into(), port);
+            (question, Answer::Is(is))
+        });
+        is
+    }
+
+    /// Whether it may connect to whom no object names; none where no Sidecar says so. The caller
+    /// noted that it reads Sidecars.
+    pub fn allows_any(&self) -> Option<bool> {
+        let allows = self.standing.scope.allows_any();
+        self.note(|| (Question::AllowsAny, Answer::Maybe(allows)));
+        allows
+    }
+
+    /// The Sidecar for it, for who is translated for one workload alone and notes what it reads.
+    pub fn sidecar_unasked(&self) -> Option<&'a Sidecar> {
+        self.standing.scope.sidecar()
+    }
+
+    /// The labels of its workload, for the same.
+    pub fn labels_unasked(&self) -> &'a BTreeMap<String, String> {
+        &self.standing.view.labels
+    }
+
     /// Notes that its namespace has rules, or none, for a host or wildcard; asked with a
     /// namespace that [`Viewpoint::namespace_unasked`] told.
     pub fn note_rules(&self, pattern: &str, has: bool) {
@@ -152,6 +197,11 @@ impl<'a> Viewpoint<'a> {
             Question::Port(key) => Answer::Port(standing.ports.winner(key).cloned()),
             Question::HasRules(pattern) => Answer::Is(has_rules(&view.namespace, pattern)),
             Question::IsIn(views) => Answer::Is(views.has(slot)),
+            Question::IsSidecar => Answer::Is(view.role == Role::Sidecar),
+            Question::Imports(namespace, host, port) => {
+                Answer::Is(imports(standing, namespace, host, *port))
+            }
+            Question::AllowsAny => Answer::Maybe(standing.scope.allows_any()),
         }
     }
 
@@ -170,6 +220,11 @@ impl<'a> Viewpoint<'a> {
             }
         }
     }
+}
+
+fn imports(standing: &Standing, namespace: &str, host: &str, port: u16) -> bool {
+    let own = &standing.view.namespace;
+    standing.scope.imports(own, (namespace, host), port)
 }
 
 /// The tree of questions of one unit.

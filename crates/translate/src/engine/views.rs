@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::ports::Ports;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
+use crate::istio::mesh::{Scope, Workload};
 use crate::view::{Role, View};
 
 /// The most views of one engine.
@@ -21,6 +22,8 @@ pub struct Views {
     leaving: Vec<Slot>,
     all: Stamp,
     ingress: Stamp,
+    gateways: Stamp,
+    sidecars: Stamp,
     len: usize,
 }
 
@@ -30,6 +33,8 @@ pub struct Standing {
     pub view: View,
     /// Whose wish for a port is granted.
     pub ports: Ports,
+    /// What it may reach, if it is a sidecar.
+    pub scope: Scope,
 }
 
 impl Views {
@@ -40,6 +45,8 @@ impl Views {
             leaving: Vec::new(),
             all: Stamp::EMPTY,
             ingress: Stamp::EMPTY,
+            gateways: Stamp::EMPTY,
+            sidecars: Stamp::EMPTY,
             len: 0,
         };
         views.place(MAIN_SLOT, main);
@@ -59,6 +66,25 @@ impl Views {
     /// Those that answer for Ingresses.
     pub fn of_ingress(&self) -> &Stamp {
         &self.ingress
+    }
+
+    /// Those of gateways.
+    pub fn of_gateways(&self) -> &Stamp {
+        &self.gateways
+    }
+
+    /// Those of sidecars.
+    pub fn of_sidecars(&self) -> &Stamp {
+        &self.sidecars
+    }
+
+    /// Those of the sidecars of a workload. A walk over all sidecars.
+    pub fn of_workload(&self, workload: &Workload) -> Stamp {
+        let is_one = |slot: &Slot| {
+            let standing = self.get(*slot);
+            standing.is_some_and(|standing| workload.is_of(&standing.view))
+        };
+        self.sidecars.iter().filter(is_one).collect()
     }
 
     /// The view at a place.
@@ -114,13 +140,21 @@ impl Views {
             self.slots.resize_with(at + 1, || None);
         }
         self.all.insert(slot);
-        match view.role {
-            Role::Ingress => self.ingress.insert(slot),
-            Role::Gateway => self.ingress.remove(slot),
+        let role = view.role;
+        for (stamp, is_in) in [
+            (&mut self.ingress, role == Role::Ingress),
+            (&mut self.gateways, role != Role::Sidecar),
+            (&mut self.sidecars, role == Role::Sidecar),
+        ] {
+            match is_in {
+                true => stamp.insert(slot),
+                false => stamp.remove(slot),
+            }
         }
         let standing = Standing {
             view,
             ports: Ports::default(),
+            scope: Scope::default(),
         };
         let former = self.slots.get_mut(at)?.replace(standing);
         self.len += usize::from(former.is_none());
@@ -132,6 +166,8 @@ impl Views {
         let former = self.slots.get_mut(slot as usize)?.take()?;
         self.all.remove(slot);
         self.ingress.remove(slot);
+        self.gateways.remove(slot);
+        self.sidecars.remove(slot);
         self.leaving.push(slot);
         self.len -= 1;
         Some(former.view)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
-use myriad_model::{Name, UpstreamTls};
+use myriad_model::{MeshTls, Name, UpstreamTls};
 
 use super::options::Problem;
 use crate::engine::{Reader, Viewpoint};
@@ -18,6 +18,8 @@ pub enum Plan {
     Plain,
     /// TLS.
     Tls(UpstreamTls, Vec<Unit>),
+    /// Mutual TLS of the mesh, with all endpoints.
+    Mesh(UpstreamTls),
     /// What was asked for cannot be done, and less is not done: nobody is reached.
     Closed,
 }
@@ -28,7 +30,7 @@ pub fn plan(view: &Viewpoint<'_>, written: &ClientTls, names: &[Box<str>]) -> Pl
         ClientTlsMode::Disable => return Plan::Plain,
         ClientTlsMode::Simple => false,
         ClientTlsMode::Mutual => true,
-        ClientTlsMode::IstioMutual => return Plan::Closed,
+        ClientTlsMode::IstioMutual => return Plan::Mesh(of_mesh(written)),
     };
     let has_files = !written.ca_certificates.is_empty()
         || !written.ca_crl.is_empty()
@@ -64,6 +66,21 @@ pub fn plan(view: &Viewpoint<'_>, written: &ClientTls, names: &[Box<str>]) -> Pl
     Plan::Tls(tls, needs)
 }
 
+/// Names that are written go before those that are known.
+fn of_mesh(written: &ClientTls) -> UpstreamTls {
+    let mut names: Vec<Box<str>> = written.subject_alt_names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(UpstreamTls::NAMES_MAX);
+    UpstreamTls {
+        server_name: written.sni.clone(),
+        verify: true,
+        subject_alt_names: names.into(),
+        mesh: MeshTls::All,
+        ..UpstreamTls::unverified()
+    }
+}
+
 /// What is wrong with the settings alone.
 pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Problem>) {
     let mut closed = |field: &str, message: &str, remedy: &'static str| {
@@ -76,6 +93,7 @@ pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Pr
     };
     match written.mode {
         ClientTlsMode::Disable => return,
+        ClientTlsMode::IstioMutual if reader.settings().sidecars => return,
         ClientTlsMode::IstioMutual => {
             let message = "is ISTIO_MUTUAL, for which the gateway has no identity yet";
             closed(

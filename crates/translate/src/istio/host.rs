@@ -13,6 +13,7 @@ use myriad_model::{
 use super::domain;
 use super::entrance::{self, Door, Entrance};
 use super::names::{self, broader};
+use super::routes::Ground;
 use super::{routes, stream};
 use crate::HostSharing;
 use crate::engine::{Reader, Shared};
@@ -66,7 +67,7 @@ pub fn add_host(
     let mut tenants = gather_tenants(reader, host, &sites);
     keep_owner(reader, host, &mut tenants, output);
     add_redirect(reader, host, &sites, &tenants, output);
-    routes::build(reader, host, &tenants, output);
+    routes::build(reader, &Ground::of(host), &tenants, output);
     stream::build(reader, host, (&sites, &tenants), &holders, output);
 }
 

@@ -87,6 +87,15 @@ pub fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
     }
 }
 
+/// Whether a text that an object of a namespace writes names a Gateway, or the mesh where that
+/// is meant.
+pub fn is_gateway(text: &str, namespace: &str, id: &str) -> bool {
+    match text {
+        "mesh" => id == "mesh",
+        _ => gateway(text, namespace).is_some_and(|known| *known == *id),
+    }
+}
+
 /// Whether what an object exports is seen in a namespace.
 pub fn is_exported(export_to: &[Box<str>], own: &str, namespace: &str) -> bool {
     export_to.is_empty()

@@ -38,9 +38,30 @@ struct Place {
     matched: usize,
 }
 
+/// What rules are written for.
+pub struct Ground<'a> {
+    /// The host, by which limits are told apart.
+    pub host: &'a Host,
+    /// The hosts of requests that are meant for it.
+    pub hosts: Arc<[Host]>,
+    /// What stands for it in the names of routes.
+    pub label: &'a str,
+}
+
+impl<'a> Ground<'a> {
+    /// One host of Gateways.
+    pub fn of(host: &'a Host) -> Self {
+        Ground {
+            host,
+            hosts: [host.clone()].into(),
+            label: host.as_str(),
+        }
+    }
+}
+
 /// What the routes of one rule have in common.
 struct RuleScene<'a> {
-    host: &'a Host,
+    ground: &'a Ground<'a>,
     tenant: &'a Tenant,
     rule: &'a Rule,
     action: Action,
@@ -50,7 +71,12 @@ struct RuleScene<'a> {
 }
 
 /// Writes the routes of a host.
-pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &mut Output) {
+pub fn build(
+    reader: &mut Reader<'_>,
+    ground: &Ground<'_>,
+    tenants: &[Tenant],
+    output: &mut Output,
+) {
     let is_shared = tenants.len() > 1;
     for (number, tenant) in tenants.iter().enumerate() {
         let service = &tenant.service;
@@ -80,7 +106,7 @@ pub fn build(reader: &mut Reader<'_>, host: &Host, tenants: &[Tenant], output: &
                     delegated,
                     matched: 0,
                 };
-                let whole = (host, tenant, rule);
+                let whole = (ground, tenant, rule);
                 add_rule(reader, whole, place, is_shared, output);
             }
         }
@@ -96,7 +122,7 @@ fn is_delegating(route: &HttpRoute) -> bool {
 
 fn add_rule(
     reader: &mut Reader<'_>,
-    (host, tenant, rule): (&Host, &Tenant, &Rule),
+    (ground, tenant, rule): (&Ground<'_>, &Tenant, &Rule),
     place: Place,
     is_shared: bool,
     output: &mut Output,
@@ -115,7 +141,7 @@ fn add_rule(
             ..Policy::default()
         };
     }
-    policy.rate_limits = limits::of_rule(host, rule);
+    policy.rate_limits = limits::of_rule(ground.host, rule);
     if matches!(action, Action::Forward(_)) {
         policy.processor = processor::of_rule(rule);
     }
@@ -136,7 +162,7 @@ fn add_rule(
         output.findings.push(finding);
     }
     let scene = RuleScene {
-        host,
+        ground,
         tenant,
         rule,
         action,
@@ -193,7 +219,7 @@ impl RuleScene<'_> {
         let service = &self.rule.service.meta.key;
         let route = Route {
             listeners,
-            hosts: [self.host.clone()].into(),
+            hosts: self.ground.hosts.clone(),
             rank: self.rank(&path, &conditions, place),
             path,
             conditions: conditions.into(),
@@ -213,7 +239,7 @@ impl RuleScene<'_> {
 
     /// The VirtualService, the host, and the places of rule and match in it.
     fn name(&self, place: Place) -> Name {
-        let (root, host) = (self.tenant.service.meta.key.id(), self.host);
+        let (root, host) = (self.tenant.service.meta.key.id(), self.ground.label);
         let (rule, matched) = (place.rule, place.matched);
         let own = self.rule.service.meta.key.id();
         Name::new(match own == root {
@@ -247,8 +273,8 @@ impl RuleScene<'_> {
         let gateways = matched.and_then(|matched| matched.rare.as_ref());
         let gateways = gateways.map_or(&[][..], |rare| &rare.gateways);
         let is_named = |id: &Arc<str>| {
-            let mut named = gateways.iter().filter_map(|text| names::gateway(text, own));
-            gateways.is_empty() || named.any(|gateway| gateway == *id)
+            let mut named = gateways.iter();
+            gateways.is_empty() || named.any(|text| names::is_gateway(text, own, id))
         };
         let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
             let is_open = matches!(way.door, Door::Plain | Door::Tls);

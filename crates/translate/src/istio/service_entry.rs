@@ -14,7 +14,7 @@ use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, host::Patter
 use super::names;
 use crate::engine::Reader;
 use crate::output::Output;
-use crate::upstream::{Group, Place, Speech};
+use crate::upstream::{Group, Marks, Place, Speech};
 
 /// One port of a host of ServiceEntries.
 pub struct Entry {
@@ -53,7 +53,7 @@ pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Option<(Arc
 }
 
 /// What is wrong with a ServiceEntry alone.
-pub fn judge(entry: &ServiceEntry) -> Output {
+pub fn judge(entry: &ServiceEntry, is_mesh: bool) -> Output {
     let mut output = Output::default();
     let key = &entry.meta.key;
     let spec = &entry.spec;
@@ -63,6 +63,7 @@ pub fn judge(entry: &ServiceEntry) -> Output {
         output.findings.push(finding);
     };
     match spec.resolution {
+        Resolution::None if is_mesh => {}
         Resolution::None => tell(
             "spec.resolution".to_owned(),
             "is NONE, and a gateway has no address that a request was meant for, so its requests \
@@ -250,7 +251,8 @@ impl Entry {
             if let Some(address) = pod.address.filter(|_| pod.is_ready)
                 && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
             {
-                found.ips.add(SocketAddr::new(address, target(port)), 1, "");
+                let address = SocketAddr::new(address, target(port));
+                found.ips.add(address, 1, Marks::default());
             }
         }
     }
@@ -273,7 +275,11 @@ impl Found {
         let weight = endpoint.weight.max(1);
         if let Ok(ip) = endpoint.address.parse() {
             let address = SocketAddr::new(ip, number);
-            self.ips.add(address, weight, &endpoint.locality);
+            let marks = Marks {
+                locality: &endpoint.locality,
+                ..Marks::default()
+            };
+            self.ips.add(address, weight, marks);
         } else if let Some(host) = dns_host(&endpoint.address) {
             self.names.entry((host, number)).or_insert(weight);
         }

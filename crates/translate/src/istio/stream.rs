@@ -7,6 +7,8 @@
 
 mod rule;
 
+pub use rule::blank;
+
 use std::sync::Arc;
 
 use myriad_api::istio::VirtualService;
@@ -115,7 +117,13 @@ pub fn build(
 ) {
     let before = output.resources.len();
     for (number, tenant) in tenants.iter().enumerate() {
-        rule::add(reader, host, (number, tenant), holders, output);
+        rule::add(
+            reader,
+            (host, host.as_str()),
+            (number, tenant),
+            holders,
+            output,
+        );
     }
     let is_led = output.resources.len() > before;
     for door in [Door::Passing, Door::TlsStream] {
@@ -133,6 +141,18 @@ pub fn build(
             }
         }
     }
+}
+
+/// Adds the passages of a VirtualService at sidecars, where nobody else has a listener. The label
+/// stands for the host in their names.
+pub fn add_captured(
+    reader: &mut Reader<'_>,
+    (host, label): (&Host, &str),
+    tenant: &Tenant,
+    output: &mut Output,
+) {
+    let holders = Holders(Vec::new());
+    rule::add(reader, (host, label), (0, tenant), &holders, output);
 }
 
 /// Closes what no rule takes on the listeners where a Gateway hands on what is for this host: a

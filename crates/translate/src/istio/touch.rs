@@ -7,6 +7,7 @@ use myriad_api::istio::gateway::Server;
 use myriad_api::istio::{Gateway, Labels, VirtualService};
 use myriad_model::Host;
 
+use super::mesh;
 use super::names::{self, ServerHost};
 use crate::engine::Views;
 
@@ -21,18 +22,24 @@ pub fn bound(service: &VirtualService) -> Vec<(Arc<str>, Host)> {
         .collect();
     gateways.sort_unstable();
     gateways.dedup();
-    let hosts = service
-        .spec
-        .hosts
-        .iter()
-        .filter_map(|text| names::host(text).ok());
-    let mut pairs: Vec<(Arc<str>, Host)> = hosts
-        .flat_map(|host| {
-            gateways
-                .iter()
-                .map(move |gateway| (gateway.clone(), host.clone()))
-        })
-        .collect();
+    let written = &service.spec.gateways;
+    let is_mesh = written.is_empty() || written.iter().any(|text| **text == *mesh::GATEWAY);
+    let mut pairs: Vec<(Arc<str>, Host)> = Vec::new();
+    for text in &service.spec.hosts {
+        let Ok(host) = names::host(text) else {
+            continue;
+        };
+        if is_mesh {
+            let is_short = !text.contains(['.', '*']);
+            let gateway = match is_short {
+                true => mesh::short_gateway(namespace),
+                false => mesh::GATEWAY.into(),
+            };
+            pairs.push((gateway, host.clone()));
+        }
+        let gateways = gateways.iter();
+        pairs.extend(gateways.map(|gateway| (gateway.clone(), host.clone())));
+    }
     pairs.sort_unstable();
     pairs.dedup();
     pairs

@@ -13,6 +13,17 @@ struct Found {
     weight: u32,
     /// Empty where it is not known.
     locality: Box<str>,
+    /// Whether it speaks mutual TLS of the mesh.
+    mesh: bool,
+}
+
+/// Where an address is, and whether it is of the mesh.
+#[derive(Clone, Copy, Default)]
+pub struct Marks<'a> {
+    /// Empty where it is not known.
+    pub locality: &'a str,
+    /// Whether it speaks mutual TLS of the mesh.
+    pub mesh: bool,
 }
 
 impl Group {
@@ -22,18 +33,20 @@ impl Group {
     }
 
     /// Adds an address, unless it is there.
-    pub fn add(&mut self, address: SocketAddr, weight: u32, locality: &str) {
+    pub fn add(&mut self, address: SocketAddr, weight: u32, marks: Marks<'_>) {
         self.0.entry(address).or_insert_with(|| Found {
             weight,
-            locality: locality.trim_matches('/').into(),
+            locality: marks.locality.trim_matches('/').into(),
+            mesh: marks.mesh,
         });
     }
 
     /// The same with a zone alone, which is one of the region around the proxy.
-    pub fn add_in_zone(&mut self, address: SocketAddr, zone: Option<&str>) {
+    pub fn add_in_zone(&mut self, address: SocketAddr, zone: Option<&str>, mesh: bool) {
         self.0.entry(address).or_insert_with(|| Found {
             weight: 1,
             locality: zone.map_or_else(Box::default, |zone| format!("/{zone}").into()),
+            mesh,
         });
     }
 
@@ -59,6 +72,7 @@ impl Group {
         let endpoints = self.0.into_iter().map(|(address, found)| Endpoint {
             weight: found.weight,
             locality: place(&found.locality),
+            mesh: found.mesh,
             ..Endpoint::even(address)
         });
         let endpoints = endpoints.collect();

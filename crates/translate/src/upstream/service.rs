@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use myriad_api::istio::Labels;
 use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
-use myriad_model::{Dns, Endpoints, Host, Origin, OriginKind, host::Pattern};
+use myriad_model::{Dns, Endpoints, Host, Origin, OriginKind, UpstreamTls, host::Pattern};
 
-use super::{Address, Draft, Group, Place, Speech};
+use super::{Address, Draft, Group, Marks, Members, Place, Speech, is_beside, member_name};
 use crate::engine::Reader;
 use crate::istio;
 use crate::output::Output;
@@ -67,7 +67,7 @@ pub(super) fn translate(
     let mut ports = service.ports.iter().filter(|port| is_tcp(port));
     let port = ports.find(|port| port.port == address.port);
     let key = &service.meta.key;
-    let draft = Draft {
+    let mut draft = Draft {
         name,
         address,
         key,
@@ -75,8 +75,9 @@ pub(super) fn translate(
             kind: OriginKind::Service,
             id: key.id().clone(),
         },
-        speech: port.map_or(Speech::Http1, speech),
+        speech: port.map_or(Speech::Http1, Speech::of_port),
         subject_alt_names: &[],
+        members: Members::default(),
     };
     let host = istio::service_host(id, &reader.settings().cluster_domain);
     let rules = istio::find_rules(reader, &host, key.namespace());
@@ -95,10 +96,22 @@ pub(super) fn translate(
     let Some(port) = port else {
         return Output::default();
     };
-    let endpoints = collect(reader, &service, port, choice.labels);
+    let mut identities = Identities::default();
+    let endpoints = collect(reader, &service, port, choice.labels, &mut identities);
+    if reader.settings().sidecars {
+        let is_original = service.is_headless && is_beside(reader);
+        let mut all = endpoints.endpoints.iter();
+        let is_all = !endpoints.endpoints.is_empty() && all.all(|endpoint| endpoint.mesh);
+        draft.members = Members {
+            name: Some(member_name(&host, address.port, address.subset)),
+            is_usual: true,
+            identities: identities.into_known(),
+            original: is_original.then_some(is_all),
+        };
+    }
     let is_empty = endpoints.endpoints.is_empty();
     let mut output = draft.finish(reader, &choice.policy, Place::Endpoints(endpoints));
-    if is_empty {
+    if is_empty && !is_beside(reader) {
         let remedy = match choice.labels {
             None => {
                 "check its EndpointSlices: their label kubernetes.io/service-name, port name and \
@@ -111,16 +124,6 @@ pub(super) fn translate(
     output
 }
 
-/// What is spoken: `appProtocol` says it, or the start of the port's name.
-fn speech(port: &ServicePort) -> Speech {
-    match port.app_protocol.as_deref() {
-        Some("kubernetes.io/h2c") => Speech::Http2,
-        Some(word) => Speech::of_word(word),
-        None if port.name.starts_with("grpc-web") => Speech::Http2,
-        None => Speech::of_word(port.name.split('-').next().unwrap_or_default()),
-    }
-}
-
 /// The addresses that may take traffic: the ready ones, or, if there is none, those that still
 /// serve while they terminate. An address in two slices counts once.
 fn collect(
@@ -128,6 +131,7 @@ fn collect(
     service: &Service,
     port: &ServicePort,
     labels: Option<&Labels>,
+    identities: &mut Identities,
 ) -> Endpoints {
     let labels = labels.filter(|labels| !labels.is_empty());
     let mut ready = Group::default();
@@ -138,7 +142,8 @@ fn collect(
             *known.name == *port.name && known.protocol.as_deref().is_none_or(|p| p == "TCP")
         });
         for number in ports.filter_map(|port| port.port) {
-            add_slice(reader, &slice, number, labels, (&mut ready, &mut leaving));
+            let into = (&mut ready, &mut leaving);
+            add_slice(reader, &slice, number, labels, into, identities);
         }
     }
     for workload in reader.workloads(namespace, &service.selector) {
@@ -153,7 +158,15 @@ fn collect(
             && let Ok(ip) = spec.address.parse::<IpAddr>()
         {
             let weight = spec.weight.max(1);
-            ready.add(SocketAddr::new(ip, number), weight, &spec.locality);
+            let mesh = is_member(reader, &spec.labels);
+            if mesh {
+                identities.add(namespace, Some(&spec.service_account), reader);
+            }
+            let marks = Marks {
+                locality: &spec.locality,
+                mesh,
+            };
+            ready.add(SocketAddr::new(ip, number), weight, marks);
         }
     }
     let chosen = if ready.is_empty() { leaving } else { ready };
@@ -166,7 +179,9 @@ fn add_slice(
     port: u16,
     labels: Option<&Labels>,
     (ready, leaving): (&mut Group, &mut Group),
+    identities: &mut Identities,
 ) {
+    let is_mesh = reader.settings().sidecars;
     let namespace = slice.meta.key.namespace();
     for endpoint in &slice.endpoints {
         let Some(address) = endpoint.address else {
@@ -178,13 +193,56 @@ fn add_slice(
             false if conditions.serving && conditions.terminating => &mut *leaving,
             false => continue,
         };
-        let is_in = labels.is_none_or(|wanted| {
-            let pod = endpoint.pod.as_deref();
-            let pod = pod.and_then(|pod| reader.pod(&format!("{namespace}/{pod}")));
-            pod.is_some_and(|pod| istio::has_labels(&pod.labels, wanted))
-        });
-        if is_in {
-            into.add_in_zone(SocketAddr::new(address, port), endpoint.zone.as_deref());
+        let pod = endpoint.pod.as_deref();
+        let pod = pod.filter(|_| is_mesh || labels.is_some());
+        let pod = pod.and_then(|pod| reader.pod(&format!("{namespace}/{pod}")));
+        let has = |wanted| {
+            let labels = pod.as_ref().map(|pod| &pod.labels);
+            labels.is_some_and(|labels| istio::has_labels(labels, wanted))
+        };
+        if !labels.is_none_or(has) {
+            continue;
+        }
+        let member = pod.filter(|pod| is_member(reader, &pod.labels));
+        if let Some(pod) = &member {
+            identities.add(namespace, pod.account.as_deref(), reader);
+        }
+        let zone = endpoint.zone.as_deref();
+        into.add_in_zone(SocketAddr::new(address, port), zone, member.is_some());
+    }
+}
+
+/// Whether a workload speaks mutual TLS of the mesh: whoever puts a sidecar beside it says so.
+fn is_member(reader: &Reader<'_>, labels: &Labels) -> bool {
+    let mode = labels.get("security.istio.io/tlsMode");
+    reader.settings().sidecars && mode.is_some_and(|mode| **mode == *"istio")
+}
+
+/// Who the endpoints of the mesh may be.
+#[derive(Default)]
+struct Identities {
+    known: BTreeSet<Box<str>>,
+    /// Of one of them nobody knows who it is.
+    is_open: bool,
+}
+
+impl Identities {
+    fn add(&mut self, namespace: &str, account: Option<&str>, reader: &Reader<'_>) {
+        match account.filter(|account| !account.is_empty()) {
+            Some(account) => {
+                let domain = &reader.settings().trust_domain;
+                let id = format!("spiffe://{domain}/ns/{namespace}/sa/{account}");
+                self.known.insert(id.into());
+            }
+            None => self.is_open = true,
+        }
+    }
+
+    /// Empty for whoever is of the mesh.
+    fn into_known(self) -> BTreeSet<Box<str>> {
+        match self.is_open || self.known.len() > UpstreamTls::NAMES_MAX {
+            true => BTreeSet::new(),
+            false => self.known,
         }
     }
 }

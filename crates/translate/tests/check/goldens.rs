@@ -41,10 +41,21 @@ fn every_shape_of_the_samples_of_istio_holds() {
     check("istio-samples", renew);
 }
 
+/// What sidecars see.
+#[test]
+fn every_golden_of_the_mesh_holds() {
+    // The base would be in the scope of each of them.
+    check("mesh", |text| renew_on("", text));
+}
+
 fn renew(text: &str) -> String {
+    renew_on(BASE, text)
+}
+
+fn renew_on(base: &str, text: &str) -> String {
     let objects = text.split("=== resources\n").next().unwrap_or(text);
     let mut engine = world::engine(world::settings(objects));
-    engine.apply(world::changes(BASE), world::NOW);
+    engine.apply(world::changes(base), world::NOW);
     engine.apply(world::changes(objects), world::NOW);
     format!(
         "{objects}=== resources\n{}=== findings\n{}",

@@ -9,6 +9,7 @@ use proptest::sample::select;
 use crate::world;
 
 mod hosts;
+mod mesh;
 
 /// A Gateway, a VirtualService, a policy, or what says where hosts are.
 pub fn object() -> impl Strategy<Value = Object> {
@@ -20,6 +21,8 @@ pub fn object() -> impl Strategy<Value = Object> {
         2 => hosts::service_entry(),
         1 => hosts::workload_entry(),
         1 => hosts::pod(),
+        2 => mesh::sidecar(),
+        1 => mesh::peers(),
     ]
     .prop_map(|text| world::object(&text))
 }

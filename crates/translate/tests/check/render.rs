@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Action, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind, Name, PathMatch, PathRewrite,
-    Policy, Provider, RateLimit, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
-    Rewrite, Route, Sealed, Snapshot, Source, Test, TlsSettings, Value, ValueMatch,
-    WeightedUpstream,
+    Action, Capture, CaptureDirection, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind, Name,
+    PathMatch, PathRewrite, Policy, Provider, RateLimit, RedirectParts, RedirectPath,
+    RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot, Source, Test, TlsSettings,
+    Value, ValueMatch, WeightedUpstream,
 };
 use myriad_translate::Engine;
 
@@ -79,8 +79,11 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             let place = match name.as_str() {
                 "http" | "https" => String::new(),
                 _ => format!(
-                    " {} tls={} {:?}",
-                    listener.address, listener.tls, listener.protocol
+                    " {} tls={} {:?}{}",
+                    listener.address,
+                    listener.tls,
+                    listener.protocol,
+                    listener.capture.map_or_else(String::new, capture_text),
                 ),
             };
             format!("listener {name}{place}{}", certificate.unwrap_or_default())
@@ -112,6 +115,13 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             format!("endpoints {name} [{told}] {from}")
         }
     })
+}
+
+fn capture_text(capture: Capture) -> String {
+    match capture.direction {
+        CaptureDirection::Outbound => " captured".to_owned(),
+        CaptureDirection::Inbound => format!(" captured mutual={:?}", capture.mutual),
+    }
 }
 
 fn provider_line(name: &Name, provider: &Provider) -> String {

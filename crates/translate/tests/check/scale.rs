@@ -87,6 +87,8 @@ fn service(meta: Meta) -> Service {
             protocol: None,
         }]
         .into(),
+        addresses: Box::default(),
+        is_headless: false,
     }
 }
 

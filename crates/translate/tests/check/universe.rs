@@ -22,6 +22,7 @@ pub fn settings() -> Settings {
         catch_all_namespaces: CatchAll::Only(["one".to_owned()].into()),
         gateway_namespace: "one".into(),
         serve_classless: false,
+        sidecars: true,
         ..Settings::default()
     }
 }
@@ -212,13 +213,20 @@ fn service() -> impl Strategy<Value = Service> {
     let alias = option::weighted(0.2, Just(Box::from("out.example")));
     const SELECTORS: [&[(&str, &str)]; 3] = [&[], &[("x", "1")], &[("x", "1"), ("y", "2")]];
     let selector = select(&SELECTORS[..]);
+    let address = option::of(select(&["10.1.0.1", "10.1.0.2"][..]));
     let parts = (
         meta(ObjectKind::Service, &["v", "w"]),
         alias,
         ports,
         selector,
+        address,
     );
-    parts.prop_map(|(meta, external_name, ports, selector)| Service {
+    parts.prop_map(|(meta, external_name, ports, selector, address)| Service {
+        addresses: address
+            .into_iter()
+            .filter_map(|text| text.parse().ok())
+            .collect(),
+        is_headless: address.is_none(),
         meta,
         selector: selector
             .iter()

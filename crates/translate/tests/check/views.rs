@@ -19,7 +19,11 @@ use crate::world;
 type Step = Result<&'static str, &'static str>;
 
 /// Views in several states; those of one name replace each other.
-const VIEWS: [&str; 7] = [
+const VIEWS: [&str; 11] = [
+    "beside one x=1,y=2 sidecar",
+    "beside two x=1 sidecar",
+    "along one x=1,y=2 sidecar",
+    "along one app=other",
     "gateway two istio=ingressgateway ingress",
     "gateway one istio=other ingress",
     "side two istio=egressgateway",
@@ -32,7 +36,7 @@ const VIEWS: [&str; 7] = [
 fn steps() -> impl Strategy<Value = (Batches, Vec<Option<Step>>)> {
     let step = prop_oneof![
         3 => select(&VIEWS[..]).prop_map(Ok),
-        1 => select(&["side", "tenant"][..]).prop_map(Err),
+        1 => select(&["side", "tenant", "beside", "along"][..]).prop_map(Err),
     ];
     (history(), vec(option::of(step), 16))
 }
@@ -105,6 +109,28 @@ fn a_view_is_what_an_engine_of_its_own_would_serve() {
             alone.apply(changes, world::NOW);
             let side = both.snapshot_of("side").unwrap().digest();
             prop_assert_eq!(side, alone.snapshot().digest());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sidecar_among_others_is_told_what_it_would_be_told_alone() {
+    run_any(history(), |batches| {
+        let own = "beside two x=1 sidecar";
+        let others = ["along one x=1,y=2 sidecar", "third two x=1,y=2 sidecar"];
+        let mut settings = universe::settings();
+        settings.root_namespace = Some("one".into());
+        let mut alone = settings.clone();
+        alone.views = vec![world::view(own)];
+        let views = others.iter().chain([&own]);
+        settings.views = views.map(|text| world::view(text)).collect();
+        let (mut many, mut alone) = (world::engine(settings), world::engine(alone));
+        for (_, changes) in batches {
+            many.apply(changes.clone(), world::NOW);
+            alone.apply(changes, world::NOW);
+            let [many, alone] = [&many, &alone].map(|it| it.snapshot_of("beside").unwrap());
+            prop_assert_eq!(many.digest(), alone.digest());
         }
         Ok(())
     });

@@ -46,7 +46,12 @@ pub fn settings(text: &str) -> Settings {
                 settings.gateway_ports.ranges = vec![range];
             }
             "root-namespace" => settings.root_namespace = Some(value.into()),
-            "view" => settings.views.push(view(value)),
+            "view" => {
+                let view = view(value);
+                settings.sidecars |= view.role == Role::Sidecar;
+                settings.views.push(view);
+            }
+            "registry-only" => settings.allows_any = value != "true",
             "provider" => settings
                 .providers
                 .push(provider(value, CheckProtocol::Grpc)),
@@ -68,7 +73,8 @@ pub fn settings(text: &str) -> Settings {
     settings
 }
 
-/// A view as `NAME NAMESPACE KEY=VALUE,...`, with `ingress` behind it where it answers for them.
+/// A view as `NAME NAMESPACE KEY=VALUE,...`, with `ingress` behind it where it answers for them,
+/// or `sidecar` where it is one.
 pub fn view(text: &str) -> View {
     let mut words = text.split_whitespace();
     let mut word = || words.next().expect("NAME NAMESPACE LABELS");
@@ -83,6 +89,7 @@ pub fn view(text: &str) -> View {
         labels: labels.collect(),
         role: match words.next() {
             Some("ingress") => Role::Ingress,
+            Some("sidecar") => Role::Sidecar,
             other => {
                 assert_eq!(other, None);
                 Role::Gateway

@@ -93,13 +93,23 @@ fn service() -> impl Strategy<Value = Object> {
             protocol,
         },
     );
-    let parts = (meta(ObjectKind::Service), maybe(), list(port), labels());
-    parts.prop_map(|(meta, external_name, ports, selector)| {
+    let reached = (list(any::<IpAddr>()), any::<bool>());
+    let parts = (
+        meta(ObjectKind::Service),
+        maybe(),
+        list(port),
+        labels(),
+        reached,
+    );
+    parts.prop_map(|(meta, external_name, ports, selector, reached)| {
+        let (addresses, is_headless) = reached;
         Object::Service(Arc::new(Service {
             meta,
             external_name,
             selector,
             ports,
+            addresses,
+            is_headless,
         }))
     })
 }
@@ -146,12 +156,19 @@ fn labels() -> impl Strategy<Value = Labels> {
 
 fn pod() -> impl Strategy<Value = Object> {
     let address = proptest::option::of(any::<IpAddr>());
-    let parts = (meta(ObjectKind::Pod), labels(), address, any::<bool>());
-    parts.prop_map(|(meta, labels, address, is_ready)| {
+    let parts = (
+        meta(ObjectKind::Pod),
+        labels(),
+        address,
+        maybe(),
+        any::<bool>(),
+    );
+    parts.prop_map(|(meta, labels, address, account, is_ready)| {
         Object::Pod(Arc::new(Pod {
             meta,
             labels,
             address,
+            account,
             is_ready,
         }))
     })

@@ -43,6 +43,8 @@ struct Place {
 /// What the passages of one VirtualService on a host have in common.
 struct Scene<'a> {
     host: &'a Host,
+    /// What stands for it in names.
+    label: &'a str,
     tenant: &'a Tenant,
     holders: &'a Holders,
 }
@@ -60,7 +62,7 @@ struct Asked<'a> {
 /// Adds the passages of a VirtualService on a host.
 pub fn add(
     reader: &mut Reader<'_>,
-    host: &Host,
+    (host, label): (&Host, &str),
     (number, tenant): (usize, &Tenant),
     holders: &Holders,
     output: &mut Output,
@@ -71,6 +73,7 @@ pub fn add(
     }
     let scene = Scene {
         host,
+        label,
         tenant,
         holders,
     };
@@ -219,9 +222,8 @@ impl Scene<'_> {
         }
         let own = self.tenant.service.meta.key.namespace();
         let is_named = |id: &Arc<str>| {
-            let written = asked.gateways.iter();
-            let mut named = written.filter_map(|text| names::gateway(text, own));
-            asked.gateways.is_empty() || named.any(|gateway| gateway == *id)
+            let mut named = asked.gateways.iter();
+            asked.gateways.is_empty() || named.any(|text| names::is_gateway(text, own, id))
         };
         let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
             way.door == *door
@@ -323,7 +325,7 @@ impl Scene<'_> {
     }
 
     fn name(&self, kind: &str, place: Place, end: &str) -> Name {
-        let (id, host) = (self.tenant.service.meta.key.id(), self.host);
+        let (id, host) = (self.tenant.service.meta.key.id(), self.label);
         let (rule, matched) = (place.rule, place.matched);
         Name::new(format!("{id}/{host}/{kind}{rule}.{matched}{end}"))
     }

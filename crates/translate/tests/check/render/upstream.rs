@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use myriad_model::{
     Balancer, DnsMode, DnsName, Endpoint, Endpoints, HashSource, HashTable, Limits, LocalityPart,
-    LocalityRule, LocalityShares, Outlier, Upstream, UpstreamOptions, UpstreamTls,
+    LocalityRule, LocalityShares, MeshTls, Outlier, Upstream, UpstreamOptions, UpstreamTls,
 };
 
 /// The line of an upstream, and the lines of its options below it.
@@ -18,6 +18,12 @@ pub fn text(upstream: &Upstream) -> (String, String) {
             DnsMode::Logical => " logical",
             DnsMode::Dynamic => " dynamic",
         });
+    }
+    if upstream.original_destination {
+        line.push_str(" where it was meant to go");
+    }
+    if let Some(source) = &upstream.source_address {
+        let _ = write!(line, " from={source}");
     }
     if let Some(tls) = &upstream.tls {
         line.push_str(&tls_text(tls));
@@ -34,9 +40,10 @@ pub fn text(upstream: &Upstream) -> (String, String) {
 pub fn endpoints_text(endpoints: &Endpoints) -> String {
     let text = |(index, endpoint): (usize, &Endpoint)| {
         let marks = marks(endpoint.weight, endpoint.priority);
+        let mesh = if endpoint.mesh { "+mesh" } else { "" };
         let locality = endpoints.locality(index).map(|text| format!("@{text}"));
         format!(
-            "{}{marks}{}",
+            "{}{marks}{mesh}{}",
             endpoint.address,
             locality.unwrap_or_default()
         )
@@ -68,6 +75,9 @@ fn marks(weight: u32, priority: u8) -> String {
 
 fn tls_text(tls: &UpstreamTls) -> String {
     let mut text = format!(" sni={:?} verify={}", tls.server_name, tls.verify);
+    if tls.mesh != MeshTls::None {
+        text = format!(" mesh={:?} sni={:?}", tls.mesh, tls.server_name);
+    }
     if let Some(trust) = &tls.trust {
         let _ = write!(text, " trust={trust}");
     }
