@@ -1,6 +1,7 @@
 //! The command line. Every setting is defined once, here, with its name, default and help.
 
 pub mod inject;
+pub mod mesh;
 pub mod redirect;
 
 use std::io::Write;
@@ -11,6 +12,7 @@ use myriad_model::wire::SCHEMA;
 use myriad_translate::MAIN;
 
 use self::inject::RawInject;
+use self::mesh::{RawMesh, RawMeshAuthority};
 use self::redirect::RawRedirect;
 
 /// A gateway for a myriad of TLS domains.
@@ -119,6 +121,9 @@ pub struct RawController {
         value_enum
     )]
     pub istio: Istio,
+    /// Who signs identities of the mesh.
+    #[command(flatten)]
+    pub authority: RawMeshAuthority,
     /// Where listeners are, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,
@@ -170,6 +175,9 @@ pub struct RawProxy {
         value_name = "NUMBER"
     )]
     pub schema_max: u32,
+    /// Ask the controller for an identity of the mesh. Until there is one, the proxy is not ready.
+    #[arg(long, env = "MYRIAD_MESH")]
+    pub mesh: bool,
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,
@@ -495,6 +503,9 @@ pub struct RawMeaning {
     /// start.
     #[arg(long, env = "MYRIAD_MESH_CONFIG", value_name = "FILE")]
     pub mesh_config: Option<PathBuf>,
+    /// What the mesh is.
+    #[command(flatten)]
+    pub mesh: RawMesh,
     /// What the full names of Services end with.
     #[arg(
         long,

@@ -1,11 +1,15 @@
 //! `controller`: watches a cluster, translates, and tells proxies what to serve.
 
+mod authority;
 mod certificate;
 mod fleet;
+mod signer;
 mod watcher;
 pub mod word;
 
+pub use authority::SECRET_NAME;
 pub use certificate::Renewed;
+pub use signer::{Signer, Terms};
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,10 +33,11 @@ use crate::explain::Explainer;
 use crate::live::Live;
 use crate::outlet::Fleet;
 use crate::process::{self, Pages, Stop};
-use crate::settings::Controller;
+use crate::settings::{Controller, MeshAuthority};
 use crate::status::report::Reporter;
 use crate::tokens::Tokens;
 use crate::trust::{self, Trust};
+use authority::Keeper;
 use word::Word;
 
 /// How long is waited before the API server is asked again for what nothing works without.
@@ -89,7 +94,9 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let (announce, addresses) = watch::channel(None);
     let views = Views::new();
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
+    let signer = look_after_authority(&client, &settings, &inbox, &metrics);
     let server = fleet::Server {
+        signer,
         settings: &settings,
         trust: &trust,
         tokens,
@@ -134,6 +141,40 @@ fn pages(metrics: &Metrics, readiness: Readiness, board: &Board, live: &Live) ->
         reporter,
         explainer: Explainer::of_board(board.clone()),
     }
+}
+
+/// Reads, or makes, what signs identities of the mesh, where there is one. A cluster whose mesh has
+/// no authority yet is served all the same.
+fn look_after_authority(
+    client: &Client,
+    settings: &Controller,
+    inbox: &mpsc::Sender<Event>,
+    metrics: &Metrics,
+) -> Option<Signer> {
+    let domain = settings.meaning.trust_domain.clone()?;
+    let MeshAuthority {
+        secret: (namespace, name),
+        makes,
+        lifetime,
+        overlap,
+    } = settings.authority.clone();
+    let terms = Terms {
+        trust_domain: domain.own,
+        aliases: domain.aliases,
+        lifetime,
+        overlap,
+    };
+    let signer = Signer::new(terms, metrics);
+    let keeper = Keeper {
+        client: client.clone(),
+        namespace,
+        name,
+        makes,
+        signer: signer.clone(),
+        inbox: inbox.clone(),
+    };
+    drop(task::spawn("mesh authority", keeper.keep()));
+    Some(signer)
 }
 
 /// Asks until what nothing works without is there: the shared trust, and the keys of tokens.

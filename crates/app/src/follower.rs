@@ -1,18 +1,24 @@
 //! `proxy`: serves what a controller says, and what it said last where none answers.
 
+mod identity;
 mod kept;
 mod link;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use myriad_base::clock;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
+use myriad_base::task;
 use myriad_model::{Change, Commit, Snapshot};
 use myriad_proxy::Proxy;
-use myriad_sync::{Apply, Client, ClientCounters, ClientError, ClientSettings, Delivery, Refusal};
+use myriad_sync::{
+    Anchors, Apply, Client, ClientCounters, ClientError, ClientSettings, Delivery, Issued,
+    NotSigned, Refusal,
+};
 
 use crate::board::Board;
 use crate::cli::RawProxy;
@@ -20,6 +26,7 @@ use crate::explain::Explainer;
 use crate::process::{self, Pages, Stop};
 use crate::settings;
 use crate::status::report::Reporter;
+use identity::{Given, OwnIdentity};
 use kept::Kept;
 use link::Link;
 
@@ -44,6 +51,12 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let board = Board::new(&metrics);
     let ready = readiness.require("the first snapshot");
+    let identity = settings
+        .wants_identity
+        .then(|| OwnIdentity::new(&readiness, &metrics));
+    if let Some(identity) = &identity {
+        drop(task::spawn("identity", identity.validity().watch()));
+    }
     let listener = process::bind_admin(settings.admin)?;
     let proxy = Proxy::start(settings.traffic.proxy(), &metrics)?;
     let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
@@ -69,6 +82,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         kept,
         board,
         ready,
+        identity,
         position: 0,
     };
     follower.serve_held(&held);
@@ -105,6 +119,8 @@ struct Follower {
     kept: Kept,
     board: Board,
     ready: Condition,
+    /// Its identity of the mesh, where one is wanted.
+    identity: Option<OwnIdentity>,
     position: u64,
 }
 
@@ -130,6 +146,16 @@ impl Follower {
             "serving what was kept, until a controller answers"
         );
         self.board.set_snapshot(held, self.position);
+    }
+
+    fn identify(&mut self, given: Option<Given>) {
+        let Some(Given { certificate, roots }) = given else {
+            return;
+        };
+        let identity = myriad_proxy::Identity { certificate, roots };
+        if let Err(error) = self.proxy.identify(identity) {
+            tracing::error!(%error, "the identity of the mesh cannot be used; the former stays");
+        }
     }
 
     fn put_into_service(&mut self, commit: &Commit) -> Vec<Refusal> {
@@ -172,6 +198,26 @@ impl Apply for Follower {
 
     fn tick(&mut self) -> bool {
         self.proxy.take_bindable()
+    }
+
+    fn wants_identity(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    fn anchored(&mut self, anchors: Anchors) {
+        let own = self.identity.as_mut();
+        let given = own.and_then(|own| own.anchored(anchors));
+        self.identify(given);
+    }
+
+    fn request(&mut self) -> Option<Bytes> {
+        self.identity.as_mut()?.request(clock::unix_seconds())
+    }
+
+    fn signed(&mut self, outcome: Result<Issued, NotSigned>) {
+        let own = self.identity.as_mut();
+        let given = own.and_then(|own| own.signed(outcome, clock::unix_seconds()));
+        self.identify(given);
     }
 
     fn connected(&mut self) {

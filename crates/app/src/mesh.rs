@@ -34,6 +34,10 @@ pub struct Mesh {
     pub providers: Vec<MeshProvider>,
     /// The namespace whose policies and DestinationRules are for all.
     pub root_namespace: Option<Box<str>>,
+    /// The trust domain of identities, and others that are taken for it.
+    pub trust_domain: Option<String>,
+    /// See `trust_domain`.
+    pub trust_domain_aliases: Vec<String>,
     /// What is recorded.
     pub telemetry: MeshTelemetry,
     /// Fields that have no effect here.
@@ -44,6 +48,8 @@ pub struct Mesh {
 #[serde(rename_all = "camelCase", default)]
 struct RawMesh {
     root_namespace: Option<String>,
+    trust_domain: Option<String>,
+    trust_domain_aliases: Vec<String>,
     extension_providers: Vec<RawProvider>,
     /// What is traced follows from providers.
     #[serde(rename = "enableTracing")]
@@ -167,6 +173,8 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
             .root_namespace
             .filter(|it| !it.is_empty())
             .map(Into::into),
+        trust_domain: raw.trust_domain.filter(|it| !it.is_empty()),
+        trust_domain_aliases: raw.trust_domain_aliases,
         unheard: raw.rest.into_keys().collect(),
         ..Mesh::default()
     };

@@ -1,5 +1,6 @@
 //! From settings as written to settings as meant; all problems are reported, not the first.
 
+mod mesh;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,9 @@ use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
-use crate::mesh::{self, Mesh};
+use crate::mesh::{self as mesh_config, Mesh};
+
+pub use mesh::{MeshAuthority, TrustDomain};
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct Controller {
     pub namespaces: Vec<String>,
     /// Whether Istio's kinds are watched where the cluster has them.
     pub watches_istio: bool,
+    /// Who signs identities of the mesh.
+    pub authority: MeshAuthority,
     /// Where listeners are, on every proxy.
     pub listeners: Listeners,
     /// Where admin pages are served.
@@ -69,6 +74,8 @@ pub struct Proxy {
     pub state_dir: PathBuf,
     /// The newest schema of resources that is understood.
     pub schema_max: u32,
+    /// Whether an identity of the mesh is wanted.
+    pub wants_identity: bool,
     /// Where admin pages are served.
     pub admin: SocketAddr,
     /// How connections are served.
@@ -132,6 +139,8 @@ pub struct Meaning {
     pub gateways: Gateways,
     /// What Istio's mesh settings say.
     pub mesh: Mesh,
+    /// What identities are called; none where there is no mesh.
+    pub trust_domain: Option<TrustDomain>,
     /// What the full names of Services end with.
     pub cluster_domain: String,
     /// The ports that Gateways may have listeners on.
@@ -168,6 +177,10 @@ impl Serve {
         };
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
+        if raw.meaning.mesh.mesh {
+            let problem = "--mesh is for a controller and its proxies: nobody signs here";
+            problems.push(problem.to_owned());
+        }
         if raw.meaning.gateways.is_some() {
             let problem = "--gateways is for a controller: this process is one gateway";
             problems.push(problem.to_owned());
@@ -219,6 +232,7 @@ impl Controller {
                 .and_then(|text| name_pair("--publish-service", text, &mut problems)),
             namespaces: raw.namespaces.clone(),
             watches_istio: raw.istio == Istio::Auto,
+            authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
             listeners,
             admin: address("--admin", &raw.process.admin, &mut problems),
             meaning,
@@ -253,6 +267,7 @@ impl Proxy {
             ca_file: raw.ca_file.clone(),
             state_dir: raw.state_dir.clone(),
             schema_max: raw.schema_max,
+            wants_identity: raw.mesh,
             admin: address("--admin", &raw.process.admin, &mut problems),
             traffic: Traffic::read(&raw.traffic, &mut problems),
         };
@@ -395,15 +410,17 @@ impl Meaning {
             gateway_namespace: raw.gateway_namespace.clone(),
             gateways: Gateways::default(),
             mesh: match &raw.mesh_config {
-                Some(path) => mesh::read(path, problems),
+                Some(path) => mesh_config::read(path, problems),
                 None => Mesh::default(),
             },
+            trust_domain: None,
             cluster_domain: raw.cluster_domain.trim_end_matches('.').to_owned(),
             gateway_ports: GatewayPorts {
                 ranges: ranges(&raw.gateway_ports, problems),
                 except: BTreeSet::new(),
             },
         };
+        meaning.trust_domain = TrustDomain::read(&raw.mesh, &meaning.mesh, problems);
         if let Some(path) = &raw.gateways {
             let main = meaning.translate().main_view();
             meaning.gateways = gateways::read(path, &main, problems);

@@ -8,11 +8,13 @@ mod authority;
 mod identity;
 mod mesh;
 mod roots;
+mod succession;
 
 pub use authority::{Authority, AuthorityError, Leaf};
 pub use identity::{IDENTITY_BYTES_MAX, Identity, IdentityError};
 pub use mesh::{
-    INTERMEDIATES_MAX, LIFETIME_MIN, MeshAuthority, MeshAuthorityError, REQUEST_BYTES_MAX, Request,
-    SignError, Signed,
+    Credential, CredentialError, INTERMEDIATES_MAX, LIFETIME_MIN, MeshAuthority,
+    MeshAuthorityError, REQUEST_BYTES_MAX, Request, SignError, Signed,
 };
 pub use roots::{OVERLAP, Roots, RootsError, Step, Texts};
+pub use succession::{ROOTS_MAX, Succession};

@@ -15,12 +15,13 @@ use rustls_pki_types::{
 };
 use x509_parser::certificate::X509Certificate;
 use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
 
 use crate::authority::{Authority, CLOCK_SKEW, validity};
 use crate::identity::Identity;
-use crate::roots::Texts;
+use crate::roots::{Roots, Texts};
 
 /// The largest request that is read; one of a P-256 key has some 300 bytes.
 pub const REQUEST_BYTES_MAX: usize = 16 << 10;
@@ -61,6 +62,8 @@ pub struct MeshAuthority {
     /// From the authority upwards, without the root; empty if it is the root.
     intermediates: Vec<CertificateDer<'static>>,
     roots: Vec<CertificateDer<'static>>,
+    /// Those of the roots that its own chain ends in.
+    anchors: Vec<CertificateDer<'static>>,
     until: i64,
 }
 
@@ -81,6 +84,32 @@ pub struct Request {
     pub der: Vec<u8>,
     /// The private key.
     pub key: PrivateKeyDer<'static>,
+    /// The public key, as certificates have it.
+    public: Vec<u8>,
+}
+
+/// A certificate, its key, and whose it is.
+pub struct Credential {
+    /// The certificate, and what was signed with it.
+    pub signed: Signed,
+    /// The private key, in PKCS#8.
+    pub key: PrivateKeyDer<'static>,
+    /// Who it is, as the certificate says.
+    pub identity: Identity,
+}
+
+/// Why a chain that was received is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// It is empty, or not X.509.
+    #[error("the certificate that was signed cannot be read")]
+    Unreadable,
+    /// It certifies another key than was asked for.
+    #[error("the certificate that was signed is for another key")]
+    Key,
+    /// It has no URI, several, or one that is no identity.
+    #[error("the certificate that was signed has not one identity")]
+    Identity,
 }
 
 /// Why a Secret holds no authority for a mesh.
@@ -123,10 +152,31 @@ pub enum SignError {
     Sign,
 }
 
+impl MeshAuthorityError {
+    /// The key of the Secret that is to blame.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            MeshAuthorityError::Missing(key)
+            | MeshAuthorityError::Unreadable(key)
+            | MeshAuthorityError::NoAuthority(key)
+            | MeshAuthorityError::Gap(key)
+            | MeshAuthorityError::TooMany(key) => Some(key),
+            MeshAuthorityError::Key => None,
+        }
+    }
+}
+
 impl MeshAuthority {
+    /// Whether a Secret is meant to hold an authority that somebody else has made.
+    pub fn is_in(texts: &Texts) -> bool {
+        let keys = [ISTIO.certificate, TLS.certificate];
+        keys.into_iter().any(|key| texts.contains_key(key))
+    }
+
     /// An authority from a Secret: with the keys of Istio's `cacerts` (`ca-cert.pem`,
     /// `ca-key.pem`, `cert-chain.pem`, `root-cert.pem`), or those of type `kubernetes.io/tls`
-    /// (`tls.crt`, `tls.key`, `ca.crt`).
+    /// (`tls.crt`, `tls.key`, `ca.crt`). Chain and roots may be missing or empty where the
+    /// authority has signed itself, as Istio's own `istio-ca-secret` has them.
     ///
     /// # Errors
     /// See [`MeshAuthorityError`].
@@ -135,12 +185,17 @@ impl MeshAuthority {
             true => ISTIO,
             false => TLS,
         };
-        let text = |key| texts.get(key).ok_or(MeshAuthorityError::Missing(key));
+        let filled = |key| texts.get(key).filter(|text| !text.trim().is_empty());
+        let text = |key| filled(key).ok_or(MeshAuthorityError::Missing(key));
         let mut chain = certificates(keys.certificate, text(keys.certificate)?)?;
         let key = KeyPair::from_pem(text(keys.key)?);
         let key = key.map_err(|_| MeshAuthorityError::Unreadable(keys.key))?;
-        let roots = certificates(keys.roots, text(keys.roots)?)?;
-        if let Some((name, text)) = keys.chain.and_then(|it| Some((it, texts.get(it)?))) {
+        let roots = match (text(keys.roots), chain.first()) {
+            (Ok(text), _) => certificates(keys.roots, text)?,
+            (Err(_), Some(own)) if is_self_signed(own) => vec![own.clone()],
+            (Err(missing), _) => return Err(missing),
+        };
+        if let Some((name, text)) = keys.chain.and_then(|it| Some((it, filled(it)?))) {
             let own = chain.first().cloned();
             let further = certificates(name, text)?.into_iter();
             // Istio's chain begins with the authority's own certificate, as its tools write it.
@@ -155,10 +210,22 @@ impl MeshAuthority {
     /// # Errors
     /// Its texts cannot be read.
     pub fn of_root(root: &Authority) -> Result<MeshAuthority, MeshAuthorityError> {
+        MeshAuthority::of(root, root.certificate_pem())
+    }
+
+    /// The same, of several that follow one another: the current one signs, and all are trusted.
+    ///
+    /// # Errors
+    /// Their texts cannot be read.
+    pub fn of_roots(roots: &Roots) -> Result<MeshAuthority, MeshAuthorityError> {
+        MeshAuthority::of(roots.current(), &roots.bundle())
+    }
+
+    fn of(root: &Authority, bundle: &str) -> Result<MeshAuthority, MeshAuthorityError> {
         let texts = [
             (TLS.certificate, root.certificate_pem()),
             (TLS.key, root.expose_key_pem()),
-            (TLS.roots, root.certificate_pem()),
+            (TLS.roots, bundle),
         ];
         let texts = texts.map(|(key, text)| (key.to_owned(), text.to_owned()));
         MeshAuthority::from_texts(&Texts::from(texts))
@@ -190,12 +257,15 @@ impl MeshAuthority {
                 return Err(MeshAuthorityError::Gap(gap));
             }
         }
-        let rooted = roots.iter().map(|it| {
-            let root = self::parsed(keys.roots, it)?;
-            Ok(parsed.last().is_some_and(|it| is_signed_by(it, &root)))
-        });
-        let rooted = rooted.collect::<Result<Vec<_>, MeshAuthorityError>>()?;
-        if !rooted.contains(&true) {
+        let mut anchors = Vec::new();
+        for root in &roots {
+            let parsed_root = self::parsed(keys.roots, root)?;
+            let is_anchor = |last| is_signed_by(last, &parsed_root);
+            if parsed.last().is_some_and(is_anchor) {
+                anchors.push(root.clone());
+            }
+        }
+        if anchors.is_empty() {
             return Err(MeshAuthorityError::Gap(keys.roots));
         }
         // A chain is as long-lived as the first of its certificates that ends.
@@ -208,6 +278,7 @@ impl MeshAuthority {
             issuer,
             intermediates: intermediates.collect(),
             roots,
+            anchors,
             until,
         })
     }
@@ -215,6 +286,17 @@ impl MeshAuthority {
     /// What the peers of its workloads have to trust.
     pub fn roots(&self) -> &[CertificateDer<'static>] {
         &self.roots
+    }
+
+    /// Those of the roots of which one suffices to trust what it signs.
+    pub fn anchors(&self) -> &[CertificateDer<'static>] {
+        &self.anchors
+    }
+
+    /// Whether both sign with the same key.
+    pub fn is_like(&self, other: &MeshAuthority) -> bool {
+        let key = |it: &MeshAuthority| it.issuer.key().subject_public_key_info();
+        key(self) == key(other) && self.intermediates == other.intermediates
     }
 
     /// When it can sign no longer, in seconds since the epoch.
@@ -295,8 +377,51 @@ impl Request {
         let request = request.map_err(|_| SignError::Sign)?;
         Ok(Request {
             der: request.der().to_vec(),
+            public: key.subject_public_key_info(),
             key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
         })
+    }
+
+    /// What the request and the chain that was signed for it make together.
+    ///
+    /// # Errors
+    /// See [`CredentialError`].
+    pub fn complete(
+        self,
+        chain: Vec<CertificateDer<'static>>,
+    ) -> Result<Credential, CredentialError> {
+        let leaf = chain.first().ok_or(CredentialError::Unreadable)?;
+        let parsed = X509Certificate::from_der(leaf);
+        let (_, parsed) = parsed.map_err(|_| CredentialError::Unreadable)?;
+        if parsed.public_key().raw != self.public {
+            return Err(CredentialError::Key);
+        }
+        let names = parsed.subject_alternative_name();
+        let names = names.map_err(|_| CredentialError::Unreadable)?;
+        let names = names.map(|it| &*it.value.general_names);
+        let Some([GeneralName::URI(uri)]) = names else {
+            return Err(CredentialError::Identity);
+        };
+        let identity = Identity::parse(uri).map_err(|_| CredentialError::Identity)?;
+        let validity = parsed.validity();
+        let (from, until) = (
+            validity.not_before.timestamp(),
+            validity.not_after.timestamp(),
+        );
+        Ok(Credential {
+            signed: Signed { chain, from, until },
+            key: self.key,
+            identity,
+        })
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("identity", &self.identity)
+            .field("until", &self.signed.until)
+            .finish_non_exhaustive()
     }
 }
 
@@ -359,6 +484,11 @@ fn parsed<'a>(
     let parsed = X509Certificate::from_der(der);
     let (_, parsed) = parsed.map_err(|_| MeshAuthorityError::Unreadable(name))?;
     Ok(parsed)
+}
+
+fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
+    let parsed = X509Certificate::from_der(certificate);
+    parsed.is_ok_and(|(_, it)| is_signed_by(&it, &it))
 }
 
 fn is_signed_by(signed: &X509Certificate<'_>, signer: &X509Certificate<'_>) -> bool {

@@ -20,6 +20,7 @@ use rustls::crypto::aws_lc_rs;
 use tokio::sync::{mpsc, watch};
 
 use super::certificate::Renewed;
+use super::signer::Signer;
 use super::watcher::Watcher;
 use crate::control::{Addresses, Event as ControlEvent};
 use crate::live::Live;
@@ -51,6 +52,8 @@ pub struct Server<'a> {
     pub settings: &'a Controller,
     pub trust: &'a Trust,
     pub tokens: Arc<Tokens>,
+    /// Who signs identities of the mesh, where there is one.
+    pub signer: Option<Signer>,
     /// What the proxies of each view shall serve.
     pub views: Views,
     /// Holds a value once the first list is complete: before, what is missing means nothing.
@@ -77,6 +80,7 @@ impl Server<'_> {
             settings,
             trust,
             tokens,
+            signer,
             views,
             mut is_listed,
             live,
@@ -115,7 +119,10 @@ impl Server<'_> {
                 () = drained.signalled() => return Ok(()),
             }
             let server = limits(key, tls);
-            let server = SyncServer::new(server, tokens, views, events, counters, drained);
+            let mut server = SyncServer::new(server, tokens, views, events, counters, drained);
+            if let Some(signer) = signer {
+                server = server.signing(Arc::new(signer));
+            }
             server
                 .serve(tokio::net::TcpListener::from_std(listener)?)
                 .await?;

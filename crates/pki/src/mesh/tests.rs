@@ -15,7 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::{MeshAuthority, MeshAuthorityError, Request, SignError, Texts};
+use super::{CredentialError, MeshAuthority, MeshAuthorityError, Request, SignError, Texts};
 use crate::authority::Authority;
 use crate::identity::Identity;
 
@@ -229,6 +229,45 @@ fn a_secret_that_is_no_authority_says_which_key_is_wrong() {
     let texts = texts.map(|(key, text)| (key.to_owned(), text)).into();
     let error = MeshAuthority::from_texts(&texts).err().unwrap();
     assert_eq!(error, Wrong::NoAuthority("tls.crt"));
+}
+
+#[test]
+fn what_signed_itself_needs_neither_a_chain_nor_roots() {
+    let root = Authority::new("mesh", NOW).unwrap();
+    let texts = [
+        ("ca-cert.pem", root.certificate_pem()),
+        ("ca-key.pem", root.expose_key_pem()),
+        ("cert-chain.pem", ""),
+        ("root-cert.pem", ""),
+    ];
+    let texts = texts.map(|(key, text)| (key.to_owned(), text.to_owned()));
+    let texts = Texts::from(texts);
+    assert!(MeshAuthority::is_in(&texts));
+    let mesh = MeshAuthority::from_texts(&texts).unwrap();
+    assert_eq!(mesh.roots(), [root.certificate().clone()]);
+    assert_eq!(mesh.anchors(), mesh.roots());
+    let mut texts = three_deep();
+    texts.insert("root-cert.pem".to_owned(), String::new());
+    let error = MeshAuthority::from_texts(&texts).err().unwrap();
+    assert_eq!(error, MeshAuthorityError::Missing("root-cert.pem"));
+    assert_eq!(error.key(), Some("root-cert.pem"));
+}
+
+#[test]
+fn a_chain_completes_the_request_that_it_was_signed_for_and_no_other() {
+    let mesh = MeshAuthority::from_texts(&three_deep()).unwrap();
+    let request = Request::new().unwrap();
+    let signed = mesh.sign(&request.der, &identity(), NOW, DAY).unwrap();
+    let other = Request::new().unwrap().complete(signed.chain.clone());
+    assert_eq!(other.err(), Some(CredentialError::Key));
+    let empty = Request::new().unwrap().complete(Vec::new());
+    assert_eq!(empty.err(), Some(CredentialError::Unreadable));
+    let garbage = vec![CertificateDer::from(vec![1])];
+    let garbage = Request::new().unwrap().complete(garbage);
+    assert_eq!(garbage.err(), Some(CredentialError::Unreadable));
+    let credential = request.complete(signed.chain.clone()).unwrap();
+    assert_eq!(credential.identity, identity());
+    assert_eq!(credential.signed, signed);
 }
 
 #[test]
