@@ -72,6 +72,9 @@ containers:
   - --drain-timeout={{ $proxy.drainTimeout }}
   - --trusted-hops={{ $proxy.trustedHops }}
   - --locality=$(NODE_REGION)/$(NODE_ZONE)
+  {{- if $values.mesh.enabled }}
+  - --mesh
+  {{- end }}
   {{- with $proxy.workers }}
   - --workers={{ . }}
   {{- end }}
