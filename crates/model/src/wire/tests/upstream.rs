@@ -226,6 +226,8 @@ fn protocols() -> impl Strategy<Value = Protocol> {
         Protocol::Https1,
         Protocol::H2c,
         Protocol::H2,
+        Protocol::Tcp,
+        Protocol::Tls,
     ])
 }
 
