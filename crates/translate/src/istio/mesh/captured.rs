@@ -24,11 +24,8 @@ pub struct CaptureKey {
     pub port: u16,
 }
 
-/// The upstream of bytes that go where they were meant to go.
+/// The upstream of what goes where it was meant to go.
 const ELSEWHERE: &str = "elsewhere";
-
-/// The same for requests.
-const ELSEWHERE_HTTP: &str = "elsewhere/http";
 
 /// The rank of what is for nobody who is known: behind all others.
 const LAST_RANK: u64 = u64::MAX;
@@ -77,7 +74,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -
     }
     let listeners: Arc<[Name]> = [name.clone()].into();
     if protocol != ListenerProtocol::Tcp {
-        let upstreams = [weighted(Name::from(ELSEWHERE_HTTP))];
+        let upstreams = [weighted(Name::from(ELSEWHERE))];
         let route = route(
             listeners.clone(),
             [Host::any()].into(),
@@ -117,16 +114,11 @@ pub fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
     if !reader.allows_any() {
         return output;
     }
-    for (name, protocol) in [
-        (ELSEWHERE, Protocol::Tcp),
-        (ELSEWHERE_HTTP, Protocol::Http1),
-    ] {
-        let upstream = Upstream {
-            original_destination: true,
-            ..Upstream::plain(protocol)
-        };
-        push(&mut output, Name::from(name), Value::Upstream(upstream));
-    }
+    let upstream = Upstream {
+        original_destination: true,
+        ..Upstream::plain(Protocol::Http1)
+    };
+    push(&mut output, Name::from(ELSEWHERE), Value::Upstream(upstream));
     let upstreams = [weighted(Name::from(ELSEWHERE))];
     let passage = passage([name.clone()].into(), LAST_RANK, upstreams);
     push(

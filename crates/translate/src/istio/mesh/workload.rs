@@ -241,10 +241,10 @@ impl Port {
     }
 
     fn add_upstream(&self, name: &Name, pool: Option<&ConnectionPool>, output: &mut Output) {
-        let protocol = match (self.spoken, self.is_http2) {
-            (Spoken::Tls | Spoken::Tcp, _) => Protocol::Tcp,
-            (_, true) => Protocol::H2c,
-            (_, false) => Protocol::Http1,
+        // Bytes are handed on as they are, whatever it says.
+        let protocol = match self.is_http2 {
+            true => Protocol::H2c,
+            false => Protocol::Http1,
         };
         let settings = Merged {
             pool,
