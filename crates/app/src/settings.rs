@@ -17,7 +17,7 @@ use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawSe
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh::{self as mesh_config, Mesh};
 
-pub use mesh::{MeshAuthority, TrustDomain};
+pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
@@ -359,10 +359,18 @@ impl Meaning {
             root_namespace: self.mesh.root_namespace.clone(),
             providers: self.mesh.providers.clone(),
             telemetry: self.mesh.telemetry.clone(),
+            sidecars: self.trust_domain.is_some(),
+            trust_domain: self.trust_domain().into(),
             cluster_domain: self.cluster_domain.as_str().into(),
             gateway_ports: self.gateway_ports.clone(),
             ..myriad_translate::Settings::default()
         }
+    }
+
+    /// What identities begin with, behind `spiffe://`.
+    fn trust_domain(&self) -> &str {
+        let domain = self.trust_domain.as_ref();
+        domain.map_or(DEFAULT_TRUST_DOMAIN, |it| &it.own)
     }
 
     /// Checks settings.

@@ -17,7 +17,7 @@ const LIFETIME_MAX: Duration = Duration::from_secs(6 * 86_400);
 const OVERLAP_MAX: Duration = Duration::from_secs(86_400);
 
 /// The trust domain where nobody names one.
-const TRUST_DOMAIN: &str = "cluster.local";
+pub const DEFAULT_TRUST_DOMAIN: &str = "cluster.local";
 
 /// The most aliases of it.
 const ALIASES_MAX: usize = 31;
@@ -50,7 +50,7 @@ impl TrustDomain {
         let is_domain = |text: &str| Identity::new(text, "n", "a").is_ok();
         let written = raw.mesh_trust_domain.as_deref();
         let own = written.or(config.trust_domain.as_deref());
-        let own = own.unwrap_or(TRUST_DOMAIN).to_owned();
+        let own = own.unwrap_or(DEFAULT_TRUST_DOMAIN).to_owned();
         if !is_domain(&own) {
             problems.push(format!(
                 "--mesh-trust-domain is {own:?}, not 1 to 255 of a-z, 0-9, '.', '-' and '_'"

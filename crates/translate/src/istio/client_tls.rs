@@ -95,11 +95,11 @@ pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Pr
         ClientTlsMode::Disable => return,
         ClientTlsMode::IstioMutual if reader.settings().sidecars => return,
         ClientTlsMode::IstioMutual => {
-            let message = "is ISTIO_MUTUAL, for which the gateway has no identity yet";
+            let message = "is ISTIO_MUTUAL, and this gateway is given no identity of a mesh";
             closed(
                 "mode",
                 message,
-                "write MUTUAL with a credentialName, or SIMPLE",
+                "set --mesh, or write MUTUAL with a credentialName, or SIMPLE",
             );
             return;
         }

@@ -22,10 +22,12 @@ const CLOSED: &str = "closed";
 /// What a listener does for a host; equal ones share a domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Answer {
-    certificate: Name,
+    /// None where it is the mesh's.
+    certificate: Option<Name>,
     alternatives: Vec<Name>,
     tls: TlsSettings,
     client_auth: Option<ClientAuth>,
+    mesh: bool,
     gateway: Arc<str>,
 }
 
@@ -87,11 +89,11 @@ fn push(
     let domain = Domain {
         listeners,
         host: host.clone(),
-        certificate: Some(answer.certificate),
+        certificate: answer.certificate,
         alternatives: answer.alternatives.into(),
         tls,
         client_auth: answer.client_auth.map(Arc::new),
-        mesh: false,
+        mesh: answer.mesh,
     };
     let origin = Origin {
         kind: OriginKind::Gateway,
@@ -112,20 +114,30 @@ fn answer(
     output: &mut Output,
 ) -> Answer {
     let server = site.gateway.spec.servers.get(way.server);
-    let usual = &reader.settings().tls;
-    let terms = server.and_then(|server| tls::read(server, usual, &mut Vec::new()));
+    let settings = reader.settings();
+    let usual = &settings.tls;
+    let terms = server.and_then(|server| tls::read(server, settings, &mut Vec::new()));
     let gateway = site.gateway.meta.key.id();
     // A broader domain must not answer in its place, without what was asked for here.
     let closed = || Answer {
-        certificate: Name::new(format!("{gateway}/{CLOSED}")),
+        certificate: Some(Name::new(format!("{gateway}/{CLOSED}"))),
         alternatives: Vec::new(),
         tls: usual.clone(),
         client_auth: None,
+        mesh: false,
         gateway: gateway.clone(),
     };
     let Some(terms) = terms else {
         return closed();
     };
+    if terms.mesh {
+        return Answer {
+            certificate: None,
+            tls: terms.settings,
+            mesh: true,
+            ..closed()
+        };
+    }
     let scene = Scene { site, host, way };
     let mut certificates = scene.certificates(reader, &terms, output);
     if certificates.is_empty() {
@@ -146,10 +158,11 @@ fn answer(
     };
     let certificate = certificates.remove(0);
     Answer {
-        certificate,
+        certificate: Some(certificate),
         alternatives: certificates,
         tls: terms.settings,
         client_auth,
+        mesh: false,
         gateway: gateway.clone(),
     }
 }

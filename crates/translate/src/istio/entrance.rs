@@ -94,8 +94,8 @@ fn door(server: &Server, settings: &Settings) -> Option<Door> {
         Speech::Tls if is_passing(server) => Some(Door::Passing),
         Speech::Tls => {
             let is_http = server.port.protocol.eq_ignore_ascii_case("HTTPS");
-            let is_ended = tls::is_usual(server)
-                || tls::read(server, &settings.tls, &mut Vec::new()).is_some();
+            let is_ended =
+                tls::is_usual(server) || tls::read(server, settings, &mut Vec::new()).is_some();
             Some(match (is_ended, is_http) {
                 (false, _) => Door::Closed,
                 (true, true) => Door::Tls,
@@ -124,7 +124,7 @@ pub fn judge(
     let stand = port::stand(reader, server);
     match &stand {
         Ok((_, Speech::Tls)) if !is_passing(server) && !tls::is_usual(server) => {
-            tls::read(server, &reader.settings().tls, &mut problems);
+            tls::read(server, reader.settings(), &mut problems);
         }
         Ok(_) => {}
         Err(homeless) => problems.push(explain(homeless, server, reader.settings())),

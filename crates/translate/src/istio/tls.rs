@@ -9,11 +9,15 @@ use myriad_model::{
     ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, CipherSuite, ClientAuthMode, TlsSettings, TlsVersion,
 };
 
+use crate::settings::Settings;
+
 /// How TLS is ended by a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Names of Secrets with certificates; at least one.
+    /// Names of Secrets with certificates; at least one, but where `mesh` says otherwise.
     pub credentials: Vec<Box<str>>,
+    /// Whether certificate and authorities are those of the mesh.
+    pub mesh: bool,
     /// Versions and suites.
     pub settings: TlsSettings,
     /// What clients are asked for.
@@ -102,9 +106,19 @@ impl Problem {
     }
 }
 
+/// How TLS is ended, before it is known with what.
+enum Mode {
+    /// Clients are asked for nothing.
+    Simple,
+    /// They are asked for a certificate.
+    Asking(ClientAuthMode),
+    /// Both ends show identities of the mesh.
+    Mesh,
+}
+
 /// Reads what a server that ends TLS says; none where it cannot be honoured, so that nobody
 /// answers.
-pub fn read(server: &Server, usual: &TlsSettings, problems: &mut Vec<Problem>) -> Option<Terms> {
+pub fn read(server: &Server, holding: &Settings, problems: &mut Vec<Problem>) -> Option<Terms> {
     let Some(tls) = &server.tls else {
         problems.push(closing(
             "tls",
@@ -115,17 +129,23 @@ pub fn read(server: &Server, usual: &TlsSettings, problems: &mut Vec<Problem>) -
     };
     let rare = tls.rare.as_deref();
     // All is read before anything closes, so that people see every problem at once.
-    let mode = mode(tls, problems);
-    let settings = settings(tls, rare, usual, problems);
+    let mode = mode(tls, holding.sidecars, problems);
+    let settings = settings(tls, rare, &holding.tls, problems);
     let credentials = credentials(tls, rare, problems);
     judge_files(rare, problems);
     let asked = asked(tls, rare, problems);
-    let clients = match mode? {
-        None => None,
-        Some(mode) => Some(Clients { mode, ..asked? }),
+    let (clients, mesh) = match mode? {
+        Mode::Simple => (None, false),
+        Mode::Asking(mode) => (Some(Clients { mode, ..asked? }), false),
+        Mode::Mesh if is_narrowed(tls, rare, problems) => return None,
+        Mode::Mesh => (None, true),
     };
     Some(Terms {
-        credentials: credentials?,
+        credentials: match mesh {
+            true => Vec::new(),
+            false => credentials?,
+        },
+        mesh,
         settings: settings?,
         clients,
     })
@@ -148,21 +168,54 @@ fn closing(field: &str, what: &str, remedy: &str) -> Problem {
     Problem::error(field, message, remedy)
 }
 
-/// Whether clients are asked for a certificate; none where the mode closes.
-#[allow(
-    clippy::option_option,
-    reason = "closed, and open without asking, differ"
-)]
-fn mode(tls: &ServerTls, problems: &mut Vec<Problem>) -> Option<Option<ClientAuthMode>> {
+/// Whether a server asks for more of clients than that they are of the mesh, which is not done, or
+/// names certificates, which is without effect.
+fn is_narrowed(tls: &ServerTls, rare: Option<&ServerTlsRare>, problems: &mut Vec<Problem>) -> bool {
+    let several = rare.is_some_and(|rare| !rare.credential_names.is_empty());
+    for (field, is_there) in [
+        ("tls.credentialName", !tls.credential_name.is_empty()),
+        ("tls.credentialNames", several),
+    ] {
+        if is_there {
+            problems.push(Problem::warning(
+                field,
+                "is without effect, since ISTIO_MUTUAL shows the gateway's own identity",
+                "remove it, or use MUTUAL",
+            ));
+        }
+    }
+    let Some(rare) = rare else {
+        return false;
+    };
+    let fields = [
+        ("tls.subjectAltNames", &rare.subject_alt_names),
+        ("tls.verifyCertificateSpki", &rare.verify_certificate_spki),
+        ("tls.verifyCertificateHash", &rare.verify_certificate_hash),
+    ];
+    let before = problems.len();
+    for (field, _) in fields.into_iter().filter(|(_, list)| !list.is_empty()) {
+        problems.push(closing(
+            field,
+            "is not asked of clients under ISTIO_MUTUAL",
+            "leave it out, and name who may come in an AuthorizationPolicy, as principals",
+        ));
+    }
+    problems.len() > before
+}
+
+/// How TLS is ended; none where the mode closes.
+fn mode(tls: &ServerTls, has_mesh: bool, problems: &mut Vec<Problem>) -> Option<Mode> {
     match tls.mode {
-        TlsMode::Simple => Some(None),
-        TlsMode::Mutual => Some(Some(ClientAuthMode::Required)),
-        TlsMode::OptionalMutual => Some(Some(ClientAuthMode::Optional)),
+        TlsMode::Simple => Some(Mode::Simple),
+        TlsMode::Mutual => Some(Mode::Asking(ClientAuthMode::Required)),
+        TlsMode::OptionalMutual => Some(Mode::Asking(ClientAuthMode::Optional)),
+        TlsMode::IstioMutual if has_mesh => Some(Mode::Mesh),
         TlsMode::IstioMutual => {
             problems.push(closing(
                 "tls.mode",
-                "is ISTIO_MUTUAL, and there is no mesh CA here",
-                "use MUTUAL with a credentialName, and the authorities in that Secret",
+                "is ISTIO_MUTUAL, and this gateway is given no identity of a mesh",
+                "set --mesh, or use MUTUAL with a credentialName, and the authorities in that \
+                 Secret",
             ));
             None
         }
@@ -448,7 +501,8 @@ mod tests {
         };
         let mut problems = Vec::new();
         assert!(is_usual(&server(&tls)));
-        let terms = read(&server(&tls), &usual, &mut problems).expect("it can be honoured");
+        let terms =
+            read(&server(&tls), &Settings::default(), &mut problems).expect("it can be honoured");
         assert_eq!((terms.settings, terms.clients), (usual, None));
         assert!(problems.is_empty());
         tls.credential_name = "kubernetes://".into();

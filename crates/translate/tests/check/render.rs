@@ -163,7 +163,8 @@ fn limit_text(limit: &RateLimit) -> String {
 
 fn domain_line(domain: &Domain, from: &str) -> String {
     let certificate = domain.certificate.as_ref();
-    let certificate = certificate.map_or("default", |name| name.as_str());
+    let usual = if domain.mesh { "mesh" } else { "default" };
+    let certificate = certificate.map_or(usual, |name| name.as_str());
     let listeners = joined(&domain.listeners);
     let mut line = format!(
         "domain {} [{listeners}] certificate={certificate}",

@@ -51,6 +51,7 @@ pub fn settings(text: &str) -> Settings {
                 settings.sidecars |= view.role == Role::Sidecar;
                 settings.views.push(view);
             }
+            "mesh" => settings.sidecars = value == "true",
             "registry-only" => settings.allows_any = value != "true",
             "provider" => settings
                 .providers
