@@ -118,7 +118,11 @@ pub fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
         original_destination: true,
         ..Upstream::plain(Protocol::Http1)
     };
-    push(&mut output, Name::from(ELSEWHERE), Value::Upstream(upstream));
+    push(
+        &mut output,
+        Name::from(ELSEWHERE),
+        Value::Upstream(upstream),
+    );
     let upstreams = [weighted(Name::from(ELSEWHERE))];
     let passage = passage([name.clone()].into(), LAST_RANK, upstreams);
     push(
