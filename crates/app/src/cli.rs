@@ -267,6 +267,21 @@ pub struct RawTraffic {
         value_name = "N"
     )]
     pub trusted_hops: usize,
+    /// Where a workload's network rules lead the connections that it opens (of a sidecar).
+    #[arg(long, env = "MYRIAD_CAPTURE_OUTBOUND", value_name = "ADDRESS")]
+    pub capture_outbound: Option<String>,
+    /// Where a workload's network rules lead the connections to it (of a sidecar).
+    #[arg(long, env = "MYRIAD_CAPTURE_INBOUND", value_name = "ADDRESS")]
+    pub capture_inbound: Option<String>,
+    /// Seconds that a captured connection may say nothing before its server is taken for the one
+    /// who speaks first, 1 to 60. Ports whose protocol is declared do not wait.
+    #[arg(
+        long,
+        env = "MYRIAD_DETECTION_TIMEOUT",
+        default_value_t = 5,
+        value_name = "SECONDS"
+    )]
+    pub detection_timeout: u64,
     /// Where this proxy is, as REGION/ZONE/SUBZONE, of which later parts may be missing: what
     /// `localityLbSetting` of Istio's DestinationRules compares endpoints with.
     #[arg(

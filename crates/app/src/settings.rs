@@ -1,5 +1,6 @@
 //! From settings as written to settings as meant; all problems are reported, not the first.
 
+mod captures;
 mod mesh;
 mod names;
 
@@ -10,13 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_proxy::{Locality, NameSettings, Workload};
+use myriad_proxy::{Limits, Locality, NameSettings, Workload};
 use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh::{self as mesh_config, Mesh};
 
+pub use captures::Captures;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 
 /// Settings of `serve`.
@@ -112,6 +114,8 @@ pub struct Traffic {
     pub locality: Option<Locality>,
     /// Who is asked for the addresses of names.
     pub names: NameSettings,
+    /// Where captured connections come in.
+    pub captures: Captures,
 }
 
 /// Settings that decide what objects mean.
@@ -317,6 +321,7 @@ impl Traffic {
             trusted_hops: raw.trusted_hops,
             locality: Locality::parse(&raw.locality),
             names: names::read(raw, problems),
+            captures: captures::read(raw, problems),
         }
     }
 
@@ -331,7 +336,11 @@ impl Traffic {
             workload: self.workload.clone(),
             locality: self.locality.clone(),
             names: self.names.clone(),
-            ..myriad_proxy::Settings::default()
+            captures: self.captures.sockets.clone(),
+            limits: Limits {
+                detection_timeout: self.captures.detection_timeout,
+                ..Limits::default()
+            },
         }
     }
 }
@@ -545,6 +554,8 @@ mod tests {
             "--default-certificate=a",
             "--host-sharing=all",
             "--gateways=nowhere",
+            "--capture-inbound=nowhere",
+            "--detection-timeout=0",
         ]);
         let text = Serve::check(&raw).unwrap_err().to_string();
         for name in [
@@ -554,6 +565,8 @@ mod tests {
             "--default-certificate",
             "--host-sharing",
             "--gateways nowhere",
+            "--capture-inbound",
+            "--detection-timeout",
             "--gateways is for a controller",
         ] {
             assert!(text.contains(name), "{name} is not in: {text}");

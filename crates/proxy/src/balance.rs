@@ -13,7 +13,7 @@ pub mod turns;
 pub mod usage;
 pub mod warmup;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -55,6 +55,8 @@ pub struct Manner {
     /// The upstream whose own they are, where it counts or spares them; none where they are
     /// shared with others.
     pub owner: Option<Name>,
+    /// The address that connections are opened from; none for any.
+    pub source: Option<IpAddr>,
 }
 
 /// A request in flight at a target; counted until it is dropped.
@@ -119,8 +121,8 @@ impl Target {
     pub fn mark(&self) -> u64 {
         let mut bytes = [0; 18];
         let ip = match self.address.ip() {
-            std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            std::net::IpAddr::V6(ip) => ip,
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
         };
         bytes[..16].copy_from_slice(&ip.octets());
         bytes[16..].copy_from_slice(&self.address.port().to_be_bytes());

@@ -8,6 +8,7 @@
 
 pub mod balance;
 pub mod http;
+pub mod mesh;
 pub mod net;
 pub mod policy;
 pub mod route;

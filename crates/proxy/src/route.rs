@@ -1,5 +1,6 @@
 //! Names: which domain a handshake meets, and which route a request takes.
 
+pub mod captured;
 pub mod certificate;
 pub mod claims;
 pub mod condition;

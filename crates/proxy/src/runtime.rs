@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use myriad_base::metrics::{Counter, Metrics};
-use myriad_model::{Change, Commit, Key, Kind, Name, SealedArc, Version};
+use myriad_model::{CaptureDirection, Change, Commit, Key, Kind, Name, SealedArc, Version};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::balance::locality::Locality;
@@ -34,6 +34,7 @@ use crate::upstream::target::Targets;
 
 mod accept;
 mod keys;
+mod open;
 mod worker;
 
 pub use crate::net::standard::Workload;
@@ -67,6 +68,8 @@ pub struct Settings {
     /// What the proxy is, as standard metrics tell it; none counts them only where Telemetry
     /// says something of them.
     pub workload: Option<Workload>,
+    /// Where connections come in that a workload's network rules lead here; none captures none.
+    pub captures: Vec<(CaptureDirection, SocketAddr)>,
 }
 
 impl Default for Settings {
@@ -81,6 +84,7 @@ impl Default for Settings {
             access_log: None,
             trusted_hops: 0,
             workload: None,
+            captures: Vec::new(),
         }
     }
 }
@@ -111,6 +115,7 @@ pub struct Proxy {
     names: Names,
     /// Those of what the proxy does of its own accord.
     own_counts: Arc<Counts>,
+    captures: Vec<(CaptureDirection, SocketAddr)>,
 }
 
 struct WorkerHandle {
@@ -148,10 +153,11 @@ pub struct Receipt {
 }
 
 impl Proxy {
-    /// Starts the worker threads. Nothing listens yet.
+    /// Starts the worker threads. Nothing listens yet but for captured connections, which are
+    /// closed until there are listeners that they belong to.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// When a thread cannot be started, or a socket for captured connections not opened.
     pub fn start(settings: Settings, metrics: &Metrics) -> io::Result<Proxy> {
         let count = settings.workers.max(1);
         let limits = Arc::new(settings.limits);
@@ -197,7 +203,9 @@ impl Proxy {
             let thread = worker::start(number, setup, inbox)?;
             workers.push(WorkerHandle { commands, thread });
         }
+        let captures = open_captures(&settings.captures, &workers)?;
         Ok(Proxy {
+            captures,
             tables,
             next: Tables::default(),
             targets: Targets::seen_from(settings.locality),
@@ -265,6 +273,12 @@ impl Proxy {
         for order in orders {
             self.carry_out(order);
         }
+        if commit.changes.iter().any(was_captured) {
+            // A worker that is busy has its connections look all the same, if later.
+            for worker in &self.workers {
+                let _ = worker.commands.try_send(Command::Wake);
+            }
+        }
         applied
     }
 
@@ -292,6 +306,11 @@ impl Proxy {
             .collect();
         addresses.sort();
         addresses
+    }
+
+    /// Where captured connections come in, with the ports that the system chose.
+    pub fn captures(&self) -> &[(CaptureDirection, SocketAddr)] {
+        &self.captures
     }
 
     /// Whether a listener that was refused because its address could not be listened on could be
@@ -470,6 +489,43 @@ enum Order {
         name: Name,
         id: u64,
     },
+}
+
+/// Opens the sockets for captured connections, one of each direction for each worker.
+fn open_captures(
+    wanted: &[(CaptureDirection, SocketAddr)],
+    workers: &[WorkerHandle],
+) -> io::Result<Vec<(CaptureDirection, SocketAddr)>> {
+    let mut opened = Vec::new();
+    for (direction, address) in wanted {
+        let (address, sockets) = socket::listen(*address, workers.len())?;
+        opened.push((*direction, address, sockets));
+    }
+    let ports: Arc<[u16]> = opened
+        .iter()
+        .map(|(_, address, _)| address.port())
+        .collect();
+    let mut captures = Vec::new();
+    for (direction, address, sockets) in opened {
+        captures.push((direction, address));
+        for (worker, socket) in workers.iter().zip(sockets) {
+            let command = Command::Capture {
+                direction,
+                ports: ports.clone(),
+                socket,
+            };
+            let sent = worker.commands.try_send(command);
+            sent.map_err(|_| io::Error::other("a worker does not take its socket"))?;
+        }
+    }
+    Ok(captures)
+}
+
+/// Whether a change concerns a listener that connections were captured for, which may have to
+/// end now.
+fn was_captured(change: &Change) -> bool {
+    let old = change.old.as_ref().and_then(|sealed| sealed.listener());
+    old.is_some_and(|old| old.capture.is_some())
 }
 
 /// Whether a change brings an upstream whose endpoints are verified.

@@ -5,6 +5,7 @@ pub mod dial;
 pub mod dynamic;
 pub mod entry;
 pub mod link;
+pub mod original;
 pub mod resolve;
 pub mod secure;
 pub mod target;

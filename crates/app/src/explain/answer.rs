@@ -14,6 +14,7 @@ use myriad_proxy::policy::rewrite::{self, Matched};
 use myriad_proxy::policy::{direction, redirect};
 use myriad_proxy::route::certificate::CertificateEntry;
 use myriad_proxy::route::host::RouteEntry;
+use myriad_proxy::route::identity::MESH_CLIENTS;
 use myriad_proxy::route::tables::{self, Answerer, NotFound};
 use myriad_proxy::route::visit::{Secured, Visit};
 use myriad_proxy::tls::key;
@@ -154,9 +155,13 @@ impl Walk<'_> {
         Ok(Secured {
             alternatives: Box::default(),
             // As for a client that has shown what the domain asks for.
-            client_auth: domain.and_then(|domain| domain.client_auth.clone()),
+            client_auth: domain.and_then(|domain| match domain.mesh {
+                true => Some(MESH_CLIENTS.clone()),
+                false => domain.client_auth.clone(),
+            }),
             peer: None,
             sni: sni.map(Into::into),
+            is_mesh: false,
             by_domain: domain.is_some(),
             settings,
             certificate: Arc::new(parsed),

@@ -295,7 +295,9 @@ fn admit(worker: &Worker, plan: &Forward) -> Result<Option<Held>, Broken> {
 }
 
 async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>, Broken> {
-    let answer = plan.upstream.answer(&worker.local.names, &plan.host);
+    let answer = plan
+        .upstream
+        .answer(&worker.local.names, &plan.host, plan.original);
     answer.await.map_err(unstarted)
 }
 
@@ -370,6 +372,7 @@ fn dial<'a>(plan: &'a Forward, target: &'a Arc<Target>) -> Dial<'a> {
         upstream: &plan.upstream,
         host: &plan.host,
         credentials: &plan.credentials,
+        is_stream: false,
         ends: plan.ends,
         timeout: policy.map_or(Duration::ZERO, |policy| policy.connect_timeout),
         patience: policy.map_or(Duration::ZERO, |policy| policy.read_timeout),

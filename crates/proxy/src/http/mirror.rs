@@ -104,6 +104,7 @@ fn copy_of(
         host: plan.host.clone(),
         credentials,
         ends: plan.ends,
+        original: plan.original,
         additions: Additions::new(),
         told: Vec::new(),
         mirrors: Vec::new(),

@@ -5,6 +5,7 @@
 //! is written already, so that nothing borrowed has to outlive a wait.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,6 +128,8 @@ pub struct Forward {
     pub credentials: Credentials,
     /// The connection that the request came by.
     pub ends: Ends,
+    /// What that was meant for, where it was captured.
+    pub original: Option<SocketAddr>,
     /// Fields for the response.
     pub additions: Additions,
     /// Fields that a provider told for the response.
@@ -398,6 +401,7 @@ fn forward(
         mirrors,
         credentials: credentials(tables, &upstream)?,
         ends: Ends::of(visit.client, visit.port),
+        original: visit.original(),
         upstream,
         additions,
         told: Vec::new(),

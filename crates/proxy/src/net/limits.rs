@@ -29,6 +29,9 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// The most TLS handshakes at a time; further connections are closed.
     pub handshakes_max: usize,
+    /// How long a captured connection may say nothing before its server is taken for the one who
+    /// speaks first, where what it speaks is not declared.
+    pub detection_timeout: Duration,
     /// The longest ClientHello in bytes, with its record headers.
     pub client_hello_bytes_max: usize,
     /// The most connections at a time; no more are accepted until one ends.
@@ -72,6 +75,7 @@ impl Default for Limits {
             discard_bytes_max: 64 << 10,
             handshake_timeout: Duration::from_secs(10),
             handshakes_max: 1_024,
+            detection_timeout: Duration::from_secs(5),
             client_hello_bytes_max: 16 << 10,
             connections_max: 65_536,
             listeners_max: 1_024,

@@ -1,5 +1,6 @@
 //! Whether a request belongs on the connection that it came by (RFC 9110, section 7.4).
 
+use crate::route::identity::MESH_CLIENTS;
 use crate::route::tables::{Answerer, Tables};
 use crate::route::visit::{Secured, Visit};
 
@@ -7,7 +8,9 @@ use crate::route::visit::{Secured, Visit};
 /// plain text always is. On TLS, the host must be one that a handshake for it would have been
 /// answered for with equal settings, and the certificate that was served must be for it.
 pub fn is_directed(tables: &Tables, visit: &Visit, host: &str) -> bool {
-    let Some(secured) = &visit.secured else {
+    let secured = visit.secured.as_ref();
+    // Between proxies of the mesh, the name says which of their clusters it is.
+    let Some(secured) = secured.filter(|secured| !secured.is_mesh) else {
         return true;
     };
     let is_own = secured.sni.as_deref() == Some(host);
@@ -28,8 +31,12 @@ fn is_served(tables: &Tables, visit: &Visit, secured: &Secured, host: &str, is_o
             // domain without one of its own.
             let is_default = secured.sni.is_none() && domain.certificate.is_none();
             let is_covered = (is_own && secured.by_domain) || secured.covers(host);
+            let client_auth = match domain.mesh {
+                true => Some(&*MESH_CLIENTS),
+                false => domain.client_auth.as_ref(),
+            };
             let is_equal =
-                domain.tls == secured.settings && domain.client_auth == secured.client_auth;
+                domain.tls == secured.settings && client_auth == secured.client_auth.as_ref();
             is_equal && (is_covered || is_default)
         }
         // The listener answers for every name that no domain has. A connection that a domain

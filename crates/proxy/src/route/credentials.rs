@@ -1,6 +1,6 @@
 //! Resources that TLS with an endpoint needs.
 
-use myriad_model::Name;
+use myriad_model::{MeshTls, Name};
 
 use super::tables::Tables;
 use crate::net::failure::FailureKind;
@@ -17,6 +17,14 @@ pub fn credentials(tables: &Tables, upstream: &UpstreamEntry) -> Result<Credenti
     let Some(tls) = &upstream.manner.tls else {
         return Ok(Credentials::default());
     };
+    if tls.mesh != MeshTls::None {
+        // Endpoints that are spoken to in plain text need none, so who connects finds out.
+        let identity = tables.identity();
+        return Ok(Credentials {
+            trust: identity.map(|identity| identity.trust.sealed.clone()),
+            certificate: identity.map(|identity| identity.certificate.sealed.clone()),
+        });
+    }
     let trust = |name: &Name| tables.trust(name).map(|entry| entry.sealed.clone());
     let certificate = |name: &Name| tables.certificate(name).map(|entry| entry.sealed.clone());
     Ok(Credentials {

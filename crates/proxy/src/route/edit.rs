@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use myriad_model::{Host, Name, Route, SealedArc, Value};
 
+use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
 use super::condition::BadRegex;
 use super::host::{HostEntry, RouteArc, RouteEntry};
@@ -69,7 +70,7 @@ impl<'a> Edit<'a> {
             return Ok(());
         };
         match &some.resource().ok_or(EditError::NotOpened)?.value {
-            Value::Listener(_) => replace(&mut self.tables.listeners, some.name(), new),
+            Value::Listener(_) => self.change_listener(old, new),
             Value::Provider(_) => replace(&mut self.tables.providers, some.name(), new),
             Value::Telemetry(_) => self.tables.telemetries.change(some.name(), new)?,
             Value::Domain(_) => self.change_domain(old, new),
@@ -134,6 +135,34 @@ impl<'a> Edit<'a> {
         match DomainEntry::new(domains) {
             Some(entry) => self.tables.domains.insert(Arc::new(entry)),
             None => self.tables.domains.remove(host),
+        }
+    }
+
+    fn change_listener(&mut self, old: Option<&SealedArc>, new: Option<&SealedArc>) {
+        let aim = |sealed: Option<&SealedArc>| sealed?.listener().and_then(Aim::of);
+        let tables = &mut *self.tables;
+        let has_socket = |sealed: Option<&SealedArc>| sealed.is_some() && aim(sealed).is_none();
+        if let Some(some) = new.or(old)
+            && (has_socket(old) || has_socket(new))
+        {
+            let new = new.filter(|_| has_socket(new));
+            replace(&mut tables.listeners, some.name(), new);
+        }
+        let (before, after) = (aim(old), aim(new));
+        if let (Some(aim), Some(old)) = (before.filter(|_| before != after), old) {
+            // Another listener may have taken the place already.
+            let is_it = |leaf: &Leaf<CapturedEntry>| {
+                leaf.0.aim() == aim && leaf.0.sealed.name() == old.name()
+            };
+            if let Some(leaf) = tables.captured.remove(aim.hash(), is_it) {
+                leaf.0.close();
+            }
+        }
+        if let (Some(aim), Some(new)) = (after, new) {
+            let known = tables.captured_at(aim).cloned();
+            if let Some(entry) = CapturedEntry::new(new.clone(), known.as_deref()) {
+                tables.captured.insert(Leaf(Arc::new(entry)));
+            }
         }
     }
 

@@ -1,14 +1,27 @@
 //! Who the proxy is in its mesh, as handshakes find it. It is no resource: each proxy asks for
 //! its own, and whoever runs the proxy hands it over.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use myriad_model::{
-    Certificate, Form, Name, Origin, Resource, SealedArc, Sealer, Trust, Value, Version,
+    Certificate, ClientAuth, ClientAuthMode, Form, Name, Origin, Resource, SealedArc, Sealer,
+    Trust, Value, Version,
 };
 
 use super::certificate::CertificateEntry;
 use super::trust::TrustEntry;
+
+/// What every client in the mesh is asked for: a certificate of the mesh. Which of them may do
+/// what is for guards to say.
+pub static MESH_CLIENTS: LazyLock<Arc<ClientAuth>> = LazyLock::new(|| {
+    Arc::new(ClientAuth {
+        trust: Name::from("mesh"),
+        mode: ClientAuthMode::Required,
+        subject_alt_names: Box::default(),
+        key_hashes: Box::default(),
+        certificate_hashes: Box::default(),
+    })
+});
 
 /// Who the proxy is in its mesh.
 #[derive(Clone, Debug)]

@@ -3,10 +3,14 @@
 //! A clone costs a few reference counts. A change copies the nodes on its way (see
 //! [`myriad_model::Tree`]), so the tables before it go on serving whoever holds them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use myriad_model::{Certificate, Domain, Host, Listener, Name, SealedArc, Tree, host::Pattern};
+use myriad_model::{
+    CaptureDirection, Certificate, Domain, Host, Listener, Name, SealedArc, Tree, host::Pattern,
+};
 
+use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
 use super::claims::Said;
 use super::guards::Guards;
@@ -29,6 +33,7 @@ pub struct Tables {
     /// Counts commits, so that a connection knows whether anything has changed since it looked.
     pub generation: u64,
     pub(super) listeners: Arc<[SealedArc]>,
+    pub(super) captured: Tree<Leaf<CapturedEntry>>,
     pub(super) providers: Arc<[SealedArc]>,
     pub(super) telemetries: Telemetries,
     pub(super) domains: HostTable<DomainEntry>,
@@ -94,6 +99,22 @@ impl Tables {
         self.listeners.get(at.ok()?)?.listener()
     }
 
+    /// The listener that a captured connection belongs to: that of its address and port, or else
+    /// of its port, or else of its direction.
+    pub fn captured(
+        &self,
+        direction: CaptureDirection,
+        original: SocketAddr,
+    ) -> Option<&Arc<CapturedEntry>> {
+        let mut aims = Aim::all(direction, original).into_iter();
+        aims.find_map(|aim| self.captured_at(aim))
+    }
+
+    pub(super) fn captured_at(&self, aim: Aim) -> Option<&Arc<CapturedEntry>> {
+        let is_it = |leaf: &Leaf<CapturedEntry>| leaf.0.aim() == aim;
+        Some(&self.captured.get(aim.hash(), is_it)?.0)
+    }
+
     /// The provider of a name. They are few.
     pub fn provider(&self, name: &str) -> Option<&SealedArc> {
         let mut providers = self.providers.iter();
@@ -114,8 +135,13 @@ impl Tables {
         let domain = name.and_then(|name| self.domain(listener, name));
         let own = domain.and_then(|domain| domain.certificate.as_ref());
         let auth = domain.and_then(|domain| domain.client_auth.as_ref());
-        let is_closed = domain.is_some_and(|domain| domain.mesh && self.identity.is_none());
-        if is_closed || auth.is_some_and(|auth| self.trust(&auth.trust).is_none()) {
+        if let Some(domain) = domain.filter(|domain| domain.mesh) {
+            return match &self.identity {
+                Some(identity) => Answerer::Domain(domain, &identity.certificate),
+                None => Answerer::Nobody,
+            };
+        }
+        if auth.is_some_and(|auth| self.trust(&auth.trust).is_none()) {
             return Answerer::Nobody;
         }
         match (domain, own) {
@@ -207,6 +233,7 @@ impl Tables {
     /// How many nodes of all tables were copied so far.
     pub fn nodes_copied(&self) -> u64 {
         self.domains.nodes_copied()
+            + self.captured.nodes_copied()
             + self.hosts.nodes_copied()
             + self.passages.nodes_copied()
             + self.listener_passages.nodes_copied()
@@ -220,6 +247,10 @@ impl Tables {
         let mut lines: Vec<String> = Vec::new();
         for sealed in self.listeners.iter() {
             lines.push(format!("listener {} {}", sealed.name(), sealed.version()));
+        }
+        for leaf in self.captured.iter() {
+            let sealed = &leaf.0.sealed;
+            lines.push(format!("captured {} {}", sealed.name(), sealed.version()));
         }
         for sealed in self.guards.iter() {
             lines.push(format!("guard {} {}", sealed.name(), sealed.version()));

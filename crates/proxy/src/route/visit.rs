@@ -22,6 +22,8 @@ pub struct Visit {
     pub address: Option<IpAddr>,
     /// Its port.
     pub port: u16,
+    /// Whether network rules led it here, so that address and port are what it was meant for.
+    pub is_captured: bool,
     /// What the TLS handshake settled; none for plain text.
     pub secured: Option<Secured>,
     /// Whether the listener's socket was closed; its connections end with the request they are
@@ -35,6 +37,8 @@ pub struct Secured {
     pub sni: Option<Box<str>>,
     /// Whether a domain answered; otherwise the listener did, by its default certificate.
     pub by_domain: bool,
+    /// Whether it was mutual TLS between proxies of the mesh, which is no concern of requests.
+    pub is_mesh: bool,
     /// The settings that the handshake was done by.
     pub settings: Arc<TlsSettings>,
     /// The certificate that was served.
@@ -75,6 +79,12 @@ impl Secured {
 }
 
 impl Visit {
+    /// What it was meant for, where it was captured.
+    pub fn original(&self) -> Option<SocketAddr> {
+        let address = self.address.filter(|_| self.is_captured)?;
+        Some((address, self.port).into())
+    }
+
     /// A line of the access log about what comes by it.
     pub fn line(&self) -> Line {
         let secured = self.secured.as_ref();
@@ -90,7 +100,8 @@ impl Visit {
 
     /// The scheme of what comes by it.
     pub fn scheme(&self) -> &'static str {
-        if self.secured.is_some() {
+        let secured = self.secured.as_ref();
+        if secured.is_some_and(|secured| !secured.is_mesh) {
             "https"
         } else {
             "http"
@@ -117,6 +128,7 @@ impl Visit {
             client_text: client.ip().to_canonical().to_string().into(),
             address: None,
             port,
+            is_captured: false,
             secured: None,
             is_closing: Arc::default(),
         }

@@ -1,6 +1,5 @@
 //! From a socket to the protocol that a connection speaks.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -11,34 +10,37 @@ use std::task::Poll;
 use std::time::Duration;
 
 use myriad_base::task;
-use myriad_model::{ListenerProtocol, Name};
+use myriad_model::{CaptureDirection, ListenerProtocol, Name};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::open::{Handshaking, Kind, Opened, open, open_captured, secure};
 use crate::http::worker::Worker;
 use crate::http::{h1, h2};
+use crate::mesh::original::original;
 use crate::net::count::Count;
 use crate::net::stream::Stream;
-use crate::route::passage::Arrival;
 use crate::route::visit::Visit;
 use crate::tcp;
-use crate::tcp::serve::{Room, Taken};
-use crate::tls::accept::{Accepted, HandshakeError, Handshakes, Passed};
+use crate::tcp::serve::Room;
 
 /// How long an acceptor waits where the system or a limit lets it accept nothing.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Handshakes of one worker.
-pub struct Handshaking {
-    shared: Arc<Handshakes>,
-    count: Cell<usize>,
+/// What connections of a socket belong to.
+pub enum Door {
+    /// A listener.
+    Listener(Name),
+    /// Whatever each of them was meant for: network rules led it here. The ports are those of
+    /// all such sockets.
+    Capture(CaptureDirection, Arc<[u16]>),
 }
 
 /// Accepts from one socket.
 pub struct Acceptor {
     pub worker: Rc<Worker>,
     pub handshaking: Rc<Handshaking>,
-    pub listener: Name,
+    pub door: Door,
     pub stop: CancellationToken,
     /// Tells the connections that the listener is gone.
     pub is_closing: Arc<AtomicBool>,
@@ -61,32 +63,6 @@ impl Drop for Connected {
     }
 }
 
-/// Counts as a handshake for as long as it is held.
-struct Shaking<'a>(&'a Cell<usize>);
-
-impl<'a> Shaking<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Shaking(count)
-    }
-}
-
-impl Drop for Shaking<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
-impl Handshaking {
-    /// No handshakes.
-    pub fn new(shared: Arc<Handshakes>) -> Self {
-        Handshaking {
-            shared,
-            count: Cell::new(0),
-        }
-    }
-}
-
 impl Acceptor {
     /// Accepts until it is stopped, and then what waits in the queue: those clients were told
     /// that they are connected.
@@ -95,7 +71,7 @@ impl Acceptor {
         let socket = match TcpListener::from_std(socket) {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::error!(%error, listener = %self.listener, "a socket cannot be used");
+                tracing::error!(%error, "a socket cannot be used");
                 return;
             }
         };
@@ -135,11 +111,37 @@ impl Acceptor {
         };
         self.worker.local.counts.add(Count::Accepted);
         let connected = Connected::new(self.worker.clone());
+        let Some((visit, kind)) = self.meet(&tcp, client, port) else {
+            self.worker.local.counts.add(Count::Closed);
+            return;
+        };
         let handshaking = self.handshaking.clone();
-        let mut visit = Visit::new(self.listener.clone(), client, port);
-        visit.is_closing = self.is_closing.clone();
-        visit.address = tcp.local_addr().ok().map(|address| address.ip());
-        task::spawn_local("connection", serve(connected, handshaking, visit, tcp));
+        let serving = serve(connected, handshaking, visit, kind, tcp);
+        task::spawn_local("connection", serving);
+    }
+
+    /// The listener that a connection belongs to; none where that is gone, or there is none.
+    fn meet(&self, tcp: &TcpStream, client: SocketAddr, port: u16) -> Option<(Visit, Kind)> {
+        let tables = self.worker.tables.load();
+        match &self.door {
+            Door::Listener(name) => {
+                let kind = Kind::of(tables.listener(name)?);
+                let mut visit = Visit::new(name.clone(), client, port);
+                visit.is_closing = self.is_closing.clone();
+                visit.address = tcp.local_addr().ok().map(|address| address.ip());
+                Some((visit, kind))
+            }
+            Door::Capture(direction, ports) => {
+                let original = original(tcp, ports)?;
+                let entry = tables.captured(*direction, original)?;
+                let kind = Kind::of(entry.sealed.listener()?);
+                let mut visit = Visit::new(entry.sealed.name().clone(), client, original.port());
+                visit.is_closing = entry.is_closing.clone();
+                visit.address = Some(original.ip());
+                visit.is_captured = true;
+                Some((visit, kind))
+            }
+        }
     }
 }
 
@@ -147,25 +149,18 @@ async fn serve(
     connected: Connected,
     handshaking: Rc<Handshaking>,
     mut visit: Visit,
+    kind: Kind,
     tcp: TcpStream,
 ) {
     let worker = &connected.0;
-    let kind = {
-        let tables = worker.tables.load();
-        let listener = tables.listener(&visit.listener);
-        listener.map(|it| (it.tls, it.protocol))
-    };
-    // A listener that is gone has nobody.
-    let Some((is_tls, protocol)) = kind else {
-        worker.local.counts.add(Count::Closed);
-        return;
-    };
-    let opened = match is_tls {
-        true => secure(worker, &handshaking, &mut visit, tcp).await,
-        false => Some(open(worker, &visit, tcp, protocol)),
-    };
     // What lives on in a box does so for this task's sake: it has room for the largest of its
     // waits, and most connections speak HTTP/1.
+    let opened = match visit.is_captured {
+        true => Box::pin(open_captured(worker, &handshaking, &mut visit, tcp, kind)).await,
+        false if kind.is_tls => secure(worker, &handshaking, &mut visit, tcp, kind).await,
+        false if kind.protocol == ListenerProtocol::Tcp => Some(open(worker, &visit, tcp)),
+        false => Some(Opened::Http1(Stream::Plain(tcp))),
+    };
     match opened {
         Some(Opened::Taken(taken)) => {
             let room = Room {
@@ -176,117 +171,14 @@ async fn serve(
             Box::pin(tcp::serve::serve(room, &visit, *taken)).await;
         }
         // Streams that no passage takes lead nowhere.
-        Some(Opened::Free(_)) if protocol == ListenerProtocol::Tcp => {
-            worker.local.counts.add(Count::StreamFailed);
+        Some(Opened::Lost) => worker.local.counts.add(Count::StreamFailed),
+        Some(Opened::Http2(stream)) => {
+            Box::pin(h2::serve(worker.clone(), visit, stream)).await;
         }
-        Some(Opened::Free(Stream::Tls(tls))) if tls.alpn() == Some(b"h2") => {
-            Box::pin(h2::serve(worker.clone(), visit, Stream::Tls(tls))).await;
-        }
-        Some(Opened::Free(stream)) => h1::serve(worker.clone(), visit, stream).await,
+        Some(Opened::Http1(stream)) => h1::serve(worker.clone(), visit, stream).await,
         None => {}
     }
     worker.local.counts.add(Count::Closed);
-}
-
-/// A connection that says something.
-enum Opened {
-    /// No passage takes it.
-    Free(Stream),
-    /// A passage does.
-    Taken(Box<Taken>),
-}
-
-/// A connection in plain text, which a passage may take whatever it says.
-fn open(worker: &Worker, visit: &Visit, tcp: TcpStream, protocol: ListenerProtocol) -> Opened {
-    if protocol != ListenerProtocol::Tcp {
-        return Opened::Free(Stream::Plain(tcp));
-    }
-    // Without it what little is said at a time would wait for acknowledgements.
-    let _ = tcp.set_nodelay(true);
-    let arrival = arrival(visit);
-    let entry = worker.tables.load().passage(arrival, None).cloned();
-    let own = arrival.own;
-    let client = Stream::Plain(tcp);
-    match entry {
-        Some(entry) => Opened::Taken(Box::new(Taken {
-            client,
-            said: None,
-            sni: None,
-            own,
-            entry,
-        })),
-        None => Opened::Free(client),
-    }
-}
-
-/// What a passage is looked for by.
-fn arrival(visit: &Visit) -> Arrival<'_> {
-    Arrival {
-        listener: &visit.listener,
-        client: visit.client.ip(),
-        own: visit.address,
-        is_terminated: false,
-    }
-}
-
-async fn secure(
-    worker: &Worker,
-    handshaking: &Handshaking,
-    visit: &mut Visit,
-    tcp: TcpStream,
-) -> Option<Opened> {
-    let limits = &worker.local.limits;
-    let counts = &worker.local.counts;
-    if handshaking.count.get() >= limits.handshakes_max {
-        counts.add(Count::Shed);
-        return None;
-    }
-    let _counted = Shaking::new(&handshaking.count);
-    let shared = &handshaking.shared;
-    let load = || worker.tables.load();
-    let arrival = arrival(visit);
-    let own = arrival.own;
-    let accepted = shared.accept(tcp, arrival, load, limits, counts);
-    // Boxed, because a handshake is large and short, and the connection behind it neither.
-    let accepted = tokio::time::timeout(limits.handshake_timeout, Box::pin(accepted)).await;
-    let failure = match accepted {
-        Ok(Ok(Accepted::Secured(tls, secured, entry))) => {
-            let sni = entry.as_ref().and_then(|_| secured.sni.clone());
-            visit.secured = Some(secured);
-            let client = Stream::Tls(tls);
-            return Some(match entry {
-                None => Opened::Free(client),
-                Some(entry) => Opened::Taken(Box::new(Taken {
-                    client,
-                    said: None,
-                    sni,
-                    own,
-                    entry,
-                })),
-            });
-        }
-        Ok(Ok(Accepted::Passed(passed))) => {
-            let Passed {
-                tcp,
-                received,
-                sni,
-                entry,
-            } = *passed;
-            let _ = tcp.set_nodelay(true);
-            return Some(Opened::Taken(Box::new(Taken {
-                client: Stream::Plain(tcp),
-                said: Some(received),
-                sni,
-                own,
-                entry,
-            })));
-        }
-        Ok(Err(HandshakeError::UnknownName)) => Count::HandshakeUnknownName,
-        Ok(Err(_)) => Count::HandshakeFailed,
-        Err(_) => Count::HandshakeTimeout,
-    };
-    counts.add(failure);
-    None
 }
 
 #[cfg(test)]
@@ -294,7 +186,7 @@ mod tests {
     use super::serve;
     use crate::net::record::Tls;
 
-    const fn bytes_of<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
+    const fn bytes_of<A, B, C, D, E, F>(_: fn(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
     }
 

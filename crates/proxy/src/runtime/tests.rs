@@ -7,6 +7,7 @@ mod http1;
 mod http2;
 mod life;
 mod memory;
+mod mesh;
 mod policies;
 mod processors;
 mod recorded;

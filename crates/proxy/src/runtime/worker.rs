@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use myriad_base::{clock, task};
-use myriad_model::Name;
+use myriad_model::{CaptureDirection, Name};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
-use super::accept::{Acceptor, Handshaking};
+use super::accept::{Acceptor, Door};
+use super::open::Handshaking;
 use crate::http::spans::Spans;
 use crate::http::worker::Worker;
 use crate::net::bucket::Buckets;
@@ -50,6 +51,17 @@ pub enum Command {
         /// The socket.
         socket: TcpListener,
     },
+    /// Accept captured connections from a socket.
+    Capture {
+        /// Which way they go.
+        direction: CaptureDirection,
+        /// The ports of all such sockets, which no connection is meant for.
+        ports: Arc<[u16]>,
+        /// The socket.
+        socket: TcpListener,
+    },
+    /// Let connections look whether they shall end.
+    Wake,
     /// Accept what waits, and close the socket.
     Close {
         /// Which.
@@ -122,21 +134,23 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     task::spawn_local("deadlines", deadline::run());
     task::spawn_local("idle upstreams", sweep(worker.clone()));
     let mut sockets: HashMap<u64, Opened> = HashMap::new();
+    let mut captures: Vec<Opened> = Vec::new();
     let mut ended = None;
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Listen { name, id, socket } => {
-                let opened = Opened::default();
-                sockets.insert(id, opened.clone());
-                let acceptor = Acceptor {
-                    worker: worker.clone(),
-                    handshaking: handshaking.clone(),
-                    listener: name,
-                    stop: opened.stop,
-                    is_closing: opened.is_closing,
-                };
-                task::spawn_local("acceptor", acceptor.run(socket));
+                let opened = accept(&worker, &handshaking, Door::Listener(name), socket);
+                sockets.insert(id, opened);
             }
+            Command::Capture {
+                direction,
+                ports,
+                socket,
+            } => {
+                let door = Door::Capture(direction, ports);
+                captures.push(accept(&worker, &handshaking, door, socket));
+            }
+            Command::Wake => worker.wake(),
             Command::Close { id } => {
                 if let Some(opened) = sockets.remove(&id) {
                     opened.stop.cancel();
@@ -153,17 +167,37 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     if ended.is_some() {
         tokio::time::sleep(setup.drain_delay).await;
     }
-    drain(&worker, sockets, setup.drain_timeout).await;
+    let opened = sockets.into_values().chain(captures);
+    drain(&worker, opened, setup.drain_timeout).await;
     if let Some(ended) = ended {
         // Whoever asked may have stopped waiting.
         let _ = ended.send(());
     }
 }
 
+/// Accepts from a socket from now on.
+fn accept(
+    worker: &Rc<Worker>,
+    handshaking: &Rc<Handshaking>,
+    door: Door,
+    socket: TcpListener,
+) -> Opened {
+    let opened = Opened::default();
+    let acceptor = Acceptor {
+        worker: worker.clone(),
+        handshaking: handshaking.clone(),
+        door,
+        stop: opened.stop.clone(),
+        is_closing: opened.is_closing.clone(),
+    };
+    task::spawn_local("acceptor", acceptor.run(socket));
+    opened
+}
+
 /// Lets connections end with the request they are in, and waits for them.
-async fn drain(worker: &Worker, sockets: HashMap<u64, Opened>, timeout: Duration) {
+async fn drain(worker: &Worker, sockets: impl Iterator<Item = Opened>, timeout: Duration) {
     worker.drain();
-    for opened in sockets.into_values() {
+    for opened in sockets {
         opened.stop.cancel();
     }
     let end = clock::now() + timeout;

@@ -161,11 +161,13 @@ impl Watch<'_> {
             listener: &self.visit.listener,
             client: self.visit.client.ip(),
             own: self.own,
-            is_terminated: self.visit.secured.is_some(),
+            is_terminated: (self.visit.secured.as_ref()).is_some_and(|secured| !secured.is_mesh),
         };
         let tables = self.room.tables.load();
         let entry = tables.passage(arrival, self.sni);
-        if entry.is_some_and(|entry| entry.leads_somewhere()) {
+        // A captured listener may be another one by now, which takes other connections.
+        let is_closed = self.visit.is_captured && self.visit.is_leaving();
+        if !is_closed && entry.is_some_and(|entry| entry.leads_somewhere()) {
             self.is_leaving = false;
             self.look.set(limits.stream_look);
             return true;
@@ -188,7 +190,9 @@ async fn lead(
     let upstream = choose(room, &taken.entry, passage)?;
     account.set_upstream(room.local, &upstream);
     let host = taken.sni.as_deref().unwrap_or("");
-    let answer = upstream.answer(&room.local.names, host).await?;
+    let answer = upstream
+        .answer(&room.local.names, host, visit.original())
+        .await?;
     let pool = answer
         .as_ref()
         .map_or(&upstream.pool, |answer| &answer.pool);
@@ -213,6 +217,7 @@ async fn lead(
             upstream: &upstream,
             host,
             credentials: &credentials,
+            is_stream: true,
             ends: ends(visit, taken),
             timeout: passage.connect_timeout,
             patience: passage.connect_timeout,

@@ -9,14 +9,16 @@ use myriad_model::{ClientAuth, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 
+use super::client;
 use super::config::{Configs, Offer, Speaks, Want, with_chosen};
+use super::hello::{self, Hello};
 use super::key::Keys;
-use super::{client, hello};
 use crate::net::buffer::Buffer;
 use crate::net::count::{Count, Counts};
 use crate::net::limits::Limits;
 use crate::net::record::Tls;
 use crate::route::certificate::Parsed;
+use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::{Answerer, Tables};
 use crate::route::trust::TrustEntry;
@@ -68,6 +70,17 @@ pub struct Passed {
     pub entry: Arc<PassageEntry>,
 }
 
+/// Which handshakes are with the proxy's own certificate in its mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meshed {
+    /// None.
+    No,
+    /// Those that offer a protocol of the mesh.
+    WhereOffered,
+    /// All.
+    Always,
+}
+
 /// What answers a handshake.
 struct Choice {
     certificate: Arc<Parsed>,
@@ -77,6 +90,8 @@ struct Choice {
     /// What clients are asked for, and what verifies them.
     clients: Option<(Arc<ClientAuth>, Arc<TrustEntry>)>,
     by_domain: bool,
+    /// Whether certificate and authorities are those of the mesh.
+    is_mesh: bool,
 }
 
 impl Handshakes {
@@ -97,12 +112,23 @@ impl Handshakes {
         &self,
         mut tcp: TcpStream,
         arrival: Arrival<'_>,
+        meshed: Meshed,
         load: impl FnOnce() -> G,
         limits: &Limits,
         counts: &Counts,
     ) -> Result<Accepted, HandshakeError> {
         let hello = hello::read(&mut tcp, limits.client_hello_bytes_max).await?;
         let tables = load();
+        let is_mesh = match meshed {
+            Meshed::No => false,
+            Meshed::WhereOffered => hello.is_mesh,
+            Meshed::Always => true,
+        };
+        if is_mesh {
+            let choice = self.choose_own(&tables, counts);
+            drop(tables);
+            return Box::pin(self.answer(tcp, hello, choice, Speaks::Mesh, None, counts)).await;
+        }
         let sni = hello.sni.as_deref();
         if let Some(entry) = tables.passage(arrival, sni) {
             let entry = entry.clone();
@@ -125,21 +151,36 @@ impl Handshakes {
         let passage = tables.passage(ended, sni).cloned();
         let choice = self.choose(&tables, arrival.listener, sni, counts);
         drop(tables);
-        let Some(choice) = choice else {
-            hello::refuse_name(&mut tcp).await;
-            return Err(HandshakeError::UnknownName);
-        };
         let speaks = match passage {
             Some(_) => Speaks::Anything,
             None => Speaks::Http,
+        };
+        self.answer(tcp, hello, choice, speaks, passage, counts)
+            .await
+    }
+
+    /// Does the handshake with what was chosen to answer it.
+    async fn answer(
+        &self,
+        mut tcp: TcpStream,
+        hello: Hello,
+        choice: Option<Choice>,
+        speaks: Speaks,
+        passage: Option<Arc<PassageEntry>>,
+        counts: &Counts,
+    ) -> Result<Accepted, HandshakeError> {
+        let Some(choice) = choice else {
+            hello::refuse_name(&mut tcp).await;
+            return Err(HandshakeError::UnknownName);
         };
         let clients = choice.clients.as_ref();
         let want = Want {
             settings: choice.settings.clone(),
             speaks,
+            is_mesh: choice.is_mesh,
             clients: clients.map(|(auth, trust)| (auth.clone(), trust.sealed.version())),
         };
-        let trust = clients.map(|(_, trust)| &**trust);
+        let trust = choice.clients.as_ref().map(|(_, trust)| &**trust);
         let config = self.configs.get(want, trust)?;
         let tls = Tls::server(tcp, config, hello.received.filled())?;
         drop(hello.received);
@@ -168,7 +209,9 @@ impl Handshakes {
         let more = more.iter().filter_map(|name| tables.certificate(name));
         // The answerer is one of them where the first certificate is not there.
         let more = more.filter(|other| !Arc::ptr_eq(other, entry));
+        let is_mesh = domain.is_some_and(|domain| domain.mesh);
         let clients = match domain.and_then(|domain| domain.client_auth.as_ref()) {
+            _ if is_mesh => Some(mesh_clients(tables.identity()?)),
             Some(auth) => Some((auth.clone(), tables.trust(&auth.trust)?.clone())),
             None => None,
         };
@@ -180,8 +223,27 @@ impl Handshakes {
             settings: settings.clone(),
             clients,
             by_domain: domain.is_some(),
+            is_mesh,
         })
     }
+
+    /// The proxy's own certificate in its mesh; none where it has none.
+    fn choose_own(&self, tables: &Tables, counts: &Counts) -> Option<Choice> {
+        let identity = tables.identity()?;
+        Some(Choice {
+            certificate: self.keys.get(&identity.certificate, counts).ok()?,
+            alternatives: Box::default(),
+            settings: DEFAULT_SETTINGS.clone(),
+            clients: Some(mesh_clients(identity)),
+            by_domain: false,
+            is_mesh: true,
+        })
+    }
+}
+
+/// What clients are asked for in the mesh, and what verifies them.
+fn mesh_clients(identity: &IdentityEntry) -> (Arc<ClientAuth>, Arc<TrustEntry>) {
+    (MESH_CLIENTS.clone(), identity.trust.clone())
 }
 
 impl Choice {
@@ -203,6 +265,7 @@ impl Choice {
             client_auth: self.clients.map(|(auth, _)| auth),
             sni,
             by_domain: self.by_domain,
+            is_mesh: !self.by_domain && self.is_mesh,
             settings: self.settings,
             certificate: self.certificate,
             version,

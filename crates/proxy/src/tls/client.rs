@@ -26,6 +26,8 @@ pub struct Asking {
     pub trust: Arc<dyn ClientCertVerifier>,
     /// What is asked for.
     pub auth: Arc<ClientAuth>,
+    /// Whether a certificate has to be a workload's (SPIFFE).
+    pub is_mesh: bool,
 }
 
 impl ClientCertVerifier for Asking {
@@ -48,7 +50,8 @@ impl ClientCertVerifier for Asking {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.trust.verify_client_cert(leaf, issuers, now)?;
-        match satisfies(&self.auth, leaf) {
+        let is_admitted = !self.is_mesh || is_workload(leaf);
+        match is_admitted && satisfies(&self.auth, leaf) {
             true => Ok(verified),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
@@ -162,6 +165,13 @@ fn alternatives(
     names
         .filter_map(|name| pick(name).map(Into::into))
         .collect()
+}
+
+/// Whether a certificate is that of a workload: one of its names is a SPIFFE URI.
+fn is_workload(leaf: &CertificateDer<'_>) -> bool {
+    let parsed = X509Certificate::from_der(leaf);
+    let uris = parsed.map_or_else(|_| Vec::new(), |(_, parsed)| alternatives(&parsed, uri));
+    uris.iter().any(|uri| uri.starts_with("spiffe://"))
 }
 
 fn satisfies(auth: &ClientAuth, leaf: &CertificateDer<'_>) -> bool {

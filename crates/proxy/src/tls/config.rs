@@ -18,6 +18,19 @@ use smallvec::SmallVec;
 use super::client::Asking;
 use crate::route::trust::TrustEntry;
 
+/// What peers of the mesh settle on, in the order of preference. Those that speak HTTP offer
+/// `istio` as well. `istio-peer-exchange` is not among them: what is exchanged there is not
+/// spoken here, and whoever offers it offers `istio` too.
+const MESH_PROTOCOLS: &[&[u8]] = &[
+    b"istio-h2",
+    b"istio-http/1.1",
+    b"istio-http/1.0",
+    b"istio",
+    b"h2",
+    b"http/1.1",
+    b"http/1.0",
+];
+
 /// The most configurations; a further one takes the place of any.
 const CONFIGS_MAX: usize = 1_024;
 
@@ -41,6 +54,8 @@ pub struct Want {
     pub settings: Arc<TlsSettings>,
     /// What is spoken behind the handshake.
     pub speaks: Speaks,
+    /// Whether peers are those of the mesh.
+    pub is_mesh: bool,
     /// What clients are asked for, and the version of the trust that they are verified by.
     pub clients: Option<(Arc<ClientAuth>, Version)>,
 }
@@ -52,6 +67,8 @@ pub enum Speaks {
     Http,
     /// Whatever client and endpoint agree on; the handshake settles nothing.
     Anything,
+    /// What peers of the mesh have found out.
+    Mesh,
 }
 
 impl Configs {
@@ -101,13 +118,27 @@ fn build(want: &Want, trust: Option<&TrustEntry>) -> Result<ServerConfig, rustls
             let trust = trust.and_then(|trust| trust.verifier(auth.mode));
             let trust = trust.ok_or_else(|| rustls::Error::General("no authority".to_owned()))?;
             let auth = auth.clone();
-            builder.with_client_cert_verifier(Arc::new(Asking { trust, auth }))
+            let is_mesh = want.is_mesh;
+            builder.with_client_cert_verifier(Arc::new(Asking {
+                trust,
+                auth,
+                is_mesh,
+            }))
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(Chosen));
     config.ignore_client_order = !settings.cipher_suites.is_empty();
-    if speaks == Speaks::Http {
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let protocols: &[&[u8]] = match speaks {
+        Speaks::Http => &[b"h2", b"http/1.1"],
+        Speaks::Anything => &[],
+        Speaks::Mesh => MESH_PROTOCOLS,
+    };
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    // A resumed session would outlive the certificates and authorities that it was made by.
+    if want.is_mesh {
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        return Ok(config);
     }
     config.ticketer = Ticketer::new()?;
     // Tickets carry sessions; remembering them here as well would cost memory per client.

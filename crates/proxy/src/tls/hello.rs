@@ -11,6 +11,15 @@ use tokio::net::TcpStream;
 use super::accept::HandshakeError;
 use crate::net::buffer::Buffer;
 
+/// What peers of a mesh offer to speak behind a handshake, as Istio has it.
+const MESH_PROTOCOLS: [&[u8]; 5] = [
+    b"istio",
+    b"istio-peer-exchange",
+    b"istio-http/1.0",
+    b"istio-http/1.1",
+    b"istio-h2",
+];
+
 /// The alert `unrecognized_name` (RFC 6066, section 3), fatal, in a record of its own.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
@@ -20,6 +29,8 @@ pub struct Hello {
     pub received: Buffer,
     /// The name it is for, in lower case.
     pub sni: Option<Box<str>>,
+    /// Whether it offers a protocol of a mesh, as nobody does who is not part of one.
+    pub is_mesh: bool,
 }
 
 /// Reads a ClientHello.
@@ -55,7 +66,14 @@ pub async fn read(tcp: &mut TcpStream, bytes_max: usize) -> Result<Hello, Handsh
                         let name = name.strip_suffix('.').unwrap_or(name);
                         name.to_ascii_lowercase().into()
                     });
-                    return Ok(Hello { received, sni });
+                    let is_mesh = hello.alpn().is_some_and(|mut offered| {
+                        offered.any(|protocol| MESH_PROTOCOLS.contains(&protocol))
+                    });
+                    return Ok(Hello {
+                        received,
+                        sni,
+                        is_mesh,
+                    });
                 }
                 Ok(None) => {}
                 Err((error, mut alert)) => {

@@ -1,12 +1,13 @@
 //! What a connection to an endpoint is wanted for, and how it begins.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::{Keepalive, Limits, ProxyProtocol, SealedArc};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::entry::UpstreamEntry;
 use crate::balance::Target;
@@ -22,6 +23,8 @@ pub struct Dial<'a> {
     pub host: &'a str,
     /// What a TLS handshake needs beside the upstream.
     pub credentials: &'a Credentials,
+    /// Whether bytes are handed on by it, and no requests; TLS of the mesh tells the endpoint.
+    pub is_stream: bool,
     /// On whose behalf, where the endpoint is told.
     pub ends: Ends,
     /// The longest to connect.
@@ -72,6 +75,27 @@ impl<'a> Dial<'a> {
         let own = self.limits().map(|limits| limits.connect_timeout);
         own.filter(|own| !own.is_zero()).unwrap_or(self.timeout)
     }
+}
+
+/// Connects to an endpoint, from the address that its upstream says.
+///
+/// # Errors
+/// Those of the socket.
+pub async fn connect(target: &Target) -> io::Result<TcpStream> {
+    let address = target.address;
+    let source = target.manner.source;
+    // An address of one family says nothing of the other.
+    let Some(source) = source.filter(|source| source.is_ipv4() == address.is_ipv4()) else {
+        return TcpStream::connect(address).await;
+    };
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // Without it every port would serve one connection only, whatever endpoint it leads to.
+    socket.set_reuseaddr(true)?;
+    socket.bind((source, 0).into())?;
+    socket.connect(address).await
 }
 
 /// Sets up a socket that has just connected.

@@ -1,16 +1,20 @@
 //! One upstream, as requests find it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use myriad_model::{Dns, DnsMode, Limits, Name, SealedArc, Upstream, UpstreamOptions, UpstreamTls};
+use myriad_model::{
+    Dns, DnsMode, Limits, MeshTls, Name, SealedArc, Upstream, UpstreamOptions, UpstreamTls,
+};
 
 use super::dynamic::Dynamic;
+use super::original::Originals;
 use super::resolve::{Answer, Resolution};
 use super::target::Targets;
 use crate::balance::locality;
 use crate::balance::usage::Usage;
 use crate::balance::{Manner, Member, Pool};
-use crate::net::failure::Failure;
+use crate::net::failure::{Failure, FailureKind};
 use crate::net::hash::hash;
 use crate::net::local::Local;
 use crate::net::names::Names;
@@ -31,7 +35,7 @@ pub struct UpstreamEntry {
     pub endpoints: Option<SealedArc>,
     /// The endpoints, ready to be picked from; empty for upstreams that DNS resolves.
     pub pool: Pool,
-    /// The endpoints that DNS tells.
+    /// The endpoints that DNS tells, or the client's connection.
     pub resolution: Option<Resolving>,
     /// How endpoints are spoken to.
     pub manner: Arc<Manner>,
@@ -39,12 +43,14 @@ pub struct UpstreamEntry {
     pub usage: Arc<Usage>,
 }
 
-/// Where endpoints come from that DNS tells.
+/// Where endpoints come from that no resource lists.
 pub enum Resolving {
     /// From names that the upstream lists.
     Listed(Box<Resolution>),
     /// From the host that each request names.
     Named(Dynamic),
+    /// From what the client's connection was meant for.
+    Original(Originals),
 }
 
 /// The hash of an upstream's name.
@@ -64,15 +70,12 @@ impl UpstreamEntry {
         let value = upstream.as_ref().and_then(|sealed| sealed.upstream());
         let manner = manner(&name, value, before);
         let options = value.and_then(|value| value.options.as_deref());
-        let dns = value.and_then(|value| value.dns.as_deref());
-        let resolution = dns.map(|dns| {
-            let options = options.cloned().unwrap_or_default();
-            let known = before.and_then(|before| before.resolution.as_ref());
-            Resolving::new(dns, manner.clone(), options, known)
-        });
+        let known = before.and_then(|before| before.resolution.as_ref());
+        let resolution = value.and_then(|value| Resolving::new(value, &manner, known));
         let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
         let pool = match (value, listed) {
-            (Some(value), Some(listed)) if value.dns.is_none() => {
+            (Some(value), Some(listed)) if resolution.is_none() => {
+                let unsecured = unsecured(value, &manner);
                 let rule = options.and_then(|options| options.locality.as_deref());
                 let places = rule.zip(targets.home());
                 let places = places.map(|(rule, home)| locality::arrange(rule, home, listed));
@@ -83,8 +86,12 @@ impl UpstreamEntry {
                     let (weight, priority) =
                         place.map_or(own, |place| (place.weight, place.priority));
                     // Without a share it is in no pool, which would give it back.
+                    let manner = match &unsecured {
+                        Some(unsecured) if !endpoint.mesh => unsecured,
+                        _ => &manner,
+                    };
                     (weight > 0).then(|| Member {
-                        target: targets.acquire(endpoint.address, &manner),
+                        target: targets.acquire(endpoint.address, manner),
                         weight,
                         priority,
                     })
@@ -119,12 +126,22 @@ impl UpstreamEntry {
     }
 
     /// The endpoints that DNS tells of now; none where it is not asked. The host is that of the
-    /// request.
+    /// request, and `original` is what the client's connection was meant for, where it was
+    /// captured.
     ///
     /// # Errors
     /// When there is no address.
-    pub async fn answer(&self, names: &Names, host: &str) -> Result<Option<Arc<Answer>>, Failure> {
+    pub async fn answer(
+        &self,
+        names: &Names,
+        host: &str,
+        original: Option<SocketAddr>,
+    ) -> Result<Option<Arc<Answer>>, Failure> {
         let answer = match &self.resolution {
+            Some(Resolving::Original(originals)) => match original {
+                Some(address) => Ok(originals.answer(address)),
+                None => Err(FailureKind::NoEndpoint.into()),
+            },
             None => return Ok(None),
             Some(Resolving::Listed(resolution)) => resolution.answer(names).await,
             Some(Resolving::Named(dynamic)) => dynamic.answer(names, host).await,
@@ -167,7 +184,25 @@ impl UpstreamEntry {
 }
 
 impl Resolving {
-    fn new(
+    /// None, where endpoints are listed.
+    fn new(value: &Upstream, manner: &Arc<Manner>, before: Option<&Resolving>) -> Option<Self> {
+        let options = value.options.as_deref().cloned();
+        let manner = match value.original_destination || value.dns.is_some() {
+            true => unsecured(value, manner).unwrap_or_else(|| manner.clone()),
+            false => return None,
+        };
+        let options = options.unwrap_or_default();
+        if let Some(dns) = value.dns.as_deref() {
+            return Some(Resolving::of_names(dns, manner, options, before));
+        }
+        let before = match before {
+            Some(Resolving::Original(before)) => Some(before),
+            _ => None,
+        };
+        Some(Resolving::Original(Originals::new(manner, options, before)))
+    }
+
+    fn of_names(
         dns: &Dns,
         manner: Arc<Manner>,
         options: UpstreamOptions,
@@ -204,9 +239,24 @@ fn manner(name: &Name, value: Option<&Upstream>, before: Option<&UpstreamEntry>)
         is_http2: value.is_some_and(|value| value.protocol.is_h2()),
         proxy_protocol: options.and_then(|options| options.proxy_protocol),
         owner: options.map(|_| name.clone()),
+        source: value.and_then(|value| value.source_address.as_deref().copied()),
     };
     match before {
         Some(before) if *before.manner == manner => before.manner.clone(),
         _ => manner.intern(),
     }
+}
+
+/// How endpoints are spoken to that are not of the mesh, where only those of it are spoken to in
+/// TLS. No such endpoint is told by DNS or by a client's connection.
+fn unsecured(value: &Upstream, manner: &Manner) -> Option<Arc<Manner>> {
+    let tls = value.tls.as_ref()?;
+    let plain = || Manner {
+        tls: None,
+        is_http2: manner.is_http2,
+        proxy_protocol: manner.proxy_protocol,
+        owner: manner.owner.clone(),
+        source: manner.source,
+    };
+    (tls.mesh == MeshTls::Flagged).then(|| plain().intern())
 }

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use myriad_base::clock::{self, Instant};
-use myriad_model::Version;
+use myriad_model::{MeshTls, SealedArc, Version};
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 use super::dial::{self, Dial, Ends};
 use super::secure::ClientConfigs;
@@ -51,8 +50,12 @@ impl Link {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LinkKey {
     target: u64,
-    /// The name sent in the TLS handshake; none for plain text.
+    /// The name sent in the TLS handshake, where the upstream leaves it to the request; none for
+    /// plain text.
     server_name: Option<Box<str>>,
+    /// Trust and certificate of the proxy in its mesh, where they are used: a connection that
+    /// was made with others is not used for further requests.
+    identity: Option<(Option<Version>, Option<Version>)>,
     /// What hardly any connection has.
     special: Option<Box<Special>>,
 }
@@ -71,23 +74,33 @@ impl LinkKey {
     pub fn new(dial: &Dial<'_>) -> Self {
         let manner = &dial.target.manner;
         let credentials = dial.credentials;
+        let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|sealed| sealed.version());
         let is_told = manner.proxy_protocol.is_some();
-        let is_special =
-            is_told || credentials.trust.is_some() || credentials.certificate.is_some();
+        let is_mesh = (manner.tls.as_ref()).is_some_and(|tls| tls.mesh != MeshTls::None);
+        let has_own = credentials.trust.is_some() || credentials.certificate.is_some();
+        let is_special = is_told || (has_own && manner.tls.is_some() && !is_mesh);
         let special = is_special.then(|| {
             Box::new(Special {
-                trust: credentials.trust.as_ref().map(|sealed| sealed.version()),
-                certificate: credentials
-                    .certificate
-                    .as_ref()
-                    .map(|sealed| sealed.version()),
+                trust: version(&credentials.trust),
+                certificate: version(&credentials.certificate),
                 ends: is_told.then_some(dial.ends),
             })
         });
-        let tls = manner.tls.as_ref();
+        let own = (
+            version(&credentials.trust),
+            version(&credentials.certificate),
+        );
         LinkKey {
             target: dial.target.id,
-            server_name: tls.map(|_| server_name(dial).into_boxed_str()),
+            server_name: manner
+                .tls
+                .as_ref()
+                .map(|tls| match tls.server_name.is_empty() {
+                    true => server_name(dial).into_boxed_str(),
+                    // The target has it.
+                    false => Box::default(),
+                }),
+            identity: is_mesh.then_some(own),
             special,
         }
     }
@@ -335,7 +348,7 @@ impl Links {
 
     async fn connect(&self, dial: &Dial<'_>) -> Result<Stream, FailureKind> {
         let manner = &dial.target.manner;
-        let mut tcp = TcpStream::connect(dial.target.address)
+        let mut tcp = dial::connect(dial.target)
             .await
             .map_err(|_| FailureKind::ConnectFailed)?;
         dial::settle(&tcp, dial.limits().and_then(|limits| limits.keepalive));
@@ -347,7 +360,9 @@ impl Links {
         let Some(tls) = &manner.tls else {
             return Ok(Stream::Plain(tcp));
         };
-        let config = self.configs.get(tls, manner.is_http2, dial.credentials);
+        let config = self
+            .configs
+            .get(tls, manner.is_http2, dial.is_stream, dial.credentials);
         let config = config.map_err(|_| FailureKind::UpstreamTrust)?;
         let name = ServerName::try_from(server_name(dial))
             .unwrap_or_else(|_| ServerName::IpAddress(dial.target.address.ip().into()));

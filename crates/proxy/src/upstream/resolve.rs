@@ -59,6 +59,17 @@ struct Told {
     until: Instant,
 }
 
+impl Answer {
+    /// An answer that nobody has to ask for again.
+    pub fn lasting(pool: Pool) -> Self {
+        Answer {
+            pool,
+            told: Box::default(),
+            until: clock::now(),
+        }
+    }
+}
+
 impl Resolution {
     /// Names that nobody has asked for yet, unless those before were the same: then what is known
     /// of them stays.

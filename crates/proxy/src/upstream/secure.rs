@@ -62,6 +62,8 @@ pub struct ClientConfigs {
 struct Settings {
     verify: bool,
     is_http2: bool,
+    /// Whether it is TLS of the mesh, and then whether bytes are handed on.
+    mesh: Option<bool>,
     names: Box<[Box<str>]>,
     trust: Option<Version>,
     certificate: Option<Version>,
@@ -102,12 +104,14 @@ impl ClientConfigs {
         &self,
         tls: &UpstreamTls,
         is_http2: bool,
+        is_stream: bool,
         credentials: &Credentials,
     ) -> Result<Arc<ClientConfig>, Unusable> {
         let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|s| s.version());
         let settings = Settings {
             verify: tls.verify,
             is_http2,
+            mesh: (tls.mesh != MeshTls::None).then_some(is_stream),
             names: tls.subject_alt_names.clone(),
             trust: version(&credentials.trust),
             certificate: version(&credentials.certificate),
@@ -115,8 +119,13 @@ impl ClientConfigs {
         if let Some(known) = self.known.borrow().get(&settings) {
             return Ok(known.clone());
         }
-        let config = Arc::new(build(tls, is_http2, credentials)?);
+        let config = Arc::new(build(tls, is_http2, is_stream, credentials)?);
         let mut known = self.known.borrow_mut();
+        if settings.mesh.is_some() {
+            // There is one identity at a time, so those of an earlier one are of no use.
+            let now = (settings.trust, settings.certificate);
+            known.retain(|it, _| it.mesh.is_none() || (it.trust, it.certificate) == now);
+        }
         if known.len() >= CONFIGS_MAX {
             known.clear();
         }
@@ -128,11 +137,10 @@ impl ClientConfigs {
 fn build(
     tls: &UpstreamTls,
     is_http2: bool,
+    is_stream: bool,
     credentials: &Credentials,
 ) -> Result<ClientConfig, Unusable> {
-    if tls.mesh != MeshTls::None && credentials.certificate.is_none() {
-        return Err(Unusable);
-    }
+    let is_mesh = tls.mesh != MeshTls::None;
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -142,18 +150,28 @@ fn build(
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut config = match (&tls.certificate, &credentials.certificate) {
-        (None, _) => builder.with_no_client_auth(),
-        (Some(_), None) => return Err(Unusable),
-        (Some(_), Some(sealed)) => {
+        (None, _) if !is_mesh => builder.with_no_client_auth(),
+        (_, None) => return Err(Unusable),
+        (_, Some(sealed)) => {
             let (chain, key) = shown(sealed).ok_or(Unusable)?;
             let built = builder.with_client_auth_cert(chain, key);
             built.map_err(|_| Unusable)?
         }
     };
-    config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSIONS_MAX)));
-    if is_http2 {
-        config.alpn_protocols = vec![b"h2".to_vec()];
-    }
+    config.resumption = match is_mesh {
+        // A resumed session would outlive the certificates and authorities that it was made by.
+        true => Resumption::disabled(),
+        false => Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSIONS_MAX))),
+    };
+    // What peers of Istio know as well: the first says that it is a proxy of a mesh who speaks.
+    let protocols: &[&[u8]] = match (is_mesh, is_http2, is_stream) {
+        (true, _, true) => &[b"istio"],
+        (true, true, false) => &[b"istio-h2", b"istio", b"h2"],
+        (true, false, false) => &[b"istio-http/1.1", b"istio", b"http/1.1"],
+        (false, true, _) => &[b"h2"],
+        (false, false, _) => &[],
+    };
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     Ok(config)
 }
 
@@ -162,20 +180,21 @@ fn verifier(
     credentials: &Credentials,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, Unusable> {
-    if !tls.verify {
+    let is_mesh = tls.mesh != MeshTls::None;
+    if !tls.verify && !is_mesh {
         return Ok(Arc::new(AcceptAny(provider)));
     }
     let (roots, crls) = match (&tls.trust, &credentials.trust) {
-        (None, _) => (TRUSTED.clone(), Vec::new()),
-        (Some(_), None) => return Err(Unusable),
-        (Some(_), Some(sealed)) => read_trust(sealed).ok_or(Unusable)?,
+        (None, _) if !is_mesh => (TRUSTED.clone(), Vec::new()),
+        (_, None) => return Err(Unusable),
+        (_, Some(sealed)) => read_trust(sealed).ok_or(Unusable)?,
     };
     let has_crls = !crls.is_empty();
     let chain = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
         .with_crls(crls)
         .build()
         .map_err(|_| Unusable)?;
-    if tls.subject_alt_names.is_empty() {
+    if tls.subject_alt_names.is_empty() && !is_mesh {
         return Ok(chain);
     }
     Ok(Arc::new(Named {
@@ -183,6 +202,7 @@ fn verifier(
         roots,
         has_crls,
         names: tls.subject_alt_names.clone(),
+        is_mesh,
         provider,
     }))
 }
@@ -215,6 +235,8 @@ struct Named {
     roots: Arc<RootCertStore>,
     has_crls: bool,
     names: Box<[Box<str>]>,
+    /// Whether the peer is a workload, so that without names any identity of the mesh will do.
+    is_mesh: bool,
     provider: Arc<CryptoProvider>,
 }
 
@@ -231,6 +253,9 @@ impl Named {
         let names = parsed.subject_alternative_name().ok().flatten();
         let mut names = names.iter().flat_map(|names| &names.value.general_names);
         let is_listed = names.any(|name| match name {
+            GeneralName::URI(uri) if self.names.is_empty() => {
+                self.is_mesh && uri.starts_with("spiffe://")
+            }
             GeneralName::URI(uri) => self.names.iter().any(|listed| **listed == **uri),
             _ => false,
         });
@@ -259,7 +284,9 @@ impl ServerCertVerifier for Named {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        for name in &self.names {
+        // The mesh knows its peers by identity, and by no name of a server.
+        let names = self.names.iter().filter(|_| !self.is_mesh);
+        for name in names {
             let Ok(name) = ServerName::try_from(&**name) else {
                 continue;
             };

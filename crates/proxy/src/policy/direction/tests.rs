@@ -85,6 +85,7 @@ fn visit(sni: Option<&str>, by_domain: bool, names: &[&str]) -> Visit {
     visit.secured = Some(Secured {
         sni: sni.map(Into::into),
         by_domain,
+        is_mesh: false,
         settings: Arc::default(),
         certificate: Arc::new(Parsed {
             key: Arc::new(CertifiedKey::new(Vec::new(), key)),

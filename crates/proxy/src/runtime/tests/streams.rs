@@ -91,6 +91,15 @@ async fn plain_endpoint(name: &'static str) -> SocketAddr {
 
 /// An endpoint with a certificate of its own, and its leaf.
 async fn tls_endpoint(name: &'static str, host: &str) -> (SocketAddr, Bytes) {
+    tls_endpoint_at(([127, 0, 0, 1], 0).into(), name, host).await
+}
+
+/// The same at an address.
+pub async fn tls_endpoint_at(
+    address: SocketAddr,
+    name: &'static str,
+    host: &str,
+) -> (SocketAddr, Bytes) {
     let certificate = certificate(&[host]);
     let leaf = certificate.chain[0].clone();
     let key = PrivatePkcs8KeyDer::from(certificate.key.expose().to_vec());
@@ -102,7 +111,7 @@ async fn tls_endpoint(name: &'static str, host: &str) -> (SocketAddr, Bytes) {
         .with_single_cert(vec![CertificateDer::from(leaf.to_vec())], key.into())
         .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     task::spawn("endpoint", async move {
         while let Ok((tcp, _)) = listener.accept().await {
@@ -118,7 +127,7 @@ async fn tls_endpoint(name: &'static str, host: &str) -> (SocketAddr, Bytes) {
 }
 
 /// Says something, ends its half, and returns the answer.
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(client: &mut Client<S>, text: &str) -> String {
+pub async fn ask<S: AsyncRead + AsyncWrite + Unpin>(client: &mut Client<S>, text: &str) -> String {
     client.send(text).await;
     client.stream.shutdown().await.unwrap();
     client.read_to_end().await

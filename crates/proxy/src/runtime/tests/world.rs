@@ -367,7 +367,15 @@ impl Backend {
     pub async fn answering(
         answer: impl Fn(&str) -> String + Send + Sync + Clone + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Backend::answering_at(([127, 0, 0, 1], 0).into(), answer).await
+    }
+
+    /// The same at an address.
+    pub async fn answering_at(
+        address: SocketAddr,
+        answer: impl Fn(&str) -> String + Send + Sync + Clone + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let backend = Backend {
             address: listener.local_addr().unwrap(),
             connections: Arc::default(),

@@ -1,0 +1,115 @@
+//! Listeners without a socket, found by what a captured connection was meant for.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use myriad_model::{Capture, CaptureDirection, Listener, SealedArc};
+
+use super::leaf::Keyed;
+
+/// A listener without a socket.
+pub struct CapturedEntry {
+    hash: u64,
+    aim: Aim,
+    /// The resource.
+    pub sealed: SealedArc,
+    /// Tells its connections that they are not taken any more as they were.
+    pub is_closing: Arc<AtomicBool>,
+}
+
+/// What a captured listener is found by; an address that is not specified and port 0 stand for
+/// any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aim {
+    direction: CaptureDirection,
+    ip: IpAddr,
+    port: u16,
+}
+
+impl Aim {
+    /// What a listener stands for; none where it has a socket of its own.
+    pub fn of(listener: &Listener) -> Option<Self> {
+        let Capture { direction, .. } = listener.capture?;
+        let (ip, port) = (listener.address.ip(), listener.address.port());
+        Some(Aim::new(direction, ip, port))
+    }
+
+    /// What a listener may stand for that a connection belongs to, the most specific first.
+    pub fn all(direction: CaptureDirection, original: SocketAddr) -> [Aim; 3] {
+        let (ip, port) = (original.ip(), original.port());
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        [(ip, port), (any, port), (any, 0)].map(|(ip, port)| Aim::new(direction, ip, port))
+    }
+
+    /// Where it lies in the tree.
+    pub fn hash(&self) -> u64 {
+        let ip = match self.ip {
+            IpAddr::V4(ip) => u128::from(ip.to_bits()),
+            IpAddr::V6(ip) => ip.to_bits(),
+        };
+        let port = (u64::from(self.port) << 48) | ((self.direction as u64) << 40);
+        let low = (ip as u64 ^ port).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let high = ((ip >> 64) as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = low.wrapping_add(high).rotate_left(31);
+        let mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+        mixed ^ (mixed >> 29)
+    }
+
+    fn new(direction: CaptureDirection, ip: IpAddr, port: u16) -> Self {
+        let ip = match ip.to_canonical() {
+            ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            ip => ip,
+        };
+        Aim {
+            direction,
+            ip,
+            port,
+        }
+    }
+}
+
+impl CapturedEntry {
+    /// A listener, unless it has a socket. Connections of the one before go on where they would
+    /// be taken as they were; others end with the request they are in.
+    pub fn new(sealed: SealedArc, before: Option<&CapturedEntry>) -> Option<Self> {
+        let listener = sealed.listener()?;
+        let aim = Aim::of(listener)?;
+        let same = before.filter(|before| {
+            let known = before.sealed.listener();
+            known.is_some_and(|known| {
+                let parts = |it: &Listener| (it.capture, it.tls, it.protocol);
+                parts(known) == parts(listener)
+            })
+        });
+        if let (Some(before), None) = (before, same) {
+            before.close();
+        }
+        Some(CapturedEntry {
+            hash: aim.hash(),
+            aim,
+            is_closing: same.map_or_else(Arc::default, |same| same.is_closing.clone()),
+            sealed,
+        })
+    }
+
+    /// What it is found by.
+    pub fn aim(&self) -> Aim {
+        self.aim
+    }
+
+    /// Ends its connections with the request they are in.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Keyed for CapturedEntry {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn same_key(&self, other: &Self) -> bool {
+        self.aim == other.aim
+    }
+}

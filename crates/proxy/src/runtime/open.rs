@@ -1,0 +1,244 @@
+//! From an accepted connection to what it speaks: through TLS, or by its first bytes.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use myriad_model::{Listener, ListenerProtocol, MutualTls};
+use tokio::net::TcpStream;
+
+use crate::http::worker::Worker;
+use crate::mesh::detect::{Expected, Known, Speech, detect};
+use crate::net::buffer::Buffer;
+use crate::net::count::Count;
+use crate::net::stream::Stream;
+use crate::route::passage::{Arrival, PassageEntry};
+use crate::route::visit::Visit;
+use crate::tcp::serve::Taken;
+use crate::tls::accept::{Accepted, HandshakeError, Handshakes, Meshed, Passed};
+
+/// Handshakes of one worker.
+pub struct Handshaking {
+    shared: Arc<Handshakes>,
+    count: Cell<usize>,
+}
+
+/// What is known of a connection by its listener.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// Whether it starts with a handshake.
+    pub is_tls: bool,
+    /// What it is taken for.
+    pub protocol: ListenerProtocol,
+    mutual: MutualTls,
+}
+
+/// A connection that says something.
+pub enum Opened {
+    /// HTTP/1.
+    Http1(Stream),
+    /// HTTP/2.
+    Http2(Stream),
+    /// A passage takes it.
+    Taken(Box<Taken>),
+    /// Bytes that no passage takes.
+    Lost,
+}
+
+/// Counts as a handshake for as long as it is held.
+struct Shaking<'a>(&'a Cell<usize>);
+
+impl<'a> Shaking<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Shaking(count)
+    }
+}
+
+impl Drop for Shaking<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Handshaking {
+    /// No handshakes.
+    pub fn new(shared: Arc<Handshakes>) -> Self {
+        Handshaking {
+            shared,
+            count: Cell::new(0),
+        }
+    }
+}
+
+impl Kind {
+    /// The kind of a listener's connections.
+    pub fn of(listener: &Listener) -> Self {
+        Kind {
+            is_tls: listener.tls,
+            protocol: listener.protocol,
+            mutual: listener.capture.map_or(MutualTls::None, |it| it.mutual),
+        }
+    }
+
+    /// What first bytes have to tell; none where nothing is to be found out.
+    fn question(self) -> Option<Known> {
+        let is_permissive = self.mutual == MutualTls::Permissive;
+        let expected = match self.protocol {
+            ListenerProtocol::Http => Expected::Http,
+            ListenerProtocol::Tcp if is_permissive => Expected::Bytes,
+            ListenerProtocol::Tcp => return None,
+            ListenerProtocol::Detected => Expected::HttpOrBytes,
+        };
+        Some(Known {
+            may_be_tls: is_permissive || expected == Expected::HttpOrBytes,
+            expected,
+        })
+    }
+
+    /// What comes out of a handshake that settled this, where nothing but HTTP was declared.
+    fn speech(self, alpn: Option<&[u8]>) -> Speech {
+        let is_http2 = matches!(alpn, Some(b"h2" | b"istio-h2"));
+        let is_http1 = matches!(
+            alpn,
+            Some(b"http/1.1" | b"http/1.0" | b"istio-http/1.1" | b"istio-http/1.0")
+        );
+        match self.protocol {
+            ListenerProtocol::Tcp => Speech::Bytes,
+            _ if is_http2 => Speech::Http2,
+            ListenerProtocol::Http => Speech::Http1,
+            ListenerProtocol::Detected if is_http1 => Speech::Http1,
+            ListenerProtocol::Detected => Speech::Bytes,
+        }
+    }
+}
+
+/// A connection in plain text, which a passage may take whatever it says.
+pub fn open(worker: &Worker, visit: &Visit, tcp: TcpStream) -> Opened {
+    // Without it what little is said at a time would wait for acknowledgements.
+    let _ = tcp.set_nodelay(true);
+    pass(worker, visit, Stream::Plain(tcp))
+}
+
+/// A connection that network rules led here.
+pub async fn open_captured(
+    worker: &Worker,
+    handshaking: &Handshaking,
+    visit: &mut Visit,
+    tcp: TcpStream,
+    kind: Kind,
+) -> Option<Opened> {
+    if kind.is_tls || kind.mutual == MutualTls::Strict {
+        return secure(worker, handshaking, visit, tcp, kind).await;
+    }
+    let Some(question) = kind.question() else {
+        return Some(open(worker, visit, tcp));
+    };
+    let timeout = worker.local.limits.detection_timeout;
+    let speech = detect(&tcp, question, timeout).await.ok()?;
+    match speech {
+        Speech::Tls => secure(worker, handshaking, visit, tcp, kind).await,
+        Speech::Http1 => Some(Opened::Http1(Stream::Plain(tcp))),
+        Speech::Http2 => Some(Opened::Http2(Stream::Plain(tcp))),
+        Speech::Bytes => Some(open(worker, visit, tcp)),
+    }
+}
+
+/// A connection that starts with a handshake.
+pub async fn secure(
+    worker: &Worker,
+    handshaking: &Handshaking,
+    visit: &mut Visit,
+    tcp: TcpStream,
+    kind: Kind,
+) -> Option<Opened> {
+    let limits = &worker.local.limits;
+    let counts = &worker.local.counts;
+    if handshaking.count.get() >= limits.handshakes_max {
+        counts.add(Count::Shed);
+        return None;
+    }
+    let _counted = Shaking::new(&handshaking.count);
+    let shared = &handshaking.shared;
+    let load = || worker.tables.load();
+    let meshed = match kind.mutual {
+        MutualTls::None => Meshed::No,
+        MutualTls::Permissive => Meshed::WhereOffered,
+        MutualTls::Strict => Meshed::Always,
+    };
+    let arrival = arrival(visit);
+    let own = arrival.own;
+    let accepted = shared.accept(tcp, arrival, meshed, load, limits, counts);
+    // Boxed, because a handshake is large and short, and the connection behind it neither.
+    let accepted = tokio::time::timeout(limits.handshake_timeout, Box::pin(accepted)).await;
+    let failure = match accepted {
+        Ok(Ok(Accepted::Secured(tls, secured, entry))) => {
+            let is_mesh = secured.is_mesh;
+            let speech = kind.speech(tls.alpn());
+            let sni = entry.as_ref().and_then(|_| secured.sni.clone());
+            visit.secured = Some(secured);
+            let client = Stream::Tls(tls);
+            return Some(match (entry, speech) {
+                (Some(entry), _) => taken(client, None, sni, own, entry),
+                (None, Speech::Http2) => Opened::Http2(client),
+                (None, Speech::Http1) => Opened::Http1(client),
+                // TLS of the mesh is how bytes travel, and says nothing of where to.
+                (None, _) if is_mesh => pass(worker, visit, client),
+                (None, _) => Opened::Lost,
+            });
+        }
+        Ok(Ok(Accepted::Passed(passed))) => {
+            let Passed {
+                tcp,
+                received,
+                sni,
+                entry,
+            } = *passed;
+            let _ = tcp.set_nodelay(true);
+            let client = Stream::Plain(tcp);
+            return Some(taken(client, Some(received), sni, own, entry));
+        }
+        Ok(Err(HandshakeError::UnknownName)) => Count::HandshakeUnknownName,
+        Ok(Err(_)) => Count::HandshakeFailed,
+        Err(_) => Count::HandshakeTimeout,
+    };
+    counts.add(failure);
+    None
+}
+
+/// A stream that a passage may take whatever it says.
+fn pass(worker: &Worker, visit: &Visit, client: Stream) -> Opened {
+    let arrival = arrival(visit);
+    let entry = worker.tables.load().passage(arrival, None).cloned();
+    let own = arrival.own;
+    match entry {
+        Some(entry) => taken(client, None, None, own, entry),
+        None => Opened::Lost,
+    }
+}
+
+fn taken(
+    client: Stream,
+    said: Option<Buffer>,
+    sni: Option<Box<str>>,
+    own: Option<IpAddr>,
+    entry: Arc<PassageEntry>,
+) -> Opened {
+    Opened::Taken(Box::new(Taken {
+        client,
+        said,
+        sni,
+        own,
+        entry,
+    }))
+}
+
+/// What a passage is looked for by.
+fn arrival(visit: &Visit) -> Arrival<'_> {
+    Arrival {
+        listener: &visit.listener,
+        client: visit.client.ip(),
+        own: visit.address,
+        is_terminated: false,
+    }
+}
