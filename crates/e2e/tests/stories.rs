@@ -16,7 +16,9 @@ mod stories {
     mod istio;
     mod istio_balance;
     mod istio_commands;
+    mod istio_export;
     mod istio_ext;
+    mod istio_limits;
     mod istio_names;
     mod istio_policy;
     mod istio_policy_more;
