@@ -7,6 +7,7 @@
 mod cluster {
     mod cert_manager;
     mod extremes;
+    mod identity;
     mod istio;
     mod namespaces;
     mod newcomer;
