@@ -1,5 +1,6 @@
 //! The control loop: one inbox, one writer, and the only place where batching is written.
 
+mod beside;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::queue::Shares;
 
+use self::beside::{Answer, Beside};
 use self::queue::Queue;
 use crate::board::Board;
 use crate::live::{Live, Root};
@@ -32,6 +34,10 @@ pub enum Event {
     ViewPut(View),
     /// A view is gone.
     ViewGone(Arc<str>),
+    /// The proxy of a Pod, by `namespace/name`, asks which view it sees.
+    Asked(String, Answer),
+    /// A proxy follows a view, or does not any more.
+    Followed(Arc<str>, bool),
     /// Everything that is told to people shall be told again.
     Restate,
     /// Somebody else has found something, or found it gone.
@@ -57,6 +63,8 @@ pub struct Control<O> {
     board: Board,
     live: Live,
     queue: Queue,
+    /// The views of sidecars.
+    beside: Beside,
     batches: u64,
     /// How far the sources were read; without revisions of their own, batches are counted.
     position: Position,
@@ -87,6 +95,7 @@ impl<O: Outlet> Control<O> {
             board,
             live,
             queue: Queue::new(shares),
+            beside: Beside::default(),
             batches: 0,
             position: Position::default(),
             is_listed: false,
@@ -116,6 +125,10 @@ impl<O: Outlet> Control<O> {
                 Err(_) => break,
             }
         }
+        if self.beside.is_asked() {
+            self.translate_views();
+            self.beside.answer();
+        }
         if !self.queue.is_empty() {
             self.translate_cut();
             // Whoever fills the inbox may run on this very thread.
@@ -131,6 +144,7 @@ impl<O: Outlet> Control<O> {
             }
             () = tokio::time::sleep(TICK) => {
                 self.outlet.tick(&self.board);
+                self.sweep();
                 true
             }
         }
@@ -158,11 +172,12 @@ impl<O: Outlet> Control<O> {
                 }
             }
             Event::ViewGone(name) => {
-                if self.engine.remove_view(&name) {
-                    self.live.view_gone(&name);
+                if self.remove_view(&name) {
                     self.translate_views();
                 }
             }
+            Event::Asked(pod, answer) => self.beside.ask(&mut self.engine, &pod, answer),
+            Event::Followed(view, is_there) => self.beside.follow(&view, is_there),
             Event::Restate => self.outlet.restate(&mut self.engine.served()),
             Event::Found(findings) => {
                 self.outlet.tell(&findings);
@@ -171,6 +186,25 @@ impl<O: Outlet> Control<O> {
             Event::Stop => return false,
         }
         true
+    }
+
+    fn remove_view(&mut self, name: &str) -> bool {
+        let was_there = self.engine.remove_view(name);
+        if was_there {
+            self.live.view_gone(name);
+        }
+        was_there
+    }
+
+    /// Takes away the views that no sidecar has followed for a while.
+    fn sweep(&mut self) {
+        let idle = self.beside.sweep();
+        for view in &idle {
+            self.remove_view(view);
+        }
+        if !idle.is_empty() {
+            self.translate_views();
+        }
     }
 
     fn take_batch(&mut self, mut batch: Batch) {
@@ -220,8 +254,21 @@ impl<O: Outlet> Control<O> {
         let keys = changes.iter().map(Change::key);
         let ingresses = keys.filter(|key| key.kind == ObjectKind::Ingress);
         let ingresses = ingresses.cloned().collect();
+        let pods = changes.iter().map(Change::key);
+        let pods = pods.filter(|key| key.kind == ObjectKind::Pod && self.beside.knows(key.id()));
+        let pods: Vec<Arc<str>> = pods.map(|key| key.id().clone()).collect();
         let outcome = self.engine.apply(changes, clock::unix_seconds());
         self.publish(outcome, since, ingresses);
+        let mut former = pods
+            .iter()
+            .filter_map(|pod| self.beside.look(&self.engine, pod));
+        let former: Vec<Arc<str>> = former.by_ref().collect();
+        for view in &former {
+            self.remove_view(view);
+        }
+        if !former.is_empty() {
+            self.translate_views();
+        }
     }
 
     /// Hands an outcome on: the delta to the outlet, findings and counts to the board.

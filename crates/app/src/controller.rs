@@ -75,12 +75,15 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let pages = pages(&metrics, readiness, &board, &live);
     process::start_admin(listener, pages, &drain)?;
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
+    let has_mesh = settings.meaning.trust_domain.is_some();
     let cluster = Cluster::connect(kubernetes::Settings {
         namespaces: namespaces.collect(),
         kinds: match settings.watches_istio {
             true => ObjectKind::ALL.into(),
+            false if has_mesh => [&ObjectKind::CORE[..], &[ObjectKind::Pod]].concat(),
             false => ObjectKind::CORE.into(),
         },
+        needs_pods: has_mesh,
         ..kubernetes::Settings::default()
     });
     let cluster = cluster.await?;
@@ -186,7 +189,10 @@ async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>)
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     };
-    let tokens = Arc::new(Tokens::new(settings.proxy_accounts.clone()));
+    let tokens = Arc::new({
+        let has_mesh = settings.meaning.trust_domain.is_some();
+        Tokens::new(settings.proxy_accounts.clone(), has_mesh)
+    });
     while let Err(error) = refresh(client, &tokens).await {
         tracing::warn!("the keys of tokens cannot be read: {error:#}; trying again");
         tokio::time::sleep(RETRY_INTERVAL).await;

@@ -28,7 +28,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What the file says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Mesh {
     /// Services that are asked whether requests may pass.
     pub providers: Vec<MeshProvider>,
@@ -38,6 +38,8 @@ pub struct Mesh {
     pub trust_domain: Option<String>,
     /// See `trust_domain`.
     pub trust_domain_aliases: Vec<String>,
+    /// Whether sidecars may connect to what no object names.
+    pub allows_any: bool,
     /// What is recorded.
     pub telemetry: MeshTelemetry,
     /// Fields that have no effect here.
@@ -50,6 +52,7 @@ struct RawMesh {
     root_namespace: Option<String>,
     trust_domain: Option<String>,
     trust_domain_aliases: Vec<String>,
+    outbound_traffic_policy: RawOutbound,
     extension_providers: Vec<RawProvider>,
     /// What is traced follows from providers.
     #[serde(rename = "enableTracing")]
@@ -58,6 +61,13 @@ struct RawMesh {
     telemetry: telemetry::RawTelemetry,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawOutbound {
+    /// ALLOW_ANY where nothing is written.
+    mode: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -151,11 +161,40 @@ pub fn read(path: &Path, problems: &mut Vec<String>) -> Mesh {
     }
 }
 
+impl Default for Mesh {
+    fn default() -> Self {
+        Mesh {
+            providers: Vec::new(),
+            root_namespace: None,
+            trust_domain: None,
+            trust_domain_aliases: Vec::new(),
+            allows_any: true,
+            telemetry: MeshTelemetry::default(),
+            unheard: Vec::new(),
+        }
+    }
+}
+
 impl Mesh {
     /// Names what has no effect in the log.
     pub fn warn(&self) {
         for field in &self.unheard {
             tracing::warn!(%field, "of --mesh-config has no effect");
+        }
+    }
+}
+
+/// Whether what no object names is let through.
+fn allows_any(raw: &RawOutbound, problems: &mut Vec<String>) -> bool {
+    match raw.mode.as_deref() {
+        None | Some("ALLOW_ANY") => true,
+        Some("REGISTRY_ONLY") => false,
+        Some(mode) => {
+            problems.push(format!(
+                "--mesh-config: outboundTrafficPolicy.mode is {mode:?}, not ALLOW_ANY or \
+                 REGISTRY_ONLY"
+            ));
+            false
         }
     }
 }
@@ -169,6 +208,7 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
         }
     };
     let mut mesh = Mesh {
+        allows_any: allows_any(&raw.outbound_traffic_policy, problems),
         root_namespace: raw
             .root_namespace
             .filter(|it| !it.is_empty())

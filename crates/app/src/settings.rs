@@ -372,6 +372,7 @@ impl Meaning {
             trust_domain: self.trust_domain().into(),
             cluster_domain: self.cluster_domain.as_str().into(),
             gateway_ports: self.gateway_ports.clone(),
+            allows_any: self.mesh.allows_any,
             ..myriad_translate::Settings::default()
         }
     }

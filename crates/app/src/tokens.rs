@@ -29,6 +29,8 @@ const ALGORITHMS: [Algorithm; 4] = [
 /// Checks tokens.
 pub struct Tokens {
     accounts: BTreeMap<Account, Arc<str>>,
+    /// Whether whoever is in a Pod may be beside its workload.
+    admits_sidecars: bool,
     keys: Mutex<JwkSet>,
     /// Somebody came with a key that is not known.
     pub stale: Notify,
@@ -43,8 +45,8 @@ pub struct Identity {
     pub account: String,
     /// The name of its Pod; empty where the token is not bound to one.
     pub pod: String,
-    /// The view that its service account sees.
-    pub view: Arc<str>,
+    /// The view that its service account sees; none for what its Pod does.
+    pub view: Option<Arc<str>>,
 }
 
 /// Why a token was refused. The proxy is told no more than that.
@@ -84,10 +86,12 @@ struct Named {
 }
 
 impl Tokens {
-    /// Admits these service accounts, each to one view. No key is known yet.
-    pub fn new(accounts: BTreeMap<Account, Arc<str>>) -> Self {
+    /// Admits these service accounts, each to one view, and others to that of their Pod where
+    /// there may be sidecars. No key is known yet.
+    pub fn new(accounts: BTreeMap<Account, Arc<str>>, admits_sidecars: bool) -> Self {
         Tokens {
             accounts,
+            admits_sidecars,
             keys: Mutex::new(JwkSet { keys: Vec::new() }),
             stale: Notify::new(),
         }
@@ -125,14 +129,16 @@ impl Tokens {
             .claims
             .kubernetes;
         let account = (claims.namespace, claims.serviceaccount.name);
-        let Some(view) = self.accounts.get(&account) else {
+        let pod = claims.pod.map(|pod| pod.name).unwrap_or_default();
+        let view = self.accounts.get(&account).cloned();
+        if view.is_none() && (pod.is_empty() || !self.admits_sidecars) {
             return Err(Refused::Account(format!("{}/{}", account.0, account.1)));
-        };
+        }
         Ok(Identity {
             namespace: account.0,
             account: account.1,
-            pod: claims.pod.map(|pod| pod.name).unwrap_or_default(),
-            view: view.clone(),
+            pod,
+            view,
         })
     }
 

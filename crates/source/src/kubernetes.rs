@@ -64,6 +64,8 @@ pub struct Settings {
     /// forbids count as empty. Those beyond [`ObjectKind::CORE`] are watched while the server has
     /// definitions of them, and count as empty else.
     pub kinds: Vec<ObjectKind>,
+    /// Whether Pods are wanted whole, whatever else there is.
+    pub needs_pods: bool,
     /// How long a definition that is installed may go unnoticed.
     pub look_interval: Duration,
     /// For how long a kind that was not empty and suddenly is keeps its objects.
@@ -95,6 +97,9 @@ impl Cluster {
     /// When there is no usable description of the server.
     pub async fn connect(settings: Settings) -> Result<Cluster, ConnectError> {
         let client = Client::new(&settings.access, settings.namespaces.clone().into()).await?;
+        if settings.needs_pods {
+            client.definitions().need_pods();
+        }
         let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
         let scopes = scopes(&settings);
         let merge = Merge::new(scopes.iter().map(|scope| scope.kind));
@@ -194,6 +199,7 @@ impl Default for Settings {
             access: Access::default(),
             namespaces: Vec::new(),
             kinds: ObjectKind::CORE.into(),
+            needs_pods: false,
             look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(75),

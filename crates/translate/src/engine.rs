@@ -20,7 +20,7 @@ mod views;
 
 use std::sync::Arc;
 
-use myriad_api::{Change, Finding};
+use myriad_api::{Change, Finding, Object, ObjectKind, Pod};
 use myriad_model::{Delta, Name, Policy, Position, Snapshot, TlsSettings, Writer};
 
 pub use ledger::FindingsChange;
@@ -230,6 +230,14 @@ impl Engine {
             Unit::Ingress(ingress) if record.has_needs() => Some(ingress),
             _ => None,
         })
+    }
+
+    /// A Pod, by `namespace/name`.
+    pub fn pod(&self, id: &str) -> Option<Arc<Pod>> {
+        match self.objects.get(&self.hasher, ObjectKind::Pod, id)? {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        }
     }
 
     /// How much is held.

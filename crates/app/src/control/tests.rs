@@ -6,7 +6,7 @@ use myriad_base::readiness::Readiness;
 use myriad_model::{Delta, Form, Position, Sealer, Snapshot, Writer};
 use myriad_translate::{Engine, Role, View};
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Addresses, Control, Event, INBOX_EVENTS_MAX, Shares};
 use crate::board::Board;
@@ -68,12 +68,30 @@ fn listed() -> Event {
     })
 }
 
+fn pod(name: &str, app: &str, revision: u64) -> Event {
+    let value = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "shop", "name": name, "labels": {"app": app}}
+    });
+    let object = Object::deserialize(ObjectKind::Pod, value);
+    Event::Changed(Batch {
+        changes: vec![Change::Put(object.expect("a Pod"))],
+        positions: vec![(ObjectKind::Pod, revision)],
+        ..Batch::default()
+    })
+}
+
 /// A loop with these events waiting in its inbox.
 fn control(events: Vec<Event>) -> (Control<Recorder>, Recorder, mpsc::Receiver<Event>) {
     let (metrics, recorder) = (Metrics::new(), Recorder::default());
     let writer = Writer::new(Sealer::new([5; 32], Form::Encoded));
+    let settings = myriad_translate::Settings {
+        sidecars: true,
+        ..myriad_translate::Settings::default()
+    };
     let control = Control::new(
-        Engine::new(myriad_translate::Settings::default(), writer),
+        Engine::new(settings, writer),
         recorder.clone(),
         Shares::FAIR,
         Board::new(&metrics),
@@ -164,4 +182,36 @@ async fn a_view_that_comes_or_goes_while_the_loop_runs_is_translated_at_once() {
         assert_eq!(side.map(Snapshot::len), count);
         assert_eq!(control.board.snapshot_of("side").map(|it| it.len()), count);
     }
+}
+
+#[tokio::test]
+async fn a_sidecar_is_told_the_view_of_its_pods_labels_and_another_where_they_change() {
+    let events = vec![listed(), pod("a", "pay", 2), pod("b", "pay", 3)];
+    let (mut control, _, mut inbox) = control(events);
+    let ask = |control: &mut Control<Recorder>, name: &str| {
+        let (answer, answered) = oneshot::channel();
+        assert!(control.take(Event::Asked(format!("shop/{name}"), answer)));
+        answered
+    };
+    while !(inbox.is_empty() && control.queue.is_empty()) {
+        assert!(control.turn(&mut inbox).await);
+    }
+    let mut asked = ["a", "b", "c"].map(|name| ask(&mut control, name));
+    let (sender, mut inbox) = mpsc::channel(INBOX_EVENTS_MAX);
+    sender.try_send(pod("d", "pay", 4)).expect("room");
+    assert!(control.turn(&mut inbox).await);
+    let [a, b, c] = asked.each_mut().map(|it| it.try_recv().expect("an answer"));
+    assert_eq!(c, None, "nobody knows the Pod");
+    assert_eq!(a, b, "equal labels are one workload");
+    let view = a.expect("a view");
+    let snapshot = control.engine.snapshot_of(&view).expect("it is there");
+    assert!(!snapshot.is_empty());
+    sender.try_send(pod("b", "read", 5)).expect("room");
+    assert!(control.turn(&mut inbox).await);
+    assert!(control.engine.snapshot_of(&view).is_none(), "it is not b's");
+    let mut again = ["a", "b"].map(|name| ask(&mut control, name));
+    sender.try_send(pod("d", "read", 6)).expect("room");
+    assert!(control.turn(&mut inbox).await);
+    let [a, b] = again.each_mut().map(|it| it.try_recv().expect("an answer"));
+    assert!(a.is_some() && b.is_some() && a != b);
 }

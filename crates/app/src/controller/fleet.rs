@@ -17,7 +17,7 @@ use myriad_sync::{
 };
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::certificate::Renewed;
 use super::signer::Signer;
@@ -98,9 +98,10 @@ impl Server<'_> {
             views: views.clone(),
             streams: BTreeMap::new(),
             live,
-            inbox,
+            inbox: inbox.clone(),
             connected,
         };
+        let gate = Arc::new(Gate { tokens, inbox });
         let drained = drain.holder();
         let certificate = Renewed::new(trust.roots.current(), names)?;
         let shown = certificate.clone();
@@ -119,7 +120,7 @@ impl Server<'_> {
                 () = drained.signalled() => return Ok(()),
             }
             let server = limits(key, tls);
-            let mut server = SyncServer::new(server, tokens, views, events, counters, drained);
+            let mut server = SyncServer::new(server, gate, views, events, counters, drained);
             if let Some(signer) = signer {
                 server = server.signing(Arc::new(signer));
             }
@@ -173,23 +174,42 @@ fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-impl Authenticate for Tokens {
+/// Whoever says which proxy sees what: tokens, and for sidecars the control loop, which knows
+/// their Pods.
+struct Gate {
+    tokens: Arc<Tokens>,
+    inbox: mpsc::Sender<ControlEvent>,
+}
+
+impl Gate {
+    async fn admit(&self, token: &str) -> Result<Identity, Refused> {
+        let identity = self.tokens.check(token);
+        let identity = identity.map_err(|error| Refused(error.to_string()))?;
+        let (namespace, pod) = (&identity.namespace, &identity.pod);
+        let subject = format!("{namespace}/{}/{pod}", identity.account);
+        let view = match identity.view {
+            Some(view) => view,
+            None => {
+                let (answer, answered) = oneshot::channel();
+                let asked = ControlEvent::Asked(format!("{namespace}/{pod}"), answer);
+                // A control loop that has ended answers nobody.
+                let _ = self.inbox.send(asked).await;
+                let view = answered.await.ok().flatten();
+                view.ok_or_else(|| Refused(format!("Pod {namespace}/{pod} is not known")))?
+            }
+        };
+        Ok(Identity {
+            subject: subject.into(),
+            view,
+        })
+    }
+}
+
+impl Authenticate for Gate {
     fn authenticate<'a>(
         &'a self,
         token: &'a str,
     ) -> Pin<Box<dyn Future<Output = Result<Identity, Refused>> + Send + 'a>> {
-        Box::pin(async move {
-            let identity = self
-                .check(token)
-                .map_err(|error| Refused(error.to_string()))?;
-            let subject = format!(
-                "{}/{}/{}",
-                identity.namespace, identity.account, identity.pod
-            );
-            Ok(Identity {
-                subject: subject.into(),
-                view: identity.view,
-            })
-        })
+        Box::pin(self.admit(token))
     }
 }

@@ -41,7 +41,16 @@ impl Watcher {
         loop {
             let found = tokio::select! {
                 event = events.recv() => match event {
-                    Some(event) => self.see(event),
+                    Some(event) => {
+                        let followed = self.followed(&event);
+                        let found = self.see(event);
+                        if let Some((view, is_there)) = followed {
+                            let followed = ControlEvent::Followed(view, is_there);
+                            // As below.
+                            let _ = self.inbox.send(followed).await;
+                        }
+                        found
+                    }
                     None => return,
                 },
                 _ = looks.tick() => self.live.look(clock::now()),
@@ -50,6 +59,15 @@ impl Watcher {
             if !found.is_empty() && self.inbox.send(ControlEvent::Found(found)).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// The view that a proxy begins to follow, or ends to.
+    fn followed(&self, event: &Event) -> Option<(Arc<str>, bool)> {
+        match event {
+            Event::Connected { identity, .. } => Some((identity.view.clone(), true)),
+            Event::Gone { stream, .. } => Some((self.streams.get(stream)?.clone(), false)),
+            Event::Refused { .. } | Event::Acked { .. } => None,
         }
     }
 

@@ -14,7 +14,8 @@ use crate::Name;
 /// One policy over all requests on some listeners.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guard {
-    /// The listeners, sorted; empty for all of them.
+    /// The listeners, sorted; empty for all of them but those of a workload's own connections,
+    /// whose names begin with `outbound/`.
     pub listeners: Arc<[Name]>,
     /// What is asked.
     pub check: GuardCheck,

@@ -93,10 +93,17 @@ impl Guards {
     ) -> impl Iterator<Item = (&'a GuardEntry, &'a Guard)> + Clone {
         self.entries.iter().filter_map(move |entry| {
             let guard = entry.sealed.guard()?;
-            let is_on = guard.listeners.is_empty() || guard.listeners.contains(listener);
+            // Policies are for who comes in, not for where a workload goes.
+            let is_for_all = guard.listeners.is_empty() && !is_outbound(listener);
+            let is_on = is_for_all || guard.listeners.contains(listener);
             is_on.then_some((&**entry, guard))
         })
     }
+}
+
+/// Whether a listener is of connections that a workload opens.
+fn is_outbound(listener: &Name) -> bool {
+    listener.as_str().starts_with("outbound/")
 }
 
 fn authenticate(guard: &Guard) -> Option<&Authenticate> {

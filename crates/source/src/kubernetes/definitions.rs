@@ -98,7 +98,8 @@ pub(super) struct Shared {
     /// Of each watch that others wait for, its kind and the generation of definitions by which it
     /// has listed.
     listed: Arc<watch::Sender<Vec<(ObjectKind, u64)>>>,
-    /// How many ServiceEntries select Pods, whose addresses are wanted then.
+    /// How many ServiceEntries select Pods, whose addresses are wanted then, and one more where
+    /// they are wanted all the same.
     selecting: Arc<watch::Sender<usize>>,
 }
 
@@ -134,6 +135,11 @@ impl Shared {
             selecting: self.selecting.subscribe(),
             own: HashSet::new(),
         })
+    }
+
+    /// Pods are wanted whole, as if something selected them for good.
+    pub(super) fn need_pods(&self) {
+        self.selecting.send_modify(|count| *count += 1);
     }
 
     /// The newest that was found.
@@ -347,8 +353,9 @@ impl Look {
         // Every server has Pods; their labels are wanted for the subsets of DestinationRules, and
         // their addresses for the selectors of ServiceEntries.
         let selecting = [ObjectKind::DestinationRule, ObjectKind::ServiceEntry];
+        let is_needed = *self.shared.selecting.borrow() > 0;
         if self.wanted.contains(&ObjectKind::Pod)
-            && selecting.iter().any(|kind| found.contains_key(kind))
+            && (is_needed || selecting.iter().any(|kind| found.contains_key(kind)))
         {
             found.insert(ObjectKind::Pod, ObjectKind::Pod.api_version());
         }

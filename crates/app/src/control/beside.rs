@@ -1,0 +1,163 @@
+//! Views of sidecars: which there are, who follows them, and when they go.
+//!
+//! A proxy that is no gateway's sees what the workload of its Pod does. Pods with the same labels
+//! in the same namespace are one workload and one view. It is there from when the first of its
+//! proxies asks until a while after the last has gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_base::clock::{self, Instant};
+use myriad_translate::{Engine, Role, View};
+use tokio::sync::oneshot;
+
+/// How long a view stays that nobody follows, so that a proxy which returns finds it.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// What the Pods of a workload have in common: their namespace and labels.
+type Workload = (Box<str>, BTreeMap<String, String>);
+
+/// Whoever waits for the name of a view; none where its Pod is not known.
+pub type Answer = oneshot::Sender<Option<Arc<str>>>;
+
+/// The views of sidecars.
+#[derive(Default)]
+pub struct Beside {
+    views: BTreeMap<Workload, Arc<str>>,
+    standings: BTreeMap<Arc<str>, Standing>,
+    /// The views of Pods whose proxies asked, by `namespace/name`.
+    pods: BTreeMap<Box<str>, Arc<str>>,
+    waiting: Vec<(Answer, Option<Arc<str>>)>,
+    /// How many views there have been.
+    count: u64,
+}
+
+struct Standing {
+    workload: Workload,
+    followers: u64,
+    /// When somebody last came, asked or went.
+    since: Instant,
+}
+
+impl Beside {
+    /// Finds the view of a Pod, and puts it where it is not there. Who asked is answered by
+    /// [`Beside::answer`], once it has been translated.
+    pub fn ask(&mut self, engine: &mut Engine, pod: &str, answer: Answer) {
+        let found = workload(engine, pod).and_then(|workload| self.put(engine, pod, workload));
+        self.waiting.push((answer, found));
+    }
+
+    /// Whether anybody waits for an answer.
+    pub fn is_asked(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Answers whoever waits.
+    pub fn answer(&mut self) {
+        for (answer, found) in self.waiting.drain(..) {
+            // Who does not wait any more asks again.
+            let _ = answer.send(found);
+        }
+    }
+
+    /// Notes that a proxy follows a view, or does not any more.
+    pub fn follow(&mut self, view: &str, is_there: bool) {
+        if let Some(standing) = self.standings.get_mut(view) {
+            standing.followers = match is_there {
+                true => standing.followers + 1,
+                false => standing.followers.saturating_sub(1),
+            };
+            standing.since = clock::now();
+        }
+    }
+
+    /// Whether the proxy of a Pod has asked.
+    pub fn knows(&self, pod: &str) -> bool {
+        self.pods.contains_key(pod)
+    }
+
+    /// Looks at a Pod that has changed. The view that is not its own any more is returned, to be
+    /// taken away: its proxies come back, and each finds its own.
+    pub fn look(&mut self, engine: &Engine, pod: &str) -> Option<Arc<str>> {
+        let known = self.pods.get(pod)?.clone();
+        let workload = workload(engine, pod);
+        let own = workload.as_ref().and_then(|it| self.views.get(it));
+        if own == Some(&known) {
+            return None;
+        }
+        self.pods.remove(pod);
+        // One that is gone takes its proxy with it.
+        workload?;
+        self.forget(&known);
+        Some(known)
+    }
+
+    /// The views that nobody has followed for a while. They are forgotten.
+    pub fn sweep(&mut self) -> Vec<Arc<str>> {
+        let now = clock::now();
+        let idle = self.standings.iter().filter(|(_, standing)| {
+            let age = now.saturating_duration_since(standing.since);
+            standing.followers == 0 && age > IDLE_MAX
+        });
+        let idle: Vec<Arc<str>> = idle.map(|(view, _)| view.clone()).collect();
+        for view in &idle {
+            self.forget(view);
+        }
+        idle
+    }
+
+    fn forget(&mut self, view: &Arc<str>) {
+        if let Some(standing) = self.standings.remove(view) {
+            self.views.remove(&standing.workload);
+        }
+        self.pods.retain(|_, known| known != view);
+    }
+
+    fn put(&mut self, engine: &mut Engine, pod: &str, workload: Workload) -> Option<Arc<str>> {
+        let view = match self.views.get(&workload) {
+            Some(view) => view.clone(),
+            None => self.add(engine, pod, &workload)?,
+        };
+        if let Some(standing) = self.standings.get_mut(&view) {
+            standing.since = clock::now();
+        }
+        self.pods.insert(pod.into(), view.clone());
+        Some(view)
+    }
+
+    fn add(&mut self, engine: &mut Engine, pod: &str, workload: &Workload) -> Option<Arc<str>> {
+        let (namespace, labels) = workload;
+        let app = ["app", "app.kubernetes.io/name"].map(|key| labels.get(key));
+        let name = pod.split_once('/').map_or(pod, |(_, name)| name);
+        let app = app.into_iter().flatten().next().map_or(name, |app| app);
+        self.count += 1;
+        // No gateway has a slash in its name.
+        let name: Arc<str> = format!("{namespace}/{app}#{}", self.count).into();
+        let view = View {
+            name: name.clone(),
+            role: Role::Sidecar,
+            labels: labels.clone(),
+            namespace: namespace.clone(),
+        };
+        if let Err(error) = engine.put_view(view) {
+            tracing::error!(%name, "is not served: {error}");
+            return None;
+        }
+        self.views.insert(workload.clone(), name.clone());
+        let standing = Standing {
+            workload: workload.clone(),
+            followers: 0,
+            since: clock::now(),
+        };
+        self.standings.insert(name.clone(), standing);
+        Some(name)
+    }
+}
+
+fn workload(engine: &Engine, pod: &str) -> Option<Workload> {
+    let pod = engine.pod(pod)?;
+    let labels = pod.labels.iter();
+    let labels = labels.map(|(key, value)| (key.to_string(), value.to_string()));
+    Some((pod.meta.key.namespace().into(), labels.collect()))
+}
