@@ -26,7 +26,7 @@ const NOTE: &str = "\
 ";
 
 /// Settings of the chart that no default renders; each has to render as well.
-const VARIANTS: [&[&str]; 4] = [
+const VARIANTS: [&[&str]; 5] = [
     &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
     &[
         "proxy.autoscaling.enabled=true",
@@ -43,6 +43,7 @@ const VARIANTS: [&[&str]; 4] = [
         "gateways[0].labels.istio=egressgateway",
         "gateways[0].ports={9000}",
     ],
+    &["sidecars.inject=true", "sidecars.failurePolicy=Ignore"],
 ];
 
 /// Writes the manifests, or fails when those that are committed are stale.

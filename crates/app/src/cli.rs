@@ -2,6 +2,7 @@
 
 pub mod inject;
 pub mod mesh;
+pub mod probes;
 pub mod redirect;
 
 use std::io::Write;
@@ -11,8 +12,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use myriad_model::wire::SCHEMA;
 use myriad_translate::MAIN;
 
-use self::inject::RawInject;
+use self::inject::{RawInject, RawInjection};
 use self::mesh::{RawMesh, RawMeshAuthority};
+use self::probes::RawProbes;
 use self::redirect::RawRedirect;
 
 /// A gateway for a myriad of TLS domains.
@@ -28,11 +30,11 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve a directory of Kubernetes objects on this machine.
-    Serve(RawServe),
+    Serve(Box<RawServe>),
     /// Watch a Kubernetes cluster, and tell proxies what to serve.
-    Controller(RawController),
+    Controller(Box<RawController>),
     /// Serve what a controller says.
-    Proxy(RawProxy),
+    Proxy(Box<RawProxy>),
     /// Say what is wrong with objects in files, without serving them.
     Check(RawCheck),
     /// Say how a running process is, who follows it, or where an Ingress is live.
@@ -127,6 +129,9 @@ pub struct RawController {
     /// Where listeners are, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,
+    /// Which Pods get a proxy on their way into the cluster.
+    #[command(flatten)]
+    pub injection: RawInjection,
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,
@@ -178,6 +183,9 @@ pub struct RawProxy {
     /// Ask the controller for an identity of the mesh. Until there is one, the proxy is not ready.
     #[arg(long, env = "MYRIAD_MESH")]
     pub mesh: bool,
+    /// What a sidecar is asked.
+    #[command(flatten)]
+    pub probes: RawProbes,
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,

@@ -5,6 +5,7 @@ mod certificate;
 mod fleet;
 mod signer;
 mod watcher;
+mod webhook;
 pub mod word;
 
 pub use authority::SECRET_NAME;
@@ -72,6 +73,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let ready = readiness.require("the first complete list of every kind");
     let listener = process::bind_admin(settings.admin)?;
     let sync = fleet::bind(settings.sync)?;
+    let webhook = webhook::bind(settings.injection.as_ref())?;
     let pages = pages(&metrics, readiness, &board, &live);
     process::start_admin(listener, pages, &drain)?;
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
@@ -109,8 +111,14 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         inbox: inbox.clone(),
     };
     let certificate = server.start(sync, &metrics, &drain)?;
-    let roots = trust::keep(client.clone(), settings.namespace.clone(), certificate);
-    drop(task::spawn("roots", roots));
+    let (bundle, roots) = watch::channel(trust.roots.bundle());
+    if let Some(webhook) = webhook {
+        let tls = fleet::tls(certificate.clone())?;
+        webhook.start(client.clone(), roots, tls, &metrics, &drain)?;
+    }
+    let home = settings.namespace.clone();
+    let keeper = trust::keep(client.clone(), home, certificate, bundle);
+    drop(task::spawn("roots", keeper));
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
     follow(cluster, inbox.clone());

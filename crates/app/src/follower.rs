@@ -23,6 +23,7 @@ use myriad_sync::{
 use crate::board::Board;
 use crate::cli::RawProxy;
 use crate::explain::Explainer;
+use crate::probes::{self, Probes};
 use crate::process::{self, Pages, Stop};
 use crate::settings;
 use crate::status::report::Reporter;
@@ -58,6 +59,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         drop(task::spawn("identity", identity.validity().watch()));
     }
     let listener = process::bind_admin(settings.admin)?;
+    start_probes(settings.probes.as_ref(), &readiness, &metrics, &drain)?;
     let proxy = Proxy::start(settings.traffic.proxy(), &metrics)?;
     let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
     let (host, port) = &settings.controller;
@@ -111,6 +113,25 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     drain.start();
     drain.finished().await;
     Ok(())
+}
+
+/// Answers what a sidecar is asked from outside of the mesh.
+fn start_probes(
+    settings: Option<&settings::Probes>,
+    readiness: &Readiness,
+    metrics: &Metrics,
+    drain: &Drain,
+) -> anyhow::Result<()> {
+    let Some(settings) = settings else {
+        return Ok(());
+    };
+    let probes = Probes {
+        readiness: readiness.clone(),
+        metrics: metrics.clone(),
+        checks: settings.checks.clone(),
+        pod: settings.pod,
+    };
+    probes.start(probes::bind(settings.address)?, drain)
 }
 
 /// Puts commits into service, and then on disk.

@@ -15,7 +15,7 @@ use anyhow::ensure;
 
 use crate::cli::inject::{RawInject, RawSidecar};
 
-pub use decision::{Decision, Labels, Reason};
+pub use decision::{Decision, Labels, Reason, decide};
 pub use pod::{Injected, inject};
 
 /// What every injected proxy is like, unless a Pod says otherwise.

@@ -5,6 +5,7 @@
 //! **Knows** every crate of the product.
 //! **Never** decides what an object means, and never touches a connection.
 
+pub mod answering;
 pub mod ask;
 pub mod board;
 pub mod check;
@@ -19,6 +20,7 @@ pub mod inject;
 pub mod live;
 pub mod mesh;
 pub mod outlet;
+pub mod probes;
 pub mod process;
 pub mod redirect;
 pub mod serve;

@@ -3,6 +3,7 @@
 mod captures;
 mod mesh;
 mod names;
+mod sidecar;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,6 +21,7 @@ use crate::mesh::{self as mesh_config, Mesh};
 
 pub use captures::Captures;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
+pub use sidecar::{Injection, Probes};
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct Controller {
     pub authority: MeshAuthority,
     /// Where listeners are, on every proxy.
     pub listeners: Listeners,
+    /// Which Pods get a proxy on their way into the cluster; none if none do.
+    pub injection: Option<Injection>,
     /// Where admin pages are served.
     pub admin: SocketAddr,
     /// How objects are read.
@@ -78,6 +82,8 @@ pub struct Proxy {
     pub schema_max: u32,
     /// Whether an identity of the mesh is wanted.
     pub wants_identity: bool,
+    /// What a sidecar answers to those outside of the mesh; none if it answers nothing.
+    pub probes: Option<Probes>,
     /// Where admin pages are served.
     pub admin: SocketAddr,
     /// How connections are served.
@@ -238,6 +244,7 @@ impl Controller {
             watches_istio: raw.istio == Istio::Auto,
             authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
             listeners,
+            injection: Injection::read(&raw.injection, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             meaning,
         };
@@ -272,6 +279,7 @@ impl Proxy {
             state_dir: raw.state_dir.clone(),
             schema_max: raw.schema_max,
             wants_identity: raw.mesh,
+            probes: Probes::read(&raw.probes, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             traffic: Traffic::read(&raw.traffic, &mut problems),
         };
@@ -531,7 +539,7 @@ mod tests {
     fn raw(arguments: &[&str]) -> crate::cli::RawServe {
         let line = ["myriad", "serve", "dir"].iter().chain(arguments);
         match Cli::parse_from(line).command {
-            Command::Serve(raw) => raw,
+            Command::Serve(raw) => *raw,
             _ => panic!("another command"),
         }
     }

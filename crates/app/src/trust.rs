@@ -9,6 +9,7 @@ use anyhow::Context;
 use myriad_base::clock;
 use myriad_pki::Roots;
 use myriad_source::kubernetes::{CallError, Client, Texts};
+use tokio::sync::watch;
 
 use crate::controller::Renewed;
 use crate::process::random_key;
@@ -74,18 +75,57 @@ pub async fn provide(client: &Client, namespace: &str) -> anyhow::Result<Trust> 
 /// # Errors
 /// The API server cannot be asked or refuses.
 pub async fn publish(client: &Client, namespace: &str, roots: &Roots) -> Result<(), CallError> {
-    let texts = Texts::from([(BUNDLE.to_owned(), roots.bundle())]);
-    client
-        .put_config_map(namespace, AUTHORITY_NAME, &texts)
-        .await
+    publish_bundle(client, namespace, AUTHORITY_NAME, &roots.bundle()).await
 }
 
-/// Lets one authority follow another when it is time, and the certificate with it, for ever.
-pub async fn keep(client: Client, namespace: String, certificate: Arc<Renewed>) {
+/// Publishes roots, as PEM, in a ConfigMap of this name.
+///
+/// # Errors
+/// The API server cannot be asked or refuses.
+pub async fn publish_bundle(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    bundle: &str,
+) -> Result<(), CallError> {
+    let texts = Texts::from([(BUNDLE.to_owned(), bundle.to_owned())]);
+    client.put_config_map(namespace, name, &texts).await
+}
+
+/// Publishes them wherever there is a ConfigMap of this name.
+///
+/// # Errors
+/// The API server cannot be asked or refuses.
+pub async fn publish_everywhere(
+    client: &Client,
+    name: &str,
+    bundle: &str,
+) -> Result<(), CallError> {
+    let texts = Texts::from([(BUNDLE.to_owned(), bundle.to_owned())]);
+    for namespace in client.config_maps_unlike(name, &texts).await? {
+        publish_bundle(client, &namespace, name, bundle).await?;
+    }
+    Ok(())
+}
+
+/// Lets one authority follow another when it is time, and the certificate with it, for ever; all
+/// roots to be trusted are told, as PEM.
+pub async fn keep(
+    client: Client,
+    namespace: String,
+    certificate: Arc<Renewed>,
+    bundle: watch::Sender<String>,
+) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let look = async {
             let roots = advance(&client, &namespace).await?;
+            let newest = roots.bundle();
+            bundle.send_if_modified(|known| {
+                let is_new = *known != newest;
+                *known = newest;
+                is_new
+            });
             certificate.sign_with(roots.current())
         };
         if let Err(error) = look.await {

@@ -8,6 +8,7 @@ mod cluster {
     mod cert_manager;
     mod extremes;
     mod identity;
+    mod injection;
     mod istio;
     mod namespaces;
     mod newcomer;

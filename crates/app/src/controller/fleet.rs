@@ -164,8 +164,11 @@ fn limits(key: [u8; 32], tls: Arc<ServerConfig>) -> ServerSettings {
     }
 }
 
-/// TLS 1.3 alone: both ends are ours.
-fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>> {
+/// TLS 1.3 alone: the other ends are ours, and API servers.
+///
+/// # Errors
+/// The cryptography has no TLS 1.3.
+pub fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?

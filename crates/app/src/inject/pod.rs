@@ -14,6 +14,13 @@ pub(super) const PROXY_USER: u32 = 1337;
 /// The init step.
 const INIT_CONTAINER: &str = "myriad-init";
 
+/// Where the proxy takes what rules lead to it. What the Pod sends arrives on the loopback, what it
+/// is sent on the address that it was sent to.
+const CAPTURES: [&str; 2] = [
+    "--capture-outbound=127.0.0.1:15001",
+    "--capture-inbound=0.0.0.0:15006",
+];
+
 /// Names of volumes: they begin with ours, so that they meet nobody else's.
 const TOKEN_VOLUME: &str = "myriad-token";
 const CA_VOLUME: &str = "myriad-ca";
@@ -126,24 +133,29 @@ fn init_container(redirect: &[String], wishes: &Wishes, sidecar: &Sidecar) -> Va
 
 fn proxy_container(wishes: &Wishes, probes: &Map<String, Value>, sidecar: &Sidecar) -> Value {
     let ready = json!({"path": "/readyz", "port": PROBES_PORT});
+    let mut arguments = vec![
+        "proxy".to_owned(),
+        format!("--controller={}", sidecar.controller),
+        "--token-file=/var/run/secrets/myriad/token".to_owned(),
+        "--ca-file=/etc/myriad/ca/ca.crt".to_owned(),
+        "--state-dir=/var/lib/myriad".to_owned(),
+        "--mesh".to_owned(),
+        format!("--probes=0.0.0.0:{PROBES_PORT}"),
+        format!("--log={}", wishes.log.as_ref().unwrap_or(&sidecar.log)),
+        format!("--drain-delay={}", sidecar.drain_delay),
+        format!("--drain-timeout={}", sidecar.drain_timeout),
+        "--workers=2".to_owned(),
+    ];
+    if wishes.redirect.is_some() {
+        arguments.extend(CAPTURES.map(str::to_owned));
+    }
     let mut container = json!({
         "name": CONTAINER,
         "image": wishes.image.as_ref().unwrap_or(&sidecar.image),
         "imagePullPolicy": sidecar.pull_policy,
         // A native sidecar: the workload starts when this is ready, and ends before it.
         "restartPolicy": "Always",
-        "args": [
-            "proxy",
-            format!("--controller={}", sidecar.controller),
-            "--token-file=/var/run/secrets/myriad/token",
-            "--ca-file=/etc/myriad/ca/ca.crt",
-            "--state-dir=/var/lib/myriad",
-            format!("--probes=0.0.0.0:{PROBES_PORT}"),
-            format!("--log={}", wishes.log.as_ref().unwrap_or(&sidecar.log)),
-            format!("--drain-delay={}", sidecar.drain_delay),
-            format!("--drain-timeout={}", sidecar.drain_timeout),
-            "--workers=2",
-        ],
+        "args": arguments,
         "ports": [{"name": "myriad-probes", "containerPort": PROBES_PORT}],
         "startupProbe": {"httpGet": ready, "periodSeconds": 1, "failureThreshold": 600},
         "readinessProbe": {"httpGet": ready, "periodSeconds": 15, "failureThreshold": 4},
@@ -163,12 +175,15 @@ fn proxy_container(wishes: &Wishes, probes: &Map<String, Value>, sidecar: &Sidec
             {"name": CA_VOLUME, "mountPath": "/etc/myriad/ca", "readOnly": true},
         ],
     });
-    if !probes.is_empty() {
+    let of_pod =
+        json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}});
+    let asked = (!probes.is_empty()).then(|| {
         let probes = Value::Object(probes.clone()).to_string();
-        let env = json!([{"name": "MYRIAD_WORKLOAD_PROBES", "value": probes}]);
-        if let Some(container) = container.as_object_mut() {
-            container.insert("env".to_owned(), env);
-        }
+        json!({"name": "MYRIAD_WORKLOAD_PROBES", "value": probes})
+    });
+    let env: Vec<Value> = [of_pod].into_iter().chain(asked).collect();
+    if let Some(container) = container.as_object_mut() {
+        container.insert("env".to_owned(), env.into());
     }
     container
 }

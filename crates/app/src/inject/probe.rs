@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 /// Where the proxy answers the kubelet.
-pub(super) const PROBES_PORT: u16 = 15021;
+pub(super) const PROBES_PORT: u16 = 15020;
 
 /// The checks of a container, and the last part of the path under which the proxy knows each.
 const CHECKS: [(&str, &str); 5] = [

@@ -14,6 +14,9 @@ use super::path::escape;
 /// Where the API server publishes the keys of service account tokens (JWK set, RFC 7517).
 const TOKEN_KEYS_PATH: &str = "/openid/v1/jwks";
 
+/// Where MutatingWebhookConfigurations are.
+const WEBHOOKS_PATH: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+
 const JSON: &str = "application/json";
 
 /// Text values of a Secret or ConfigMap, by key.
@@ -132,6 +135,56 @@ impl Client {
         Ok(())
     }
 
+    /// The namespaces that have a ConfigMap of this name with other values. The question names it,
+    /// so that a right to ConfigMaps of that name is enough.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn config_maps_unlike(
+        &self,
+        name: &str,
+        texts: &Texts,
+    ) -> Result<Vec<String>, CallError> {
+        let selector = escape(&format!("metadata.name={name}"));
+        let first = format!("/api/v1/configmaps?limit={PAGE_ITEMS}&fieldSelector={selector}");
+        let (mut path, mut found) = (first.clone(), Vec::new());
+        loop {
+            let body = self.call(Method::GET, &path, None).await?;
+            let page: ConfigMaps = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
+            let unlike = page.items.into_iter().filter(|item| item.data != *texts);
+            found.extend(unlike.map(|item| item.metadata.namespace));
+            if page.metadata.next.is_empty() {
+                return Ok(found);
+            }
+            path = format!("{first}&continue={}", escape(&page.metadata.next));
+        }
+    }
+
+    /// Makes every webhook of a MutatingWebhookConfiguration be known by these roots, as PEM, and
+    /// writes only where one is not.
+    ///
+    /// # Errors
+    /// See [`CallError`]; after [`CallError::Conflict`] it is to be tried again.
+    pub async fn put_webhook_authority(&self, name: &str, bundle: &str) -> Result<(), CallError> {
+        let path = format!("{WEBHOOKS_PATH}/{}", escape(name));
+        let body = self.call(Method::GET, &path, None).await?;
+        let mut object: Value = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
+        let bundle = Value::from(STANDARD.encode(bundle));
+        let mut is_written = true;
+        let webhooks = object["webhooks"].as_array_mut();
+        for webhook in webhooks.into_iter().flatten() {
+            let known = &mut webhook["clientConfig"]["caBundle"];
+            is_written &= *known == bundle;
+            *known = bundle.clone();
+        }
+        if is_written {
+            return Ok(());
+        }
+        let body = Some((JSON, object.to_string().into_bytes()));
+        self.call(Method::PUT, &path, body).await?;
+        Ok(())
+    }
+
     /// Where traffic for a Service arrives, as its load balancer's status says.
     ///
     /// # Errors
@@ -152,6 +205,33 @@ impl Client {
         let entries = entries.map(Vec::as_slice).unwrap_or_default();
         Ok(entries.iter().filter_map(address).collect())
     }
+}
+
+/// ConfigMaps that one page of a list has.
+const PAGE_ITEMS: u32 = 100;
+
+#[derive(Deserialize)]
+struct ConfigMaps {
+    metadata: Page,
+    items: Vec<ConfigMap>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+#[derive(Deserialize)]
+struct ConfigMap {
+    metadata: InNamespace,
+    #[serde(default)]
+    data: Texts,
+}
+
+#[derive(Deserialize)]
+struct InNamespace {
+    namespace: String,
 }
 
 #[derive(Deserialize)]

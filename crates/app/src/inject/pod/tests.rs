@@ -89,7 +89,7 @@ fn the_proxy_comes_first_and_the_workload_keeps_what_it_had() {
 fn checks_of_the_kubelet_go_by_way_of_the_proxy_and_keep_their_times() {
     let after = injected(&pod()).pod;
     let container = after.pointer("/spec/containers/0").unwrap();
-    let get = |last: &str| json!({"path": format!("/workload/cart/{last}"), "port": 15021});
+    let get = |last: &str| json!({"path": format!("/workload/cart/{last}"), "port": 15020});
     let ready = json!({
         "httpGet": get("readyz"),
         "periodSeconds": 3,
@@ -108,8 +108,10 @@ fn checks_of_the_kubelet_go_by_way_of_the_proxy_and_keep_their_times() {
         container["lifecycle"]["preStop"],
         json!({"httpGet": get("prestopz")})
     );
-    let env = after.pointer("/spec/initContainers/1/env/0/value").unwrap();
+    let env = after.pointer("/spec/initContainers/1/env/1/value").unwrap();
     let asked: Value = serde_json::from_str(env.as_str().unwrap()).unwrap();
+    let read = crate::probes::read(env.as_str().unwrap()).unwrap();
+    assert_eq!(read.len(), 3);
     let expected = json!({
         "/workload/cart/readyz": {
             "httpGet": {"path": "/ready", "port": 8080, "scheme": "HTTPS"},

@@ -1,0 +1,31 @@
+//! Settings of what a sidecar is asked, as written.
+
+use std::net::IpAddr;
+
+use clap::Args;
+
+/// What a sidecar answers to those outside of the mesh, as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawProbes {
+    /// Where health, metrics and the checks of the workload are answered, beside `--admin`:
+    /// ADDRESS:PORT, or a port on every IPv4 address.
+    #[arg(long, env = "MYRIAD_PROBES", value_name = "ADDRESS")]
+    pub probes: Option<String>,
+    /// What the workload is asked in the kubelet's place, as injection writes it (JSON).
+    #[arg(
+        long,
+        env = "MYRIAD_WORKLOAD_PROBES",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "JSON"
+    )]
+    pub workload_probes: String,
+    /// The address of the Pod, where its workload listens.
+    #[arg(
+        long,
+        env = "POD_IP",
+        default_value = "127.0.0.1",
+        value_name = "ADDRESS"
+    )]
+    pub pod_ip: IpAddr,
+}

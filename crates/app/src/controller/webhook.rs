@@ -1,0 +1,346 @@
+//! Where API servers ask what becomes of a Pod on its way into the cluster: admission review `v1`
+//! over HTTPS, answered with a patch.
+//!
+//! Which namespaces and Pods are asked about stands in the MutatingWebhookConfiguration, whose
+//! selectors read labels that this process has no right to. The path says which of them led here.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use myriad_base::drain::Drain;
+use myriad_base::metrics::{Counter, Metrics};
+use myriad_base::task;
+use myriad_source::kubernetes::Client;
+use rustls::ServerConfig;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::answering::{Answer, Answering, Question, Server, text, typed};
+use crate::inject::{Decision, Labels, Sidecar, decide, inject};
+use crate::settings::Injection;
+use crate::trust;
+
+/// The largest review: that of the largest object that an API server takes, with its frame.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// Where reviews come in whose namespace asks for proxies, and those whose Pod does.
+const OF_NAMESPACE: &str = "/inject/namespace";
+const OF_POD: &str = "/inject/pod";
+
+/// How often it is looked whether the configuration still has the roots, and how soon again
+/// after that failed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long an answer may wait for the roots to be published; API servers wait for 10 s.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The namespaces at most that are remembered to have the roots.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The longest warning and the most of them: API servers cut what is beyond.
+const WARNING_BYTES_MAX: usize = 256;
+const WARNINGS_MAX: usize = 16;
+
+/// A socket that API servers reach.
+pub struct Bound<'a> {
+    injection: &'a Injection,
+    listener: TcpListener,
+}
+
+/// Answers reviews.
+struct Webhook {
+    sidecar: Sidecar,
+    client: Client,
+    /// The roots that controllers are known by, as PEM.
+    roots: watch::Receiver<String>,
+    published: Mutex<Published>,
+    injected: Counter,
+    refused: Counter,
+}
+
+/// Which namespaces have which roots.
+#[derive(Default)]
+struct Published {
+    roots: String,
+    namespaces: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct Review {
+    request: Request,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    uid: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    dry_run: bool,
+    object: Value,
+}
+
+/// What was decided about one Pod.
+enum Verdict {
+    Leave,
+    Inject { patch: Value, warnings: Vec<String> },
+    Refuse(String),
+}
+
+/// Binds the address, where Pods get proxies at all.
+///
+/// # Errors
+/// It cannot be bound.
+pub fn bind(injection: Option<&Injection>) -> anyhow::Result<Option<Bound<'_>>> {
+    let Some(injection) = injection else {
+        return Ok(None);
+    };
+    let address = injection.webhook;
+    let listener = TcpListener::bind(address)
+        .with_context(|| format!("--webhook {address}: cannot be bound"))?;
+    listener.set_nonblocking(true)?;
+    Ok(Some(Bound {
+        injection,
+        listener,
+    }))
+}
+
+impl Bound<'_> {
+    /// Answers on a thread of its own, and keeps the roots in the configuration.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        self,
+        client: Client,
+        roots: watch::Receiver<String>,
+        tls: Arc<ServerConfig>,
+        metrics: &Metrics,
+        drain: &Drain,
+    ) -> anyhow::Result<()> {
+        let Bound {
+            injection,
+            listener,
+        } = self;
+        let keeper = Keeper {
+            client: client.clone(),
+            configuration: injection.configuration.clone(),
+            config_map: injection.sidecar.ca_config_map.clone(),
+        };
+        drop(task::spawn("webhook roots", keeper.keep(roots.clone())));
+        let (injected, refused) = (Counter::default(), Counter::default());
+        let help = "Pods that got a proxy on their way into the cluster";
+        metrics.register("injections", help, injected.clone());
+        let help = "Pods that were refused, since what they say about their proxy does not hold";
+        metrics.register("injections_refused", help, refused.clone());
+        let webhook = Arc::new(Webhook {
+            sidecar: injection.sidecar.clone(),
+            client,
+            roots,
+            published: Mutex::default(),
+            injected,
+            refused,
+        });
+        let server = Server {
+            tls: Some(tls),
+            body_bytes_max: BODY_BYTES_MAX,
+            answerer: Arc::new(move |question| -> Answering {
+                let webhook = webhook.clone();
+                Box::pin(async move { webhook.answer(&question).await })
+            }),
+        };
+        let drained = drain.holder();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        std::thread::Builder::new()
+            .name("webhook".to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    match tokio::net::TcpListener::from_std(listener) {
+                        Ok(listener) => server.serve(listener, drained).await,
+                        Err(error) => tracing::error!("the webhook does not answer: {error}"),
+                    }
+                });
+            })?;
+        Ok(())
+    }
+}
+
+impl Webhook {
+    async fn answer(&self, question: &Question) -> Answer {
+        let labels = match question.uri().path() {
+            OF_NAMESPACE => Labels::from([("istio-injection".to_owned(), "enabled".to_owned())]),
+            OF_POD => Labels::new(),
+            _ => return text(404, "reviews come to /inject/namespace and /inject/pod\n"),
+        };
+        let Ok(Review { request }) = serde_json::from_slice(question.body()) else {
+            return text(400, "this is no AdmissionReview of admission.k8s.io/v1\n");
+        };
+        let mut verdict = judge(&request, &labels, &self.sidecar);
+        if matches!(verdict, Verdict::Inject { .. })
+            && !request.dry_run
+            && let Err(error) = self.publish(&request.namespace).await
+        {
+            // A Pod without the roots would hang; what creates Pods tries again.
+            verdict = Verdict::Refuse(format!("its proxy cannot be prepared yet: {error:#}"));
+        }
+        match &verdict {
+            Verdict::Inject { .. } if !request.dry_run => drop(self.injected.inc()),
+            Verdict::Refuse(_) => drop(self.refused.inc()),
+            _ => {}
+        }
+        let response = response(&request.uid, verdict);
+        typed(200, "application/json", response.to_string())
+    }
+
+    /// Sees to it that a namespace has the roots, which its proxies mount.
+    async fn publish(&self, namespace: &str) -> anyhow::Result<()> {
+        let roots = self.roots.borrow().clone();
+        if self.lock().has(&roots, namespace) {
+            return Ok(());
+        }
+        let name = &self.sidecar.ca_config_map;
+        let published = trust::publish_bundle(&self.client, namespace, name, &roots);
+        let published = tokio::time::timeout(PUBLISH_TIMEOUT, published).await;
+        published
+            .context("the API server does not answer")?
+            .with_context(|| format!("ConfigMap {namespace}/{name}"))?;
+        self.lock().add(roots, namespace);
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Published> {
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Published {
+    fn has(&self, roots: &str, namespace: &str) -> bool {
+        self.roots == roots && self.namespaces.contains(namespace)
+    }
+
+    fn add(&mut self, roots: String, namespace: &str) {
+        if self.roots != roots || self.namespaces.len() >= REMEMBERED_MAX {
+            self.namespaces.clear();
+            self.roots = roots;
+        }
+        self.namespaces.insert(namespace.to_owned());
+    }
+}
+
+/// Keeps the roots where API servers and Pods find them.
+struct Keeper {
+    client: Client,
+    configuration: String,
+    config_map: String,
+}
+
+impl Keeper {
+    async fn keep(self, mut roots: watch::Receiver<String>) {
+        loop {
+            let bundle = roots.borrow_and_update().clone();
+            let pause = match self.put(&bundle).await {
+                Ok(()) => LOOK_INTERVAL,
+                Err(problem) => {
+                    tracing::warn!("{problem}; trying again");
+                    RETRY_INTERVAL
+                }
+            };
+            // Whichever comes first. Who tells of roots goes on as long as this does; if it has
+            // ended, time alone is left.
+            if let Ok(Err(_)) = tokio::time::timeout(pause, roots.changed()).await {
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    async fn put(&self, bundle: &str) -> Result<(), String> {
+        let name = &self.configuration;
+        let put = self.client.put_webhook_authority(name, bundle).await;
+        put.map_err(|it| format!("MutatingWebhookConfiguration {name} gets no roots: {it}"))?;
+        let name = &self.config_map;
+        let put = trust::publish_everywhere(&self.client, name, bundle).await;
+        put.map_err(|it| format!("a ConfigMap {name} gets no roots: {it}"))
+    }
+}
+
+fn judge(request: &Request, labels: &Labels, sidecar: &Sidecar) -> Verdict {
+    match decide(&request.object, &request.namespace, labels) {
+        Decision::Leave(_) => Verdict::Leave,
+        Decision::Inject => match inject(&request.object, &owner(&request.object), sidecar) {
+            Ok(injected) => Verdict::Inject {
+                patch: patch(&request.object, &injected.pod),
+                warnings: injected.warnings,
+            },
+            Err(problem) => Verdict::Refuse(problem),
+        },
+    }
+}
+
+/// What the Pod belongs to, as people know it: a Deployment by its own name, although its Pods
+/// belong to a ReplicaSet.
+fn owner(pod: &Value) -> String {
+    let text = |pointer| pod.pointer(pointer).and_then(Value::as_str);
+    let owner = text("/metadata/ownerReferences/0/name");
+    let hash = text("/metadata/labels/pod-template-hash");
+    let name = owner.or(text("/metadata/name"));
+    let name = name.or(text("/metadata/generateName")).unwrap_or_default();
+    let of_set = hash.and_then(|hash| name.strip_suffix(hash));
+    of_set.unwrap_or(name).trim_end_matches('-').to_owned()
+}
+
+/// The operations (RFC 6902) that make one Pod of the other. Only what injection touches.
+fn patch(before: &Value, after: &Value) -> Value {
+    let touched = ["/metadata/labels", "/metadata/annotations", "/spec"];
+    let changed = touched
+        .iter()
+        .filter(|at| before.pointer(at) != after.pointer(at));
+    let operations = changed.map(|at| json!({"op": "add", "path": at, "value": after.pointer(at)}));
+    operations.collect()
+}
+
+fn response(uid: &str, verdict: Verdict) -> Value {
+    let response = match verdict {
+        Verdict::Leave => json!({"uid": uid, "allowed": true}),
+        Verdict::Inject { patch, warnings } => {
+            let warnings = warnings.iter().take(WARNINGS_MAX);
+            json!({
+                "uid": uid,
+                "allowed": true,
+                "patchType": "JSONPatch",
+                "patch": STANDARD.encode(patch.to_string()),
+                "warnings": warnings.map(|it| cut(it)).collect::<Vec<_>>(),
+            })
+        }
+        Verdict::Refuse(problem) => json!({
+            "uid": uid,
+            "allowed": false,
+            "status": {"code": 400, "message": format!("myriad: {problem}")},
+        }),
+    };
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": response,
+    })
+}
+
+fn cut(warning: &str) -> &str {
+    warning
+        .get(..warning.floor_char_boundary(WARNING_BYTES_MAX))
+        .unwrap_or(warning)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Reviews as API servers send them.
+
+use clap::Parser as _;
+use serde_json::{Value, json};
+
+use super::{Labels, Published, Request, Verdict, judge, owner, response};
+use crate::cli::inject::RawSidecar;
+use crate::inject::Sidecar;
+
+#[derive(clap::Parser)]
+struct Raw {
+    #[command(flatten)]
+    sidecar: RawSidecar,
+}
+
+fn review(object: Value) -> Request {
+    let request = json!({"uid": "u1", "namespace": "shop", "object": object});
+    serde_json::from_value(request).unwrap()
+}
+
+fn verdict(object: Value, labels: &[(&str, &str)]) -> Value {
+    let raw = Raw::parse_from(["test"]);
+    let sidecar = Sidecar::check(&raw.sidecar).unwrap();
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let labels: Labels = labels.iter().map(owned).collect();
+    let review = review(object);
+    let verdict = judge(&review, &labels, &sidecar);
+    let mut answer = response(&review.uid, verdict);
+    answer["response"].take()
+}
+
+fn pod() -> Value {
+    json!({
+        "metadata": {
+            "generateName": "cart-5d4f-",
+            "labels": {"app": "cart", "pod-template-hash": "5d4f"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "cart-5d4f"}],
+        },
+        "spec": {"containers": [{"name": "app", "image": "cart:1"}]},
+    })
+}
+
+/// What the patch makes of the Pod.
+fn patched(mut pod: Value, answer: &Value) -> Value {
+    use base64::Engine as _;
+    let patch = answer["patch"].as_str().unwrap();
+    let patch = super::STANDARD.decode(patch).unwrap();
+    let operations: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    for operation in operations {
+        assert_eq!(operation["op"], "add");
+        let path = operation["path"].as_str().unwrap();
+        let (parent, member) = path.rsplit_once('/').unwrap();
+        let parent = pod.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+        parent.insert(member.to_owned(), operation["value"].clone());
+    }
+    pod
+}
+
+#[test]
+fn a_pod_whose_namespace_asks_gets_its_proxy_by_a_patch() {
+    let answer = verdict(pod(), &[("istio-injection", "enabled")]);
+    assert_eq!(
+        (&answer["allowed"], &answer["uid"]),
+        (&json!(true), &json!("u1"))
+    );
+    let after = patched(pod(), &answer);
+    let names = after["spec"]["initContainers"].as_array().unwrap();
+    let names: Vec<_> = names.iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names, ["myriad-init", "myriad-proxy"]);
+    assert_eq!(after["spec"]["containers"], pod()["spec"]["containers"]);
+    let labels = &after["metadata"]["labels"];
+    assert_eq!(labels["security.istio.io/tlsMode"], "istio");
+    assert_eq!(labels["app"], "cart");
+}
+
+#[test]
+fn a_pod_that_nobody_asks_for_is_let_by_as_it_is() {
+    let answer = verdict(pod(), &[]);
+    assert_eq!(answer, json!({"allowed": true, "uid": "u1"}));
+    let mut asking = pod();
+    asking["metadata"]["labels"]["sidecar.istio.io/inject"] = json!("true");
+    assert!(verdict(asking, &[])["patch"].is_string());
+}
+
+#[test]
+fn a_pod_that_asks_for_what_cannot_be_is_refused_by_name() {
+    let mut pod = pod();
+    pod["metadata"]["annotations"] = json!({"sidecar.istio.io/proxyCPU": "much"});
+    let answer = verdict(pod, &[("istio-injection", "enabled")]);
+    assert_eq!(answer["allowed"], false);
+    let expected =
+        "myriad: sidecar.istio.io/proxyCPU: \"much\" is no quantity, such as 100m or 64Mi";
+    assert_eq!(answer["status"]["message"], expected);
+}
+
+#[test]
+fn warnings_are_cut_where_api_servers_would() {
+    let warnings = vec!["ä".repeat(300); 99];
+    let patch = json!([]);
+    let answer = response("u", Verdict::Inject { patch, warnings });
+    let warnings = answer["response"]["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 16);
+    assert_eq!(warnings[0].as_str().unwrap().len(), 256);
+}
+
+#[test]
+fn a_pod_is_called_by_what_it_belongs_to() {
+    assert_eq!(owner(&pod()), "cart");
+    assert_eq!(owner(&json!({"metadata": {"name": "alone"}})), "alone");
+    let of_job = json!({"metadata": {"ownerReferences": [{"name": "nightly-1"}], "name": "x"}});
+    assert_eq!(owner(&of_job), "nightly-1");
+}
+
+#[test]
+fn other_roots_are_published_anew() {
+    let mut published = Published::default();
+    assert!(!published.has("", "a"));
+    published.add("one".to_owned(), "a");
+    assert!(published.has("one", "a") && !published.has("one", "b"));
+    assert!(!published.has("two", "a"));
+    published.add("two".to_owned(), "b");
+    assert!(published.has("two", "b") && !published.has("two", "a"));
+}

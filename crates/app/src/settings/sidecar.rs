@@ -1,0 +1,63 @@
+//! Settings of sidecars: how Pods get theirs, and what they answer.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::address;
+use crate::cli::inject::RawInjection;
+use crate::cli::probes::RawProbes;
+use crate::inject::Sidecar;
+use crate::probes::{self, Checks};
+
+/// How Pods get a proxy on their way into the cluster.
+#[derive(Clone, Debug)]
+pub struct Injection {
+    /// Where API servers ask.
+    pub webhook: SocketAddr,
+    /// The MutatingWebhookConfiguration that leads them there.
+    pub configuration: String,
+    /// What the proxies are like.
+    pub sidecar: Sidecar,
+}
+
+/// What a sidecar answers to those outside of the mesh.
+#[derive(Clone, Debug)]
+pub struct Probes {
+    /// Where.
+    pub address: SocketAddr,
+    /// What the workload is asked in the kubelet's place.
+    pub checks: Checks,
+    /// Where the workload is.
+    pub pod: IpAddr,
+}
+
+impl Injection {
+    pub(super) fn read(raw: &RawInjection, problems: &mut Vec<String>) -> Option<Injection> {
+        let webhook = address("--webhook", raw.webhook.as_deref()?, problems);
+        match Sidecar::check(&raw.sidecar) {
+            Ok(sidecar) => Some(Injection {
+                webhook,
+                configuration: raw.webhook_configuration.clone(),
+                sidecar,
+            }),
+            Err(error) => {
+                problems.push(error.to_string());
+                None
+            }
+        }
+    }
+}
+
+impl Probes {
+    pub(super) fn read(raw: &RawProbes, problems: &mut Vec<String>) -> Option<Probes> {
+        let address = address("--probes", raw.probes.as_deref()?, problems);
+        let checks = probes::read(&raw.workload_probes).unwrap_or_else(|error| {
+            problems.push(format!("--workload-probes cannot be read: {error:#}"));
+            Checks::new()
+        });
+        Some(Probes {
+            address,
+            checks,
+            pod: raw.pod_ip,
+        })
+    }
+}
