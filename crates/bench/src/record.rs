@@ -242,6 +242,8 @@ fn service(name: &str) -> Service {
         external_name: None,
         selector: Default::default(),
         ports: [port].into(),
+        addresses: Box::default(),
+        is_headless: false,
     }
 }
 

@@ -31,6 +31,7 @@ mod stories {
     mod istio_tokens;
     mod istio_upstream;
     mod istio_workloads;
+    mod mesh_capture;
     mod operators;
     mod tls;
 }

@@ -203,7 +203,11 @@ pub fn proceed(
     let Asking { visit, head, .. } = *asking;
     let entry = tables
         .route(&visit.listener, head, asking.token)
-        .map_err(|NotFound(kind)| kind)?;
+        .map_err(|NotFound(kind)| match kind {
+            // The workload asked for it, and somebody may have it whom nobody declared.
+            FailureKind::NoHost if visit.is_captured => FailureKind::NoDestination,
+            kind => kind,
+        })?;
     account.set_route(entry);
     let route = entry.route().ok_or(FailureKind::Internal)?;
     let policy = &*route.policy;

@@ -38,6 +38,8 @@ pub enum FailureKind {
     RateLimited,
     /// No route is known for the host.
     NoHost,
+    /// No route is known for what the captured connection was meant for.
+    NoDestination,
     /// No route of the host matches.
     NoRoute,
     /// The client went away.
@@ -129,7 +131,7 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 37] = [
+    pub const ALL: [FailureKind; 38] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -147,6 +149,7 @@ impl FailureKind {
         FailureKind::ProviderFailed,
         FailureKind::RateLimited,
         FailureKind::NoHost,
+        FailureKind::NoDestination,
         FailureKind::NoRoute,
         FailureKind::ClientGone,
         FailureKind::ClientStalled,
@@ -191,6 +194,7 @@ impl FailureKind {
             Kind::ProviderFailed => (403, "provider_failed", Upstream, ""),
             Kind::RateLimited => (429, "rate_limited", Downstream, "too many requests\n"),
             Kind::NoHost => (404, "no_host", Downstream, "not found\n"),
+            Kind::NoDestination => (502, "no_destination", Downstream, "not in the mesh\n"),
             Kind::NoRoute => (404, "no_route", Downstream, "not found\n"),
             Kind::ClientGone => (499, "client_gone", Downstream, ""),
             Kind::ClientStalled => (499, "client_stalled", Downstream, ""),

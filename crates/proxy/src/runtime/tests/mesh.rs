@@ -229,7 +229,8 @@ async fn a_captured_connection_belongs_to_the_nearest_listener() {
     world.put_route("b", on("outbound/any:80", "b.example", "port"));
     assert_eq!(ask("10.9.0.10:80", "a").await, said("200", "exact"));
     assert_eq!(ask("10.9.0.11:80", "b.example").await, said("200", "port"));
-    assert_eq!(ask("10.9.1.11:80", "b.example").await.0, "404");
+    assert_eq!(ask("10.9.0.11:80", "c.example").await.0, "502");
+    assert_eq!(ask("10.9.1.11:80", "b.example").await.0, "502");
     assert!(
         is_closed("10.9.0.10:81", get).await,
         "no listener for the port"
