@@ -170,10 +170,19 @@ impl Follower {
     }
 
     fn identify(&mut self, given: Option<Given>) {
-        let Some(Given { certificate, roots }) = given else {
+        let Some(Given {
+            certificate,
+            roots,
+            trust_domains,
+        }) = given
+        else {
             return;
         };
-        let identity = myriad_proxy::Identity { certificate, roots };
+        let identity = myriad_proxy::Identity {
+            certificate,
+            roots,
+            trust_domains,
+        };
         if let Err(error) = self.proxy.identify(identity) {
             tracing::error!(%error, "the identity of the mesh cannot be used; the former stays");
         }

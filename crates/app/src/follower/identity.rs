@@ -30,6 +30,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 pub struct Given {
     pub certificate: Certificate,
     pub roots: Trust,
+    /// The trust domains whose workloads are believed.
+    pub trust_domains: Arc<[Box<str>]>,
 }
 
 /// The identity of this proxy, or the want of one.
@@ -188,6 +190,11 @@ impl OwnIdentity {
                 roots: anchors.roots.clone().into(),
                 crls: Box::default(),
             },
+            trust_domains: anchors
+                .trust_domains
+                .iter()
+                .map(|it| (&**it).into())
+                .collect(),
         })
     }
 

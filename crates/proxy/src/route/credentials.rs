@@ -23,6 +23,7 @@ pub fn credentials(tables: &Tables, upstream: &UpstreamEntry) -> Result<Credenti
         return Ok(Credentials {
             trust: identity.map(|identity| identity.trust.sealed.clone()),
             certificate: identity.map(|identity| identity.certificate.sealed.clone()),
+            trust_domains: identity.map(|identity| identity.trust_domains.clone()),
         });
     }
     let trust = |name: &Name| tables.trust(name).map(|entry| entry.sealed.clone());
@@ -36,5 +37,6 @@ pub fn credentials(tables: &Tables, upstream: &UpstreamEntry) -> Result<Credenti
             Some(name) => Some(certificate(name).ok_or(MISSING)?),
             None => None,
         },
+        trust_domains: None,
     })
 }

@@ -30,6 +30,9 @@ pub struct Identity {
     pub certificate: Certificate,
     /// The authorities that peers are verified by.
     pub roots: Trust,
+    /// The trust domains whose workloads are of the mesh; empty for all that the authorities
+    /// vouch for.
+    pub trust_domains: Arc<[Box<str>]>,
 }
 
 /// An identity in the form that certificates and trusts have, so that handshakes treat it alike.
@@ -38,16 +41,23 @@ pub struct IdentityEntry {
     pub certificate: Arc<CertificateEntry>,
     /// What peers are verified by.
     pub trust: Arc<TrustEntry>,
+    /// See [`Identity::trust_domains`].
+    pub trust_domains: Arc<[Box<str>]>,
 }
 
 impl IdentityEntry {
     /// An identity whose key nobody has parsed.
     pub fn new(identity: Identity) -> Self {
-        let Identity { certificate, roots } = identity;
+        let Identity {
+            certificate,
+            roots,
+            trust_domains,
+        } = identity;
         let certificate = seal(Value::Certificate(Box::new(certificate)));
         IdentityEntry {
             certificate: Arc::new(CertificateEntry::new(certificate)),
             trust: Arc::new(TrustEntry::new(seal(Value::Trust(Box::new(roots))))),
+            trust_domains,
         }
     }
 

@@ -90,8 +90,8 @@ struct Choice {
     /// What clients are asked for, and what verifies them.
     clients: Option<(Arc<ClientAuth>, Arc<TrustEntry>)>,
     by_domain: bool,
-    /// Whether certificate and authorities are those of the mesh.
-    is_mesh: bool,
+    /// The trust domains of peers, where certificate and authorities are those of the mesh.
+    mesh: Option<Arc<[Box<str>]>>,
 }
 
 impl Handshakes {
@@ -177,7 +177,7 @@ impl Handshakes {
         let want = Want {
             settings: choice.settings.clone(),
             speaks,
-            is_mesh: choice.is_mesh,
+            mesh: choice.mesh.clone(),
             clients: clients.map(|(auth, trust)| (auth.clone(), trust.sealed.version())),
         };
         let trust = choice.clients.as_ref().map(|(_, trust)| &**trust);
@@ -215,6 +215,10 @@ impl Handshakes {
             Some(auth) => Some((auth.clone(), tables.trust(&auth.trust)?.clone())),
             None => None,
         };
+        let mesh = match is_mesh {
+            true => Some(tables.identity()?.trust_domains.clone()),
+            false => None,
+        };
         Some(Choice {
             certificate,
             alternatives: more
@@ -223,7 +227,7 @@ impl Handshakes {
             settings: settings.clone(),
             clients,
             by_domain: domain.is_some(),
-            is_mesh,
+            mesh,
         })
     }
 
@@ -236,7 +240,7 @@ impl Handshakes {
             settings: DEFAULT_SETTINGS.clone(),
             clients: Some(mesh_clients(identity)),
             by_domain: false,
-            is_mesh: true,
+            mesh: Some(identity.trust_domains.clone()),
         })
     }
 }
@@ -265,7 +269,7 @@ impl Choice {
             client_auth: self.clients.map(|(auth, _)| auth),
             sni,
             by_domain: self.by_domain,
-            is_mesh: !self.by_domain && self.is_mesh,
+            is_mesh: !self.by_domain && self.mesh.is_some(),
             settings: self.settings,
             certificate: self.certificate,
             version,

@@ -17,6 +17,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use crate::route::visit::Peer;
+use crate::upstream::secure::is_identity;
 
 /// Verifies by a trust, and then by what a server asks for beside it. The trust's own part is
 /// shared by all that ask by it.
@@ -26,8 +27,9 @@ pub struct Asking {
     pub trust: Arc<dyn ClientCertVerifier>,
     /// What is asked for.
     pub auth: Arc<ClientAuth>,
-    /// Whether a certificate has to be a workload's (SPIFFE).
-    pub is_mesh: bool,
+    /// The trust domains of which a certificate has to be (SPIFFE), where peers are those of the
+    /// mesh; empty for all.
+    pub mesh: Option<Arc<[Box<str>]>>,
 }
 
 impl ClientCertVerifier for Asking {
@@ -50,7 +52,8 @@ impl ClientCertVerifier for Asking {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.trust.verify_client_cert(leaf, issuers, now)?;
-        let is_admitted = !self.is_mesh || is_workload(leaf);
+        let domains = self.mesh.as_deref();
+        let is_admitted = domains.is_none_or(|domains| is_workload(leaf, domains));
         match is_admitted && satisfies(&self.auth, leaf) {
             true => Ok(verified),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
@@ -167,11 +170,12 @@ fn alternatives(
         .collect()
 }
 
-/// Whether a certificate is that of a workload: one of its names is a SPIFFE URI.
-fn is_workload(leaf: &CertificateDer<'_>) -> bool {
+/// Whether a certificate is that of a workload: its URIs are SPIFFE's, of one of these trust
+/// domains.
+fn is_workload(leaf: &CertificateDer<'_>, trust_domains: &[Box<str>]) -> bool {
     let parsed = X509Certificate::from_der(leaf);
     let uris = parsed.map_or_else(|_| Vec::new(), |(_, parsed)| alternatives(&parsed, uri));
-    uris.iter().any(|uri| uri.starts_with("spiffe://"))
+    !uris.is_empty() && uris.iter().all(|uri| is_identity(uri, trust_domains))
 }
 
 fn satisfies(auth: &ClientAuth, leaf: &CertificateDer<'_>) -> bool {

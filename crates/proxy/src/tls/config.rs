@@ -54,8 +54,8 @@ pub struct Want {
     pub settings: Arc<TlsSettings>,
     /// What is spoken behind the handshake.
     pub speaks: Speaks,
-    /// Whether peers are those of the mesh.
-    pub is_mesh: bool,
+    /// The trust domains of peers, where they are those of the mesh.
+    pub mesh: Option<Arc<[Box<str>]>>,
     /// What clients are asked for, and the version of the trust that they are verified by.
     pub clients: Option<(Arc<ClientAuth>, Version)>,
 }
@@ -118,12 +118,8 @@ fn build(want: &Want, trust: Option<&TrustEntry>) -> Result<ServerConfig, rustls
             let trust = trust.and_then(|trust| trust.verifier(auth.mode));
             let trust = trust.ok_or_else(|| rustls::Error::General("no authority".to_owned()))?;
             let auth = auth.clone();
-            let is_mesh = want.is_mesh;
-            builder.with_client_cert_verifier(Arc::new(Asking {
-                trust,
-                auth,
-                is_mesh,
-            }))
+            let mesh = want.mesh.clone();
+            builder.with_client_cert_verifier(Arc::new(Asking { trust, auth, mesh }))
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(Chosen));
@@ -135,7 +131,7 @@ fn build(want: &Want, trust: Option<&TrustEntry>) -> Result<ServerConfig, rustls
     };
     config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     // A resumed session would outlive the certificates and authorities that it was made by.
-    if want.is_mesh {
+    if want.mesh.is_some() {
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         return Ok(config);

@@ -41,6 +41,8 @@ pub struct Credentials {
     pub trust: Option<SealedArc>,
     /// What is shown; none for nothing.
     pub certificate: Option<SealedArc>,
+    /// The trust domains whose workloads are believed, where TLS is the mesh's.
+    pub trust_domains: Option<Arc<[Box<str>]>>,
 }
 
 /// The two ends of the connection that a request came by.

@@ -67,6 +67,7 @@ struct Settings {
     names: Box<[Box<str>]>,
     trust: Option<Version>,
     certificate: Option<Version>,
+    trust_domains: Option<Arc<[Box<str>]>>,
 }
 
 static TRUSTED: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| Arc::new(read_roots()));
@@ -115,6 +116,7 @@ impl ClientConfigs {
             names: tls.subject_alt_names.clone(),
             trust: version(&credentials.trust),
             certificate: version(&credentials.certificate),
+            trust_domains: credentials.trust_domains.clone(),
         };
         if let Some(known) = self.known.borrow().get(&settings) {
             return Ok(known.clone());
@@ -203,6 +205,7 @@ fn verifier(
         has_crls,
         names: tls.subject_alt_names.clone(),
         is_mesh,
+        trust_domains: credentials.trust_domains.clone().unwrap_or_default(),
         provider,
     }))
 }
@@ -237,7 +240,18 @@ struct Named {
     names: Box<[Box<str>]>,
     /// Whether the peer is a workload, so that without names any identity of the mesh will do.
     is_mesh: bool,
+    /// Then those of these trust domains; empty for all.
+    trust_domains: Arc<[Box<str>]>,
     provider: Arc<CryptoProvider>,
+}
+
+/// Whether a URI is an identity of one of these trust domains; of any, if there are none.
+pub fn is_identity(uri: &str, trust_domains: &[Box<str>]) -> bool {
+    let path = uri.strip_prefix("spiffe://");
+    let domain = path.and_then(|path| path.split('/').next());
+    domain.is_some_and(|domain| {
+        trust_domains.is_empty() || trust_domains.iter().any(|known| **known == *domain)
+    })
 }
 
 impl Named {
@@ -254,7 +268,7 @@ impl Named {
         let mut names = names.iter().flat_map(|names| &names.value.general_names);
         let is_listed = names.any(|name| match name {
             GeneralName::URI(uri) if self.names.is_empty() => {
-                self.is_mesh && uri.starts_with("spiffe://")
+                self.is_mesh && is_identity(uri, &self.trust_domains)
             }
             GeneralName::URI(uri) => self.names.iter().any(|listed| **listed == **uri),
             _ => false,

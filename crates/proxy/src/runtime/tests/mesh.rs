@@ -331,6 +331,7 @@ impl Authority {
                 roots: trusted.iter().map(|it| it.1.clone()).collect(),
                 crls: Box::default(),
             },
+            trust_domains: Arc::default(),
         }
     }
 }
@@ -437,6 +438,30 @@ async fn under_strict_only_the_mesh_gets_through_and_only_to_whom_it_expects() {
     broken.certificate.key = PrivateKey::new(KeyEncoding::Pkcs8, Bytes::from_static(b"no"));
     assert!(world.proxy.identify(broken).is_err());
     assert_eq!(ask(outside, "b").await, known, "the one before stays");
+}
+
+#[tokio::test]
+async fn a_workload_of_another_trust_domain_is_nobody_unless_it_is_taken_for_this_one() {
+    if !is_inside("a_workload_of_another_trust_domain_is_nobody_unless_it_is_taken_for_this_one") {
+        return;
+    }
+    let mut world = meshed(ListenerProtocol::Http, MutualTls::Strict).await;
+    let authority = Authority::new();
+    let identify = |world: &mut World, domains: &[&str]| {
+        let mut identity = authority.identity("b", &[&authority]);
+        identity.trust_domains = domains.iter().map(|it| Box::from(*it)).collect();
+        world.proxy.identify(identity).unwrap();
+    };
+    let known = said("200", &format!("{} http", uri("b")));
+    // Whom the client expects by name it takes, so that here the server refuses; without any
+    // name the client does, too.
+    for names in [&["b"][..], &[]] {
+        put_secured(&mut world, "b", Protocol::Https1, names);
+        identify(&mut world, &["other.example", "cluster"]);
+        assert_ne!(ask("10.9.0.10:80", "b").await.0, "200", "{names:?}");
+        identify(&mut world, &["other.example", "cluster.local"]);
+        assert_eq!(ask("10.9.0.10:80", "b").await, known, "{names:?}");
+    }
 }
 
 /// A client without a certificate that offers a protocol.
