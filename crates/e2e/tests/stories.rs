@@ -29,6 +29,7 @@ mod stories {
     mod istio_telemetry;
     mod istio_tls;
     mod istio_tokens;
+    mod istio_tunnel;
     mod istio_upstream;
     mod istio_workloads;
     mod mesh_capture;

@@ -36,7 +36,7 @@ pub use resource::{
     RedirectPath, RedirectTarget, Relation, Resource, Respond, Retry, RetryBudget, RetryConditions,
     Rewrite, Route, Share, Source, SpanTag, TRUST_PARTS_MAX, TagValue, Telemetry, Test, TextForm,
     TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust,
-    Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch, Warmup, WeightedUpstream,
+    Tunnel, Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch, Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

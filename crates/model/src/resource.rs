@@ -28,7 +28,7 @@ pub use listener::{
 pub use locality::{LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
 pub use options::{
     Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, Outlier, Ping,
-    ProxyProtocol, RetryBudget, UpstreamOptions, Warmup,
+    ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
 pub use passage::Passage;
 pub use policy::{Affinity, Cors, PathRewrite, Policy, Rewrite, TlsRedirect};

@@ -2,3 +2,4 @@
 
 mod account;
 pub mod serve;
+mod tunnel;

@@ -147,6 +147,11 @@ pub fn options(policy: &Merged<'_>) -> Option<UpstreamOptions> {
     options::build(policy, &mut Vec::new())
 }
 
+/// Whether streams go through a tunnel: one that was asked for and is not there closes.
+pub fn has_tunnel(options: Option<&UpstreamOptions>) -> bool {
+    options.is_some_and(|options| options.tunnel.is_some())
+}
+
 /// Says what is wrong with an object that no host claims: of some kinds, that they are not
 /// honoured.
 pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {

@@ -198,7 +198,7 @@ impl Draft<'_> {
             source_address: None,
         };
         upstream.original_destination = self.members.original.is_some();
-        let place = match self.secure(reader, policy, &mut upstream) {
+        let mut place = match self.secure(reader, policy, &mut upstream) {
             Some(needs) => {
                 output.needs = needs;
                 place
@@ -210,7 +210,12 @@ impl Draft<'_> {
             }
         };
         let is_told = self.address.told.is_h2();
-        let is_http2 = is_told || self.speech == Speech::Http2 || policy.is_upgraded();
+        if policy.tunnel.is_some() && !istio::has_tunnel(upstream.options.as_deref()) {
+            upstream.original_destination = false;
+            place = Place::nowhere();
+        }
+        let is_by_port = self.speech == Speech::Http2 || policy.is_upgraded();
+        let is_http2 = is_told || is_by_port && !policy.follows_client();
         upstream.protocol = match (upstream.tls.is_some(), is_http2) {
             (false, false) => Protocol::Http1,
             (false, true) => Protocol::H2c,

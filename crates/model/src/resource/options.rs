@@ -21,6 +21,21 @@ pub struct UpstreamOptions {
     pub retry_budget: Option<RetryBudget>,
     /// Which endpoints are preferred by where they are; none for all alike.
     pub locality: Option<Box<LocalityRule>>,
+    /// Whether requests of clients that speak HTTP/2 go out in HTTP/2, whatever the protocol of
+    /// the upstream.
+    pub follows_client: bool,
+    /// What endpoints, being proxies, are asked to connect a stream to; none where they are the
+    /// target themselves. Requests of HTTP have no tunnel.
+    pub tunnel: Option<Box<Tunnel>>,
+}
+
+/// What an endpoint that is a proxy is asked to connect to (CONNECT over HTTP/1.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// A host name or an IP address.
+    pub host: Box<str>,
+    /// The port.
+    pub port: u16,
 }
 
 /// Who takes a request.
@@ -192,4 +207,7 @@ pub struct RetryBudget {
     pub share: Share,
     /// So many are always allowed.
     pub retries_min: u32,
+    /// The time that requests count for after they began, where there are more of them than in
+    /// flight; zero for those in flight alone.
+    pub interval: Duration,
 }

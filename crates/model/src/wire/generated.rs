@@ -603,6 +603,20 @@ pub struct UpstreamOptions {
     pub retry_budget: ::core::option::Option<RetryBudget>,
     #[prost(message, optional, tag = "7")]
     pub locality: ::core::option::Option<LocalityRule>,
+    /// Clients of HTTP/2 are spoken for in HTTP/2, whatever the protocol says.
+    #[prost(bool, tag = "8")]
+    pub follows_client: bool,
+    /// For streams.
+    #[prost(message, optional, tag = "9")]
+    pub tunnel: ::core::option::Option<Tunnel>,
+}
+/// Endpoints are proxies, which are asked for a connection to this target (CONNECT).
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tunnel {
+    #[prost(string, tag = "1")]
+    pub host: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
 }
 /// Which endpoints are preferred by where they and the proxy are.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -768,6 +782,9 @@ pub struct RetryBudget {
     pub share_ppm: u32,
     #[prost(uint32, tag = "2")]
     pub retries_min: u32,
+    /// Requests that began in it count as much as those in flight; 0 for those in flight alone.
+    #[prost(uint32, tag = "3")]
+    pub interval_ms: u32,
 }
 /// The addresses behind an upstream of the same name.
 #[derive(Clone, PartialEq, ::prost::Message)]

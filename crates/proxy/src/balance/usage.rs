@@ -1,7 +1,8 @@
 //! What an upstream has in use, counted by all workers together, so that it can be bounded.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -15,7 +16,19 @@ pub struct Usage {
     pub book: OnceLock<Arc<Book>>,
     /// Told whenever a connection is given back.
     pub freed: Notify,
+    /// Tries of late, where a budget asks for them.
+    recent: OnceLock<Box<Recent>>,
 }
+
+/// How many tries there were of late, by tenths of the time that counts.
+#[derive(Debug, Default)]
+struct Recent {
+    /// The number of a tenth in the upper half, and its tries in the lower.
+    tenths: [AtomicU64; TENTHS],
+}
+
+/// The parts that a time is counted in.
+const TENTHS: usize = 10;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +55,45 @@ impl Usage {
     pub fn count(&self, counted: Counted) -> u32 {
         self.counters[counted as usize].load(Relaxed)
     }
+
+    /// Counts a try for this time.
+    pub fn note_try(&self, interval: Duration, now_ms: u64) {
+        let recent = self.recent.get_or_init(Box::default);
+        let now = tenth(interval, now_ms);
+        let Some(slot) = recent.tenths.get(now as usize % TENTHS) else {
+            return;
+        };
+        let one_more = |packed: u64| {
+            let is_now = (packed >> 32) as u32 == now;
+            let count = if is_now { packed as u32 } else { 0 };
+            Some(u64::from(now) << 32 | u64::from(count.saturating_add(1)))
+        };
+        let _ = slot.fetch_update(Relaxed, Relaxed, one_more);
+    }
+
+    /// The tries within this time.
+    pub fn tries(&self, interval: Duration, now_ms: u64) -> u32 {
+        let Some(recent) = self.recent.get() else {
+            return 0;
+        };
+        let now = tenth(interval, now_ms);
+        let counts = recent.tenths.iter().map(|slot| {
+            let packed = slot.load(Relaxed);
+            let age = now.wrapping_sub((packed >> 32) as u32);
+            if (age as usize) < TENTHS {
+                packed as u32
+            } else {
+                0
+            }
+        });
+        counts.fold(0, u32::saturating_add)
+    }
+}
+
+/// The number of the present tenth, beginning anew after very long.
+fn tenth(interval: Duration, now_ms: u64) -> u32 {
+    let length = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX) / TENTHS as u64;
+    (now_ms / length.max(1)) as u32
 }
 
 impl Held {
@@ -78,7 +130,23 @@ impl Drop for Held {
 mod tests {
     use std::sync::Arc;
 
+    use std::time::Duration;
+
     use super::{Counted, Held, Usage};
+
+    #[test]
+    fn tries_count_for_as_long_as_it_is_said() {
+        let (usage, second) = (Usage::default(), Duration::from_secs(1));
+        assert_eq!(usage.tries(second, 5_000), 0);
+        for now in [5_000, 5_050, 5_400, 5_950] {
+            usage.note_try(second, now);
+        }
+        assert_eq!(usage.tries(second, 5_960), 4);
+        assert_eq!(usage.tries(second, 6_010), 2);
+        usage.note_try(second, 6_020);
+        assert_eq!(usage.tries(second, 6_450), 2);
+        assert_eq!(usage.tries(second, 9_000), 0);
+    }
 
     #[test]
     fn there_is_no_more_than_the_bound_and_what_is_given_back_counts_no_more() {

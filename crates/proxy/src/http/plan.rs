@@ -24,7 +24,7 @@ use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::failure::FailureKind;
-use crate::net::head::{Head, is_idempotent, split_authority};
+use crate::net::head::{Head, Version, is_idempotent, split_authority};
 use crate::policy::check::Told;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
@@ -507,6 +507,7 @@ fn pick(
     let find = |index: usize| {
         let (share, hash) = (shares.get(index)?, entry.upstream_hash(index)?);
         let upstream = tables.upstream(hash, &share.upstream)?;
+        let upstream = upstream.for_client(head.version == Version::Http2);
         upstream.upstream.is_some().then_some(upstream)
     };
     let marked = policy

@@ -6,8 +6,8 @@ use myriad_model::{Retry, Share};
 
 use super::plan::Forward;
 use super::worker::Worker;
-use crate::balance::Pool;
 use crate::balance::usage::{Counted, Held};
+use crate::balance::{Pool, now_ms};
 use crate::net::count::Count;
 use crate::policy::retry::{self, Event};
 use crate::upstream::entry::UpstreamEntry;
@@ -36,6 +36,7 @@ impl Tries {
     /// What a route allows.
     pub fn new(plan: &Forward) -> Self {
         let rule = plan.retry();
+        note(&plan.upstream);
         Tries {
             may_change: rule.is_none(),
             may_reuse: true,
@@ -61,6 +62,7 @@ impl Tries {
             worker.local.counts.add(Count::RetryRefused);
             return false;
         }
+        note(&plan.upstream);
         self.left -= 1;
         self.made += 1;
         worker.local.counts.add(Count::UpstreamRetried);
@@ -75,6 +77,14 @@ impl Tries {
     }
 }
 
+/// Counts a try, where its upstream asks how many there were.
+fn note(upstream: &UpstreamEntry) {
+    let budget = upstream.options().and_then(|options| options.retry_budget);
+    if let Some(budget) = budget.filter(|budget| !budget.interval.is_zero()) {
+        upstream.usage.note_try(budget.interval, now_ms());
+    }
+}
+
 /// Counts a repetition; none where the upstream has as many as it may.
 fn begin(upstream: &UpstreamEntry, pool: &Pool) -> Option<Held> {
     let options = upstream.options();
@@ -82,8 +92,12 @@ fn begin(upstream: &UpstreamEntry, pool: &Pool) -> Option<Held> {
     let budget = options.and_then(|options| options.retry_budget);
     let max = match budget {
         Some(budget) => {
-            let in_flight = u64::from(pool.active()) * u64::from(budget.share.ppm());
-            let of_share = u32::try_from(in_flight / u64::from(Share::ALL.ppm()));
+            let recent = match budget.interval.is_zero() {
+                true => 0,
+                false => upstream.usage.tries(budget.interval, now_ms()),
+            };
+            let counted = u64::from(pool.active().max(recent)) * u64::from(budget.share.ppm());
+            let of_share = u32::try_from(counted / u64::from(Share::ALL.ppm()));
             of_share.unwrap_or(u32::MAX).max(budget.retries_min)
         }
         None if own > 0 => own,
@@ -98,13 +112,14 @@ fn begin(upstream: &UpstreamEntry, pool: &Pool) -> Option<Held> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use myriad_model::{
         Form, Origin, OriginKind, Protocol, Resource, RetryBudget, Sealer, Share, Upstream,
         UpstreamOptions, Value,
     };
 
-    use super::{Held, REPEATING_MIN, begin};
+    use super::{Held, REPEATING_MIN, begin, note};
     use crate::balance::{Flight, Manner, Member, Pool, Target};
     use crate::upstream::entry::UpstreamEntry;
     use crate::upstream::target::Targets;
@@ -170,6 +185,7 @@ mod tests {
                 options.retry_budget = Some(RetryBudget {
                     share: Share::from_ppm(400_000).unwrap(),
                     retries_min: 3,
+                    interval: Duration::ZERO,
                 });
             }),
             20
@@ -179,9 +195,21 @@ mod tests {
                 options.retry_budget = Some(RetryBudget {
                     share: Share::from_ppm(0).unwrap(),
                     retries_min: 0,
+                    interval: Duration::ZERO,
                 });
             }),
             0
         );
+        // Of those that have ended in the meantime, too.
+        let upstream = with(|options| {
+            options.retry_budget = Some(RetryBudget {
+                share: Share::from_ppm(100_000).unwrap(),
+                retries_min: 1,
+                interval: Duration::from_secs(600),
+            });
+        });
+        assert_eq!(fill(&upstream, &pool).len(), 5);
+        (0..200).for_each(|_| note(&upstream));
+        assert_eq!(fill(&upstream, &pool).len(), 20);
     }
 }

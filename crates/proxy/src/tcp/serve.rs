@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use myriad_model::Passage;
 
 use super::account::{Account, Ending};
+use super::tunnel;
 use crate::balance::outlier::Outcome;
 use crate::balance::{Choice, Flight, draw_share, now_ms};
 use crate::net::buffer::Buffer;
@@ -55,6 +56,8 @@ pub struct Taken {
 /// A connection to an endpoint, counted there for as long as it lasts.
 struct Led {
     link: Link,
+    /// What the endpoint has said already.
+    said: Option<Buffer>,
     _flight: Flight,
 }
 
@@ -81,7 +84,7 @@ pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
         }
     };
     room.local.counts.add(Count::StreamOpened);
-    let mut duplex = Duplex::new(taken.said.take(), None);
+    let mut duplex = Duplex::new(taken.said.take(), led.said.take());
     let watch = Watch {
         room: &room,
         visit,
@@ -222,10 +225,11 @@ async fn lead(
             timeout: passage.connect_timeout,
             patience: passage.connect_timeout,
         };
-        match room.links.reach(&dial, false).await {
-            Ok(link) => {
+        match reach(room, &dial).await {
+            Ok((link, said)) => {
                 return Ok(Led {
                     link,
+                    said,
                     _flight: flight,
                 });
             }
@@ -241,6 +245,21 @@ async fn lead(
                 tried = Some(target.id);
             }
         }
+    }
+}
+
+/// A connection to an endpoint, or through it, and what it has said already.
+async fn reach(room: &Room<'_>, dial: &Dial<'_>) -> Result<(Link, Option<Buffer>), Failure> {
+    let mut link = room.links.reach(dial, false).await?;
+    let options = dial.upstream.options();
+    let Some(tunnel) = options.and_then(|options| options.tunnel.as_deref()) else {
+        return Ok((link, None));
+    };
+    let opened = tunnel::open(&mut link.stream, tunnel, &room.local.limits);
+    let opened = tokio::time::timeout(dial.connect_timeout(), opened).await;
+    match opened.unwrap_or(Err(FailureKind::ConnectTimeout)) {
+        Ok(said) => Ok((link, said)),
+        Err(kind) => Err(Failure::of(kind).retry(Retry::Yes)),
     }
 }
 

@@ -41,6 +41,8 @@ pub struct UpstreamEntry {
     pub manner: Arc<Manner>,
     /// What is in use, of all workers.
     pub usage: Arc<Usage>,
+    /// The same over HTTP/2 for clients that speak it, where it follows them.
+    http2: Option<Arc<UpstreamEntry>>,
 }
 
 /// Where endpoints come from that no resource lists.
@@ -67,8 +69,27 @@ impl UpstreamEntry {
         targets: &mut Targets,
         before: Option<&UpstreamEntry>,
     ) -> Self {
+        let (own, sealed) = (upstream.clone(), endpoints.clone());
+        let mut entry = Self::build(name, own, sealed, targets, (before, false));
+        if entry.options().is_some_and(|it| it.follows_client) {
+            let before = before.and_then(|before| before.http2.as_deref());
+            let name = entry.name.clone();
+            let mut twin = Self::build(name, upstream, endpoints, targets, (before, true));
+            twin.usage = entry.usage.clone();
+            entry.http2 = Some(Arc::new(twin));
+        }
+        entry
+    }
+
+    fn build(
+        name: Name,
+        upstream: Option<SealedArc>,
+        endpoints: Option<SealedArc>,
+        targets: &mut Targets,
+        (before, is_http2): (Option<&UpstreamEntry>, bool),
+    ) -> Self {
         let value = upstream.as_ref().and_then(|sealed| sealed.upstream());
-        let manner = manner(&name, value, before);
+        let manner = manner(&name, value, is_http2, before);
         let options = value.and_then(|value| value.options.as_deref());
         let known = before.and_then(|before| before.resolution.as_ref());
         let resolution = value.and_then(|value| Resolving::new(value, &manner, known));
@@ -112,6 +133,15 @@ impl UpstreamEntry {
             resolution,
             manner,
             usage: before.map_or_else(Arc::default, |before| before.usage.clone()),
+            http2: None,
+        }
+    }
+
+    /// What takes a request of a client that speaks HTTP/2, or does not.
+    pub fn for_client(self: &Arc<Self>, is_http2: bool) -> &Arc<Self> {
+        match &self.http2 {
+            Some(twin) if is_http2 => twin,
+            _ => self,
         }
     }
 
@@ -180,6 +210,9 @@ impl UpstreamEntry {
         for member in self.pool.members() {
             targets.release(&member.target);
         }
+        if let Some(twin) = &self.http2 {
+            twin.release(targets);
+        }
     }
 }
 
@@ -226,7 +259,12 @@ impl Resolving {
 }
 
 /// How endpoints are spoken to. An upstream with options has connections of its own.
-fn manner(name: &Name, value: Option<&Upstream>, before: Option<&UpstreamEntry>) -> Arc<Manner> {
+fn manner(
+    name: &Name,
+    value: Option<&Upstream>,
+    is_http2: bool,
+    before: Option<&UpstreamEntry>,
+) -> Arc<Manner> {
     let options = value.and_then(|value| value.options.as_deref());
     let tls = value.filter(|value| value.protocol.is_tls()).map(|value| {
         value.tls.as_deref().cloned().unwrap_or(UpstreamTls {
@@ -236,7 +274,7 @@ fn manner(name: &Name, value: Option<&Upstream>, before: Option<&UpstreamEntry>)
     });
     let manner = Manner {
         tls,
-        is_http2: value.is_some_and(|value| value.protocol.is_h2()),
+        is_http2: is_http2 || value.is_some_and(|value| value.protocol.is_h2()),
         proxy_protocol: options.and_then(|options| options.proxy_protocol),
         owner: options.map(|_| name.clone()),
         source: value.and_then(|value| value.source_address.as_deref().copied()),

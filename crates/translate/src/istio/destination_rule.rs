@@ -5,7 +5,7 @@ use std::sync::Arc;
 use myriad_api::Finding;
 use myriad_api::istio::destination_rule::balancer::LoadBalancer;
 use myriad_api::istio::destination_rule::connection::{
-    ClientTls, ConnectionPool, H2Upgrade, OutlierDetection, ProxyProtocol, RetryBudget,
+    ClientTls, ConnectionPool, H2Upgrade, OutlierDetection, ProxyProtocol, RetryBudget, Tunnel,
 };
 use myriad_api::istio::destination_rule::{PortPolicy, TrafficPolicy};
 use myriad_api::istio::{DestinationRule, Labels};
@@ -42,6 +42,8 @@ pub struct Merged<'a> {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// How many repetitions may be in flight.
     pub retry_budget: Option<&'a RetryBudget>,
+    /// What endpoints, being proxies, are asked to connect streams to.
+    pub tunnel: Option<&'a Tunnel>,
 }
 
 /// The rules that hold for a host of a namespace. As Istio's clients look for them: what the
@@ -149,6 +151,12 @@ impl<'a> Merged<'a> {
         http.is_some_and(|http| http.h2_upgrade_policy == H2Upgrade::Upgrade)
     }
 
+    /// Whether endpoints are spoken to as their clients speak, and the port says nothing.
+    pub fn follows_client(&self) -> bool {
+        let http = self.pool.and_then(|pool| pool.http.as_ref());
+        http.is_some_and(|http| http.use_client_protocol)
+    }
+
     /// What a policy sets takes the place of what was set, part by part. A port that is listed
     /// takes over nothing of the parts that a port may set.
     fn overlay(self, policy: &'a TrafficPolicy, port: u16) -> Merged<'a> {
@@ -159,12 +167,14 @@ impl<'a> Merged<'a> {
             tls: policy.tls.as_deref().or(self.tls),
             proxy_protocol: policy.proxy_protocol.or(self.proxy_protocol),
             retry_budget: policy.retry_budget.as_deref().or(self.retry_budget),
+            tunnel: policy.tunnel.as_deref().or(self.tunnel),
         };
         let mut ports = policy.port_level_settings.iter();
         match ports.find(|known| known.port.number == port) {
             Some(port) => Merged {
                 proxy_protocol: merged.proxy_protocol,
                 retry_budget: merged.retry_budget,
+                tunnel: merged.tunnel,
                 ..of_port(port)
             },
             None => merged,
@@ -180,6 +190,7 @@ fn of_port(port: &PortPolicy) -> Merged<'_> {
         tls: port.tls.as_deref(),
         proxy_protocol: None,
         retry_budget: None,
+        tunnel: None,
     }
 }
 
@@ -216,9 +227,6 @@ fn judge_policy(
         parts.push((format!("portLevelSettings[{at}]."), of_port(port)));
     }
     let mut problems = Vec::new();
-    if policy.tunnel.is_some() {
-        problems.push(options::refused("tunnel", "has no effect"));
-    }
     for (prefix, part) in parts {
         let mut own = Vec::new();
         options::build(&part, &mut own);

@@ -1,5 +1,6 @@
 //! What a DestinationRule says of choosing, limiting and sparing endpoints.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use myriad_api::istio::destination_rule::balancer::{
@@ -8,9 +9,10 @@ use myriad_api::istio::destination_rule::balancer::{
 use myriad_api::istio::destination_rule::connection::{
     ConnectionPool, HttpPool, OutlierDetection, ProxyProtocolVersion, RetryBudget, TcpPool,
 };
+use myriad_model::host::Pattern;
 use myriad_model::{
-    self as model, Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits,
-    Outlier, Ping, ProxyProtocol, Share, UpstreamOptions,
+    self as model, Balancer, HashBalancer, HashCookie, HashSource, HashTable, Host, Keepalive,
+    Limits, Outlier, Ping, ProxyProtocol, Share, UpstreamOptions,
 };
 
 use super::destination_rule::Merged;
@@ -40,16 +42,6 @@ pub struct Problem {
     pub is_error: bool,
 }
 
-/// A field that is not honoured.
-pub fn refused(field: &str, effect: &str) -> Problem {
-    Problem {
-        field: field.to_owned(),
-        message: format!("is not honoured: it {effect}"),
-        remedy: "remove it, or see docs/istio.md for what stands in its place",
-        is_error: true,
-    }
-}
-
 /// The options of an upstream; none where the rules set nothing but defaults.
 pub fn build(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<UpstreamOptions> {
     let mut options = UpstreamOptions::default();
@@ -58,7 +50,8 @@ pub fn build(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<Upstrea
         options.warmup = warmup(written);
     }
     if let Some(written) = policy.pool {
-        options.limits = limits(written, problems);
+        options.limits = limits(written);
+        options.follows_client = policy.follows_client();
     }
     let outlier = policy.outlier.map(|written| outlier(written, problems));
     options.outlier = outlier.map(Box::new);
@@ -67,8 +60,8 @@ pub fn build(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<Upstrea
         ProxyProtocolVersion::V1 => ProxyProtocol::V1,
         ProxyProtocolVersion::V2 => ProxyProtocol::V2,
     });
-    let budget = policy.retry_budget;
-    options.retry_budget = budget.map(|written| retry_budget(written, problems));
+    options.retry_budget = policy.retry_budget.map(retry_budget);
+    options.tunnel = tunnel(policy, problems).map(Box::new);
     (options != UpstreamOptions::default()).then_some(options)
 }
 
@@ -193,16 +186,9 @@ fn warmup(written: &LoadBalancer) -> Option<model::Warmup> {
     })
 }
 
-fn limits(written: &ConnectionPool, problems: &mut Vec<Problem>) -> Limits {
+fn limits(written: &ConnectionPool) -> Limits {
     let tcp = written.tcp.clone().unwrap_or_default();
     let http = written.http.clone().unwrap_or_default();
-    if http.use_client_protocol {
-        problems.push(warn(
-            "connectionPool.http.useClientProtocol",
-            "has no effect: the protocol of the port is spoken",
-            "name the port by its protocol, or write h2UpgradePolicy",
-        ));
-    }
     Limits {
         connections_max: tcp.max_connections,
         pending_max: http.http1_max_pending_requests,
@@ -273,14 +259,7 @@ fn outlier(written: &OutlierDetection, problems: &mut Vec<Problem>) -> Outlier {
     }
 }
 
-fn retry_budget(written: &RetryBudget, problems: &mut Vec<Problem>) -> model::RetryBudget {
-    if written.budget_interval.is_some() {
-        problems.push(warn(
-            "retryBudget.budgetInterval",
-            "has no effect: the requests in flight are counted",
-            "remove it",
-        ));
-    }
+fn retry_budget(written: &RetryBudget) -> model::RetryBudget {
     let percent = written.percent.unwrap_or(20.0).clamp(0.0, 100.0);
     model::RetryBudget {
         share: Share::from_ppm((percent * 10_000.0) as u32).unwrap_or(Share::ALL),
@@ -288,7 +267,39 @@ fn retry_budget(written: &RetryBudget, problems: &mut Vec<Problem>) -> model::Re
             0 => 3,
             number => number,
         },
+        interval: whole(written.budget_interval.unwrap_or_default()),
     }
+}
+
+/// What proxies are asked to connect to.
+fn tunnel(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<model::Tunnel> {
+    let written = policy.tunnel?;
+    let mut closed = |field: &str, message: &str, remedy: &'static str| {
+        problems.push(Problem {
+            field: format!("tunnel.{field}"),
+            message: format!("{message}, so nobody is reached"),
+            remedy,
+            is_error: true,
+        });
+    };
+    let host = &*written.target_host;
+    let known = Host::parse(host);
+    let is_name = known.is_ok_and(|host| matches!(host.pattern(), Pattern::Exact(_)));
+    let is_host = is_name || host.parse::<IpAddr>().is_ok();
+    if !matches!(&*written.protocol, "" | "CONNECT") {
+        let message = format!("is {}, which is not honoured", written.protocol);
+        closed("protocol", &message, "write CONNECT");
+        return None;
+    }
+    if !is_host || written.target_port == 0 {
+        let message = "and targetPort are no host and port";
+        closed("targetHost", message, "write a host name or an IP address");
+        return None;
+    }
+    Some(model::Tunnel {
+        host: host.into(),
+        port: written.target_port,
+    })
 }
 
 /// What is sent is whole milliseconds; a shorter time is one.

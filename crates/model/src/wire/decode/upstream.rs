@@ -8,8 +8,8 @@ use super::{header_text, optional, port, required, socket};
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
     HashTable, Host, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule, LocalityShares,
-    MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
-    UpstreamTls, Warmup,
+    MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Tunnel, Upstream,
+    UpstreamOptions, UpstreamTls, Warmup,
 };
 
 /// Reads an upstream.
@@ -149,6 +149,20 @@ fn options(message: wire::UpstreamOptions) -> Result<UpstreamOptions, WireError>
         proxy_protocol,
         retry_budget: message.retry_budget.map(retry_budget).transpose()?,
         locality: message.locality.map(locality).transpose()?.map(Box::new),
+        follows_client: message.follows_client,
+        tunnel: message.tunnel.map(tunnel).transpose()?.map(Box::new),
+    })
+}
+
+fn tunnel(message: wire::Tunnel) -> Result<Tunnel, WireError> {
+    // It is written into the head of a request.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    if message.host.is_empty() || !message.host.bytes().all(is_plain) {
+        return Err(WireError::Invalid("host of a tunnel"));
+    }
+    Ok(Tunnel {
+        host: message.host.into(),
+        port: port(message.port)?,
     })
 }
 
@@ -325,6 +339,7 @@ fn retry_budget(message: wire::RetryBudget) -> Result<RetryBudget, WireError> {
     Ok(RetryBudget {
         share: Share::from_ppm(message.share_ppm).ok_or(WireError::Invalid("share"))?,
         retries_min: message.retries_min,
+        interval: milliseconds(message.interval_ms),
     })
 }
 

@@ -117,8 +117,14 @@ fn options(value: &UpstreamOptions) -> wire::UpstreamOptions {
         retry_budget: value.retry_budget.map(|budget| wire::RetryBudget {
             share_ppm: budget.share.ppm(),
             retries_min: budget.retries_min,
+            interval_ms: milliseconds(budget.interval),
         }),
         locality: value.locality.as_deref().map(locality),
+        follows_client: value.follows_client,
+        tunnel: value.tunnel.as_deref().map(|tunnel| wire::Tunnel {
+            host: tunnel.host.to_string(),
+            port: tunnel.port.into(),
+        }),
     }
 }
 

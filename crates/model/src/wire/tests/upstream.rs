@@ -8,8 +8,8 @@ use super::{decode, encoded, resource};
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
     HashTable, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule, LocalityShares,
-    MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Upstream, UpstreamOptions,
-    UpstreamTls, Value, Warmup, WireError,
+    MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Tunnel, Upstream,
+    UpstreamOptions, UpstreamTls, Value, Warmup, WireError,
 };
 
 /// An upstream with every field set.
@@ -148,8 +148,30 @@ fn options() -> UpstreamOptions {
         retry_budget: Some(RetryBudget {
             share: Share::from_ppm(200_000).unwrap(),
             retries_min: 3,
+            interval: seconds(10),
         }),
         locality: None,
+        follows_client: true,
+        tunnel: Some(Box::new(Tunnel {
+            host: "far.example".into(),
+            port: 443,
+        })),
+    }
+}
+
+#[test]
+fn a_tunnel_to_what_is_no_host_is_refused() {
+    for (host, port) in [("", 1), ("a\r\nb", 1), ("a b", 1), ("a", 0)] {
+        let mut options = options();
+        options.tunnel = Some(Box::new(Tunnel {
+            host: host.into(),
+            port,
+        }));
+        let value = Value::Upstream(Upstream {
+            options: Some(Box::new(options)),
+            ..third()
+        });
+        assert!(decode(&encoded(&resource(value))).is_err(), "{host:?}");
     }
 }
 

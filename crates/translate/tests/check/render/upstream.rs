@@ -119,14 +119,24 @@ fn options_lines(options: &UpstreamOptions) -> Vec<String> {
         lines.push(format!("PROXY protocol {version:?}"));
     }
     if let Some(budget) = options.retry_budget {
+        let within = match budget.interval.is_zero() {
+            true => String::new(),
+            false => format!(", within {:?}", budget.interval),
+        };
         lines.push(format!(
-            "retries {} ppm, at least {}",
+            "retries {} ppm, at least {}{within}",
             budget.share.ppm(),
             budget.retries_min
         ));
     }
     if let Some(rule) = options.locality.as_deref() {
         lines.push(locality_text(rule));
+    }
+    if options.follows_client {
+        lines.push("as clients speak".to_owned());
+    }
+    if let Some(tunnel) = options.tunnel.as_deref() {
+        lines.push(format!("tunnel to {}:{}", tunnel.host, tunnel.port));
     }
     lines
 }
