@@ -286,6 +286,7 @@ fn identities<const N: usize>(accounts: [&str; N]) -> [Identity; N] {
                 roots: [root.clone()].into(),
                 crls: Box::default(),
             },
+            trust_domains: ["cluster.local".into()].into(),
         }
     })
 }
