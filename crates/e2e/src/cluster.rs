@@ -231,7 +231,16 @@ impl Cluster {
 
     /// Starts an endpoint that answers every host with its text.
     pub fn backend(&self, text: &str) -> Process {
-        let served = self.directory.path().join("endpoint");
+        let launch = self.backend_launch("endpoint", text);
+        launch.set("--http", self.endpoint()).start()
+    }
+
+    /// An endpoint that can be started elsewhere, and needs to be told where it listens.
+    ///
+    /// # Panics
+    /// Where its directory cannot be written.
+    pub fn backend_launch(&self, name: &str, text: &str) -> Launch {
+        let served = self.directory.path().join(name);
         std::fs::create_dir_all(&served).expect("a directory");
         let objects = format!(
             "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: all\n  \
@@ -240,12 +249,10 @@ impl Cluster {
              backend: {{service: {{name: x, port: {{number: 80}}}}}}}}]}}\n"
         );
         std::fs::write(served.join("all.yaml"), objects).expect("a file");
-        self.launch("serve", "endpoint", 20_019 + self.number * 20)
+        self.launch("serve", name, 20_019 + self.number * 20)
             .argument(served.display())
-            .set("--http", self.endpoint())
             .set("--https", "127.0.0.1:0")
             .set("--workers", 1)
-            .start()
     }
 
     /// Where a controller of this story is followed.
@@ -329,7 +336,8 @@ impl Cluster {
         }
     }
 
-    fn curl(&self, url: &str, resolve: &[String]) -> Curl {
+    /// A question to be asked in the network of the cluster.
+    pub fn curl(&self, url: &str, resolve: &[String]) -> Curl {
         Curl::new(url, resolve, &self.root()).inside(&self.enter)
     }
 

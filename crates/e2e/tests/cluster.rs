@@ -10,6 +10,7 @@ mod cluster {
     mod identity;
     mod injection;
     mod istio;
+    mod mesh;
     mod namespaces;
     mod newcomer;
     mod orders;

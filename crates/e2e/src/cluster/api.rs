@@ -98,7 +98,7 @@ impl Api {
     ///
     /// # Panics
     /// Where the API refuses it.
-    pub(super) async fn bind(&self, pod: &str, node: &str) {
+    pub async fn bind(&self, pod: &str, node: &str) {
         let name = pod.rsplit('/').next();
         let binding = serde_json::json!({
             "apiVersion": "v1",

@@ -65,6 +65,18 @@ impl Pod {
         SocketAddr::new(self.address, 8443)
     }
 
+    /// Runs a command inside to its end.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub async fn run(&self, words: &[&str]) -> std::process::Output {
+        let target = self.holder.id().expect("it runs");
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={target}")).arg("--net");
+        command.args(words).stdin(Stdio::null());
+        command.output().await.expect("nsenter starts")
+    }
+
     /// The same process inside.
     pub fn place(&self, launch: Launch) -> Launch {
         let target = self.holder.id().expect("it runs");
@@ -74,8 +86,10 @@ impl Pod {
     }
 }
 
-/// Ties the two networks together. The link goes when the inner one does.
+/// Ties the two networks together, and this one passes on what pods send each other. The link goes
+/// when the inner one does.
 async fn link(name: &str, pid: &str, gateway: IpAddr) {
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("pods reach each other");
     let gateway = format!("{gateway}/30");
     let lines: [&[&str]; 3] = [
         &[
