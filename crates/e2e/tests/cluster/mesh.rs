@@ -119,8 +119,9 @@ impl Mesh {
     async fn expose(&self) -> String {
         let tenant = self.cluster.tenant();
         let object = format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n  namespace: {tenant}\nspec:\n  \
-             selector: {{app: cart}}\n  ports: [{{name: http, port: 80, targetPort: {PORT}}}]\n"
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n  namespace: {tenant}\n\
+             spec:\n  selector: {{app: cart}}\n  \
+             ports: [{{name: http, port: 80, targetPort: {PORT}}}]\n"
         );
         self.cluster.apply(&object).await;
         let output = "--output=jsonpath={.spec.clusterIP}";

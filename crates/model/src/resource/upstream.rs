@@ -49,16 +49,12 @@ pub enum Protocol {
     H2c = 3,
     /// HTTP/2 over TLS.
     H2 = 4,
-    /// Bytes as they come; for passages, never for routes.
-    Tcp = 5,
-    /// Bytes as they come, over TLS that begins here.
-    Tls = 6,
 }
 
 impl Protocol {
     /// Whether it is spoken over TLS.
     pub const fn is_tls(self) -> bool {
-        matches!(self, Protocol::Https1 | Protocol::H2 | Protocol::Tls)
+        matches!(self, Protocol::Https1 | Protocol::H2)
     }
 
     /// Whether it is HTTP/2.

@@ -530,7 +530,7 @@ pub struct Affinity {
 /// A group of endpoints and how to speak to them.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Upstream {
-    /// 1 HTTP/1.1, 2 HTTP/1.1 over TLS, 3 HTTP/2, 4 HTTP/2 over TLS, 5 bytes, 6 bytes over TLS.
+    /// 1 HTTP/1.1, 2 HTTP/1.1 over TLS, 3 HTTP/2, 4 HTTP/2 over TLS. Bytes are handed on either way.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
     /// Set where endpoints come from DNS.

@@ -19,8 +19,6 @@ pub fn upstream(message: wire::Upstream) -> Result<Upstream, WireError> {
         2 => Protocol::Https1,
         3 => Protocol::H2c,
         4 => Protocol::H2,
-        5 => Protocol::Tcp,
-        6 => Protocol::Tls,
         _ => return Err(WireError::Invalid("protocol")),
     };
     let tls = message.tls.map(tls).transpose()?.map(Box::new);

@@ -248,8 +248,6 @@ fn protocols() -> impl Strategy<Value = Protocol> {
         Protocol::Https1,
         Protocol::H2c,
         Protocol::H2,
-        Protocol::Tcp,
-        Protocol::Tls,
     ])
 }
 
