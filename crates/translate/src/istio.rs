@@ -170,8 +170,16 @@ pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
         Object::ProxyConfig(config) => return proxy_config::judge(reader, config),
         _ => {}
     }
-    let remedy = "remove it, or see docs/istio.md for what stands in its place";
-    let message = "is of a kind that is not honoured, so it has no effect";
+    let (message, remedy) = match &object {
+        Object::Sidecar(_) | Object::PeerAuthentication(_) => (
+            "is for sidecars, of which there are none without a mesh, so it has no effect",
+            "start the controller with --mesh, or remove it",
+        ),
+        _ => (
+            "is of a kind that is not honoured, so it has no effect",
+            "remove it, or see docs/istio.md for what stands in its place",
+        ),
+    };
     output
         .findings
         .push(Finding::new(Severity::Error, key, "", message, remedy));

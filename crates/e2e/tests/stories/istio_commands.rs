@@ -19,13 +19,13 @@ async fn run(arguments: &[&str], text: &str) -> (Option<i32>, String) {
 
 #[tokio::test]
 async fn check_says_of_each_object_what_is_honoured() {
-    let named = format!("match: [{{uri: {{prefix: /x}}, statPrefix: x}}], {TO}");
+    let named = format!("fault: {{delay: {{exponentialDelay: 1s, fixedDelay: 1s}}}}, {TO}");
     let text = gateway("edge", &[SERVER])
         + &rules(&[&named, TO])
         + &service("api", &[])
         + &destination_rule(
             "api",
-            "trafficPolicy: {tunnel: {protocol: CONNECT, targetHost: a, targetPort: 1}}",
+            "trafficPolicy: {tunnel: {protocol: POST, targetHost: a, targetPort: 1}}",
         )
         + &object(
             "networking.istio.io/v1",
@@ -38,8 +38,9 @@ async fn check_says_of_each_object_what_is_honoured() {
     let lines: Vec<&str> = printed.lines().collect();
     for line in [
         "Gateway default/edge: honoured",
-        "VirtualService default/a: honoured but for spec.http[0].match[0].statPrefix; 2 routes",
-        "DestinationRule default/api: honoured but for spec.trafficPolicy.tunnel",
+        "VirtualService default/a: honoured but for spec.http[0].fault.delay.exponentialDelay; \
+         2 routes",
+        "DestinationRule default/api: honoured but for spec.trafficPolicy.tunnel.protocol",
         "4 objects of Istio: 1 honoured, 2 in part, 1 not",
     ] {
         assert!(lines.contains(&line), "{line:?} is not in\n{printed}");
