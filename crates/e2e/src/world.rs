@@ -81,7 +81,11 @@ impl World {
         let addresses = running.wait_ready().await.expect("the app gets ready");
         let find = |wanted: &str| {
             let found = addresses.iter().find(|(name, _)| name.as_str() == wanted);
-            found.expect("the listener is bound").1
+            let Some((_, address)) = found else {
+                let board = running.board().dump(|_| None);
+                panic!("{wanted} is not bound, only {addresses:?}: {board}");
+            };
+            *address
         };
         let (http, https, admin) = (find("http"), find("https"), running.admin());
         World {
