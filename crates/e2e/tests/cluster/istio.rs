@@ -81,7 +81,7 @@ async fn what_is_wrong_with_a_virtual_service_is_told_as_an_event() {
     let _controller = cluster.controller(0).await;
     let tenant = cluster.tenant();
     cluster.apply(&shop(&cluster, &tenant, "told.test")).await;
-    let rule = "match: [{statPrefix: counted}], directResponse: {status: 418}";
+    let rule = "fault: {delay: {exponentialDelay: 1s}}, directResponse: {status: 418}";
     cluster.apply(&rules(&tenant, "told.test", rule)).await;
     let form = "--output=jsonpath={range .items[*]}\
                 {.regarding.kind} {.regarding.name} {.note}{\"\\n\"}{end}";
@@ -89,7 +89,7 @@ async fn what_is_wrong_with_a_virtual_service_is_told_as_an_event() {
     let told = eventually(async || {
         let notes = cluster.kubectl(&line).await;
         let about = |note: &str| {
-            note.starts_with("VirtualService told-test ") && note.contains("statPrefix")
+            note.starts_with("VirtualService told-test ") && note.contains("exponentialDelay")
         };
         notes.lines().any(about).then_some(())
     });
