@@ -43,7 +43,11 @@ const VARIANTS: [&[&str]; 5] = [
         "gateways[0].labels.istio=egressgateway",
         "gateways[0].ports={9000}",
     ],
-    &["sidecars.inject=true", "sidecars.failurePolicy=Ignore"],
+    &[
+        "mesh.enabled=true",
+        "sidecars.inject=true",
+        "sidecars.failurePolicy=Ignore",
+    ],
 ];
 
 /// Writes the manifests, or fails when those that are committed are stale.

@@ -17,6 +17,8 @@ use myriad_base::readiness::Readiness;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
+pub use ask::Anybody;
+
 use crate::answering::{Answer, Answering, Question, Server, text, typed};
 
 /// Where metrics are; the second is where Istio's proxies have them.

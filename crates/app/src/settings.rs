@@ -244,7 +244,7 @@ impl Controller {
             watches_istio: raw.istio == Istio::Auto,
             authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
             listeners,
-            injection: Injection::read(&raw.injection, &mut problems),
+            injection: Injection::read(&raw.injection, raw.meaning.mesh.mesh, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             meaning,
         };

@@ -167,7 +167,7 @@ fn health_request(service: &str) -> anyhow::Result<Bytes> {
 /// Whoever answers on the Pod's own address is believed, as kubelets do.
 fn tls() -> anyhow::Result<Arc<ClientConfig>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let anybody = Arc::new(Anybody(provider.clone()));
+    let anybody = Arc::new(Anybody::new(provider.clone()));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -176,8 +176,16 @@ fn tls() -> anyhow::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
+/// Believes whoever can sign with the key of the certificate that it shows.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+pub struct Anybody(Arc<CryptoProvider>);
+
+impl Anybody {
+    /// With the signatures that a provider verifies.
+    pub fn new(provider: Arc<CryptoProvider>) -> Anybody {
+        Anybody(provider)
+    }
+}
 
 impl ServerCertVerifier for Anybody {
     fn verify_server_cert(

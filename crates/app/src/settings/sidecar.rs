@@ -31,8 +31,15 @@ pub struct Probes {
 }
 
 impl Injection {
-    pub(super) fn read(raw: &RawInjection, problems: &mut Vec<String>) -> Option<Injection> {
+    pub(super) fn read(
+        raw: &RawInjection,
+        is_mesh: bool,
+        problems: &mut Vec<String>,
+    ) -> Option<Injection> {
         let webhook = address("--webhook", raw.webhook.as_deref()?, problems);
+        if !is_mesh {
+            problems.push("--webhook is given without --mesh: sidecars need identities".to_owned());
+        }
         match Sidecar::check(&raw.sidecar) {
             Ok(sidecar) => Some(Injection {
                 webhook,

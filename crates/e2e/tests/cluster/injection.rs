@@ -14,7 +14,7 @@ async fn inject(cluster: &Cluster) -> Process {
     cluster
         .apply(&configuration(&name, webhook, &cluster.tenant()).await)
         .await;
-    let controller = cluster.controller_launch(0);
+    let controller = cluster.controller_launch(0).argument("--mesh");
     controller
         .set("--webhook", format!("127.0.0.1:{webhook}"))
         .set("--webhook-configuration", &name)
@@ -31,7 +31,10 @@ async fn configuration(name: &str, port: u16, tenant: &str) -> String {
     let mut command = Command::new(helm);
     command.args(["template", name]);
     command.arg(world::repository("deploy/helm/myriad"));
-    command.args(["--set=sidecars.inject=true", "--kube-version=1.36.0"]);
+    command.args([
+        "--set=sidecars.inject=true,mesh.enabled=true",
+        "--kube-version=1.36.0",
+    ]);
     command.arg("--show-only");
     command.arg("templates/injection.yaml");
     let output = command.output().await.expect("helm starts");
