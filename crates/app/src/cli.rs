@@ -180,7 +180,7 @@ pub struct RawProxy {
         value_name = "NUMBER"
     )]
     pub schema_max: u32,
-    /// Ask the controller for an identity of the mesh. Until there is one, the proxy is not ready.
+    /// Ask the controller for an identity of the mesh. A sidecar is not ready until there is one.
     #[arg(long, env = "MYRIAD_MESH")]
     pub mesh: bool,
     /// What a sidecar is asked.

@@ -52,9 +52,10 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let board = Board::new(&metrics);
     let ready = readiness.require("the first snapshot");
+    let is_sidecar = !settings.traffic.captures.sockets.is_empty();
     let identity = settings
         .wants_identity
-        .then(|| OwnIdentity::new(&readiness, &metrics));
+        .then(|| OwnIdentity::new(is_sidecar, &readiness, &metrics));
     if let Some(identity) = &identity {
         drop(task::spawn("identity", identity.validity().watch()));
     }

@@ -43,6 +43,8 @@ pub struct OwnIdentity {
     /// Before this time nothing is asked for, in seconds since the epoch.
     not_before: i64,
     failures: u32,
+    /// What waits for the first one.
+    ready: Option<Condition>,
     validity: Arc<Validity>,
     renewals: Counter,
     until: Gauge,
@@ -54,16 +56,17 @@ struct Held {
     renewal: i64,
 }
 
-/// Whether there is an identity that holds: a proxy is ready while there is.
+/// Whether there is an identity that holds.
 pub struct Validity {
     /// In seconds since the epoch; 0 before there is any.
     until: AtomicI64,
-    ready: Condition,
 }
 
 impl OwnIdentity {
-    /// None yet.
-    pub fn new(readiness: &Readiness, metrics: &Metrics) -> OwnIdentity {
+    /// None yet. A sidecar awaits its first one: its workload must not start without. A gateway
+    /// does not, since most of what it serves needs none. Neither stops being ready when one
+    /// ends: what needs it fails, and the rest does not.
+    pub fn new(is_sidecar: bool, readiness: &Readiness, metrics: &Metrics) -> OwnIdentity {
         let (until, renewals) = (Gauge::default(), Counter::default());
         let help = "When the certificate of the mesh ends, in seconds since the epoch; 0 for none";
         metrics.register("mesh_certificate_until_seconds", help, until.clone());
@@ -75,9 +78,9 @@ impl OwnIdentity {
             held: None,
             not_before: i64::MIN,
             failures: 0,
+            ready: is_sidecar.then(|| readiness.require("an identity of the mesh")),
             validity: Arc::new(Validity {
                 until: AtomicI64::new(0),
-                ready: readiness.require("an identity of the mesh"),
             }),
             renewals,
             until,
@@ -179,7 +182,9 @@ impl OwnIdentity {
         self.renewals.inc();
         self.until.set(signed.until);
         self.validity.until.store(signed.until, Relaxed);
-        self.validity.ready.meet();
+        if let Some(ready) = &self.ready {
+            ready.meet();
+        }
     }
 
     fn given(&self) -> Option<Given> {
@@ -209,29 +214,23 @@ impl OwnIdentity {
 }
 
 impl Validity {
-    /// Says for ever whether the identity holds.
+    /// Says for ever when an identity ends.
     pub async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
-            self.look(clock::unix_seconds());
+            if self.has_ended(clock::unix_seconds()) {
+                tracing::error!("the identity of the mesh has ended, and nobody renewed it");
+            }
         }
     }
 
-    fn look(&self, now: i64) {
+    /// Whether it has ended since it was asked last.
+    fn has_ended(&self, now: i64) -> bool {
         let until = self.until.load(Relaxed);
-        if until != 0
-            && now >= until
-            && self
-                .until
-                .compare_exchange(until, 0, Relaxed, Relaxed)
-                .is_ok()
-        {
-            tracing::error!(
-                until,
-                "the identity of the mesh has ended, and nobody renewed it"
-            );
-            self.ready.revoke();
-        }
+        let is_over = until != 0 && now >= until;
+        // One that was renewed in between goes on.
+        let exchange = || self.until.compare_exchange(until, 0, Relaxed, Relaxed);
+        is_over && exchange().is_ok()
     }
 }
 
@@ -268,7 +267,7 @@ mod tests {
     fn scene() -> Scene {
         let readiness = Readiness::new();
         Scene {
-            own: OwnIdentity::new(&readiness, &Metrics::new()),
+            own: OwnIdentity::new(true, &readiness, &Metrics::new()),
             readiness,
             authority: MeshAuthority::of_root(&Authority::new("mesh", NOW).unwrap()).unwrap(),
         }
@@ -335,18 +334,24 @@ mod tests {
                 asked += 1;
                 assert_eq!(scene.own.signed(refusal(0), now), None);
             }
-            validity.look(now);
-            assert!(scene.readiness.pending().is_empty());
+            assert!(!validity.has_ended(now));
             now += 1;
         }
         // Once a minute or a little less often, but for the first few.
         assert!((320..=500).contains(&asked), "{asked}");
-        validity.look(now);
-        assert_eq!(scene.readiness.pending(), ["an identity of the mesh"]);
+        assert!(validity.has_ended(now));
+        assert!(!validity.has_ended(now), "it is said once");
+        assert!(scene.readiness.pending().is_empty(), "the rest goes on");
         let now = now + 200;
         scene.obtain(now);
-        validity.look(now);
-        assert!(scene.readiness.pending().is_empty());
+        assert!(!validity.has_ended(now));
+    }
+
+    #[test]
+    fn a_gateway_awaits_no_identity() {
+        let readiness = Readiness::new();
+        let _own = OwnIdentity::new(false, &readiness, &Metrics::new());
+        assert!(readiness.pending().is_empty());
     }
 
     #[test]

@@ -48,6 +48,8 @@ async fn proxy(cluster: &Cluster, replica: u16, account: &str) -> Process {
     let launch = cluster.proxy_launch(replica, account).argument("--mesh");
     let sync = format!("localhost:{}", cluster.sync_address(0).port());
     let launch = launch.set("--state-dir", state.display());
+    // As a sidecar, which awaits its identity.
+    let launch = launch.set("--capture-outbound", "127.0.0.1:0");
     launch.set("--controller", sync).start()
 }
 
