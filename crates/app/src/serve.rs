@@ -226,11 +226,15 @@ fn reserve(setting: &str, address: &mut SocketAddr) -> anyhow::Result<Socket> {
         }
         drop(alone);
         choices_left -= 1;
-        match bind(chosen, true, true) {
+        // Where it may reuse, it also binds beside one that is about to listen; so it may only
+        // once it is bound, for the workers' sake.
+        match bind(chosen, is_given, true) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && choices_left > 0 => {}
             bound => {
                 *address = chosen;
-                return bound.with_context(|| format!("{setting} {address}"));
+                let bound = bound.with_context(|| format!("{setting} {address}"))?;
+                bound.set_reuse_address(true)?;
+                return Ok(bound);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Istio's objects as people write them, and a world behind a Gateway for `a.test`.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -213,11 +214,25 @@ pub fn secret(name: &str, kind: &str, entries: &[(&str, &str)]) -> String {
     )
 }
 
+/// Ports that stories are given.
+const PORTS_START: u16 = 25_000;
+const PORTS_END: u16 = 32_000;
+
+/// How many were asked for.
+static PORTS_ASKED: AtomicU64 = AtomicU64::new(0);
+
 /// A port that nobody listens on now.
 ///
 /// # Panics
 /// Where there is none.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    // Below those that the system chooses: one of these would be chosen again by another story
+    // while nobody listens on it yet. Runs side by side begin at different places.
+    let run = u64::from(std::process::id()) * 61;
+    let asked = || PORTS_ASKED.fetch_add(1, Ordering::Relaxed);
+    let place = || (run + asked()) % u64::from(PORTS_END - PORTS_START);
+    let ports = std::iter::repeat_with(|| PORTS_START + u16::try_from(place()).unwrap_or(0));
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut free = ports.take(1_000).filter(is_free);
+    free.next().expect("a port")
 }
