@@ -1,6 +1,5 @@
 //! `serve`: the whole pipe in one process, both ends sharing one snapshot.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -197,47 +196,25 @@ struct Parts {
     reserved: [Socket; 2],
 }
 
-/// How often the system may choose a port that somebody takes before it is bound for good.
-const PORT_CHOICES_MAX: u32 = 16;
-
 /// Binds an address without listening on it, so that one that is taken or not ours is an error
 /// before anything is started, and port 0 becomes the port that redirects will name. The workers'
 /// sockets share the address with this one, which is held as long as they.
 fn reserve(setting: &str, address: &mut SocketAddr) -> anyhow::Result<Socket> {
-    let bind = |address: SocketAddr, reuses: bool, shares: bool| {
+    let bind = |address: SocketAddr| {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_reuse_address(reuses)?;
-        socket.set_reuse_port(shares)?;
+        // Behind connections that linger; the kernel never chooses a port that somebody has.
+        socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
+        // Shared only once it is bound: a socket that shares would join another process that
+        // shares as well, and the kernel would split the connections between both.
+        socket.set_reuse_port(true)?;
         Ok::<_, std::io::Error>(socket)
     };
-    // Alone first: a socket that shares would join another process that shares as well, and the
-    // kernel would split the connections between both. A given port is reused behind
-    // connections that linger; one that the system chooses must be nobody's, and where somebody
-    // takes it in between, the system chooses again.
-    let is_given = address.port() != 0;
-    let mut choices_left = if is_given { 1 } else { PORT_CHOICES_MAX };
-    loop {
-        let alone = bind(*address, is_given, false);
-        let alone = alone.with_context(|| format!("{setting} {address}"))?;
-        let mut chosen = *address;
-        if let Some(bound) = alone.local_addr()?.as_socket() {
-            chosen.set_port(bound.port());
-        }
-        drop(alone);
-        choices_left -= 1;
-        // Where it may reuse, it also binds beside one that is about to listen; so it may only
-        // once it is bound, for the workers' sake.
-        match bind(chosen, is_given, true) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && choices_left > 0 => {}
-            bound => {
-                *address = chosen;
-                let bound = bound.with_context(|| format!("{setting} {address}"))?;
-                bound.set_reuse_address(true)?;
-                return Ok(bound);
-            }
-        }
+    let socket = bind(*address).with_context(|| format!("{setting} {address}"))?;
+    if let Some(bound) = socket.local_addr()?.as_socket() {
+        address.set_port(bound.port());
     }
+    Ok(socket)
 }
 
 /// The control thread: source and control loop take turns on it, so that a change crosses no

@@ -28,28 +28,6 @@ pub struct World {
     pub authority: Authority,
 }
 
-/// How often a world begins anew whose port somebody else took before it listened.
-const STARTS_MAX: u32 = 4;
-
-/// Starts the app, and says where HTTP and HTTPS are.
-async fn start(settings: &Serve) -> (Running, SocketAddr, SocketAddr) {
-    for _ in 0..STARTS_MAX {
-        let running = serve::start(settings.clone(), Input::Directory);
-        let mut running = running.expect("the app starts");
-        let addresses = running.wait_ready().await.expect("the app gets ready");
-        let find = |wanted: &str| {
-            let mut all = addresses.iter();
-            let found = all.find(|(name, _)| name.as_str() == wanted)?;
-            Some(found.1)
-        };
-        if let (Some(http), Some(https)) = (find("http"), find("https")) {
-            return (running, http, https);
-        }
-        running.stop().await.expect("the app stops");
-    }
-    panic!("no listener is bound after {STARTS_MAX} starts");
-}
-
 impl World {
     /// Serves these files, with the default settings on ports of its own.
     pub async fn serve(files: &[(&str, String)]) -> World {
@@ -99,8 +77,17 @@ impl World {
             panic!("not serve")
         };
         let settings = Serve::check(&raw).expect("settings hold");
-        let (running, http, https) = start(&settings).await;
-        let admin = running.admin();
+        let mut running = serve::start(settings, Input::Directory).expect("the app starts");
+        let addresses = running.wait_ready().await.expect("the app gets ready");
+        let find = |wanted: &str| {
+            let found = addresses.iter().find(|(name, _)| name.as_str() == wanted);
+            let Some((_, address)) = found else {
+                let board = running.board().dump(|_| None);
+                panic!("{wanted} is not bound, only {addresses:?}: {board}");
+            };
+            *address
+        };
+        let (http, https, admin) = (find("http"), find("https"), running.admin());
         World {
             directory,
             running: Some(running),

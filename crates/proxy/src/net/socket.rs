@@ -14,24 +14,29 @@ const BACKLOG: i32 = 4_096;
 /// # Errors
 /// When the address cannot be listened on.
 pub fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    // Without sharing first: another process on the address is an error that people want to
-    // see, not a partner that takes half of the connections.
-    drop(open(address, false)?);
-    let first = open(address, true)?;
+    // The first is bound alone: another process on the address is an error that people want to
+    // see, not a partner that takes half of the connections. It is never given back, since a
+    // process that is being started may still hold what we have closed.
+    let first = bind(address, false)?;
+    first.set_reuse_port(true)?;
+    first.listen(BACKLOG)?;
+    let first = TcpListener::from(first);
     let bound = first.local_addr()?;
     let mut sockets = vec![first];
     for _ in 1..count.max(1) {
-        sockets.push(open(bound, true)?);
+        let socket = bind(bound, true)?;
+        socket.listen(BACKLOG)?;
+        sockets.push(socket.into());
     }
     Ok((bound, sockets))
 }
 
 /// Whether an address could be listened on now.
 pub fn is_free(address: SocketAddr) -> bool {
-    open(address, false).is_ok()
+    bind(address, false).is_ok()
 }
 
-fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -47,18 +52,30 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     // Accepted connections inherit it, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::listen;
+    use super::{bind, listen};
 
     #[test]
     fn an_address_that_somebody_else_listens_on_is_an_error() {
         let (address, _held) = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         assert!(listen(address, 1).is_err());
+    }
+
+    #[test]
+    fn processes_that_are_being_started_take_no_address() {
+        // Each holds every socket of this process for a moment, also those that it has closed.
+        let start = || drop(std::process::Command::new("true").status());
+        let starting = std::thread::spawn(move || (0..500).for_each(|_| start()));
+        while !starting.is_finished() {
+            let reserved = bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
+            let address = reserved.local_addr().unwrap().as_socket().unwrap();
+            listen(address, 2).unwrap();
+        }
+        starting.join().unwrap();
     }
 
     #[test]
