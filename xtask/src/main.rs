@@ -23,6 +23,7 @@ mod cluster;
 mod codegen;
 mod istio;
 mod manifests;
+mod mongo;
 mod peer;
 mod stages;
 mod survey;
@@ -97,7 +98,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Codegen { check } => codegen::run(&root, check),
         Command::Manifests { check } => manifests::run(&root, &tool::cache_folder()?, check),
         Command::Cluster { action } => cluster::run(&root, action),
-        Command::Peer { peer } => peer::run(peer),
+        Command::Peer { peer } => peer::run(&root, peer),
         Command::Test { stages } => stages::run(&root, &stages),
     }
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::mongo;
 use crate::tool::{Tool, cache_folder, run_in};
 
 /// What can be had.
@@ -14,6 +15,10 @@ pub(crate) enum Peer {
     Envoy,
     /// The load generator of the published scenarios, built from source.
     K6,
+    /// A server that speaks MongoDB's protocol.
+    Mongo,
+    /// Python that has a driver of it.
+    Pymongo,
 }
 
 const ENVOY: Tool = Tool {
@@ -27,15 +32,17 @@ const K6: Tool = Tool {
 };
 
 /// Provides the program, and prints its path on a line of its own, the last one.
-pub(crate) fn run(peer: Peer) -> Result<()> {
-    println!("{}", provide(peer, &cache_folder()?)?.display());
+pub(crate) fn run(root: &Path, peer: Peer) -> Result<()> {
+    println!("{}", provide(root, peer, &cache_folder()?)?.display());
     Ok(())
 }
 
-fn provide(peer: Peer, cache: &Path) -> Result<PathBuf> {
+fn provide(root: &Path, peer: Peer, cache: &Path) -> Result<PathBuf> {
     match peer {
         Peer::Envoy => ENVOY.provide(cache, install_envoy),
         Peer::K6 => K6.provide(cache, install_k6),
+        Peer::Mongo => mongo::server(root, cache),
+        Peer::Pymongo => mongo::driver(root, cache),
     }
 }
 

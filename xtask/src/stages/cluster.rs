@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 
 use super::{Place, roles, smoke};
 use crate::cluster::{Cluster, Isolation, Name, down};
-use crate::{istio, manifests};
+use crate::{istio, manifests, mongo};
 
 /// What a tenant writes, in the order in which a careful one does.
 const OBJECTS: &str = "\
@@ -74,6 +74,9 @@ const HELM_VARIABLE: &str = "MYRIAD_HELM";
 
 /// And by this the file with the definitions of Istio's kinds.
 const ISTIO_VARIABLE: &str = "MYRIAD_ISTIO_DEFINITIONS";
+
+/// And by these the server that speaks MongoDB's protocol, and Python with a driver of it.
+const MONGO_VARIABLES: [&str; 2] = ["MYRIAD_MONGO_SERVER", "MYRIAD_MONGO_PYTHON"];
 
 /// Starts clusters of its own, uses them, and ends them, whatever became of it.
 pub(super) fn run(place: &Place) -> Result<()> {
@@ -170,5 +173,8 @@ fn run_with(place: &Place, cluster: &Cluster, mut command: Command) -> Result<()
     command.env(HELM_VARIABLE, manifests::helm(&place.root, &place.cache)?);
     let definitions = istio::definitions(&place.root, &place.cache)?;
     command.env(ISTIO_VARIABLE, definitions);
+    let [server, python] = MONGO_VARIABLES;
+    command.env(server, mongo::server(&place.root, &place.cache)?);
+    command.env(python, mongo::driver(&place.root, &place.cache)?);
     place.run(command)
 }

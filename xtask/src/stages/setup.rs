@@ -19,7 +19,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 8] = [
+const PROGRAMS: [Program; 12] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -57,6 +57,23 @@ const PROGRAMS: [Program; 8] = [
     Program {
         name: "openssl",
         package: "openssl",
+    },
+    // A server that speaks MongoDB's protocol, and a driver of it.
+    Program {
+        name: "java",
+        package: "openjdk-17-jre-headless",
+    },
+    Program {
+        name: "mvn",
+        package: "maven",
+    },
+    Program {
+        name: "python3",
+        package: "python3",
+    },
+    Program {
+        name: "pip3",
+        package: "python3-pip",
     },
 ];
 
