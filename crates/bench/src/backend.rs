@@ -3,6 +3,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,9 +37,28 @@ pub fn start(address: IpAddr) -> anyhow::Result<[SocketAddr; 2]> {
     let thread = std::thread::Builder::new().name("backend".to_owned());
     thread.spawn(move || {
         let [first, second] = listeners;
-        runtime.block_on(async { tokio::try_join!(accept(first, 0), accept(second, 1)) })
+        let unseen = Arc::default;
+        runtime.block_on(async {
+            tokio::try_join!(accept(first, 0, unseen()), accept(second, 1, unseen()))
+        })
     })?;
     Ok(addresses)
+}
+
+/// Answers on this listener as the first endpoint does, on a thread of its own, which ends with
+/// the process. Says whether a request came that bore the identity of its caller.
+///
+/// # Errors
+/// No thread is to be had.
+pub fn serve(listener: std::net::TcpListener) -> anyhow::Result<Arc<AtomicBool>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let is_identified = Arc::new(AtomicBool::new(false));
+    let seen = is_identified.clone();
+    let thread = std::thread::Builder::new().name("server".to_owned());
+    thread.spawn(move || runtime.block_on(accept(listener, 0, seen)))?;
+    Ok(is_identified)
 }
 
 /// Starts a service that answers every request with 200 and nothing, on a thread of its own, which
@@ -57,7 +78,7 @@ pub fn start_authorizer(address: IpAddr) -> anyhow::Result<SocketAddr> {
             let listener = TcpListener::from_std(listener)?;
             loop {
                 let (stream, _) = listener.accept().await?;
-                tokio::spawn(answer(stream, LET_PASS.into(), "GET /"));
+                tokio::spawn(answer(stream, LET_PASS.into(), "GET /", Arc::default()));
             }
             #[expect(unreachable_code, reason = "the type of the errors above")]
             Ok::<(), io::Error>(())
@@ -72,16 +93,20 @@ fn listen(address: IpAddr) -> io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-async fn accept(listener: std::net::TcpListener, which: usize) -> io::Result<()> {
+async fn accept(
+    listener: std::net::TcpListener,
+    which: usize,
+    seen: Arc<AtomicBool>,
+) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let status = STATUSES[which];
     let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
     let mut response = head.into_bytes();
     response.resize(response.len() + BODY_BYTES, b'x');
-    let response: std::sync::Arc<[u8]> = response.into();
+    let response: Arc<[u8]> = response.into();
     loop {
         let (stream, _) = listener.accept().await?;
-        tokio::spawn(answer(stream, response.clone(), "GET / "));
+        tokio::spawn(answer(stream, response.clone(), "GET / ", seen.clone()));
     }
 }
 
@@ -89,8 +114,9 @@ async fn accept(listener: std::net::TcpListener, which: usize) -> io::Result<()>
 /// them. A request for another path shows that a proxy did not rewrite it.
 async fn answer(
     mut stream: TcpStream,
-    response: std::sync::Arc<[u8]>,
+    response: Arc<[u8]>,
     start: &'static str,
+    seen: Arc<AtomicBool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; HEAD_BYTES_MAX];
@@ -103,12 +129,21 @@ async fn answer(
         filled += read;
         while let Some(end) = find_end(&buffer[..filled]) {
             let is_known = buffer.starts_with(start.as_bytes());
+            if !seen.load(Ordering::Relaxed) && has_identity(&buffer[..end]) {
+                seen.store(true, Ordering::Relaxed);
+            }
             let answer = if is_known { &*response } else { NOT_FOUND };
             stream.write_all(answer).await?;
             buffer.copy_within(end..filled, 0);
             filled -= end;
         }
     }
+}
+
+/// Whether proxies say by whom a request comes.
+fn has_identity(head: &[u8]) -> bool {
+    let name = b"URI=spiffe://";
+    head.windows(name.len()).any(|window| window == name)
 }
 
 fn find_end(bytes: &[u8]) -> Option<usize> {

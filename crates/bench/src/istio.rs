@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 
 use certificates::Authority;
 
-pub use envoy::bootstrap;
+pub use envoy::{address, bootstrap, extend, typed};
 pub use filters::{Filters, MESH_FILE, Mode};
 
 /// Settings of `generate`.

@@ -1,6 +1,8 @@
 //! Live traffic: open-loop requests over keep-alive connections.
 
 mod client;
+mod open;
+mod schedule;
 mod tally;
 
 use std::net::SocketAddr;
@@ -16,6 +18,8 @@ use crate::probe::client_config;
 use tally::Tally;
 
 pub(crate) use client::Client;
+pub use open::{OpenLoop, Seen};
+pub use schedule::Schedule;
 pub use tally::{Measured, Trouble};
 
 /// Keep-alive connections, each to another domain.

@@ -6,6 +6,7 @@ use myriad_bench::allocation::Counting;
 use myriad_bench::child::{self, ChildArgs};
 use myriad_bench::fleet::{self, FleetArgs};
 use myriad_bench::istio::{self, GenerateArgs};
+use myriad_bench::latency::{self, LatencyArgs};
 use myriad_bench::scale::{self, ScaleArgs};
 
 #[global_allocator]
@@ -25,6 +26,8 @@ enum Command {
     Activate(ActivateArgs),
     /// What a change, and a controller that starts anew, cost with so many proxies.
     Fleet(FleetArgs),
+    /// What a pair of sidecars adds to a request and costs, beside Envoy as the same pair.
+    Latency(LatencyArgs),
     /// Requests per second, latency, processor time and memory with many domains and routes.
     Scale(ScaleArgs),
     /// Writes the objects of such a setup into a directory.
@@ -38,6 +41,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Activate(args) => activate::run(&args),
         Command::Fleet(args) => fleet::run(&args),
+        Command::Latency(args) => latency::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Generate(args) => istio::run(&args),
         Command::Child(args) => child::run(&args),

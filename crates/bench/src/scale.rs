@@ -3,7 +3,7 @@
 
 mod changes;
 mod cores;
-mod peer;
+pub(crate) mod peer;
 mod report;
 mod subject;
 mod traffic;

@@ -91,6 +91,21 @@ const FLEET: Bench = Bench {
     ],
 };
 
+/// A pair of sidecars in networks of their own, without and with spans, each for a second.
+const LATENCY: Bench = Bench {
+    arguments: "latency --short --json",
+    figures: &[
+        "connections",
+        "baseline_p50_ms",
+        "added_p50_ms",
+        "added_p90_ms",
+        "cpu_ms_per_1000",
+        "rss_mib",
+        "rss_rest_mib",
+        "errors",
+    ],
+};
+
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
     for bench in [INBOX, ISTIO] {
@@ -101,7 +116,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
 
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
 pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
-    for bench in [KUBERNETES, FLEET] {
+    for bench in [KUBERNETES, FLEET, LATENCY] {
         let mut command = Command::new("cargo");
         enter(&mut command);
         measure(place, &bench, command)?;

@@ -48,16 +48,23 @@ impl Process {
         environment: &[(&str, &str)],
         log: &Path,
     ) -> anyhow::Result<Process> {
-        let program = program()?;
-        let mut options = std::fs::OpenOptions::new();
-        let file = options.create(true).append(true).open(log)?;
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program()?);
         command.args(arguments).arg(format!("--admin={admin}"));
         command.envs(environment.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stdout(Stdio::null());
+        Process::spawn(command, admin, log)
+    }
+
+    /// Starts a command that becomes such a process; what it says of itself goes to the log.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn spawn(mut command: Command, admin: SocketAddr, log: &Path) -> anyhow::Result<Process> {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.create(true).append(true).open(log)?;
         let started = Instant::now();
-        let child = command.stderr(file).spawn();
-        let child = child.with_context(|| format!("{} does not start", program.display()))?;
+        let child = command.stdin(Stdio::null()).stderr(file).spawn();
+        let child = child.with_context(|| format!("{command:?} does not start"))?;
         Ok(Process {
             child,
             admin,
@@ -109,6 +116,20 @@ impl Process {
     /// It has ended.
     pub fn processor_time(&self) -> anyhow::Result<Duration> {
         usage::processor_time(self.child.id())
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether its metrics have this name.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn counts(&self, name: &str) -> anyhow::Result<bool> {
+        let (_, text) = self.get("/metrics")?;
+        Ok(text.lines().any(|line| line.starts_with(name)))
     }
 
     /// Kills it, as if the machine had.
@@ -170,7 +191,10 @@ impl Figures {
 }
 
 /// The binary: that of `MYRIAD_BIN`, or the one built beside this program.
-fn program() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// There is none.
+pub fn program() -> anyhow::Result<PathBuf> {
     if let Some(path) = std::env::var_os("MYRIAD_BIN") {
         return Ok(path.into());
     }

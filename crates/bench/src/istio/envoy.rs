@@ -113,15 +113,18 @@ fn cluster(workspace: u32, endpoint: SocketAddr) -> Value {
     })
 }
 
-fn address(of: SocketAddr) -> Value {
+/// An address, as Envoy writes it.
+pub fn address(of: SocketAddr) -> Value {
     json!({"socket_address": {"address": of.ip().to_string(), "port_value": of.port()}})
 }
 
-fn typed(kind: &str) -> Value {
+/// An extension's message without fields, by the end of its type's name.
+pub fn typed(kind: &str) -> Value {
     json!({"@type": format!("type.googleapis.com/envoy.extensions.{kind}")})
 }
 
-fn extend(message: &mut Value, more: Value) {
+/// Adds fields to a message.
+pub fn extend(message: &mut Value, more: Value) {
     if let (Some(fields), Value::Object(more)) = (message.as_object_mut(), more) {
         fields.extend(more);
     }

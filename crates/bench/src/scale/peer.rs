@@ -62,17 +62,29 @@ impl Envoy {
     /// # Errors
     /// Those of the system.
     pub fn start(program: &Path, config: &Value, threads: usize) -> anyhow::Result<Envoy> {
+        Envoy::spawn(Command::new(program), config, threads, Stdio::null())
+    }
+
+    /// Starts a command that becomes it once it gets its arguments; its output goes there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn spawn(
+        mut command: Command,
+        config: &Value,
+        threads: usize,
+        output: Stdio,
+    ) -> anyhow::Result<Envoy> {
         let directory = tempfile::tempdir()?;
         let file = directory.path().join("envoy.json");
         std::fs::write(&file, serde_json::to_vec(config)?)?;
-        let mut command = Command::new(program);
         command.arg("--config-path").arg(&file);
         // Its options and their values are words of their own.
         command.args(["--concurrency", &threads.to_string()]);
         command.args(["--disable-hot-restart", "--log-level", "error"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stdin(Stdio::null()).stdout(output);
         let child = command.spawn();
-        let child = child.with_context(|| format!("{} does not start", program.display()))?;
+        let child = child.with_context(|| format!("{command:?} does not start"))?;
         Ok(Envoy {
             child,
             _directory: directory,

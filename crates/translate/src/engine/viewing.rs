@@ -243,6 +243,7 @@ impl Engine {
                 Unit::Ingress(_) => is_ingress,
                 Unit::Certificate(id) => is_ingress && self.is_default_certificate(id),
                 Unit::Provider(_) | Unit::Guard(_) => true,
+                Unit::Telemetry => istio::telemetry::is_always(&self.settings),
                 Unit::Reachable(_) | Unit::Elsewhere => is_sidecar,
                 Unit::Refused(key) if key.kind == ObjectKind::Telemetry => true,
                 unit => is_gateway && unit.own_kind().is_some(),

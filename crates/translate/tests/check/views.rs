@@ -230,3 +230,21 @@ fn a_view_that_comes_gets_all_in_one_delta_and_no_other_changes() {
     assert!(!engine.remove_view(MAIN), "it stays");
     assert!(engine.apply(Vec::new(), world::NOW).others.is_empty());
 }
+
+#[test]
+fn a_workload_that_comes_later_records_what_the_mesh_says() {
+    let mut settings = Settings {
+        sidecars: true,
+        ..Settings::default()
+    };
+    settings.telemetry.access_log = Some(myriad_translate::telemetry::usual_log());
+    let mut engine = world::engine(settings);
+    engine.apply(world::changes(crate::goldens::BASE), world::NOW);
+    engine
+        .put_view(world::view("late one app=a sidecar"))
+        .unwrap();
+    engine.apply(Vec::new(), world::NOW);
+    let snapshot = engine.snapshot_of("late").unwrap();
+    let mut all = snapshot.iter();
+    assert!(all.any(|sealed| sealed.key().kind == Kind::Telemetry));
+}

@@ -1,0 +1,366 @@
+//! The three ways from a client to a server, and the pairs of proxies on two of them.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::peer::PeerPlan;
+use super::sink::Sink;
+use super::{LatencyArgs, PORT, SERVER, SERVICE_PORT, Variant};
+use crate::backend;
+use crate::cluster::process::Process;
+use crate::cluster::usage;
+use crate::load::Client;
+use crate::pods::{Mesh, Network, Pod, SYNC};
+use crate::scale::peer::{self, Envoy};
+
+/// Where other Services have their endpoints; nobody asks them.
+const ELSEWHERE: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 244, 3, 9)),
+    9_000,
+);
+
+/// The Service of our collector, and the port of its Service.
+const COLLECTOR: &str = "collector";
+const COLLECTOR_PORT: u16 = 4_318;
+
+/// How long proxies may take until they answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a log or spans may take to be written: Envoy's logs wait for ten seconds.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// All that stays while variants come and go.
+pub struct Ground {
+    mesh: Mesh,
+    /// Direct, ours, and the peer's where it takes part.
+    ways: Vec<Way>,
+    services: Vec<(String, SocketAddr)>,
+    /// Who takes our spans and the peer's.
+    sinks: Arc<[Sink; 2]>,
+    envoy: Option<PathBuf>,
+}
+
+/// A client and a server in networks of their own.
+pub struct Way {
+    pub client: Pod,
+    pub server: Pod,
+    /// Where requests go.
+    pub target: SocketAddr,
+    host: String,
+    is_identified: Arc<AtomicBool>,
+}
+
+/// Two proxies on a way.
+pub struct Pair {
+    name: &'static str,
+    processes: Processes,
+    /// Where they write what they print.
+    output: PathBuf,
+    sinks: Arc<[Sink; 2]>,
+    rest_mib: f64,
+    /// A controller, for as long as its proxies run.
+    _controller: Option<Process>,
+}
+
+enum Processes {
+    Ours([Process; 2]),
+    Peers([Envoy; 2]),
+}
+
+impl Ground {
+    /// Makes networks, servers, Pods and Services.
+    pub fn prepare(args: &LatencyArgs) -> anyhow::Result<Ground> {
+        let envoy = match (args.alone, &args.envoy) {
+            (true, _) => None,
+            (false, Some(path)) => Some(path.clone()),
+            (false, None) => Some(peer::provide()?),
+        };
+        let mesh = Mesh::prepare()?;
+        let sink = |port| Sink::start(SocketAddr::new(SYNC.ip(), port));
+        let sinks = Arc::new([sink(COLLECTOR_PORT)?, sink(COLLECTOR_PORT + 1)?]);
+        let named = |name: &str, network| Pod {
+            name: name.to_owned(),
+            network,
+        };
+        let full = format!("{SERVER}.{}.svc.cluster.local", mesh.namespace);
+        let address = mesh.expose(SERVER, SERVICE_PORT, PORT)?;
+        let service = SocketAddr::from((address, SERVICE_PORT));
+        let direct = Network::new(1)?;
+        let at = direct.at(PORT);
+        let pods = named("client", Network::new(0)?);
+        let mut ways = vec![Way::new(pods, named(SERVER, direct), at, &full)?];
+        let client = mesh.pod("client", Network::new(2)?)?;
+        let server = mesh.pod(SERVER, Network::new(3)?)?;
+        ways.push(Way::new(client, server, service, &full)?);
+        if envoy.is_some() {
+            let (client, server) = (Network::new(4)?, Network::new(5)?);
+            for network in [&client, &server] {
+                network.redirect(&[])?;
+            }
+            let (client, server) = (named("client", client), named(SERVER, server));
+            ways.push(Way::new(client, server, service, &full)?);
+        }
+        mesh.create_elsewhere(COLLECTOR, COLLECTOR_PORT, sinks[0].address)?;
+        let mut services = Vec::new();
+        for number in 0..args.services {
+            let name = format!("other-{number}");
+            mesh.create_elsewhere(&name, SERVICE_PORT, ELSEWHERE)?;
+            services.push((name, ELSEWHERE));
+        }
+        Ok(Ground {
+            mesh,
+            ways,
+            services,
+            sinks,
+            envoy,
+        })
+    }
+
+    /// The way without proxies.
+    pub fn direct(&self) -> &Way {
+        &self.ways[0]
+    }
+
+    /// The ways with proxies, in the order of the pairs that [`Ground::start`] starts.
+    pub fn proxied(&self) -> &[Way] {
+        &self.ways[1..]
+    }
+
+    /// Starts all proxies of a variant.
+    pub fn start(&self, args: &LatencyArgs, variant: Variant) -> anyhow::Result<Vec<Pair>> {
+        let mut ways = self.proxied().iter();
+        let mut pairs = Vec::new();
+        if let Some(way) = ways.next() {
+            pairs.push(self.start_ours(args, variant, way)?);
+        }
+        if let (Some(way), Some(envoy)) = (ways.next(), &self.envoy) {
+            pairs.push(self.start_peers(args, variant, way, envoy)?);
+        }
+        Ok(pairs)
+    }
+
+    /// Ends it.
+    pub fn leave(self) -> anyhow::Result<()> {
+        drop(self.ways);
+        self.mesh.leave()
+    }
+
+    fn start_ours(&self, args: &LatencyArgs, variant: Variant, way: &Way) -> anyhow::Result<Pair> {
+        let mesh = &self.mesh;
+        let config = mesh_config(&mesh.namespace, variant, args.sampling);
+        let controller = mesh.controller(&config)?;
+        let path = mesh.fresh_file("ours");
+        let start = |pod: &Pod| {
+            let mut more = Vec::new();
+            if variant != Variant::None {
+                more.push(format!("--workload={}/{}", mesh.namespace, pod.name));
+            }
+            let mut process = mesh.sidecar(pod, args.workers, &more, output(variant, &path)?)?;
+            process.wait_ready().context("a sidecar")?;
+            Ok::<_, anyhow::Error>(process)
+        };
+        let processes = [start(&way.client)?, start(&way.server)?];
+        way.wait_answered(|| Ok(()))?;
+        Ok(Pair {
+            name: "myriad",
+            processes: Processes::Ours(processes),
+            output: path,
+            sinks: self.sinks.clone(),
+            rest_mib: 0.0,
+            _controller: Some(controller),
+        })
+    }
+
+    fn start_peers(
+        &self,
+        args: &LatencyArgs,
+        variant: Variant,
+        way: &Way,
+        envoy: &std::path::Path,
+    ) -> anyhow::Result<Pair> {
+        let authority = self.mesh.authority()?;
+        let plan = PeerPlan {
+            namespace: &self.mesh.namespace,
+            authority: &authority,
+            server: way.server.network.at(PORT),
+            services: &self.services,
+            variant,
+            sink: self.sinks[1].address,
+            sampling: args.sampling,
+        };
+        let path = self.mesh.fresh_file("peers");
+        let start = |pod: &Pod, config| {
+            let mut words = pod.network.words_of_proxy().into_iter();
+            let word = words.next().context("there is a word")?;
+            let mut command = std::process::Command::new(word);
+            command.args(words).arg(envoy);
+            Envoy::spawn(command, &config, args.workers, output(variant, &path)?)
+        };
+        let mut processes = [
+            start(&way.client, plan.of_client()?)?,
+            start(&way.server, plan.of_server()?)?,
+        ];
+        way.wait_answered(|| processes.iter_mut().try_for_each(Envoy::check))?;
+        Ok(Pair {
+            name: "envoy",
+            processes: Processes::Peers(processes),
+            output: path,
+            sinks: self.sinks.clone(),
+            rest_mib: 0.0,
+            _controller: None,
+        })
+    }
+}
+
+impl Way {
+    fn new(client: Pod, server: Pod, target: SocketAddr, host: &str) -> anyhow::Result<Way> {
+        let is_identified = backend::serve(server.network.listen(PORT)?)?;
+        Ok(Way {
+            client,
+            server,
+            target,
+            host: host.to_owned(),
+            is_identified,
+        })
+    }
+
+    /// The request.
+    pub fn request(&self) -> String {
+        format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", self.host)
+    }
+
+    /// Whether the server was told by whom requests come, which it is by mutual TLS alone.
+    pub fn is_identified(&self) -> bool {
+        self.is_identified.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a request is answered, for as long as `check` holds.
+    pub fn wait_answered(
+        &self,
+        mut check: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let asked = self.client.network.inside(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
+                let ask = async {
+                    let mut client = Client::connect_plain(self.target).await?;
+                    client.ask(&self.request()).await
+                };
+                Ok::<_, anyhow::Error>(runtime.block_on(ask))
+            })??;
+            match asked {
+                Ok(_) => return Ok(()),
+                Err((trouble, text)) => ensure!(
+                    begun.elapsed() < ANSWER_TIMEOUT,
+                    "no answer from {}: {trouble:?}: {text}",
+                    self.target
+                ),
+            }
+            check()?;
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+impl Pair {
+    /// Whose they are.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Looks at memory before any load.
+    pub fn settle(&mut self) -> anyhow::Result<()> {
+        self.rest_mib = self.memory_mib()?;
+        Ok(())
+    }
+
+    /// Memory of the larger one before any load.
+    pub fn rest_mib(&self) -> f64 {
+        self.rest_mib
+    }
+
+    /// Memory of the larger one.
+    pub fn memory_mib(&self) -> anyhow::Result<f64> {
+        let mut most = 0.0_f64;
+        for id in self.ids() {
+            most = most.max(usage::memory_mib(id)?.0);
+        }
+        Ok(most)
+    }
+
+    /// Processor time of both together.
+    pub fn worked(&self) -> anyhow::Result<Duration> {
+        self.ids().into_iter().map(usage::processor_time).sum()
+    }
+
+    /// Ends them. They must have recorded what the variant says, and nothing else.
+    pub fn stop(self, variant: Variant) -> anyhow::Result<()> {
+        if let Processes::Ours(ours) = &self.processes {
+            let counts = ours[0].counts("istio_requests_total")?;
+            let wanted = variant != Variant::None;
+            ensure!(counts == wanted, "standard metrics: {counts}, not {wanted}");
+        }
+        let begun = Instant::now();
+        let sink = &self.sinks[usize::from(matches!(self.processes, Processes::Peers(_)))];
+        let mut is_traced = false;
+        loop {
+            let has_log = std::fs::metadata(&self.output).is_ok_and(|it| it.len() > 0);
+            is_traced |= sink.take() > 0;
+            let wanted = (variant == Variant::Log, variant == Variant::Trace);
+            if (has_log, is_traced) == wanted {
+                return Ok(());
+            }
+            ensure!(
+                begun.elapsed() < RECORD_TIMEOUT,
+                "{}: an access log: {has_log}, spans: {is_traced}",
+                self.name
+            );
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn ids(&self) -> [u32; 2] {
+        match &self.processes {
+            Processes::Ours([client, server]) => [client.id(), server.id()],
+            Processes::Peers([client, server]) => [client.id(), server.id()],
+        }
+    }
+}
+
+/// Where proxies print: what they record lies on disk, as a container's output does.
+fn output(variant: Variant, path: &std::path::Path) -> anyhow::Result<Stdio> {
+    if variant != Variant::Log {
+        return Ok(Stdio::null());
+    }
+    let mut options = File::options();
+    Ok(options.create(true).append(true).open(path)?.into())
+}
+
+/// What our controller is told of what proxies record.
+fn mesh_config(namespace: &str, variant: Variant, sampling: f64) -> String {
+    match variant {
+        Variant::Baseline | Variant::None => "defaultProviders: {metrics: []}\n".to_owned(),
+        Variant::Metrics => String::from("{}\n"),
+        Variant::Log => "accessLogFile: /dev/stdout\n".to_owned(),
+        Variant::Trace => format!(
+            "defaultProviders: {{tracing: [otel]}}\n\
+             defaultConfig: {{tracing: {{sampling: {sampling}}}}}\n\
+             extensionProviders:\n- name: otel\n  opentelemetry:\n    \
+             service: {COLLECTOR}.{namespace}.svc.cluster.local\n    \
+             port: {COLLECTOR_PORT}\n    http: {{path: /v1/traces, timeout: 5s}}\n"
+        ),
+    }
+}

@@ -1,0 +1,10 @@
+//! Pods of a mesh: networks of their own, rules, sidecars, and the real controller behind them.
+//!
+//! A command takes [`Network`]s for what has no identity, and a [`Mesh`] with its Pods for what
+//! has one. Both take root, `unshare`, `nsenter`, `setpriv`, `ip` and `nft`.
+
+mod mesh;
+mod network;
+
+pub use mesh::{ADMIN_PORT, Mesh, Pod, SYNC};
+pub use network::{Door, Network};
