@@ -163,12 +163,16 @@ impl Board {
     /// Shows the newest snapshots of the other views, where any changed, came or went.
     pub fn set_others(&self, engine: &Engine, changed: &[(Arc<str>, Delta)]) {
         let mut state = self.lock();
-        let others = || engine.views().filter(|(view, _)| *view.name != *MAIN);
-        if changed.is_empty() && others().count() == state.others.len() {
-            return;
+        for (view, _) in changed {
+            if let Some(snapshot) = engine.snapshot_of(view) {
+                state.others.insert(view.clone(), snapshot.clone());
+            }
         }
-        let others = others().map(|(view, snapshot)| (view.name.clone(), snapshot.clone()));
-        state.others = others.collect();
+        // Whoever comes has something that changed.
+        if state.others.len() + 1 != engine.views_len() {
+            let others = &mut state.others;
+            others.retain(|view, _| engine.snapshot_of(view).is_some());
+        }
     }
 
     /// The newest snapshot of a view.

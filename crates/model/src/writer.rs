@@ -139,6 +139,16 @@ impl Writer {
         SealedArc::new(sealed)
     }
 
+    /// Those of these that the snapshot at a place has.
+    pub fn outputs_at(&self, place: u32, keys: &[Key]) -> Vec<SealedArc> {
+        let Some(snapshot) = self.snapshot_at(place) else {
+            return Vec::new();
+        };
+        let found = keys.iter();
+        let found = found.filter_map(|key| snapshot.get(self.sealer.slot(key), key));
+        found.cloned().collect()
+    }
+
     /// Like [`Writer::replace`] in the snapshot at one place, with outputs that are sealed.
     pub fn replace_at<'a>(
         &mut self,

@@ -1,15 +1,18 @@
 //! The incremental engine: keyed units, the facts that they read, and what one batch changes.
 
+mod audience;
 mod drawn;
 mod facts;
 mod interner;
 mod ledger;
 mod multimap;
+mod needs;
 mod objects;
 mod packed;
 mod ports;
 mod reach;
 mod reader;
+mod revisit;
 mod run;
 mod slab;
 mod stamp;
@@ -31,10 +34,12 @@ pub use views::{TooManyViews, VIEWS_MAX, Views};
 use crate::Settings;
 use crate::output::Unit;
 use crate::view::Role;
+use audience::Audience;
 use facts::FactHasher;
 use interner::Interner;
 use ledger::Ledger;
 use objects::Objects;
+use revisit::Partings;
 use run::Run;
 use units::Units;
 
@@ -48,6 +53,9 @@ pub struct Engine {
     ledger: Ledger,
     policies: Interner<Arc<Policy>>,
     views: Views,
+    /// Which sidecars are led to which units.
+    audience: Audience,
+    partings: Partings,
     writer: Writer,
     now: i64,
     /// What was taken in and is not translated yet.
@@ -90,6 +98,8 @@ pub struct Outcome {
 pub struct Work {
     /// Calls of keyed translation functions.
     pub units_translated: u64,
+    /// Views that units looked at: each time, whether one is like another was asked.
+    pub views_asked: u64,
     /// Objects that units fetched through the tracked handle.
     pub objects_visited: u64,
     /// Resources that appeared, changed or went.
@@ -134,6 +144,8 @@ impl Engine {
             ledger: Ledger::default(),
             policies: Interner::new(),
             views: Views::new(settings.main_view()),
+            audience: Audience::default(),
+            partings: Partings::default(),
             settings,
             writer,
             now: 0,

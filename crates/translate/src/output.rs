@@ -72,6 +72,15 @@ impl Unit {
         }
     }
 
+    /// The namespace whose workloads it is for, of units that sidecars are led to by it.
+    pub fn held_in(&self) -> Option<&str> {
+        match self {
+            Unit::Guard(key) => Some(key.namespace()),
+            Unit::Refused(key) if key.kind == ObjectKind::Telemetry => Some(key.namespace()),
+            _ => None,
+        }
+    }
+
     /// Whether it is for sidecars alone, and makes resources that do not bear its name.
     pub fn is_mesh(&self) -> bool {
         matches!(

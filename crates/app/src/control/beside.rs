@@ -4,7 +4,7 @@
 //! in the same namespace are one workload and one view. It is there from when the first of its
 //! proxies asks until a while after the last has gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub type Answer = oneshot::Sender<Option<Arc<str>>>;
 pub struct Beside {
     views: BTreeMap<Workload, Arc<str>>,
     standings: BTreeMap<Arc<str>, Standing>,
+    /// Those that nobody follows.
+    idle: BTreeSet<Arc<str>>,
     /// The views of Pods whose proxies asked, by `namespace/name`.
     pods: BTreeMap<Box<str>, Arc<str>>,
     waiting: Vec<(Answer, Option<Arc<str>>)>,
@@ -35,6 +37,8 @@ pub struct Beside {
 
 struct Standing {
     workload: Workload,
+    /// The Pods whose proxies asked for it.
+    pods: BTreeSet<Box<str>>,
     followers: u64,
     /// When somebody last came, asked or went.
     since: Instant,
@@ -69,6 +73,11 @@ impl Beside {
                 false => standing.followers.saturating_sub(1),
             };
             standing.since = clock::now();
+            let is_idle = standing.followers == 0;
+            match (is_idle, self.standings.get_key_value(view)) {
+                (true, Some((view, _))) => drop(self.idle.insert(view.clone())),
+                _ => drop(self.idle.remove(view)),
+            }
         }
     }
 
@@ -87,6 +96,9 @@ impl Beside {
             return None;
         }
         self.pods.remove(pod);
+        if let Some(standing) = self.standings.get_mut(&known) {
+            standing.pods.remove(pod);
+        }
         // One that is gone takes its proxy with it.
         workload?;
         self.forget(&known);
@@ -96,11 +108,11 @@ impl Beside {
     /// The views that nobody has followed for a while. They are forgotten.
     pub fn sweep(&mut self) -> Vec<Arc<str>> {
         let now = clock::now();
-        let idle = self.standings.iter().filter(|(_, standing)| {
-            let age = now.saturating_duration_since(standing.since);
-            standing.followers == 0 && age > IDLE_MAX
+        let idle = self.idle.iter().filter(|view| {
+            let since = self.standings.get(*view).map(|standing| standing.since);
+            since.is_none_or(|since| now.saturating_duration_since(since) > IDLE_MAX)
         });
-        let idle: Vec<Arc<str>> = idle.map(|(view, _)| view.clone()).collect();
+        let idle: Vec<Arc<str>> = idle.cloned().collect();
         for view in &idle {
             self.forget(view);
         }
@@ -108,10 +120,13 @@ impl Beside {
     }
 
     fn forget(&mut self, view: &Arc<str>) {
+        self.idle.remove(view);
         if let Some(standing) = self.standings.remove(view) {
             self.views.remove(&standing.workload);
+            for pod in &standing.pods {
+                self.pods.remove(pod);
+            }
         }
-        self.pods.retain(|_, known| known != view);
     }
 
     fn put(&mut self, engine: &mut Engine, pod: &str, workload: Workload) -> Option<Arc<str>> {
@@ -121,6 +136,7 @@ impl Beside {
         };
         if let Some(standing) = self.standings.get_mut(&view) {
             standing.since = clock::now();
+            standing.pods.insert(pod.into());
         }
         self.pods.insert(pod.into(), view.clone());
         Some(view)
@@ -147,10 +163,12 @@ impl Beside {
         self.views.insert(workload.clone(), name.clone());
         let standing = Standing {
             workload: workload.clone(),
+            pods: BTreeSet::new(),
             followers: 0,
             since: clock::now(),
         };
         self.standings.insert(name.clone(), standing);
+        self.idle.insert(name.clone());
         Some(name)
     }
 }

@@ -12,7 +12,7 @@ use myriad_api::{
 
 use super::views::Views;
 use crate::certificate::{self, Names};
-use crate::istio::{PortKey, RuleChange, mesh};
+use crate::istio::{PortKey, RuleChange};
 use crate::output::Unit;
 use crate::{Settings, istio, upstream};
 
@@ -59,9 +59,8 @@ pub enum Fact<'a> {
     Workloads(&'a str, &'a str, &'a str),
     /// The Telemetries of a namespace.
     Telemetries(&'a str),
-    /// Whether Sidecars import what a namespace (or `*`) has below a host or wildcard.
-    Imported(&'a str, &'a str),
-    /// Whether Sidecars leave open what is for nobody who is known.
+    /// Whether Sidecars leave open what is for nobody who is known: who reads it is asked again
+    /// for the views that a changed one is for.
     Policies,
     /// The Sidecars of a namespace.
     Sidecars(&'a str),
@@ -249,16 +248,6 @@ fn touch_scopes(
     for sidecar in [old, new].into_iter().flatten() {
         let namespace = sidecar.meta.key.namespace();
         facts.push(hasher.hash(Fact::Sidecars(namespace)));
-    }
-    for (namespace, host) in mesh::imports_changed(old, new) {
-        facts.push(hasher.hash(Fact::Imported(&namespace, &host)));
-    }
-    let policy = |sidecar: Option<&Sidecar>| {
-        let policy = sidecar.and_then(|it| it.spec.outbound_traffic_policy.clone());
-        (sidecar.map(|it| it.spec.workload_selector.clone()), policy)
-    };
-    if policy(old) != policy(new) {
-        facts.push(hasher.hash(Fact::Policies));
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::stamp::Stamp;
+use super::stamp::{Slot, Stamp};
 use super::units::UnitId;
 
 /// Stamps of units and of their needs.
@@ -40,7 +40,22 @@ impl Reach {
         let from = (id, Stamp::EMPTY);
         let wants = self.wants.range(from..);
         let own = wants.take_while(|((known, _), _)| *known == id);
-        own.fold(Stamp::EMPTY, |all, ((_, stamp), _)| all.union(stamp))
+        Stamp::union_of(own.map(|((_, stamp), _)| stamp))
+    }
+
+    /// Whether any view wants a unit.
+    pub fn is_wanted(&self, id: UnitId) -> bool {
+        let from = (id, Stamp::EMPTY);
+        let first = self.wants.range(from..).next();
+        first.is_some_and(|((known, _), _)| *known == id)
+    }
+
+    /// Whether a view wants a unit.
+    pub fn is_wanted_in(&self, id: UnitId, slot: Slot) -> bool {
+        let from = (id, Stamp::EMPTY);
+        let wants = self.wants.range(from..);
+        let mut own = wants.take_while(|((known, _), _)| *known == id);
+        own.any(|((_, stamp), _)| stamp.has(slot))
     }
 
     /// The views for which a unit needs the one at a place among its needs.
@@ -109,6 +124,8 @@ mod tests {
         }
         reach.count(8, of(&[5]), true);
         assert_eq!(reach.wanted(7), of(&[0, 1, 2]));
+        assert!(reach.is_wanted_in(7, 2) && !reach.is_wanted_in(7, 5));
+        assert!(reach.is_wanted(8) && !reach.is_wanted(6));
         reach.count(7, of(&[0]), false);
         assert_eq!(reach.wanted(7), of(&[0, 1, 2]));
         reach.count(7, of(&[0]), false);

@@ -22,7 +22,6 @@ use crate::certificate::{self, Names};
 use crate::ingress::Opened;
 use crate::istio::{self, OpenedGateway, PortClaim, PortKey, Resolved, Speech};
 use crate::upstream::{self, PortFound};
-use crate::view::Role;
 
 /// What was read last and stays open between the units of a batch: each host of a large object
 /// reads it, and all of them in a row.
@@ -81,17 +80,13 @@ impl<'a> Reader<'a> {
 
     /// Whether any view is of a namespace. No fact: what reads it runs again when views change.
     pub fn is_served(&self, namespace: &str) -> bool {
-        let mut views = self.views.iter();
-        views.any(|(_, standing)| *standing.view.namespace == *namespace)
+        !self.views.of_namespace(namespace).is_empty()
     }
 
     /// The namespaces of all gateways, the main one's first. No fact, as above.
     pub fn namespaces(&self) -> Vec<&'a str> {
         let mut namespaces: Vec<&str> = Vec::new();
-        for (_, standing) in self.views.iter() {
-            if standing.view.role == Role::Sidecar {
-                continue;
-            }
+        for standing in self.views.gateways() {
             let namespace = &*standing.view.namespace;
             if !namespaces.contains(&namespace) {
                 namespaces.push(namespace);
@@ -283,14 +278,6 @@ impl<'a> Reader<'a> {
             }
         }
         found
-    }
-
-    /// Notes that what Sidecars say of a host of a namespace is read by [`Viewpoint::imports`].
-    pub fn note_imports(&mut self, namespace: &str, host: &str) {
-        for pattern in istio::mesh::import_patterns(host) {
-            self.note(Fact::Imported("*", &pattern));
-            self.note(Fact::Imported(namespace, &pattern));
-        }
     }
 
     /// Whether the view may connect to whom no object names.

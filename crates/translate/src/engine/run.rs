@@ -1,7 +1,6 @@
 //! One batch: which units run, in which order, and what becomes of their outputs.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use myriad_api::{self as api, Object, ObjectKind};
@@ -11,6 +10,7 @@ use super::drawn::{self, Drawn};
 use super::facts::{self, Fact};
 use super::interner::Interner;
 use super::reader::{self, Open, Reader};
+use super::revisit::Parting;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::units::{Record, UnitId};
 use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
@@ -24,9 +24,9 @@ use crate::{certificate, istio, trust, upstream};
 /// The state of one batch while it runs.
 #[derive(Default)]
 pub struct Run {
-    /// Units to look at, in the order in which they run: whether they must run, or only lost
-    /// somebody who needed them.
-    pending: BTreeMap<Unit, Pending>,
+    /// Units to look at, in the order in which they run: whether they must run, are looked at
+    /// for some views, or only lost somebody who needed them.
+    pub pending: BTreeMap<Unit, Pending>,
     /// What changed so far in the main view.
     pub delta: Delta,
     /// The same for the others.
@@ -41,9 +41,13 @@ pub struct Run {
     opened: Open,
 }
 
-struct Pending {
+/// A unit to look at.
+pub struct Pending {
     id: UnitId,
-    must_run: bool,
+    /// Whether it runs for all views.
+    pub must_run: bool,
+    /// The views that may see other things of it, where it need not run for the others.
+    pub slots: Stamp,
 }
 
 impl Run {
@@ -57,12 +61,23 @@ impl Run {
 
     /// Marks a unit, which must run or only lost somebody who needed it.
     pub fn add(&mut self, unit: Unit, id: UnitId, must_run: bool) {
-        match self.pending.entry(unit) {
-            Entry::Vacant(entry) => {
-                entry.insert(Pending { id, must_run });
-            }
-            Entry::Occupied(mut entry) => entry.get_mut().must_run |= must_run,
-        }
+        self.pend(unit, id).must_run |= must_run;
+    }
+
+    /// Marks a unit of which a view may see other things than before.
+    pub fn add_view(&mut self, unit: Unit, id: UnitId, slot: Slot) {
+        self.pend(unit, id).slots.insert(slot);
+    }
+
+    fn pend(&mut self, unit: Unit, id: UnitId) -> &mut Pending {
+        let slots = Stamp::EMPTY;
+        let must_run = false;
+        let pending = Pending {
+            id,
+            must_run,
+            slots,
+        };
+        self.pending.entry(unit).or_insert(pending)
     }
 }
 
@@ -91,9 +106,9 @@ impl Engine {
             }
         }
         if let Some(unit) = touched.reachable {
-            self.root(unit, run);
+            self.root_reachable(unit, after, run);
         }
-        self.settle_scopes(before, after);
+        self.settle_scopes(before, after, run);
         let Some(unit) = touched.unit else {
             return;
         };
@@ -115,7 +130,10 @@ impl Engine {
         if !is_gateway(old) && !is_gateway(new) {
             return;
         }
-        for standing in self.views.iter_mut() {
+        for slot in self.views.of_gateways().clone().iter() {
+            let Some(standing) = self.views.get_mut(slot) else {
+                continue;
+            };
             let view = &standing.view;
             let claims = |object: Option<&Object>| match object {
                 Some(Object::IstioGateway(gateway)) => {
@@ -141,7 +159,21 @@ impl Engine {
 
     /// Marks a unit that is there although no other needs it, and makes it where it is new.
     pub(super) fn root(&mut self, unit: Unit, run: &mut Run) {
+        let (id, is_new) = self.units.find_or_insert(&self.hasher, unit.clone());
+        if is_new && let Some(namespace) = unit.held_in() {
+            self.audience.hold(id, namespace);
+        }
+        run.add(unit, id, true);
+    }
+
+    /// The same for what an object is to sidecars; one that is gone goes with it.
+    fn root_reachable(&mut self, unit: Unit, object: Option<&Object>, run: &mut Run) {
         let (id, _) = self.units.find_or_insert(&self.hasher, unit.clone());
+        if let Some(object) = object {
+            let namespace = object.key().namespace();
+            let to = mesh::exported_to(object);
+            self.audience.set_exported(id, namespace, to);
+        }
         run.add(unit, id, true);
     }
 
@@ -153,11 +185,13 @@ impl Engine {
                 self.vanish(pending.id, run);
             } else if pending.must_run {
                 self.translate(&unit, pending.id, run);
+            } else {
+                self.revisit(&unit, pending.id, &pending.slots, run);
             }
         }
     }
 
-    fn mark(&self, id: UnitId, must_run: bool, run: &mut Run) {
+    pub(super) fn mark(&self, id: UnitId, must_run: bool, run: &mut Run) {
         if let Some(record) = self.units.get(id) {
             run.add(record.unit().clone(), id, must_run);
         }
@@ -177,20 +211,29 @@ impl Engine {
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
             Unit::Provider(_) => true,
             Unit::Telemetry if istio::telemetry::is_always(&self.settings) => true,
-            _ => !self.units.wanted(id).is_empty(),
+            _ => self.units.is_wanted(id),
         }
     }
 
     /// The views that a unit is translated for.
-    fn wanted(&self, unit: &Unit, id: UnitId) -> Stamp {
+    pub(super) fn wanted(&self, unit: &Unit, id: UnitId) -> Stamp {
         match unit {
             Unit::Ingress(_) => self.views.of_ingress().clone(),
             Unit::Gateway(_) | Unit::VirtualService(_) => self.views.of_gateways().clone(),
             Unit::Refused(key) if key.kind != ObjectKind::Telemetry => {
                 self.views.of_gateways().clone()
             }
-            Unit::Guard(_) | Unit::Refused(_) | Unit::Provider(_) => self.views.all().clone(),
-            Unit::Reachable(_) | Unit::Elsewhere => self.views.of_sidecars().clone(),
+            Unit::Guard(key) | Unit::Refused(key) => match key.namespace() {
+                root if root == self.settings.root_namespace() => self.views.all().clone(),
+                // Gateways tell of those that are for nobody.
+                own => self
+                    .views
+                    .of_gateways()
+                    .union(&self.views.of_namespace(own)),
+            },
+            Unit::Provider(_) => self.views.all().clone(),
+            Unit::Reachable(key) => self.audience.who_reaches(id, key.namespace(), &self.views),
+            Unit::Elsewhere => self.views.of_sidecars().clone(),
             Unit::Workload(workload) => self.views.of_workload(workload),
             Unit::Certificate(secret) if self.is_default_certificate(secret) => {
                 self.units.wanted(id).union(self.views.of_ingress())
@@ -202,7 +245,7 @@ impl Engine {
         }
     }
 
-    fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
+    pub(super) fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
         if self.views.is_single() {
             let (output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
             self.note_served(unit, id, !output.needs.is_empty(), run);
@@ -217,6 +260,7 @@ impl Engine {
             if self.views.get(slot).is_none() {
                 continue;
             }
+            run.work.views_asked += 1;
             let class = classes.find(|question| self.answer(slot, question));
             if let Some((stamp, _)) = class.and_then(|class| outputs.get_mut(class)) {
                 stamp.insert(slot);
@@ -229,6 +273,11 @@ impl Engine {
         }
         facts.sort_unstable();
         facts.dedup();
+        let views: Vec<Stamp> = outputs.iter().map(|(stamp, _)| stamp.clone()).collect();
+        let of_sidecars = self.views.of_sidecars();
+        let is_kept = views.iter().any(|views| views.meets(of_sidecars));
+        let parting = is_kept.then_some(Parting { classes, views });
+        self.partings.set(id, parting);
         let mut drawn = drawn::put_together(outputs);
         let output = std::mem::take(&mut drawn.output);
         self.note_served(unit, id, !output.needs.is_empty(), run);
@@ -293,15 +342,17 @@ impl Engine {
     }
 
     /// What a view answers to what a unit asked about another.
-    fn answer(&self, slot: Slot, question: &Question) -> Answer {
+    pub(super) fn answer(&self, slot: Slot, question: &Question) -> Answer {
         let Some(standing) = self.views.get(slot) else {
             return Answer::Is(false);
         };
-        Viewpoint::answer(slot, standing, question, |namespace, pattern| {
+        let has_rules = |namespace: &str, pattern: &str| {
             let domain = &self.settings.cluster_domain;
             let stored = (&self.objects, &self.hasher);
             !reader::rules_of(stored, domain, namespace, pattern, &mut 0).is_empty()
-        })
+        };
+        let is_needed = |needer, need| self.units.need(needer, need).has(slot);
+        Viewpoint::answer(standing, question, has_rules, is_needed)
     }
 
     fn note_served(&self, unit: &Unit, id: UnitId, has_needs: bool, run: &mut Run) {
@@ -318,7 +369,8 @@ impl Engine {
     fn claims(&self, host: UnitId, view: &Viewpoint<'_>) -> Claims {
         let mut claims = Claims::default();
         for id in self.units.needers(host) {
-            if !self.views.is_single() && !view.is_in(&self.units.need(id, host)) {
+            let is_single = self.views.is_single();
+            if !is_single && !view.is_needed(id, host, &self.units.need(id, host)) {
                 continue;
             }
             match self.units.get(id).map(Record::unit) {
@@ -335,7 +387,8 @@ impl Engine {
     fn spoken(&self, captured: UnitId, view: &Viewpoint<'_>) -> Vec<Spoken> {
         let mut spoken = Vec::new();
         for id in self.units.needers(captured) {
-            let is_in = self.views.is_single() || view.is_in(&self.units.need(id, captured));
+            let is_in = self.views.is_single()
+                || view.is_needed(id, captured, &self.units.need(id, captured));
             if let Some(Unit::Spoken(_, one)) = self.units.get(id).map(Record::unit)
                 && is_in
             {
@@ -349,6 +402,14 @@ impl Engine {
     fn vanish(&mut self, id: UnitId, run: &mut Run) {
         let drawn = (!self.views.is_single()).then(Drawn::default);
         self.settle(id, Box::default(), (Output::default(), drawn), run);
+        self.partings.set(id, None);
+        let unit = self.units.get(id).map(Record::unit);
+        if let Some(Unit::Reachable(key)) = unit {
+            self.audience.remove_exported(id, key.namespace());
+        }
+        if let Some(namespace) = unit.and_then(Unit::held_in) {
+            self.audience.release(id, namespace);
+        }
         self.units.remove(&self.hasher, id);
     }
 
@@ -374,75 +435,6 @@ impl Engine {
         };
         self.settle_needs(id, output.needs, needs, run);
         self.settle_resources(id, output.resources, resources, run);
-    }
-
-    fn settle_needs(
-        &mut self,
-        id: UnitId,
-        needs: Vec<Unit>,
-        stamps: Option<Vec<Stamp>>,
-        run: &mut Run,
-    ) {
-        let mut new = Vec::new();
-        let mut ids = Vec::with_capacity(needs.len());
-        for need in needs {
-            let (need_id, is_new) = self.units.find_or_insert(&self.hasher, need);
-            ids.push(need_id);
-            new.extend(is_new.then_some(need_id));
-        }
-        let stamps = stamps.map(|stamps| {
-            // None stands there twice, so both are sorted alike.
-            let mut both: Vec<(UnitId, Stamp)> = ids.iter().copied().zip(stamps).collect();
-            both.sort_unstable();
-            both.into_iter().map(|(_, stamp)| stamp).collect()
-        });
-        ids.sort_unstable();
-        ids.dedup();
-        let change = self.units.set_needs(id, ids.into(), stamps);
-        let record = self.units.get(id);
-        let claimant = record.map(Record::unit).filter(|unit| unit.is_claim());
-        if let Some(kind) = claimant.map(Unit::own_kind) {
-            let restamped = change.restamped.iter().map(|it| &it.id);
-            for host in change.gained.iter().chain(&change.lost).chain(restamped) {
-                self.mark(*host, true, run);
-            }
-            // A host reads the Ingresses that claim it whole, so it runs whenever one of them
-            // did. Of Gateways and VirtualServices it reads facts.
-            if kind == Some(ObjectKind::Ingress) {
-                for host in &change.kept {
-                    self.mark(*host, true, run);
-                }
-            }
-            return;
-        }
-        for lost in change.lost {
-            self.mark(lost, false, run);
-        }
-        let mut gained = change.gained;
-        for restamped in change.restamped {
-            if restamped.has_shrunk {
-                self.mark(restamped.id, true, run);
-            }
-            if restamped.has_grown {
-                gained.push(restamped.id);
-                new.push(restamped.id);
-            }
-        }
-        gained.sort_unstable();
-        gained.dedup();
-        // What a route refers to goes first, so that no commit refers to what a later one has.
-        // In the order of the units, since numbers depend on history.
-        let gained = gained.into_iter();
-        let mut gained: Vec<(Unit, UnitId)> = gained
-            .filter_map(|id| Some((self.units.get(id)?.unit().clone(), id)))
-            .collect();
-        gained.sort_unstable();
-        for (unit, gained) in gained {
-            let pending = run.pending.remove(&unit);
-            if new.contains(&gained) || pending.is_some_and(|pending| pending.must_run) {
-                self.translate(&unit, gained, run);
-            }
-        }
     }
 
     fn settle_resources(

@@ -83,9 +83,41 @@ impl Stamp {
         Stamp::new(&words)
     }
 
-    /// Whether every view of the other is in it.
-    pub fn has_all(&self, other: &Stamp) -> bool {
-        self == other || other.iter().all(|slot| self.has(slot))
+    /// The views of any of them.
+    pub fn union_of<'a>(stamps: impl Iterator<Item = &'a Stamp>) -> Stamp {
+        let mut words: Vec<u64> = Vec::new();
+        for stamp in stamps {
+            let more = stamp.words();
+            words.resize(words.len().max(more.len()), 0);
+            for (word, more) in words.iter_mut().zip(more) {
+                *word |= more;
+            }
+        }
+        Stamp::new(&words)
+    }
+
+    /// Its views but for those of the other.
+    #[must_use]
+    pub fn minus(&self, other: &Stamp) -> Stamp {
+        let mut words = self.words().to_vec();
+        for (word, less) in words.iter_mut().zip(other.words()) {
+            *word &= !less;
+        }
+        Stamp::new(&words)
+    }
+
+    /// The views that are in both.
+    #[must_use]
+    pub fn common(&self, other: &Stamp) -> Stamp {
+        let both = self.words().iter().zip(other.words());
+        let words: Vec<u64> = both.map(|(word, other)| word & other).collect();
+        Stamp::new(&words)
+    }
+
+    /// Whether any view is in both.
+    pub fn meets(&self, other: &Stamp) -> bool {
+        let mut both = self.words().iter().zip(other.words());
+        both.any(|(word, other)| word & other != 0)
     }
 
     /// The views, in ascending order.
@@ -163,8 +195,12 @@ mod tests {
         assert_eq!(of(&[1]).union(&of(&[100])), of(&[1, 100]));
         assert_eq!(of(&[1, 100]).union(&of(&[1])), of(&[1, 100]));
         assert_eq!(of(&[1]).union(&of(&[2])), of(&[1, 2]));
-        assert!(of(&[1, 100]).has_all(&of(&[100])));
-        assert!(!of(&[1]).has_all(&of(&[1, 2])));
-        assert!(of(&[]).has_all(&Stamp::EMPTY));
+        let all = [of(&[1]), of(&[100]), of(&[2, 70])];
+        assert_eq!(Stamp::union_of(all.iter()), of(&[1, 2, 70, 100]));
+        assert_eq!(of(&[1, 100]).minus(&of(&[100, 200])), of(&[1]));
+        assert_eq!(of(&[1]).minus(&of(&[1])), Stamp::EMPTY);
+        assert_eq!(of(&[1, 100]).common(&of(&[100, 200])), of(&[100]));
+        assert!(of(&[1, 100]).meets(&of(&[100])));
+        assert!(!of(&[1, 100]).meets(&of(&[2])));
     }
 }

@@ -8,7 +8,7 @@ use super::facts::FactHasher;
 use super::multimap::Multimap;
 use super::reach::Reach;
 use super::slab::Slab;
-use super::stamp::Stamp;
+use super::stamp::{Slot, Stamp};
 use crate::istio;
 use crate::output::Unit;
 
@@ -54,14 +54,16 @@ pub struct NeedsChange {
 }
 
 /// A unit that is needed for other views than before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restamped {
     /// The unit.
     pub id: UnitId,
-    /// Whether a view wants it that nobody wanted it for.
-    pub has_grown: bool,
-    /// Whether a view does not want it any more.
-    pub has_shrunk: bool,
+    /// The views that differ.
+    pub moved: Stamp,
+    /// Those of them that want it and did not.
+    pub grown: Stamp,
+    /// Those of them that do not want it any more.
+    pub shrunk: Stamp,
 }
 
 impl Record {
@@ -230,6 +232,14 @@ impl Units {
         }
     }
 
+    /// Whether anybody needs a unit for any view.
+    pub fn is_wanted(&self, id: UnitId) -> bool {
+        match &self.reach {
+            Some(reach) => reach.is_wanted(id),
+            None => self.needers.has(u64::from(id)),
+        }
+    }
+
     /// The views for which one unit needs another.
     pub fn need(&self, needer: UnitId, id: UnitId) -> Stamp {
         let Some(reach) = &self.reach else {
@@ -306,6 +316,25 @@ impl Units {
         change
     }
 
+    /// Notes that a unit needs for one view what it needs for another, or nothing, and returns
+    /// those where that differs.
+    pub fn move_view(&mut self, id: UnitId, slot: Slot, like: Option<Slot>) -> Vec<Restamped> {
+        let (Some(record), Some(reach)) = (self.slab.get(id), &self.reach) else {
+            return Vec::new();
+        };
+        let needs = record.needs.clone();
+        let stamps = (0..needs.len()).map(|at| {
+            let mut stamp = reach.need(id, at);
+            match like.is_some_and(|like| stamp.has(like)) {
+                true => stamp.insert(slot),
+                false => stamp.remove(slot),
+            }
+            stamp
+        });
+        let stamps = stamps.collect();
+        self.restamp(id, &needs, stamps)
+    }
+
     /// Notes for which views a unit needs others, and returns those where that differs.
     fn restamp(&mut self, id: UnitId, needs: &[UnitId], stamps: Vec<Stamp>) -> Vec<Restamped> {
         let (Some(record), Some(reach)) = (self.slab.get(id), &mut self.reach) else {
@@ -325,17 +354,20 @@ impl Units {
             if old == new {
                 continue;
             }
-            let before = reach.wanted(need);
+            let (joined, left) = (new.minus(&old), old.minus(&new));
+            let is_new = |slot: &Slot| !reach.is_wanted_in(need, *slot);
+            let grown = joined.iter().filter(is_new).collect();
             for (stamp, is_more) in [(old, false), (new, true)] {
                 if !stamp.is_empty() {
                     reach.count(need, stamp, is_more);
                 }
             }
-            let after = reach.wanted(need);
+            let is_gone = |slot: &Slot| !reach.is_wanted_in(need, *slot);
             restamped.push(Restamped {
                 id: need,
-                has_grown: !before.has_all(&after),
-                has_shrunk: !after.has_all(&before),
+                moved: joined.union(&left),
+                grown,
+                shrunk: left.iter().filter(is_gone).collect(),
             });
         }
         restamped

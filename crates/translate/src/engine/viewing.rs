@@ -12,8 +12,9 @@ use myriad_model::{
 
 use super::Engine;
 use super::facts::Fact;
-use super::run::count_policies;
-use super::stamp::{MAIN_SLOT, Slot};
+use super::run::{Run, count_policies};
+use super::stamp::{MAIN_SLOT, Slot, Stamp};
+use super::units::UnitId;
 use super::views::TooManyViews;
 use crate::istio;
 use crate::istio::mesh::{Scope, Workload};
@@ -35,6 +36,10 @@ impl Engine {
             self.units.note_views();
         }
         let role = view.role;
+        if known.is_none() && role == Role::Sidecar {
+            self.add_sidecar(slot, view);
+            return Ok(());
+        }
         let workload = (role == Role::Sidecar).then(|| Arc::new(Workload::of(&view)));
         let former = self.views.place(slot, view);
         self.claim_all_ports(slot);
@@ -59,8 +64,14 @@ impl Engine {
     /// Takes a view away with its snapshot, and says whether it was there. The main view stays.
     pub fn remove_view(&mut self, name: &str) -> bool {
         let slot = self.views.find(name).filter(|slot| *slot != MAIN_SLOT);
-        let removed = slot.and_then(|slot| Some((slot, self.views.remove(slot)?)));
-        let Some((slot, former)) = removed else {
+        let Some(slot) = slot else {
+            return false;
+        };
+        let is_sidecar = self.views.of_sidecars().has(slot);
+        if is_sidecar {
+            self.visit(slot);
+        }
+        let Some(former) = self.views.remove(slot) else {
             return false;
         };
         let snapshot = self.writer.snapshot_at(slot);
@@ -71,11 +82,53 @@ impl Engine {
         }
         self.writer.remove_view(slot);
         self.run.others.remove(&slot);
-        self.mark_view(slot, [Some(former.role), None]);
-        if former.role == Role::Sidecar {
-            self.mark_workload(Arc::new(Workload::of(&former)));
+        if !is_sidecar {
+            self.mark_view(slot, [Some(former.role), None]);
         }
         true
+    }
+
+    /// Adds the view of a sidecar, which costs what it sees.
+    fn add_sidecar(&mut self, slot: Slot, view: View) {
+        self.units.note_views();
+        self.views.place(slot, view);
+        self.settle_scope(slot);
+        self.writer.add_view(slot);
+        self.visit(slot);
+    }
+
+    /// Marks whatever the sidecar at a place may see, when it comes and before it goes.
+    fn visit(&mut self, slot: Slot) {
+        let Some(standing) = self.views.get(slot) else {
+            return;
+        };
+        let workload = Arc::new(Workload::of(&standing.view));
+        let namespace = &standing.view.namespace;
+        let root = self.settings.root_namespace();
+        let mut visited = self.audience.reachable(standing);
+        visited.extend(self.audience.held(root));
+        // Whether a namespace has workloads here is told where it has none.
+        let is_only = self.views.of_namespace(namespace) == Stamp::one(slot);
+        let held: Vec<UnitId> = self.audience.held(namespace).collect();
+        let providers = self.settings.providers.iter();
+        let roots = providers.map(|it| Unit::Provider((&*it.name).into()));
+        let roots = roots.chain([Unit::Elsewhere, Unit::Telemetry]);
+        visited.extend(roots.filter_map(|unit| self.units.find(&self.hasher, &unit)));
+        let mut run = std::mem::take(&mut self.run);
+        for id in visited {
+            self.mark_in(id, slot, &mut run);
+        }
+        for id in held {
+            match is_only {
+                true => self.mark(id, true, &mut run),
+                false => self.mark_in(id, slot, &mut run),
+            }
+        }
+        self.root(Unit::Workload(workload), &mut run);
+        if self.units.find(&self.hasher, &Unit::Elsewhere).is_none() {
+            self.root(Unit::Elsewhere, &mut run);
+        }
+        self.run = run;
     }
 
     /// All views with their newest snapshots, the main one first.
@@ -84,43 +137,60 @@ impl Engine {
         views.filter_map(|(slot, standing)| Some((&standing.view, self.writer.snapshot_at(slot)?)))
     }
 
+    /// How many views there are.
+    pub fn views_len(&self) -> usize {
+        self.views.len()
+    }
+
     /// The newest snapshot of a view.
     pub fn snapshot_of(&self, name: &str) -> Option<&Snapshot> {
         self.writer.snapshot_at(self.views.find(name)?)
     }
 
-    /// What the view at a place may reach, by the Sidecar that is for it.
-    fn settle_scope(&mut self, slot: Slot) {
-        let root = self.settings.root_namespace().to_owned();
-        let Some(standing) = self.views.get(slot) else {
-            return;
+    /// What the view at a place may reach, by the Sidecar that is for it. Returns whether that
+    /// differs.
+    fn settle_scope(&mut self, slot: Slot) -> bool {
+        let root = self.settings.root_namespace();
+        let standing = self.views.get(slot);
+        let Some(standing) = standing.filter(|it| it.view.role == Role::Sidecar) else {
+            return false;
         };
-        if standing.view.role != Role::Sidecar {
-            return;
-        }
         let own = self.sidecars(&standing.view.namespace);
-        let scope = Scope::of(&standing.view, own, self.sidecars(&root));
-        if let Some(standing) = self.views.get_mut(slot) {
-            standing.scope = scope;
-        }
+        let scope = Scope::of(&standing.view, own, self.sidecars(root));
+        self.views.set_scope(slot, scope)
     }
 
     /// The same for all whom a changed Sidecar may be for.
-    pub(super) fn settle_scopes(&mut self, old: Option<&Object>, new: Option<&Object>) {
+    pub(super) fn settle_scopes(
+        &mut self,
+        old: Option<&Object>,
+        new: Option<&Object>,
+        run: &mut Run,
+    ) {
         let known = [old, new].into_iter().flatten();
         let mut known = known.filter(|object| matches!(object, Object::Sidecar(_)));
         let Some(sidecar) = known.next() else {
             return;
         };
-        let namespace = sidecar.key().namespace();
-        let is_root = namespace == self.settings.root_namespace();
-        let is_for = |slot: &Slot| {
-            let standing = self.views.get(*slot);
-            is_root || standing.is_some_and(|it| *it.view.namespace == *namespace)
+        let sidecars = self.views.of_sidecars();
+        let slots = match sidecar.key().namespace() {
+            root if root == self.settings.root_namespace() => sidecars.clone(),
+            own => sidecars.common(&self.views.of_namespace(own)),
         };
-        let slots: Vec<Slot> = self.views.of_sidecars().iter().filter(is_for).collect();
-        for slot in slots {
-            self.settle_scope(slot);
+        let askers = self.units.readers(self.hasher.hash(Fact::Policies));
+        for slot in slots.iter() {
+            let reachable = |it: &Engine| {
+                let standing = it.views.get(slot);
+                standing.map(|standing| it.audience.reachable(standing))
+            };
+            let before = reachable(self);
+            if !self.settle_scope(slot) {
+                continue;
+            }
+            let both = before.into_iter().chain(reachable(self)).flatten();
+            for id in both.chain(askers.iter().copied()) {
+                self.mark_in(id, slot, run);
+            }
         }
     }
 
@@ -209,7 +279,7 @@ impl Engine {
         self.run.work.resources_changed += changes.len() as u64;
     }
 
-    /// Who has which port on the proxies of a new view. A walk over all Gateways.
+    /// Who has which port on the proxies of a new gateway. A walk over all units.
     fn claim_all_ports(&mut self, slot: Slot) {
         let mut claims = Vec::new();
         let Some(view) = self.views.get(slot).map(|standing| &standing.view) else {
@@ -231,8 +301,9 @@ impl Engine {
         }
     }
 
-    /// Marks whatever may be seen in a view that is new, other or gone: units that are there by
-    /// themselves, and those that were translated for it. A walk over all units.
+    /// Marks whatever may be seen in a gateway's view that is new or gone, or in any that is
+    /// replaced: units that are there by themselves, and those that were translated for it. A
+    /// walk over all units.
     fn mark_view(&mut self, slot: Slot, roles: [Option<Role>; 2]) {
         let is_ingress = roles.contains(&Some(Role::Ingress));
         let is_sidecar = roles.contains(&Some(Role::Sidecar));

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use myriad_api::istio::{Labels, Sidecar};
 
 use super::stamp::{Slot, Stamp};
+use super::units::UnitId;
 use super::views::Standing;
 use crate::istio::{PortClaim, PortKey};
 use crate::view::Role;
@@ -47,8 +48,8 @@ pub enum Question {
     Port(PortKey),
     /// Whether its namespace has DestinationRules for a host or wildcard.
     HasRules(Box<str>),
-    /// Whether it is one of these.
-    IsIn(Stamp),
+    /// Whether the first unit needs the second for it.
+    IsNeeded(UnitId, UnitId),
     /// Whether it is a sidecar.
     IsSidecar,
     /// Whether it imports a host of a namespace at a port.
@@ -128,10 +129,10 @@ impl<'a> Viewpoint<'a> {
         claim
     }
 
-    /// Whether it is one of these.
-    pub fn is_in(&self, views: &Stamp) -> bool {
+    /// Whether it is one of those for which a unit needs another.
+    pub fn is_needed(&self, needer: UnitId, need: UnitId, views: &Stamp) -> bool {
         let is = views.has(self.slot);
-        self.note(|| (Question::IsIn(views.clone()), Answer::Is(is)));
+        self.note(|| (Question::IsNeeded(needer, need), Answer::Is(is)));
         is
     }
 
@@ -142,8 +143,8 @@ impl<'a> Viewpoint<'a> {
         is
     }
 
-    /// Whether the Sidecar for it lets it reach a port of a host of a namespace. The caller noted
-    /// which Sidecars it reads.
+    /// Whether the Sidecar for it lets it reach a port of a host of a namespace. Where that
+    /// differs, the view is asked again.
     pub fn imports(&self, namespace: &str, host: &str, port: u16) -> bool {
         let is = imports(self.standing, namespace, host, port);
         self.note(|| {
@@ -154,7 +155,7 @@ impl<'a> Viewpoint<'a> {
     }
 
     /// Whether it may connect to whom no object names; none where no Sidecar says so. The caller
-    /// noted that it reads Sidecars.
+    /// noted that it asks.
     pub fn allows_any(&self) -> Option<bool> {
         let allows = self.standing.scope.allows_any();
         self.note(|| (Question::AllowsAny, Answer::Maybe(allows)));
@@ -184,10 +185,10 @@ impl<'a> Viewpoint<'a> {
 
     /// What a view answers.
     pub fn answer(
-        slot: Slot,
         standing: &Standing,
         question: &Question,
         has_rules: impl Fn(&str, &str) -> bool,
+        is_needed: impl Fn(UnitId, UnitId) -> bool,
     ) -> Answer {
         let view = &standing.view;
         match question {
@@ -196,7 +197,7 @@ impl<'a> Viewpoint<'a> {
             Question::Namespace => Answer::Namespace(view.namespace.clone()),
             Question::Port(key) => Answer::Port(standing.ports.winner(key).cloned()),
             Question::HasRules(pattern) => Answer::Is(has_rules(&view.namespace, pattern)),
-            Question::IsIn(views) => Answer::Is(views.has(slot)),
+            Question::IsNeeded(needer, need) => Answer::Is(is_needed(*needer, *need)),
             Question::IsSidecar => Answer::Is(view.role == Role::Sidecar),
             Question::Imports(namespace, host, port) => {
                 Answer::Is(imports(standing, namespace, host, *port))
@@ -227,7 +228,8 @@ fn imports(standing: &Standing, namespace: &str, host: &str, port: u16) -> bool 
     standing.scope.imports(own, (namespace, host), port)
 }
 
-/// The tree of questions of one unit.
+/// The tree of questions of one unit. What it says of a view holds as long as no object that
+/// the unit read is another.
 #[derive(Default)]
 pub struct Classes {
     nodes: Vec<Node>,

@@ -1,5 +1,6 @@
 //! The views that an engine translates for.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ports::Ports;
@@ -25,7 +26,19 @@ pub struct Views {
     gateways: Stamp,
     sidecars: Stamp,
     len: usize,
+    names: BTreeMap<Arc<str>, Slot>,
+    /// Places that had a view and may be given to another.
+    free: BTreeSet<Slot>,
+    namespaces: Sets<Box<str>>,
+    workloads: Sets<Workload>,
+    /// Sidecars by the namespaces of which they may reach anything.
+    importers: Sets<Box<str>>,
+    /// Those that may reach anything of any.
+    importers_of_all: Stamp,
 }
+
+/// Sets of views by what they have in common. None is empty.
+struct Sets<K>(BTreeMap<K, Stamp>);
 
 /// A view, and who has which port on its proxies.
 pub struct Standing {
@@ -35,6 +48,31 @@ pub struct Standing {
     pub ports: Ports,
     /// What it may reach, if it is a sidecar.
     pub scope: Scope,
+}
+
+impl<K: Ord> Sets<K> {
+    fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Stamp
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        self.0.get(key).cloned().unwrap_or_default()
+    }
+
+    fn insert(&mut self, key: K, slot: Slot) {
+        self.0.entry(key).or_default().insert(slot);
+    }
+
+    fn remove<Q: Ord + ?Sized>(&mut self, key: &Q, slot: Slot)
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        if let Some(stamp) = self.0.get_mut(key) {
+            stamp.remove(slot);
+            if stamp.is_empty() {
+                self.0.remove(key);
+            }
+        }
+    }
 }
 
 impl Views {
@@ -48,6 +86,12 @@ impl Views {
             gateways: Stamp::EMPTY,
             sidecars: Stamp::EMPTY,
             len: 0,
+            names: BTreeMap::new(),
+            free: BTreeSet::new(),
+            namespaces: Sets(BTreeMap::new()),
+            workloads: Sets(BTreeMap::new()),
+            importers: Sets(BTreeMap::new()),
+            importers_of_all: Stamp::EMPTY,
         };
         views.place(MAIN_SLOT, main);
         views
@@ -56,6 +100,11 @@ impl Views {
     /// Whether the main view is the only one, and always was.
     pub fn is_single(&self) -> bool {
         self.slots.len() == 1
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     /// All views.
@@ -78,13 +127,24 @@ impl Views {
         &self.sidecars
     }
 
-    /// Those of the sidecars of a workload. A walk over all sidecars.
+    /// Those of the sidecars of a workload.
     pub fn of_workload(&self, workload: &Workload) -> Stamp {
-        let is_one = |slot: &Slot| {
-            let standing = self.get(*slot);
-            standing.is_some_and(|standing| workload.is_of(&standing.view))
-        };
-        self.sidecars.iter().filter(is_one).collect()
+        self.workloads.get(workload)
+    }
+
+    /// Those of a namespace.
+    pub fn of_namespace(&self, namespace: &str) -> Stamp {
+        self.namespaces.get(namespace)
+    }
+
+    /// Those of sidecars that may reach anything of a namespace.
+    pub fn importers(&self, namespace: &str) -> Stamp {
+        self.importers_of_all.union(&self.importers.get(namespace))
+    }
+
+    /// The gateways.
+    pub fn gateways(&self) -> impl Iterator<Item = &Standing> {
+        self.gateways.iter().filter_map(|slot| self.get(slot))
     }
 
     /// The view at a place.
@@ -103,17 +163,9 @@ impl Views {
         slots.filter_map(|(standing, slot)| Some((slot, standing.as_ref()?)))
     }
 
-    /// All views, to note who has which port.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Standing> {
-        self.slots.iter_mut().flatten()
-    }
-
     /// The place of a view.
     pub fn find(&self, name: &str) -> Option<Slot> {
-        let mut views = self.iter();
-        views
-            .find(|(_, standing)| *standing.view.name == *name)
-            .map(|(slot, _)| slot)
+        self.names.get(name).copied()
     }
 
     /// The place that a view has, or would have.
@@ -127,10 +179,8 @@ impl Views {
         if self.len >= VIEWS_MAX {
             return Err(TooManyViews);
         }
-        let is_free = |slot: &Slot| !self.leaving.contains(slot) && self.get(*slot).is_none();
-        let slots = 0..=self.slots.len() as Slot + self.leaving.len() as Slot;
-        let mut free = slots.into_iter().filter(is_free);
-        free.next().ok_or(TooManyViews)
+        let next = self.slots.len() as Slot;
+        Ok(self.free.first().copied().unwrap_or(next))
     }
 
     /// Puts a view at its place, and returns the former one.
@@ -139,8 +189,16 @@ impl Views {
         if self.slots.len() <= at {
             self.slots.resize_with(at + 1, || None);
         }
+        self.unlist(slot);
+        self.free.remove(&slot);
         self.all.insert(slot);
+        self.names.insert(view.name.clone(), slot);
+        self.namespaces.insert(view.namespace.clone(), slot);
         let role = view.role;
+        if role == Role::Sidecar {
+            self.workloads.insert(Workload::of(&view), slot);
+            self.importers_of_all.insert(slot);
+        }
         for (stamp, is_in) in [
             (&mut self.ingress, role == Role::Ingress),
             (&mut self.gateways, role != Role::Sidecar),
@@ -163,8 +221,10 @@ impl Views {
 
     /// Takes a view out. Its place is not given to another before [`Views::settle`].
     pub fn remove(&mut self, slot: Slot) -> Option<View> {
+        self.unlist(slot);
         let former = self.slots.get_mut(slot as usize)?.take()?;
         self.all.remove(slot);
+        self.names.remove(&former.view.name);
         self.ingress.remove(slot);
         self.gateways.remove(slot);
         self.sidecars.remove(slot);
@@ -173,8 +233,72 @@ impl Views {
         Some(former.view)
     }
 
+    /// What the sidecar at a place may reach. Returns whether that differs.
+    pub fn set_scope(&mut self, slot: Slot, scope: Scope) -> bool {
+        let Some(Some(standing)) = self.slots.get_mut(slot as usize) else {
+            return false;
+        };
+        if standing.scope.is_like(&scope) {
+            // Whoever lists what it accepts is another all the same.
+            standing.scope = scope;
+            return false;
+        }
+        list_scope(
+            (&mut self.importers, &mut self.importers_of_all),
+            (slot, standing),
+            false,
+        );
+        standing.scope = scope;
+        list_scope(
+            (&mut self.importers, &mut self.importers_of_all),
+            (slot, standing),
+            true,
+        );
+        true
+    }
+
     /// Every unit has forgotten those that are gone.
     pub fn settle(&mut self) {
-        self.leaving.clear();
+        self.free.extend(self.leaving.drain(..));
+    }
+
+    /// Takes a place out of the sets by which views are found.
+    fn unlist(&mut self, slot: Slot) {
+        let Some(Some(standing)) = self.slots.get(slot as usize) else {
+            return;
+        };
+        let view = &standing.view;
+        self.namespaces.remove(&view.namespace, slot);
+        if view.role == Role::Sidecar {
+            self.workloads.remove(&Workload::of(view), slot);
+            list_scope(
+                (&mut self.importers, &mut self.importers_of_all),
+                (slot, standing),
+                false,
+            );
+        }
+    }
+}
+
+/// Notes, or does not any more, of which namespaces a sidecar may reach anything.
+fn list_scope(
+    (importers, of_all): (&mut Sets<Box<str>>, &mut Stamp),
+    (slot, standing): (Slot, &Standing),
+    is_there: bool,
+) {
+    match (
+        standing.scope.namespaces(&standing.view.namespace),
+        is_there,
+    ) {
+        (None, true) => of_all.insert(slot),
+        (None, false) => of_all.remove(slot),
+        (Some(namespaces), true) => {
+            let namespaces = namespaces.into_iter();
+            namespaces.for_each(|it| importers.insert(it.into(), slot));
+        }
+        (Some(namespaces), false) => {
+            let namespaces = namespaces.into_iter();
+            namespaces.for_each(|it| importers.remove(it, slot));
+        }
     }
 }

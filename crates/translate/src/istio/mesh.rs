@@ -15,8 +15,8 @@ mod spoken;
 mod workload;
 
 pub use captured::{CaptureKey, claim, translate as translate_captured, translate_elsewhere};
-pub use reachable::translate as translate_reachable;
-pub use scope::{Scope, import_patterns, imports_changed};
+pub use reachable::{exported_to, translate as translate_reachable};
+pub use scope::Scope;
 pub use sidecar::{judge as judge_sidecar, judge_peers};
 pub use spoken::Spoken;
 pub use workload::{Workload, translate as translate_workload};

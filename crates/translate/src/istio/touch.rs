@@ -55,7 +55,7 @@ pub fn servers_changed<'a>(
     let selector = |gateway: Option<&'a Gateway>| gateway.map(|gateway| &gateway.spec.selector);
     let (old_selector, new_selector) = (selector(old), selector(new));
     let (mut was_any, mut is_any, mut is_moved) = (false, false, false);
-    for (_, standing) in views.iter() {
+    for standing in views.gateways() {
         let selected = |selector: Option<&Labels>| {
             selector.is_some_and(|selector| standing.view.has_labels(selector))
         };

@@ -2,6 +2,7 @@
 //! counts of work at two sizes.
 
 mod fanout;
+mod fleet;
 mod goldens;
 mod istio;
 mod properties;

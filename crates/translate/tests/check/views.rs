@@ -19,7 +19,10 @@ use crate::world;
 type Step = Result<&'static str, &'static str>;
 
 /// Views in several states; those of one name replace each other.
-const VIEWS: [&str; 11] = [
+const VIEWS: [&str; 14] = [
+    "third two x=1,y=2 sidecar",
+    "fourth two x=1 sidecar",
+    "fifth one x=1,y=2 sidecar",
     "beside one x=1,y=2 sidecar",
     "beside two x=1 sidecar",
     "along one x=1,y=2 sidecar",
@@ -36,7 +39,8 @@ const VIEWS: [&str; 11] = [
 fn steps() -> impl Strategy<Value = (Batches, Vec<Option<Step>>)> {
     let step = prop_oneof![
         3 => select(&VIEWS[..]).prop_map(Ok),
-        1 => select(&["side", "tenant", "beside", "along"][..]).prop_map(Err),
+        2 => select(&["side", "tenant", "beside", "along", "third", "fourth", "fifth"][..])
+            .prop_map(Err),
     ];
     (history(), vec(option::of(step), 16))
 }

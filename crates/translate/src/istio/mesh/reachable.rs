@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use myriad_api::istio::{ServiceEntry, VirtualService};
-use myriad_api::{ObjectKey, ObjectKind, Service, ServicePort};
+use myriad_api::{Object, ObjectKey, ObjectKind, Service, ServicePort};
 use myriad_model::{Host, Name, Origin, OriginKind, Resource, Value};
 
 use super::super::entrance::{Door, Entrance};
@@ -60,7 +60,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
             }
         }
         _ => {
-            if let Some(myriad_api::Object::ServiceEntry(entry)) = reader.itself(key) {
+            if let Some(Object::ServiceEntry(entry)) = reader.itself(key) {
                 add_entry(reader, &entry, &mut output);
             }
         }
@@ -71,13 +71,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
 fn add_service(reader: &mut Reader<'_>, service: &Service, output: &mut Output) {
     let key = &service.meta.key;
     let (namespace, name) = (key.namespace(), key.name());
-    let exported = service.meta.annotation("networking.istio.io/exportTo");
-    let exported = exported.unwrap_or_default().split(',').map(str::trim);
-    let exported: Vec<Box<str>> = exported
-        .filter(|it| !it.is_empty())
-        .map(Into::into)
-        .collect();
-    if !reader.view().sees(&exported, namespace) {
+    if !reader.view().sees(&exports(service), namespace) {
         return;
     }
     let host = names::service_host(key.id(), &reader.settings().cluster_domain);
@@ -165,9 +159,37 @@ fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output)
 }
 
 /// Whether Sidecars let the view reach it.
-fn imports(reader: &mut Reader<'_>, namespace: &str, host: &str, port: u16) -> bool {
-    reader.note_imports(namespace, host);
+fn imports(reader: &Reader<'_>, namespace: &str, host: &str, port: u16) -> bool {
     reader.view().imports(namespace, host, port)
+}
+
+/// The namespaces to which a Service or ServiceEntry is exported, its own in place of `.`; none
+/// for all.
+pub fn exported_to(object: &Object) -> Option<BTreeSet<Box<str>>> {
+    let written = match object {
+        Object::Service(service) => exports(service),
+        Object::ServiceEntry(entry) => entry.spec.export_to.to_vec(),
+        _ => return None,
+    };
+    if written.is_empty() || written.iter().any(|to| **to == *"*") {
+        return None;
+    }
+    let own = object.key().namespace();
+    let written = written.into_iter().filter(|to| **to != *"~");
+    let resolved = written.map(|to| match &*to {
+        "." => own.into(),
+        _ => to,
+    });
+    Some(resolved.collect())
+}
+
+fn exports(service: &Service) -> Vec<Box<str>> {
+    let written = service.meta.annotation("networking.istio.io/exportTo");
+    let written = written.unwrap_or_default().split(',').map(str::trim);
+    written
+        .filter(|it| !it.is_empty())
+        .map(Into::into)
+        .collect()
 }
 
 /// The addresses of the endpoints of a Service without address.
@@ -195,7 +217,12 @@ impl Site<'_> {
             return;
         };
         let services = self.services(reader, &host);
-        let label = format!("{}:{}", self.host, self.port);
+        let (host_text, port) = (self.host, self.port);
+        // Several ServiceEntries may name one host; what is made of each has a name of its own.
+        let label = match self.key.kind {
+            ObjectKind::Service => format!("{host_text}:{port}"),
+            _ => format!("{}/{host_text}:{port}", self.key.id()),
+        };
         if matches!(self.spoken, Spoken::Http | Spoken::Unknown) {
             self.add_routes(reader, (&host, &label), &listeners, &services, output);
         }
@@ -360,17 +387,13 @@ impl Site<'_> {
     }
 
     fn push(&self, label: &str, value: Value, output: &mut Output) {
-        let (kind, name) = match self.key.kind {
-            ObjectKind::Service => (OriginKind::Service, format!("mesh/{label}")),
-            _ => {
-                let name = format!("mesh/{}/{label}", self.key.id());
-                (OriginKind::ServiceEntry, name)
-            }
+        let kind = match self.key.kind {
+            ObjectKind::Service => OriginKind::Service,
+            _ => OriginKind::ServiceEntry,
         };
         let id = self.key.id().clone();
         let origin = Origin { kind, id };
-        output
-            .resources
-            .push((Name::new(name), Resource { origin, value }));
+        let name = Name::new(format!("mesh/{label}"));
+        output.resources.push((name, Resource { origin, value }));
     }
 }

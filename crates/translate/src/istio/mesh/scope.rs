@@ -7,7 +7,6 @@ use std::sync::Arc;
 use myriad_api::istio::Sidecar;
 use myriad_api::istio::sidecar::{EgressListener, OutboundMode};
 
-use super::super::names;
 use crate::view::View;
 
 /// The Sidecar that holds for a view.
@@ -60,6 +59,33 @@ impl Scope {
         })
     }
 
+    /// The namespaces of which anything may be reached from the namespace `own`; none for all.
+    pub fn namespaces<'a>(&'a self, own: &'a str) -> Option<BTreeSet<&'a str>> {
+        let egress = &self.0.as_ref()?.spec.egress;
+        if egress.is_empty() {
+            return None;
+        }
+        let mut namespaces = BTreeSet::new();
+        for host in egress.iter().flat_map(|it| it.hosts.iter()) {
+            match split(host).0 {
+                "*" => return None,
+                "." => drop(namespaces.insert(own)),
+                "~" => {}
+                only => drop(namespaces.insert(only)),
+            }
+        }
+        Some(namespaces)
+    }
+
+    /// Whether another one says the same.
+    pub fn is_like(&self, other: &Scope) -> bool {
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => own.spec == other.spec,
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// Whether connections to whom nobody names are let through; none where nothing is said.
     pub fn allows_any(&self) -> Option<bool> {
         let policy = self.0.as_ref()?.spec.outbound_traffic_policy.as_ref()?;
@@ -70,50 +96,6 @@ impl Scope {
     pub fn sidecar(&self) -> Option<&Sidecar> {
         self.0.as_deref()
     }
-}
-
-/// The patterns by which Sidecars import a host, itself among them.
-pub fn import_patterns(host: &str) -> Vec<String> {
-    let mut patterns = vec![host.to_owned()];
-    patterns.extend(names::broader_texts(host));
-    patterns
-}
-
-/// The namespaces (`*` for all) and patterns of which two states of a Sidecar may say different
-/// things. Every host is below `*` of `*`.
-pub fn imports_changed(old: Option<&Sidecar>, new: Option<&Sidecar>) -> Vec<(String, String)> {
-    let all = || vec![("*".to_owned(), "*".to_owned())];
-    let (old, new) = match (old, new) {
-        (Some(old), Some(new)) => (old, new),
-        (None, None) => return Vec::new(),
-        _ => return all(),
-    };
-    let ports = |sidecar: &Sidecar| -> BTreeSet<Option<u16>> {
-        sidecar.spec.egress.iter().map(number).collect()
-    };
-    let is_alike = old.meta.created == new.meta.created
-        && old.spec.workload_selector == new.spec.workload_selector
-        && ports(old) == ports(new);
-    if !is_alike {
-        return all();
-    }
-    let (old, new) = (hosts(old), hosts(new));
-    let changed = old.symmetric_difference(&new);
-    let changed: BTreeSet<(String, String)> = changed
-        .map(|(_, text)| {
-            let (of, pattern) = split(text);
-            // What `.` is depends on who reads it.
-            let of = if of == "." { "*" } else { of };
-            (of.to_owned(), pattern.to_ascii_lowercase())
-        })
-        .collect();
-    changed.into_iter().collect()
-}
-
-fn hosts(sidecar: &Sidecar) -> BTreeSet<(Option<u16>, &str)> {
-    let listeners = sidecar.spec.egress.iter();
-    let hosts = listeners.flat_map(|it| it.hosts.iter().map(move |host| (number(it), &**host)));
-    hosts.collect()
 }
 
 fn number(listener: &EgressListener) -> Option<u16> {

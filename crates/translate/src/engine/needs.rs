@@ -1,0 +1,110 @@
+//! What becomes of the units that a unit needs, once it has run or one of its views has moved.
+
+use std::collections::BTreeMap;
+
+use super::Engine;
+use super::run::Run;
+use super::stamp::{Slot, Stamp};
+use super::units::{Record, Restamped, UnitId};
+use crate::output::Unit;
+
+impl Engine {
+    /// Notes what a unit needs, and for which views where there are several.
+    pub(super) fn settle_needs(
+        &mut self,
+        id: UnitId,
+        needs: Vec<Unit>,
+        stamps: Option<Vec<Stamp>>,
+        run: &mut Run,
+    ) {
+        let mut new = Vec::new();
+        let mut ids = Vec::with_capacity(needs.len());
+        for need in needs {
+            let (need_id, is_new) = self.units.find_or_insert(&self.hasher, need);
+            ids.push(need_id);
+            new.extend(is_new.then_some(need_id));
+        }
+        let stamps = stamps.map(|stamps| {
+            // None stands there twice, so both are sorted alike.
+            let mut both: Vec<(UnitId, Stamp)> = ids.iter().copied().zip(stamps).collect();
+            both.sort_unstable();
+            both.into_iter().map(|(_, stamp)| stamp).collect()
+        });
+        ids.sort_unstable();
+        ids.dedup();
+        let change = self.units.set_needs(id, ids.into(), stamps);
+        let record = self.units.get(id);
+        let is_claim = record.is_some_and(|record| record.unit().is_claim());
+        if is_claim {
+            // A host reads the Ingresses that claim it whole, so it runs whenever one of them
+            // did. Of Gateways and VirtualServices it reads facts.
+            let is_ingress = matches!(record.map(Record::unit), Some(Unit::Ingress(_)));
+            let kept = change.kept.iter().filter(|_| is_ingress);
+            for host in change.gained.iter().chain(&change.lost).chain(kept) {
+                self.mark(*host, true, run);
+            }
+            self.mark_moved(&change.restamped, |it| &it.moved, run);
+            return;
+        }
+        for lost in change.lost {
+            self.mark(lost, false, run);
+        }
+        self.mark_moved(&change.restamped, |it| &it.shrunk, run);
+        let mut gained: BTreeMap<UnitId, Stamp> = BTreeMap::new();
+        gained.extend(change.gained.into_iter().map(|id| (id, Stamp::EMPTY)));
+        let grown = change.restamped.into_iter();
+        gained.extend(
+            grown
+                .filter(|it| !it.grown.is_empty())
+                .map(|it| (it.id, it.grown)),
+        );
+        self.take_up(gained, &new, run);
+    }
+
+    /// Marks what a unit needs for other views than before, and lets run what it needs for more.
+    pub(super) fn settle_moved(&mut self, unit: &Unit, moved: Vec<Restamped>, run: &mut Run) {
+        if unit.is_claim() {
+            self.mark_moved(&moved, |it| &it.moved, run);
+            return;
+        }
+        self.mark_moved(&moved, |it| &it.shrunk, run);
+        let grown = moved.into_iter().filter(|it| !it.grown.is_empty());
+        self.take_up(grown.map(|it| (it.id, it.grown)).collect(), &[], run);
+    }
+
+    fn mark_moved(&self, moved: &[Restamped], of: impl Fn(&Restamped) -> &Stamp, run: &mut Run) {
+        for restamped in moved {
+            for slot in of(restamped).iter() {
+                self.mark_in(restamped.id, slot, run);
+            }
+        }
+    }
+
+    /// Marks a unit of which a view may see other things than before.
+    pub(super) fn mark_in(&self, id: UnitId, slot: Slot, run: &mut Run) {
+        if let Some(record) = self.units.get(id) {
+            run.add_view(record.unit().clone(), id, slot);
+        }
+    }
+
+    /// Runs what is needed now, and for which views it was not. What a route refers to goes
+    /// first, so that no commit refers to what a later one has. In the order of the units, since
+    /// numbers depend on history.
+    fn take_up(&mut self, gained: BTreeMap<UnitId, Stamp>, new: &[UnitId], run: &mut Run) {
+        let gained = gained.into_iter();
+        let mut gained: Vec<(Unit, UnitId, Stamp)> = gained
+            .filter_map(|(id, slots)| Some((self.units.get(id)?.unit().clone(), id, slots)))
+            .collect();
+        gained.sort_unstable();
+        for (unit, id, slots) in gained {
+            let pending = run.pending.remove(&unit);
+            let must_run = pending.as_ref().is_some_and(|pending| pending.must_run);
+            if must_run || new.contains(&id) {
+                self.translate(&unit, id, run);
+                continue;
+            }
+            let marked = pending.map(|pending| pending.slots).unwrap_or_default();
+            self.revisit(&unit, id, &slots.union(&marked), run);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Views that join units that are translated already, or leave them.
+//!
+//! What a unit asked about its views is kept where sidecars are among them. One more view is led
+//! down the same questions; where it answers like another, it is given what that one has, and
+//! nothing is translated.
+
+use std::collections::BTreeMap;
+
+use super::Engine;
+use super::run::{Run, count_policies};
+use super::stamp::{Slot, Stamp};
+use super::units::UnitId;
+use super::viewpoint::Classes;
+use crate::output::Unit;
+
+/// How units tell their views apart.
+#[derive(Default)]
+pub struct Partings(BTreeMap<UnitId, Parting>);
+
+/// How one does, since it was translated last.
+pub struct Parting {
+    /// What it asked.
+    pub classes: Classes,
+    /// The views of each class; none is empty.
+    pub views: Vec<Stamp>,
+}
+
+/// Where a view goes.
+enum Move {
+    /// Nowhere: it is where it belongs.
+    Stays,
+    /// From one class, or none, to another, or none, in which there is this view.
+    Between(Option<usize>, Option<(usize, Slot)>),
+    /// To a class that nobody is in, or out of one that nobody else is in.
+    Parts,
+}
+
+impl Partings {
+    /// Keeps how a unit tells its views apart.
+    pub fn set(&mut self, id: UnitId, parting: Option<Parting>) {
+        match parting {
+            Some(parting) => drop(self.0.insert(id, parting)),
+            None => drop(self.0.remove(&id)),
+        }
+    }
+}
+
+impl Engine {
+    /// Looks at views that may see other things of a unit than before; the unit is the same for
+    /// all others. It runs only where none of them is like one of those.
+    pub(super) fn revisit(&mut self, unit: &Unit, id: UnitId, slots: &Stamp, run: &mut Run) {
+        for slot in slots.iter() {
+            run.work.views_asked += 1;
+            match self.find_move(unit, id, slot) {
+                Move::Stays => {}
+                Move::Between(from, to) => self.move_view((unit, id), slot, (from, to), run),
+                Move::Parts => {
+                    self.translate(unit, id, run);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn find_move(&self, unit: &Unit, id: UnitId, slot: Slot) -> Move {
+        let Some(parting) = self.partings.0.get(&id) else {
+            return Move::Parts;
+        };
+        let from = parting.views.iter().position(|views| views.has(slot));
+        let is_there = self.views.get(slot).is_some() && self.wanted(unit, id).has(slot);
+        let to = match is_there {
+            true => match parting.classes.find(|question| self.answer(slot, question)) {
+                None => return Move::Parts,
+                found => found,
+            },
+            false => None,
+        };
+        let stays_alone = |class: usize| {
+            let views = parting.views.get(class);
+            views.is_none_or(|views| *views == Stamp::one(slot))
+        };
+        if from == to {
+            return Move::Stays;
+        }
+        if from.is_some_and(stays_alone) {
+            return Move::Parts;
+        }
+        let Some(to) = to else {
+            return Move::Between(from, None);
+        };
+        // Whoever is gone has nothing to give any more.
+        let is_there = |like: &Slot| self.views.get(*like).is_some();
+        let views = parting.views.get(to);
+        match views.and_then(|views| views.iter().find(is_there)) {
+            Some(like) => Move::Between(from, Some((to, like))),
+            None => Move::Parts,
+        }
+    }
+
+    fn move_view(
+        &mut self,
+        (unit, id): (&Unit, UnitId),
+        slot: Slot,
+        (from, to): (Option<usize>, Option<(usize, Slot)>),
+        run: &mut Run,
+    ) {
+        let Some(parting) = self.partings.0.get_mut(&id) else {
+            return;
+        };
+        let like = to.map(|(_, like)| like);
+        if let Some(views) = from.and_then(|from| parting.views.get_mut(from)) {
+            views.remove(slot);
+        }
+        if let Some(views) = to.and_then(|(to, _)| parting.views.get_mut(to)) {
+            views.insert(slot);
+        }
+        let restamped = self.units.move_view(id, slot, like);
+        self.settle_moved(unit, restamped, run);
+        let keys = self.units.get(id).map(|record| record.outputs());
+        let keys = keys.unwrap_or_default();
+        let own = like.map(|like| self.writer.outputs_at(like, &keys));
+        if self.views.get(slot).is_some() {
+            let delta = run.delta_of(slot);
+            let own = own.unwrap_or_default();
+            let changes = self.writer.replace_at(slot, &keys, &own, delta);
+            count_policies(&mut self.policies, changes);
+            run.work.resources_changed += changes.len() as u64;
+        }
+        let mut seen = self.units.seen(id);
+        match like {
+            Some(_) => seen.insert(slot),
+            None => seen.remove(slot),
+        }
+        self.units.set_seen(id, seen);
+    }
+}
