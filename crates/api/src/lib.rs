@@ -25,6 +25,6 @@ pub use ingress::{
 };
 pub use meta::Meta;
 pub use object::{Object, ObjectKey, ObjectKind, ReadOne};
-pub use pod::Pod;
+pub use pod::{Owner, Pod};
 pub use secret::{KeyDer, Secret, SecretProblem, TlsPair, TrustDer};
 pub use service::{Service, ServicePort, TargetPort};

@@ -68,6 +68,19 @@ pub(crate) struct RawMeta {
     annotations: Option<Pairs>,
     #[serde(default)]
     pub(crate) labels: Option<Pairs>,
+    #[serde(default)]
+    pub(crate) owner_references: Option<Vec<RawOwner>>,
+}
+
+/// An entry of `ownerReferences`.
+#[derive(Deserialize)]
+pub(crate) struct RawOwner {
+    #[serde(default)]
+    pub(crate) kind: Box<str>,
+    #[serde(default)]
+    pub(crate) name: Box<str>,
+    #[serde(default)]
+    pub(crate) controller: bool,
 }
 
 impl RawMeta {

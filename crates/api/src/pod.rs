@@ -19,8 +19,19 @@ pub struct Pod {
     pub address: Option<IpAddr>,
     /// `spec.serviceAccountName`; none where only the metadata was asked for.
     pub account: Option<Box<str>>,
+    /// What runs it: the owner in `metadata.ownerReferences` that is marked as controller.
+    pub owner: Option<Owner>,
     /// Whether its condition `Ready` is not false; one without conditions is ready.
     pub is_ready: bool,
+}
+
+/// An object that runs a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
 }
 
 impl<'de> Deserialize<'de> for Pod {
@@ -63,11 +74,17 @@ impl<'de> Deserialize<'de> for Pod {
             .any(|known| &*known.condition == "Ready" && &*known.status != "True");
         let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let labels = raw.metadata.labels.take();
+        let owners = raw.metadata.owner_references.take().unwrap_or_default();
+        let owner = owners.into_iter().find(|owner| owner.controller);
         Ok(Pod {
             meta: raw.metadata.check(ObjectKind::Pod)?,
             labels: labels.into_iter().flat_map(|pairs| pairs.0).collect(),
             account: raw.spec.and_then(|spec| spec.service_account_name),
             address: status.pod_ip.as_deref().and_then(|text| text.parse().ok()),
+            owner: owner.map(|owner| Owner {
+                kind: owner.kind,
+                name: owner.name,
+            }),
             is_ready: !is_refused && !is_over,
         })
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
-use myriad_model::Position;
-use myriad_translate::{Engine, FindingsChange, MAIN, Outcome, View};
-use tokio::sync::{mpsc, watch};
+use myriad_model::{Position, WorkloadNames};
+use myriad_translate::{Engine, FindingsChange, MAIN, Outcome, View, workload_names};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::queue::Shares;
 
@@ -36,6 +36,9 @@ pub enum Event {
     ViewGone(Arc<str>),
     /// The proxy of a Pod, by `namespace/name`, asks which view it sees.
     Asked(String, Answer),
+    /// Whoever signs for the proxy of a Pod, by `namespace/name`, asks what its workload is
+    /// called; none where the Pod is not known.
+    Named(String, oneshot::Sender<Option<WorkloadNames>>),
     /// A proxy follows a view, or does not any more.
     Followed(Arc<str>, bool),
     /// Everything that is told to people shall be told again.
@@ -177,6 +180,11 @@ impl<O: Outlet> Control<O> {
                 }
             }
             Event::Asked(pod, answer) => self.beside.ask(&mut self.engine, &pod, answer),
+            Event::Named(pod, answer) => {
+                let names = self.engine.pod(&pod).map(|pod| workload_names(&pod));
+                // Who does not wait any more asks again.
+                let _ = answer.send(names);
+            }
             Event::Followed(view, is_there) => self.beside.follow(&view, is_there),
             Event::Restate => self.outlet.restate(&mut self.engine.served()),
             Event::Found(findings) => {

@@ -175,7 +175,7 @@ fn look_after_authority(
         lifetime,
         overlap,
     };
-    let signer = Signer::new(terms, metrics);
+    let signer = Signer::new(terms, inbox.clone(), metrics);
     let keeper = Keeper {
         client: client.clone(),
         namespace,

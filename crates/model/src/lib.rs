@@ -15,6 +15,7 @@ pub mod sealed;
 pub mod snapshot;
 pub mod tree;
 pub mod wire;
+pub mod workload;
 pub mod writer;
 
 pub use delta::{COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Change, Commit, Delta};
@@ -42,4 +43,5 @@ pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};
 pub use tree::{Entry, Tree};
 pub use wire::WireError;
+pub use workload::WorkloadNames;
 pub use writer::Writer;

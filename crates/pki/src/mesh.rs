@@ -4,10 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use myriad_model::WorkloadNames;
 use rcgen::string::Ia5String;
 use rcgen::{
-    CertificateParams, CertificateSigningRequestParams, DistinguishedName, ExtendedKeyUsagePurpose,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
+    CertificateParams, CertificateSigningRequestParams, CustomExtension, DistinguishedName,
+    ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    PublicKeyData as _, SanType,
 };
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{
@@ -317,6 +319,21 @@ impl MeshAuthority {
         now: i64,
         lifetime: Duration,
     ) -> Result<Signed, SignError> {
+        self.sign_named(request, identity, None, now, lifetime)
+    }
+
+    /// Like [`MeshAuthority::sign`], with what the workload is called, for those who tell of it.
+    ///
+    /// # Errors
+    /// See [`SignError`].
+    pub fn sign_named(
+        &self,
+        request: &[u8],
+        identity: &Identity,
+        names: Option<&WorkloadNames>,
+        now: i64,
+        lifetime: Duration,
+    ) -> Result<Signed, SignError> {
         let key = public_key(request)?;
         let left = u64::try_from(self.until.saturating_sub(now)).unwrap_or(0);
         let lifetime = lifetime.min(Duration::from_secs(left));
@@ -337,6 +354,11 @@ impl MeshAuthority {
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         params.use_authority_key_identifier_extension = true;
+        params.custom_extensions.extend(
+            names.map(|names| {
+                CustomExtension::from_oid_content(&WorkloadNames::OID, names.to_der())
+            }),
+        );
         let times = validity(now, lifetime).map_err(|_| SignError::Sign)?;
         (params.not_before, params.not_after) = times;
         let leaf = params.signed_by(&key, &self.issuer);

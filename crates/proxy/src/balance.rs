@@ -16,7 +16,7 @@ pub mod warmup;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use myriad_base::clock::{self, Instant};
 use myriad_model::{Name, ProxyProtocol, UpstreamTls};
@@ -25,6 +25,7 @@ pub use pool::{Choice, Member, Pool};
 
 use crate::net::dice::Dice;
 use crate::net::hash::hash_stable;
+use crate::net::workloads::WorkloadId;
 use outlier::Record;
 
 /// One address that requests are sent to, and how it is spoken to. Upstreams that name the same
@@ -41,6 +42,8 @@ pub struct Target {
     /// When it came, in milliseconds of [`now_ms`].
     pub born_ms: u64,
     active: AtomicU32,
+    /// Who has shown a certificate of the mesh there.
+    met: AtomicU16,
 }
 
 /// How endpoints are spoken to, as far as connections differ by it.
@@ -104,7 +107,18 @@ impl Target {
             record: Record::default(),
             born_ms: now_ms(),
             active: AtomicU32::new(0),
+            met: AtomicU16::new(WorkloadId::UNKNOWN.to_bits()),
         }
+    }
+
+    /// The workload of the mesh that the last handshake was with.
+    pub fn met(&self) -> WorkloadId {
+        WorkloadId::from_bits(self.met.load(Ordering::Relaxed))
+    }
+
+    /// A handshake was with this workload.
+    pub fn set_met(&self, met: WorkloadId) {
+        self.met.store(met.to_bits(), Ordering::Relaxed);
     }
 
     /// How TLS is done; none for plain text.

@@ -31,3 +31,4 @@ pub mod socket;
 pub mod standard;
 pub mod stream;
 pub mod trailer;
+pub mod workloads;

@@ -65,8 +65,8 @@ pub struct Settings {
     pub access_log: Option<Box<dyn io::Write + Send>>,
     /// How many proxies in front of this one are believed when they tell the client's address.
     pub trusted_hops: usize,
-    /// What the proxy is, as standard metrics tell it; none counts them only where Telemetry
-    /// says something of them.
+    /// What the proxy is, as standard metrics tell it; none counts them only beside a workload,
+    /// and where Telemetry says something of them.
     pub workload: Option<Workload>,
     /// Where connections come in that a workload's network rules lead here; none captures none.
     pub captures: Vec<(CaptureDirection, SocketAddr)>,
@@ -173,8 +173,9 @@ impl Proxy {
         let own_counts = counts.last().cloned().unwrap_or_default();
         let spans = Spans::default();
         let library = Arc::new(Library::new(count));
-        let counts_all = settings.workload.is_some();
-        standard::register(metrics, &library, settings.workload.unwrap_or_default());
+        // As with Istio's: a sidecar counts by default, a gateway where it is told what it is.
+        let counts_all = settings.workload.is_some() || !settings.captures.is_empty();
+        standard::register(metrics, &library, settings.workload);
         let swaps = Counter::default();
         metrics.register("table_swaps", "Commits that took effect", swaps.clone());
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
@@ -289,6 +290,9 @@ impl Proxy {
     /// When certificate, key or authorities cannot be read; the identity before stays then.
     pub fn identify(&mut self, identity: Identity) -> Result<(), Unusable> {
         let parsed = key::parse(&identity.certificate)?;
+        if let Some(leaf) = identity.certificate.chain.first() {
+            self.library.identify(leaf);
+        }
         let entry = IdentityEntry::new(identity);
         entry.trust.roots().ok_or(Unusable)?;
         entry.certificate.keep(Arc::new(parsed));
@@ -378,7 +382,6 @@ impl Proxy {
             number,
             library,
             counts_all: false,
-            nowhere: None,
             counts,
             dice: Dice::new(hash(0, "spans")),
             journal,

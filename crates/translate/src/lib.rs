@@ -17,9 +17,11 @@ mod settings;
 mod trust;
 mod upstream;
 mod view;
+mod workload_names;
 
 pub use engine::{Engine, FindingsChange, Outcome, TooManyViews, Usage, VIEWS_MAX, Work};
 pub use istio::provider::MeshProvider;
 pub use istio::telemetry::{self, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
 pub use settings::{CatchAll, GatewayPorts, HostSharing, Settings};
 pub use view::{MAIN, Role, View};
+pub use workload_names::workload_names;

@@ -1,7 +1,7 @@
 //! Signs certificates of the mesh for the proxies that ask for them, each for the service account
 //! that its token proves and for nobody else.
 
-use std::future::{Future, ready};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,9 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_base::clock;
 use myriad_base::metrics::{Gauge, Metrics};
+use myriad_model::WorkloadNames;
 use myriad_pki::{MeshAuthority, Succession};
 use myriad_sync::{Anchors, Identity, NotSigned, Sign};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::control::Event as ControlEvent;
 
 /// When a proxy shall ask again while nobody can sign.
 const RETRY_AFTER: Duration = Duration::from_secs(15);
@@ -38,11 +41,13 @@ struct Shared {
     succession: Mutex<Option<Succession>>,
     anchors: watch::Sender<Option<Arc<Anchors>>>,
     until: Gauge,
+    /// Who knows what the workload of a Pod is called.
+    inbox: mpsc::Sender<ControlEvent>,
 }
 
 impl Signer {
     /// A signer without an authority.
-    pub fn new(terms: Terms, metrics: &Metrics) -> Signer {
+    pub fn new(terms: Terms, inbox: mpsc::Sender<ControlEvent>, metrics: &Metrics) -> Signer {
         let until = Gauge::default();
         let help = "When the authority of the mesh ends, in seconds since the epoch; 0 for none";
         metrics.register("mesh_authority_until_seconds", help, until.clone());
@@ -51,6 +56,7 @@ impl Signer {
             succession: Mutex::new(None),
             anchors: watch::channel(None).0,
             until,
+            inbox,
         }))
     }
 
@@ -104,7 +110,23 @@ impl Signer {
         });
     }
 
-    fn sign_now(&self, identity: &Identity, request: &[u8]) -> Result<Vec<Bytes>, NotSigned> {
+    /// What the workload of a Pod is called; none where nobody knows the Pod.
+    async fn names(&self, identity: &Identity) -> Option<WorkloadNames> {
+        let mut parts = identity.subject.split('/');
+        let (namespace, _, pod) = (parts.next()?, parts.next()?, parts.next()?);
+        let (answer, answered) = oneshot::channel();
+        let asked = ControlEvent::Named(format!("{namespace}/{pod}"), answer);
+        // A control loop that has ended answers nobody.
+        let _ = self.0.inbox.send(asked).await;
+        answered.await.ok().flatten()
+    }
+
+    fn sign_now(
+        &self,
+        identity: &Identity,
+        names: Option<&WorkloadNames>,
+        request: &[u8],
+    ) -> Result<Vec<Bytes>, NotSigned> {
         let not = |reason: String, retry_after| NotSigned {
             reason,
             retry_after,
@@ -123,7 +145,8 @@ impl Signer {
             return Err(not(reason, RETRY_AFTER));
         };
         let (now, lifetime) = (clock::unix_seconds(), self.0.terms.lifetime);
-        let signed = succession.signer().sign(request, &workload, now, lifetime);
+        let signer = succession.signer();
+        let signed = signer.sign_named(request, &workload, names, now, lifetime);
         let signed = signed.map_err(|error| not(error.to_string(), RETRY_AFTER))?;
         let chain = signed.chain.iter().map(|it| Bytes::copy_from_slice(it));
         Ok(chain.collect())
@@ -145,7 +168,10 @@ impl Sign for Signer {
         identity: &'a Identity,
         request: &'a [u8],
     ) -> Pin<Box<dyn Future<Output = Result<Vec<Bytes>, NotSigned>> + Send + 'a>> {
-        Box::pin(ready(self.sign_now(identity, request)))
+        Box::pin(async move {
+            let names = self.names(identity).await;
+            self.sign_now(identity, names.as_ref(), request)
+        })
     }
 }
 

@@ -29,6 +29,13 @@ const STATE_VOLUME: &str = "myriad-state";
 /// The annotation that says that it was done, and by which version.
 const INJECTED: &str = "myriad.dev/injected";
 
+/// Annotations that say whose metrics are read, and whether the proxy's are.
+const SCRAPE: &str = "prometheus.io/scrape";
+const MERGE_METRICS: &str = "prometheus.istio.io/merge-metrics";
+
+/// Where the proxy's metrics are, at the port of its checks.
+const METRICS_PATH: &str = "/stats/prometheus";
+
 /// The longest value of a label.
 const LABEL_BYTES_MAX: usize = 63;
 
@@ -68,6 +75,7 @@ pub fn inject(pod: &Value, owner: &str, sidecar: &Sidecar) -> Result<Injected, S
     let volumes = list(&mut pod, "volumes")?;
     volumes.extend(self::volumes(sidecar));
     describe(&mut pod, owner)?;
+    scrape(&mut pod, &mut warnings)?;
     Ok(Injected { pod, warnings })
 }
 
@@ -246,6 +254,37 @@ fn describe(pod: &mut Value, owner: &str) -> Result<(), String> {
     }
     let version = json!(env!("CARGO_PKG_VERSION"));
     map(pod, "annotations")?.insert(INJECTED.to_owned(), version);
+    Ok(())
+}
+
+/// Annotations by which Prometheus finds the proxy's metrics, as Istio's users have them, unless
+/// the workload has some of its own: there is room for one place alone.
+fn scrape(pod: &mut Value, warnings: &mut Vec<String>) -> Result<(), String> {
+    let annotations = texts(pod, "annotations");
+    if annotations.get(MERGE_METRICS).map(String::as_str) == Some("false") {
+        return Ok(());
+    }
+    match annotations.get(SCRAPE).map(String::as_str) {
+        None => {}
+        Some("true") => {
+            warnings.push(format!(
+                "{SCRAPE} leads to the workload's own metrics; the proxy's are at port \
+                 {PROBES_PORT} under {METRICS_PATH}, where somebody else has to read them"
+            ));
+            return Ok(());
+        }
+        Some(_) => return Ok(()),
+    }
+    let port = PROBES_PORT.to_string();
+    let added = [
+        (SCRAPE, "true"),
+        ("prometheus.io/port", &port),
+        ("prometheus.io/path", METRICS_PATH),
+    ];
+    let annotations = map(pod, "annotations")?;
+    for (key, value) in added {
+        annotations.insert(key.to_owned(), json!(value));
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_model::WorkloadNames;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType,
@@ -126,6 +127,29 @@ fn a_certificate_says_the_identity_that_was_proven_and_nothing_that_was_asked_fo
     let other = Authority::new("mesh", NOW).unwrap();
     let others = [other.certificate().clone()];
     assert!(!is_trusted(&others, &signed.chain, NOW));
+}
+
+#[test]
+fn a_certificate_says_what_its_workload_is_called_to_those_who_ask() {
+    let mesh = MeshAuthority::of_root(&Authority::new("mesh", NOW).unwrap()).unwrap();
+    let names = WorkloadNames {
+        workload: "cart-v1".into(),
+        ..WorkloadNames::default()
+    };
+    let request = Request::new().unwrap();
+    let signed = mesh.sign_named(&request.der, &identity(), Some(&names), NOW, DAY);
+    let signed = signed.unwrap();
+    assert!(is_trusted(mesh.roots(), &signed.chain, NOW));
+    let (_, parsed) = X509Certificate::from_der(&signed.chain[0]).unwrap();
+    let mut extensions = parsed.extensions().iter();
+    let extension = extensions.find(|it| it.oid.iter().is_some_and(|it| it.eq(WorkloadNames::OID)));
+    let extension = extension.expect("the names");
+    assert!(!extension.critical);
+    assert_eq!(WorkloadNames::from_der(extension.value), Some(names));
+    assert_eq!(
+        uris(&signed.chain[0]),
+        (vec![identity().uri().to_owned()], true)
+    );
 }
 
 #[test]

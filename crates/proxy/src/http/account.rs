@@ -1,6 +1,5 @@
 //! What is told of a request once it is over: counts, and a line of the access log.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
@@ -8,13 +7,15 @@ use myriad_base::clock::{self, Instant};
 use super::plan::Forward;
 use super::spans::Span;
 use super::worker::Worker;
+use crate::balance::Target;
 use crate::net::count::Count;
 use crate::net::failure::{FailureKind, envoy_flag};
 use crate::net::head::{Head, Version};
 use crate::net::journal::Line;
 use crate::net::local::Local;
 use crate::net::recording::Recording;
-use crate::net::standard::{Asked, Labels, Page};
+use crate::net::standard::{Asked, Book, Labels, Reporter};
+use crate::net::workloads::WorkloadId;
 use crate::policy::client;
 use crate::policy::trace::{self, Trace};
 use crate::route::host::RouteEntry;
@@ -47,7 +48,11 @@ pub struct Account {
     /// By what it is counted; none for not.
     labels: Option<Labels>,
     /// Where it is counted, once its upstream is known.
-    page: Option<Arc<Page>>,
+    book: Option<Arc<Book>>,
+    /// Who tells of it: a sidecar of what its workload is sent, or else of what it sends.
+    reporter: Reporter,
+    /// The workload at the other end.
+    met: WorkloadId,
 }
 
 impl Account {
@@ -109,6 +114,8 @@ impl Account {
             line,
             labels: Recording::asked(recording.map(|it| &**it), worker.local.counts_all)
                 .map(|asked| labels(asked, visit, version)),
+            reporter: visit.reporter(),
+            met: visit.met,
             ..Account::untold()
         }
     }
@@ -127,7 +134,9 @@ impl Account {
             trace: None,
             traced: None,
             labels: None,
-            page: None,
+            book: None,
+            reporter: Reporter::Source,
+            met: WorkloadId::UNKNOWN,
         }
     }
 
@@ -148,14 +157,27 @@ impl Account {
         }
     }
 
-    /// Where the request was sent.
-    pub fn set_endpoint(&mut self, local: &Local, upstream: &UpstreamEntry, address: SocketAddr) {
-        if self.labels.is_some() && self.page.is_none() {
-            self.page = upstream.page(local);
+    /// The upstream that the request would be sent to.
+    pub fn set_upstream(&mut self, local: &Local, upstream: &UpstreamEntry) {
+        if self.labels.is_some() && self.book.is_none() {
+            self.book = Some(upstream.book(local, self.reporter).clone());
         }
+    }
+
+    /// Where the request was sent.
+    pub fn set_endpoint(&mut self, local: &Local, upstream: &UpstreamEntry, target: &Target) {
+        self.set_upstream(local, upstream);
+        self.set_met(target);
         if let Some(line) = &mut self.line {
             line.upstream = Some(upstream.name.clone());
-            line.endpoint = Some(address);
+            line.endpoint = Some(target.address);
+        }
+    }
+
+    /// Who the endpoint is, as its last handshake has shown.
+    pub fn set_met(&mut self, target: &Target) {
+        if self.reporter == Reporter::Source {
+            self.met = target.met();
         }
     }
 
@@ -172,7 +194,10 @@ impl Account {
         let flag = self.failure.map(|kind| kind.verdict().flag).or(delayed);
         let duration = clock::now().duration_since(self.started);
         if let Some(mut labels) = self.labels
-            && let Some(page) = self.page.as_ref().or(worker.local.nowhere.as_ref())
+            && let local = &worker.local
+            && let nowhere = local.library.nowhere(self.reporter)
+            && let book = self.book.as_ref().unwrap_or(nowhere)
+            && let Some(page) = book.page(local.number, self.met)
         {
             labels.status = self.status;
             labels.flag = flag.and_then(envoy_flag).unwrap_or_default();

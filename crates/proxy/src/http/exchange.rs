@@ -104,7 +104,7 @@ pub async fn exchange<P: Peer>(
     }
     loop {
         let target = choose(worker, plan, pool(plan, answer.as_ref()), tried)?;
-        account.set_endpoint(&worker.local, &plan.upstream, target.address);
+        account.set_endpoint(&worker.local, &plan.upstream, &target);
         let flight = Flight::start(target.clone());
         if outgoing.is_complete() {
             timers.run(false);
@@ -112,6 +112,7 @@ pub async fn exchange<P: Peer>(
         let way = connect(worker, plan, &target, tries.may_reuse, &mut timers).await;
         let next = match way {
             Ok(way) => {
+                account.set_met(&target);
                 offer_cookie(plan, &target);
                 let around = Around {
                     worker,

@@ -5,7 +5,7 @@
 //! that the request had then; what denies and allows is weighed once the answers are there.
 
 use myriad_base::clock;
-use myriad_model::{CheckProtocol, SealedArc};
+use myriad_model::{Action, CheckProtocol, SealedArc};
 
 use super::account::Account;
 use super::check::Check;
@@ -77,7 +77,7 @@ fn decide(
         }
     };
     let Ok(verified) = verified else {
-        name_route(tables, &asking(head, None), account);
+        name_route(worker, tables, &asking(head, None), account);
         return Err(FailureKind::BadToken);
     };
     let mut room = token::Room::default();
@@ -107,14 +107,14 @@ fn pass(
     let asked = authorize::asked(guards, &judged(worker, &asking));
     if asked.is_empty() {
         if !is_admitted(worker, guards, &asking, account) {
-            name_route(tables, &asking, account);
+            name_route(worker, tables, &asking, account);
             return Err(FailureKind::Unauthorized);
         }
         return proceed(worker, tables, &asking, account);
     }
     let providers = asked.iter().map(|name| authorizer(tables, name));
     let Some(providers) = providers.collect() else {
-        name_route(tables, &asking, account);
+        name_route(worker, tables, &asking, account);
         return Err(FailureKind::Unauthorized);
     };
     let planned = proceed(worker, tables, &asking, account);
@@ -144,10 +144,17 @@ fn judged<'a, 'h>(worker: &Worker, asking: &Asking<'a, 'h>) -> authorize::Reques
     }
 }
 
-/// Tells of a refused request which route it would have taken.
-fn name_route(tables: &Tables, asking: &Asking<'_, '_>, account: &mut Account) {
+/// Tells of a refused request which route it would have taken, and where that leads first.
+fn name_route(worker: &Worker, tables: &Tables, asking: &Asking<'_, '_>, account: &mut Account) {
     let (visit, head) = (asking.visit, asking.head);
-    if let Ok(entry) = tables.route(&visit.listener, head, asking.token) {
-        account.set_route(entry);
+    let Ok(entry) = tables.route(&visit.listener, head, asking.token) else {
+        return;
+    };
+    account.set_route(entry);
+    if let Some(Action::Forward(shares)) = entry.route().map(|route| &route.action)
+        && let (Some(share), Some(hash)) = (shares.first(), entry.upstream_hash(0))
+        && let Some(upstream) = tables.upstream(hash, &share.upstream)
+    {
+        account.set_upstream(&worker.local, upstream);
     }
 }

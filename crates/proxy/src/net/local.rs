@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::journal::Journal;
 use super::limits::Limits;
 use super::names::Names;
-use super::standard::{Library, Page};
+use super::standard::Library;
 
 /// The belongings of one worker.
 pub struct Local {
@@ -23,8 +23,6 @@ pub struct Local {
     pub library: Arc<Library>,
     /// Whether standard metrics are counted where nothing says otherwise.
     pub counts_all: bool,
-    /// Where the worker counts traffic that has no upstream.
-    pub nowhere: Option<Arc<Page>>,
     /// Where names are asked for, the same for all workers.
     pub names: Names,
     /// The worker's counts.

@@ -129,6 +129,14 @@ impl Tls {
         }
     }
 
+    /// The certificate of an endpoint, once the handshake is done.
+    pub fn endpoint_certificate(&self) -> Option<&CertificateDer<'static>> {
+        match &self.session {
+            Session::Client(session) => session.peer_certificates()?.first(),
+            Session::Server(_) => None,
+        }
+    }
+
     /// The version spoken, once the handshake is done.
     pub fn version(&self) -> Option<rustls::ProtocolVersion> {
         match &self.session {

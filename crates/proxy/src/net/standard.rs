@@ -1,9 +1,10 @@
 //! Istio's standard metrics: counted by each worker for itself, in a book for each upstream that
-//! has had traffic.
+//! has had traffic, with a page for each workload of the mesh at the other end.
 //!
-//! A label never grows with the number of domains: an upstream has at most [`SERIES_MAX`] sets
-//! of labels per worker, and at most [`BOOKS_MAX`] upstreams have a book. Whatever is beyond
-//! is counted in a series of its own, so that sums stay right.
+//! A label never grows with the number of domains: a page has at most [`SERIES_MAX`] sets of
+//! labels, at most [`BOOKS_MAX`] upstreams have a book, and there are at most [`PAGES_MAX`] pages
+//! of workloads. Whatever is beyond is counted in a series of its own, so that sums stay right,
+//! and a metric says that it was.
 
 mod show;
 
@@ -13,9 +14,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use myriad_base::metrics::Counter;
 use myriad_model::{Metric, MetricAction, MetricRule, Name, Origin, OriginKind, TagValue};
 
 use super::recording::Recording;
+use super::workloads::{Met, WORKLOADS_MAX, WorkloadId, Workloads};
 
 pub use show::{Workload, register};
 
@@ -48,27 +51,76 @@ pub const BOUNDS: [f64; 19] = [
     3_600_000.0,
 ];
 
+/// The most pages of workloads of the mesh, of all books and workers.
+pub const PAGES_MAX: usize = 4_096;
+
+/// How many places a node on the way to a workload's page has.
+const FANOUT: usize = 32;
+
+// Every number of a workload has a place.
+const _: () = assert!(
+    FANOUT * FANOUT >= WORKLOADS_MAX,
+    "two nodes lead to each page"
+);
+
+/// Who tells of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reporter {
+    /// Whoever sends it.
+    #[default]
+    Source,
+    /// Whoever is sent it.
+    Destination,
+}
+
 /// All books of a process.
 pub struct Library {
     books: Mutex<Vec<Weak<Book>>>,
     count: Arc<AtomicUsize>,
-    /// What is counted that has no upstream.
-    nowhere: Arc<Book>,
-    /// What is counted of upstreams beyond [`BOOKS_MAX`].
-    others: Arc<Book>,
+    /// What is counted that has no upstream, by who tells of it.
+    nowhere: [Arc<Book>; 2],
+    /// What is counted of upstreams beyond [`BOOKS_MAX`], likewise.
+    others: [Arc<Book>; 2],
+    /// Whom requests came from or went to.
+    workloads: Workloads,
+    /// Who the proxy itself is, as its certificate says.
+    own: ArcSwapOption<Met>,
     /// What is changed about the metrics.
     recording: ArcSwapOption<Recording>,
     workers: usize,
+    bounds: Arc<Bounds>,
+}
+
+/// What all books have in common.
+#[derive(Default)]
+struct Bounds {
+    pages: AtomicUsize,
+    /// How often something was counted together with others, since a maximum was reached.
+    overflows: Counter,
 }
 
 /// What is counted of one upstream.
 pub struct Book {
     destination: Destination,
-    /// One for each worker that had traffic.
-    pages: Box<[OnceLock<Arc<Page>>]>,
+    reporter: Reporter,
+    /// One for each worker.
+    sheets: Box<[Sheet]>,
     /// Taken back when the book goes.
     count: Option<Arc<AtomicUsize>>,
+    bounds: Arc<Bounds>,
 }
+
+/// What one worker counts of one upstream.
+#[derive(Default)]
+struct Sheet {
+    /// Of nobody that is known.
+    unknown: OnceLock<Box<Page>>,
+    /// Of workloads, by number.
+    met: OnceLock<Box<Node<Node<Page>>>>,
+}
+
+type Node<T> = [OnceLock<Box<T>>; FANOUT];
 
 /// Where requests went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,9 +130,10 @@ pub struct Destination {
     namespace: String,
 }
 
-/// What one worker counts of one upstream; it is the only writer.
+/// What one worker counts of one upstream and one workload; it is the only writer.
 pub struct Page {
     series: [OnceLock<Box<Series>>; SERIES_MAX],
+    bounds: Arc<Bounds>,
 }
 
 /// The counts of one set of labels.
@@ -131,18 +184,23 @@ const OVERFLOW: Labels = Labels {
 impl Library {
     /// An empty library for so many workers.
     pub fn new(workers: usize) -> Self {
-        let named = |text: &str| Destination {
-            service: text.to_owned(),
-            name: text.to_owned(),
-            namespace: text.to_owned(),
+        let bounds = Arc::<Bounds>::default();
+        let named = |text: &str| {
+            [Reporter::Source, Reporter::Destination].map(|reporter| {
+                let to = Destination::called(text);
+                Arc::new(Book::new(to, reporter, workers, bounds.clone(), None))
+            })
         };
         Library {
             books: Mutex::default(),
             count: Arc::default(),
-            nowhere: Arc::new(Book::new(named("unknown"), workers, None)),
-            others: Arc::new(Book::new(named("overflow"), workers, None)),
+            nowhere: named("unknown"),
+            others: named("overflow"),
+            workloads: Workloads::new(bounds.overflows.clone()),
+            own: ArcSwapOption::empty(),
             recording: ArcSwapOption::empty(),
             workers,
+            bounds,
         }
     }
 
@@ -151,22 +209,42 @@ impl Library {
         self.recording.store(recording.cloned());
     }
 
-    /// What a worker counts that has no upstream.
-    pub fn nowhere(&self, worker: usize) -> Option<Arc<Page>> {
-        self.nowhere.page(worker)
+    /// From now on the proxy is who this certificate says.
+    pub fn identify(&self, leaf: &[u8]) {
+        self.own.store(Met::read(leaf).map(Arc::new));
+    }
+
+    /// The number of whoever has shown this certificate of the mesh, which was verified.
+    pub fn meet(&self, leaf: &[u8]) -> WorkloadId {
+        self.workloads.meet(leaf)
+    }
+
+    /// Where is counted what has no upstream.
+    pub fn nowhere(&self, reporter: Reporter) -> &Arc<Book> {
+        let [source, destination] = &self.nowhere;
+        match reporter {
+            Reporter::Source => source,
+            Reporter::Destination => destination,
+        }
     }
 
     /// A book for an upstream, with its first traffic.
-    pub fn open(&self, name: &Name, origin: Option<&Origin>) -> Arc<Book> {
+    pub fn open(&self, name: &Name, origin: Option<&Origin>, reporter: Reporter) -> Arc<Book> {
         let before = self.count.fetch_add(1, Relaxed);
         if before >= BOOKS_MAX {
             self.count.fetch_sub(1, Relaxed);
-            return self.others.clone();
+            self.bounds.overflows.inc();
+            let [source, destination] = &self.others;
+            return match reporter {
+                Reporter::Source => source.clone(),
+                Reporter::Destination => destination.clone(),
+            };
         }
-        let destination = Destination::of(name, origin);
         let book = Arc::new(Book::new(
-            destination,
+            Destination::of(name, origin, reporter),
+            reporter,
             self.workers,
+            self.bounds.clone(),
             Some(self.count.clone()),
         ));
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,21 +258,31 @@ impl Library {
     fn all(&self) -> Vec<Arc<Book>> {
         let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let books = books.iter().filter_map(Weak::upgrade);
-        books
-            .chain([self.nowhere.clone(), self.others.clone()])
-            .collect()
+        let special = self.nowhere.iter().chain(&self.others);
+        books.chain(special.cloned()).collect()
     }
 }
 
 impl Destination {
-    fn of(name: &Name, origin: Option<&Origin>) -> Destination {
-        let (namespace, object) = match origin {
-            Some(origin) => (origin.namespace(), origin.name()),
-            None => ("unknown", "unknown"),
+    fn called(text: &str) -> Destination {
+        Destination {
+            service: text.to_owned(),
+            name: text.to_owned(),
+            namespace: text.to_owned(),
+        }
+    }
+
+    fn of(name: &Name, origin: Option<&Origin>, reporter: Reporter) -> Destination {
+        let Some(origin) = origin else {
+            return Destination {
+                service: "unknown.unknown.svc.cluster.local".to_owned(),
+                ..Destination::called("unknown")
+            };
         };
-        match origin.map(|origin| origin.kind) {
+        let (namespace, object) = (origin.namespace(), origin.name());
+        match origin.kind {
             // Its upstreams are named after their hosts: `.../namespace/host:port`.
-            Some(OriginKind::ServiceEntry) => {
+            OriginKind::ServiceEntry => {
                 let host = name.rsplit('/').next().unwrap_or_default();
                 let host = host.split([':', '@']).next().unwrap_or_default();
                 Destination {
@@ -203,6 +291,16 @@ impl Destination {
                     namespace: namespace.to_owned(),
                 }
             }
+            // Of no Service: what nobody declared passes through, as Istio calls it.
+            OriginKind::Settings => Destination {
+                name: match reporter {
+                    Reporter::Source => "PassthroughCluster".to_owned(),
+                    Reporter::Destination => "InboundPassthroughCluster".to_owned(),
+                },
+                ..Destination::called("unknown")
+            },
+            // A port of which a Sidecar speaks, and nobody else.
+            OriginKind::Object => Destination::called("unknown"),
             _ => Destination {
                 service: format!("{object}.{namespace}.svc.cluster.local"),
                 name: object.to_owned(),
@@ -213,19 +311,70 @@ impl Destination {
 }
 
 impl Book {
-    fn new(destination: Destination, workers: usize, count: Option<Arc<AtomicUsize>>) -> Book {
+    fn new(
+        destination: Destination,
+        reporter: Reporter,
+        workers: usize,
+        bounds: Arc<Bounds>,
+        count: Option<Arc<AtomicUsize>>,
+    ) -> Book {
         Book {
             destination,
-            pages: (0..workers).map(|_| OnceLock::new()).collect(),
+            reporter,
+            sheets: (0..workers).map(|_| Sheet::default()).collect(),
             count,
+            bounds,
         }
     }
 
-    /// The page of a worker.
-    pub fn page(&self, worker: usize) -> Option<Arc<Page>> {
-        let page = self.pages.get(worker)?;
-        Some(page.get_or_init(|| Arc::new(Page::new())).clone())
+    /// What a worker counts of a workload.
+    pub fn page(&self, worker: usize, workload: WorkloadId) -> Option<&Page> {
+        let sheet = self.sheets.get(worker)?;
+        let new = || Box::new(Page::new(self.bounds.clone()));
+        if workload == WorkloadId::UNKNOWN {
+            return Some(sheet.unknown.get_or_init(new));
+        }
+        let slot = sheet.slot(workload)?;
+        if let Some(page) = slot.get() {
+            return Some(page);
+        }
+        // The page of whatever is beyond is always there.
+        let is_bound = workload != WorkloadId::OVERFLOW;
+        if is_bound && self.bounds.pages.fetch_add(1, Relaxed) >= PAGES_MAX {
+            self.bounds.pages.fetch_sub(1, Relaxed);
+            self.bounds.overflows.inc();
+            return Some(sheet.slot(WorkloadId::OVERFLOW)?.get_or_init(new));
+        }
+        Some(slot.get_or_init(new))
     }
+
+    /// All pages, and whose they are.
+    fn pages(&self) -> impl Iterator<Item = (WorkloadId, &Page)> {
+        self.sheets.iter().flat_map(|sheet| {
+            let unknown = sheet.unknown.get().into_iter();
+            let unknown = unknown.map(|page| (WorkloadId::UNKNOWN, &**page));
+            let nodes = sheet.met.get().into_iter().flat_map(|node| node.iter());
+            let met = nodes.enumerate().flat_map(|(high, node)| {
+                let pages = node.get().into_iter().flat_map(|node| node.iter());
+                pages.enumerate().filter_map(move |(low, page)| {
+                    Some((WorkloadId::at(high * FANOUT + low), &**page.get()?))
+                })
+            });
+            unknown.chain(met)
+        })
+    }
+}
+
+impl Sheet {
+    fn slot(&self, workload: WorkloadId) -> Option<&OnceLock<Box<Page>>> {
+        let (high, low) = (workload.index() / FANOUT, workload.index() % FANOUT);
+        let nodes = self.met.get_or_init(|| Box::new(node()));
+        nodes.get(high)?.get_or_init(|| Box::new(node())).get(low)
+    }
+}
+
+fn node<T>() -> Node<T> {
+    [const { OnceLock::new() }; FANOUT]
 }
 
 impl fmt::Debug for Book {
@@ -239,13 +388,17 @@ impl Drop for Book {
         if let Some(count) = &self.count {
             count.fetch_sub(1, Relaxed);
         }
+        let is_bound = |(id, _): &(WorkloadId, &Page)| *id > WorkloadId::OVERFLOW;
+        let bound = self.pages().filter(is_bound).count();
+        self.bounds.pages.fetch_sub(bound, Relaxed);
     }
 }
 
 impl Page {
-    fn new() -> Page {
+    fn new(bounds: Arc<Bounds>) -> Page {
         Page {
             series: [const { OnceLock::new() }; SERIES_MAX],
+            bounds,
         }
     }
 
@@ -273,9 +426,13 @@ impl Page {
     }
 
     /// Counts a stream that ends.
-    pub fn count_closed(&self, labels: Labels, bytes_received: u64, bytes_sent: u64) {
+    pub fn count_closed(&self, labels: Labels) {
+        add(&self.series(labels).closed, 1);
+    }
+
+    /// Counts bytes of a stream.
+    pub fn count_bytes(&self, labels: Labels, bytes_received: u64, bytes_sent: u64) {
         let series = self.series(labels);
-        add(&series.closed, 1);
         add(&series.received, bytes_received);
         add(&series.sent, bytes_sent);
     }
@@ -291,6 +448,7 @@ impl Page {
                 return known;
             }
         }
+        self.bounds.overflows.inc();
         last.get_or_init(|| Box::new(Series::new(OVERFLOW)))
     }
 }

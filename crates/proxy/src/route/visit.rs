@@ -9,6 +9,8 @@ use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
 use crate::net::journal::Line;
+use crate::net::standard::Reporter;
+use crate::net::workloads::WorkloadId;
 
 /// A connection of a client.
 pub struct Visit {
@@ -24,6 +26,10 @@ pub struct Visit {
     pub port: u16,
     /// Whether network rules led it here, so that address and port are what it was meant for.
     pub is_captured: bool,
+    /// Whether it is one that the workload beside the proxy is sent.
+    pub is_inbound: bool,
+    /// The workload of the mesh that has shown who it is.
+    pub met: WorkloadId,
     /// What the TLS handshake settled; none for plain text.
     pub secured: Option<Secured>,
     /// Whether the listener's socket was closed; its connections end with the request they are
@@ -85,6 +91,14 @@ impl Visit {
         Some((address, self.port).into())
     }
 
+    /// Who tells of what comes by it.
+    pub fn reporter(&self) -> Reporter {
+        match self.is_inbound {
+            true => Reporter::Destination,
+            false => Reporter::Source,
+        }
+    }
+
     /// A line of the access log about what comes by it.
     pub fn line(&self) -> Line {
         let secured = self.secured.as_ref();
@@ -129,6 +143,8 @@ impl Visit {
             address: None,
             port,
             is_captured: false,
+            is_inbound: false,
+            met: WorkloadId::UNKNOWN,
             secured: None,
             is_closing: Arc::default(),
         }

@@ -139,6 +139,7 @@ impl Acceptor {
                 visit.is_closing = entry.is_closing.clone();
                 visit.address = Some(original.ip());
                 visit.is_captured = true;
+                visit.is_inbound = *direction == CaptureDirection::Inbound;
                 Some((visit, kind))
             }
         }

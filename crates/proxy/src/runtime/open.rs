@@ -174,6 +174,9 @@ pub async fn secure(
     let failure = match accepted {
         Ok(Ok(Accepted::Secured(tls, secured, entry))) => {
             let is_mesh = secured.is_mesh;
+            if is_mesh && let Some(leaf) = tls.client_certificate() {
+                visit.met = worker.local.library.meet(leaf);
+            }
             let speech = kind.speech(tls.alpn());
             let sni = entry.as_ref().and_then(|_| secured.sni.clone());
             visit.secured = Some(secured);

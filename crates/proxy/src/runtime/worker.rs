@@ -119,7 +119,6 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
         limits: setup.limits,
         buckets: setup.buckets,
         number,
-        nowhere: setup.library.nowhere(number),
         library: setup.library,
         counts_all: setup.counts_all,
         names: setup.names,

@@ -1,16 +1,17 @@
 //! What is told of a stream once it is over: counts, and a line of the access log.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 
+use crate::balance::Target;
 use crate::net::count::Count;
 use crate::net::failure::{FailureKind, Side, envoy_flag};
 use crate::net::journal::Line;
 use crate::net::local::Local;
 use crate::net::recording::Recording;
-use crate::net::standard::{Labels, Page};
+use crate::net::standard::{Book, Labels, Page, Reporter};
+use crate::net::workloads::WorkloadId;
 use crate::route::passage::PassageEntry;
 use crate::route::visit::Visit;
 use crate::upstream::entry::UpstreamEntry;
@@ -35,7 +36,15 @@ pub struct Account {
     started: Instant,
     is_counted: bool,
     /// Where it is counted, once its upstream is known.
-    page: Option<Arc<Page>>,
+    book: Option<Arc<Book>>,
+    reporter: Reporter,
+    /// The workload at the other end.
+    met: WorkloadId,
+    /// Whether it was counted as opened.
+    is_opened: bool,
+    /// Bytes that were counted already.
+    bytes_received: u64,
+    bytes_sent: u64,
     /// Only where there is an access log.
     line: Option<Box<Line>>,
 }
@@ -64,7 +73,12 @@ impl Account {
         Account {
             started: clock::now(),
             is_counted: Recording::asked(recording.map(|it| &**it), local.counts_all).is_some(),
-            page: None,
+            book: None,
+            reporter: visit.reporter(),
+            met: visit.met,
+            is_opened: false,
+            bytes_received: 0,
+            bytes_sent: 0,
             line,
         }
     }
@@ -72,10 +86,7 @@ impl Account {
     /// Where the stream leads.
     pub fn set_upstream(&mut self, local: &Local, upstream: &UpstreamEntry) {
         if self.is_counted {
-            self.page = upstream.page(local);
-        }
-        if let Some(page) = &self.page {
-            page.count_opened(labels(None));
+            self.book = Some(upstream.book(local, self.reporter).clone());
         }
         if let Some(line) = &mut self.line {
             line.upstream = Some(upstream.name.clone());
@@ -83,17 +94,51 @@ impl Account {
     }
 
     /// The endpoint that is tried.
-    pub fn set_endpoint(&mut self, address: SocketAddr) {
+    pub fn set_endpoint(&mut self, target: &Target) {
         if let Some(line) = &mut self.line {
-            line.endpoint = Some(address);
+            line.endpoint = Some(target.address);
         }
     }
 
+    /// The endpoint was reached.
+    pub fn open(&mut self, local: &Local, target: &Target) {
+        if self.reporter == Reporter::Source {
+            self.met = target.met();
+        }
+        self.count_opened(local);
+    }
+
+    /// So much has been handed on by now. It is counted at once: a stream may last for days.
+    pub fn note_bytes(&mut self, local: &Local, bytes_received: u64, bytes_sent: u64) {
+        let (received, sent) = (self.bytes_received, self.bytes_sent);
+        (self.bytes_received, self.bytes_sent) = (bytes_received, bytes_sent);
+        let received = bytes_received.saturating_sub(received);
+        let sent = bytes_sent.saturating_sub(sent);
+        local.counts.add_many(Count::StreamBytesReceived, received);
+        local.counts.add_many(Count::StreamBytesSent, sent);
+        if let Some(page) = self.page(local) {
+            page.count_bytes(labels(None), received, sent);
+        }
+    }
+
+    fn count_opened(&mut self, local: &Local) {
+        if !self.is_opened
+            && let Some(page) = self.page(local)
+        {
+            page.count_opened(labels(None));
+            self.is_opened = true;
+        }
+    }
+
+    fn page(&self, local: &Local) -> Option<&Page> {
+        self.book.as_ref()?.page(local.number, self.met)
+    }
+
     /// Tells what became of the stream.
-    pub fn finish(self, local: &Local, ending: Ending, bytes_received: u64, bytes_sent: u64) {
+    pub fn finish(mut self, local: &Local, ending: Ending, bytes_received: u64, bytes_sent: u64) {
+        self.count_opened(local);
+        self.note_bytes(local, bytes_received, bytes_sent);
         let counts = &local.counts;
-        counts.add_many(Count::StreamBytesReceived, bytes_received);
-        counts.add_many(Count::StreamBytesSent, bytes_sent);
         let (count, flag) = match ending {
             Ending::Done => (Count::StreamEnded, None),
             Ending::Broken(Side::Downstream) => (Count::StreamBroken, Some("client_gone")),
@@ -103,8 +148,8 @@ impl Account {
             Ending::Failed(kind) => (Count::StreamFailed, Some(kind.verdict().flag)),
         };
         counts.add(count);
-        if let Some(page) = &self.page {
-            page.count_closed(labels(flag), bytes_received, bytes_sent);
+        if let Some(page) = self.page(local) {
+            page.count_closed(labels(flag));
         }
         let Some(mut line) = self.line else {
             return;

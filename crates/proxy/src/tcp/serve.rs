@@ -72,6 +72,9 @@ pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
         return;
     };
     if !is_admitted(&room, visit, sni) {
+        if let Ok(upstream) = choose(&room, &taken.entry, passage) {
+            account.set_upstream(room.local, &upstream);
+        }
         let refused = Ending::Failed(FailureKind::Unauthorized);
         account.finish(room.local, refused, 0, 0);
         return;
@@ -94,7 +97,8 @@ pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
         is_leaving: false,
     };
     let streams = (&mut taken.client, &mut led.link.stream);
-    let ending = copy(watch, streams, &mut duplex, passage.idle_timeout).await;
+    let idle_timeout = passage.idle_timeout;
+    let ending = copy(watch, streams, &mut duplex, idle_timeout, &mut account).await;
     let (received, sent) = (duplex.bytes_received(), duplex.bytes_sent());
     account.finish(room.local, ending, received, sent);
 }
@@ -119,6 +123,7 @@ async fn copy(
     (client, endpoint): (&mut Stream, &mut Stream),
     duplex: &mut Duplex,
     idle_timeout: Duration,
+    account: &mut Account,
 ) -> Ending {
     let idle = Deadline::new();
     if !idle_timeout.is_zero() {
@@ -136,6 +141,8 @@ async fn copy(
             return Poll::Ready(Ending::Idle);
         }
         while watch.look.poll_passed(context).is_ready() {
+            let (received, sent) = (duplex.bytes_received(), duplex.bytes_sent());
+            account.note_bytes(watch.room.local, received, sent);
             if !watch.may_stay() {
                 return Poll::Ready(Ending::Removed);
             }
@@ -213,7 +220,7 @@ async fn lead(
             true => FailureKind::NoEndpoint,
             false => FailureKind::Ejected,
         })?;
-        account.set_endpoint(target.address);
+        account.set_endpoint(target);
         let flight = Flight::start(target.clone());
         let dial = Dial {
             target,
@@ -227,6 +234,7 @@ async fn lead(
         };
         match reach(room, &dial).await {
             Ok((link, said)) => {
+                account.open(room.local, target);
                 return Ok(Led {
                     link,
                     said,

@@ -18,7 +18,7 @@ use crate::net::failure::{Failure, FailureKind};
 use crate::net::hash::hash;
 use crate::net::local::Local;
 use crate::net::names::Names;
-use crate::net::standard::Page;
+use crate::net::standard::{Book, Reporter};
 
 /// The class of upstream names among hashes.
 const CLASS: u8 = 10;
@@ -145,14 +145,13 @@ impl UpstreamEntry {
         }
     }
 
-    /// What a worker counts of its traffic.
-    pub fn page(&self, local: &Local) -> Option<Arc<Page>> {
-        let book = self.usage.book.get_or_init(|| {
+    /// Where its traffic is counted. Who tells of it is the same for all of it.
+    pub fn book(&self, local: &Local, reporter: Reporter) -> &Arc<Book> {
+        self.usage.book.get_or_init(|| {
             let resource = self.upstream.as_ref().and_then(|sealed| sealed.resource());
             let origin = resource.map(|resource| &resource.origin);
-            local.library.open(&self.name, origin)
-        });
-        book.page(local.number)
+            local.library.open(&self.name, origin, reporter)
+        })
     }
 
     /// The endpoints that DNS tells of now; none where it is not asked. The host is that of the

@@ -371,6 +371,11 @@ impl Links {
         poll_fn(|context| session.poll_handshake(context, &mut |step| step()))
             .await
             .map_err(|_| FailureKind::UpstreamTls)?;
+        if tls.mesh != MeshTls::None
+            && let Some(leaf) = session.endpoint_certificate()
+        {
+            dial.target.set_met(self.local.library.meet(leaf));
+        }
         Ok(Stream::Tls(session))
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use myriad_api::istio::Labels;
 use myriad_api::{
     BackendPort, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress, IngressBackend,
-    IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind,
+    IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind, Owner,
     PathType, Pod, Service, ServicePort, TargetPort,
 };
 
@@ -193,6 +193,10 @@ impl Out {
         self.number(u64::from(pod.is_ready));
         self.address(pod.address);
         self.option(pod.account.as_deref(), Self::text);
+        self.option(pod.owner.as_ref(), |out, owner| {
+            out.text(&owner.kind);
+            out.text(&owner.name);
+        });
         self.labels(&pod.labels);
     }
 
@@ -379,6 +383,12 @@ impl<'a> In<'a> {
             is_ready: self.number()? != 0,
             address: self.address()?,
             account: self.option(Self::text)?,
+            owner: self.option(|bytes| {
+                Some(Owner {
+                    kind: bytes.text()?,
+                    name: bytes.text()?,
+                })
+            })?,
             labels: self.labels()?,
         })
     }

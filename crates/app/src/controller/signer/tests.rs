@@ -9,7 +9,7 @@ use bytes::Bytes;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::{clock, task};
-use myriad_model::Snapshot;
+use myriad_model::{Snapshot, WorkloadNames};
 use myriad_pki::{Authority, Credential, MeshAuthority, Request};
 use myriad_sync::{
     Apply, Authenticate, Client, ClientCounters, ClientSettings, Delivery, Identity, Issued,
@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 use super::{Signer, Terms};
+use crate::control::Event as ControlEvent;
 
 fn terms() -> Terms {
     Terms {
@@ -29,6 +30,23 @@ fn terms() -> Terms {
         lifetime: Duration::from_secs(3_600),
         overlap: Duration::from_secs(600),
     }
+}
+
+/// Who knows one Pod, and tells what its workload is called.
+fn knowing() -> mpsc::Sender<ControlEvent> {
+    let (inbox, mut events) = mpsc::channel(4);
+    drop(task::spawn("test control", async move {
+        while let Some(event) = events.recv().await {
+            if let ControlEvent::Named(pod, answer) = event {
+                let names = WorkloadNames {
+                    workload: "cart-v1".into(),
+                    ..WorkloadNames::default()
+                };
+                let _ = answer.send((pod == "shop/cart-0").then_some(names));
+            }
+        }
+    }));
+    inbox
 }
 
 fn authority() -> MeshAuthority {
@@ -120,7 +138,7 @@ async fn obtain(address: &str, token: &'static str) -> Result<Credential, NotSig
 
 #[tokio::test]
 async fn each_proxy_is_given_the_identity_of_its_service_account_and_no_other() {
-    let signer = Signer::new(terms(), &Metrics::new());
+    let signer = Signer::new(terms(), knowing(), &Metrics::new());
     let (newest, _) = watch::channel(Snapshot::new());
     let (events, _happened) = mpsc::channel(64);
     let drain = Drain::new();
@@ -155,6 +173,13 @@ async fn each_proxy_is_given_the_identity_of_its_service_account_and_no_other() 
         assert_eq!(credential.identity.uri(), uri);
         let left = credential.signed.until - clock::unix_seconds();
         assert!((3_590..=3_600).contains(&left), "{left}");
+        let leaf = credential.signed.chain.first().unwrap();
+        let is_named = leaf.windows(7).any(|part| part == b"cart-v1");
+        assert_eq!(
+            is_named,
+            token.ends_with("cart-0"),
+            "what its Pod is called"
+        );
     }
     let refused = obtain(&address, "nobody").await.unwrap_err();
     assert_eq!(refused.reason, "the token is not of a service account");
@@ -168,14 +193,14 @@ async fn each_proxy_is_given_the_identity_of_its_service_account_and_no_other() 
 
 #[test]
 fn another_root_is_told_before_anything_is_signed_with_it() {
-    let signer = Signer::new(terms(), &Metrics::new());
+    let signer = Signer::new(terms(), mpsc::channel(1).0, &Metrics::new());
     let told = signer.anchors();
     let identity = Identity {
         subject: "shop/cart/cart-0".into(),
         view: "gateway".into(),
     };
     let request = Request::new().unwrap();
-    let refused = signer.sign_now(&identity, &request.der).unwrap_err();
+    let refused = signer.sign_now(&identity, None, &request.der).unwrap_err();
     assert_eq!(refused.reason, "there is no authority of the mesh yet");
     assert!(told.borrow().is_none());
     let (first, second) = (authority(), authority());

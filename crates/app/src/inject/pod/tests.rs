@@ -127,6 +127,32 @@ fn checks_of_the_kubelet_go_by_way_of_the_proxy_and_keep_their_times() {
 }
 
 #[test]
+fn metrics_of_the_proxy_are_found_unless_the_workload_has_its_own() {
+    let scraped = |annotations: Value| {
+        let mut pod = pod();
+        pod["metadata"]["annotations"] = annotations;
+        let after = injected(&pod);
+        let of = |name: &str| after.pod["metadata"]["annotations"][name].clone();
+        let names = ["scrape", "port", "path"];
+        let told = names.map(|name| of(&format!("prometheus.io/{name}")));
+        (told, after.warnings.len())
+    };
+    let own = ["true", "15020", "/stats/prometheus"].map(Value::from);
+    assert_eq!(scraped(json!({})), (own.clone(), 0));
+    assert_eq!(scraped(json!({"prometheus.io/port": "80"})), (own, 0));
+    let (workloads, warnings) = scraped(json!({
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": "9090",
+    }));
+    assert_eq!(workloads, [json!("true"), json!("9090"), Value::Null]);
+    assert_eq!(warnings, 1);
+    let none = scraped(json!({"prometheus.io/scrape": "false"})).0;
+    assert_eq!(none, [json!("false"), Value::Null, Value::Null]);
+    let none = scraped(json!({"prometheus.istio.io/merge-metrics": "false"}));
+    assert_eq!(none, ([Value::Null, Value::Null, Value::Null], 0));
+}
+
+#[test]
 fn annotations_change_what_is_injected() {
     let mut pod = pod();
     pod["metadata"]["annotations"] = json!({

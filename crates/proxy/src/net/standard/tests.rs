@@ -7,7 +7,10 @@ use myriad_model::{
 };
 
 use super::super::recording::Recording;
-use super::{BOOKS_MAX, Labels, Library, Page, SERIES_MAX, Workload, register};
+use super::super::workloads::WorkloadId;
+use super::{
+    BOOKS_MAX, Book, Labels, Library, PAGES_MAX, Page, Reporter, SERIES_MAX, Workload, register,
+};
 
 fn library() -> (Metrics, Arc<Library>) {
     let metrics = Metrics::new();
@@ -16,7 +19,7 @@ fn library() -> (Metrics, Arc<Library>) {
         name: "edge".into(),
         namespace: "istio-system".into(),
     };
-    register(&metrics, &library, workload);
+    register(&metrics, &library, Some(workload));
     (metrics, library)
 }
 
@@ -25,6 +28,15 @@ fn service() -> Origin {
         kind: OriginKind::Service,
         id: "shop/web".into(),
     }
+}
+
+fn open(library: &Library, name: &str) -> Arc<Book> {
+    library.open(&name.into(), Some(&service()), Reporter::Source)
+}
+
+/// What a worker counts of nobody that is known.
+fn page(book: &Book, worker: usize) -> &Page {
+    book.page(worker, WorkloadId::UNKNOWN).unwrap()
 }
 
 fn labels(status: u16) -> Labels {
@@ -59,11 +71,11 @@ fn values(text: &str, name: &str, parts: &[&str]) -> Vec<f64> {
 #[test]
 fn workers_count_for_themselves_and_the_exposition_adds_up() {
     let (metrics, library) = library();
-    let book = library.open(&"shop/web:80".into(), Some(&service()));
+    let book = open(&library, "shop/web:80");
     for worker in 0..2 {
-        count(&book.page(worker).unwrap(), 200);
+        count(page(&book, worker), 200);
     }
-    count(&library.nowhere(0).unwrap(), 404);
+    count(page(library.nowhere(Reporter::Source), 0), 404);
     let text = metrics.encode();
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
     let to = [
@@ -92,10 +104,9 @@ fn workers_count_for_themselves_and_the_exposition_adds_up() {
 #[test]
 fn whatever_is_beyond_a_maximum_is_counted_together() {
     let (metrics, library) = library();
-    let book = library.open(&"shop/web:80".into(), Some(&service()));
-    let page = book.page(0).unwrap();
+    let book = open(&library, "shop/web:80");
     for status in 0..200 {
-        count(&page, status);
+        count(page(&book, 0), status);
     }
     let text = metrics.encode();
     let all = values(&text, "istio_requests_total", &[]);
@@ -104,12 +115,46 @@ fn whatever_is_beyond_a_maximum_is_counted_together() {
     let beyond = ["response_flags=\"overflow\""];
     let counted = values(&text, "istio_requests_total", &beyond);
     assert_eq!(counted, [200.0 - (SERIES_MAX - 1) as f64]);
-    let open = |number: usize| library.open(&format!("s/{number}:1").as_str().into(), None);
+    let told = |text: &str| {
+        let name = "myriad_standard_metrics_overflows_total";
+        values(text, name, &[]).iter().sum::<f64>()
+    };
+    assert_eq!(told(&text), counted[0]);
+    let open = |number: usize| open(&library, &format!("s/{number}:1"));
     let books: Vec<_> = (0..BOOKS_MAX + 5).map(open).collect();
-    count(&books[BOOKS_MAX].page(1).unwrap(), 200);
+    count(page(&books[BOOKS_MAX], 1), 200);
+    let text = metrics.encode();
     let beyond = ["destination_service=\"overflow\""];
-    let counted = values(&metrics.encode(), "istio_requests_total", &beyond);
-    assert_eq!(counted, [1.0]);
+    assert_eq!(values(&text, "istio_requests_total", &beyond), [1.0]);
+    assert_eq!(told(&text), counted[0] + 6.0);
+}
+
+#[test]
+fn pages_of_workloads_are_bound_and_given_back() {
+    let (metrics, library) = library();
+    let books: Vec<_> = (0..8)
+        .map(|number| open(&library, &format!("s/{number}:1")))
+        .collect();
+    let ids = (2..1_024).map(WorkloadId::at);
+    for (book, id) in books
+        .iter()
+        .flat_map(|book| ids.clone().map(move |id| (book, id)))
+    {
+        count(book.page(0, id).unwrap(), 200);
+    }
+    let beyond = ["destination_workload=\"overflow\""];
+    let sum = |parts: &[&str]| {
+        let text = metrics.encode();
+        values(&text, "istio_requests_total", parts)
+            .iter()
+            .sum::<f64>()
+    };
+    assert_eq!(sum(&[]), 8.0 * 1_022.0);
+    assert_eq!(sum(&beyond), 8.0 * 1_022.0 - PAGES_MAX as f64);
+    drop(books);
+    let book = open(&library, "s/new:1");
+    count(book.page(0, WorkloadId::at(2)).unwrap(), 200);
+    assert_eq!((sum(&[]), sum(&beyond)), (1.0, 0.0));
 }
 
 #[test]
@@ -136,7 +181,7 @@ fn tags_and_metrics_are_as_telemetry_says() {
     let recording = Arc::new(Recording::new(&telemetry).ok().unwrap());
     assert_eq!(recording.asked.map(|[method, ..]| method), Some(true));
     library.obey(Some(&recording));
-    let page = library.nowhere(0).unwrap();
+    let page = page(library.nowhere(Reporter::Source), 0);
     let mut labels = labels(200);
     labels.tags[0] = "GET";
     page.count_request(labels, Duration::ZERO, 0, 0);

@@ -48,7 +48,6 @@ impl Ends {
             number: 0,
             library: Arc::new(Library::new(1)),
             counts_all: false,
-            nowhere: None,
             names: Names::new(NameSettings::default(), &Metrics::new()),
             trusted_hops: 0,
         });

@@ -26,6 +26,8 @@ use super::streams;
 use super::world::{Backend, Client, World, route, trusting};
 use crate::{Identity, Limits, Settings};
 
+mod counted;
+
 const OUTBOUND: &str = "127.0.0.1:15001";
 const INBOUND: &str = "0.0.0.0:15006";
 
@@ -317,7 +319,15 @@ impl Authority {
     }
 
     fn identity(&self, account: &str, trusted: &[&Authority]) -> Identity {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        self.identity_of(account, trusted, CertificateParams::default())
+    }
+
+    fn identity_of(
+        &self,
+        account: &str,
+        trusted: &[&Authority],
+        mut params: CertificateParams,
+    ) -> Identity {
         let uri = uri(account);
         params.subject_alt_names = vec![SanType::URI(uri.as_str().try_into().unwrap())];
         let key = KeyPair::generate().unwrap();

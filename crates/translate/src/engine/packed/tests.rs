@@ -6,7 +6,7 @@ use std::sync::Arc;
 use myriad_api::istio::Labels;
 use myriad_api::{
     BackendPort, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress, IngressBackend,
-    IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind,
+    IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey, ObjectKind, Owner,
     PathType, Pod, Service, ServicePort, TargetPort,
 };
 use proptest::prelude::*;
@@ -161,14 +161,20 @@ fn pod() -> impl Strategy<Value = Object> {
         labels(),
         address,
         maybe(),
+        maybe(),
         any::<bool>(),
     );
-    parts.prop_map(|(meta, labels, address, account, is_ready)| {
+    parts.prop_map(|(meta, labels, address, account, owner, is_ready)| {
+        let owner = owner.map(|name: Box<str>| Owner {
+            kind: "ReplicaSet".into(),
+            name,
+        });
         Object::Pod(Arc::new(Pod {
             meta,
             labels,
             address,
             account,
+            owner,
             is_ready,
         }))
     })
