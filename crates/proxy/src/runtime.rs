@@ -337,7 +337,7 @@ impl Proxy {
     }
 
     /// Ends gracefully: accepts for the drain delay, then lets requests end for at most the
-    /// drain timeout. Returns when every worker has ended.
+    /// drain timeout. Returns when every worker has ended, and the access log is written.
     pub async fn drain(self) {
         let mut ends = Vec::new();
         for worker in &self.workers {
@@ -354,6 +354,7 @@ impl Proxy {
             // It has said its last word already, so this does not wait.
             let _ = worker.thread.join();
         }
+        self.journal.settle().await;
     }
 
     /// Shows metrics as the tables say, and opens the access log as soon as anybody wants one.

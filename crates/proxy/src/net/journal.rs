@@ -1,24 +1,42 @@
 //! The access log: one line per request, written by a thread of its own.
 //!
 //! A worker never waits for the log. Where the writer is behind, lines are dropped and counted.
+//! Lines that come close together are written together: a writer that is woken for each of them
+//! costs the worker more than all else that it does for the log.
 
 mod line;
 
 use std::io::{self, BufWriter, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use myriad_model::{AccessLog, FormatPart, LogFormat, LogSink};
+use tokio::sync::oneshot;
 
 pub use line::{Line, STREAM, hex};
 
 /// The most lines that wait for the writer.
 const WAITING_MAX: usize = 16_384;
 
+/// How long lines gather after others were written, unless they come so fast that room for them
+/// could become short.
+const GATHERING: Duration = Duration::from_millis(10);
+
+/// How long the end of a proxy waits for its last lines.
+const SETTLING: Duration = Duration::from_secs(1);
+
 /// The end that workers write to. Nothing can be written before it is opened.
 #[derive(Clone, Default)]
 pub struct Journal {
-    lines: Arc<OnceLock<SyncSender<Box<Line>>>>,
+    lines: Arc<OnceLock<SyncSender<Entry>>>,
+}
+
+/// What the writer is told.
+enum Entry {
+    Line(Box<Line>),
+    /// To say so once all before it is written.
+    Settle(oneshot::Sender<()>),
 }
 
 impl Journal {
@@ -42,21 +60,52 @@ impl Journal {
     /// Hands a line over; false where it had to be dropped.
     pub fn write(&self, line: Box<Line>) -> bool {
         let lines = self.lines.get();
-        lines.is_some_and(|lines| lines.try_send(line).is_ok())
+        lines.is_some_and(|lines| lines.try_send(Entry::Line(line)).is_ok())
+    }
+
+    /// Returns once all lines so far are written, or after a second.
+    pub async fn settle(&self) {
+        let Some(lines) = self.lines.get() else {
+            return;
+        };
+        let (settled, end) = oneshot::channel();
+        if lines.try_send(Entry::Settle(settled)).is_ok() {
+            // A writer that is gone, or that waits for whoever reads, has nothing to say.
+            let _ = tokio::time::timeout(SETTLING, end).await;
+        }
     }
 }
 
-fn write_all(waiting: &Receiver<Box<Line>>, out: Box<dyn Write + Send>) {
+fn write_all(waiting: &Receiver<Entry>, out: Box<dyn Write + Send>) {
     let mut out = BufWriter::with_capacity(64 << 10, out);
     let mut lines = Lines::default();
     while let Ok(first) = waiting.recv() {
-        let mut next = Some(first);
-        while let Some(line) = next {
-            write_line(&line, &mut lines, &mut out);
+        let (mut next, mut written) = (Some(first), 0);
+        while let Some(entry) = next {
+            match entry {
+                Entry::Line(line) => write_line(&line, &mut lines, &mut out),
+                Entry::Settle(settled) => {
+                    let _ = out.flush();
+                    // Whoever asked may not wait any more.
+                    let _ = settled.send(());
+                }
+            }
+            written += 1;
             next = waiting.try_recv().ok();
         }
         let _ = out.flush();
+        if written < WAITING_MAX / 4 {
+            gather();
+        }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this thread has no connections, and wants not to be woken"
+)]
+fn gather() {
+    std::thread::sleep(GATHERING);
 }
 
 /// Whoever closed the log's end wants no log; requests go on.
@@ -249,9 +298,53 @@ fn push_quoted(out: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use super::{Line, format_own};
+    use myriad_base::clock;
+
+    use super::{GATHERING, Journal, Line, format_own};
+
+    /// Counts how often it is written to, and what.
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<(usize, String)>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut paper = self.0.lock().unwrap();
+            paper.0 += 1;
+            paper.1.push_str(std::str::from_utf8(bytes).unwrap());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_that_come_together_are_written_together_and_all_are_at_the_end() {
+        let journal = Journal::default();
+        journal.settle().await;
+        let paper = Paper::default();
+        journal.open(Box::new(paper.clone())).unwrap();
+        let line = || Box::new(Line::new("https".into(), ([192, 0, 2, 1], 1).into()));
+        let begun = clock::now();
+        for _ in 0..50 {
+            assert!(journal.write(line()));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        journal.settle().await;
+        let turns = clock::now().duration_since(begun).as_millis() / GATHERING.as_millis();
+        let (writes, text) = paper.0.lock().unwrap().clone();
+        assert_eq!(text.lines().count(), 50);
+        // One as soon as there is a line, and one for each time of gathering.
+        assert!(
+            writes as u128 <= turns + 2,
+            "{writes} writes in {turns} turns"
+        );
+    }
 
     #[test]
     fn a_line_is_one_json_object_whatever_the_client_sent() {
