@@ -46,9 +46,9 @@ pub struct Merged<'a> {
     pub tunnel: Option<&'a Tunnel>,
 }
 
-/// The rules that hold for a host of a namespace. As Istio's clients look for them: what the
-/// view's namespace keeps to itself, what the host's own namespace exports to the view, and what
-/// the root namespace exports to it.
+/// The rules that hold for a host of a namespace. As Istio's clients look for them: those of the
+/// view's namespace, what the host's own namespace exports to the view, and what the root namespace
+/// exports to it. Of the root namespace, a view of it sees first what it keeps to itself alone.
 pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
     reader.note_rules(host);
     look_up(reader, host, namespace)
@@ -71,7 +71,11 @@ fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
     patterns.extend(names::broader_texts(host));
     for pattern in &patterns {
         let mut rules = reader.own_rules(pattern);
-        rules.retain(|rule| matches!(&*rule.spec.export_to, [only] if &**only == "."));
+        let is_root = !rules.is_empty() && view.is_of(root);
+        rules.retain(|rule| match is_root {
+            true => matches!(&*rule.spec.export_to, [only] if &**only == "."),
+            false => view.sees(&rule.spec.export_to, rule.meta.key.namespace()),
+        });
         if !rules.is_empty() {
             return Rules(select(rules, view));
         }
