@@ -35,10 +35,15 @@ pub enum Saying {
 }
 
 impl NameServer {
-    /// Starts one on a port that is free over both UDP and TCP.
+    /// Starts one on a port of this machine that is free over both UDP and TCP.
     pub fn start() -> NameServer {
+        NameServer::start_at([127, 0, 0, 1].into())
+    }
+
+    /// Starts one at an address of this machine.
+    pub fn start_at(ip: IpAddr) -> NameServer {
         let (udp, tcp) = loop {
-            let udp = UdpSocket::bind("127.0.0.1:0").expect("a port for UDP");
+            let udp = UdpSocket::bind((ip, 0)).expect("a port for UDP");
             let address = udp.local_addr().expect("an address");
             if let Ok(tcp) = TcpListener::bind(address) {
                 break (udp, tcp);

@@ -31,6 +31,22 @@ impl Pod {
     /// Where it cannot be made.
     pub async fn new(cluster: &Cluster, number: u8) -> Pod {
         let story = cluster.last_octet();
+        let host = |host: u8| IpAddr::from([10, 245, story, number * 4 + host]);
+        Pod::between(&format!("pod-{story}-{number}"), (host(1), host(2))).await
+    }
+
+    /// Makes a network that is no Pod's, with a public address; a story has one.
+    ///
+    /// # Panics
+    /// Where it cannot be made.
+    pub async fn outside(cluster: &Cluster) -> Pod {
+        let story = cluster.last_octet();
+        // Of those that are for documents, there are enough for 63 stories.
+        let host = |host: u8| IpAddr::from([203, 0, 113, story % 63 * 4 + host]);
+        Pod::between(&format!("out-{story}"), (host(1), host(2))).await
+    }
+
+    async fn between(name: &str, (gateway, address): (IpAddr, IpAddr)) -> Pod {
         let mut command = Command::new("unshare");
         command.args(["--net", "sh", "-c", HOLD]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -39,10 +55,8 @@ impl Pod {
         let mut lines = BufReader::new(holder.stdout.take().expect("a pipe")).lines();
         let line = lines.next_line().await.expect("a line");
         assert_eq!(line.as_deref(), Some("made"), "a network can be made");
-        let host = |host: u8| IpAddr::from([10, 245, story, number * 4 + host]);
-        let (gateway, address) = (host(1), host(2));
         let pid = holder.id().expect("it runs").to_string();
-        link(&format!("pod-{story}-{number}"), &pid, gateway).await;
+        link(name, &pid, gateway).await;
         let addresses = format!("{address} {gateway}\n");
         let written = stdin.write_all(addresses.as_bytes()).await;
         written.expect("the holder reads");
@@ -60,6 +74,14 @@ impl Pod {
         self.address
     }
 
+    /// The process by which its network is entered.
+    ///
+    /// # Panics
+    /// Where it has ended.
+    pub fn target(&self) -> u32 {
+        self.holder.id().expect("it runs")
+    }
+
     /// Where a proxy in it serves HTTPS, if its controllers say port 8443 of every address.
     pub fn https(&self) -> SocketAddr {
         SocketAddr::new(self.address, 8443)
@@ -70,7 +92,7 @@ impl Pod {
     /// # Panics
     /// Where it does not start.
     pub async fn run(&self, words: &[&str]) -> std::process::Output {
-        let target = self.holder.id().expect("it runs");
+        let target = self.target();
         let mut command = Command::new("nsenter");
         command.arg(format!("--target={target}")).arg("--net");
         command.args(words).stdin(Stdio::null());
@@ -79,7 +101,7 @@ impl Pod {
 
     /// The same process inside.
     pub fn place(&self, launch: Launch) -> Launch {
-        let target = self.holder.id().expect("it runs");
+        let target = self.target();
         launch
             .through(&["nsenter", &format!("--target={target}"), "--net"])
             .set("--admin", SocketAddr::new(self.address, ADMIN_PORT))

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use hickory_resolver::config::{
@@ -44,6 +44,9 @@ const ASKED_MAX: usize = 256;
 /// How often it is looked whether the system's files are others.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// The least time between two words of the log about addresses that are refused.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+
 /// What the system says of names.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
@@ -80,6 +83,8 @@ pub struct Names {
 struct Inner {
     settings: NameSettings,
     counters: Counters,
+    /// When the log was last told of an address that is refused.
+    told_refused: Mutex<Option<Instant>>,
     /// None where the thread could not be started.
     questions: OnceLock<Option<mpsc::Sender<Question>>>,
 }
@@ -156,18 +161,36 @@ impl Names {
             inner: Arc::new(Inner {
                 settings,
                 counters,
+                told_refused: Mutex::new(None),
                 questions: OnceLock::new(),
             }),
         }
     }
 
     /// Whether an address may be connected to where a client chose the name; counted where not.
-    pub fn admits(&self, ip: IpAddr) -> bool {
+    pub fn admits(&self, host: &str, ip: IpAddr) -> bool {
         let admits = self.inner.settings.reach.admits(ip);
         if !admits {
             self.inner.counters.unreachable.inc();
+            self.tell_refused(host, ip);
         }
         admits
+    }
+
+    /// Clients choose names as often as they like, so the log is told now and then.
+    fn tell_refused(&self, host: &str, ip: IpAddr) {
+        let told = self.inner.told_refused.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        let now = clock::now();
+        if told.is_none_or(|told| now.duration_since(told) >= REFUSAL_PAUSE) {
+            *told = Some(now);
+            tracing::warn!(
+                host,
+                address = %ip,
+                "a host that a client chose has an address that is not public, so it is not \
+                 connected to; --dynamic-dns-allow admits addresses"
+            );
+        }
     }
 
     /// The addresses of a host. One with a dot is asked for as it is; only others are looked for

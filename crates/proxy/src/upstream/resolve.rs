@@ -231,7 +231,7 @@ async fn look_up(names: &Names, name: &DnsName, mode: DnsMode, before: Option<&T
     let (mut addresses, ttl) = match (found, before) {
         (Ok(mut found), _) => {
             if mode == DnsMode::Dynamic {
-                found.addresses.retain(|ip| names.admits(*ip));
+                found.addresses.retain(|ip| names.admits(&name.host, *ip));
             }
             (found.addresses, found.ttl)
         }

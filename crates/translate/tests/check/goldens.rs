@@ -17,6 +17,9 @@ const BYTES_MAX: u64 = 64 << 10;
 /// Two Services with an endpoint each, in each of two namespaces, and a certificate.
 pub const BASE: &str = include_str!("../goldens/base.yaml");
 
+/// The Service of the egress gateway, with one endpoint, and what else the examples name.
+const EGRESS: &str = include_str!("../goldens/egress.yaml");
+
 #[test]
 fn the_base_makes_no_resource() {
     let mut engine = world::engine(world::settings(""));
@@ -46,6 +49,23 @@ fn every_shape_of_the_samples_of_istio_holds() {
 fn every_golden_of_the_mesh_holds() {
     // The base would be in the scope of each of them.
     check("mesh", |text| renew_on("", text));
+}
+
+/// What the examples of egress are to the sidecars of clients and to the gateway.
+#[test]
+fn every_golden_of_egress_holds() {
+    check("egress", |text| {
+        let name = text
+            .lines()
+            .next()
+            .and_then(|it| it.strip_prefix("# example "));
+        let name = name.expect("the first line names an example");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/egress");
+        let example = read(&root.join(name).join("mongo.yaml"));
+        let renewed = renew_on("", &[EGRESS, &example].concat());
+        let (_, result) = renewed.split_once("=== resources\n").expect("a result");
+        format!("# example {name}\n=== resources\n{result}")
+    });
 }
 
 fn renew(text: &str) -> String {
