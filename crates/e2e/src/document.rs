@@ -48,11 +48,17 @@ impl Document {
         found
     }
 
-    /// All steps as one script, which ends with the first command that fails.
+    /// All steps as one script, which ends with the first command that fails. What is run in a
+    /// container is run again until it shows what the document says, for half a minute at most: a
+    /// reader takes longer than what was just applied needs to get there.
     pub fn script(&self) -> String {
         let mut script = String::from("set -eu\n");
         for (number, step) in self.0.iter().enumerate() {
-            let _ = write!(script, "echo '{}'\n{}", marker(number), step.commands);
+            let _ = writeln!(script, "echo '{}'", marker(number));
+            script += &match step.is_patient() {
+                true => step.patiently(),
+                false => step.commands.clone(),
+            };
         }
         script
     }
@@ -74,6 +80,25 @@ impl Document {
 }
 
 impl Step {
+    fn is_patient(&self) -> bool {
+        self.commands.starts_with("kubectl exec") && !self.seen.is_empty()
+    }
+
+    fn patiently(&self) -> String {
+        let mut script = format!("step() {{\n{}}}\nleft=60\n", self.commands);
+        script += "while printed=$(step 2>&1 || true)\n! {\n";
+        for line in &self.seen {
+            let quoted = line.replace('\'', "'\\''");
+            let _ = writeln!(
+                script,
+                "printf '%s' \"$printed\" | grep -qF -- '{quoted}' &&"
+            );
+        }
+        script
+            + "true; } && [ $left -gt 0 ]; do left=$((left - 1)); sleep 0.5; done\n\
+                  printf '%s\\n' \"$printed\"\n"
+    }
+
     /// Holds what was printed against what the document says.
     ///
     /// # Panics

@@ -12,6 +12,7 @@ mod cluster {
     mod injection;
     mod istio;
     mod mesh;
+    mod mesh_faults;
     mod namespaces;
     mod newcomer;
     mod orders;

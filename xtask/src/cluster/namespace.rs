@@ -30,11 +30,13 @@ pub(super) struct Namespace {
 /// The part that the holder plays.
 pub(super) const HOLDER: &str = "network";
 
-/// Makes the addresses of pods local, says so by a line, and then only holds the namespace.
+/// Makes the addresses of pods and Services local, says so by a line, and then only holds the
+/// namespace.
 ///
 /// Loopback addresses would be local without that, but no EndpointSlice takes them.
 const HOLD: &str = "exec 3>&1 1>&2 && ip link set lo up && \
-    ip route add local 10.244.0.0/16 dev lo && echo made >&3 && exec sleep infinity 3>&-";
+    ip route add local 10.244.0.0/16 dev lo && ip route add local 10.96.0.0/12 dev lo && \
+    echo made >&3 && exec sleep infinity 3>&-";
 
 /// The program that enters, and what keeps an ordinary user's rights on the way.
 const ENTER: &str = "nsenter";

@@ -1,6 +1,6 @@
 //! What a cluster of machines does with objects, for a cluster that has no machine: it runs pods
-//! as their specification says, tells when they are ready, finds Services by name, and leads a
-//! load balancer to them. Only the images are not looked at: what looks like Myriad is this one,
+//! as their specification says, tells when they are ready, finds Services by name, and leads their
+//! addresses to them. Only the images are not looked at: what looks like Myriad is this one,
 //! and all else answers with the name of its pod.
 
 use std::collections::BTreeMap;
@@ -11,13 +11,17 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::balancer::Balancer;
+use super::pod::ADMIN_PORT;
 use super::{Api, Cluster, Launch, Pod, Process};
 
 /// Between two looks at what there is.
 const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// The third octet of the address of the first Service.
-const SERVICES_START: u8 = 16;
+/// Where a proxy beside a workload says whether it is ready.
+const PROBES_PORT: u16 = 15_020;
+
+/// What containers run as whose rules lead connections to the proxy.
+const PROXY_GROUP: &str = "--regid=1337";
 
 /// Mounts names over those of this machine, and becomes the program.
 const WITH_HOSTS: &str = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
@@ -28,8 +32,6 @@ pub struct Kubelet<'a> {
     api: &'a Api,
     namespaces: Vec<String>,
     pods: BTreeMap<String, Running>,
-    /// Each has an address by its place.
-    services: Vec<String>,
     balancers: BTreeMap<SocketAddr, Balancer>,
     started: u8,
 }
@@ -37,7 +39,9 @@ pub struct Kubelet<'a> {
 struct Running {
     address: IpAddr,
     is_ready: bool,
-    process: Process,
+    /// Where it says so.
+    readiness: String,
+    _processes: Vec<Process>,
     _network: Option<Pod>,
 }
 
@@ -49,7 +53,6 @@ impl<'a> Kubelet<'a> {
             api,
             namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
             pods: BTreeMap::new(),
-            services: Vec::new(),
             balancers: BTreeMap::new(),
             started: 0,
         }
@@ -96,12 +99,13 @@ impl<'a> Kubelet<'a> {
 
     /// Leads the address of a Service to its endpoints, and returns the line by which it is found.
     async fn find_service(&mut self, namespace: &str, service: &Value) -> String {
-        let name = format!("{}.{namespace}", text(&service["metadata"]["name"]));
-        let address = self.service_address(&name);
+        let name = text(&service["metadata"]["name"]);
+        let Ok(address) = text(&service["spec"]["clusterIP"]).parse::<IpAddr>() else {
+            return String::new();
+        };
         let slices = format!(
             "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices\
-             ?labelSelector=kubernetes.io/service-name={}",
-            text(&service["metadata"]["name"])
+             ?labelSelector=kubernetes.io/service-name={name}"
         );
         let slices = items(&self.api.get(&slices).await);
         for port in array(&service["spec"]["ports"]) {
@@ -115,22 +119,11 @@ impl<'a> Kubelet<'a> {
         }
         let is_told = !service["status"]["loadBalancer"]["ingress"].is_null();
         if service["spec"]["type"] == "LoadBalancer" && !is_told {
-            let name = text(&service["metadata"]["name"]);
             let path = format!("/api/v1/namespaces/{namespace}/services/{name}");
             let status = json!({"loadBalancer": {"ingress": [{"ip": address}]}});
             self.api.set_status(&path, &status).await;
         }
-        format!("{address} {name}.svc\n")
-    }
-
-    fn service_address(&mut self, name: &str) -> IpAddr {
-        let known = self.services.iter().position(|known| known == name);
-        let at = known.unwrap_or_else(|| {
-            self.services.push(name.to_owned());
-            self.services.len() - 1
-        });
-        let at = u8::try_from(at).expect("a few Services");
-        IpAddr::from([10, 244, SERVICES_START + at, self.cluster.last_octet()])
+        format!("{address} {name}.{namespace} {name}.{namespace}.svc\n")
     }
 
     /// Starts a pod that is new, tells when it gets ready, and ends it when it is deleted; returns
@@ -157,7 +150,7 @@ impl<'a> Kubelet<'a> {
             return path;
         };
         if !running.is_ready {
-            let answer = self.cluster.admin(&running.process, "/readyz").await;
+            let answer = self.cluster.curl(&running.readiness, &[]).ask().await;
             running.is_ready = answer.status == 200;
             if running.is_ready {
                 let address = running.address;
@@ -177,64 +170,82 @@ impl<'a> Kubelet<'a> {
     /// A pod whose volumes are not there yet does not start.
     async fn start(&mut self, pod: &Value) -> Option<Running> {
         let (meta, spec) = (&pod["metadata"], &pod["spec"]);
-        let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
+        let name = text(&meta["name"]);
         let container = &spec["containers"][0];
-        let image = text(&container["image"]);
-        if !image.contains("myriad") {
-            let port = number(&container["ports"][0]["containerPort"]);
+        let first = array(&spec["initContainers"]);
+        let is_own = text(&container["image"]).contains("myriad");
+        if !is_own && first.is_empty() {
             let address = self.cluster.endpoint().ip();
-            let endpoint = SocketAddr::new(address, port);
+            let endpoint = SocketAddr::new(address, port_of(container));
+            let process = self.cluster.endpoint_at(endpoint, name);
             return Some(Running {
                 address,
                 is_ready: false,
-                process: self.cluster.endpoint_at(endpoint, name),
+                readiness: format!("http://{}/readyz", process.admin()),
+                _processes: vec![process],
                 _network: None,
             });
         }
-        let mounts = self.mount(namespace, name, spec).await?;
+        let mounts = self.mount(pod).await?;
         let network = Pod::new(self.cluster, self.started).await;
         self.started += 1;
-        let variables = variables(container, meta);
-        let mut launch = self.launch(name, container, &mounts, &variables);
-        for (variable, value) in &variables {
-            launch = launch.environment(variable, value);
+        let address = network.address();
+        let mut processes = Vec::new();
+        for container in &first {
+            match array(&container["args"]).first().and_then(Value::as_str) {
+                Some("redirect") => redirect(&network, container).await,
+                _ => {
+                    let launch = self.launch(pod, container, &mounts, &network).await;
+                    let own = ["setpriv", PROXY_GROUP, "--clear-groups"];
+                    processes.push(launch.through(&own).start());
+                }
+            }
         }
-        let hosts = self.hosts().display().to_string();
-        launch = launch.through(&["unshare", "--mount", "sh", "-c", WITH_HOSTS, &hosts]);
-        if spec["automountServiceAccountToken"] != false {
-            let account = text(&spec["serviceAccountName"]);
-            let server = self.cluster.server();
-            let kubeconfig = self.cluster.kubeconfig_of(namespace, account, server);
-            let variable = format!("KUBECONFIG={}", kubeconfig.await.display());
-            launch = launch.through(&["env", &variable]);
+        let readiness = if is_own {
+            let launch = self.launch(pod, container, &mounts, &network).await;
+            processes.push(launch.start());
+            format!("http://{address}:{ADMIN_PORT}/readyz")
         } else {
-            launch = launch.through(&["env", "--unset=KUBECONFIG"]);
-        }
+            let launch = self.cluster.backend_launch(&format!("{name}-app"), name);
+            let launch = network.place(launch).set("--admin", "127.0.0.1:9902");
+            let listens = format!("0.0.0.0:{}", port_of(container));
+            processes.push(launch.set("--http", listens).start());
+            format!("http://{address}:{PROBES_PORT}/readyz")
+        };
+        let namespace = text(&meta["namespace"]);
+        let held = self.cluster.path(&format!("{namespace}.{name}.pid"));
+        std::fs::write(held, network.target().to_string()).expect("a file");
         Some(Running {
-            address: network.address(),
+            address,
             is_ready: false,
-            process: network.place(launch).start(),
+            readiness,
+            _processes: processes,
             _network: Some(network),
         })
     }
 
     /// The program with the arguments of its container, and its own paths for what is mounted.
-    fn launch(
+    async fn launch(
         &self,
-        name: &str,
+        pod: &Value,
         container: &Value,
         mounts: &[(String, PathBuf)],
-        variables: &[(String, String)],
+        network: &Pod,
     ) -> Launch {
+        let (meta, spec) = (&pod["metadata"], &pod["spec"]);
         let mut arguments = array(&container["args"]).into_iter();
         let command = match arguments.next().as_ref().and_then(Value::as_str) {
             Some("controller") => "controller",
             Some("proxy") => "proxy",
             other => panic!("no command {other:?}"),
         };
-        let mut launch = self.cluster.launch(command, name, 0);
+        let variables = variables(container, meta, network.address());
+        let mut launch = self.cluster.launch(command, text(&meta["name"]), 0);
         for argument in arguments {
-            let (option, value) = text(&argument).split_once('=').expect("an option");
+            let Some((option, value)) = text(&argument).split_once('=') else {
+                launch = launch.argument(text(&argument));
+                continue;
+            };
             let written = |all: String, (name, value): &(String, String)| {
                 all.replace(&format!("$({name})"), value)
             };
@@ -245,16 +256,32 @@ impl<'a> Kubelet<'a> {
             });
             launch = launch.set(option, mounted.unwrap_or(value));
         }
-        launch
+        for (variable, value) in &variables {
+            launch = launch.environment(variable, value);
+        }
+        let hosts = self.hosts().display().to_string();
+        launch = launch.through(&["unshare", "--mount", "sh", "-c", WITH_HOSTS, &hosts]);
+        // What has a token for the API server has a kubeconfig here.
+        if command == "controller" && spec["automountServiceAccountToken"] != false {
+            let (namespace, account) = (&meta["namespace"], &spec["serviceAccountName"]);
+            let server = self.cluster.server();
+            let kubeconfig = (self.cluster).kubeconfig_of(text(namespace), text(account), server);
+            let variable = format!("KUBECONFIG={}", kubeconfig.await.display());
+            launch = launch.through(&["env", &variable]);
+        } else {
+            launch = launch.through(&["env", "--unset=KUBECONFIG"]);
+        }
+        network.place(launch)
     }
 
     /// Makes the volumes of a pod, each a folder; none while one cannot be made.
-    async fn mount(
-        &self,
-        namespace: &str,
-        name: &str,
-        spec: &Value,
-    ) -> Option<Vec<(String, PathBuf)>> {
+    async fn mount(&self, pod: &Value) -> Option<Vec<(String, PathBuf)>> {
+        let (meta, spec) = (&pod["metadata"], &pod["spec"]);
+        let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
+        let mut containers = array(&spec["initContainers"]);
+        containers.extend(array(&spec["containers"]));
+        let mounted = containers.iter().flat_map(|it| array(&it["volumeMounts"]));
+        let mounted: Vec<Value> = mounted.collect();
         let mut mounts = Vec::new();
         for volume in array(&spec["volumes"]) {
             let place = self
@@ -265,24 +292,33 @@ impl<'a> Kubelet<'a> {
                 self.write_map(namespace, map, &place).await?;
             }
             for source in array(&volume["projected"]["sources"]) {
-                let account = text(&spec["serviceAccountName"]);
                 let token = &source["serviceAccountToken"];
                 // The one without audience is for the API server, which a kubeconfig has.
                 if let Some(audience) = token["audience"].as_str() {
-                    let audience = format!("--audience={audience}");
-                    let namespace = format!("--namespace={namespace}");
-                    let line = ["create", "token", account, &audience, &namespace];
-                    let written = self.cluster.kubectl(&line).await;
+                    let written = self.token(pod, audience).await;
                     let file = place.join(text(&token["path"]));
                     std::fs::write(file, written).expect("a file");
                 }
             }
-            let mounted = array(&spec["containers"][0]["volumeMounts"]);
             let mut mounted = mounted.iter().filter(|it| it["name"] == volume["name"]);
             let mount = mounted.next().expect("a volume is mounted");
             mounts.push((text(&mount["mountPath"]).to_owned(), place));
         }
         Some(mounts)
+    }
+
+    /// A token of the pod's account, which names the pod.
+    async fn token(&self, pod: &Value, audience: &str) -> String {
+        let (meta, spec) = (&pod["metadata"], &pod["spec"]);
+        let account = text(&spec["serviceAccountName"]);
+        let namespace = format!("--namespace={}", text(&meta["namespace"]));
+        let audience = format!("--audience={audience}");
+        let bound = format!("--bound-object-name={}", text(&meta["name"]));
+        let kind = "--bound-object-kind=Pod";
+        let line = [
+            "create", "token", account, &namespace, &audience, kind, &bound,
+        ];
+        self.cluster.kubectl(&line).await
     }
 
     async fn write_map(&self, namespace: &str, map: &str, place: &Path) -> Option<()> {
@@ -320,14 +356,31 @@ fn items(list: &Value) -> Vec<Value> {
     array(&list["items"])
 }
 
+/// Runs the step that makes the rules of a pod.
+async fn redirect(network: &Pod, container: &Value) {
+    let program = std::env::var("MYRIAD_BIN")
+        .expect("MYRIAD_BIN is the path of the binary; `cargo xtask test` sets it");
+    let arguments = array(&container["args"]);
+    let mut words = vec![program.as_str()];
+    words.extend(arguments.iter().map(text));
+    let ruled = network.run(&words).await;
+    assert!(ruled.status.success(), "{ruled:?}");
+}
+
+fn port_of(container: &Value) -> u16 {
+    number(&container["ports"][0]["containerPort"])
+}
+
 /// The environment of a container: fields of its pod, of which a label that is not there is empty.
-fn variables(container: &Value, meta: &Value) -> Vec<(String, String)> {
+fn variables(container: &Value, meta: &Value, address: IpAddr) -> Vec<(String, String)> {
+    let address = address.to_string();
     let variables = array(&container["env"]).into_iter().map(|variable| {
         let field = text(&variable["valueFrom"]["fieldRef"]["fieldPath"]);
         let label = field.strip_prefix("metadata.labels['");
         let label = label.and_then(|it| it.strip_suffix("']"));
         let value = match (field, label) {
             ("metadata.namespace", _) => text(&meta["namespace"]),
+            ("status.podIP", _) => &address,
             (_, Some(label)) => text(&meta["labels"][label]),
             _ => panic!("no field of a pod: {variable}"),
         };

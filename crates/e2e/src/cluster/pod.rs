@@ -2,8 +2,10 @@
 //! side by side, as they do on nodes.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::process::Stdio;
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
@@ -97,6 +99,44 @@ impl Pod {
         command.arg(format!("--target={target}")).arg("--net");
         command.args(words).stdin(Stdio::null());
         command.output().await.expect("nsenter starts")
+    }
+
+    /// Listens inside, for an endpoint that is part of the story.
+    ///
+    /// # Panics
+    /// Where the port is taken.
+    pub fn listen(&self, port: u16) -> tokio::net::TcpListener {
+        let path = format!("/proc/{}/ns/net", self.target());
+        let network = std::fs::File::open(path).expect("a network");
+        // A thread that has entered it must not come back.
+        let thread = std::thread::spawn(move || {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("a network to enter");
+            std::net::TcpListener::bind(("0.0.0.0", port)).expect("a free port")
+        });
+        let socket = thread.join().expect("a socket");
+        socket.set_nonblocking(true).expect("a socket");
+        tokio::net::TcpListener::from_std(socket).expect("a socket")
+    }
+
+    /// Cuts the pod off, or ties it to the others again; connections stay open.
+    ///
+    /// # Panics
+    /// Where it cannot be done.
+    pub async fn connect(&self, is_connected: bool) {
+        let state = if is_connected { "up" } else { "down" };
+        let cut = self.run(&["ip", "link", "set", "eth0", state]).await;
+        assert!(cut.status.success(), "{cut:?}");
+        if is_connected {
+            // The route went with the link.
+            let IpAddr::V4(address) = self.address else {
+                unreachable!("pods have addresses of version 4")
+            };
+            let gateway = std::net::Ipv4Addr::from_bits(address.to_bits() - 1).to_string();
+            let line = ["ip", "route", "add", "default", "via", &gateway];
+            let tied = self.run(&line).await;
+            assert!(tied.status.success(), "{tied:?}");
+        }
     }
 
     /// The same process inside.

@@ -3,6 +3,10 @@
 use myriad_e2e::cluster::{Cluster, Process};
 use myriad_e2e::world::{self, eventually};
 use tokio::process::Command;
+use tokio::sync::Mutex;
+
+/// Held by a story whose webhook would answer for the Pods of others too.
+pub(super) static WEBHOOKS: Mutex<()> = Mutex::const_new(());
 
 /// The port of the webhook, of the story's own.
 const PORTS_START: u16 = 24_000;
@@ -100,6 +104,7 @@ async fn becomes(cluster: &Cluster, controller: &Process, manifest: &str, expect
 
 #[tokio::test]
 async fn pods_get_their_proxy_where_labels_ask_for_it_and_nowhere_else() {
+    let _alone = WEBHOOKS.lock().await;
     let cluster = Cluster::join().await;
     let controller = inject(&cluster).await;
     cluster.ready(&controller).await;
@@ -152,6 +157,7 @@ async fn pods_get_their_proxy_where_labels_ask_for_it_and_nowhere_else() {
 
 #[tokio::test]
 async fn a_pod_asks_for_itself_and_a_namespace_forbids() {
+    let _alone = WEBHOOKS.lock().await;
     let cluster = Cluster::join().await;
     let controller = inject(&cluster).await;
     cluster.ready(&controller).await;

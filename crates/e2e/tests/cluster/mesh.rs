@@ -90,12 +90,13 @@ async fn workloads_reach_each_other_by_identity_and_others_do_not() {
     other.gets("cart", &url, " 403").await;
     client.gets("cart", &url, "the-cart 200").await;
 
-    // What nobody names is closed where the Sidecar says so; what is named is not.
+    // What nobody names is refused where the Sidecar says so; what is named is not.
     let scope = "{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}";
     story
         .apply("Sidecar", "networking.istio.io/v1", scope)
         .await;
-    client.gets("outside.test", &elsewhere, " 000").await;
+    let refused = "not in the mesh\n 502";
+    client.gets("outside.test", &elsewhere, refused).await;
     client.gets("cart", &url, "the-cart 200").await;
     drop(outside);
 }

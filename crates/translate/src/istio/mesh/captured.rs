@@ -103,7 +103,11 @@ pub fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
     }
     let address = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     let name = Name::from("outbound/any:any");
-    let protocol = ListenerProtocol::Tcp;
+    // Where nothing goes anywhere, a request at least is told so.
+    let protocol = match reader.allows_any() {
+        true => ListenerProtocol::Tcp,
+        false => ListenerProtocol::Detected,
+    };
     let value = listener(
         address,
         protocol,
