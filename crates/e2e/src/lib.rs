@@ -18,6 +18,7 @@ pub mod issuer;
 pub mod istio;
 pub mod name_server;
 pub mod objects;
+pub mod prometheus;
 pub mod world;
 
 pub use backend::Backend;

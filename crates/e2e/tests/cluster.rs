@@ -11,6 +11,7 @@ mod cluster {
     mod identity;
     mod injection;
     mod istio;
+    mod measured;
     mod mesh;
     mod mesh_faults;
     mod namespaces;

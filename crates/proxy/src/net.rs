@@ -26,6 +26,7 @@ pub mod names;
 pub mod reach;
 pub mod record;
 pub mod recording;
+pub mod refusal;
 pub mod response;
 pub mod socket;
 pub mod standard;

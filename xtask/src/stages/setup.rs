@@ -19,7 +19,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 12] = [
+const PROGRAMS: [Program; 13] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -53,6 +53,12 @@ const PROGRAMS: [Program; 12] = [
     Program {
         name: "nft",
         package: "nftables",
+    },
+    // Reads metrics as it does for dashboards. Where its package starts a service, that has a port
+    // of its own: stories run theirs with a configuration, data and a port of their own.
+    Program {
+        name: "prometheus",
+        package: "prometheus",
     },
     Program {
         name: "openssl",

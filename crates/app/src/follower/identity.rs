@@ -22,6 +22,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// The shortest time between a certificate and the next request, however soon it ends.
 const INTERVAL_MIN: Duration = Duration::from_secs(15);
 
+/// How long after it was due a renewal is missed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How often is looked whether the certificate has ended.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -60,6 +63,10 @@ struct Held {
 pub struct Validity {
     /// In seconds since the epoch; 0 before there is any.
     until: AtomicI64,
+    /// When the next one is due, likewise; 0 where that was said to be missed.
+    due: AtomicI64,
+    /// Whether it is missed.
+    overdue: Gauge,
 }
 
 impl OwnIdentity {
@@ -67,7 +74,9 @@ impl OwnIdentity {
     /// does not, since most of what it serves needs none. Neither stops being ready when one
     /// ends: what needs it fails, and the rest does not.
     pub fn new(is_sidecar: bool, readiness: &Readiness, metrics: &Metrics) -> OwnIdentity {
-        let (until, renewals) = (Gauge::default(), Counter::default());
+        let (until, renewals, overdue) = (Gauge::default(), Counter::default(), Gauge::default());
+        let help = "Whether the certificate of the mesh is due for renewal and nobody has signed";
+        metrics.register("mesh_renewal_overdue", help, overdue.clone());
         let help = "When the certificate of the mesh ends, in seconds since the epoch; 0 for none";
         metrics.register("mesh_certificate_until_seconds", help, until.clone());
         let help = "Certificates of the mesh that were taken into use";
@@ -81,6 +90,8 @@ impl OwnIdentity {
             ready: is_sidecar.then(|| readiness.require("an identity of the mesh")),
             validity: Arc::new(Validity {
                 until: AtomicI64::new(0),
+                due: AtomicI64::new(0),
+                overdue,
             }),
             renewals,
             until,
@@ -168,13 +179,14 @@ impl OwnIdentity {
         } = credential;
         tracing::info!(%identity, until = signed.until, "this proxy has an identity of the mesh");
         let key = Bytes::copy_from_slice(key.secret_der());
+        let renewal = signed.renewal(draw());
         self.held = Some(Held {
             certificate: Certificate {
                 chain: issued.chain.into(),
                 key: PrivateKey::new(KeyEncoding::Pkcs8, key),
             },
             from: signed.from,
-            renewal: signed.renewal(draw()),
+            renewal,
         });
         self.anchors = Some(issued.anchors);
         self.failures = 0;
@@ -182,6 +194,8 @@ impl OwnIdentity {
         self.renewals.inc();
         self.until.set(signed.until);
         self.validity.until.store(signed.until, Relaxed);
+        self.validity.due.store(renewal, Relaxed);
+        self.validity.overdue.set(0);
         if let Some(ready) = &self.ready {
             ready.meet();
         }
@@ -218,10 +232,31 @@ impl Validity {
     pub async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
-            if self.has_ended(clock::unix_seconds()) {
+            let now = clock::unix_seconds();
+            if self.is_missed(now) {
+                let until = self.until.load(Relaxed);
+                tracing::warn!(
+                    until,
+                    "nobody renews the identity of the mesh, which still holds"
+                );
+            }
+            if self.has_ended(now) {
                 tracing::error!("the identity of the mesh has ended, and nobody renewed it");
             }
         }
+    }
+
+    /// Whether the renewal was found to be missed since it was asked last.
+    fn is_missed(&self, now: i64) -> bool {
+        let due = self.due.load(Relaxed);
+        let is_missed = due != 0 && now >= due.saturating_add(seconds(PATIENCE));
+        // One that came in between goes on.
+        let exchange = || self.due.compare_exchange(due, 0, Relaxed, Relaxed);
+        let is_new = is_missed && exchange().is_ok();
+        if is_new {
+            self.overdue.set(1);
+        }
+        is_new
     }
 
     /// Whether it has ended since it was asked last.
@@ -328,15 +363,18 @@ mod tests {
         let mut scene = scene();
         scene.obtain(NOW);
         let validity = scene.own.validity();
-        let (mut now, mut asked) = (NOW + 57_600, 0);
+        assert!(!validity.is_missed(NOW + 48_000), "it is not due");
+        let (mut now, mut asked, mut missed) = (NOW + 57_600, 0, 0);
         while now < NOW + 86_400 {
             if scene.own.request(now).is_some() {
                 asked += 1;
                 assert_eq!(scene.own.signed(refusal(0), now), None);
             }
             assert!(!validity.has_ended(now));
+            missed += i32::from(validity.is_missed(now));
             now += 1;
         }
+        assert_eq!((missed, validity.overdue.get()), (1, 1), "it is said once");
         // Once a minute or a little less often, but for the first few.
         assert!((320..=500).contains(&asked), "{asked}");
         assert!(validity.has_ended(now));
@@ -344,6 +382,7 @@ mod tests {
         assert!(scene.readiness.pending().is_empty(), "the rest goes on");
         let now = now + 200;
         scene.obtain(now);
+        assert_eq!(validity.overdue.get(), 0);
         assert!(!validity.has_ended(now));
     }
 

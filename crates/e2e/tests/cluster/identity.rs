@@ -129,3 +129,29 @@ async fn a_proxy_waits_for_an_authority_that_is_not_there_and_follows_another() 
     assert!(renewed.await.is_some(), "{}", own.log());
     cluster.ready(&own).await;
 }
+
+#[tokio::test]
+async fn a_proxy_whose_renewal_nobody_signs_goes_on_and_says_so_until_somebody_does() {
+    let cluster = Cluster::join().await;
+    let controller = cluster.controller_launch(0).argument("--mesh");
+    let launch = controller.set("--mesh-certificate-lifetime", 60);
+    let controller = launch.start();
+    let own = proxy(&cluster, 0, "proxy").await;
+    cluster.ready(&own).await;
+    controller.kill().await;
+    let tells = async |wanted: &str| {
+        let deadline = std::time::Duration::from_secs(90);
+        let told = eventually_within(deadline, async || {
+            let metrics = cluster.admin(&own, "/metrics").await.body;
+            metrics.contains(wanted).then_some(())
+        });
+        assert!(told.await.is_some(), "no {wanted}:\n{}", own.log());
+    };
+    tells("myriad_mesh_renewal_overdue 1").await;
+    says(&own, "nobody renews the identity of the mesh").await;
+    cluster.ready(&own).await;
+
+    let _controller = launch.start();
+    tells("myriad_mesh_certificates_taken_total 2").await;
+    tells("myriad_mesh_renewal_overdue 0").await;
+}

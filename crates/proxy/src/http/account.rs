@@ -31,6 +31,8 @@ pub struct Account {
     pub bytes_sent: u64,
     /// Bytes of the request body handed on.
     pub bytes_received: u64,
+    /// What gRPC says of the response; empty for nothing.
+    pub grpc_status: &'static str,
     /// What failed.
     pub failure: Option<FailureKind>,
     /// Whether a guard wants the request to be marked.
@@ -126,6 +128,7 @@ impl Account {
             status: 0,
             bytes_sent: 0,
             bytes_received: 0,
+            grpc_status: "",
             failure: None,
             is_audited: false,
             is_delayed: false,
@@ -200,6 +203,9 @@ impl Account {
             && let Some(page) = book.page(local.number, self.met)
         {
             labels.status = self.status;
+            if labels.protocol == "grpc" {
+                labels.grpc_status = self.grpc_status;
+            }
             labels.flag = flag.and_then(envoy_flag).unwrap_or_default();
             page.count_request(labels, duration, self.bytes_received, self.bytes_sent);
         }

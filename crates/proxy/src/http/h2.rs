@@ -178,6 +178,7 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
     });
     account.bytes_sent = client.bytes_sent();
     account.bytes_received = client.bytes_received();
+    account.grpc_status = client.grpc_status();
     account.finish(worker);
 }
 

@@ -31,6 +31,18 @@ pub enum Count {
     HandshakeTimeout,
     /// TLS handshakes that failed otherwise.
     HandshakeFailed,
+    /// Peers of the mesh that have shown no certificate.
+    PeerAnonymous,
+    /// Peers of the mesh whose certificate has ended.
+    PeerEnded,
+    /// Peers of the mesh whose certificate has not begun.
+    PeerNotBegun,
+    /// Peers whose certificate no authority of the mesh has signed.
+    PeerAuthority,
+    /// Peers of another trust domain, or not the expected ones.
+    PeerIdentity,
+    /// Peers whose certificate is wrong otherwise.
+    PeerOther,
     /// Requests answered with 1xx.
     Status1xx,
     /// Requests answered with 2xx.
@@ -230,6 +242,19 @@ static FAMILIES: &[Family] = &[
             ("unknown_name", Count::HandshakeUnknownName),
             ("timeout", Count::HandshakeTimeout),
             ("failed", Count::HandshakeFailed),
+        ],
+    },
+    Family {
+        name: "mesh_peers_refused",
+        help: "Handshakes of the mesh that failed since the peer was not believed, by reason",
+        label: "reason",
+        members: &[
+            ("no_certificate", Count::PeerAnonymous),
+            ("ended", Count::PeerEnded),
+            ("not_begun", Count::PeerNotBegun),
+            ("authority", Count::PeerAuthority),
+            ("identity", Count::PeerIdentity),
+            ("other", Count::PeerOther),
         ],
     },
     Family {

@@ -166,6 +166,8 @@ pub struct Labels {
     pub flag: &'static str,
     /// `http`, `grpc` or `tcp`.
     pub protocol: &'static str,
+    /// The status of gRPC; empty without one.
+    pub grpc_status: &'static str,
     /// What tags ask for beside that, by the places of [`TagValue::BOUNDED`]; empty elsewhere.
     pub tags: [&'static str; TagValue::BOUNDED.len()],
 }
@@ -178,6 +180,7 @@ const OVERFLOW: Labels = Labels {
     status: 0,
     flag: "overflow",
     protocol: "overflow",
+    grpc_status: "",
     tags: [""; TagValue::BOUNDED.len()],
 };
 

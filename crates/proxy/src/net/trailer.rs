@@ -8,6 +8,19 @@ use super::field::Known;
 /// The most fields of one set of trailers; beyond them none is passed on.
 const TRAILERS_MAX: usize = 64;
 
+/// The field by which gRPC tells how a call ended.
+pub const GRPC_STATUS: &str = "grpc-status";
+
+/// The codes of gRPC; whatever else is written is none of them.
+pub fn grpc_status(written: &[u8]) -> &'static str {
+    const CODES: [&str; 17] = [
+        "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16",
+    ];
+    let mut codes = CODES.into_iter();
+    let code = codes.find(|code| code.as_bytes() == written);
+    code.unwrap_or("unknown")
+}
+
 /// Fields behind a body. Boxed, because hardly any message has them.
 pub type Trailers = Box<http::HeaderMap>;
 

@@ -202,7 +202,14 @@ pub async fn secure(
             return Some(taken(client, Some(received), sni, own, entry));
         }
         Ok(Err(HandshakeError::UnknownName)) => Count::HandshakeUnknownName,
-        Ok(Err(_)) => Count::HandshakeFailed,
+        Ok(Err(error)) => {
+            if meshed != Meshed::No
+                && let Some(refusal) = error.refusal()
+            {
+                refusal.tell(visit.client, counts);
+            }
+            Count::HandshakeFailed
+        }
         Err(_) => Count::HandshakeTimeout,
     };
     counts.add(failure);

@@ -17,6 +17,7 @@ use crate::net::buffer::Buffer;
 use crate::net::count::{Count, Counts};
 use crate::net::limits::Limits;
 use crate::net::record::Tls;
+use crate::net::refusal::Refusal;
 use crate::route::certificate::Parsed;
 use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
 use crate::route::passage::{Arrival, PassageEntry};
@@ -48,6 +49,17 @@ pub enum HandshakeError {
     /// The connection failed.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+impl HandshakeError {
+    /// Why the client was not believed, where that is why.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            HandshakeError::Tls(error) => Refusal::of_tls(error),
+            HandshakeError::Io(error) => Refusal::of(error),
+            HandshakeError::UnknownName | HandshakeError::TooLong => None,
+        }
+    }
 }
 
 /// What a handshake was found to be.

@@ -23,6 +23,7 @@ use crate::net::count::Count;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::local::Shared;
 use crate::net::record::Tls;
+use crate::net::refusal::Refusal;
 use crate::net::stream::Stream;
 
 /// A connection to an endpoint.
@@ -370,7 +371,13 @@ impl Links {
         let mut session = Box::new(session);
         poll_fn(|context| session.poll_handshake(context, &mut |step| step()))
             .await
-            .map_err(|_| FailureKind::UpstreamTls)?;
+            .map_err(|error| {
+                let refusal = Refusal::of(&error).filter(|_| tls.mesh != MeshTls::None);
+                if let Some(refusal) = refusal {
+                    refusal.tell(dial.target.address, &self.local.counts);
+                }
+                FailureKind::UpstreamTls
+            })?;
         if tls.mesh != MeshTls::None
             && let Some(leaf) = session.endpoint_certificate()
         {

@@ -15,7 +15,7 @@ use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::failure::FailureKind;
 use crate::net::response::ResponseHead;
-use crate::net::trailer::{self, Trailers};
+use crate::net::trailer::{self, GRPC_STATUS, Trailers};
 
 /// The most bytes of a response that wait for the client's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -36,6 +36,8 @@ pub struct Client {
     is_closed: bool,
     bytes_received: u64,
     bytes_sent: u64,
+    /// What gRPC says of the response; empty for nothing.
+    grpc_status: &'static str,
 }
 
 impl Client {
@@ -53,7 +55,13 @@ impl Client {
             is_closed: false,
             bytes_received: 0,
             bytes_sent: 0,
+            grpc_status: "",
         }
+    }
+
+    /// The status that gRPC has behind the response, or in place of it; empty without one.
+    pub fn grpc_status(&self) -> &'static str {
+        self.grpc_status
     }
 
     /// Bytes of the request body handed on.
@@ -178,6 +186,11 @@ impl Peer for Client {
         length: BodyLength,
         changes: &Changes<'_>,
     ) -> Result<(), FailureKind> {
+        if matches!(length, BodyLength::None | BodyLength::Exact(0)) {
+            let mut fields = head.fields.iter();
+            let status = fields.find(|field| field.name.eq_ignore_ascii_case(GRPC_STATUS));
+            self.grpc_status = status.map_or("", |field| trailer::grpc_status(field.value));
+        }
         let mut response = Response::new(());
         *response.status_mut() = status(head.status)?;
         let headers = response.headers_mut();
@@ -211,6 +224,10 @@ impl Peer for Client {
 
     fn end(&mut self, trailers: Option<Trailers>) {
         self.is_ended = true;
+        let status = trailers.as_ref().and_then(|it| it.get(GRPC_STATUS));
+        if let Some(status) = status {
+            self.grpc_status = trailer::grpc_status(status.as_bytes());
+        }
         self.trailers = trailers;
     }
 

@@ -186,7 +186,8 @@ impl Shown {
         let mut encoder = encoder.encode_family(&labels)?;
         match self.metric_type() {
             MetricType::Histogram => {
-                let bounds = BOUNDS.iter().chain([&f64::MAX]);
+                // Without a bucket for all there is no quantile.
+                let bounds = BOUNDS.iter().chain([&f64::INFINITY]);
                 let buckets: Vec<(f64, u64)> =
                     bounds.copied().zip(sum.buckets.iter().copied()).collect();
                 let total = sum.sum as f64 / 1_000.0;
@@ -269,6 +270,10 @@ impl Shown {
         if self.metric < Metric::TcpOpened {
             let status = own_labels.status.to_string();
             labels.insert("response_code".into(), status.into());
+            if !own_labels.grpc_status.is_empty() {
+                let status = own_labels.grpc_status;
+                labels.insert("grpc_response_status".into(), status.into());
+            }
         }
         self.change(&mut labels, own_labels, rules);
         labels

@@ -93,6 +93,7 @@ fn workers_count_for_themselves_and_the_exposition_adds_up() {
     let bucket = |le: &str| values(&text, &format!("{name}_bucket"), &[to[0], le]);
     assert_eq!(bucket("le=\"5.0\""), [0.0], "{text}");
     assert_eq!(bucket("le=\"10.0\""), [2.0]);
+    assert_eq!(bucket("le=\"+Inf\""), [2.0]);
     assert_eq!(values(&text, &format!("{name}_sum"), &to[..1]), [14.0]);
     assert_eq!(values(&text, "istio_request_bytes_sum", &to[..1]), [6.0]);
     assert_eq!(values(&text, "istio_response_bytes_count", &to[..1]), [2.0]);

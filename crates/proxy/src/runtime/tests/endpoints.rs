@@ -11,7 +11,10 @@ use ::h2::{Reason, RecvStream};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use myriad_base::task;
-use myriad_model::{Endpoint, Endpoints, Protocol, Retry, RetryConditions, Route, Upstream, Value};
+use myriad_model::{
+    Endpoint, Endpoints, MetricAction, MetricRule, Protocol, Retry, RetryConditions, Route,
+    Telemetry, Upstream, Value,
+};
 use tokio::net::TcpListener;
 
 use super::http2::connect;
@@ -206,6 +209,41 @@ async fn a_call_passes_with_its_trailers_both_ways() {
     assert!(text.ends_with("\none two"), "{text}");
     assert_eq!(trailers["grpc-status"], "0");
     assert_eq!(trailers["x-behind"], "request");
+}
+
+#[tokio::test]
+async fn the_status_of_a_call_is_counted_wherever_it_stands() {
+    let endpoint = Streams::serving(|_, request, mut respond| async move {
+        if request.uri().path() == "/echo" {
+            return echo(request, respond).await;
+        }
+        let response = Response::builder().header("grpc-status", "12");
+        let response = response.body(()).unwrap();
+        respond.send_response(response, true).unwrap();
+    })
+    .await;
+    let mut world = endpoint.world();
+    let counted = Telemetry {
+        metrics: [MetricRule {
+            metric: None,
+            action: MetricAction::Enable,
+        }]
+        .into(),
+        ..Telemetry::default()
+    };
+    world.put("gateway", Value::Telemetry(Box::new(counted)));
+    call(&world, "/echo", &[b"one"]).await;
+    call(&world, "/none", &[b"one"]).await;
+    for status in ["0", "12"] {
+        let wanted = format!("grpc_response_status=\"{status}\"");
+        let counted = async {
+            while !world.metrics.encode().contains(&wanted) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, counted).await;
+        assert!(in_time.is_ok(), "{wanted} {}", world.metrics.encode());
+    }
 }
 
 #[tokio::test]

@@ -148,3 +148,63 @@ async fn bytes_are_told_while_they_flow(mut world: World) {
     counts(&world, "istio_tcp_connections_closed_total", &secured, 1.0).await;
     counts(&world, "istio_tcp_sent_bytes_total", &secured, 16.0).await;
 }
+
+/// Identities that are no good, with what is counted of them.
+async fn refuses(world: &mut World, identity: crate::Identity, reason: &str) {
+    let refused = |world: &World| {
+        let parts = [("reason", reason)];
+        sum(world, "myriad_mesh_peers_refused_total", &parts)
+    };
+    let before = refused(world);
+    world.proxy.identify(identity).unwrap();
+    assert_ne!(ask("10.9.0.10:80", "b").await.0, "200", "{reason}");
+    let counted = async {
+        while refused(world) == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, counted).await;
+    assert!(in_time.is_ok(), "{reason} {}", world.metrics.encode());
+}
+
+#[tokio::test]
+async fn who_is_not_believed_is_told_by_reason() {
+    if !is_inside("counted::who_is_not_believed_is_told_by_reason") {
+        return;
+    }
+    let mut world = meshed(ListenerProtocol::Http, MutualTls::Strict).await;
+    let (authority, other) = (Authority::new(), Authority::new());
+    let dated = |from: i32, until: i32| {
+        let mut params = CertificateParams::default();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        authority.identity_of("b", &[&authority], params)
+    };
+    // A clock that is behind takes a certificate for one of the future, and one that is ahead for
+    // one of the past.
+    let ended = dated(2001, 2002);
+    refuses(&mut world, ended, "ended").await;
+    let not_begun = dated(2400, 2401);
+    refuses(&mut world, not_begun, "not_begun").await;
+    let foreign = authority.identity("b", &[&other]);
+    refuses(&mut world, foreign, "authority").await;
+    let mut stranger = authority.identity("b", &[&authority]);
+    stranger.trust_domains = [Box::from("other.example")].into();
+    refuses(&mut world, stranger, "identity").await;
+    // With a good one all is well again, at once.
+    let good = authority.identity("b", &[&authority]);
+    world.proxy.identify(good).unwrap();
+    assert_eq!(ask("10.9.0.10:80", "b").await.0, "200");
+    let anonymous = super::offering(b"istio-http/1.1");
+    let tcp = tokio::net::TcpStream::connect("10.9.1.20:80")
+        .await
+        .unwrap();
+    let server = rustls::pki_types::ServerName::try_from("b.example").unwrap();
+    drop(
+        tokio_rustls::TlsConnector::from(anonymous)
+            .connect(server, tcp)
+            .await,
+    );
+    let parts = [("reason", "no_certificate")];
+    counts(&world, "myriad_mesh_peers_refused_total", &parts, 1.0).await;
+}
