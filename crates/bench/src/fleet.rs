@@ -1,5 +1,6 @@
 //! `fleet`: what many proxies cost one controller, per change and when it starts anew.
 
+mod mesh;
 mod proxies;
 mod tally;
 
@@ -19,6 +20,7 @@ use crate::cluster::parts::Home;
 use crate::cluster::process::Process;
 use crate::cluster::tenant::Kind;
 use crate::domains::{Certificates, Generator};
+use mesh::MeshArgs;
 use proxies::Proxies;
 
 /// Settings of the command.
@@ -42,6 +44,8 @@ pub struct FleetArgs {
     /// Threads of all proxies together.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    #[command(flatten)]
+    mesh: MeshArgs,
     /// Print one JSON object instead of a list.
     #[arg(long)]
     json: bool,
@@ -115,17 +119,26 @@ pub fn run(args: &FleetArgs) -> anyhow::Result<()> {
     ensure!(args.proxies > 0, "a fleet has a proxy");
     ensure!(args.services > 0, "there is a service");
     ensure!(args.changes > 0 && args.rate > 0.0, "something changes");
-    cluster::inside(|| {
-        raise_descriptors(args.proxies)?;
-        let report = measure(args)?;
-        let mut out = std::io::stdout().lock();
-        match args.json {
-            true => serde_json::to_writer(&mut out, &report)?,
-            false => serde_json::to_writer_pretty(&mut out, &report)?,
+    cluster::inside(|| match args.mesh.mesh {
+        true => {
+            raise_descriptors(args.mesh.sidecars_max())?;
+            print(args, &mesh::measure(args)?)
         }
-        writeln!(out)?;
-        Ok(out.flush()?)
+        false => {
+            raise_descriptors(args.proxies)?;
+            print(args, &measure(args)?)
+        }
     })
+}
+
+fn print(args: &FleetArgs, report: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match args.json {
+        true => serde_json::to_writer(&mut out, report)?,
+        false => serde_json::to_writer_pretty(&mut out, report)?,
+    }
+    writeln!(out)?;
+    Ok(out.flush()?)
 }
 
 fn measure(args: &FleetArgs) -> anyhow::Result<Report> {

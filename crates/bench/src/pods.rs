@@ -3,7 +3,7 @@
 //! A command takes [`Network`]s for what has no identity, and a [`Mesh`] with its Pods for what
 //! has one. Both take root, `unshare`, `nsenter`, `setpriv`, `ip` and `nft`.
 
-mod mesh;
+pub mod mesh;
 mod network;
 
 pub use mesh::{ADMIN_PORT, Mesh, Pod, SYNC};

@@ -91,6 +91,25 @@ const FLEET: Bench = Bench {
     ],
 };
 
+/// Sidecars of a mesh, each of which follows what its own workload sees.
+const FLEET_MESH: Bench = Bench {
+    arguments: "fleet --mesh --services 20 --sidecars 40 --namespaces 4 --seconds 2 --json",
+    figures: &[
+        "join_s",
+        "rest.vcpu",
+        "rest.rss_mib",
+        "endpoint_changes.vcpu",
+        "endpoint_changes.in_step_ms.p50",
+        "endpoint_changes.bytes_per_change",
+        "endpoint_changes.sidecars_told",
+        "endpoint_changes.resources_per_change",
+        "service_changes.bytes_per_change",
+        "added_sidecar.cpu_ms",
+        "added_sidecar.units",
+        "rss_mib",
+    ],
+};
+
 /// A pair of sidecars in networks of their own, without and with spans, each for a second.
 const LATENCY: Bench = Bench {
     arguments: "latency --short --json",
@@ -116,7 +135,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
 
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
 pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
-    for bench in [KUBERNETES, FLEET, LATENCY] {
+    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY] {
         let mut command = Command::new("cargo");
         enter(&mut command);
         measure(place, &bench, command)?;

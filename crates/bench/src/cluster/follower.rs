@@ -68,6 +68,15 @@ impl Way {
         })
     }
 
+    /// The same way for another follower.
+    #[must_use]
+    pub fn with_token(&self, token: &str) -> Way {
+        Way {
+            token: token.into(),
+            ..self.clone()
+        }
+    }
+
     /// The settings of a follower.
     pub fn settings(&self, instance: String, received: Received) -> ClientSettings {
         let token = self.token.clone();
