@@ -378,6 +378,7 @@ impl Meaning {
             telemetry: self.mesh.telemetry.clone(),
             sidecars: self.trust_domain.is_some(),
             trust_domain: self.trust_domain().into(),
+            trust_domain_aliases: self.trust_domain_aliases(),
             cluster_domain: self.cluster_domain.as_str().into(),
             gateway_ports: self.gateway_ports.clone(),
             allows_any: self.mesh.allows_any,
@@ -389,6 +390,12 @@ impl Meaning {
     fn trust_domain(&self) -> &str {
         let domain = self.trust_domain.as_ref();
         domain.map_or(DEFAULT_TRUST_DOMAIN, |it| &it.own)
+    }
+
+    fn trust_domain_aliases(&self) -> Vec<Box<str>> {
+        let domain = self.trust_domain.iter();
+        let aliases = domain.flat_map(|it| it.aliases.iter());
+        aliases.map(|it| it.as_str().into()).collect()
     }
 
     /// Checks settings.

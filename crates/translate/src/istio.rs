@@ -106,6 +106,9 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     output
         .findings
         .extend(processor::judge(&service, reader.settings()));
+    if reader.settings().sidecars {
+        output.findings.extend(mesh::judge_hosts(reader, &service));
+    }
     if !reader.view().sees(&service.spec.export_to, own) {
         return output;
     }

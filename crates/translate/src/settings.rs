@@ -56,6 +56,8 @@ pub struct Settings {
     pub sidecars: bool,
     /// What identities of the mesh begin with, behind `spiffe://`.
     pub trust_domain: Box<str>,
+    /// Trust domains whose workloads are the same as those of its own.
+    pub trust_domain_aliases: Vec<Box<str>>,
     /// Whether sidecars may connect to what no object of their scope names, where no Sidecar says
     /// otherwise.
     pub allows_any: bool,
@@ -64,6 +66,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The trust domain and its aliases.
+    pub fn trust_domains(&self) -> impl Iterator<Item = &str> {
+        let aliases = self.trust_domain_aliases.iter().map(|it| &**it);
+        std::iter::once(&*self.trust_domain).chain(aliases)
+    }
+
     /// The view that is always there.
     pub fn main_view(&self) -> View {
         View {
@@ -161,6 +169,7 @@ impl Default for Settings {
             telemetry: MeshTelemetry::default(),
             sidecars: false,
             trust_domain: "cluster.local".into(),
+            trust_domain_aliases: Vec::new(),
             allows_any: true,
             gateway_ports: GatewayPorts::default(),
         }

@@ -109,6 +109,8 @@ struct Draft<'a> {
     subject_alt_names: &'a [Box<str>],
     /// Who is reached by mutual TLS of the mesh where no rule says otherwise.
     members: Members,
+    /// Whether nobody says what is spoken, so that requests go out as they came in.
+    is_open: bool,
 }
 
 /// The endpoints that are of the mesh.
@@ -222,6 +224,9 @@ impl Draft<'_> {
             (true, false) => Protocol::Https1,
             (true, true) => Protocol::H2,
         };
+        if self.is_open && !is_http2 {
+            upstream.options.get_or_insert_default().follows_client = true;
+        }
         let endpoints = match place {
             Place::Dns(dns) => {
                 upstream.dns = Some(Box::new(dns));
@@ -381,6 +386,7 @@ fn translate_entry(
         speech: entry.speech(),
         subject_alt_names: entry.subject_alt_names(),
         members: entry_members(reader, &entry, host, address),
+        is_open: false,
     };
     let Some(choice) = rules.choose(address.subset, address.port) else {
         return Some(draft.close(reader));

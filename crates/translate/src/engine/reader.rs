@@ -230,6 +230,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether a Service is there.
+    pub fn has_service(&mut self, id: &str) -> bool {
+        self.note(Fact::ServiceShape(id));
+        self.objects.has(self.hasher, ObjectKind::Service, id)
+    }
+
     /// The Services of a namespace that select workloads with these labels, in no order that has
     /// a meaning.
     pub fn services_of(

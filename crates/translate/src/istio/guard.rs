@@ -43,19 +43,26 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     let Some(object) = reader.itself(key) else {
         return output;
     };
+    let scope = match &object {
+        Object::AuthorizationPolicy(policy) => policy.spec.as_ref().ok().map(|spec| Scope {
+            selector: spec.selector.as_ref(),
+            has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
+        }),
+        Object::RequestAuthentication(policy) => policy.spec.as_ref().ok().map(|spec| Scope {
+            selector: spec.selector.as_ref(),
+            has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
+        }),
+        _ => return output,
+    };
+    if let Err(doubt) = judge_scope(reader, key, scope.as_ref()) {
+        output.doubts.push(*doubt);
+        return output;
+    }
+    output.is_concerned = true;
     let settings = reader.settings();
     let findings = &mut output.findings;
     let check = match &object {
         Object::AuthorizationPolicy(policy) => {
-            let scope = policy.spec.as_ref().map(|spec| Scope {
-                selector: spec.selector.as_ref(),
-                has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
-            });
-            if let Err(doubt) = judge_scope(reader, key, scope.ok().as_ref()) {
-                output.doubts.push(*doubt);
-                return output;
-            }
-            output.is_concerned = true;
             let spec = readable(key, &policy.spec, &policy.notes, findings);
             spec.map(|spec| {
                 let is_dry_run = policy.meta.annotation("istio.io/dry-run") == Some("true");
@@ -64,15 +71,6 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
             })
         }
         Object::RequestAuthentication(policy) => {
-            let scope = policy.spec.as_ref().map(|spec| Scope {
-                selector: spec.selector.as_ref(),
-                has_target: has_target(spec.target_ref.as_deref(), &spec.target_refs),
-            });
-            if let Err(doubt) = judge_scope(reader, key, scope.ok().as_ref()) {
-                output.doubts.push(*doubt);
-                return output;
-            }
-            output.is_concerned = true;
             let spec = readable(key, &policy.spec, &policy.notes, findings);
             spec.map(|spec| {
                 let mut report = Report { key, findings };

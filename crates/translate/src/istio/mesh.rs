@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 mod captured;
+mod hosts;
 mod peers;
 mod reachable;
 mod scope;
@@ -15,6 +16,7 @@ mod spoken;
 mod workload;
 
 pub use captured::{CaptureKey, claim, translate as translate_captured, translate_elsewhere};
+pub use hosts::judge as judge_hosts;
 pub use reachable::{exported_to, translate as translate_reachable};
 pub use scope::Scope;
 pub use sidecar::{judge as judge_sidecar, judge_peers};

@@ -11,6 +11,7 @@ use myriad_model::{Dns, Endpoints, Host, Origin, OriginKind, UpstreamTls, host::
 use super::{Address, Draft, Group, Marks, Members, Place, Speech, is_beside, member_name};
 use crate::engine::Reader;
 use crate::istio;
+use crate::istio::mesh::Spoken;
 use crate::output::Output;
 
 /// What became of a port that a backend names.
@@ -78,6 +79,7 @@ pub(super) fn translate(
         speech: port.map_or(Speech::Http1, Speech::of_port),
         subject_alt_names: &[],
         members: Members::default(),
+        is_open: is_open(reader, port),
     };
     let host = istio::service_host(id, &reader.settings().cluster_domain);
     let rules = istio::find_rules(reader, &host, key.namespace());
@@ -122,6 +124,11 @@ pub(super) fn translate(
         output.findings.push(draft.no_endpoint(remedy));
     }
     output
+}
+
+/// Whether a sidecar reaches a port of which nobody says what is spoken there.
+fn is_open(reader: &Reader<'_>, port: Option<&ServicePort>) -> bool {
+    is_beside(reader) && port.is_some_and(|port| Spoken::of_port(port) == Spoken::Unknown)
 }
 
 /// The addresses that may take traffic: the ready ones, or, if there is none, those that still
@@ -230,9 +237,9 @@ impl Identities {
     fn add(&mut self, namespace: &str, account: Option<&str>, reader: &Reader<'_>) {
         match account.filter(|account| !account.is_empty()) {
             Some(account) => {
-                let domain = &reader.settings().trust_domain;
-                let id = format!("spiffe://{domain}/ns/{namespace}/sa/{account}");
-                self.known.insert(id.into());
+                let domains = reader.settings().trust_domains();
+                let ids = domains.map(|it| format!("spiffe://{it}/ns/{namespace}/sa/{account}"));
+                self.known.extend(ids.map(Into::into));
             }
             None => self.is_open = true,
         }

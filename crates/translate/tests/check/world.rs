@@ -52,6 +52,10 @@ pub fn settings(text: &str) -> Settings {
                 settings.views.push(view);
             }
             "mesh" => settings.sidecars = value == "true",
+            "aliases" => {
+                let list = value.split(',').map(Into::into);
+                settings.trust_domain_aliases = list.collect();
+            }
             "registry-only" => settings.allows_any = value != "true",
             "provider" => settings
                 .providers

@@ -22,6 +22,9 @@ struct Scene<'a> {
     closes: bool,
 }
 
+/// What policies call the trust domain of the mesh, whatever its name.
+const LOCAL: &str = "cluster.local";
+
 /// Reads the spec of a policy.
 pub fn authorize(
     spec: &AuthorizationPolicySpec,
@@ -154,6 +157,11 @@ impl Scene<'_> {
         let mut forms = Vec::with_capacity(texts.len());
         for text in texts {
             forms.push(read(text, self)?);
+            if std::ptr::fn_addr_eq(read, principal as Read) {
+                for alias in self.aliases(text) {
+                    forms.push(principal(&alias, self)?);
+                }
+            }
         }
         // Servers that say 80 and 443 are on the two listeners, and so are policies.
         if std::ptr::fn_addr_eq(read, port as Read) {
@@ -166,6 +174,19 @@ impl Scene<'_> {
             }
         }
         Ok(forms.into())
+    }
+
+    /// The same principal in the other trust domains that stand for the mesh's own;
+    /// `cluster.local` is what policies call that one, whatever its name.
+    fn aliases(&self, text: &str) -> Vec<String> {
+        let text = text.strip_prefix("spiffe://").unwrap_or(text);
+        let Some((domain, rest)) = text.split_once('/') else {
+            return Vec::new();
+        };
+        let is_own = domain == LOCAL || self.settings.trust_domains().any(|it| it == domain);
+        let domains = self.settings.trust_domains();
+        let others = domains.filter(|it| is_own && *it != domain);
+        others.map(|it| format!("{it}/{rest}")).collect()
     }
 
     fn tell(&self, field: String, problem: &str, report: &mut Report<'_>) {

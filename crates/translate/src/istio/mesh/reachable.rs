@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use myriad_api::istio::{ServiceEntry, VirtualService};
-use myriad_api::{Object, ObjectKey, ObjectKind, Service, ServicePort};
+use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Service, ServicePort, Severity};
 use myriad_model::{Host, Name, Origin, OriginKind, Resource, Value};
 
 use super::super::entrance::{Door, Entrance};
@@ -283,6 +283,33 @@ impl Site<'_> {
         services
     }
 
+    /// Says of VirtualServices for the host itself that an older one has it.
+    fn judge(&self, host: &Host, ruled: &[&Arc<VirtualService>], output: &mut Output) {
+        let Some((first, others)) = ruled.split_first() else {
+            return;
+        };
+        let is_own = |text: &str| {
+            let is_short = self
+                .short
+                .is_some_and(|short| text.eq_ignore_ascii_case(short));
+            is_short || names::is_host(text, host)
+        };
+        // One that names a wildcard beside the host is found twice.
+        for other in others.iter().filter(|it| it.meta.key != first.meta.key) {
+            let mut hosts = other.spec.hosts.iter();
+            if let Some(at) = hosts.position(|text| is_own(text)) {
+                let first = first.meta.key.id();
+                output.findings.push(Finding::new(
+                    Severity::Warning,
+                    &other.meta.key,
+                    format!("spec.hosts[{at}]"),
+                    format!("has the older VirtualService {first} in the mesh, whose rules hold"),
+                    "write the rules of both into one VirtualService",
+                ));
+            }
+        }
+    }
+
     fn add_routes(
         &self,
         reader: &mut Reader<'_>,
@@ -303,8 +330,10 @@ impl Site<'_> {
         hosts.sort_unstable();
         hosts.dedup();
         let hosts: Arc<[Host]> = hosts.into();
-        let mut ruled = services.iter().filter(|it| !it.spec.http.is_empty());
-        if let Some(service) = ruled.next() {
+        let ruled = services.iter().filter(|it| !it.spec.http.is_empty());
+        let ruled: Vec<&Arc<VirtualService>> = ruled.collect();
+        self.judge(host, &ruled, output);
+        if let Some(service) = ruled.first() {
             let tenants = [self.tenant(service, listeners, &[Door::Plain])];
             let ground = Ground { host, hosts, label };
             routes::build(reader, &ground, &tenants, output);

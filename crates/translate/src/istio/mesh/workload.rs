@@ -250,10 +250,15 @@ impl Port {
             pool,
             ..Merged::default()
         };
+        let mut options = options(&settings);
+        if self.spoken == Spoken::Unknown {
+            // Nobody says what is spoken, so requests go on as they came.
+            options.get_or_insert_default().follows_client = true;
+        }
         let upstream = Upstream {
             original_destination: self.inner == Inner::Original,
             source_address: Some(Box::new(SOURCE)),
-            options: options(&settings).map(Box::new),
+            options: options.map(Box::new),
             ..Upstream::plain(protocol)
         };
         self.push(name.clone(), Value::Upstream(upstream), output);
