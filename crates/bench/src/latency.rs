@@ -209,7 +209,7 @@ fn turn(
     let door = way.client.network.door()?;
     let enter = move || door.enter();
     let connections = schedule.connections;
-    let load = OpenLoop::start(way.target, way.request(), connections, enter)?;
+    let load = OpenLoop::start(way.asked(), connections, enter)?;
     load.run(schedule.lasting(WARMING))?;
     let before = worked()?;
     seen.add(load.run(schedule.lasting(time))?)?;

@@ -19,6 +19,7 @@ pub mod fleet;
 pub mod istio;
 pub mod latency;
 pub mod load;
+pub mod mesh;
 pub mod pods;
 pub mod probe;
 pub mod record;

@@ -18,7 +18,7 @@ use crate::probe::client_config;
 use tally::Tally;
 
 pub(crate) use client::Client;
-pub use open::{OpenLoop, Seen};
+pub use open::{Asked, OpenLoop, Seen};
 pub use schedule::Schedule;
 pub use tally::{Measured, Trouble};
 

@@ -7,6 +7,8 @@ use myriad_bench::child::{self, ChildArgs};
 use myriad_bench::fleet::{self, FleetArgs};
 use myriad_bench::istio::{self, GenerateArgs};
 use myriad_bench::latency::{self, LatencyArgs};
+use myriad_bench::mesh::service::{self, ServiceArgs};
+use myriad_bench::mesh::{self, MeshArgs};
 use myriad_bench::scale::{self, ScaleArgs};
 
 #[global_allocator]
@@ -28,6 +30,8 @@ enum Command {
     Fleet(FleetArgs),
     /// What a pair of sidecars adds to a request and costs, beside Envoy as the same pair.
     Latency(LatencyArgs),
+    /// A graph of services, each with a sidecar, under one controller.
+    Mesh(MeshArgs),
     /// Requests per second, latency, processor time and memory with many domains and routes.
     Scale(ScaleArgs),
     /// Writes the objects of such a setup into a directory.
@@ -35,6 +39,9 @@ enum Command {
     /// The process under measurement; started by the other commands.
     #[command(hide = true)]
     Child(ChildArgs),
+    /// A service of a graph; started by `mesh`.
+    #[command(hide = true)]
+    Service(ServiceArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -42,6 +49,8 @@ fn main() -> anyhow::Result<()> {
         Command::Activate(args) => activate::run(&args),
         Command::Fleet(args) => fleet::run(&args),
         Command::Latency(args) => latency::run(&args),
+        Command::Mesh(args) => mesh::run(&args),
+        Command::Service(args) => service::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Generate(args) => istio::run(&args),
         Command::Child(args) => child::run(&args),

@@ -125,6 +125,22 @@ const LATENCY: Bench = Bench {
     ],
 };
 
+/// Three services in a row, each with a sidecar.
+const MESH: Bench = Bench {
+    arguments: "mesh --topology examples/mesh/chain-3.yaml --rps 50 --seconds 1 --connections 4 \
+                --json",
+    figures: &[
+        "replicas",
+        "rps",
+        "p50_ms",
+        "p90_ms",
+        "p99_ms",
+        "errors",
+        "cpu_ms_per_1000",
+        "rss_mib",
+    ],
+};
+
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
     for bench in [INBOX, ISTIO] {
@@ -135,7 +151,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
 
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
 pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
-    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY] {
+    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY, MESH] {
         let mut command = Command::new("cargo");
         enter(&mut command);
         measure(place, &bench, command)?;

@@ -16,7 +16,7 @@ use super::{LatencyArgs, PORT, SERVER, SERVICE_PORT, Variant};
 use crate::backend;
 use crate::cluster::process::Process;
 use crate::cluster::usage;
-use crate::load::Client;
+use crate::load::{Asked, Client};
 use crate::pods::{Mesh, Network, Pod, SYNC};
 use crate::scale::peer::{self, Envoy};
 
@@ -99,8 +99,11 @@ impl Ground {
         let at = direct.at(PORT);
         let pods = named("client", Network::new(0)?);
         let mut ways = vec![Way::new(pods, named(SERVER, direct), at, &full)?];
-        let client = mesh.pod("client", Network::new(2)?)?;
-        let server = mesh.pod(SERVER, Network::new(3)?)?;
+        for name in ["client", SERVER] {
+            mesh.account(name)?;
+        }
+        let client = mesh.pod("client", "client", Network::new(2)?)?;
+        let server = mesh.pod(SERVER, SERVER, Network::new(3)?)?;
         ways.push(Way::new(client, server, service, &full)?);
         if envoy.is_some() {
             let (client, server) = (Network::new(4)?, Network::new(5)?);
@@ -234,9 +237,13 @@ impl Way {
         })
     }
 
-    /// The request.
-    pub fn request(&self) -> String {
-        format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", self.host)
+    /// What is asked on it.
+    pub fn asked(&self) -> Asked {
+        Asked {
+            address: self.target,
+            request: format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", self.host),
+            body_bytes: backend::BODY_BYTES,
+        }
     }
 
     /// Whether the server was told by whom requests come, which it is by mutual TLS alone.
@@ -257,7 +264,7 @@ impl Way {
                     .build()?;
                 let ask = async {
                     let mut client = Client::connect_plain(self.target).await?;
-                    client.ask(&self.request()).await
+                    client.ask(&self.asked().request).await
                 };
                 Ok::<_, anyhow::Error>(runtime.block_on(ask))
             })??;

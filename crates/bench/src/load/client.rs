@@ -16,8 +16,8 @@ use crate::backend::BODY_BYTES;
 /// How long a handshake or an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest response.
-const RESPONSE_BYTES_MAX: usize = 4 << 10;
+/// The longest head of a response.
+const HEAD_BYTES_MAX: usize = 4 << 10;
 
 /// What went wrong, and how in words.
 pub type Failure = (Trouble, String);
@@ -30,6 +30,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 pub struct Client {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
+    /// The length that every body must have.
+    body_bytes: usize,
 }
 
 impl Client {
@@ -46,19 +48,25 @@ impl Client {
             connector.connect(name, socket).await.map_err(handshaking)
         };
         let stream = within(connect, Trouble::Handshake).await?;
-        Ok(Client::over(stream))
+        Ok(Client::over(stream, BODY_BYTES))
     }
 
     /// Connects by TCP alone.
     pub async fn connect_plain(address: SocketAddr) -> Result<Client, Failure> {
-        let stream = within(connect_tcp(address), Trouble::Connect).await?;
-        Ok(Client::over(stream))
+        Client::connect_for(address, BODY_BYTES).await
     }
 
-    fn over(stream: impl Stream + 'static) -> Client {
+    /// The same, for bodies of this length.
+    pub async fn connect_for(address: SocketAddr, body_bytes: usize) -> Result<Client, Failure> {
+        let stream = within(connect_tcp(address), Trouble::Connect).await?;
+        Ok(Client::over(stream, body_bytes))
+    }
+
+    fn over(stream: impl Stream + 'static, body_bytes: usize) -> Client {
         Client {
             stream: Box::new(stream),
-            buffer: vec![0; RESPONSE_BYTES_MAX],
+            buffer: vec![0; HEAD_BYTES_MAX + body_bytes],
+            body_bytes,
         }
     }
 
@@ -81,15 +89,16 @@ impl Client {
                 return Err((Trouble::Connection, "it ended in a response".to_owned()));
             }
             filled += read;
-            if is_complete(&self.buffer[..filled])? {
+            if is_complete(&self.buffer[..filled], self.body_bytes)? {
                 return Ok(filled);
             }
         }
     }
 }
 
-/// Whether these are the bytes of a whole answer; an error if they cannot become one.
-pub fn is_complete(bytes: &[u8]) -> Result<bool, Failure> {
+/// Whether these are the bytes of a whole answer with such a body; an error if they cannot become
+/// one.
+pub fn is_complete(bytes: &[u8], body_bytes: usize) -> Result<bool, Failure> {
     let wrong = |text: &str| Err((Trouble::Answer, text.to_owned()));
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Ok(false);
@@ -99,10 +108,10 @@ pub fn is_complete(bytes: &[u8]) -> Result<bool, Failure> {
         let line = head.split(|&byte| byte == b'\r').next().unwrap_or(head);
         return wrong(&String::from_utf8_lossy(line));
     }
-    if body.len() > BODY_BYTES {
+    if body.len() > body_bytes {
         return wrong("the body is too long");
     }
-    Ok(body.len() == BODY_BYTES)
+    Ok(body.len() == body_bytes)
 }
 
 async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, Failure> {

@@ -31,6 +31,17 @@ pub struct OpenLoop {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Where.
+    pub address: SocketAddr,
+    /// The request, which has no body.
+    pub request: String,
+    /// The length of the answer's body.
+    pub body_bytes: usize,
+}
+
 /// What was seen.
 pub struct Seen {
     /// In nanoseconds, to three digits.
@@ -48,14 +59,13 @@ struct Shared {
 }
 
 impl OpenLoop {
-    /// Gets ready for requests of this text to this address. The thread calls `enter` first, so
-    /// that its sockets are in the network that it goes to.
+    /// Gets ready to ask. The thread calls `enter` first, so that its sockets are in the network
+    /// that it goes to.
     ///
     /// # Errors
     /// No thread is to be had.
     pub fn start(
-        address: SocketAddr,
-        request: String,
+        asked: Asked,
         connections: usize,
         enter: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
     ) -> anyhow::Result<OpenLoop> {
@@ -69,7 +79,7 @@ impl OpenLoop {
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("load".to_owned());
         let thread = thread.spawn(move || {
-            let answered = enter().and_then(|()| serve(address, request, due, of_thread.clone()));
+            let answered = enter().and_then(|()| serve(asked, due, of_thread.clone()));
             if let Err(error) = answered {
                 of_thread.seen().last_error = Some(format!("the load: {error:#}"));
             }
@@ -179,18 +189,17 @@ impl Shared {
 }
 
 fn serve(
-    address: SocketAddr,
-    request: String,
+    asked: Asked,
     due: Vec<mpsc::Receiver<Instant>>,
     shared: Arc<Shared>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let request: Arc<str> = request.into();
+    let asked = Arc::new(asked);
     runtime.block_on(async {
         let tasks = due.into_iter().map(|due| {
-            let answer = answer(address, request.clone(), due, shared.clone());
+            let answer = answer(asked.clone(), due, shared.clone());
             tokio::spawn(answer)
         });
         for task in tasks.collect::<Vec<_>>() {
@@ -201,23 +210,19 @@ fn serve(
 }
 
 /// Sends the requests of one connection, one after the other.
-async fn answer(
-    address: SocketAddr,
-    request: Arc<str>,
-    mut due: mpsc::Receiver<Instant>,
-    shared: Arc<Shared>,
-) {
+async fn answer(asked: Arc<Asked>, mut due: mpsc::Receiver<Instant>, shared: Arc<Shared>) {
+    let address = asked.address;
     let mut client = None;
     while let Some(meant) = due.recv().await {
         let open = match client.take() {
             Some(client) => Ok(client),
-            None => Client::connect_plain(address).await,
+            None => Client::connect_for(address, asked.body_bytes).await,
         };
-        let asked = match open {
-            Ok(mut open) => open.ask(&request).await.map(|_| open),
+        let outcome = match open {
+            Ok(mut open) => open.ask(&asked.request).await.map(|_| open),
             Err(failure) => Err(failure),
         };
-        match asked {
+        match outcome {
             Ok(answered) => {
                 shared.record(meant.elapsed());
                 client = Some(answered);
@@ -284,9 +289,12 @@ mod tests {
     #[test]
     fn a_server_that_stands_still_cannot_hide_the_requests_that_should_have_been_sent() {
         let stall = Duration::from_millis(300);
-        let address = stalling_server(stall);
-        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
-        let load = OpenLoop::start(address, request, 1, || Ok(())).unwrap();
+        let asked = Asked {
+            address: stalling_server(stall),
+            request: "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            body_bytes: BODY_BYTES,
+        };
+        let load = OpenLoop::start(asked, 1, || Ok(())).unwrap();
         let schedule = Schedule {
             rps: 200.0,
             connections: 1,

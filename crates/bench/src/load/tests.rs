@@ -16,15 +16,19 @@ fn response(status: &str, body: usize) -> Vec<u8> {
 fn an_answer_is_complete_with_its_last_byte() {
     let whole = response("200 OK", BODY_BYTES);
     for end in 0..whole.len() {
-        assert_eq!(is_complete(&whole[..end]), Ok(false), "{end} bytes");
+        assert_eq!(
+            is_complete(&whole[..end], BODY_BYTES),
+            Ok(false),
+            "{end} bytes"
+        );
     }
-    assert_eq!(is_complete(&whole), Ok(true));
-    let other = is_complete(&response("503 Service Unavailable", 0));
+    assert_eq!(is_complete(&whole, BODY_BYTES), Ok(true));
+    let other = is_complete(&response("503 Service Unavailable", 0), BODY_BYTES);
     assert_eq!(
         other,
         Err((Trouble::Answer, "HTTP/1.1 503 Service Unavailable".into()))
     );
-    assert!(is_complete(&response("200 OK", BODY_BYTES + 1)).is_err());
+    assert!(is_complete(&response("200 OK", BODY_BYTES + 1), BODY_BYTES).is_err());
 }
 
 /// A server of one thread, which stands still once for `stall`, when told to.

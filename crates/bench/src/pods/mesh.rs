@@ -48,7 +48,7 @@ pub struct Mesh {
 
 /// A Pod of the cluster with its network, in which whatever is wanted runs.
 pub struct Pod {
-    /// Its name, that of its service account, and its label `app`.
+    /// Its name.
     pub name: String,
     /// Its network.
     pub network: Network,
@@ -184,18 +184,27 @@ impl Mesh {
         Ok([part("ca.crt")?, part("ca.key")?])
     }
 
-    /// Makes a Pod that is running and ready, with the rules of a sidecar in its network.
+    /// Makes a service account.
+    ///
+    /// # Errors
+    /// Any answer but success.
+    pub fn account(&self, name: &str) -> anyhow::Result<()> {
+        let account = json!({"metadata": {"name": name}});
+        self.create("serviceaccounts", &account)?;
+        Ok(())
+    }
+
+    /// Makes a Pod that is running and ready, with the rules of a sidecar in its network. `app`
+    /// is its service account and its label.
     ///
     /// # Errors
     /// The API server refuses, or there is no network.
-    pub fn pod(&self, name: &str, network: Network) -> anyhow::Result<Pod> {
+    pub fn pod(&self, name: &str, app: &str, network: Network) -> anyhow::Result<Pod> {
         let excluded = format!("--inbound-ports-excluded={ADMIN_PORT}");
         network.redirect(&[&excluded])?;
-        let account = json!({"metadata": {"name": name}});
-        self.create("serviceaccounts", &account)?;
-        let labels = json!({"app": name, "security.istio.io/tlsMode": "istio"});
+        let labels = json!({"app": app, "security.istio.io/tlsMode": "istio"});
         let spec = json!({
-            "serviceAccountName": name,
+            "serviceAccountName": app,
             "containers": [{"name": "app", "image": "app"}],
         });
         let pod = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
@@ -221,7 +230,7 @@ impl Mesh {
             "expirationSeconds": TOKEN_SECONDS,
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name},
         });
-        let path = format!("{}/{name}/token", self.list("serviceaccounts"));
+        let path = format!("{}/{app}/token", self.list("serviceaccounts"));
         let answer = self.call(Method::POST, &path, Some(&json!({"spec": spec})))?;
         std::fs::write(
             self.file(&format!("{name}.token")),

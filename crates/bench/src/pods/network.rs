@@ -26,6 +26,8 @@ pub struct Network {
     holder: Child,
     _stdin: ChildStdin,
     address: Ipv4Addr,
+    /// The outer end of what ties it to this network.
+    link: String,
 }
 
 /// The way into a network, for one thread.
@@ -54,13 +56,15 @@ impl Network {
         let [block, place] = [number / 64, number % 64].map(|it| it as u8);
         let host = |host: u8| Ipv4Addr::new(10, 245, block, place * 4 + host);
         let (gateway, address) = (host(1), host(2));
-        tie(number, holder.id(), gateway)?;
+        let link = format!("bench-{number}");
+        tie(&link, holder.id(), gateway)?;
         writeln!(stdin, "{address} {gateway}")?;
         says("up").context("`ip` (iproute2) brings up a link")?;
         Ok(Network {
             holder,
             _stdin: stdin,
             address,
+            link,
         })
     }
 
@@ -157,6 +161,10 @@ impl Door {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        // The kernel takes its time to end a network, and the next run may want the name at once.
+        let mut command = Command::new("ip");
+        command.args(["link", "delete", &self.link]);
+        let _ = command.stderr(Stdio::null()).status();
         // Both fail where it has ended by itself.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
@@ -165,17 +173,17 @@ impl Drop for Network {
 
 /// Ties both networks together; this one passes on what the others send each other. The link goes
 /// when the inner one does.
-fn tie(number: u16, holder: u32, gateway: Ipv4Addr) -> anyhow::Result<()> {
+fn tie(name: &str, holder: u32, gateway: Ipv4Addr) -> anyhow::Result<()> {
     let forward = "/proc/sys/net/ipv4/ip_forward";
     std::fs::write(forward, "1").context(forward)?;
-    let (name, holder) = (format!("bench-{number}"), holder.to_string());
+    let holder = holder.to_string();
     let gateway = format!("{gateway}/30");
     let lines: [&[&str]; 3] = [
         &[
-            "link", "add", &name, "type", "veth", "peer", "name", "eth0", "netns", &holder,
+            "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", &holder,
         ],
-        &["addr", "add", &gateway, "dev", &name],
-        &["link", "set", &name, "up"],
+        &["addr", "add", &gateway, "dev", name],
+        &["link", "set", name, "up"],
     ];
     for line in lines {
         let status = Command::new("ip").args(line).status();

@@ -1,0 +1,202 @@
+//! The figures of each service and of all together, as JSON or as a table.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::topology::Service;
+use crate::load::Seen;
+
+/// What the row of all together is called.
+const ALL: &str = "all";
+
+/// Prints rows as they come.
+pub struct Report {
+    is_json: bool,
+    has_begun: bool,
+}
+
+/// One service, or all together as who asks sees them.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    service: String,
+    /// Processes with a sidecar each, the one beside whoever asks included in that of all.
+    replicas: usize,
+    /// Requests that were answered per second, whatever with.
+    rps: f64,
+    /// From the head of a request to its answer; of all from when it was meant to be sent.
+    p50_ms: f64,
+    p90_ms: f64,
+    p99_ms: f64,
+    errors: u64,
+    /// Of the sidecars, for 1,000 requests to this service, or to the entrypoint.
+    cpu_ms_per_1000: f64,
+    /// Of the largest sidecar.
+    rss_mib: f64,
+    /// Of all sidecars together.
+    rss_sum_mib: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    controller_cpu_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    controller_rss_mib: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+}
+
+const COLUMNS: [(&str, usize); 11] = [
+    ("service", 20),
+    ("replicas", 8),
+    ("rps", 8),
+    ("p50 ms", 8),
+    ("p90 ms", 8),
+    ("p99 ms", 8),
+    ("errors", 6),
+    ("cpu ms/1000", 11),
+    ("MiB", 6),
+    ("MiB of all", 10),
+    ("controller", 20),
+];
+
+impl Row {
+    /// Of a service.
+    pub fn of_service(
+        service: &Service,
+        seen: &Seen,
+        time: Duration,
+        worked: Duration,
+        memory: &[f64],
+    ) -> Row {
+        // Those that failed were answered too, and are among the latencies.
+        Row::new(
+            &service.name,
+            seen,
+            seen.latency.len(),
+            time,
+            worked,
+            memory,
+        )
+    }
+
+    /// Of all together; of the controller its processor time and memory.
+    pub fn of_all(
+        seen: &Seen,
+        time: Duration,
+        worked: Duration,
+        memory: &[f64],
+        (controller, controller_mib): (Duration, f64),
+    ) -> Row {
+        let requests = seen.latency.len() + seen.errors;
+        let mut row = Row::new(ALL, seen, requests, time, worked, memory);
+        row.controller_cpu_ms = Some(tenth(controller.as_secs_f64() * 1e3));
+        row.controller_rss_mib = Some(tenth(controller_mib));
+        row.last_error.clone_from(&seen.last_error);
+        row
+    }
+
+    fn new(
+        service: &str,
+        seen: &Seen,
+        requests: u64,
+        time: Duration,
+        worked: Duration,
+        memory: &[f64],
+    ) -> Row {
+        let quantile = |share| (seen.quantile_ms(share) * 1e3).round() / 1e3;
+        let requests = requests as f64;
+        Row {
+            service: service.to_owned(),
+            replicas: memory.len(),
+            rps: tenth(requests / time.as_secs_f64()),
+            p50_ms: quantile(0.5),
+            p90_ms: quantile(0.9),
+            p99_ms: quantile(0.99),
+            errors: seen.errors,
+            cpu_ms_per_1000: tenth(worked.as_secs_f64() * 1e6 / requests.max(1.0)),
+            rss_mib: tenth(memory.iter().copied().fold(0.0, f64::max)),
+            rss_sum_mib: tenth(memory.iter().sum()),
+            controller_cpu_ms: None,
+            controller_rss_mib: None,
+            last_error: None,
+        }
+    }
+
+    fn cells(&self) -> [String; COLUMNS.len()] {
+        let controller = match (self.controller_cpu_ms, self.controller_rss_mib) {
+            (Some(cpu), Some(rss)) => format!("{cpu} ms, {rss} MiB"),
+            _ => String::new(),
+        };
+        [
+            self.service.clone(),
+            self.replicas.to_string(),
+            self.rps.to_string(),
+            format!("{:.2}", self.p50_ms),
+            format!("{:.2}", self.p90_ms),
+            format!("{:.2}", self.p99_ms),
+            self.errors.to_string(),
+            self.cpu_ms_per_1000.to_string(),
+            self.rss_mib.to_string(),
+            self.rss_sum_mib.to_string(),
+            controller,
+        ]
+    }
+}
+
+impl Report {
+    /// An empty one.
+    pub fn new(is_json: bool) -> Report {
+        Report {
+            is_json,
+            has_begun: false,
+        }
+    }
+
+    /// Prints a row.
+    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.is_json {
+            writeln!(out, "{}", serde_json::to_string(row)?)?;
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            writeln!(out, "{}", line(COLUMNS.map(|(name, _)| name.to_owned())))?;
+        }
+        writeln!(out, "{}", line(row.cells()))?;
+        if let Some(error) = &row.last_error {
+            writeln!(out, "  last error: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+fn line(cells: [String; COLUMNS.len()]) -> String {
+    let pairs = cells.into_iter().zip(COLUMNS);
+    let cells = pairs.map(|(cell, (_, width))| format!("{cell:>width$}"));
+    cells.collect::<Vec<_>>().join(" ")
+}
+
+fn tenth(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_a_second_and_of_a_thousand_requests() {
+        let mut seen = Seen::new().unwrap();
+        (1..=100).for_each(|it| seen.record(Duration::from_millis(it)));
+        seen.errors = 20;
+        let (time, worked) = (Duration::from_secs(2), Duration::from_millis(12));
+        let controller = (Duration::from_millis(3), 40.0);
+        let row = Row::of_all(&seen, time, worked, &[10.0, 14.0], controller);
+        assert_eq!((row.rps, row.errors, row.replicas), (60.0, 20, 2));
+        assert_eq!(
+            (row.cpu_ms_per_1000, row.rss_mib, row.rss_sum_mib),
+            (100.0, 14.0, 24.0)
+        );
+        assert!((row.p90_ms - 90.0).abs() < 0.2, "{}", row.p90_ms);
+        assert_eq!(row.controller_cpu_ms, Some(3.0));
+    }
+}

@@ -1,0 +1,416 @@
+//! A graph of services in the YAML of Istio's isotope.
+//!
+//! Everything is checked before anything is started; each problem names service, field and remedy.
+
+mod field;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use field::{bytes, duration, share};
+
+/// Replicas of all services together: each has a network, a process and a sidecar.
+const REPLICAS_MAX: usize = 200;
+
+/// Commands of one script, those of concurrent lists included.
+const COMMANDS_MAX: usize = 256;
+
+/// The longest file.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A graph without cycles, with one entrypoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topology {
+    /// In the order of the file.
+    pub services: Vec<Service>,
+    /// The place of the entrypoint.
+    pub entrypoint: usize,
+}
+
+/// One service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Service {
+    /// Its name, which is that of its Service too.
+    pub name: String,
+    /// Processes, each with a sidecar.
+    pub replicas: usize,
+    /// What it does for each request.
+    pub work: Work,
+}
+
+/// What a service does for each request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// The share of requests that are answered with 500, after the script.
+    pub error_share: f64,
+    /// The length of the answer's body.
+    pub response_bytes: usize,
+    /// One after the other.
+    pub script: Vec<Command>,
+}
+
+/// A part of a script.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// Waits.
+    Sleep(Duration),
+    /// Asks another service.
+    Call(Call),
+    /// All at once; the slowest says when it is done.
+    Concurrent(Vec<Command>),
+}
+
+/// A request to another service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Whose.
+    pub service: String,
+    /// The length of the request's body.
+    pub request_bytes: usize,
+    /// How often it is made at all.
+    pub probability: f64,
+}
+
+/// What holds where a service says nothing.
+struct Defaults {
+    request_bytes: usize,
+    response_bytes: usize,
+    error_share: f64,
+    replicas: usize,
+    script: Option<Value>,
+}
+
+impl Topology {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// What is wrong: the service, the field and the remedy.
+    pub fn parse(text: &str) -> anyhow::Result<Topology> {
+        let value: Value = serde_saphyr::from_str(text).context("it is no YAML")?;
+        let Value::Object(mut file) = value else {
+            bail!("it is no mapping: write `services` with a list");
+        };
+        let defaults = Defaults::read(file.remove("defaults"))?;
+        let services = match file.remove("services") {
+            Some(Value::Array(services)) if !services.is_empty() => services,
+            _ => bail!("services: there is none; list at least the entrypoint"),
+        };
+        refuse_rest("the file", "", &file)?;
+        let mut entrypoints = Vec::new();
+        let mut read = Vec::with_capacity(services.len());
+        for (at, service) in services.into_iter().enumerate() {
+            let (service, is_entrypoint) = Service::read(at, service, &defaults)?;
+            if is_entrypoint {
+                entrypoints.push(at);
+            }
+            read.push(service);
+        }
+        let entrypoint = match entrypoints[..] {
+            [one] => one,
+            [] => bail!("no service has isEntrypoint: true; mark the one that is asked"),
+            [first, second, ..] => bail!(
+                "service {}: isEntrypoint is true, and so it is of {}; mark one alone",
+                read[second].name,
+                read[first].name
+            ),
+        };
+        let topology = Topology {
+            services: read,
+            entrypoint,
+        };
+        topology.check()?;
+        Ok(topology)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let mut places = BTreeMap::new();
+        for (at, service) in self.services.iter().enumerate() {
+            let name = &service.name;
+            ensure!(
+                places.insert(name.as_str(), at).is_none(),
+                "service {name}: name is another's too; give each its own"
+            );
+        }
+        let replicas: usize = self.services.iter().map(|it| it.replicas).sum();
+        ensure!(
+            replicas <= REPLICAS_MAX,
+            "numReplicas: {replicas} of all services together, over {REPLICAS_MAX}; take fewer"
+        );
+        for service in &self.services {
+            for call in service.work.calls() {
+                ensure!(
+                    places.contains_key(call.service.as_str()),
+                    "service {}: script calls {}, which is no service; add it, or correct the name",
+                    service.name,
+                    call.service
+                );
+            }
+        }
+        let mut done = vec![false; self.services.len()];
+        for at in 0..self.services.len() {
+            self.visit(at, &places, &mut Vec::new(), &mut done)?;
+        }
+        Ok(())
+    }
+
+    /// Walks along calls. Whoever is met again on the way is in a cycle.
+    fn visit(
+        &self,
+        at: usize,
+        places: &BTreeMap<&str, usize>,
+        path: &mut Vec<usize>,
+        done: &mut [bool],
+    ) -> anyhow::Result<()> {
+        if let Some(begin) = path.iter().position(|&it| it == at) {
+            let names = path[begin..].iter().chain([&at]);
+            let names: Vec<_> = names.map(|&it| self.services[it].name.as_str()).collect();
+            bail!(
+                "service {}: script leads back to it: {}; take one of these calls out",
+                self.services[at].name,
+                names.join(" -> ")
+            );
+        }
+        if done[at] {
+            return Ok(());
+        }
+        path.push(at);
+        for call in self.services[at].work.calls() {
+            if let Some(&next) = places.get(call.service.as_str()) {
+                self.visit(next, places, path, done)?;
+            }
+        }
+        path.pop();
+        done[at] = true;
+        Ok(())
+    }
+}
+
+impl Work {
+    /// All calls, those of concurrent lists included.
+    pub fn calls(&self) -> Vec<&Call> {
+        let flat = self.script.iter().flat_map(|command| match command {
+            Command::Concurrent(inner) => inner.as_slice(),
+            single => std::slice::from_ref(single),
+        });
+        flat.filter_map(|command| match command {
+            Command::Call(call) => Some(call),
+            _ => None,
+        })
+        .collect()
+    }
+}
+
+impl Defaults {
+    fn read(value: Option<Value>) -> anyhow::Result<Defaults> {
+        let mut fields = mapping("defaults", "", value.unwrap_or(Value::Object(Map::new())))?;
+        let who = "defaults";
+        let defaults = Defaults {
+            request_bytes: bytes(who, "requestSize", fields.remove("requestSize"), 0)?,
+            response_bytes: bytes(who, "responseSize", fields.remove("responseSize"), 0)?,
+            error_share: share(who, "errorRate", fields.remove("errorRate"), 0.0)?,
+            replicas: replicas(who, fields.remove("numReplicas"), 1)?,
+            script: fields.remove("script"),
+        };
+        check_type(who, fields.remove("type"))?;
+        check_policies(who, fields.remove("numRbacPolicies"))?;
+        refuse_rest(who, "", &fields)?;
+        Ok(defaults)
+    }
+}
+
+impl Service {
+    fn read(at: usize, value: Value, defaults: &Defaults) -> anyhow::Result<(Service, bool)> {
+        let mut fields = mapping(&format!("services[{at}]"), "", value)?;
+        let Some(Value::String(name)) = fields.remove("name") else {
+            bail!("services[{at}]: name is missing; write one");
+        };
+        let who = format!("service {name}");
+        let is_label = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+        ensure!(
+            (1..=50).contains(&name.len())
+                && name.bytes().all(is_label)
+                && name.starts_with(|it: char| it.is_ascii_lowercase())
+                && !name.ends_with('-'),
+            "{who}: name is no name of a Service; take 1 to 50 of a-z, 0-9 and -, a letter first"
+        );
+        ensure!(
+            name != super::LOAD,
+            "{who}: name is that of whoever asks here; take another"
+        );
+        let is_entrypoint = match fields.remove("isEntrypoint") {
+            None => false,
+            Some(Value::Bool(is_it)) => is_it,
+            Some(other) => bail!("{who}: isEntrypoint is {other}; write true or false"),
+        };
+        check_type(&who, fields.remove("type"))?;
+        check_policies(&who, fields.remove("numRbacPolicies"))?;
+        let count = replicas(&who, fields.remove("numReplicas"), defaults.replicas)?;
+        let error_share = share(
+            &who,
+            "errorRate",
+            fields.remove("errorRate"),
+            defaults.error_share,
+        )?;
+        let response_bytes = bytes(
+            &who,
+            "responseSize",
+            fields.remove("responseSize"),
+            defaults.response_bytes,
+        )?;
+        let script = fields.remove("script").or_else(|| defaults.script.clone());
+        refuse_rest(&who, "", &fields)?;
+        let script = read_script(&who, script, defaults)?;
+        let work = Work {
+            error_share,
+            response_bytes,
+            script,
+        };
+        let service = Service {
+            name,
+            replicas: count,
+            work,
+        };
+        Ok((service, is_entrypoint))
+    }
+}
+
+impl Command {
+    fn read(who: &str, place: &str, value: Value, defaults: &Defaults) -> anyhow::Result<Command> {
+        let mut fields = match value {
+            Value::Array(inner) => {
+                let inner = inner.into_iter().enumerate().map(|(at, command)| {
+                    let place = format!("{place}[{at}]");
+                    ensure!(
+                        !command.is_array(),
+                        "{who}: {place} is a list in a concurrent list; give a service of its own \
+                         what comes one after the other"
+                    );
+                    Command::read(who, &place, command, defaults)
+                });
+                return Ok(Command::Concurrent(inner.collect::<anyhow::Result<_>>()?));
+            }
+            value => mapping(who, place, value)?,
+        };
+        let command = match (fields.remove("sleep"), fields.remove("call")) {
+            (Some(sleep), None) => {
+                Command::Sleep(duration(who, &format!("{place}.sleep"), &sleep)?)
+            }
+            (None, Some(call)) => Command::Call(Call::read(who, place, call, defaults)?),
+            _ => bail!("{who}: {place} is neither a sleep nor a call; write one of them"),
+        };
+        refuse_rest(who, place, &fields)?;
+        Ok(command)
+    }
+}
+
+impl Call {
+    fn read(who: &str, place: &str, value: Value, defaults: &Defaults) -> anyhow::Result<Call> {
+        let place = format!("{place}.call");
+        let mut fields = match value {
+            Value::String(service) => {
+                return Ok(Call {
+                    service,
+                    request_bytes: defaults.request_bytes,
+                    probability: 1.0,
+                });
+            }
+            value => mapping(who, &place, value)?,
+        };
+        let Some(Value::String(service)) = fields.remove("service") else {
+            bail!("{who}: {place}.service is missing; name the service that is called");
+        };
+        let size = format!("{place}.size");
+        let request_bytes = bytes(who, &size, fields.remove("size"), defaults.request_bytes)?;
+        let probability = match fields.remove("probability") {
+            None => 1.0,
+            Some(value) => match value.as_f64() {
+                Some(percent) if percent > 0.0 && percent <= 100.0 => percent / 100.0,
+                _ => bail!(
+                    "{who}: {place}.probability is {value}; write percent above 0 and up to 100, \
+                     or take the call out"
+                ),
+            },
+        };
+        refuse_rest(who, &place, &fields)?;
+        Ok(Call {
+            service,
+            request_bytes,
+            probability,
+        })
+    }
+}
+
+fn read_script(
+    who: &str,
+    script: Option<Value>,
+    defaults: &Defaults,
+) -> anyhow::Result<Vec<Command>> {
+    let script: Vec<Command> = match script {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(commands)) => commands
+            .into_iter()
+            .enumerate()
+            .map(|(at, command)| Command::read(who, &format!("script[{at}]"), command, defaults))
+            .collect::<anyhow::Result<_>>()?,
+        Some(other) => bail!("{who}: script is {other}; write a list of commands"),
+    };
+    let count_of = |command: &Command| match command {
+        Command::Concurrent(inner) => inner.len(),
+        _ => 1,
+    };
+    let commands: usize = script.iter().map(count_of).sum();
+    ensure!(
+        commands <= COMMANDS_MAX,
+        "{who}: script has {commands} commands, over {COMMANDS_MAX}; shorten it"
+    );
+    Ok(script)
+}
+
+fn mapping(who: &str, place: &str, value: Value) -> anyhow::Result<Map<String, Value>> {
+    match value {
+        Value::Object(fields) => Ok(fields),
+        other if place.is_empty() => bail!("{who} is {other}; write a mapping"),
+        other => bail!("{who}: {place} is {other}; write a mapping"),
+    }
+}
+
+/// What is not known here is refused, so that nobody measures what he did not write.
+fn refuse_rest(who: &str, place: &str, fields: &Map<String, Value>) -> anyhow::Result<()> {
+    match fields.keys().next() {
+        None => Ok(()),
+        Some(field) if place.is_empty() => bail!("{who}: {field} is not honoured; take it out"),
+        Some(field) => bail!("{who}: {place}.{field} is not honoured; take it out"),
+    }
+}
+
+fn replicas(who: &str, value: Option<Value>, default: usize) -> anyhow::Result<usize> {
+    let Some(value) = value else {
+        return Ok(default);
+    };
+    let count = value.as_u64().and_then(|it| usize::try_from(it).ok());
+    match count {
+        Some(count) if (1..=REPLICAS_MAX).contains(&count) => Ok(count),
+        _ => bail!("{who}: numReplicas is {value}; write 1 to {REPLICAS_MAX}"),
+    }
+}
+
+fn check_type(who: &str, value: Option<Value>) -> anyhow::Result<()> {
+    match value.as_ref().map(|it| it.as_str().unwrap_or_default()) {
+        None | Some("http" | "HTTP") => Ok(()),
+        Some(_) => bail!("{who}: type is not http, which is all that services speak; take it out"),
+    }
+}
+
+fn check_policies(who: &str, value: Option<Value>) -> anyhow::Result<()> {
+    match value.is_none_or(|it| it == 0) {
+        true => Ok(()),
+        false => bail!("{who}: numRbacPolicies is not honoured; take it out, or write 0"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
