@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::mongo;
 use crate::tool::{Tool, cache_folder, run_in};
+use crate::{istio, mongo};
 
 /// What can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -19,6 +19,8 @@ pub(crate) enum Peer {
     Mongo,
     /// Python that has a driver of it.
     Pymongo,
+    /// The definitions of Istio's kinds, for a cluster.
+    IstioDefinitions,
 }
 
 const ENVOY: Tool = Tool {
@@ -43,6 +45,7 @@ fn provide(root: &Path, peer: Peer, cache: &Path) -> Result<PathBuf> {
         Peer::K6 => K6.provide(cache, install_k6),
         Peer::Mongo => mongo::server(root, cache),
         Peer::Pymongo => mongo::driver(root, cache),
+        Peer::IstioDefinitions => istio::definitions(root, cache),
     }
 }
 

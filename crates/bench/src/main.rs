@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use myriad_bench::activate::{self, ActivateArgs};
 use myriad_bench::allocation::Counting;
 use myriad_bench::child::{self, ChildArgs};
+use myriad_bench::egress::{self, EgressArgs};
 use myriad_bench::fleet::{self, FleetArgs};
 use myriad_bench::istio::{self, GenerateArgs};
 use myriad_bench::latency::{self, LatencyArgs};
@@ -26,6 +27,8 @@ struct Cli {
 enum Command {
     /// How long a new domain takes, and what it costs, when so many exist.
     Activate(ActivateArgs),
+    /// What each way out of a mesh costs, to a database behind TLS.
+    Egress(EgressArgs),
     /// What a change, and a controller that starts anew, cost with so many proxies.
     Fleet(FleetArgs),
     /// What a pair of sidecars adds to a request and costs, beside Envoy as the same pair.
@@ -47,6 +50,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Activate(args) => activate::run(&args),
+        Command::Egress(args) => egress::run(&args),
         Command::Fleet(args) => fleet::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Mesh(args) => mesh::run(&args),

@@ -6,5 +6,5 @@
 pub mod mesh;
 mod network;
 
-pub use mesh::{ADMIN_PORT, Mesh, Pod, SYNC};
+pub use mesh::{ADMIN_PORT, GATEWAY, Mesh, Pod, SYNC};
 pub use network::{Door, Network};

@@ -141,6 +141,22 @@ const MESH: Bench = Bench {
     ],
 };
 
+/// All ways out of the mesh, to a database behind TLS.
+const EGRESS: Bench = Bench {
+    arguments: "egress --clients 5 --seconds 0.5 --json",
+    figures: &[
+        "case",
+        "clients",
+        "tps",
+        "avg_ms",
+        "p50_ms",
+        "p90_ms",
+        "p95_ms",
+        "p99_ms",
+        "cpu_ms_per_1000",
+    ],
+};
+
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
     for bench in [INBOX, ISTIO] {
@@ -151,7 +167,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
 
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
 pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
-    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY, MESH] {
+    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY, MESH, EGRESS] {
         let mut command = Command::new("cargo");
         enter(&mut command);
         measure(place, &bench, command)?;

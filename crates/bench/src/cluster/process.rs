@@ -123,6 +123,16 @@ impl Process {
         self.child.id()
     }
 
+    /// Streams that it has led to an endpoint.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn streams(&self) -> anyhow::Result<u64> {
+        let figures = self.figures()?;
+        let opened = figures.0.get("myriad_streams_total{event=\"opened\"}");
+        Ok(*opened.context("there is no count of streams")? as u64)
+    }
+
     /// Whether its metrics have this name.
     ///
     /// # Errors

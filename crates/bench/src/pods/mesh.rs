@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -25,6 +26,9 @@ const CONTROLLER_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALH
 /// The admin port of sidecars, which no rule leads away.
 pub const ADMIN_PORT: u16 = 9_901;
 
+/// The service account of gateways, and the name of their Pod.
+pub const GATEWAY: &str = "gateway";
+
 /// How long tokens hold, in seconds: longer than any run.
 const TOKEN_SECONDS: u64 = 24 * 3_600;
 
@@ -43,7 +47,7 @@ pub struct Mesh {
     /// The namespace of the controller and of all Pods.
     pub namespace: String,
     directory: tempfile::TempDir,
-    files: std::cell::Cell<u32>,
+    files: AtomicU32,
 }
 
 /// A Pod of the cluster with its network, in which whatever is wanted runs.
@@ -69,7 +73,7 @@ impl Mesh {
             api,
             namespace: format!("bench-{}", std::process::id()),
             directory: tempfile::tempdir()?,
-            files: std::cell::Cell::new(0),
+            files: AtomicU32::new(0),
         };
         let named = json!({"metadata": {"name": mesh.namespace}});
         mesh.call(Method::POST, "/api/v1/namespaces", Some(&named))?;
@@ -148,10 +152,10 @@ impl Mesh {
         command.arg(format!("--mesh-config={}", config.display()));
         command.arg(format!("--sync={SYNC}"));
         command.arg(format!("--sync-hosts=localhost,{}", SYNC.ip()));
-        command.arg(format!("--http={}:8080", SYNC.ip()));
-        command.arg(format!("--https={}:8443", SYNC.ip()));
+        // Gateways have networks, and so addresses, of their own.
+        command.args(["--http=8080", "--https=8443"]);
         command.arg(format!("--ingress-class={}", self.namespace));
-        command.arg(format!("--proxy-accounts={}/gateway", self.namespace));
+        command.arg(format!("--proxy-accounts={}/{GATEWAY}", self.namespace));
         command.arg(format!("--admin={CONTROLLER_ADMIN}"));
         command.env("POD_NAMESPACE", &self.namespace);
         command.env("MYRIAD_LOG", "warn").stdout(Stdio::null());
@@ -203,6 +207,25 @@ impl Mesh {
         let excluded = format!("--inbound-ports-excluded={ADMIN_PORT}");
         network.redirect(&[&excluded])?;
         let labels = json!({"app": app, "security.istio.io/tlsMode": "istio"});
+        self.admit(name, app, &labels, network)
+    }
+
+    /// Makes the Pod of the gateway, without rules; its proxy starts as a sidecar does.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub fn gateway(&self, network: Network) -> anyhow::Result<Pod> {
+        let labels = json!({"app": GATEWAY});
+        self.admit(GATEWAY, GATEWAY, &labels, network)
+    }
+
+    fn admit(
+        &self,
+        name: &str,
+        app: &str,
+        labels: &Value,
+        network: Network,
+    ) -> anyhow::Result<Pod> {
         let spec = json!({
             "serviceAccountName": app,
             "containers": [{"name": "app", "image": "app"}],
@@ -280,8 +303,8 @@ impl Mesh {
 
     /// The same, that has not been asked for before.
     pub fn fresh_file(&self, name: &str) -> PathBuf {
-        self.files.set(self.files.get() + 1);
-        self.file(&format!("{name}-{}", self.files.get()))
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        self.file(&format!("{name}-{number}"))
     }
 
     /// Asks until there is an answer.

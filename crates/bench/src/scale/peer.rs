@@ -19,15 +19,23 @@ pub struct Envoy {
 /// # Errors
 /// It is neither there nor to be had.
 pub fn provide() -> anyhow::Result<PathBuf> {
+    provided("envoy").context("name its binary with --envoy, or leave it out with --alone")
+}
+
+/// What `cargo xtask peer` provides by this name.
+///
+/// # Errors
+/// It is neither there nor to be had.
+pub fn provided(name: &str) -> anyhow::Result<PathBuf> {
     let mut command = Command::new("cargo");
-    command.args(["xtask", "peer", "envoy"]);
+    command.args(["xtask", "peer", name]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let output = command.stderr(Stdio::inherit()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let remedy = "name its binary with --envoy, or leave it out with --alone";
-    ensure!(output.status.success(), "no Envoy: {text}; {remedy}");
+    ensure!(output.status.success(), "no {name}: {text}");
     let path = text.trim_end().lines().last().map(PathBuf::from);
-    path.filter(|path| path.is_file()).context(remedy)
+    let path = path.filter(|path| path.is_file());
+    path.with_context(|| format!("no {name}: {text}"))
 }
 
 /// Its name and version, as it says them.

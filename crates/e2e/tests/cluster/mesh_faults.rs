@@ -156,8 +156,12 @@ async fn what_a_sidecar_hides_is_out_of_reach_and_says_so() {
     story.apply("Sidecar", NETWORKING, scope).await;
     story.gets(80, "not in the mesh\n 502").await;
     story.gets(83, "not in the mesh\n 502").await;
-    let scope = "{egress: [{hosts: [\"./cart\"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}";
-    story.apply("Sidecar", NETWORKING, scope).await;
+    let tenant = story.mesh.cluster.tenant();
+    let scope = format!(
+        "{{egress: [{{hosts: [\"./cart.{tenant}.svc.cluster.local\"]}}], \
+         outboundTrafficPolicy: {{mode: REGISTRY_ONLY}}}}"
+    );
+    story.apply("Sidecar", NETWORKING, &scope).await;
     story.gets(80, "the-cart 200").await;
     story.gets(83, "the-cart 200").await;
 }

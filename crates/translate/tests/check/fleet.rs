@@ -179,3 +179,19 @@ fn a_thousand_sidecars_are_told_what_each_would_be_told_alone() {
     let [many, alone] = [&many, &alone].map(|it| it.snapshot_of("ns41/w7").unwrap().digest());
     assert_eq!(many, alone);
 }
+
+#[test]
+fn a_scope_that_hides_all_and_shows_one_again_leaves_what_a_fresh_engine_has() {
+    let hosts = ["./*", "other/*", "./s1.ns3.svc.cluster.local", "./*"];
+    let made = |scopes: &[&str]| {
+        let mut engine = fleet(5, Scope::Imports);
+        view(&mut engine, 3, SIDECARS);
+        for hosts in scopes {
+            put(&mut engine, &sidecar(3, &format!("\"{hosts}\"")));
+        }
+        engine.snapshot_of("ns3/w1").unwrap().digest()
+    };
+    for last in 0..hosts.len() {
+        assert_eq!(made(&hosts[..=last]), made(&hosts[last..=last]), "{last}");
+    }
+}

@@ -1,0 +1,128 @@
+//! The figures, as JSON or as a table.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Prints rows as they come.
+pub struct Report {
+    is_json: bool,
+    has_begun: bool,
+}
+
+/// What was seen of so many clients.
+pub struct Turn {
+    /// The times of transactions in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// How long it took.
+    pub time: Duration,
+    /// Processor time of the proxies.
+    pub worked: Duration,
+}
+
+/// One number of clients of one case.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    case: u8,
+    clients: usize,
+    tps: f64,
+    avg_ms: f64,
+    p50_ms: f64,
+    p90_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
+    /// Of the sidecar and the gateway together.
+    cpu_ms_per_1000: f64,
+}
+
+impl Row {
+    /// The figures of a turn.
+    pub fn new(case: u8, clients: usize, turn: &Turn) -> Row {
+        let latency = &turn.latency;
+        let quantile = |share| thousandth(latency.value_at_quantile(share) as f64 / 1e6);
+        let count = latency.len().max(1) as f64;
+        Row {
+            case,
+            clients,
+            tps: thousandth(latency.len() as f64 / turn.time.as_secs_f64()),
+            avg_ms: thousandth(latency.mean() / 1e6),
+            p50_ms: quantile(0.5),
+            p90_ms: quantile(0.9),
+            p95_ms: quantile(0.95),
+            p99_ms: quantile(0.99),
+            cpu_ms_per_1000: thousandth(turn.worked.as_secs_f64() * 1e6 / count),
+        }
+    }
+}
+
+impl Report {
+    /// Nothing is printed yet.
+    pub fn new(is_json: bool) -> Report {
+        Report {
+            is_json,
+            has_begun: false,
+        }
+    }
+
+    /// Prints a row.
+    ///
+    /// # Errors
+    /// Nobody reads it.
+    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.is_json {
+            serde_json::to_writer(&mut out, row)?;
+            return Ok(writeln!(out)?);
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let names = ["tps", "avg ms", "p50", "p90", "p95", "p99", "cpu ms/1000"];
+            write!(out, "{:>4} {:>7}", "case", "clients")?;
+            for name in names {
+                write!(out, " {name:>11}")?;
+            }
+            writeln!(out)?;
+        }
+        write!(out, "{:>4} {:>7}", row.case, row.clients)?;
+        for figure in [
+            row.tps,
+            row.avg_ms,
+            row.p50_ms,
+            row.p90_ms,
+            row.p95_ms,
+            row.p99_ms,
+            row.cpu_ms_per_1000,
+        ] {
+            write!(out, " {figure:>11.3}")?;
+        }
+        Ok(writeln!(out)?)
+    }
+}
+
+fn thousandth(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, Turn};
+    use hdrhistogram::Histogram;
+    use std::time::Duration;
+
+    #[test]
+    fn figures_are_per_second_and_per_thousand() {
+        let mut latency = Histogram::new(3).unwrap();
+        for _ in 0..500 {
+            latency.record(2_000_000).unwrap();
+        }
+        let turn = Turn {
+            latency,
+            time: Duration::from_secs(2),
+            worked: Duration::from_millis(50),
+        };
+        let row = Row::new(3, 1, &turn);
+        assert_eq!((row.tps, row.cpu_ms_per_1000), (250.0, 100.0));
+        assert!((row.p99_ms - 2.0).abs() < 0.01 && (row.avg_ms - 2.0).abs() < 0.01);
+    }
+}
