@@ -43,12 +43,13 @@ impl WorkloadNames {
         let text = lines.join("\n");
         let mut der = vec![UTF8_STRING];
         // At most 5 x 253 bytes and 4 line ends, so two bytes hold any length.
-        match u8::try_from(text.len()) {
-            Ok(length) if length < 0x80 => der.push(length),
-            _ => {
-                let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+        let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+        match length.to_be_bytes() {
+            [0, low @ ..0x80] => der.push(low),
+            [0, low] => der.extend([0x81, low]),
+            both => {
                 der.push(0x82);
-                der.extend(length.to_be_bytes());
+                der.extend(both);
             }
         }
         der.extend(text.as_bytes());
@@ -61,8 +62,9 @@ impl WorkloadNames {
             return None;
         };
         let (length, text) = match rest {
+            [0x81, length, text @ ..] => (u16::from(*length), text),
             [0x82, high, low, text @ ..] => (u16::from_be_bytes([*high, *low]), text),
-            [length @ ..0x80, text @ ..] => (u16::from(*length), text),
+            [length @ ..=0x7f, text @ ..] => (u16::from(*length), text),
             _ => return None,
         };
         if usize::from(length) != text.len() {
@@ -106,9 +108,15 @@ mod tests {
     #[test]
     fn names_come_out_as_they_went_in() {
         let longest = "a".repeat(WorkloadNames::NAME_BYTES_MAX);
-        for known in [names("cart-v1"), names(&longest), WorkloadNames::default()] {
-            assert_eq!(WorkloadNames::from_der(&known.to_der()), Some(known));
+        // DER has one form for each length: in itself, in one byte behind it, or in two.
+        let middle = "a".repeat(150);
+        for (name, header) in [("cart-v1", 23), (&middle, 0x81), (&longest, 0x82)] {
+            let der = names(name).to_der();
+            assert_eq!(der[1], header);
+            assert_eq!(WorkloadNames::from_der(&der), Some(names(name)));
         }
+        let none = WorkloadNames::default();
+        assert_eq!(WorkloadNames::from_der(&none.to_der()), Some(none));
     }
 
     #[test]
