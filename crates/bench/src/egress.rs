@@ -13,8 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use crate::cluster;
+use crate::table::Table;
 use ground::Ground;
-use report::{Report, Row};
+use report::Row;
 
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -74,7 +75,7 @@ pub fn run(args: &EgressArgs) -> anyhow::Result<()> {
 
 fn measure(args: &EgressArgs) -> anyhow::Result<()> {
     let ground = Ground::prepare(args.workers, args.payload)?;
-    let mut report = Report::new(args.json);
+    let mut report = Table::new(args.json);
     for (at, &case) in args.cases.iter().enumerate() {
         ground.open(case).with_context(|| format!("case {case}"))?;
         if at == 0 {

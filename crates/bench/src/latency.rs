@@ -17,8 +17,9 @@ use anyhow::{Context, ensure};
 
 use crate::cluster;
 use crate::load::{OpenLoop, Schedule, Seen};
+use crate::table::Table;
 use pair::{Ground, Pair, Way};
-use report::{Report, Row, Side};
+use report::{Row, Side};
 
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -127,7 +128,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
 
 fn measure(args: &LatencyArgs) -> anyhow::Result<()> {
     let ground = Ground::prepare(args)?;
-    let mut report = Report::new(args);
+    let mut report = Table::new(args.json);
     for &variant in &args.variants {
         let measured = measure_variant(args, &ground, variant, &mut report);
         measured.with_context(|| format!("{variant:?}"))?;
@@ -140,7 +141,7 @@ fn measure_variant(
     args: &LatencyArgs,
     ground: &Ground,
     variant: Variant,
-    report: &mut Report,
+    report: &mut Table,
 ) -> anyhow::Result<()> {
     let mut pairs = match variant {
         Variant::Baseline => Vec::new(),

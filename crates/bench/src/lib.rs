@@ -28,3 +28,4 @@ pub mod pods;
 pub mod probe;
 pub mod record;
 pub mod scale;
+pub mod table;

@@ -18,7 +18,8 @@ use crate::cluster;
 use crate::cluster::process::Process;
 use crate::load::{Asked, OpenLoop, Schedule, Seen};
 use crate::pods::{Mesh, Network, Pod};
-use report::{Report, Row};
+use crate::table::Table;
+use report::Row;
 use service::{BEGIN, Peer, Plan, TELL, Told};
 use topology::{FILE_BYTES_MAX, Topology};
 
@@ -126,7 +127,7 @@ fn measure(args: &MeshArgs, topology: &Topology) -> anyhow::Result<()> {
     let time = begun.elapsed();
     let after = world.worked()?;
     world.say(TELL)?;
-    let mut report = Report::new(args.json);
+    let mut report = Table::new(args.json);
     let mut sidecars = Vec::new();
     for (at, service) in topology.services.iter().enumerate() {
         let told = world.services[at].iter_mut();

@@ -1,16 +1,11 @@
 //! The figures, as JSON or as a table.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Prints rows as they come.
-pub struct Report {
-    is_json: bool,
-    has_begun: bool,
-}
+use crate::table;
 
 /// What was seen of so many clients.
 pub struct Turn {
@@ -57,46 +52,32 @@ impl Row {
     }
 }
 
-impl Report {
-    /// Nothing is printed yet.
-    pub fn new(is_json: bool) -> Report {
-        Report {
-            is_json,
-            has_begun: false,
-        }
-    }
+impl table::Row<9> for Row {
+    const COLUMNS: [(&'static str, usize); 9] = [
+        ("case", 4),
+        ("clients", 7),
+        ("tps", 11),
+        ("avg ms", 11),
+        ("p50 ms", 11),
+        ("p90 ms", 11),
+        ("p95 ms", 11),
+        ("p99 ms", 11),
+        ("cpu ms/1000", 11),
+    ];
 
-    /// Prints a row.
-    ///
-    /// # Errors
-    /// Nobody reads it.
-    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if self.is_json {
-            serde_json::to_writer(&mut out, row)?;
-            return Ok(writeln!(out)?);
-        }
-        if !std::mem::replace(&mut self.has_begun, true) {
-            let names = ["tps", "avg ms", "p50", "p90", "p95", "p99", "cpu ms/1000"];
-            write!(out, "{:>4} {:>7}", "case", "clients")?;
-            for name in names {
-                write!(out, " {name:>11}")?;
-            }
-            writeln!(out)?;
-        }
-        write!(out, "{:>4} {:>7}", row.case, row.clients)?;
-        for figure in [
-            row.tps,
-            row.avg_ms,
-            row.p50_ms,
-            row.p90_ms,
-            row.p95_ms,
-            row.p99_ms,
-            row.cpu_ms_per_1000,
-        ] {
-            write!(out, " {figure:>11.3}")?;
-        }
-        Ok(writeln!(out)?)
+    fn cells(&self) -> [String; 9] {
+        let figure = |figure: f64| format!("{figure:.3}");
+        [
+            self.case.to_string(),
+            self.clients.to_string(),
+            figure(self.tps),
+            figure(self.avg_ms),
+            figure(self.p50_ms),
+            figure(self.p90_ms),
+            figure(self.p95_ms),
+            figure(self.p99_ms),
+            figure(self.cpu_ms_per_1000),
+        ]
     }
 }
 

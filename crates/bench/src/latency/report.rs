@@ -1,18 +1,12 @@
 //! The figures, as JSON or as a table.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::{LatencyArgs, Variant};
 use crate::load::{Schedule, Seen};
-
-/// Prints rows as they come.
-pub struct Report {
-    is_json: bool,
-    has_begun: bool,
-}
+use crate::table;
 
 /// What was seen of one pair in all its turns of a row.
 pub struct Side {
@@ -66,22 +60,6 @@ struct Proxied {
 }
 
 /// The columns of the table, with their width.
-const COLUMNS: [(&str, usize); 13] = [
-    ("variant", 13),
-    ("conns", 5),
-    ("jitter", 6),
-    ("base p50", 8),
-    ("base p90", 8),
-    ("+p50 ms", 7),
-    ("+p90 ms", 7),
-    ("x p50", 6),
-    ("x p90", 6),
-    ("cpu ms/1000", 11),
-    ("x cpu", 6),
-    ("MiB at rest", 11),
-    ("errors", 6),
-];
-
 impl Side {
     /// Nothing yet.
     pub fn new(rest_mib: f64) -> anyhow::Result<Side> {
@@ -124,34 +102,6 @@ impl Row {
             last_error: all().find_map(|seen| seen.last_error.clone()),
         }
     }
-
-    fn cells(&self) -> [String; COLUMNS.len()] {
-        let with_peer = |own: f64, peer: Option<f64>| match peer {
-            Some(peer) => format!("{own:.2}/{peer:.2}"),
-            None => format!("{own:.2}"),
-        };
-        let ratio = |ratio: Option<f64>| ratio.map_or(String::new(), |it| format!("{it:.2}"));
-        let empty = Proxied::default();
-        let it = self.proxied.as_ref().unwrap_or(&empty);
-        [
-            serde_json::to_value(self.variant)
-                .ok()
-                .and_then(|it| it.as_str().map(str::to_owned))
-                .unwrap_or_default(),
-            self.connections.to_string(),
-            self.jitter.to_string(),
-            format!("{:.3}", self.baseline_p50_ms),
-            format!("{:.3}", self.baseline_p90_ms),
-            with_peer(it.added_p50_ms, it.peer_added_p50_ms),
-            with_peer(it.added_p90_ms, it.peer_added_p90_ms),
-            ratio(it.ratio_p50),
-            ratio(it.ratio),
-            with_peer(it.cpu_ms_per_1000, it.peer_cpu_ms_per_1000),
-            ratio(it.cpu_ratio),
-            with_peer(it.rss_rest_mib, it.peer_rss_rest_mib),
-            self.errors.to_string(),
-        ]
-    }
 }
 
 impl Proxied {
@@ -181,37 +131,54 @@ impl Proxied {
     }
 }
 
-impl Report {
-    /// An empty one.
-    pub fn new(args: &LatencyArgs) -> Report {
-        Report {
-            is_json: args.json,
-            has_begun: false,
-        }
+impl table::Row<13> for Row {
+    const COLUMNS: [(&'static str, usize); 13] = [
+        ("variant", 13),
+        ("conns", 5),
+        ("jitter", 6),
+        ("base p50", 8),
+        ("base p90", 8),
+        ("+p50 ms", 7),
+        ("+p90 ms", 7),
+        ("x p50", 6),
+        ("x p90", 6),
+        ("cpu ms/1000", 11),
+        ("x cpu", 6),
+        ("MiB at rest", 11),
+        ("errors", 6),
+    ];
+
+    fn cells(&self) -> [String; 13] {
+        let with_peer = |own: f64, peer: Option<f64>| match peer {
+            Some(peer) => format!("{own:.2}/{peer:.2}"),
+            None => format!("{own:.2}"),
+        };
+        let ratio = |ratio: Option<f64>| ratio.map_or(String::new(), |it| format!("{it:.2}"));
+        let empty = Proxied::default();
+        let it = self.proxied.as_ref().unwrap_or(&empty);
+        [
+            serde_json::to_value(self.variant)
+                .ok()
+                .and_then(|it| it.as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            self.connections.to_string(),
+            self.jitter.to_string(),
+            format!("{:.3}", self.baseline_p50_ms),
+            format!("{:.3}", self.baseline_p90_ms),
+            with_peer(it.added_p50_ms, it.peer_added_p50_ms),
+            with_peer(it.added_p90_ms, it.peer_added_p90_ms),
+            ratio(it.ratio_p50),
+            ratio(it.ratio),
+            with_peer(it.cpu_ms_per_1000, it.peer_cpu_ms_per_1000),
+            ratio(it.cpu_ratio),
+            with_peer(it.rss_rest_mib, it.peer_rss_rest_mib),
+            self.errors.to_string(),
+        ]
     }
 
-    /// Prints a row.
-    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if self.is_json {
-            writeln!(out, "{}", serde_json::to_string(row)?)?;
-            return Ok(());
-        }
-        if !std::mem::replace(&mut self.has_begun, true) {
-            writeln!(out, "{}", line(COLUMNS.map(|(name, _)| name.to_owned())))?;
-        }
-        writeln!(out, "{}", line(row.cells()))?;
-        if let Some(error) = &row.last_error {
-            writeln!(out, "  last error: {error}")?;
-        }
-        Ok(())
+    fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
     }
-}
-
-fn line(cells: [String; COLUMNS.len()]) -> String {
-    let pairs = cells.into_iter().zip(COLUMNS);
-    let cells = pairs.map(|(cell, (_, width))| format!("{cell:>width$}"));
-    cells.collect::<Vec<_>>().join(" ")
 }
 
 fn thousandth(value: f64) -> f64 {

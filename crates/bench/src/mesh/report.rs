@@ -1,21 +1,15 @@
 //! The figures of each service and of all together, as JSON or as a table.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::topology::Service;
 use crate::load::Seen;
+use crate::table;
 
 /// What the row of all together is called.
 const ALL: &str = "all";
-
-/// Prints rows as they come.
-pub struct Report {
-    is_json: bool,
-    has_begun: bool,
-}
 
 /// One service, or all together as who asks sees them.
 #[derive(Debug, Serialize)]
@@ -43,20 +37,6 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
 }
-
-const COLUMNS: [(&str, usize); 11] = [
-    ("service", 20),
-    ("replicas", 8),
-    ("rps", 8),
-    ("p50 ms", 8),
-    ("p90 ms", 8),
-    ("p99 ms", 8),
-    ("errors", 6),
-    ("cpu ms/1000", 11),
-    ("MiB", 6),
-    ("MiB of all", 10),
-    ("controller", 20),
-];
 
 impl Row {
     /// Of a service.
@@ -120,8 +100,24 @@ impl Row {
             last_error: None,
         }
     }
+}
 
-    fn cells(&self) -> [String; COLUMNS.len()] {
+impl table::Row<11> for Row {
+    const COLUMNS: [(&'static str, usize); 11] = [
+        ("service", 20),
+        ("replicas", 8),
+        ("rps", 8),
+        ("p50 ms", 8),
+        ("p90 ms", 8),
+        ("p99 ms", 8),
+        ("errors", 6),
+        ("cpu ms/1000", 11),
+        ("MiB", 6),
+        ("MiB of all", 10),
+        ("controller", 20),
+    ];
+
+    fn cells(&self) -> [String; 11] {
         let controller = match (self.controller_cpu_ms, self.controller_rss_mib) {
             (Some(cpu), Some(rss)) => format!("{cpu} ms, {rss} MiB"),
             _ => String::new(),
@@ -140,39 +136,10 @@ impl Row {
             controller,
         ]
     }
-}
 
-impl Report {
-    /// An empty one.
-    pub fn new(is_json: bool) -> Report {
-        Report {
-            is_json,
-            has_begun: false,
-        }
+    fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
     }
-
-    /// Prints a row.
-    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if self.is_json {
-            writeln!(out, "{}", serde_json::to_string(row)?)?;
-            return Ok(());
-        }
-        if !std::mem::replace(&mut self.has_begun, true) {
-            writeln!(out, "{}", line(COLUMNS.map(|(name, _)| name.to_owned())))?;
-        }
-        writeln!(out, "{}", line(row.cells()))?;
-        if let Some(error) = &row.last_error {
-            writeln!(out, "  last error: {error}")?;
-        }
-        Ok(())
-    }
-}
-
-fn line(cells: [String; COLUMNS.len()]) -> String {
-    let pairs = cells.into_iter().zip(COLUMNS);
-    let cells = pairs.map(|(cell, (_, width))| format!("{cell:>width$}"));
-    cells.collect::<Vec<_>>().join(" ")
 }
 
 fn tenth(value: f64) -> f64 {
