@@ -1,6 +1,7 @@
 //! The command line. Every setting is defined once, here, with its name, default and help.
 
 pub mod inject;
+pub mod life;
 pub mod mesh;
 pub mod probes;
 pub mod redirect;
@@ -13,6 +14,7 @@ use myriad_model::wire::SCHEMA;
 use myriad_translate::MAIN;
 
 use self::inject::{RawInject, RawInjection};
+use self::life::RawLife;
 use self::mesh::{RawMesh, RawMeshAuthority};
 use self::probes::RawProbes;
 use self::redirect::RawRedirect;
@@ -45,6 +47,8 @@ pub enum Command {
     Inject(RawInject),
     /// Lead a workload's connections to its proxy, by rules in the kernel (nftables).
     Redirect(RawRedirect),
+    /// List the limits of what clients can make grow, as a table in Markdown.
+    Limits,
 }
 
 /// Settings of `serve` as written.
@@ -261,12 +265,34 @@ pub struct RawTraffic {
         value_name = "SECONDS"
     )]
     pub drain_timeout: u64,
+    /// How the process lives.
+    #[command(flatten)]
+    pub life: RawLife,
     /// Write one JSON line per request to standard output.
     #[arg(long, env = "MYRIAD_ACCESS_LOG")]
     pub access_log: bool,
     /// Count Istio's standard metrics, with this as the source of requests.
     #[arg(long, env = "MYRIAD_WORKLOAD", value_name = "NAMESPACE/NAME")]
     pub workload: Option<String>,
+    /// Set a limit of what clients can make grow; may be given more than once. `myriad limits`
+    /// lists them all.
+    #[arg(
+        long = "limit",
+        env = "MYRIAD_LIMITS",
+        value_delimiter = ',',
+        value_name = "NAME=VALUE"
+    )]
+    pub limits: Vec<String>,
+    /// What becomes of paths that servers understand differently: NONE refuses dot segments and
+    /// backslashes, BASE, MERGE_SLASHES and DECODE_AND_MERGE_SLASHES normalise as Istio does, and
+    /// STRICT refuses all that these would change.
+    #[arg(
+        long,
+        env = "MYRIAD_PATH_NORMALIZATION",
+        default_value = "NONE",
+        value_name = "RULE"
+    )]
+    pub path_normalization: String,
     /// Proxies in front of this one that are believed about the client's address.
     #[arg(
         long,
@@ -275,6 +301,24 @@ pub struct RawTraffic {
         value_name = "N"
     )]
     pub trusted_hops: usize,
+    /// Ports whose connections have to begin with a header of the PROXY protocol, version 1 or 2,
+    /// or `all`; needs --proxy-protocol-from.
+    #[arg(
+        long,
+        env = "MYRIAD_PROXY_PROTOCOL",
+        value_delimiter = ',',
+        value_name = "PORT,..."
+    )]
+    pub proxy_protocol: Vec<String>,
+    /// Blocks of addresses of the load balancers that such headers are taken from. Connections
+    /// from others are closed.
+    #[arg(
+        long,
+        env = "MYRIAD_PROXY_PROTOCOL_FROM",
+        value_delimiter = ',',
+        value_name = "CIDR,..."
+    )]
+    pub proxy_protocol_from: Vec<String>,
     /// Where a workload's network rules lead the connections that it opens (of a sidecar).
     #[arg(long, env = "MYRIAD_CAPTURE_OUTBOUND", value_name = "ADDRESS")]
     pub capture_outbound: Option<String>,

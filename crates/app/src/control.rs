@@ -231,6 +231,7 @@ impl<O: Outlet> Control<O> {
         }
         self.is_listed = true;
         self.translate(batch.changes, clock::now());
+        self.outlet.go_live();
         // Published before the condition is met, so that who waits for it finds them.
         self.board.pick_sample(self.engine.snapshot());
         self.addresses.send_replace(Some(self.outlet.addresses()));

@@ -34,6 +34,7 @@ use crate::explain::Explainer;
 use crate::live::Live;
 use crate::outlet::Fleet;
 use crate::process::{self, Pages, Stop};
+use crate::restart;
 use crate::settings::{Controller, MeshAuthority};
 use crate::status::report::Reporter;
 use crate::tokens::Tokens;
@@ -71,11 +72,11 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let (board, live) = (Board::new(&metrics), Live::new(&metrics));
     let ready = readiness.require("the first complete list of every kind");
-    let listener = process::bind_admin(settings.admin)?;
+    let listener = process::bind_admin(settings.admin, None)?;
     let sync = fleet::bind(settings.sync)?;
     let webhook = webhook::bind(settings.injection.as_ref())?;
     let pages = pages(&metrics, readiness, &board, &live);
-    process::start_admin(listener, pages, &drain)?;
+    process::start_admin(listener, pages, &drain, restart::at_once())?;
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
     let cluster = Cluster::connect(kubernetes::Settings {

@@ -4,6 +4,8 @@ mod identity;
 mod kept;
 mod link;
 
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::task;
 use myriad_model::{Change, Commit, Snapshot};
-use myriad_proxy::Proxy;
+use myriad_proxy::{Inherited, Proxy};
 use myriad_sync::{
     Anchors, Apply, Client, ClientCounters, ClientError, ClientSettings, Delivery, Issued,
     NotSigned, Refusal,
@@ -25,11 +27,13 @@ use crate::cli::RawProxy;
 use crate::explain::Explainer;
 use crate::probes::{self, Probes};
 use crate::process::{self, Pages, Stop};
+use crate::restart::{self, Offer, Restart, Role};
 use crate::settings;
 use crate::status::report::Reporter;
 use identity::{Given, OwnIdentity};
 use kept::Kept;
 use link::Link;
+use tokio_util::sync::CancellationToken;
 
 /// Runs the command until SIGTERM or SIGINT.
 ///
@@ -53,33 +57,44 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let board = Board::new(&metrics);
     let ready = readiness.require("the first snapshot");
     let is_sidecar = !settings.traffic.captures.sockets.is_empty();
-    let identity = settings
-        .wants_identity
-        .then(|| OwnIdentity::new(is_sidecar, &readiness, &metrics));
+    let identity = || OwnIdentity::new(is_sidecar, &readiness, &metrics);
+    let identity = settings.wants_identity.then(identity);
     if let Some(identity) = &identity {
         drop(task::spawn("identity", identity.validity().watch()));
     }
-    let listener = process::bind_admin(settings.admin)?;
-    start_probes(settings.probes.as_ref(), &readiness, &metrics, &drain)?;
-    let proxy = Proxy::start(settings.traffic.proxy(), &metrics)?;
-    let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
-    let (host, port) = &settings.controller;
-    let (controller, history) = (format!("{host}:{port}"), kept.history());
-    let reporter = Reporter {
-        role: "proxy",
-        started: clock::now(),
-        readiness,
-        board: board.clone(),
-        live: None,
-        followed: Some(Arc::new(move || history.report(&controller))),
+    let probes = settings.probes.as_ref();
+    let probes = probes.map(|probes| answerer(probes, &readiness, &metrics));
+    let Opened {
+        listener,
+        own,
+        from,
+        is_live,
+        restart,
+        inherited,
+    } = open(&settings, probes, &drain)?;
+    let over = restart.as_ref().map(Restart::over).unwrap_or_default();
+    let proxy = myriad_proxy::Settings {
+        inherited,
+        ..settings.traffic.proxy()
     };
+    let proxy = Proxy::start(proxy, &metrics)?;
+    let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
+    let offer = Offer {
+        sockets: proxy.sockets(),
+        own,
+        admin: drain.clone(),
+        is_suspended: kept.suspension(),
+    };
+    let succession = restart.map(|it| it.go_on(offer, is_live.clone(), &metrics));
+    let succession = succession.transpose()?;
+    let reporter = reporter(&settings, &readiness, &board, &kept);
     let pages = Pages {
         metrics: metrics.clone(),
         locate: Box::new(|_| None),
         reporter,
         explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
     };
-    process::start_admin(listener, pages, &drain)?;
+    process::start_admin(listener, pages, &drain, from)?;
     let mut follower = Follower {
         proxy,
         kept,
@@ -87,52 +102,121 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         ready,
         identity,
         position: 0,
+        readiness,
+        is_live,
     };
     follower.serve_held(&held);
-    let counters = ClientCounters::default();
-    counters.register(&metrics);
-    let client = ClientSettings {
-        instance: process::host_name(),
-        schema_max: settings.schema_max,
-        connect: Arc::new(Link::new(&settings)?),
-        token: {
-            let file = settings.token_file.clone();
-            Arc::new(move || link::read_small(&file))
-        },
-    };
-    let client = Client::new(client, held, key, counters);
-    let following = Drain::new();
-    let drained = following.holder();
-    let stopping = async {
-        stop.asked().await;
-        tracing::info!("draining");
-        following.start();
-    };
-    tokio::join!(client.run(&mut follower, drained), stopping);
+    let client = Client::new(client(&settings)?, held, key, counters(&metrics));
+    follow_until(client, &mut follower, async {
+        tokio::select! {
+            () = stop.asked() => {}
+            () = over.cancelled() => {}
+        }
+    })
+    .await;
     follower.ready.revoke();
     follower.proxy.drain().await;
     drain.start();
     drain.finished().await;
+    drop(succession);
     Ok(())
 }
 
-/// Answers what a sidecar is asked from outside of the mesh.
-fn start_probes(
-    settings: Option<&settings::Probes>,
-    readiness: &Readiness,
-    metrics: &Metrics,
-    drain: &Drain,
-) -> anyhow::Result<()> {
-    let Some(settings) = settings else {
-        return Ok(());
+async fn follow_until(client: Client, follower: &mut Follower, end: impl Future<Output = ()>) {
+    let following = Drain::new();
+    let drained = following.holder();
+    let stopping = async {
+        end.await;
+        tracing::info!("draining");
+        following.start();
     };
-    let probes = Probes {
+    tokio::join!(client.run(follower, drained), stopping);
+}
+
+fn reporter(
+    settings: &settings::Proxy,
+    readiness: &Readiness,
+    board: &Board,
+    kept: &Kept,
+) -> Reporter {
+    let (host, port) = &settings.controller;
+    let (controller, history) = (format!("{host}:{port}"), kept.history());
+    Reporter {
+        role: "proxy",
+        started: clock::now(),
+        readiness: readiness.clone(),
+        board: board.clone(),
+        live: None,
+        followed: Some(Arc::new(move || history.report(&controller))),
+    }
+}
+
+fn counters(metrics: &Metrics) -> ClientCounters {
+    let counters = ClientCounters::default();
+    counters.register(metrics);
+    counters
+}
+
+fn client(settings: &settings::Proxy) -> anyhow::Result<ClientSettings> {
+    let file = settings.token_file.clone();
+    Ok(ClientSettings {
+        instance: process::host_name(),
+        schema_max: settings.schema_max,
+        connect: Arc::new(Link::new(settings)?),
+        token: Arc::new(move || link::read_small(&file)),
+    })
+}
+
+/// The sockets of the process, but for those of the proxy.
+struct Opened {
+    /// That of the admin pages.
+    listener: TcpListener,
+    /// What the next process is given of them.
+    own: Vec<(Role, OwnedFd)>,
+    /// When questions are answered.
+    from: CancellationToken,
+    /// Cancelled once everything that is waited for is there.
+    is_live: CancellationToken,
+    restart: Option<Restart>,
+    /// What the process before has left to the proxy.
+    inherited: Option<Inherited>,
+}
+
+/// Takes sockets over from the process before, or opens them.
+fn open(
+    settings: &settings::Proxy,
+    probes: Option<Probes>,
+    drain: &Drain,
+) -> anyhow::Result<Opened> {
+    let (mut restart, inherited) = restart::begin(settings.traffic.restart_socket.as_deref())?;
+    let is_live = CancellationToken::new();
+    let from = restart.as_ref().map(|it| it.answers_from(&is_live));
+    let from = from.unwrap_or_else(restart::at_once);
+    let listener = process::bind_admin(settings.admin, restart.as_mut())?;
+    let mut own = vec![(Role::Admin, listener.try_clone()?.into())];
+    if let (Some(probes), Some(settings)) = (probes, &settings.probes) {
+        let bound = probes::bind(settings.address, restart.as_mut())?;
+        own.push((Role::Probes, bound.try_clone()?.into()));
+        probes.start(bound, drain, from.clone())?;
+    }
+    Ok(Opened {
+        listener,
+        own,
+        from,
+        is_live,
+        restart,
+        inherited,
+    })
+}
+
+/// Answers what a sidecar is asked from outside of the mesh.
+fn answerer(settings: &settings::Probes, readiness: &Readiness, metrics: &Metrics) -> Probes {
+    Probes {
         readiness: readiness.clone(),
         metrics: metrics.clone(),
         checks: settings.checks.clone(),
         pod: settings.pod,
-    };
-    probes.start(probes::bind(settings.address)?, drain)
+    }
 }
 
 /// Puts commits into service, and then on disk.
@@ -144,6 +228,9 @@ struct Follower {
     /// Its identity of the mesh, where one is wanted.
     identity: Option<OwnIdentity>,
     position: u64,
+    readiness: Readiness,
+    /// Cancelled once everything that is waited for is there.
+    is_live: CancellationToken,
 }
 
 impl Follower {
@@ -203,7 +290,16 @@ impl Follower {
         let refused = refused.collect();
         self.board.set_receipts(commit, applied.refused);
         self.ready.meet();
+        self.look_live();
         refused
+    }
+
+    /// Goes live once the process is ready.
+    fn look_live(&mut self) {
+        if !self.is_live.is_cancelled() && self.readiness.pending().is_empty() {
+            self.proxy.go_live();
+            self.is_live.cancel();
+        }
     }
 }
 
@@ -228,6 +324,7 @@ impl Apply for Follower {
     }
 
     fn tick(&mut self) -> bool {
+        self.kept.look();
         self.proxy.take_bindable()
     }
 
@@ -249,6 +346,7 @@ impl Apply for Follower {
         let own = self.identity.as_mut();
         let given = own.and_then(|own| own.signed(outcome, clock::unix_seconds()));
         self.identify(given);
+        self.look_live();
     }
 
     fn connected(&mut self) {

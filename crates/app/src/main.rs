@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Command::Explain(raw) => myriad::explain::run(&raw),
         Command::Inject(raw) => myriad::inject::run(&raw),
         Command::Redirect(raw) => myriad::redirect::run(&raw),
+        Command::Limits => myriad::limits::run(),
     };
     match result {
         Ok(code) => code,

@@ -9,6 +9,7 @@ use myriad_proxy::Proxy;
 use myriad_sync::Views;
 use myriad_translate::{Engine, FindingsChange, MAIN};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::control::Addresses;
@@ -35,6 +36,9 @@ pub trait Outlet {
     /// Passes on all Ingresses that are served.
     fn restate(&mut self, _served: &mut dyn Iterator<Item = &Arc<str>>) {}
 
+    /// Called once, when the first snapshot is in service.
+    fn go_live(&mut self) {}
+
     /// Where listeners are bound, by name.
     fn addresses(&self) -> Addresses;
 
@@ -48,14 +52,16 @@ pub struct Here {
     live: Live,
     /// Changes of listeners that were refused, and may be taken another time.
     refused: Vec<Change>,
+    /// Cancelled once the first snapshot is in service.
+    is_live: CancellationToken,
 }
 
 /// The number of the one stream that there is in a process that serves itself.
 const HERE: u64 = 0;
 
 impl Here {
-    /// This proxy, which shows up as connected.
-    pub fn new(proxy: Proxy, live: Live) -> Here {
+    /// This proxy, which shows up as connected. `is_live` is cancelled once it serves.
+    pub fn new(proxy: Proxy, live: Live, is_live: CancellationToken) -> Here {
         let newcomer = Newcomer {
             subject: "this process".into(),
             view: MAIN.into(),
@@ -67,6 +73,7 @@ impl Here {
             proxy,
             live,
             refused: Vec::new(),
+            is_live,
         }
     }
 }
@@ -152,6 +159,11 @@ impl Outlet for Here {
             position: board.snapshot().position().clone(),
         };
         self.apply(&commit, board);
+    }
+
+    fn go_live(&mut self) {
+        self.proxy.go_live();
+        self.is_live.cancel();
     }
 
     fn addresses(&self) -> Addresses {

@@ -16,10 +16,12 @@ use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 pub use ask::Anybody;
 
 use crate::answering::{Answer, Answering, Question, Server, text, typed};
+use crate::restart::{Restart, Role};
 
 /// Where metrics are; the second is where Istio's proxies have them.
 const METRICS_PATHS: [&str; 2] = ["/metrics", "/stats/prometheus"];
@@ -110,11 +112,16 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Answers on a thread of its own.
+    /// Answers on a thread of its own, `from` when that is cancelled.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(self, listener: std::net::TcpListener, drain: &Drain) -> anyhow::Result<()> {
+    pub fn start(
+        self,
+        listener: std::net::TcpListener,
+        drain: &Drain,
+        from: CancellationToken,
+    ) -> anyhow::Result<()> {
         let drained = drain.holder();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -132,6 +139,10 @@ impl Probes {
             .name("probes".to_owned())
             .spawn(move || {
                 runtime.block_on(async move {
+                    tokio::select! {
+                        () = from.cancelled() => {}
+                        () = drained.signalled() => return,
+                    }
                     match tokio::net::TcpListener::from_std(listener) {
                         Ok(listener) => server.serve(listener, drained).await,
                         Err(error) => tracing::error!("probes are not answered: {error}"),
@@ -180,9 +191,16 @@ impl Probes {
 ///
 /// # Errors
 /// It cannot be bound.
-pub fn bind(address: std::net::SocketAddr) -> anyhow::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(address)
-        .with_context(|| format!("--probes {address}: cannot be bound"))?;
+pub fn bind(
+    address: std::net::SocketAddr,
+    restart: Option<&mut Restart>,
+) -> anyhow::Result<std::net::TcpListener> {
+    let inherited = restart.and_then(|it| it.take(Role::Probes, address));
+    let listener = match inherited {
+        Some(file) => file.into(),
+        None => std::net::TcpListener::bind(address)
+            .with_context(|| format!("--probes {address}: cannot be bound"))?,
+    };
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -7,11 +7,15 @@ use myriad_admin::{Admin, Form, Page};
 use myriad_api::{ObjectKey, Place};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
+use myriad_base::task;
 use myriad_translate::MAIN;
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use crate::explain::{self, Explainer};
+use crate::resident::give_back_when_ready;
+use crate::restart::{Restart, Role};
 use crate::status::report::{self, Reporter};
 
 /// Finds the file of an object, where there are files.
@@ -21,9 +25,16 @@ pub type Locate = Box<dyn Fn(&ObjectKey) -> Option<Place> + Send + Sync>;
 ///
 /// # Errors
 /// It cannot be bound.
-pub fn bind_admin(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(address)
-        .with_context(|| format!("--admin {address}: cannot be bound"))?;
+pub fn bind_admin(
+    address: SocketAddr,
+    restart: Option<&mut Restart>,
+) -> anyhow::Result<std::net::TcpListener> {
+    let inherited = restart.and_then(|it| it.take(Role::Admin, address));
+    let listener = match inherited {
+        Some(file) => file.into(),
+        None => std::net::TcpListener::bind(address)
+            .with_context(|| format!("--admin {address}: cannot be bound"))?,
+    };
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -41,7 +52,8 @@ pub struct Pages {
 }
 
 /// Serves the admin pages on a thread of their own: a dump of a large board must not delay a
-/// change.
+/// change. They are served `from` when that is cancelled; until then the process before does. The
+/// same thread gives back what only the start needed.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -49,7 +61,9 @@ pub fn start_admin(
     listener: std::net::TcpListener,
     pages: Pages,
     drain: &Drain,
+    from: CancellationToken,
 ) -> anyhow::Result<()> {
+    let readiness = pages.reporter.readiness.clone();
     let admin = pages.into_admin();
     let drained = drain.holder();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -59,6 +73,11 @@ pub fn start_admin(
         .name("admin".to_owned())
         .spawn(move || {
             runtime.block_on(async move {
+                drop(task::spawn("start", give_back_when_ready(readiness)));
+                tokio::select! {
+                    () = from.cancelled() => {}
+                    () = drained.signalled() => return Ok(()),
+                }
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 admin.serve(listener, drained).await
             })

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use myriad_api::{Batch, ObjectKey};
@@ -10,11 +11,12 @@ use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
-use myriad_proxy::Proxy;
+use myriad_proxy::{Inherited, Proxy};
 use myriad_source::directory::{Directory, Locator};
 use myriad_translate::Engine;
 use socket2::{Domain, Socket, Type};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::cli::RawServe;
@@ -23,6 +25,7 @@ use crate::explain::Explainer;
 use crate::live::Live;
 use crate::outlet::Here;
 use crate::process::{self, Pages};
+use crate::restart::{self, Offer, Restart, Role};
 use crate::status::report::Reporter;
 use crate::{greeting, settings};
 
@@ -42,6 +45,7 @@ pub struct Running {
     addresses: watch::Receiver<Option<Addresses>>,
     inbox: mpsc::Sender<Event>,
     control: std::thread::JoinHandle<anyhow::Result<()>>,
+    over: CancellationToken,
 }
 
 /// Runs the command until SIGTERM or SIGINT.
@@ -52,12 +56,13 @@ pub fn run(raw: &RawServe) -> anyhow::Result<ExitCode> {
     if let Err(problem) = myriad_base::log::start(&raw.process.log) {
         anyhow::bail!("--log: {problem}");
     }
-    let settings = settings::Serve::check(raw)?;
+    let mut settings = settings::Serve::check(raw)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let mut running = start(settings.clone(), Input::Directory)?;
+        settings.admin = running.admin();
         let mut stop = process::Stop::listen()?;
         tokio::select! {
             addresses = running.wait_ready() => match addresses {
@@ -68,6 +73,7 @@ pub fn run(raw: &RawServe) -> anyhow::Result<ExitCode> {
         }
         tokio::select! {
             () = stop.asked() => {}
+            () = running.succeeded() => {}
             () = running.closed() => {}
         }
         tracing::info!("draining");
@@ -93,16 +99,19 @@ pub fn start_with(
     input: Input,
     at_start: Box<dyn FnOnce() + Send>,
 ) -> anyhow::Result<Running> {
+    let (mut restart, inherited) = restart::begin(settings.traffic.restart_socket.as_deref())?;
+    let over = restart.as_ref().map(Restart::over).unwrap_or_default();
+    let (listeners, before) = (&mut settings.listeners, &mut restart);
     let reserved = [
-        reserve("--http", &mut settings.listeners.http)?,
-        reserve("--https", &mut settings.listeners.https)?,
+        reserve("--http", Role::Http, &mut listeners.http, before)?,
+        reserve("--https", Role::Https, &mut listeners.https, before)?,
     ];
     let metrics = Metrics::new();
     let readiness = Readiness::new();
     let board = Board::new(&metrics);
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let (announce, addresses) = watch::channel(None);
-    let listener = process::bind_admin(settings.admin)?;
+    let listener = process::bind_admin(settings.admin, restart.as_mut())?;
     let admin = listener.local_addr()?;
     let ready = readiness.require("the first snapshot");
     let parts = Parts {
@@ -116,6 +125,8 @@ pub fn start_with(
         listener,
         inbox: inbox.clone(),
         reserved,
+        restart,
+        inherited,
     };
     let control = std::thread::Builder::new()
         .name("control".to_owned())
@@ -129,6 +140,7 @@ pub fn start_with(
         addresses,
         inbox,
         control,
+        over,
     })
 }
 
@@ -164,6 +176,11 @@ impl Running {
         tokio::task::spawn_blocking(move || join(self.control)).await?
     }
 
+    /// Waits until another process has taken over from this one, which shall then stop.
+    pub async fn succeeded(&self) {
+        self.over.cancelled().await;
+    }
+
     async fn closed(&self) {
         self.inbox.closed().await;
     }
@@ -194,12 +211,21 @@ struct Parts {
     inbox: mpsc::Sender<Event>,
     /// Held until the workers listen.
     reserved: [Socket; 2],
+    restart: Option<Restart>,
+    inherited: Option<Inherited>,
 }
 
 /// Binds an address without listening on it, so that one that is taken or not ours is an error
 /// before anything is started, and port 0 becomes the port that redirects will name. The workers'
 /// sockets share the address with this one, which is held as long as they.
-fn reserve(setting: &str, address: &mut SocketAddr) -> anyhow::Result<Socket> {
+///
+/// What the process before has reserved stays so.
+fn reserve(
+    setting: &str,
+    role: Role,
+    address: &mut SocketAddr,
+    restart: &mut Option<Restart>,
+) -> anyhow::Result<Socket> {
     let bind = |address: SocketAddr| {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         // Behind connections that linger; the kernel never chooses a port that somebody has.
@@ -210,7 +236,11 @@ fn reserve(setting: &str, address: &mut SocketAddr) -> anyhow::Result<Socket> {
         socket.set_reuse_port(true)?;
         Ok::<_, std::io::Error>(socket)
     };
-    let socket = bind(*address).with_context(|| format!("{setting} {address}"))?;
+    let inherited = restart.as_mut().and_then(|it| it.take(role, *address));
+    let socket = match inherited {
+        Some(file) => Socket::from(file),
+        None => bind(*address).with_context(|| format!("{setting} {address}"))?,
+    };
     if let Some(bound) = socket.local_addr()?.as_socket() {
         address.set_port(bound.port());
     }
@@ -235,9 +265,16 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
             listener,
             inbox,
             reserved,
+            restart,
+            inherited,
         } = parts;
-        let proxy =
-            Proxy::start(settings.traffic.proxy(), &metrics).context("workers cannot start")?;
+        let proxy = myriad_proxy::Settings {
+            inherited,
+            ..settings.traffic.proxy()
+        };
+        let proxy = Proxy::start(proxy, &metrics).context("workers cannot start")?;
+        let is_live = CancellationToken::new();
+        let from = restart.as_ref().map(|it| it.answers_from(&is_live));
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
         settings.meaning.mesh.warn();
         let engine = Engine::new(settings.translate(), writer);
@@ -254,20 +291,44 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
             followed: None,
         };
         let pages = Pages {
-            metrics,
+            metrics: metrics.clone(),
             locate,
             reporter,
             explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
         };
-        process::start_admin(listener, pages, &drain)?;
-        let here = Here::new(proxy, live.clone());
+        let offer = offer(&proxy, &listener, &reserved, &drain)?;
+        let succession = restart.map(|it| it.go_on(offer, is_live.clone(), &metrics));
+        let succession = succession.transpose()?;
+        let from = from.unwrap_or_else(restart::at_once);
+        process::start_admin(listener, pages, &drain, from)?;
+        let here = Here::new(proxy, live.clone(), is_live);
         Control::new(engine, here, Shares::WHOLE, board, live, ready, announce)
             .run(events)
             .await;
         drain.start();
         drain.finished().await;
-        drop(reserved);
+        drop((reserved, succession));
         Ok(())
+    })
+}
+
+/// What the next process is given.
+fn offer(
+    proxy: &Proxy,
+    admin: &std::net::TcpListener,
+    reserved: &[Socket; 2],
+    drain: &Drain,
+) -> anyhow::Result<Offer> {
+    let [http, https] = reserved;
+    Ok(Offer {
+        sockets: proxy.sockets(),
+        own: vec![
+            (Role::Admin, admin.try_clone()?.into()),
+            (Role::Http, http.try_clone()?.into()),
+            (Role::Https, https.try_clone()?.into()),
+        ],
+        admin: drain.clone(),
+        is_suspended: Arc::default(),
     })
 }
 

@@ -1,6 +1,9 @@
 //! From settings as written to settings as meant; all problems are reported, not the first.
 
 mod captures;
+mod introductions;
+mod limits;
+mod memory;
 mod mesh;
 mod names;
 mod sidecar;
@@ -12,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_proxy::{Limits, Locality, NameSettings, Workload};
+use myriad_proxy::{Introductions, Limits, Locality, NameSettings, Workload};
 use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
@@ -110,18 +113,26 @@ pub struct Traffic {
     pub drain_delay: Duration,
     /// When the connections that remain are cut.
     pub drain_timeout: Duration,
+    /// The memory that the process may have; none for no budget.
+    pub memory_max: Option<u64>,
+    /// Where the process before is met, and the next one waited for.
+    pub restart_socket: Option<PathBuf>,
     /// Whether requests are logged.
     pub access_log: bool,
     /// What the proxy is in the labels of standard metrics, which are counted for it.
     pub workload: Option<Workload>,
     /// Proxies in front of this one that are believed about the client's address.
     pub trusted_hops: usize,
+    /// Where load balancers introduce clients; none where nowhere.
+    pub introductions: Option<Introductions>,
     /// Where the proxy is, if it knows.
     pub locality: Option<Locality>,
     /// Who is asked for the addresses of names.
     pub names: NameSettings,
     /// Where captured connections come in.
     pub captures: Captures,
+    /// What anybody outside can make grow, and how far.
+    pub limits: Limits,
 }
 
 /// Settings that decide what objects mean.
@@ -167,6 +178,9 @@ const WORKERS_MAX: usize = 1_024;
 
 /// The longest drain.
 const DRAIN_SECONDS_MAX: u64 = 3_600;
+
+/// The longest path of a socket: the system has room for 107 bytes, of which `.new` takes four.
+const SOCKET_PATH_BYTES_MAX: usize = 103;
 
 /// What redirects name where the listeners are behind a Service.
 const HTTPS_PORT: u16 = 443;
@@ -324,12 +338,16 @@ impl Traffic {
             workers,
             drain_delay: Duration::from_secs(raw.drain_delay),
             drain_timeout: Duration::from_secs(raw.drain_timeout),
+            memory_max: memory::read(&raw.life.memory_max, problems),
+            restart_socket: restart_socket(raw, problems),
             access_log: raw.access_log,
             workload: workload(raw.workload.as_deref(), problems),
             trusted_hops: raw.trusted_hops,
+            introductions: introductions::read(raw, problems),
             locality: Locality::parse(&raw.locality),
             names: names::read(raw, problems),
             captures: captures::read(raw, problems),
+            limits: limits::read(raw, problems),
         }
     }
 
@@ -341,13 +359,17 @@ impl Traffic {
             drain_timeout: self.drain_timeout,
             access_log: self.access_log.then(|| Box::new(std::io::stdout()) as _),
             trusted_hops: self.trusted_hops,
+            introductions: self.introductions.clone(),
             workload: self.workload.clone(),
             locality: self.locality.clone(),
             names: self.names.clone(),
             captures: self.captures.sockets.clone(),
+            memory_max: self.memory_max,
+            inherited: None,
+            hands_over: self.restart_socket.is_some(),
             limits: Limits {
                 detection_timeout: self.captures.detection_timeout,
-                ..Limits::default()
+                ..self.limits.clone()
             },
         }
     }
@@ -518,6 +540,17 @@ fn address(name: &str, text: &str, problems: &mut Vec<String>) -> SocketAddr {
     })
 }
 
+fn restart_socket(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<PathBuf> {
+    let path = raw.life.restart_socket.clone()?;
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        problems.push(format!(
+            "--restart-socket {} is longer than {SOCKET_PATH_BYTES_MAX} bytes",
+            path.display()
+        ));
+    }
+    Some(path)
+}
+
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -572,6 +605,9 @@ mod tests {
             "--gateways=nowhere",
             "--capture-inbound=nowhere",
             "--detection-timeout=0",
+            "--limit=head_byte=1KiB",
+            "--path-normalization=base",
+            "--limit=streams=8,pings=1",
         ]);
         let text = Serve::check(&raw).unwrap_err().to_string();
         for name in [
@@ -583,6 +619,9 @@ mod tests {
             "--gateways nowhere",
             "--capture-inbound",
             "--detection-timeout",
+            "--path-normalization",
+            "no limit \"head_byte\"; the nearest is head_bytes",
+            "pings is \"1\", not 8 to 1048576",
             "--gateways is for a controller",
         ] {
             assert!(text.contains(name), "{name} is not in: {text}");

@@ -20,7 +20,7 @@ where
     tokio::spawn(Named { name, future })
 }
 
-/// Starts a task on the current thread's `LocalSet`.
+/// Starts a task on the current thread's `LocalSet` or `LocalRuntime`.
 pub fn spawn_local<F>(name: &'static str, future: F) -> JoinHandle<Option<F::Output>>
 where
     F: Future + 'static,

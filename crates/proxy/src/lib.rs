@@ -19,7 +19,13 @@ pub mod upstream;
 
 pub use balance::locality::Locality;
 pub use net::limits::Limits;
+pub use net::limits::table::markdown as limits_markdown;
 pub use net::names::NameSettings;
+pub use net::path::PathRule;
+pub use net::proxy_header::Introductions;
 pub use net::reach::Reach;
 pub use route::identity::Identity;
-pub use runtime::{Applied, Proxy, Receipt, Settings, Workload};
+pub use runtime::{
+    Applied, Inherited, Proxy, Receipt, Role as SocketRole, Settings, Sockets, Workload,
+};
+pub use tls::tickets::TicketSecret;

@@ -7,6 +7,7 @@
 pub mod body;
 pub mod bucket;
 pub mod buffer;
+pub mod carrier;
 pub mod count;
 pub mod deadline;
 pub mod dice;
@@ -23,13 +24,18 @@ pub mod local;
 #[path = "../../e2e/src/name_server.rs"]
 pub mod name_server;
 pub mod names;
+pub mod path;
+pub mod pressure;
+pub mod proxy_header;
 pub mod reach;
 pub mod record;
 pub mod recording;
 pub mod refusal;
 pub mod response;
+pub mod share;
 pub mod socket;
 pub mod standard;
 pub mod stream;
 pub mod trailer;
+pub mod websocket;
 pub mod workloads;

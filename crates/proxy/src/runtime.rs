@@ -22,22 +22,30 @@ use crate::net::journal::Journal;
 use crate::net::limits::Limits;
 use crate::net::local::Local;
 use crate::net::names::{NameSettings, Names};
-use crate::net::socket;
+use crate::net::pressure::Pressure;
+use crate::net::proxy_header::Introductions;
+use crate::net::share::Fairness;
 use crate::net::standard::{self, Library};
 use crate::route::edit::Edit;
 use crate::route::identity::{Identity, IdentityEntry};
 use crate::route::tables::Tables;
 use crate::tls::accept::Handshakes;
 use crate::tls::key::{self, Unusable};
+use crate::tls::tickets::TicketKeys;
 use crate::upstream::secure;
 use crate::upstream::target::Targets;
 
 mod accept;
+mod introduce;
 mod keys;
+mod listen;
 mod open;
+mod sockets;
 mod worker;
 
 pub use crate::net::standard::Workload;
+use listen::Doors;
+pub use sockets::{Inherited, Role, Sockets};
 use worker::{Command, Setup};
 
 /// The most commands that wait for a worker. Only listeners and the drain make any.
@@ -65,11 +73,20 @@ pub struct Settings {
     pub access_log: Option<Box<dyn io::Write + Send>>,
     /// How many proxies in front of this one are believed when they tell the client's address.
     pub trusted_hops: usize,
+    /// Where clients are introduced by a balancer in front; none where nowhere.
+    pub introductions: Option<Introductions>,
     /// What the proxy is, as standard metrics tell it; none counts them only beside a workload,
     /// and where Telemetry says something of them.
     pub workload: Option<Workload>,
     /// Where connections come in that a workload's network rules lead here; none captures none.
     pub captures: Vec<(CaptureDirection, SocketAddr)>,
+    /// The memory in bytes that the process may have; none for no budget.
+    pub memory_max: Option<u64>,
+    /// What the process before listened on; none where there was none. With it nothing is
+    /// accepted before [`Proxy::go_live`].
+    pub inherited: Option<Inherited>,
+    /// Whether there may be a next process that is given the sockets.
+    pub hands_over: bool,
 }
 
 impl Default for Settings {
@@ -83,8 +100,12 @@ impl Default for Settings {
             names: NameSettings::default(),
             access_log: None,
             trusted_hops: 0,
+            introductions: None,
             workload: None,
             captures: Vec::new(),
+            memory_max: None,
+            inherited: None,
+            hands_over: false,
         }
     }
 }
@@ -96,16 +117,12 @@ pub struct Proxy {
     next: Tables,
     targets: Targets,
     workers: Vec<WorkerHandle>,
-    bound: HashMap<Name, Bound>,
-    /// Where listeners that were refused wanted to listen.
-    unbound: HashMap<Name, SocketAddr>,
-    listeners_max: usize,
+    doors: Doors,
     /// What is in service of resources whose newest version was refused.
     last_good: HashMap<Key, Option<SealedArc>>,
     /// Former tables that requests may still read. They are dropped here, so that no worker has
     /// to walk what only they held.
     former: Vec<Arc<Tables>>,
-    sockets_opened: u64,
     swaps: Counter,
     keys: keys::Fetcher,
     journal: Journal,
@@ -115,21 +132,11 @@ pub struct Proxy {
     names: Names,
     /// Those of what the proxy does of its own accord.
     own_counts: Arc<Counts>,
-    captures: Vec<(CaptureDirection, SocketAddr)>,
 }
 
 struct WorkerHandle {
     commands: mpsc::Sender<Command>,
     thread: JoinHandle<()>,
-}
-
-struct Bound {
-    /// As the resource says.
-    wanted: SocketAddr,
-    /// As the system gave it.
-    address: SocketAddr,
-    /// Tells the sockets of one opening from those of another.
-    id: u64,
 }
 
 /// What became of a commit.
@@ -158,15 +165,11 @@ impl Proxy {
     ///
     /// # Errors
     /// When a thread cannot be started, or a socket for captured connections not opened.
-    pub fn start(settings: Settings, metrics: &Metrics) -> io::Result<Proxy> {
+    pub fn start(mut settings: Settings, metrics: &Metrics) -> io::Result<Proxy> {
         let count = settings.workers.max(1);
         let limits = Arc::new(settings.limits);
-        let listeners_max = limits.listeners_max;
-        let journal = Journal::default();
         let logs_all = settings.access_log.is_some();
-        if let Some(out) = settings.access_log {
-            journal.open(out)?;
-        }
+        let journal = journal(settings.access_log)?;
         // The last row is that of whoever sends spans.
         let counts: Vec<Arc<Counts>> = (0..=count).map(|_| Arc::new(Counts::new())).collect();
         count::register(metrics, &counts);
@@ -179,9 +182,11 @@ impl Proxy {
         let swaps = Counter::default();
         metrics.register("table_swaps", "Commits that took effect", swaps.clone());
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
+        let pressure = Arc::new(Pressure::of_process(settings.memory_max, metrics));
         let buckets = Arc::new(Buckets::new());
         let names = Names::new(settings.names, metrics);
-        let handshakes = Arc::new(Handshakes::new(&limits));
+        let tickets = tickets(settings.inherited.as_mut())?;
+        let handshakes = Arc::new(Handshakes::new(&limits, tickets.clone()));
         let mut workers = Vec::with_capacity(count);
         for (number, counts) in counts.into_iter().take(count).enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
@@ -196,27 +201,28 @@ impl Proxy {
                 journal: journal.clone(),
                 logs_all,
                 trusted_hops: settings.trusted_hops,
+                introductions: settings.introductions.clone().map(Arc::new),
                 tables: tables.clone(),
                 handshakes: handshakes.clone(),
+                pressure: pressure.clone(),
                 drain_delay: settings.drain_delay,
                 drain_timeout: settings.drain_timeout,
             };
             let thread = worker::start(number, setup, inbox)?;
             workers.push(WorkerHandle { commands, thread });
         }
-        let captures = open_captures(&settings.captures, &workers)?;
+        let senders = workers.iter().map(|it| it.commands.clone()).collect();
+        let sockets = Sockets::new(settings.hands_over, tickets);
+        let mut doors = Doors::new(senders, limits.listeners_max, sockets, settings.inherited);
+        doors.open_captures(&settings.captures)?;
         Ok(Proxy {
-            captures,
             tables,
             next: Tables::default(),
             targets: Targets::seen_from(settings.locality),
             workers,
-            bound: HashMap::new(),
-            unbound: HashMap::new(),
-            listeners_max,
+            doors,
             last_good: HashMap::new(),
             former: Vec::new(),
-            sockets_opened: 0,
             swaps,
             keys: keys::Fetcher::new(metrics),
             journal,
@@ -236,7 +242,7 @@ impl Proxy {
         let mut listeners_refused = Vec::new();
         for change in &commit.changes {
             if change.key.kind == Kind::Listener {
-                match self.prepare_listener(change) {
+                match self.doors.prepare(change) {
                     Ok(order) => orders.extend(order),
                     Err(error) => listeners_refused.push((change.key.clone(), error.to_string())),
                 }
@@ -272,7 +278,7 @@ impl Proxy {
         self.swap();
         self.keys.take(self.next.guards());
         for order in orders {
-            self.carry_out(order);
+            self.doors.carry_out(order);
         }
         if commit.changes.iter().any(was_captured) {
             // A worker that is busy has its connections look all the same, if later.
@@ -303,26 +309,29 @@ impl Proxy {
 
     /// Where the proxy listens, with the ports that the system chose; by name.
     pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
-        let mut addresses: Vec<(Name, SocketAddr)> = self
-            .bound
-            .iter()
-            .map(|(name, bound)| (name.clone(), bound.address))
-            .collect();
-        addresses.sort();
-        addresses
+        self.doors.addresses()
     }
 
     /// Where captured connections come in, with the ports that the system chose.
     pub fn captures(&self) -> &[(CaptureDirection, SocketAddr)] {
-        &self.captures
+        self.doors.captures()
     }
 
     /// Whether a listener that was refused because its address could not be listened on could be
     /// opened now, so that whoever applied it may do so again. Says so once.
     pub fn take_bindable(&mut self) -> bool {
-        let before = self.unbound.len();
-        self.unbound.retain(|_, address| !socket::is_free(*address));
-        self.unbound.len() < before
+        self.doors.take_bindable()
+    }
+
+    /// Accepts from what was taken over from the process before, now that the tables are whole.
+    /// Does nothing where there was none.
+    pub fn go_live(&mut self) {
+        self.doors.go_live();
+    }
+
+    /// What the next process is given.
+    pub fn sockets(&self) -> Sockets {
+        self.doors.sockets().clone()
     }
 
     /// The tables that requests read now.
@@ -337,13 +346,23 @@ impl Proxy {
     }
 
     /// Ends gracefully: accepts for the drain delay, then lets requests end for at most the
-    /// drain timeout. Returns when every worker has ended, and the access log is written.
+    /// drain timeout. Returns when every worker has ended, and the access log is written. Where
+    /// another process has taken the sockets over, nothing is accepted any more.
     pub async fn drain(self) {
+        let is_succeeded = self.doors.sockets().is_succeeded();
+        self.doors.sockets().forget_all();
+        drop(self.doors);
         let mut ends = Vec::new();
         for worker in &self.workers {
             let (ended, end) = oneshot::channel();
             // A worker that is gone has nothing to drain.
-            let _ = worker.commands.send(Command::Drain(ended)).await;
+            let _ = worker
+                .commands
+                .send(Command::Drain {
+                    ended,
+                    is_succeeded,
+                })
+                .await;
             ends.push(end);
         }
         for end in ends {
@@ -377,6 +396,7 @@ impl Proxy {
         let (library, journal) = (self.library.clone(), self.journal.clone());
         let (number, names) = (self.workers.len(), self.names.clone());
         let local = move || Local {
+            fairness: Fairness::new(&limits, &Arc::default()),
             limits,
             names,
             buckets: Arc::new(Buckets::new()),
@@ -388,6 +408,7 @@ impl Proxy {
             journal,
             logs_all: false,
             trusted_hops: 0,
+            introductions: None,
         };
         if let Err(error) = self.spans.open(local, self.tables.clone()) {
             tracing::error!(%error, "there are no spans");
@@ -404,125 +425,22 @@ impl Proxy {
             self.former.remove(0);
         }
     }
-
-    /// Opens sockets where a listener needs new ones.
-    fn prepare_listener(&mut self, change: &Change) -> io::Result<Vec<Order>> {
-        let name = &change.key.name;
-        let new = change.new.as_ref().and_then(|sealed| sealed.listener());
-        // What is captured comes by the sockets of its direction.
-        let own = new.filter(|listener| listener.capture.is_none());
-        let wanted = own.map(|listener| listener.address);
-        self.unbound.remove(name);
-        let known = self.bound.get(name);
-        if known.map(|bound| bound.wanted) == wanted {
-            return Ok(Vec::new());
-        }
-        let mut orders = Vec::new();
-        if let Some(wanted) = wanted {
-            if known.is_none() && self.bound.len() >= self.listeners_max {
-                return Err(io::Error::other(
-                    "there are as many listeners as there may be",
-                ));
-            }
-            let (address, sockets) = match socket::listen(wanted, self.workers.len()) {
-                Ok(opened) => opened,
-                Err(error) => {
-                    self.unbound.insert(name.clone(), wanted);
-                    return Err(error);
-                }
-            };
-            self.sockets_opened += 1;
-            orders.push(Order::Open {
-                name: name.clone(),
-                sockets,
-                bound: Bound {
-                    wanted,
-                    address,
-                    id: self.sockets_opened,
-                },
-            });
-        }
-        if let Some(known) = known {
-            let (name, id) = (name.clone(), known.id);
-            orders.push(Order::Close { name, id });
-        }
-        Ok(orders)
-    }
-
-    fn carry_out(&mut self, order: Order) {
-        match order {
-            Order::Open {
-                name,
-                sockets,
-                bound,
-            } => {
-                for (worker, socket) in self.workers.iter().zip(sockets) {
-                    let command = Command::Listen {
-                        name: name.clone(),
-                        id: bound.id,
-                        socket,
-                    };
-                    if worker.commands.try_send(command).is_err() {
-                        tracing::error!(listener = %name, "a worker does not take its socket");
-                    }
-                }
-                self.bound.insert(name, bound);
-            }
-            Order::Close { name, id } => {
-                for worker in &self.workers {
-                    if worker.commands.try_send(Command::Close { id }).is_err() {
-                        tracing::error!(listener = %name, "a worker does not close its socket");
-                    }
-                }
-                if self.bound.get(&name).is_some_and(|bound| bound.id == id) {
-                    self.bound.remove(&name);
-                }
-            }
-        }
-    }
 }
 
-/// What the workers are told once the tables are in place.
-enum Order {
-    Open {
-        name: Name,
-        sockets: Vec<std::net::TcpListener>,
-        bound: Bound,
-    },
-    Close {
-        name: Name,
-        id: u64,
-    },
+/// The access log, which is opened later where nobody says where to.
+fn journal(out: Option<Box<dyn io::Write + Send>>) -> io::Result<Journal> {
+    let journal = Journal::default();
+    if let Some(out) = out {
+        journal.open(out)?;
+    }
+    Ok(journal)
 }
 
-/// Opens the sockets for captured connections, one of each direction for each worker.
-fn open_captures(
-    wanted: &[(CaptureDirection, SocketAddr)],
-    workers: &[WorkerHandle],
-) -> io::Result<Vec<(CaptureDirection, SocketAddr)>> {
-    let mut opened = Vec::new();
-    for (direction, address) in wanted {
-        let (address, sockets) = socket::listen(*address, workers.len())?;
-        opened.push((*direction, address, sockets));
-    }
-    let ports: Arc<[u16]> = opened
-        .iter()
-        .map(|(_, address, _)| address.port())
-        .collect();
-    let mut captures = Vec::new();
-    for (direction, address, sockets) in opened {
-        captures.push((direction, address));
-        for (worker, socket) in workers.iter().zip(sockets) {
-            let command = Command::Capture {
-                direction,
-                ports: ports.clone(),
-                socket,
-            };
-            let sent = worker.commands.try_send(command);
-            sent.map_err(|_| io::Error::other("a worker does not take its socket"))?;
-        }
-    }
-    Ok(captures)
+/// What tickets are made by: as the process before did, where there was one.
+fn tickets(inherited: Option<&mut Inherited>) -> io::Result<Arc<TicketKeys>> {
+    let secrets = inherited.map(|it| std::mem::take(&mut it.tickets));
+    let keys = TicketKeys::new(secrets.unwrap_or_default());
+    Ok(Arc::new(keys.map_err(io::Error::other)?))
 }
 
 /// Whether a change concerns a listener that connections were captured for, which may have to

@@ -3,5 +3,8 @@
 pub mod accept;
 pub mod client;
 pub mod config;
+pub mod gate;
 pub mod hello;
 pub mod key;
+pub mod tickets;
+pub mod turns;

@@ -199,6 +199,15 @@ pub(super) const WALLS: &[Wall] = &[
         reason: "it tells stories about the program and is no part of it",
     },
     Wall {
+        name: "myriad-fuzz",
+        folder: "crates/fuzz",
+        kind: Kind::Tool,
+        sees: PRODUCT,
+        never: &[],
+        never_directly: &[],
+        reason: "it calls what reads untrusted bytes and is no part of the program",
+    },
+    Wall {
         name: "xtask",
         folder: "xtask",
         kind: Kind::Tool,

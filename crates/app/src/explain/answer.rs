@@ -275,9 +275,9 @@ impl Walk<'_> {
         };
         let substituted = entry.substitution_regex();
         let path = match &rule.path {
-            None => Some(head.path.to_owned()),
+            None => Some(head.path.clone().into_owned()),
             Some(path) => {
-                rewrite::rewrite(path, matched(entry, written), substituted, head.path).ok()
+                rewrite::rewrite(path, matched(entry, written), substituted, &head.path).ok()
             }
         };
         if let Some(route) = &mut self.seen.route {

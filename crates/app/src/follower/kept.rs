@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -35,6 +35,8 @@ pub struct Kept {
     followed_at: Gauge,
     history: History,
     mended_at: Option<Instant>,
+    /// Whether another process keeps commits here now.
+    is_suspended: Arc<AtomicBool>,
 }
 
 impl Kept {
@@ -69,6 +71,7 @@ impl Kept {
             followed_at,
             history,
             mended_at: None,
+            is_suspended: Arc::default(),
         };
         (kept, snapshot, key)
     }
@@ -78,6 +81,7 @@ impl Kept {
         if self.history.0.is_connected.load(Relaxed) {
             self.note_followed();
         }
+        self.look();
         if let Some(log) = &self.log {
             logged.key = self.key.filter(|_| self.is_rekeyed);
             self.is_rekeyed = false;
@@ -89,6 +93,9 @@ impl Kept {
 
     /// Writes everything anew where the log has a gap: it would lead to a state that never was.
     pub async fn mend(&mut self, held: &Snapshot) {
+        if self.is_suspended.load(Acquire) {
+            return;
+        }
         let is_whole = self.log.as_ref().is_some_and(Log::is_whole);
         let now = clock::now();
         let is_too_soon = self.mended_at.is_some_and(|at| now - at < MEND_INTERVAL);
@@ -122,6 +129,19 @@ impl Kept {
         if is_connected || was_connected {
             self.note_followed();
         }
+    }
+
+    /// Lets go of the log while another process keeps commits here. `mend` writes it anew if that
+    /// process does not get live.
+    pub fn look(&mut self) {
+        if self.is_suspended.load(Acquire) {
+            self.log = None;
+        }
+    }
+
+    /// While this is set nothing is written.
+    pub fn suspension(&self) -> Arc<AtomicBool> {
+        self.is_suspended.clone()
     }
 
     /// What is known of the past, for whoever asks on another thread.

@@ -56,7 +56,8 @@ pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
     }
 }
 
-fn blocks(name: &str, written: &[String], problems: &mut Vec<String>) -> Vec<IpNet> {
+/// Blocks of addresses, or single ones.
+pub fn blocks(name: &str, written: &[String], problems: &mut Vec<String>) -> Vec<IpNet> {
     let mut blocks = Vec::new();
     for text in written.iter().filter(|text| !text.is_empty()) {
         let address = || text.parse::<IpAddr>().map(IpNet::from);

@@ -14,6 +14,7 @@ use crate::net::head::{Head, Version};
 use crate::net::journal::Line;
 use crate::net::local::Local;
 use crate::net::recording::Recording;
+use crate::net::share::Held;
 use crate::net::standard::{Asked, Book, Labels, Reporter};
 use crate::net::workloads::WorkloadId;
 use crate::policy::client;
@@ -55,6 +56,8 @@ pub struct Account {
     reporter: Reporter,
     /// The workload at the other end.
     met: WorkloadId,
+    /// What it counts for among the requests of its host.
+    pub held: Option<Held>,
 }
 
 impl Account {
@@ -91,7 +94,7 @@ impl Account {
             line.host = head.host.as_ref().into();
             line.target = match head.query {
                 Some(query) => format!("{}?{query}", head.path).into(),
-                None => head.path.into(),
+                None => head.path.as_ref().into(),
             };
         }
         account
@@ -140,6 +143,7 @@ impl Account {
             book: None,
             reporter: Reporter::Source,
             met: WorkloadId::UNKNOWN,
+            held: None,
         }
     }
 

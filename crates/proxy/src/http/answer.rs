@@ -39,6 +39,9 @@ impl Answer {
             failure: Some(kind),
             ..Answer::default()
         };
+        if kind == FailureKind::Overloaded {
+            answer.additions.push(("retry-after", (*b"1").into()));
+        }
         if kind == FailureKind::BadToken {
             let challenge = (*b"Bearer error=\"invalid_token\"").into();
             answer.additions.push(("www-authenticate", challenge));

@@ -14,9 +14,37 @@ use super::worker::Worker;
 use crate::balance::outlier::Outcome;
 use crate::balance::{Pool, Target, now_ms};
 use crate::net::buffer::Buffer;
+use crate::net::carrier::Carrier;
 use crate::net::count::Count;
 use crate::net::deadline::Deadline;
 use crate::net::failure::{Failure, FailureKind};
+
+/// The most interim responses (1xx) that an endpoint may send before its answer.
+const INTERIMS_MAX: u8 = 32;
+
+/// Counts the interim responses of one try.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interims {
+    count: u8,
+    /// Whether the endpoint has said that it wants the body of the request.
+    pub has_continued: bool,
+}
+
+impl Interims {
+    /// Takes one more, and says whether the client gets to see it.
+    ///
+    /// # Errors
+    /// One too many, or one that changes the protocol though nobody has asked.
+    pub fn take(&mut self, status: u16, plan: &Forward) -> Result<bool, FailureKind> {
+        self.count += 1;
+        if self.count > INTERIMS_MAX || status == 101 {
+            return Err(FailureKind::BadResponse);
+        }
+        self.has_continued |= status == 100;
+        // A client that did not ask would not know what to do with it.
+        Ok(status != 100 || plan.expects_continue)
+    }
+}
 
 /// How an exchange ended.
 pub enum End {
@@ -29,6 +57,8 @@ pub enum End {
     },
     /// The endpoint changed the protocol; what it said beyond its head.
     Switched(Option<Buffer>),
+    /// The endpoint lets the stream carry another protocol.
+    Carried(Carrier),
     /// The response leads to a repetition, and the client has seen nothing of it.
     Refused {
         /// Whether the connection to the endpoint can serve again.
@@ -81,6 +111,15 @@ pub enum Waits {
 }
 
 impl Around<'_> {
+    /// What more of the request is waited for: the client's body, or whether the endpoint wants
+    /// it, where the client waits for that.
+    pub fn waits_for_body(&self, interims: Interims) -> Waits {
+        match self.plan.expects_continue && !interims.has_continued && !self.outgoing.has_body() {
+            true => Waits::EndpointRead,
+            false => Waits::ClientBody,
+        }
+    }
+
     /// Ready once a wait has taken too long, with what that means.
     pub fn poll_passed(
         &mut self,

@@ -31,6 +31,7 @@ use crate::net::failure::FailureKind;
 use crate::net::head::Head;
 use crate::net::kept::KeptHead;
 use crate::net::limits::Limits;
+use crate::net::proxy_header::Ends;
 use crate::net::response;
 use crate::policy::check::{self, Answered, Question, Refusal, Verdict};
 use crate::policy::cors::Additions;
@@ -40,7 +41,6 @@ use crate::route::guards::Guards;
 use crate::route::host::{RouteArc, RouteEntry};
 use crate::route::tables::upstream_hash;
 use crate::route::visit::Visit;
-use crate::upstream::dial::Ends;
 
 /// The longest body of an answer in bytes; a longer one is no answer.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -265,7 +265,8 @@ pub async fn gather<P: Peer>(
 
 /// Asks for the body of a client that waits to be asked.
 fn invite<P: Peer>(peer: &mut P, limits: &Limits) -> Result<(), FailureKind> {
-    let head = response::parse(b"HTTP/1.1 100 Continue\r\n\r\n", limits)?;
+    let head = response::parse(b"HTTP/1.1 100 Continue\r\n\r\n", limits);
+    let head = head.map_err(|_| FailureKind::Internal)?;
     peer.interim(&head)
 }
 
@@ -362,6 +363,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         is_head: own.is_head,
         is_idempotent: true,
         is_upgrade: false,
+        has_to_upgrade: false,
         expects_continue: false,
         host: own.host.into(),
         credentials: credentials(&tables, &upstream).ok()?,

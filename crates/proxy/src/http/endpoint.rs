@@ -8,17 +8,20 @@ use std::task::{Context, Poll};
 use ::h2::client::ResponseFuture;
 use ::h2::{Reason, RecvStream, SendStream};
 use bytes::Bytes;
+use http::header::{HeaderValue, UPGRADE};
 
 use super::answer::reason;
-use super::around::{Around, Broken, End, Waits};
+use super::around::{Around, Broken, End, Interims, Waits};
 use super::mirror;
 use super::peer::Peer;
 use crate::balance::outlier::Outcome;
 use crate::net::body::{BodyLength, Encoder};
+use crate::net::carrier::Carrier;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::field::{Field, Known};
 use crate::net::response::{self, ResponseHead};
 use crate::net::trailer;
+use crate::net::websocket;
 use crate::policy::retry::Event;
 use crate::upstream::channel::{Place, WAITING_BYTES_MAX};
 
@@ -36,6 +39,9 @@ pub struct Exchange<'a, 'l, P> {
     is_refused: bool,
     /// The end of the request was sent.
     is_ended: bool,
+    /// What an upgrade of HTTP/1.1 is answered with; none for others. Boxed, because it is rare.
+    accept: Option<Box<HeaderValue>>,
+    interims: Interims,
     waits_for: Waits,
 }
 
@@ -44,6 +50,8 @@ enum Response {
     Unasked,
     Head(ResponseFuture),
     Body(RecvStream),
+    /// The stream carries another protocol.
+    Carried(RecvStream),
     Done,
     /// It is not passed on.
     Refused,
@@ -61,6 +69,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             status: 0,
             is_refused: false,
             is_ended: false,
+            accept: None,
+            interims: Interims::default(),
             waits_for: Waits::Nothing,
         }
     }
@@ -111,19 +121,10 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             }
             // Room that was just made is a reason to read on, which nobody would wake us for.
             moves |= was_full && self.peer.has_room();
-            if waits != Waits::ClientRead {
-                match self.response {
-                    Response::Done => {
-                        return Poll::Ready(Ok(End::Done {
-                            is_reusable: true,
-                            is_request_done: self.around.outgoing.is_complete(),
-                        }));
-                    }
-                    Response::Refused => {
-                        return Poll::Ready(Ok(End::Refused { is_reusable: true }));
-                    }
-                    Response::Unasked | Response::Head(_) | Response::Body(_) => {}
-                }
+            if waits != Waits::ClientRead
+                && let Some(end) = self.end()
+            {
+                return Poll::Ready(Ok(end));
             }
             has_moved |= moves;
             if !moves {
@@ -132,6 +133,25 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
                     self.around.wait_for(waits);
                 }
                 return Poll::Pending;
+            }
+        }
+    }
+
+    /// The end, once there is one.
+    fn end(&mut self) -> Option<End> {
+        match std::mem::replace(&mut self.response, Response::Done) {
+            Response::Done => Some(End::Done {
+                is_reusable: true,
+                is_request_done: self.around.outgoing.is_complete(),
+            }),
+            Response::Refused => Some(End::Refused { is_reusable: true }),
+            Response::Carried(body) => {
+                let sending = self.sending.take()?;
+                Some(End::Carried(Carrier::new(body, sending)))
+            }
+            unfinished => {
+                self.response = unfinished;
+                None
             }
         }
     }
@@ -154,6 +174,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             }
             moves = true;
         }
+        let waits_for_body = self.around.waits_for_body(self.interims);
         let Around {
             outgoing,
             plan,
@@ -165,7 +186,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             match outgoing.poll_extend(|body| peer.poll_body(context, Encoder::Plain, body)) {
                 Poll::Ready(Ok(())) => moves = true,
                 Poll::Ready(Err(kind)) => return Err(kind.into()),
-                Poll::Pending => *waits = Waits::ClientBody,
+                Poll::Pending => *waits = waits_for_body,
             }
             if outgoing.is_complete() {
                 outgoing.trailers = peer.take_trailers();
@@ -188,11 +209,17 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         }
         let Around { outgoing, plan, .. } = &mut self.around;
         let head = outgoing.unsent();
-        let (request, length) = request::of_http1(head, plan.upstream.is_tls())?;
+        let (mut request, length) = request::of_http1(head, plan.upstream.is_tls())?;
+        if plan.is_upgrade {
+            if !self.place.send.is_extended_connect_protocol_enabled() {
+                return Err(FailureKind::NoUpgrade.into());
+            }
+            self.accept = request::extend(&mut request).map(Box::new);
+        }
         outgoing.pass(length);
         // What is sent again may be complete from the start.
         let has_more = outgoing.is_pending() || outgoing.trailers.is_some();
-        let is_end = outgoing.is_complete() && !has_more;
+        let is_end = outgoing.is_complete() && !has_more && !plan.is_upgrade;
         match self.place.send.send_request(request, is_end) {
             Ok((response, sending)) => {
                 self.is_ended = is_end;
@@ -209,6 +236,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         let (outgoing, Some(sending)) = (&mut self.around.outgoing, &mut self.sending) else {
             return false;
         };
+        // What follows the head of an upgrade is no request, and not for us to end.
+        let is_upgrade = self.around.plan.is_upgrade;
         let mut moves = false;
         while outgoing.is_pending() {
             let waiting = outgoing.unsent();
@@ -245,7 +274,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             self.is_ended = is_last;
             moves = true;
         }
-        if outgoing.is_complete() && !self.is_ended {
+        if outgoing.is_complete() && !self.is_ended && !is_upgrade {
             let sent = match &outgoing.trailers {
                 Some(trailers) => sending.send_trailers((**trailers).clone()),
                 None => sending.send_data(Bytes::new(), true),
@@ -273,7 +302,9 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             let polled = match &mut self.response {
                 Response::Head(_) => self.poll_head(context)?,
                 Response::Body(_) => self.poll_body(context)?,
-                Response::Unasked | Response::Done | Response::Refused => break,
+                Response::Unasked | Response::Carried(_) | Response::Done | Response::Refused => {
+                    break;
+                }
             };
             if polled.is_pending() {
                 if *waits == Waits::Nothing {
@@ -292,8 +323,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         };
         if let Poll::Ready(Some(Ok(interim))) = future.poll_informational(context) {
             let status = interim.status().as_u16();
-            // A client that did not ask would not know what to do with it.
-            if status != 101 && (status != 100 || self.around.plan.expects_continue) {
+            if self.interims.take(status, self.around.plan)? {
                 let head = self.head_of(status, interim.headers(), false)?;
                 self.peer.interim(&head)?;
             }
@@ -303,13 +333,33 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Err(error)) => Err(self.failed(&error)),
             Poll::Ready(Ok(response)) => {
-                let (parts, body) = response.into_parts();
+                let (mut parts, body) = response.into_parts();
+                if self.around.plan.is_upgrade && parts.status.is_success() {
+                    self.carry(&mut parts.headers, body)?;
+                    return Ok(Poll::Ready(()));
+                }
                 let is_end = body.is_end_stream();
                 let head = self.head_of(parts.status.as_u16(), &parts.headers, is_end)?;
                 self.begin(&head, body, is_end)?;
                 Ok(Poll::Ready(()))
             }
         }
+    }
+
+    /// Begins to carry another protocol, of which HTTP/1.1 tells by fields of its own.
+    fn carry(&mut self, headers: &mut http::HeaderMap, body: RecvStream) -> Result<(), Failure> {
+        headers.insert(UPGRADE, HeaderValue::from_static(websocket::PROTOCOL));
+        if let Some(accept) = self.accept.take() {
+            headers.insert(websocket::ACCEPT, *accept);
+        }
+        let head = self.head_of(101, headers, false)?;
+        self.around.note(Outcome::Response(head.status));
+        self.around.timers.end_try();
+        let changes = self.around.plan.changes();
+        self.status = head.status;
+        self.peer.start(&head, BodyLength::None, &changes)?;
+        self.response = Response::Carried(body);
+        Ok(())
     }
 
     fn head_of<'h>(
@@ -323,8 +373,9 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             name: name.as_str(),
             value: value.as_bytes(),
         });
-        let limits = &self.around.worker.local.limits;
-        let mut head = response::from_http2(status, fields.collect(), is_end, limits)?;
+        let local = &self.around.worker.local;
+        let head = response::from_http2(status, fields.collect(), is_end, &local.limits);
+        let mut head = head.map_err(|it| local.counts.malformed(it, FailureKind::BadResponse))?;
         head.reason = reason(status);
         Ok(head)
     }
@@ -355,6 +406,9 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             return Ok(());
         }
         timers.end_try();
+        if !plan.is_kept() {
+            outgoing.let_go();
+        }
         self.status = head.status;
         let length = head.body_for(plan.is_head);
         self.peer.start(head, length, &plan.changes())?;

@@ -10,7 +10,7 @@ use super::account::Account;
 use super::around::{Around, Broken, End, note};
 use super::endpoint;
 use super::mirror;
-use super::outgoing::{KEPT_BYTES_MAX, Outgoing};
+use super::outgoing::{KEPT_BYTES_MAX, Outgoing, UNSEEN_BYTES_MAX};
 use super::peer::Peer;
 use super::plan::Forward;
 use super::relay::Relay;
@@ -21,6 +21,7 @@ use crate::balance::outlier;
 use crate::balance::usage::{Counted, Held};
 use crate::balance::{Choice, Flight, Pool, Target};
 use crate::net::buffer::Buffer;
+use crate::net::carrier::Carrier;
 use crate::net::count::Count;
 use crate::net::deadline::Deadline;
 use crate::net::failure::{Failure, FailureKind, Retry};
@@ -44,12 +45,20 @@ pub enum Outcome {
 
 /// A connection that speaks another protocol now.
 pub struct Switched {
-    /// The connection to the endpoint.
-    pub link: Link,
+    /// The endpoint's side of it.
+    pub far: Far,
     /// What the endpoint said already.
     pub said: Option<Buffer>,
     /// Counts as a request for as long as it lasts.
     pub flight: Flight,
+}
+
+/// The endpoint's side of a connection that speaks another protocol.
+pub enum Far {
+    /// A connection of its own.
+    Link(Link),
+    /// A stream, in its place on a connection of HTTP/2.
+    Stream(Place, Carrier),
 }
 
 /// How to reach an endpoint.
@@ -93,7 +102,11 @@ pub async fn exchange<P: Peer>(
     account.put_trace(plan);
     let _request = admit(worker, plan)?;
     let answer = resolve(worker, plan).await?;
-    let kept_bytes_max = if plan.is_kept() { KEPT_BYTES_MAX } else { 0 };
+    let kept_bytes_max = match plan.is_kept() {
+        true => KEPT_BYTES_MAX,
+        false if plan.upstream.is_http2() => UNSEEN_BYTES_MAX,
+        false => 0,
+    };
     let head = std::mem::replace(&mut plan.head, Buffer::none());
     let mut outgoing = Outgoing::new(head, !plan.has_body, kept_bytes_max);
     let mut timers = Timers::new(plan.policy());
@@ -189,11 +202,20 @@ async fn run<P: Peer>(
     let is_reused = way.is_reused();
     let broken = match (ended, way) {
         (Ok(End::Switched(said)), Way::Link(link)) => {
-            let switched = Switched { link, said, flight };
+            let far = Far::Link(link);
+            let switched = Switched { far, said, flight };
             return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
         }
-        // Only connections of HTTP/1 are switched.
-        (Ok(End::Switched(_)), Way::Place(_)) => unstarted(FailureKind::Internal.into()),
+        (Ok(End::Carried(carrier)), Way::Place(place)) => {
+            let far = Far::Stream(place, carrier);
+            let said = None;
+            let switched = Switched { far, said, flight };
+            return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
+        }
+        // Each version has its own way.
+        (Ok(End::Switched(_)), Way::Place(_)) | (Ok(End::Carried(_)), Way::Link(_)) => {
+            unstarted(FailureKind::Internal.into())
+        }
         (
             Ok(End::Done {
                 is_reusable,
@@ -374,6 +396,7 @@ fn dial<'a>(plan: &'a Forward, target: &'a Arc<Target>) -> Dial<'a> {
         host: &plan.host,
         credentials: &plan.credentials,
         is_stream: false,
+        is_upgrade: plan.is_upgrade,
         ends: plan.ends,
         timeout: policy.map_or(Duration::ZERO, |policy| policy.connect_timeout),
         patience: policy.map_or(Duration::ZERO, |policy| policy.read_timeout),

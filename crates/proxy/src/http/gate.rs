@@ -9,15 +9,17 @@ use myriad_model::{Action, CheckProtocol, SealedArc};
 
 use super::account::Account;
 use super::check::Check;
-use super::plan::{Asking, Planned, proceed};
+use super::plan::{Asking, Plan, Planned, proceed};
 use super::worker::Worker;
 use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::Head;
+use crate::net::share;
 use crate::policy::authorize;
 use crate::policy::token::{self, Verified};
 use crate::policy::{cors, direction};
 use crate::route::guards::Guards;
+use crate::route::host::RouteEntry;
 use crate::route::tables::Tables;
 use crate::route::visit::Visit;
 
@@ -29,7 +31,39 @@ pub fn plan(
     head: &Head<'_>,
     account: &mut Account,
 ) -> Planned {
-    decide(worker, tables, visit, head, account).unwrap_or_else(Planned::failed)
+    let planned = decide(worker, tables, visit, head, account);
+    let planned = planned.unwrap_or_else(Planned::failed);
+    match &planned.plan {
+        Plan::Forward(forward) if !is_borne(worker, visit, &forward.route, account) => {
+            Planned::failed(FailureKind::Overloaded)
+        }
+        _ => planned,
+    }
+}
+
+/// Whether the host of a route may have one more request under way, and the connection, where
+/// that is not known to be a host's yet.
+fn is_borne(worker: &Worker, visit: &Visit, route: &RouteEntry, account: &mut Account) -> bool {
+    let hosts = route.route().map_or(&[][..], |route| &*route.hosts);
+    let Some(host) = hosts.first() else {
+        return true;
+    };
+    let (fairness, counts) = (&worker.local.fairness, &worker.local.counts);
+    let host = share::hash_of(host);
+    if visit.held.get().is_none() {
+        let held = fairness.take_connection(host, worker.connections.get());
+        if held.is_none() {
+            counts.add(Count::ShareConnections);
+            return false;
+        }
+        // Nobody else has set it meanwhile.
+        let _ = held.map(|held| visit.held.set(held));
+    }
+    account.held = fairness.requests.take(host, 0);
+    if account.held.is_none() {
+        counts.add(Count::ShareRequests);
+    }
+    account.held.is_some()
 }
 
 /// Whether the guards that nobody has to be asked for admit a request.

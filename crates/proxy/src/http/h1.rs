@@ -19,16 +19,13 @@ use crate::net::body::BodyLength;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
 use crate::net::head::{self, Finder, Head, Version};
-use crate::net::limits::Limits;
+use crate::net::limits::{Limits, Reached};
 use crate::net::stream::Stream;
 use crate::route::visit::Visit;
 
 mod client;
 
 use client::{Client, Request};
-
-/// How long a connection without a request is waited for during a drain.
-const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// How long the client has to close its half after the last response.
 const LINGER: Duration = Duration::from_secs(2);
@@ -90,7 +87,7 @@ pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
 
 /// Whether a connection shall end with the request it is in.
 fn is_leaving(worker: &Worker, visit: &Visit) -> bool {
-    worker.is_draining() || visit.is_leaving()
+    worker.is_draining() || visit.is_leaving() || worker.local.fairness.ends_idle()
 }
 
 impl Connection {
@@ -118,12 +115,15 @@ impl Connection {
                         Err(kind) => return Poll::Ready(Err(kind)),
                     }
                 } else if is_leaving(&self.worker, &self.visit) && !is_last_call {
-                    // Who has only just connected is about to ask.
-                    if self.requests > 0 {
+                    // What the connection came in by is no longer what it was, as where plain
+                    // text is not accepted any more: nothing more is taken.
+                    if self.visit.is_leaving() && self.requests > 0 {
                         return Poll::Ready(Ok(None));
                     }
+                    // Who has only just connected is about to ask, and any other client may have
+                    // sent a request that has yet to arrive: the answer to it says the end.
                     is_last_call = true;
-                    self.deadline.set(LAST_CALL);
+                    self.deadline.set(self.worker.last_call());
                 }
                 match self.client.poll_fill(context) {
                     Poll::Ready(Ok(count)) if count > 0 => {}
@@ -135,7 +135,13 @@ impl Connection {
             match self.deadline.poll_passed(context) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(()) if has_begun => Poll::Ready(Err(FailureKind::HeadTimeout)),
-                Poll::Ready(()) => Poll::Ready(Ok(None)),
+                Poll::Ready(()) => {
+                    // A last call is the end of a drain, and no limit.
+                    if !is_last_call {
+                        self.worker.local.counts.add_reached(Reached::IdleTimeout);
+                    }
+                    Poll::Ready(Ok(None))
+                }
             }
         })
         .await
@@ -193,7 +199,11 @@ impl Connection {
     }
 
     fn request(&self, head: &Head<'_>, plan: &Plan) -> Request {
-        let limits = &self.worker.local.limits;
+        let local = &self.worker.local;
+        let is_last = self.requests >= local.limits.requests_per_connection_max;
+        if is_last {
+            local.counts.add_reached(Reached::RequestsPerConnection);
+        }
         let body_bytes_max = match plan {
             Plan::Answer(_) => u64::MAX,
             Plan::Forward(plan) => plan
@@ -207,7 +217,8 @@ impl Connection {
             body_bytes_max,
             keep_alive: head.keep_alive
                 && !is_leaving(&self.worker, &self.visit)
-                && self.requests < limits.requests_per_connection_max,
+                && !is_last
+                && !plan.is_overloaded(),
             expects_continue: head.expects_continue,
         }
     }
@@ -334,7 +345,12 @@ impl Connection {
             if let Poll::Ready(flushed) = self.client.poll_send(context) {
                 return Poll::Ready(flushed);
             }
-            self.deadline.poll_passed(context).map(|()| false)
+            let passed = self.deadline.poll_passed(context);
+            passed.map(|()| {
+                let counts = &self.worker.local.counts;
+                counts.add_failure(FailureKind::ClientStalled);
+                false
+            })
         })
         .await;
         if !flushed {

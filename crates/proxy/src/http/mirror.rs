@@ -100,6 +100,7 @@ fn copy_of(
         is_head: plan.is_head,
         is_idempotent: plan.is_idempotent,
         is_upgrade: false,
+        has_to_upgrade: false,
         expects_continue: false,
         host: plan.host.clone(),
         credentials,

@@ -10,6 +10,10 @@ use crate::net::trailer::Trailers;
 /// route repeats or copies requests. A longer request is neither repeated nor copied.
 pub const KEPT_BYTES_MAX: usize = 64 << 10;
 
+/// The same towards endpoints of HTTP/2, which may go away before they look at a request, and
+/// say so: that a short one is there still loses none.
+pub const UNSEEN_BYTES_MAX: usize = 16 << 10;
+
 /// A request on its way. Its start is kept until it is known that it need not be sent again.
 pub struct Outgoing {
     buffer: Buffer,
@@ -54,6 +58,11 @@ impl Outgoing {
         self.sent == 0 && !self.is_cut
     }
 
+    /// Whether any of its body has come.
+    pub fn has_body(&self) -> bool {
+        self.has_body
+    }
+
     /// Whether some of it waits to be sent.
     pub fn is_pending(&self) -> bool {
         self.sent < self.buffer.len()
@@ -78,6 +87,16 @@ impl Outgoing {
     /// What is there of it.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.filled()
+    }
+
+    /// Drops what was sent, since an answer has begun.
+    pub fn let_go(&mut self) {
+        if self.has_body && !self.is_pending() {
+            self.buffer = Buffer::none();
+            self.sent = 0;
+            self.is_cut = true;
+        }
+        self.kept_bytes_max = 0;
     }
 
     /// Begins anew, on another connection.

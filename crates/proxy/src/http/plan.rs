@@ -25,6 +25,8 @@ use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::{Head, Version, is_idempotent, split_authority};
+use crate::net::proxy_header::Ends;
+use crate::net::websocket;
 use crate::policy::check::Told;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
@@ -35,7 +37,7 @@ use crate::route::credentials::credentials;
 use crate::route::host::{RouteArc, RouteEntry};
 use crate::route::tables::{NotFound, Tables, upstream_hash};
 use crate::route::visit::Visit;
-use crate::upstream::dial::{Credentials, Ends};
+use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
 
 /// What is to be done.
@@ -44,6 +46,14 @@ pub enum Plan {
     Answer(Box<Answer>),
     /// An endpoint answers.
     Forward(Box<Forward>),
+}
+
+impl Plan {
+    /// Whether the request is refused because there is too much to do already.
+    pub fn is_overloaded(&self) -> bool {
+        let overloaded = Some(FailureKind::Overloaded);
+        matches!(self, Plan::Answer(answer) if answer.failure == overloaded)
+    }
 }
 
 /// A request that wants to be served.
@@ -119,6 +129,8 @@ pub struct Forward {
     pub is_idempotent: bool,
     /// Whether the client wants to change the protocol.
     pub is_upgrade: bool,
+    /// Whether a success would tell the client that the protocol was changed, as over HTTP/2.
+    pub has_to_upgrade: bool,
     /// Whether the client waits for a 100 before it sends the body.
     pub expects_continue: bool,
     /// The host, for TLS towards upstreams that name no server, and for those that resolve it;
@@ -362,13 +374,8 @@ fn forward(
     let rule = policy.rewrite.as_deref();
     let rewritten = match rule.and_then(|rule| rule.path.as_ref()) {
         Some(rule) => {
-            let substituted = entry.substitution_regex();
-            Some(rewrite(
-                rule,
-                matched(entry, route),
-                substituted,
-                head.path,
-            )?)
+            let (matched, substituted) = (matched(entry, route), entry.substitution_regex());
+            Some(rewrite(rule, matched, substituted, &head.path)?)
         }
         None => None,
     };
@@ -377,6 +384,7 @@ fn forward(
     let of_share = Edits::new(of_share.map(|edits| &edits.request), None);
     let authority = authority(rule, of_policy, of_share);
     let mirrors = mirrors(worker, tables, policy, head);
+    let made_key = websocket_key(worker, head, &upstream);
     let mut bytes = Buffer::for_head();
     let request = write::RequestHead {
         head,
@@ -386,6 +394,7 @@ fn forward(
         visit,
         is_http2: upstream.is_http2(),
         trusted_hops: worker.local.trusted_hops,
+        websocket_key: made_key.as_deref(),
     };
     write::request(&request, &mut bytes);
     let (hash, additions) = sameness(worker, &upstream, visit, head);
@@ -399,12 +408,13 @@ fn forward(
         has_body: head.body != BodyLength::None,
         is_head: head.method == "HEAD",
         is_idempotent: is_idempotent(head.method),
-        is_upgrade: head.upgrade.is_some() && !upstream.is_http2(),
+        is_upgrade: is_upgrade(head, &upstream),
+        has_to_upgrade: head.upgrade.is_some() && head.version == Version::Http2,
         expects_continue: head.expects_continue,
         host: named_host(&upstream, &mirrors, authority.unwrap_or(&head.host)),
         mirrors,
         credentials: credentials(tables, &upstream)?,
-        ends: Ends::of(visit.client, visit.port),
+        ends: visit.ends(),
         original: visit.original(),
         upstream,
         additions,
@@ -412,6 +422,22 @@ fn forward(
         is_copied: Cell::new(false),
         is_copy: false,
     }))
+}
+
+/// Whether the endpoint is asked to change the protocol, of which HTTP/2 knows one.
+fn is_upgrade(head: &Head<'_>, upstream: &UpstreamEntry) -> bool {
+    let is_websocket = |protocol: &[u8]| {
+        head.method == "GET" && protocol.eq_ignore_ascii_case(websocket::PROTOCOL.as_bytes())
+    };
+    let is_known = |protocol| !upstream.is_http2() || is_websocket(protocol);
+    head.upgrade.is_some_and(is_known)
+}
+
+/// The key of an upgrade to WebSocket that the client, over HTTP/2, had no need of.
+fn websocket_key(worker: &Worker, head: &Head<'_>, upstream: &UpstreamEntry) -> Option<String> {
+    let needs_key = head.upgrade.is_some() && head.version == Version::Http2;
+    let dice = &worker.local.dice;
+    (needs_key && !upstream.is_http2()).then(|| websocket::key([dice.roll(), dice.roll()]))
 }
 
 /// The authority that is asked for instead of the client's: what is nearest to the endpoint has

@@ -127,7 +127,8 @@ impl<'a, P: Peer> Processed<'a, P> {
         let Stage::Told(held) = std::mem::replace(&mut self.stage, Stage::Passing) else {
             return Ok(());
         };
-        let head = response::parse(held.head.filled(), &self.worker.local.limits)?;
+        let head = response::parse(held.head.filled(), &self.worker.local.limits);
+        let head = head.map_err(|_| FailureKind::BadResponse)?;
         let changes = changes_of(&self.route, self.share, &held.additions, &held.told);
         self.peer.start(&head, held.length, &changes)?;
         if let Some(trailers) = held.ended {
@@ -151,7 +152,8 @@ impl<'a, P: Peer> Processed<'a, P> {
         head.append(b"content-length: ");
         head.append_decimal(refusal.body.len() as u64);
         head.append(b"\r\n\r\n");
-        let head = response::parse(head.filled(), &self.worker.local.limits)?;
+        let head = response::parse(head.filled(), &self.worker.local.limits);
+        let head = head.map_err(|_| FailureKind::BadResponse)?;
         let length = head.body_for(self.is_head);
         self.peer.start(&head, length, &Changes::default())?;
         if length != BodyLength::None {

@@ -6,7 +6,7 @@
 
 use std::task::{Context, Poll};
 
-use super::around::{Around, Broken, End, Waits};
+use super::around::{Around, Broken, End, Interims, Waits};
 use super::mirror;
 use super::peer::Peer;
 use crate::balance::outlier::Outcome;
@@ -14,6 +14,7 @@ use crate::net::body::{BodyLength, Decoder};
 use crate::net::buffer::Buffer;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::head::Finder;
+use crate::net::limits::Reached;
 use crate::net::response::{self, ResponseHead};
 use crate::policy::retry::Event;
 use crate::upstream::link::Link;
@@ -29,6 +30,7 @@ pub struct Relay<'a, 'l, P> {
     /// The endpoint takes no more of the request; it may still answer.
     is_refused: bool,
     keep_alive: bool,
+    interims: Interims,
     waits_for: Waits,
 }
 
@@ -53,6 +55,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             status: 0,
             is_refused: false,
             keep_alive: true,
+            interims: Interims::default(),
             waits_for: Waits::Nothing,
         }
     }
@@ -153,6 +156,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             return Ok(false);
         }
         let mut moves = false;
+        let waits_for_body = self.around.waits_for_body(self.interims);
         let Around {
             outgoing,
             plan,
@@ -164,7 +168,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             match outgoing.poll_extend(|body| peer.poll_body(context, plan.encoder, body)) {
                 Poll::Ready(Ok(())) => moves = true,
                 Poll::Ready(Err(kind)) => return Err(kind.into()),
-                Poll::Pending => *waits = Waits::ClientBody,
+                Poll::Pending => *waits = waits_for_body,
             }
             if outgoing.is_complete() {
                 mirror::start(worker, plan, outgoing);
@@ -230,7 +234,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 let bytes = self.incoming.as_ref().map_or(&[][..], Buffer::filled);
                 let found = finder.find(bytes);
                 let found = found.map_err(|_| FailureKind::BadResponse)?;
-                let length_max = self.around.worker.local.limits.head_bytes_max;
+                let local = &self.around.worker.local;
+                let length_max = local.limits.response_head_bytes_max;
                 match found {
                     Some(length) if length <= length_max => {
                         self.read_head(length)?;
@@ -240,7 +245,10 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                         self.response = Response::Head(finder);
                         Ok(false)
                     }
-                    _ => Err(FailureKind::BadResponse.into()),
+                    _ => {
+                        local.counts.add_reached(Reached::ResponseHeadBytes);
+                        Err(FailureKind::BadResponse.into())
+                    }
                 }
             }
             Response::Body(_) => self.read_body(),
@@ -253,7 +261,9 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             return Err(FailureKind::Internal.into());
         };
         let bytes = incoming.filled().get(..length).unwrap_or_default();
-        let head = response::parse(bytes, &self.around.worker.local.limits)?;
+        let local = &self.around.worker.local;
+        let head = response::parse(bytes, &local.limits);
+        let head = head.map_err(|it| local.counts.malformed(it, FailureKind::BadResponse))?;
         let plan = self.around.plan;
         match head.status {
             101 if plan.is_upgrade => {
@@ -261,11 +271,10 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 self.peer.start(&head, BodyLength::None, &plan.changes())?;
                 self.response = Response::Switched;
             }
-            101 => return Err(FailureKind::BadResponse.into()),
-            // A client that did not ask would not know what to do with it.
-            100 if !plan.expects_continue => self.response = Response::Head(Finder::default()),
             100..200 => {
-                self.peer.interim(&head)?;
+                if self.interims.take(head.status, plan)? {
+                    self.peer.interim(&head)?;
+                }
                 self.response = Response::Head(Finder::default());
             }
             _ => self.begin(&head, incoming.len() - length)?,
@@ -305,9 +314,12 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             return Ok(());
         }
         timers.end_try();
+        if plan.has_to_upgrade && matches!(head.status, 200..300) {
+            return Err(FailureKind::NoUpgrade.into());
+        }
         self.status = head.status;
         self.peer.start(head, body, &plan.changes())?;
-        let decoder = Decoder::new(body);
+        let decoder = Decoder::limited(body, &worker.local.limits);
         if decoder.is_done() {
             self.peer.end(None);
             self.response = Response::Done;
@@ -325,7 +337,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         let mut moves = false;
         while !incoming.is_empty() && !decoder.is_done() && self.peer.has_room() {
             let step = decoder.step(incoming.filled());
-            let step = step.map_err(|_| FailureKind::BadResponse)?;
+            let counts = &self.around.worker.local.counts;
+            let step = step.map_err(|it| counts.malformed(it, FailureKind::BadResponse))?;
             self.peer.data(step.data);
             let consumed = step.consumed;
             incoming.consume(consumed);

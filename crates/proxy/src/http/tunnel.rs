@@ -1,25 +1,37 @@
-//! Bytes both ways, once both ends have agreed on another protocol (RFC 9110, section 7.8).
+//! Bytes both ways, once both ends have agreed on another protocol (RFC 9110, section 7.8; over
+//! HTTP/2 RFC 8441).
 
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::exchange::Switched;
+use super::exchange::{Far, Switched};
 use crate::net::buffer::Buffer;
 use crate::net::deadline::Deadline;
-use crate::net::duplex::Duplex;
-use crate::net::stream::Stream;
+use crate::net::duplex::{Duplex, Flow};
 
 /// Copies until both sides have ended, one fails, or neither says anything for `idle_timeout`.
 pub async fn run(
-    mut client: Stream,
+    client: impl Flow,
     said: Option<Buffer>,
     mut switched: Switched,
     deadline: &Deadline,
     idle_timeout: Duration,
 ) {
-    let endpoint = &mut switched.link.stream;
-    let mut duplex = Duplex::new(said, switched.said.take());
+    let duplex = Duplex::new(said, switched.said.take());
+    match &mut switched.far {
+        Far::Link(link) => copy(client, &mut link.stream, duplex, deadline, idle_timeout).await,
+        Far::Stream(_, carrier) => copy(client, carrier, duplex, deadline, idle_timeout).await,
+    }
+}
+
+async fn copy(
+    mut client: impl Flow,
+    endpoint: &mut impl Flow,
+    mut duplex: Duplex,
+    deadline: &Deadline,
+    idle_timeout: Duration,
+) {
     deadline.set(idle_timeout);
     poll_fn(|context| {
         if duplex.poll(context, &mut client, endpoint).is_ready() {

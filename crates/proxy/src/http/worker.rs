@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -11,6 +12,9 @@ use crate::policy::token::Remembered;
 use crate::route::tables::Tables;
 use crate::upstream::channel::Channels;
 use crate::upstream::link::Links;
+
+/// How long a connection that shall end waits for another request, before a drain says so.
+const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// The belongings of one worker, as requests see them.
 pub struct Worker {
@@ -32,6 +36,8 @@ pub struct Worker {
     pub tokens: Remembered,
     /// Whether connections shall end with the request they are in.
     is_draining: Cell<bool>,
+    /// How long a connection that shall end waits for another request.
+    last_call: Cell<Duration>,
 }
 
 impl Worker {
@@ -47,6 +53,7 @@ impl Worker {
             copies: Cell::new(0),
             tokens: Remembered::default(),
             is_draining: Cell::new(false),
+            last_call: Cell::new(LAST_CALL),
         }
     }
 
@@ -55,10 +62,18 @@ impl Worker {
         self.is_draining.get()
     }
 
-    /// From now on connections end with the request they are in, and idle ones at once.
-    pub fn drain(&self) {
+    /// From now on connections end with the request they are in, and idle ones with the next one,
+    /// for which they wait as long as this.
+    pub fn drain(&self, last_call: Duration) {
         self.is_draining.set(true);
+        self.last_call.set(last_call);
         self.wake();
+    }
+
+    /// How long a connection that shall end waits for another request: its client may have sent
+    /// one already.
+    pub fn last_call(&self) -> Duration {
+        self.last_call.get()
     }
 
     /// Makes idle connections look whether they shall end.

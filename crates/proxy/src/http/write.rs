@@ -7,6 +7,7 @@ use crate::net::buffer::Buffer;
 use crate::net::field::{Field, Known, members};
 use crate::net::head::{Head, Version};
 use crate::net::response::ResponseHead;
+use crate::net::websocket;
 use crate::policy::header::Edits;
 use crate::route::visit::Visit;
 
@@ -26,6 +27,9 @@ pub struct RequestHead<'a, 'h> {
     pub is_http2: bool,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
+    /// What stands in for the key that a client of HTTP/2 has no need of, where it asks for
+    /// WebSocket and its endpoint speaks HTTP/1.1.
+    pub websocket_key: Option<&'a str>,
 }
 
 /// How a response is sent to a client of HTTP/1.
@@ -44,7 +48,7 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
     let head = request.head;
     out.append_str(head.method);
     out.append(b" ");
-    out.append_str(request.path.unwrap_or(head.path));
+    out.append_str(request.path.unwrap_or(&head.path));
     if let Some(query) = head.query {
         out.append(b"?");
         out.append_str(query);
@@ -58,7 +62,9 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
         if is_passed(known, trusts) && !(joins_cookies && known.known == Known::Cookie) {
             // Names that the client declares to belong to the connection stay on it.
             let is_own = !head.connection_fields.is_empty() && head.is_connection_field(known.name);
-            if !is_own && request.edits.keeps(known.name) {
+            let is_replaced =
+                request.websocket_key.is_some() && known.name.eq_ignore_ascii_case(websocket::KEY);
+            if !is_own && !is_replaced && request.edits.keeps(known.name) {
                 field(known.name, known.value, out);
             }
         }
@@ -84,6 +90,9 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
     } else if let Some(protocol) = head.upgrade {
         out.append(b"connection: upgrade\r\n");
         field("upgrade", protocol, out);
+        if let Some(key) = request.websocket_key {
+            field(websocket::KEY, key.as_bytes(), out);
+        }
     }
     out.append(b"\r\n");
 }

@@ -1,13 +1,8 @@
 //! Framing of HTTP/1 bodies (RFC 9112, sections 6 and 7), read strictly and written plainly.
 
 use super::buffer::Buffer;
+use super::limits::{CHUNK_LINE_BYTES_MAX, Limits, Reached, TRAILER_BYTES_MAX};
 use super::trailer::{self, Trailers};
-
-/// The longest line that begins a chunk, extensions included, in bytes.
-const CHUNK_LINE_BYTES_MAX: u32 = 1_024;
-
-/// The most bytes of trailers.
-const TRAILER_BYTES_MAX: u32 = 8 << 10;
 
 /// How the end of a body is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +17,23 @@ pub enum BodyLength {
     UntilClose,
 }
 
-/// The body is not what its framing says.
+/// A body is not what its framing says, or the head of a response not what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the body is not framed as its head says")]
-pub struct Malformed;
+#[error("it is not well-formed, or goes beyond a limit")]
+pub struct Malformed {
+    /// The limit that it goes beyond, if that is what is wrong with it.
+    pub reached: Option<Reached>,
+}
+
+/// What is simply not well-formed.
+pub const MALFORMED: Malformed = Malformed { reached: None };
 
 /// Takes the framing off a body.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     state: State,
+    chunk_line_bytes_max: u32,
+    trailer_bytes_max: u32,
     /// The lines behind the last chunk as they came, the empty one included.
     trailer: Vec<u8>,
 }
@@ -76,7 +79,16 @@ pub struct Step<'a> {
 }
 
 impl Decoder {
-    /// A decoder at the start of a body.
+    /// A decoder at the start of a body that comes from somebody else.
+    pub fn limited(length: BodyLength, limits: &Limits) -> Self {
+        Decoder {
+            chunk_line_bytes_max: limits.chunk_line_bytes_max,
+            trailer_bytes_max: limits.trailer_bytes_max,
+            ..Decoder::new(length)
+        }
+    }
+
+    /// A decoder at the start of a body, with the default limits.
     pub fn new(length: BodyLength) -> Self {
         let state = match length {
             BodyLength::None | BodyLength::Exact(0) => State::Done,
@@ -86,6 +98,8 @@ impl Decoder {
         };
         Decoder {
             state,
+            chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
+            trailer_bytes_max: TRAILER_BYTES_MAX,
             trailer: Vec::new(),
         }
     }
@@ -161,12 +175,27 @@ impl Decoder {
         }
     }
 
+    /// Whether what is between data has grown too long.
+    fn check(&self) -> Result<(), Malformed> {
+        let reached = match self.state {
+            State::Extension { used, .. } if used > self.chunk_line_bytes_max => {
+                Reached::ChunkLineBytes
+            }
+            State::Trailer { used, .. } if used > self.trailer_bytes_max => Reached::TrailerBytes,
+            _ => return Ok(()),
+        };
+        Err(Malformed {
+            reached: Some(reached),
+        })
+    }
+
     /// Uses bytes that are not data, up to the next that are, or to the end.
     fn step_between<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
         let mut consumed = 0;
         for byte in input {
             let before = self.state;
             self.state = next(before, *byte)?;
+            self.check()?;
             consumed += 1;
             match before {
                 // The empty line alone, which nearly all bodies end with, is not kept.
@@ -199,8 +228,8 @@ fn next(state: State, byte: u8) -> Result<State, Malformed> {
         (State::Extension { size, used }, byte) => {
             // Extensions are not passed on, so all that matters is where their line ends.
             let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
-            if !is_text || used >= CHUNK_LINE_BYTES_MAX {
-                return Err(Malformed);
+            if !is_text {
+                return Err(MALFORMED);
             }
             let used = used + 1;
             State::Extension { size, used }
@@ -212,15 +241,15 @@ fn next(state: State, byte: u8) -> Result<State, Malformed> {
         (State::Trailer { used, line }, b'\r') => State::TrailerLineFeed { used, line },
         (State::Trailer { used, line }, byte) => {
             let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
-            if !is_text || used >= TRAILER_BYTES_MAX {
-                return Err(Malformed);
+            if !is_text {
+                return Err(MALFORMED);
             }
             let (used, line) = (used + 1, line + 1);
             State::Trailer { used, line }
         }
         (State::TrailerLineFeed { line: 0, .. }, b'\n') => State::Done,
         (State::TrailerLineFeed { used, .. }, b'\n') => State::Trailer { used, line: 0 },
-        _ => return Err(Malformed),
+        _ => return Err(MALFORMED),
     })
 }
 
@@ -228,17 +257,17 @@ fn next_in_size(size: u64, digits: u32, byte: u8) -> Result<State, Malformed> {
     if let Some(digit) = char::from(byte).to_digit(16) {
         // 15 digits are 2^60 bytes, which no chunk has, and cannot overflow.
         if digits >= 15 {
-            return Err(Malformed);
+            return Err(MALFORMED);
         }
         let size = size * 16 + u64::from(digit);
         let digits = digits + 1;
         return Ok(State::Size { size, digits });
     }
     match byte {
-        _ if digits == 0 => Err(Malformed),
+        _ if digits == 0 => Err(MALFORMED),
         b'\r' => Ok(State::SizeLineFeed(size)),
         b';' => Ok(State::Extension { size, used: 0 }),
-        _ => Err(Malformed),
+        _ => Err(MALFORMED),
     }
 }
 

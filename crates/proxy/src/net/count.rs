@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use myriad_base::metrics::{EncodeMetric, MetricEncoder, MetricType, Metrics, NoLabelSet};
 
+use super::body::Malformed;
 use super::failure::FailureKind;
+use super::limits::Reached;
 
 /// What is counted beside failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,22 @@ pub enum Count {
     Closed,
     /// Connections closed at once because of a limit.
     Shed,
+    /// Connections whose client a balancer has introduced.
+    IntroductionTaken,
+    /// Connections of a balancer's own, or of a client that it cannot tell.
+    IntroductionEmpty,
+    /// Connections closed because they came from no balancer that is believed.
+    IntroductionUntrusted,
+    /// Connections closed because they began with no header, or with a broken one.
+    IntroductionMalformed,
+    /// Connections closed because the header did not come in time.
+    IntroductionTimeout,
+    /// Handshakes not begun because their domain has more than its share.
+    ShareHandshakes,
+    /// Connections refused because their domain has more than its share.
+    ShareConnections,
+    /// Requests refused because their domain has more than its share.
+    ShareRequests,
     /// TLS handshakes done with a full key exchange.
     HandshakeFull,
     /// TLS handshakes resumed.
@@ -127,10 +145,11 @@ pub enum Count {
 
 const COUNTS: usize = Count::LogDropped as usize + 1;
 const FAILURES: usize = FailureKind::ALL.len();
+const REACHED: usize = Reached::ALL.len();
 
 /// The counts of one worker.
 pub struct Counts {
-    row: [AtomicU64; COUNTS + FAILURES],
+    row: [AtomicU64; COUNTS + FAILURES + REACHED],
 }
 
 impl Counts {
@@ -158,6 +177,19 @@ impl Counts {
         self.bump(COUNTS + kind as usize);
     }
 
+    /// Adds one to a limit that was reached.
+    pub fn add_reached(&self, limit: Reached) {
+        self.bump(COUNTS + FAILURES + limit as usize);
+    }
+
+    /// What is malformed as a failure; the limit that it went beyond is counted.
+    pub fn malformed(&self, malformed: Malformed, kind: FailureKind) -> FailureKind {
+        if let Some(limit) = malformed.reached {
+            self.add_reached(limit);
+        }
+        kind
+    }
+
     /// Adds one to the class of a status.
     pub fn add_status(&self, status: u16) {
         self.add(match status {
@@ -172,6 +204,11 @@ impl Counts {
     /// What was counted.
     pub fn get(&self, count: Count) -> u64 {
         self.read(count as usize)
+    }
+
+    /// How often a limit was reached.
+    pub fn get_reached(&self, limit: Reached) -> u64 {
+        self.read(COUNTS + FAILURES + limit as usize)
     }
 
     fn bump(&self, index: usize) {
@@ -203,6 +240,9 @@ pub fn register(metrics: &Metrics, workers: &[Arc<Counts>]) {
         };
         metrics.register(family.name, family.help, sum);
     }
+    let limits = ReachedSum { rows };
+    let help = "Limits of what clients and endpoints can make grow, each time they are reached";
+    metrics.register("limits_reached", help, limits);
 }
 
 struct Family {
@@ -231,6 +271,28 @@ static FAMILIES: &[Family] = &[
         help: "Connections of clients closed at once because of a limit",
         label: "",
         members: &[("", Count::Shed)],
+    },
+    Family {
+        name: "proxy_protocol_headers",
+        help: "Connections that had to begin with a PROXY protocol header, by what came of it",
+        label: "outcome",
+        members: &[
+            ("taken", Count::IntroductionTaken),
+            ("empty", Count::IntroductionEmpty),
+            ("untrusted", Count::IntroductionUntrusted),
+            ("malformed", Count::IntroductionMalformed),
+            ("timeout", Count::IntroductionTimeout),
+        ],
+    },
+    Family {
+        name: "fair_share_refused",
+        help: "What was refused because a domain has more than its share and little is left",
+        label: "of",
+        members: &[
+            ("handshakes", Count::ShareHandshakes),
+            ("connections", Count::ShareConnections),
+            ("requests", Count::ShareRequests),
+        ],
     },
     Family {
         name: "handshakes",
@@ -448,6 +510,33 @@ impl EncodeMetric for Sum {
     }
 }
 
+/// Limits that are counted by their own name.
+struct ReachedSum {
+    rows: Arc<[Arc<Counts>]>,
+}
+
+impl fmt::Debug for ReachedSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("limits_reached")
+    }
+}
+
+impl EncodeMetric for ReachedSum {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for limit in Reached::ALL {
+            let value: u64 = self.rows.iter().map(|row| row.get_reached(limit)).sum();
+            encoder
+                .encode_family(&[("limit", limit.label())])?
+                .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Counter
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -456,6 +545,7 @@ mod tests {
 
     use super::{Count, Counts, register};
     use crate::net::failure::FailureKind;
+    use crate::net::limits::Reached;
 
     #[test]
     fn rows_of_workers_are_summed() {
@@ -476,5 +566,25 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("reason=\"no_route\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn each_limit_has_its_own_number_and_label() {
+        let metrics = Metrics::new();
+        let row = Arc::new(Counts::new());
+        register(&metrics, std::slice::from_ref(&row));
+        for (number, limit) in Reached::ALL.into_iter().enumerate() {
+            assert_eq!(limit as usize, number);
+            (0..=number).for_each(|_| row.add_reached(limit));
+        }
+        let text = metrics.encode();
+        for (number, limit) in Reached::ALL.into_iter().enumerate() {
+            let label = limit.label();
+            let line = format!(
+                "myriad_limits_reached_total{{limit=\"{label}\"}} {}\n",
+                number + 1
+            );
+            assert!(text.contains(&line), "{line}{text}");
+        }
     }
 }

@@ -119,6 +119,11 @@ impl Drop for Deadline {
     }
 }
 
+/// The thread's time, in ticks since it began to look at its deadlines.
+pub fn now_ticks() -> u32 {
+    NOW.get()
+}
+
 /// Moves the thread's time by one tick and wakes whoever is due.
 pub fn tick() {
     let now = NOW.get() + 1;

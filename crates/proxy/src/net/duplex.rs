@@ -9,6 +9,67 @@ use super::buffer::Buffer;
 use super::failure::Side;
 use super::stream::Stream;
 
+/// One end of both directions.
+pub trait Flow {
+    /// Reads into a buffer that is taken only when there is something to put in; 0 at the end.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<io::Result<usize>>;
+
+    /// Writes all of a buffer.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    fn poll_drain(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+    ) -> Poll<io::Result<()>>;
+
+    /// Sends what was kept of earlier writes.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Closes the sending half.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Flow for Stream {
+    fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_fill(self, context, buffer)
+    }
+
+    fn poll_drain(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+    ) -> Poll<io::Result<()>> {
+        Stream::poll_drain(self, context, buffer)
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_send(self, context)
+    }
+
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_close(self, context)
+    }
+}
+
 /// Both directions between a client and an endpoint.
 pub struct Duplex {
     up: Half,
@@ -55,8 +116,8 @@ impl Duplex {
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
-        client: &mut Stream,
-        endpoint: &mut Stream,
+        client: &mut impl Flow,
+        endpoint: &mut impl Flow,
     ) -> Poll<Result<(), Side>> {
         let up = self.up.poll(context, client, endpoint);
         self.has_moved |= up.map_err(|broken| match broken {
@@ -103,8 +164,8 @@ impl Half {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        from: &mut Stream,
-        to: &mut Stream,
+        from: &mut impl Flow,
+        to: &mut impl Flow,
     ) -> Result<bool, Broken> {
         let writing = |_: io::Error| Broken::Writing;
         let mut has_moved = false;

@@ -10,6 +10,8 @@ pub enum FailureKind {
     BadVersion,
     /// The method is refused: CONNECT, or TRACE.
     BadMethod,
+    /// The protocol that a stream shall carry is refused.
+    BadProtocol,
     /// The request target is longer than the limit.
     TargetTooLong,
     /// The head is longer, or has more fields, than the limit.
@@ -36,6 +38,8 @@ pub enum FailureKind {
     ProviderFailed,
     /// More requests came than are served in the time.
     RateLimited,
+    /// The host has more than its share of what the proxy can bear, or memory is short.
+    Overloaded,
     /// No route is known for the host.
     NoHost,
     /// No route is known for what the captured connection was meant for.
@@ -68,6 +72,8 @@ pub enum FailureKind {
     UpstreamClosed,
     /// The endpoint's response is not well-formed, or beyond a limit.
     BadResponse,
+    /// The endpoint does not offer to change the protocol, or answers as if nobody had asked.
+    NoUpgrade,
     /// The endpoint took longer to answer than the route's policy allows.
     ReadTimeout,
     /// The endpoint took longer to read than the route's policy allows.
@@ -131,10 +137,11 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 38] = [
+    pub const ALL: [FailureKind; 41] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
+        FailureKind::BadProtocol,
         FailureKind::TargetTooLong,
         FailureKind::HeadTooLarge,
         FailureKind::HeadTimeout,
@@ -148,6 +155,7 @@ impl FailureKind {
         FailureKind::ProviderRefused,
         FailureKind::ProviderFailed,
         FailureKind::RateLimited,
+        FailureKind::Overloaded,
         FailureKind::NoHost,
         FailureKind::NoDestination,
         FailureKind::NoRoute,
@@ -164,6 +172,7 @@ impl FailureKind {
         FailureKind::UpstreamTrust,
         FailureKind::UpstreamClosed,
         FailureKind::BadResponse,
+        FailureKind::NoUpgrade,
         FailureKind::ReadTimeout,
         FailureKind::SendTimeout,
         FailureKind::RequestTimeout,
@@ -180,6 +189,7 @@ impl FailureKind {
             Kind::BadRequest => (400, "bad_request", Downstream, "bad request\n"),
             Kind::BadVersion => (505, "bad_version", Downstream, "HTTP version refused\n"),
             Kind::BadMethod => (405, "bad_method", Downstream, "method refused\n"),
+            Kind::BadProtocol => (501, "bad_protocol", Downstream, "protocol refused\n"),
             Kind::TargetTooLong => (414, "target_too_long", Downstream, "URI too long\n"),
             Kind::HeadTooLarge => (431, "head_too_large", Downstream, "head too large\n"),
             Kind::HeadTimeout => (408, "head_timeout", Downstream, "request timeout\n"),
@@ -193,6 +203,7 @@ impl FailureKind {
             Kind::ProviderRefused => (403, "provider_refused", Downstream, ""),
             Kind::ProviderFailed => (403, "provider_failed", Upstream, ""),
             Kind::RateLimited => (429, "rate_limited", Downstream, "too many requests\n"),
+            Kind::Overloaded => (503, "overloaded", Ours, "overloaded\n"),
             Kind::NoHost => (404, "no_host", Downstream, "not found\n"),
             Kind::NoDestination => (502, "no_destination", Downstream, "not in the mesh\n"),
             Kind::NoRoute => (404, "no_route", Downstream, "not found\n"),
@@ -209,6 +220,7 @@ impl FailureKind {
             Kind::UpstreamTrust => (503, "upstream_trust", Upstream, "upstream not trusted\n"),
             Kind::UpstreamClosed => (502, "upstream_closed", Upstream, "bad gateway\n"),
             Kind::BadResponse => (502, "bad_response", Upstream, "bad gateway\n"),
+            Kind::NoUpgrade => (502, "no_upgrade", Upstream, "upgrade not offered\n"),
             Kind::ReadTimeout => (504, "read_timeout", Upstream, "gateway timeout\n"),
             Kind::SendTimeout => (504, "send_timeout", Upstream, "gateway timeout\n"),
             Kind::RequestTimeout => (504, "request_timeout", Upstream, "gateway timeout\n"),
@@ -252,7 +264,7 @@ impl From<FailureKind> for Failure {
 pub fn envoy_flag(flag: &str) -> Option<&'static str> {
     Some(match flag {
         "client_gone" | "client_stalled" | "body_timeout" => "DC",
-        "head_timeout" | "bad_request" | "bad_body" | "bad_version" => "DPE",
+        "head_timeout" | "bad_request" | "bad_body" | "bad_version" | "bad_protocol" => "DPE",
         "unauthorized" | "forbidden" | "provider_refused" | "provider_failed" => "UAEX",
         "bad_token" => "UAEX",
         "rate_limited" => "RL",
@@ -261,9 +273,10 @@ pub fn envoy_flag(flag: &str) -> Option<&'static str> {
         "no_endpoint" | "ejected" => "UH",
         "unresolved" => "DF",
         "overflow" => "UO",
+        "overloaded" => "OM",
         "connect_failed" | "connect_timeout" | "upstream_tls" | "upstream_trust" => "UF",
         "upstream_closed" => "UC",
-        "bad_response" => "UPE",
+        "bad_response" | "no_upgrade" => "UPE",
         "read_timeout" | "send_timeout" | "request_timeout" | "try_timeout" => "UT",
         "idle_timeout" => "SI",
         "fault_abort" => "FI",

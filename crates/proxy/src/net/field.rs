@@ -123,6 +123,17 @@ impl Known {
         }
     }
 
+    /// Whether a field is for all who see a request, so that no connection can claim it: what
+    /// frames, routes or authorizes, and where it came from.
+    pub fn is_for_all(self, name: &str) -> bool {
+        match self {
+            Known::Other => name.eq_ignore_ascii_case("authorization"),
+            Known::Vary | Known::Cors | Known::CorsRequestMethod => false,
+            Known::Host | Known::ContentLength | Known::TransferEncoding => true,
+            known => !known.is_hop_by_hop(),
+        }
+    }
+
     /// Whether the field belongs to one connection and is never passed on as it is (RFC 9110,
     /// section 7.6.1).
     pub fn is_hop_by_hop(self) -> bool {

@@ -1,9 +1,9 @@
 //! Heads of requests: found, parsed and checked.
 //!
 //! The checks are those on which a proxy and the server behind it must not disagree (RFC 9112,
-//! sections 3, 5 and 6): what is ambiguous is refused, never repaired. Paths are passed on as
-//! they came, and matched as they came; so dot segments, in plain or percent-encoded form, are
-//! refused, because whoever resolves them behind the proxy would reach another route's paths.
+//! sections 3, 5 and 6): what is ambiguous is refused, never repaired. Paths are matched and
+//! passed on in one form, which `net::path` tells: whoever reads them in another behind the
+//! proxy would reach another route's paths.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -15,6 +15,8 @@ use super::body::BodyLength;
 use super::failure::FailureKind;
 use super::field::{Field, Known, members, parse_length};
 use super::limits::Limits;
+use super::path::PathRule;
+use super::websocket;
 
 /// The most fields that any head may have.
 pub const FIELDS_MAX: usize = 128;
@@ -54,8 +56,9 @@ pub struct Head<'a> {
     pub version: Version,
     /// The method, a token.
     pub method: &'a str,
-    /// The path as it came, without the query. `*` for `OPTIONS *`.
-    pub path: &'a str,
+    /// The path without the query, as it came but for what [`Limits::paths`] changes. `*` for
+    /// `OPTIONS *`.
+    pub path: Cow<'a, str>,
     /// The query as it came, without its question mark.
     pub query: Option<&'a str>,
     /// The host in lower case, without port and final dot; empty where HTTP/1.0 sent none.
@@ -150,20 +153,33 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Head<'a>, FailureKi
     let fields: Fields<'a> = fields.collect();
     let (path_and_query, target_authority) = split_target(method, target)?;
     let authority = pick_authority(version, &fields, target_authority)?;
-    let mut head = assemble(version, method, path_and_query, authority, fields)?;
+    let rule = limits.paths;
+    let mut head = assemble(version, method, path_and_query, authority, fields, rule)?;
     head.body = body_length(&head)?;
     read_connection(&mut head)?;
     Ok(head)
 }
 
-/// Builds the head of an HTTP/2 request. `is_body_empty` says that its stream has ended.
+/// What HTTP/2 tells of a request beside its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Pseudo<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path and the query.
+    pub path_and_query: &'a str,
+    /// The authority; none where only a field tells it.
+    pub authority: Option<&'a str>,
+    /// The protocol that the stream shall carry (RFC 8441).
+    pub protocol: Option<&'a str>,
+}
+
+/// Builds the head of an HTTP/2 request. `is_body_empty` says that its stream has ended. One that
+/// wants to change the protocol becomes what it would be over HTTP/1.1: a GET.
 ///
 /// # Errors
 /// What has to be refused.
 pub fn from_http2<'a>(
-    method: &'a str,
-    path_and_query: &'a str,
-    target_authority: Option<&'a str>,
+    pseudo: Pseudo<'a>,
     fields: Fields<'a>,
     is_body_empty: bool,
     limits: &Limits,
@@ -171,16 +187,38 @@ pub fn from_http2<'a>(
     if fields.len() > limits.fields_max {
         return Err(FailureKind::HeadTooLarge);
     }
+    let path_and_query = pseudo.path_and_query;
     if path_and_query.len() > limits.target_bytes_max {
         return Err(FailureKind::TargetTooLong);
     }
+    let lengths = fields
+        .iter()
+        .map(|field| field.name.len() + field.value.len());
+    if lengths.sum::<usize>() + path_and_query.len() > limits.head_bytes_max {
+        return Err(FailureKind::HeadTooLarge);
+    }
+    let method = match pseudo.protocol {
+        None => pseudo.method,
+        Some(_) if pseudo.method != "CONNECT" => return Err(FailureKind::BadRequest),
+        Some(protocol) if protocol.eq_ignore_ascii_case(websocket::PROTOCOL) => "GET",
+        Some(_) => return Err(FailureKind::BadProtocol),
+    };
     refuse_method(method)?;
     let is_asterisk = path_and_query == "*" && method == "OPTIONS";
     if !path_and_query.starts_with('/') && !is_asterisk {
         return Err(FailureKind::BadRequest);
     }
-    let authority = pick_authority(Version::Http2, &fields, target_authority)?;
-    let mut head = assemble(Version::Http2, method, path_and_query, authority, fields)?;
+    let authority = pick_authority(Version::Http2, &fields, pseudo.authority)?;
+    let (version, rule) = (Version::Http2, limits.paths);
+    let mut head = assemble(version, method, path_and_query, authority, fields, rule)?;
+    if pseudo.protocol.is_some() {
+        // What follows is no body, so nothing can tell its length.
+        if single_length(&head)?.is_some() {
+            return Err(FailureKind::BadRequest);
+        }
+        head.upgrade = Some(websocket::PROTOCOL.as_bytes());
+        return Ok(head);
+    }
     head.body = if is_body_empty {
         BodyLength::None
     } else {
@@ -338,6 +376,7 @@ fn assemble<'a>(
     path_and_query: &'a str,
     authority: &'a str,
     fields: Fields<'a>,
+    rule: PathRule,
 ) -> Result<Head<'a>, FailureKind> {
     let host = match authority {
         "" if version == Version::Http10 => Cow::Borrowed(""),
@@ -355,7 +394,7 @@ fn assemble<'a>(
         Some((path, query)) => (path, Some(query)),
         None => (path_and_query, None),
     };
-    check_path(path, query)?;
+    let path = check_path(path, query, rule)?;
     Ok(Head {
         version,
         method,
@@ -373,59 +412,23 @@ fn assemble<'a>(
     })
 }
 
-/// Refuses bytes that no target has, and dot segments however they are written.
+/// Refuses bytes that no target has, and brings the path into the form that the rule wants.
 ///
 /// # Errors
 /// Always [`FailureKind::BadRequest`].
-pub fn check_path(path: &str, query: Option<&str>) -> Result<(), FailureKind> {
+pub fn check_path<'a>(
+    path: &'a str,
+    query: Option<&str>,
+    rule: PathRule,
+) -> Result<Cow<'a, str>, FailureKind> {
     let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'#';
-    if path.bytes().any(|byte| is_bad(byte) || byte == b'\\') {
+    if path.bytes().any(is_bad) || query.is_some_and(|query| query.bytes().any(is_bad)) {
         return Err(FailureKind::BadRequest);
     }
-    if query.is_some_and(|query| query.bytes().any(is_bad)) {
-        return Err(FailureKind::BadRequest);
+    match path {
+        "*" => Ok(Cow::Borrowed(path)),
+        path => rule.follow(path),
     }
-    // Most paths have neither a dot after a slash nor an escape, and are done here.
-    if !path.contains("/.") && !path.contains('%') {
-        return Ok(());
-    }
-    if has_dot_segment(path) {
-        return Err(FailureKind::BadRequest);
-    }
-    Ok(())
-}
-
-/// Whether a segment is `.` or `..` once `%2e`, `%2f` and `%5c` are decoded.
-fn has_dot_segment(path: &str) -> bool {
-    let mut dots = 0_u32;
-    // Whether the segment so far is dots only.
-    let mut is_dots = true;
-    let mut rest = path.as_bytes();
-    loop {
-        let (byte, after) = match rest {
-            [b'%', high, low, after @ ..] => (unescape(*high, *low).unwrap_or(b'%'), after),
-            [byte, after @ ..] => (*byte, after),
-            [] => return is_dots && (1..=2).contains(&dots),
-        };
-        rest = after;
-        match byte {
-            b'/' | b'\\' => {
-                if is_dots && (1..=2).contains(&dots) {
-                    return true;
-                }
-                dots = 0;
-                is_dots = true;
-            }
-            b'.' => dots += 1,
-            _ => is_dots = false,
-        }
-    }
-}
-
-fn unescape(high: u8, low: u8) -> Option<u8> {
-    let high = char::from(high).to_digit(16)?;
-    let low = char::from(low).to_digit(16)?;
-    u8::try_from(high * 16 + low).ok()
 }
 
 /// The framing of an HTTP/1 request (RFC 9112, section 6.3).
@@ -474,6 +477,9 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
         if field.known != Known::Connection {
             continue;
         }
+        if !field.value.is_ascii() {
+            return Err(FailureKind::BadRequest);
+        }
         for option in members(field.value) {
             if option.eq_ignore_ascii_case("close") {
                 keep_alive = false;
@@ -482,6 +488,9 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
                 keep_alive |= head.version == Version::Http10;
             } else if option.eq_ignore_ascii_case("upgrade") {
                 wants_upgrade = true;
+            } else if Known::of(option).is_for_all(option) {
+                // Whoever is asked to take it away would hide it from those whom it is for.
+                return Err(FailureKind::BadRequest);
             } else {
                 head.connection_fields.push(option);
             }
@@ -493,14 +502,28 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
     });
     head.keep_alive = keep_alive && !closes;
     if wants_upgrade && head.version == Version::Http11 && head.body == BodyLength::None {
-        head.upgrade = head
-            .fields
-            .iter()
-            .find(|field| field.known == Known::Upgrade)
-            .map(|field| field.value);
+        head.upgrade = upgrade(&head.fields);
     }
     head.expects_continue = expects_continue(head)?;
     Ok(())
+}
+
+/// The one protocol that a client wants to change to. Another version of HTTP, or TLS, is not
+/// changed to: what came in it would be seen by no route and no policy.
+fn upgrade<'a>(fields: &[Field<'a>]) -> Option<&'a [u8]> {
+    let mut wanted = fields.iter().filter(|field| field.known == Known::Upgrade);
+    let (Some(field), None) = (wanted.next(), wanted.next()) else {
+        return None;
+    };
+    let is_http = |protocol: &str| {
+        let name = protocol.split('/').next().unwrap_or_default();
+        ["h2c", "h2", "http", "tls"]
+            .iter()
+            .any(|it| name.eq_ignore_ascii_case(it))
+    };
+    let mut protocols = members(field.value);
+    let first = protocols.next()?;
+    (protocols.next().is_none() && !is_http(first)).then_some(field.value)
 }
 
 fn expects_continue(head: &Head<'_>) -> Result<bool, FailureKind> {

@@ -31,7 +31,7 @@ impl KeptHead {
         KeptHead {
             version: head.version,
             method: head.method.into(),
-            path: head.path.into(),
+            path: head.path.as_ref().into(),
             query: head.query.map(Into::into),
             host: head.host.as_ref().into(),
             authority: head.authority.into(),
@@ -57,7 +57,7 @@ impl KeptHead {
         Head {
             version: self.version,
             method: &self.method,
-            path: &self.path,
+            path: Cow::Borrowed(&self.path),
             query: self.query.as_deref(),
             host: Cow::Borrowed(&self.host),
             authority: &self.authority,

@@ -2,16 +2,128 @@
 
 use std::time::Duration;
 
+use super::path::PathRule;
+
+pub mod table;
+
+/// The longest line that begins a chunk, extensions included, in bytes, where nobody says
+/// otherwise.
+pub const CHUNK_LINE_BYTES_MAX: u32 = 1_024;
+
+/// The most bytes of trailers, where nobody says otherwise.
+pub const TRAILER_BYTES_MAX: u32 = 8 << 10;
+
+/// How long frames of HTTP/2 that ask for nothing are counted for.
+pub const FRAMES_TIME: Duration = Duration::from_secs(10);
+
+/// For so many bytes that a client of HTTP/2 was sent, it may send one more frame of each kind
+/// that is counted: who reads much has to say so often. An answer to a frame is far shorter.
+pub const FRAME_CREDIT_BYTES: u64 = 64;
+
+/// Limits that are counted by their own name each time they are reached. What else is limited
+/// has a count of its own already, which [`table::ROWS`] names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reached {
+    /// [`Limits::response_head_bytes_max`]
+    ResponseHeadBytes,
+    /// [`Limits::response_fields_max`]
+    ResponseFields,
+    /// [`Limits::chunk_line_bytes_max`]
+    ChunkLineBytes,
+    /// [`Limits::trailer_bytes_max`]
+    TrailerBytes,
+    /// [`Limits::idle_timeout`]
+    IdleTimeout,
+    /// [`Limits::requests_per_connection_max`]
+    RequestsPerConnection,
+    /// [`Limits::discard_bytes_max`]
+    DiscardBytes,
+    /// [`Limits::client_hello_bytes_max`]
+    ClientHelloBytes,
+    /// [`Limits::connections_max`]
+    Connections,
+    /// [`Limits::resets_max`]
+    Resets,
+    /// [`Limits::pings_max`]
+    Pings,
+    /// [`Limits::settings_max`]
+    Settings,
+    /// [`Limits::priorities_max`]
+    Priorities,
+    /// [`Limits::window_updates_max`]
+    WindowUpdates,
+    /// Heads of HTTP/2 far beyond [`Limits::head_bytes_max`], by their frames or once unpacked.
+    HeadFrames,
+    /// DATA frames with next to nothing in them, bounded by [`Limits::connection_window_bytes`].
+    DataFrames,
+}
+
+impl Reached {
+    /// Every one, in the order of their numbers.
+    pub const ALL: [Reached; 16] = [
+        Reached::ResponseHeadBytes,
+        Reached::ResponseFields,
+        Reached::ChunkLineBytes,
+        Reached::TrailerBytes,
+        Reached::IdleTimeout,
+        Reached::RequestsPerConnection,
+        Reached::DiscardBytes,
+        Reached::ClientHelloBytes,
+        Reached::Connections,
+        Reached::Resets,
+        Reached::Pings,
+        Reached::Settings,
+        Reached::Priorities,
+        Reached::WindowUpdates,
+        Reached::HeadFrames,
+        Reached::DataFrames,
+    ];
+
+    /// The label in metrics, which is the name of the setting where there is one.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Reached::ResponseHeadBytes => "response_head_bytes",
+            Reached::ResponseFields => "response_fields",
+            Reached::ChunkLineBytes => "chunk_line_bytes",
+            Reached::TrailerBytes => "trailer_bytes",
+            Reached::IdleTimeout => "idle_timeout",
+            Reached::RequestsPerConnection => "requests_per_connection",
+            Reached::DiscardBytes => "discard_bytes",
+            Reached::ClientHelloBytes => "client_hello_bytes",
+            Reached::Connections => "connections",
+            Reached::Resets => "resets",
+            Reached::Pings => "pings",
+            Reached::Settings => "settings",
+            Reached::Priorities => "priorities",
+            Reached::WindowUpdates => "window_updates",
+            Reached::HeadFrames => "head_frames",
+            Reached::DataFrames => "data_frames",
+        }
+    }
+}
+
 /// The limits of a proxy. Counts are per worker where nothing else is said.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The longest head of a request or response in bytes; 431 beyond, or 502.
+    /// The longest head of a request in bytes; 431 beyond.
     pub head_bytes_max: usize,
-    /// The most header fields in a head; 431 beyond, or 502. Never above
+    /// The most header fields of a request; 431 beyond. Never above
     /// [`crate::net::head::FIELDS_MAX`].
     pub fields_max: usize,
     /// The longest request target in bytes; 414 beyond.
     pub target_bytes_max: usize,
+    /// What becomes of paths that servers understand differently.
+    pub paths: PathRule,
+    /// The longest head of a response in bytes; 502 beyond.
+    pub response_head_bytes_max: usize,
+    /// The most header fields of a response; 502 beyond. Never above
+    /// [`crate::net::head::FIELDS_MAX`].
+    pub response_fields_max: usize,
+    /// The longest line that begins a chunk in bytes, extensions included.
+    pub chunk_line_bytes_max: u32,
+    /// The most bytes of trailers.
+    pub trailer_bytes_max: u32,
     /// From the first byte of a head to its last; 408 beyond.
     pub head_timeout: Duration,
     /// Between two reads of a request body; 408 beyond.
@@ -36,6 +148,9 @@ pub struct Limits {
     pub client_hello_bytes_max: usize,
     /// The most connections at a time; no more are accepted until one ends.
     pub connections_max: usize,
+    /// The most requests on their way to an endpoint at a time; 503 beyond. A domain with more than
+    /// its share of them gets no more once a fifth is left, as with connections and handshakes.
+    pub requests_max: usize,
     /// The most listeners, in all workers together; others are refused.
     pub listeners_max: usize,
     /// The most HTTP/2 streams at a time on one connection.
@@ -43,6 +158,15 @@ pub struct Limits {
     /// The most HTTP/2 streams of one connection that were reset and not yet forgotten; the
     /// connection ends beyond.
     pub resets_max: usize,
+    /// The most PING frames that an HTTP/2 client may send in [`FRAMES_TIME`], beyond one for
+    /// every [`FRAME_CREDIT_BYTES`] that it was sent. The connection ends beyond.
+    pub pings_max: u32,
+    /// The same for SETTINGS frames.
+    pub settings_max: u32,
+    /// The same for PRIORITY frames and those of unknown types.
+    pub priorities_max: u32,
+    /// The same for WINDOW_UPDATE frames.
+    pub window_updates_max: u32,
     /// What an HTTP/2 client may send on one stream before it is read, in bytes.
     pub stream_window_bytes: u32,
     /// The same on one HTTP/2 connection.
@@ -67,6 +191,11 @@ impl Default for Limits {
             head_bytes_max: 64 << 10,
             fields_max: 128,
             target_bytes_max: 16 << 10,
+            paths: PathRule::AsIs,
+            response_head_bytes_max: 64 << 10,
+            response_fields_max: 128,
+            chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
+            trailer_bytes_max: TRAILER_BYTES_MAX,
             head_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
@@ -78,9 +207,14 @@ impl Default for Limits {
             detection_timeout: Duration::from_secs(5),
             client_hello_bytes_max: 16 << 10,
             connections_max: 65_536,
+            requests_max: 16_384,
             listeners_max: 1_024,
             streams_max: 128,
             resets_max: 64,
+            pings_max: 256,
+            settings_max: 64,
+            priorities_max: 2_048,
+            window_updates_max: 4_096,
             stream_window_bytes: 256 << 10,
             connection_window_bytes: 1 << 20,
             idle_per_endpoint_max: 512,

@@ -9,6 +9,8 @@ use super::dice::Dice;
 use super::journal::Journal;
 use super::limits::Limits;
 use super::names::Names;
+use super::proxy_header::Introductions;
+use super::share::Fairness;
 use super::standard::Library;
 
 /// The belongings of one worker.
@@ -27,6 +29,8 @@ pub struct Local {
     pub names: Names,
     /// The worker's counts.
     pub counts: Arc<Counts>,
+    /// What each domain holds of what the worker has, and how little memory is left.
+    pub fairness: Fairness,
     /// The worker's dice.
     pub dice: Dice,
     /// The access log, open or not.
@@ -35,6 +39,8 @@ pub struct Local {
     pub logs_all: bool,
     /// How many proxies in front of this one are trusted to tell the client's address.
     pub trusted_hops: usize,
+    /// Where clients are introduced by a balancer in front; none where nowhere.
+    pub introductions: Option<Arc<Introductions>>,
 }
 
 /// A worker's belongings, held by its tasks.

@@ -2,11 +2,14 @@
 
 use std::mem::MaybeUninit;
 
-use super::body::BodyLength;
-use super::failure::FailureKind;
+use super::body::{BodyLength, MALFORMED, Malformed};
 use super::field::{Field, Known, members, parse_length};
 use super::head::{FIELDS_MAX, Fields};
-use super::limits::Limits;
+use super::limits::{Limits, Reached};
+
+const TOO_MANY_FIELDS: Malformed = Malformed {
+    reached: Some(Reached::ResponseFields),
+};
 
 /// A checked head of a response, borrowed from where it was read.
 #[derive(Debug)]
@@ -28,21 +31,21 @@ pub struct ResponseHead<'a> {
 /// Parses a whole head of HTTP/1.
 ///
 /// # Errors
-/// Always [`FailureKind::BadResponse`].
-pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, FailureKind> {
-    const BAD: FailureKind = FailureKind::BadResponse;
+/// What is not well-formed, or goes beyond a limit.
+pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, Malformed> {
     let mut slots = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots);
     match parsed {
         Ok(httparse::Status::Complete(length)) if length == bytes.len() => {}
-        _ => return Err(BAD),
+        Err(httparse::Error::TooManyHeaders) => return Err(TOO_MANY_FIELDS),
+        _ => return Err(MALFORMED),
     }
-    if response.headers.len() > limits.fields_max {
-        return Err(BAD);
+    if response.headers.len() > limits.response_fields_max {
+        return Err(TOO_MANY_FIELDS);
     }
-    let status = response.code.filter(|code| *code >= 100).ok_or(BAD)?;
+    let status = response.code.filter(|code| *code >= 100).ok_or(MALFORMED)?;
     let is_old = response.version == Some(0);
     let fields = response.headers.iter().map(|header| Field {
         known: Known::of(header.name),
@@ -66,15 +69,18 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, F
 /// Makes a head of what HTTP/2 told apart. `is_end` says that nothing follows it.
 ///
 /// # Errors
-/// Always [`FailureKind::BadResponse`].
+/// What is not well-formed, or goes beyond a limit.
 pub fn from_http2<'a>(
     status: u16,
     fields: Fields<'a>,
     is_end: bool,
     limits: &Limits,
-) -> Result<ResponseHead<'a>, FailureKind> {
-    if fields.len() > limits.fields_max || !(100..1000).contains(&status) {
-        return Err(FailureKind::BadResponse);
+) -> Result<ResponseHead<'a>, Malformed> {
+    if fields.len() > limits.response_fields_max {
+        return Err(TOO_MANY_FIELDS);
+    }
+    if !(100..1000).contains(&status) {
+        return Err(MALFORMED);
     }
     let declared = match body_length(&fields, false)? {
         BodyLength::Exact(length) => Some(length),
@@ -115,22 +121,21 @@ impl ResponseHead<'_> {
     }
 }
 
-fn body_length(fields: &[Field<'_>], is_old: bool) -> Result<BodyLength, FailureKind> {
-    const BAD: FailureKind = FailureKind::BadResponse;
+fn body_length(fields: &[Field<'_>], is_old: bool) -> Result<BodyLength, Malformed> {
     let mut length = None;
     let mut is_chunked = false;
     for field in fields {
         match field.known {
             Known::ContentLength => {
-                let value = parse_length(field.value).ok_or(BAD)?;
+                let value = parse_length(field.value).ok_or(MALFORMED)?;
                 if length.is_some_and(|known| known != value) {
-                    return Err(BAD);
+                    return Err(MALFORMED);
                 }
                 length = Some(value);
             }
             Known::TransferEncoding => {
                 if is_chunked || is_old || !field.value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(BAD);
+                    return Err(MALFORMED);
                 }
                 is_chunked = true;
             }
@@ -139,7 +144,7 @@ fn body_length(fields: &[Field<'_>], is_old: bool) -> Result<BodyLength, Failure
     }
     match (is_chunked, length) {
         // Two framings at once are what response splitting looks like.
-        (true, Some(_)) => Err(BAD),
+        (true, Some(_)) => Err(MALFORMED),
         (true, None) => Ok(BodyLength::Chunked),
         (false, Some(length)) => Ok(BodyLength::Exact(length)),
         (false, None) => Ok(BodyLength::UntilClose),

@@ -31,6 +31,29 @@ pub fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<
     Ok((bound, sockets))
 }
 
+/// Adds to sockets that another process listened on, so that there are at least `count`. Those
+/// that cannot be added are missed by nobody but the workers that would have had them.
+pub fn listen_further(
+    address: SocketAddr,
+    mut sockets: Vec<TcpListener>,
+    count: usize,
+) -> Vec<TcpListener> {
+    while sockets.len() < count {
+        let opened = bind(address, true).and_then(|socket| {
+            socket.listen(BACKLOG)?;
+            Ok(socket)
+        });
+        match opened {
+            Ok(socket) => sockets.push(socket.into()),
+            Err(error) => {
+                tracing::warn!(%address, %error, "a worker has no socket of its own");
+                break;
+            }
+        }
+    }
+    sockets
+}
+
 /// Whether an address could be listened on now.
 pub fn is_free(address: SocketAddr) -> bool {
     bind(address, false).is_ok()

@@ -8,7 +8,7 @@
 //! second at the one that endpoints go by; tests that no value may fit, the other way round.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use myriad_model::{Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, GuardTest, Name};
 
@@ -51,8 +51,10 @@ pub struct Request<'a, 'h> {
 pub struct Stream<'a> {
     /// The listener.
     pub listener: &'a Name,
-    /// The other end.
-    pub peer: SocketAddr,
+    /// The client.
+    pub client: IpAddr,
+    /// The other end of its connection, where a balancer is in between.
+    pub peer: IpAddr,
     /// The address that it connected to, where that is known.
     pub address: Option<IpAddr>,
     /// Its port.
@@ -83,8 +85,8 @@ pub fn judge(guards: &Guards, request: &Request<'_, '_>, counts: &Counts) -> Jud
 /// where it opens. Nobody can be asked about a stream, so one that fits such a guard is refused.
 pub fn admits_stream(guards: &Guards, stream: &Stream<'_>, counts: &Counts) -> bool {
     let facts = Facts {
-        peer: stream.peer.ip().to_canonical(),
-        client: stream.peer.ip().to_canonical(),
+        peer: stream.peer.to_canonical(),
+        client: stream.client.to_canonical(),
         address: stream.address.map(|address| address.to_canonical()),
         port: stream.port,
         server_name: stream.server_name,
@@ -178,7 +180,7 @@ impl<'a, 'h> Facts<'a, 'h> {
         let client = visit.client.ip();
         let secured = visit.secured.as_ref();
         Facts {
-            peer: client.to_canonical(),
+            peer: visit.peer().to_canonical(),
             client: client::address(request.head, client, request.trusted_hops),
             address: visit.address.map(|address| address.to_canonical()),
             port: visit.port,
@@ -246,7 +248,7 @@ impl<'a, 'h> Facts<'a, 'h> {
             Subject::Method => self.head.is_some_and(|head| fits(form, head.method)),
             Subject::Path => self
                 .head
-                .is_some_and(|head| path::fits(form, head.path, wide)),
+                .is_some_and(|head| path::fits(form, &head.path, wide)),
             Subject::Header(name) => self
                 .head
                 .is_some_and(|head| fits_header(form, head, name, wide)),

@@ -213,7 +213,7 @@ fn write_head(
     out.append_str(head.method);
     out.append(b" ");
     out.append_str(&check.path_prefix);
-    out.append_str(head.path);
+    out.append_str(&head.path);
     if let Some(query) = head.query {
         out.append(b"?");
         out.append_str(query);
@@ -261,7 +261,7 @@ fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>
 fn check_request(visit: &Visit, head: &Head<'_>, came_by: &str) -> envoy::CheckRequest {
     let path = match head.query {
         Some(query) => format!("{}?{query}", head.path),
-        None => head.path.to_owned(),
+        None => head.path.clone().into_owned(),
     };
     let mut http = envoy::HttpRequest {
         method: head.method.to_owned(),

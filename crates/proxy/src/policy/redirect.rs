@@ -7,6 +7,7 @@ use myriad_model::{Redirect, RedirectParts, RedirectPath, RedirectTarget, TlsRed
 use super::rewrite::{Matched, replace};
 use crate::net::failure::FailureKind;
 use crate::net::head::{Head, check_path, split_authority};
+use crate::net::path::PathRule;
 
 /// The same URL by HTTPS, unless the path is excepted.
 pub fn to_tls(redirect: &TlsRedirect, head: &Head<'_>) -> Option<String> {
@@ -23,7 +24,7 @@ pub fn to_tls(redirect: &TlsRedirect, head: &Head<'_>) -> Option<String> {
         url.push(':');
         url.push_str(&redirect.port.to_string());
     }
-    url.push_str(head.path);
+    url.push_str(&head.path);
     if let Some(query) = head.query {
         url.push('?');
         url.push_str(query);
@@ -78,7 +79,7 @@ fn change(
             url.push_str(&port.to_string());
         }
     }
-    let path = match head.path {
+    let path = match &*head.path {
         "*" => "/",
         path => path,
     };
@@ -92,7 +93,7 @@ fn change(
         }
         Some(RedirectPath::Matched(with)) => {
             let path = replace(with, matched, path);
-            check_path(&path, None)?;
+            check_path(&path, None, PathRule::AsIs)?;
             url.push_str(&path);
         }
     }

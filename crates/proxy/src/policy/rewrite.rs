@@ -7,6 +7,7 @@ use regex_automata::{Anchored, Input};
 
 use crate::net::failure::FailureKind;
 use crate::net::head::check_path;
+use crate::net::path::PathRule;
 
 /// The longest rewritten path in bytes; what is longer is never sent.
 const PATH_BYTES_MAX: usize = 64 << 10;
@@ -41,7 +42,7 @@ pub fn rewrite(
     let made = made.filter(|made| made.len() <= PATH_BYTES_MAX);
     let made = made.ok_or(FailureKind::TargetTooLong)?;
     // What is put together of harmless parts may still lead out of where it should stay.
-    check_path(&made, None)?;
+    check_path(&made, None, PathRule::AsIs)?;
     Ok(made)
 }
 

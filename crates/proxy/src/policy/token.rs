@@ -157,7 +157,7 @@ pub fn change<'a>(
     Some(Head {
         version: head.version,
         method: head.method,
-        path: head.path,
+        path: Cow::Borrowed(&head.path),
         query: query.or(head.query).filter(|query| !query.is_empty()),
         host: Cow::Borrowed(&head.host),
         authority: head.authority,

@@ -211,7 +211,7 @@ impl HostEntry {
             None => self
                 .routes
                 .iter()
-                .find(|route| route.matches_path(head.path) && route.matches_rest(asked)),
+                .find(|route| route.matches_path(&head.path) && route.matches_rest(asked)),
             Some(indexed) => {
                 let best = indexed.find(&self.routes, asked)?;
                 self.routes.get(best as usize)
@@ -292,14 +292,14 @@ impl Indexed {
                 }
             }
         };
-        improve(&mut self.paths.exact(head.path));
+        improve(&mut self.paths.exact(&head.path));
         self.paths
-            .prefixes(head.path, |mut found| improve(&mut found));
+            .prefixes(&head.path, |mut found| improve(&mut found));
         self.paths
-            .starts(head.path, |mut found| improve(&mut found));
+            .starts(&head.path, |mut found| improve(&mut found));
         let first = self.regexes.first().copied().unwrap_or(u32::MAX);
         if first < best {
-            best = self.find_regex(routes, head.path, best, is_match);
+            best = self.find_regex(routes, &head.path, best, is_match);
         }
         (best != u32::MAX).then_some(best)
     }

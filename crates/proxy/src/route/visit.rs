@@ -1,6 +1,6 @@
 //! What is known of a connection before its first request.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +9,8 @@ use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
 use crate::net::journal::Line;
+use crate::net::proxy_header::Ends;
+use crate::net::share::Held;
 use crate::net::standard::Reporter;
 use crate::net::workloads::WorkloadId;
 
@@ -16,10 +18,12 @@ use crate::net::workloads::WorkloadId;
 pub struct Visit {
     /// The listener that accepted it.
     pub listener: Name,
-    /// The other end.
+    /// The other end, or whom it introduced.
     pub client: SocketAddr,
     /// Its address as fields tell it, written once for all requests.
     pub client_text: Box<str>,
+    /// Who introduced the client, where somebody did.
+    pub introduction: Option<Box<Introduction>>,
     /// The address that the client connected to, where that is known.
     pub address: Option<IpAddr>,
     /// Its port.
@@ -32,9 +36,19 @@ pub struct Visit {
     pub met: WorkloadId,
     /// What the TLS handshake settled; none for plain text.
     pub secured: Option<Secured>,
+    /// What it counts for among the connections of its domain, once that is known.
+    pub held: OnceCell<Held>,
     /// Whether the listener's socket was closed; its connections end with the request they are
     /// in.
     pub is_closing: Arc<AtomicBool>,
+}
+
+/// A client that a balancer in front has introduced, by a header of the PROXY protocol.
+pub struct Introduction {
+    /// The balancer's own address.
+    pub sender: IpAddr,
+    /// Where the client connected to.
+    pub server: SocketAddr,
 }
 
 /// What a TLS handshake settled.
@@ -85,6 +99,33 @@ impl Secured {
 }
 
 impl Visit {
+    /// The address at the other end of the connection itself, which is a balancer's where that
+    /// has introduced the client.
+    pub fn peer(&self) -> IpAddr {
+        let introduction = self.introduction.as_deref();
+        introduction.map_or(self.client.ip(), |it| it.sender)
+    }
+
+    /// Takes the client for the one that a balancer has introduced.
+    pub fn introduce(&mut self, ends: Ends) {
+        let sender = self.peer();
+        let server = ends.server;
+        self.introduction = Some(Box::new(Introduction { sender, server }));
+        self.client = ends.client;
+        self.client_text = text_of(ends.client);
+    }
+
+    /// Both ends of the client's connection, as endpoints are told of them.
+    pub fn ends(&self) -> Ends {
+        let ends = Ends::of(self.client, self.port);
+        let introduced = self.introduction.as_deref().map(|it| it.server);
+        let own = || self.address.map(|address| (address, self.port).into());
+        Ends {
+            server: introduced.or_else(own).unwrap_or(ends.server),
+            ..ends
+        }
+    }
+
     /// What it was meant for, where it was captured.
     pub fn original(&self) -> Option<SocketAddr> {
         let address = self.address.filter(|_| self.is_captured)?;
@@ -139,14 +180,20 @@ impl Visit {
         Visit {
             listener,
             client,
-            client_text: client.ip().to_canonical().to_string().into(),
+            client_text: text_of(client),
+            introduction: None,
             address: None,
             port,
             is_captured: false,
             is_inbound: false,
             met: WorkloadId::UNKNOWN,
             secured: None,
+            held: OnceCell::new(),
             is_closing: Arc::default(),
         }
     }
+}
+
+fn text_of(client: SocketAddr) -> Box<str> {
+    client.ip().to_canonical().to_string().into()
 }

@@ -14,11 +14,14 @@ use myriad_model::{CaptureDirection, ListenerProtocol, Name};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::introduce::introduce;
 use super::open::{Handshaking, Kind, Opened, open, open_captured, secure};
 use crate::http::worker::Worker;
 use crate::http::{h1, h2};
 use crate::mesh::original::original;
 use crate::net::count::Count;
+use crate::net::limits::Reached;
+use crate::net::pressure::Step;
 use crate::net::stream::Stream;
 use crate::route::visit::Visit;
 use crate::tcp;
@@ -77,8 +80,16 @@ impl Acceptor {
         };
         let port = socket.local_addr().map_or(0, |address| address.port());
         let limits = self.worker.local.limits.clone();
+        let mut is_full = false;
         loop {
-            if self.worker.connections.get() > limits.connections_max {
+            let was_full = is_full;
+            is_full = self.worker.connections.get() > limits.connections_max;
+            let is_shed = self.worker.local.fairness.pressure.step() == Step::ShedAll;
+            if is_full || is_shed {
+                if is_full && !was_full {
+                    let counts = &self.worker.local.counts;
+                    counts.add_reached(Reached::Connections);
+                }
                 tokio::select! {
                     () = self.stop.cancelled() => break,
                     () = tokio::time::sleep(PAUSE) => continue,
@@ -154,6 +165,14 @@ async fn serve(
     tcp: TcpStream,
 ) {
     let worker = &connected.0;
+    if let Some(introductions) = &worker.local.introductions
+        && !visit.is_captured
+        && introductions.are_asked_at(visit.port)
+        && !Box::pin(introduce(introductions, &worker.local, &mut visit, &tcp)).await
+    {
+        worker.local.counts.add(Count::Closed);
+        return;
+    }
     // What lives on in a box does so for this task's sake: it has room for the largest of its
     // waits, and most connections speak HTTP/1.
     let opened = match visit.is_captured {
@@ -193,6 +212,6 @@ mod tests {
 
     // What each connection takes beside what rustls allocates, whether or not it does anything:
     // room for the largest of its waits. A wait that is rare and large goes into a box.
-    const _: () = assert!(bytes_of(serve) <= 2_944, "a connection takes little");
+    const _: () = assert!(bytes_of(serve) <= 3_064, "a connection takes little");
     const _: () = assert!(size_of::<Tls>() <= 1_280, "and TLS too");
 }

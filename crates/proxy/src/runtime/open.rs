@@ -16,11 +16,14 @@ use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::visit::Visit;
 use crate::tcp::serve::Taken;
 use crate::tls::accept::{Accepted, HandshakeError, Handshakes, Meshed, Passed};
+use crate::tls::gate::Gate;
+use crate::tls::turns::Turns;
 
 /// Handshakes of one worker.
 pub struct Handshaking {
     shared: Arc<Handshakes>,
     count: Cell<usize>,
+    turns: Turns,
 }
 
 /// What is known of a connection by its listener.
@@ -67,7 +70,15 @@ impl Handshaking {
         Handshaking {
             shared,
             count: Cell::new(0),
+            turns: Turns::new(),
         }
+    }
+}
+
+impl Handshaking {
+    /// Gives turns to handshakes, for as long as the worker runs.
+    pub async fn take_turns(&self) {
+        self.turns.run().await;
     }
 }
 
@@ -168,7 +179,8 @@ pub async fn secure(
     };
     let arrival = arrival(visit);
     let own = arrival.own;
-    let accepted = shared.accept(tcp, arrival, meshed, load, limits, counts);
+    let gate = gate(worker, handshaking, visit);
+    let accepted = shared.accept(tcp, arrival, meshed, load, &gate);
     // Boxed, because a handshake is large and short, and the connection behind it neither.
     let accepted = tokio::time::timeout(limits.handshake_timeout, Box::pin(accepted)).await;
     let failure = match accepted {
@@ -191,16 +203,9 @@ pub async fn secure(
             });
         }
         Ok(Ok(Accepted::Passed(passed))) => {
-            let Passed {
-                tcp,
-                received,
-                sni,
-                entry,
-            } = *passed;
-            let _ = tcp.set_nodelay(true);
-            let client = Stream::Plain(tcp);
-            return Some(taken(client, Some(received), sni, own, entry));
+            return Some(hand_on(*passed, own));
         }
+        Ok(Err(HandshakeError::Shed)) => Count::Shed,
         Ok(Err(HandshakeError::UnknownName)) => Count::HandshakeUnknownName,
         Ok(Err(error)) => {
             if meshed != Meshed::No
@@ -214,6 +219,31 @@ pub async fn secure(
     };
     counts.add(failure);
     None
+}
+
+fn gate<'a>(worker: &'a Worker, handshaking: &'a Handshaking, visit: &'a Visit) -> Gate<'a> {
+    Gate {
+        limits: &worker.local.limits,
+        counts: &worker.local.counts,
+        fairness: &worker.local.fairness,
+        turns: &handshaking.turns,
+        under_way: &handshaking.count,
+        connections: &worker.connections,
+        held: &visit.held,
+    }
+}
+
+/// A handshake that a passage takes as it came.
+fn hand_on(passed: Passed, own: Option<IpAddr>) -> Opened {
+    let Passed {
+        tcp,
+        received,
+        sni,
+        entry,
+    } = passed;
+    let _ = tcp.set_nodelay(true);
+    let client = Stream::Plain(tcp);
+    taken(client, Some(received), sni, own, entry)
 }
 
 /// A stream that a passage may take whatever it says.

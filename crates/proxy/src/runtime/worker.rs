@@ -14,7 +14,6 @@ use myriad_base::{clock, task};
 use myriad_model::{CaptureDirection, Name};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{Acceptor, Door};
@@ -30,12 +29,19 @@ use crate::net::journal::Journal;
 use crate::net::limits::Limits;
 use crate::net::local::Local;
 use crate::net::names::Names;
+use crate::net::pressure::{Pressure, Step};
+use crate::net::proxy_header::Introductions;
+use crate::net::share::Fairness;
 use crate::net::standard::Library;
 use crate::route::tables::Tables;
 use crate::tls::accept::Handshakes;
 
 /// How often idle connections to endpoints are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// How long a connection without a request is waited for during a drain: whoever has just sent
+/// one would otherwise lose it.
+const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// How often a drain looks whether connections are left.
 const LOOK: Duration = Duration::from_millis(5);
@@ -68,7 +74,12 @@ pub enum Command {
         id: u64,
     },
     /// End, and say so.
-    Drain(oneshot::Sender<()>),
+    Drain {
+        /// Who is told.
+        ended: oneshot::Sender<()>,
+        /// Whether another process accepts in its place.
+        is_succeeded: bool,
+    },
 }
 
 /// What a worker is started with.
@@ -83,8 +94,10 @@ pub struct Setup {
     pub journal: Journal,
     pub logs_all: bool,
     pub trusted_hops: usize,
+    pub introductions: Option<Arc<Introductions>>,
     pub tables: Arc<ArcSwap<Tables>>,
     pub handshakes: Arc<Handshakes>,
+    pub pressure: Arc<Pressure>,
     pub drain_delay: Duration,
     pub drain_timeout: Duration,
 }
@@ -102,44 +115,45 @@ pub fn start(
     setup: Setup,
     inbox: mpsc::Receiver<Command>,
 ) -> io::Result<JoinHandle<()>> {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    Builder::new()
+    // A run-time whose tasks stay on its thread can only be made there.
+    let (sender, made) = std::sync::mpsc::sync_channel(1);
+    let thread = Builder::new()
         .name(format!("worker-{number}"))
         .spawn(move || {
-            let tasks = LocalSet::new();
-            tasks.block_on(&runtime, run(number, setup, inbox));
-        })
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(runtime::LocalOptions::default());
+            let (runtime, result) = match runtime {
+                Ok(runtime) => (Some(runtime), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            // Whoever starts a worker waits for this.
+            let _ = sender.send(result);
+            if let Some(runtime) = runtime {
+                runtime.block_on(run(number, setup, inbox));
+            }
+        })?;
+    let ended = |_| io::Error::other("a worker ended before it began");
+    made.recv().map_err(ended)??;
+    Ok(thread)
 }
 
 async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
-    let seed = hash(0, &format!("worker {number}"));
-    let local = Rc::new(Local {
-        limits: setup.limits,
-        buckets: setup.buckets,
-        number,
-        library: setup.library,
-        counts_all: setup.counts_all,
-        names: setup.names,
-        counts: setup.counts,
-        dice: Dice::new(seed),
-        journal: setup.journal,
-        logs_all: setup.logs_all,
-        trusted_hops: setup.trusted_hops,
-    });
+    let local = Rc::new(local(number, &setup));
     let worker = Rc::new(Worker::new(local, setup.tables, setup.spans));
     let handshaking = Rc::new(Handshaking::new(setup.handshakes));
     task::spawn_local("deadlines", deadline::run());
+    let turns = handshaking.clone();
+    task::spawn_local("turns", async move { turns.take_turns().await });
     task::spawn_local("idle upstreams", sweep(worker.clone()));
-    let mut sockets: HashMap<u64, Opened> = HashMap::new();
+    let mut sockets: HashMap<u64, Vec<Opened>> = HashMap::new();
     let mut captures: Vec<Opened> = Vec::new();
     let mut ended = None;
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Listen { name, id, socket } => {
                 let opened = accept(&worker, &handshaking, Door::Listener(name), socket);
-                sockets.insert(id, opened);
+                sockets.entry(id).or_default().push(opened);
             }
             Command::Capture {
                 direction,
@@ -151,26 +165,56 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
             }
             Command::Wake => worker.wake(),
             Command::Close { id } => {
-                if let Some(opened) = sockets.remove(&id) {
+                for opened in sockets.remove(&id).into_iter().flatten() {
                     opened.stop.cancel();
                     opened.is_closing.store(true, Ordering::Relaxed);
                     worker.wake();
                 }
             }
-            Command::Drain(sender) => {
-                ended = Some(sender);
+            Command::Drain {
+                ended: sender,
+                is_succeeded,
+            } => {
+                ended = Some((sender, is_succeeded));
                 break;
             }
         }
     }
-    if ended.is_some() {
+    let is_succeeded = matches!(ended, Some((_, true)));
+    if ended.is_some() && !is_succeeded {
         tokio::time::sleep(setup.drain_delay).await;
     }
-    let opened = sockets.into_values().chain(captures);
+    // Nobody waits for this process where another one serves already, so that idle connections
+    // have time for the request whose answer ends them.
+    let last_call = match is_succeeded {
+        true => setup.drain_timeout,
+        false => LAST_CALL.min(setup.drain_timeout),
+    };
+    worker.drain(last_call);
+    let opened = sockets.into_values().flatten().chain(captures);
     drain(&worker, opened, setup.drain_timeout).await;
-    if let Some(ended) = ended {
+    if let Some((ended, _)) = ended {
         // Whoever asked may have stopped waiting.
         let _ = ended.send(());
+    }
+}
+
+fn local(number: usize, setup: &Setup) -> Local {
+    let seed = hash(0, &format!("worker {number}"));
+    Local {
+        fairness: Fairness::new(&setup.limits, &setup.pressure),
+        limits: setup.limits.clone(),
+        buckets: setup.buckets.clone(),
+        number,
+        library: setup.library.clone(),
+        counts_all: setup.counts_all,
+        names: setup.names.clone(),
+        counts: setup.counts.clone(),
+        dice: Dice::new(seed),
+        journal: setup.journal.clone(),
+        logs_all: setup.logs_all,
+        trusted_hops: setup.trusted_hops,
+        introductions: setup.introductions.clone(),
     }
 }
 
@@ -195,7 +239,6 @@ fn accept(
 
 /// Lets connections end with the request they are in, and waits for them.
 async fn drain(worker: &Worker, sockets: impl Iterator<Item = Opened>, timeout: Duration) {
-    worker.drain();
     for opened in sockets {
         opened.stop.cancel();
     }
@@ -209,11 +252,20 @@ async fn drain(worker: &Worker, sockets: impl Iterator<Item = Opened>, timeout: 
 }
 
 async fn sweep(worker: Rc<Worker>) {
+    let mut step = Step::None;
     let mut interval = tokio::time::interval(SWEEP);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
         worker.links.sweep();
         worker.channels.sweep();
+        let pressure = &worker.local.fairness.pressure;
+        // One worker asks for all.
+        if worker.local.number == 0 {
+            pressure.ask();
+        }
+        if pressure.step() > std::mem::replace(&mut step, pressure.step()) {
+            worker.wake();
+        }
     }
 }

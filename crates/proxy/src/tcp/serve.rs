@@ -25,7 +25,7 @@ use crate::route::credentials::credentials;
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::Tables;
 use crate::route::visit::Visit;
-use crate::upstream::dial::{Dial, Ends};
+use crate::upstream::dial::Dial;
 use crate::upstream::entry::UpstreamEntry;
 use crate::upstream::link::{Link, Links};
 
@@ -109,7 +109,8 @@ fn is_admitted(room: &Room<'_>, visit: &Visit, server_name: Option<&str>) -> boo
     let guards = tables.guards();
     let stream = authorize::Stream {
         listener: &visit.listener,
-        peer: visit.client,
+        client: visit.client.ip(),
+        peer: visit.peer(),
         address: visit.address,
         port: visit.port,
         server_name,
@@ -228,7 +229,8 @@ async fn lead(
             host,
             credentials: &credentials,
             is_stream: true,
-            ends: ends(visit, taken),
+            is_upgrade: false,
+            ends: visit.ends(),
             timeout: passage.connect_timeout,
             patience: passage.connect_timeout,
         };
@@ -268,18 +270,6 @@ async fn reach(room: &Room<'_>, dial: &Dial<'_>) -> Result<(Link, Option<Buffer>
     match opened.unwrap_or(Err(FailureKind::ConnectTimeout)) {
         Ok(said) => Ok((link, said)),
         Err(kind) => Err(Failure::of(kind).retry(Retry::Yes)),
-    }
-}
-
-/// Both ends of the client's connection, as endpoints are told of them.
-fn ends(visit: &Visit, taken: &Taken) -> Ends {
-    let ends = Ends::of(visit.client, visit.port);
-    match taken.own {
-        Some(own) => Ends {
-            server: (own, visit.port).into(),
-            ..ends
-        },
-        None => ends,
     }
 }
 

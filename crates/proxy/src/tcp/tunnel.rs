@@ -66,7 +66,8 @@ fn request(tunnel: &Tunnel) -> Buffer {
 
 /// Any success opens the tunnel.
 fn judge(head: &[u8], limits: &Limits) -> Result<(), FailureKind> {
-    match response::parse(head, limits)?.status {
+    let head = response::parse(head, limits).map_err(|_| FailureKind::BadResponse)?;
+    match head.status {
         200..=299 => Ok(()),
         _ => Err(FailureKind::ConnectFailed),
     }

@@ -11,13 +11,16 @@ use tokio::net::TcpStream;
 
 use super::client;
 use super::config::{Configs, Offer, Speaks, Want, with_chosen};
+use super::gate::Gate;
 use super::hello::{self, Hello};
 use super::key::Keys;
+use super::tickets::TicketKeys;
 use crate::net::buffer::Buffer;
 use crate::net::count::{Count, Counts};
-use crate::net::limits::Limits;
+use crate::net::limits::{Limits, Reached};
 use crate::net::record::Tls;
 use crate::net::refusal::Refusal;
+use crate::net::share;
 use crate::route::certificate::Parsed;
 use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
 use crate::route::passage::{Arrival, PassageEntry};
@@ -37,6 +40,9 @@ pub struct Handshakes {
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
+    /// Its domain has more than its share of what the worker can bear.
+    #[error("its domain has more than its share")]
+    Shed,
     /// Nobody here has the name, or not with a certificate that can be used.
     #[error("no domain has the name")]
     UnknownName,
@@ -57,7 +63,7 @@ impl HandshakeError {
         match self {
             HandshakeError::Tls(error) => Refusal::of_tls(error),
             HandshakeError::Io(error) => Refusal::of(error),
-            HandshakeError::UnknownName | HandshakeError::TooLong => None,
+            HandshakeError::UnknownName | HandshakeError::TooLong | HandshakeError::Shed => None,
         }
     }
 }
@@ -102,15 +108,17 @@ struct Choice {
     /// What clients are asked for, and what verifies them.
     clients: Option<(Arc<ClientAuth>, Arc<TrustEntry>)>,
     by_domain: bool,
+    /// Whose handshake it is, by its hash.
+    domain: u64,
     /// The trust domains of peers, where certificate and authorities are those of the mesh.
     mesh: Option<Arc<[Box<str>]>>,
 }
 
 impl Handshakes {
     /// Nothing parsed and nothing configured yet.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, tickets: Arc<TicketKeys>) -> Self {
         Handshakes {
-            configs: Configs::new(),
+            configs: Configs::new(tickets),
             keys: Keys::new(limits.parsed_keys_max),
         }
     }
@@ -126,10 +134,14 @@ impl Handshakes {
         arrival: Arrival<'_>,
         meshed: Meshed,
         load: impl FnOnce() -> G,
-        limits: &Limits,
-        counts: &Counts,
+        gate: &Gate<'_>,
     ) -> Result<Accepted, HandshakeError> {
-        let hello = hello::read(&mut tcp, limits.client_hello_bytes_max).await?;
+        let (limits, counts) = (gate.limits, gate.counts);
+        let hello = hello::read(&mut tcp, limits.client_hello_bytes_max).await;
+        if matches!(hello, Err(HandshakeError::TooLong)) {
+            counts.add_reached(Reached::ClientHelloBytes);
+        }
+        let hello = hello?;
         let tables = load();
         let is_mesh = match meshed {
             Meshed::No => false,
@@ -139,7 +151,7 @@ impl Handshakes {
         if is_mesh {
             let choice = self.choose_own(&tables, counts);
             drop(tables);
-            return Box::pin(self.answer(tcp, hello, choice, Speaks::Mesh, None, counts)).await;
+            return Box::pin(self.answer(tcp, hello, choice, Speaks::Mesh, None, gate)).await;
         }
         let sni = hello.sni.as_deref();
         if let Some(entry) = tables.passage(arrival, sni) {
@@ -167,8 +179,7 @@ impl Handshakes {
             Some(_) => Speaks::Anything,
             None => Speaks::Http,
         };
-        self.answer(tcp, hello, choice, speaks, passage, counts)
-            .await
+        self.answer(tcp, hello, choice, speaks, passage, gate).await
     }
 
     /// Does the handshake with what was chosen to answer it.
@@ -179,12 +190,13 @@ impl Handshakes {
         choice: Option<Choice>,
         speaks: Speaks,
         passage: Option<Arc<PassageEntry>>,
-        counts: &Counts,
+        gate: &Gate<'_>,
     ) -> Result<Accepted, HandshakeError> {
         let Some(choice) = choice else {
             hello::refuse_name(&mut tcp).await;
             return Err(HandshakeError::UnknownName);
         };
+        let _one_of_its_own = gate.enter(choice.domain).await?;
         let clients = choice.clients.as_ref();
         let want = Want {
             settings: choice.settings.clone(),
@@ -200,7 +212,7 @@ impl Handshakes {
         let offer = choice.offer();
         poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)))
             .await?;
-        let secured = choice.secured(&tls, hello.sni, counts);
+        let secured = choice.secured(&tls, hello.sni, gate.counts);
         Ok(Accepted::Secured(tls, secured, passage))
     }
 
@@ -239,6 +251,7 @@ impl Handshakes {
             settings: settings.clone(),
             clients,
             by_domain: domain.is_some(),
+            domain: domain.map_or(0, |domain| share::hash_of(&domain.host)),
             mesh,
         })
     }
@@ -252,6 +265,7 @@ impl Handshakes {
             settings: DEFAULT_SETTINGS.clone(),
             clients: Some(mesh_clients(identity)),
             by_domain: false,
+            domain: 0,
             mesh: Some(identity.trust_domains.clone()),
         })
     }

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use myriad_model::{CipherSuite, ClientAuth, TlsSettings, TlsVersion, Version};
 use rustls::crypto::CryptoProvider;
-use rustls::crypto::aws_lc_rs::{self, Ticketer};
+use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use smallvec::SmallVec;
 
 use super::client::Asking;
+use super::tickets::{TicketKeys, Ticketer};
 use crate::route::trust::TrustEntry;
 
 /// What peers of the mesh settle on, in the order of preference. Those that speak HTTP offer
@@ -42,8 +43,8 @@ thread_local! {
 }
 
 /// All configurations in use.
-#[derive(Default)]
 pub struct Configs {
+    tickets: Arc<TicketKeys>,
     known: Mutex<HashMap<Want, Arc<ServerConfig>>>,
 }
 
@@ -73,8 +74,11 @@ pub enum Speaks {
 
 impl Configs {
     /// No configurations.
-    pub fn new() -> Self {
-        Configs::default()
+    pub fn new(tickets: Arc<TicketKeys>) -> Self {
+        Configs {
+            tickets,
+            known: Mutex::default(),
+        }
     }
 
     /// The configuration for this. Where clients are asked for, `trust` is what verifies them.
@@ -90,7 +94,7 @@ impl Configs {
         if let Some(config) = known.get(&want) {
             return Ok(config.clone());
         }
-        let config = Arc::new(build(&want, trust)?);
+        let config = Arc::new(build(&want, trust, &self.tickets)?);
         if known.len() >= CONFIGS_MAX
             && let Some(other) = known.keys().next().cloned()
         {
@@ -108,7 +112,11 @@ pub fn with_chosen(offer: &Offer, step: &mut dyn FnMut()) {
     CHOSEN.set(Offer::new());
 }
 
-fn build(want: &Want, trust: Option<&TrustEntry>) -> Result<ServerConfig, rustls::Error> {
+fn build(
+    want: &Want,
+    trust: Option<&TrustEntry>,
+    tickets: &Arc<TicketKeys>,
+) -> Result<ServerConfig, rustls::Error> {
     let (settings, speaks) = (&*want.settings, want.speaks);
     let builder = ServerConfig::builder_with_provider(Arc::new(provider(settings)))
         .with_protocol_versions(&versions(settings))?;
@@ -136,7 +144,9 @@ fn build(want: &Want, trust: Option<&TrustEntry>) -> Result<ServerConfig, rustls
         config.session_storage = Arc::new(NoServerSessionStorage {});
         return Ok(config);
     }
-    config.ticketer = Ticketer::new()?;
+    let ticketer = Ticketer::new(tickets.clone(), want);
+    config.ticketer =
+        Arc::new(ticketer.map_err(|error| rustls::Error::General(error.to_string()))?);
     // Tickets carry sessions; remembering them here as well would cost memory per client.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 1;

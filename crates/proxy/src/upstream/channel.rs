@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
+use h2::PingPong;
 use h2::client::{Builder, Connection, SendRequest};
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
@@ -196,10 +197,19 @@ impl Channels {
         let held = link.take_held();
         let handshake = builder(&self.local.limits).handshake(link.stream).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
-        let (send, connection) = handshake.map_err(|_| failed)?;
+        let (send, mut connection) = handshake.map_err(|_| failed)?;
+        let mut pings = connection.ping_pong();
+        if dial.is_upgrade
+            && let Some(pings) = &mut pings
+        {
+            // What the endpoint offers comes before its answer to a ping.
+            let pong = std::pin::pin!(pings.ping(::h2::Ping::opaque()));
+            futures_util::future::select(&mut connection, pong).await;
+        }
         let channel = Rc::new(self.channel(send, dial.limits(), held));
-        let ping = dial.limits().and_then(|limits| limits.ping);
-        task::spawn_local("channel", run(connection, channel.is_closed.clone(), ping));
+        let rule = dial.limits().and_then(|limits| limits.ping);
+        let is_closed = channel.is_closed.clone();
+        task::spawn_local("channel", run(connection, is_closed, pings.zip(rule)));
         shelf.channels.borrow_mut().push(channel.clone());
         Ok(channel.place(false))
     }
@@ -235,11 +245,10 @@ impl Channels {
 
 /// Drives a connection to its end, which also comes when a ping is not answered.
 async fn run(
-    mut connection: Connection<Stream, Bytes>,
+    connection: Connection<Stream, Bytes>,
     is_closed: Rc<Cell<bool>>,
-    ping: Option<Ping>,
+    pings: Option<(PingPong, Ping)>,
 ) {
-    let pings = connection.ping_pong().zip(ping);
     let pinging = async {
         let Some((mut pings, rule)) = pings else {
             return std::future::pending().await;

@@ -1,16 +1,17 @@
 //! What a connection to an endpoint is wanted for, and how it begins.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_model::{Keepalive, Limits, ProxyProtocol, SealedArc};
+use myriad_model::{Keepalive, Limits, SealedArc};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::entry::UpstreamEntry;
 use crate::balance::Target;
+use crate::net::proxy_header::Ends;
 
 /// What a connection is wanted for.
 #[derive(Clone, Copy)]
@@ -25,6 +26,8 @@ pub struct Dial<'a> {
     pub credentials: &'a Credentials,
     /// Whether bytes are handed on by it, and no requests; TLS of the mesh tells the endpoint.
     pub is_stream: bool,
+    /// Whether another protocol shall take the place of HTTP, which not every endpoint offers.
+    pub is_upgrade: bool,
     /// On whose behalf, where the endpoint is told.
     pub ends: Ends,
     /// The longest to connect.
@@ -43,27 +46,6 @@ pub struct Credentials {
     pub certificate: Option<SealedArc>,
     /// The trust domains whose workloads are believed, where TLS is the mesh's.
     pub trust_domains: Option<Arc<[Box<str>]>>,
-}
-
-/// The two ends of the connection that a request came by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ends {
-    /// The client.
-    pub client: SocketAddr,
-    /// Where it connected to.
-    pub server: SocketAddr,
-}
-
-impl Ends {
-    /// The ends of a connection whose own address nobody asked the kernel for.
-    pub fn of(client: SocketAddr, port: u16) -> Self {
-        let ip = match client.ip().to_canonical() {
-            IpAddr::V4(_) => IpAddr::from([0; 4]),
-            IpAddr::V6(_) => IpAddr::from([0_u16; 8]),
-        };
-        let server = SocketAddr::new(ip, port);
-        Ends { client, server }
-    }
 }
 
 impl<'a> Dial<'a> {
@@ -119,68 +101,4 @@ pub fn settle(tcp: &TcpStream, keepalive: Option<Keepalive>) {
     }
     // A system that cannot is as good as one that was not asked.
     let _ = SockRef::from(tcp).set_tcp_keepalive(&probes);
-}
-
-/// The header that a connection begins with (the PROXY protocol, versions 1 and 2).
-pub fn header(version: ProxyProtocol, ends: Ends) -> Vec<u8> {
-    let client = (ends.client.ip().to_canonical(), ends.client.port());
-    let server = (ends.server.ip().to_canonical(), ends.server.port());
-    match version {
-        ProxyProtocol::V1 => {
-            let family = if client.0.is_ipv4() { "TCP4" } else { "TCP6" };
-            let ((from, from_port), (to, to_port)) = (client, server);
-            format!("PROXY {family} {from} {to} {from_port} {to_port}\r\n").into_bytes()
-        }
-        ProxyProtocol::V2 => {
-            let mut out = b"\r\n\r\n\0\r\nQUIT\n\x21".to_vec();
-            match (client.0, server.0) {
-                (IpAddr::V4(from), IpAddr::V4(to)) => {
-                    out.extend([0x11, 0, 12]);
-                    out.extend(from.octets());
-                    out.extend(to.octets());
-                }
-                (from, to) => {
-                    let wide = |ip: IpAddr| match ip {
-                        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                        IpAddr::V6(ip) => ip,
-                    };
-                    out.extend([0x21, 0, 36]);
-                    out.extend(wide(from).octets());
-                    out.extend(wide(to).octets());
-                }
-            }
-            out.extend(client.1.to_be_bytes());
-            out.extend(server.1.to_be_bytes());
-            out
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use myriad_model::ProxyProtocol;
-
-    use super::{Ends, header};
-
-    #[test]
-    fn headers_tell_both_ends() {
-        let ends = Ends {
-            client: "192.0.2.1:5000".parse().unwrap(),
-            server: "192.0.2.9:443".parse().unwrap(),
-        };
-        assert_eq!(
-            header(ProxyProtocol::V1, ends),
-            b"PROXY TCP4 192.0.2.1 192.0.2.9 5000 443\r\n"
-        );
-        assert_eq!(
-            header(ProxyProtocol::V2, ends),
-            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc0\0\x02\x09\x13\x88\x01\xbb"
-        );
-        let ends = Ends::of("[2001:db8::1]:5000".parse().unwrap(), 80);
-        assert_eq!(
-            header(ProxyProtocol::V1, ends),
-            b"PROXY TCP6 2001:db8::1 :: 5000 80\r\n"
-        );
-        assert_eq!(header(ProxyProtocol::V2, ends).len(), 16 + 36);
-    }
 }

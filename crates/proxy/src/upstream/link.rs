@@ -15,13 +15,14 @@ use myriad_model::{MeshTls, SealedArc, Version};
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncWriteExt;
 
-use super::dial::{self, Dial, Ends};
+use super::dial::{self, Dial};
 use super::secure::ClientConfigs;
 use crate::balance::Target;
 use crate::balance::usage::{Counted, Held, Usage};
 use crate::net::count::Count;
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::local::Shared;
+use crate::net::proxy_header::{self, Ends};
 use crate::net::record::Tls;
 use crate::net::refusal::Refusal;
 use crate::net::stream::Stream;
@@ -354,7 +355,7 @@ impl Links {
             .map_err(|_| FailureKind::ConnectFailed)?;
         dial::settle(&tcp, dial.limits().and_then(|limits| limits.keepalive));
         if let Some(version) = manner.proxy_protocol {
-            let header = dial::header(version, dial.ends);
+            let header = proxy_header::write(version, dial.ends);
             let sent = tcp.write_all(&header).await;
             sent.map_err(|_| FailureKind::ConnectFailed)?;
         }

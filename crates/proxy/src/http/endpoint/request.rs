@@ -5,6 +5,7 @@
 
 use std::mem::MaybeUninit;
 
+use ::h2::ext::Protocol;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -13,6 +14,7 @@ use http::{Method, Request, Uri, Version};
 use crate::net::failure::FailureKind;
 use crate::net::field::Known;
 use crate::net::head::FIELDS_MAX;
+use crate::net::websocket;
 
 /// What the proxy and the edits of a route may add to the fields of a client.
 const FIELDS_OWN_MAX: usize = 128;
@@ -66,6 +68,16 @@ pub fn of_http1(bytes: &[u8], is_tls: bool) -> Result<(Request<()>, usize), Fail
     *request.uri_mut() = Uri::from_parts(uri).map_err(|_| BAD)?;
     *request.version_mut() = Version::HTTP_2;
     Ok((request, end))
+}
+
+/// Makes a request for WebSocket what it is over HTTP/2 (RFC 8441, section 5), and tells what one
+/// that came by HTTP/1.1 is answered with.
+pub fn extend(request: &mut Request<()>) -> Option<HeaderValue> {
+    *request.method_mut() = Method::CONNECT;
+    let protocol = Protocol::from_static(websocket::PROTOCOL);
+    request.extensions_mut().insert(protocol);
+    let key = request.headers_mut().remove(websocket::KEY)?;
+    HeaderValue::try_from(websocket::accept(key.as_bytes())).ok()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::net::body::{BodyLength, Decoder, Encoder};
 use crate::net::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::failure::FailureKind;
 use crate::net::head::Version;
+use crate::net::limits::Reached;
 use crate::net::response::ResponseHead;
 use crate::net::stream::Stream;
 use crate::net::trailer::Trailers;
@@ -119,7 +120,7 @@ impl Client {
         self.consume(length);
         self.request = request;
         self.trailers = None;
-        self.decoder = Decoder::new(request.length);
+        self.decoder = Decoder::limited(request.length, &self.worker.local.limits);
         self.keep_alive = request.keep_alive;
         self.bytes_received = 0;
         self.bytes_sent = 0;
@@ -159,11 +160,13 @@ impl Client {
     /// Puts an answer of the proxy into the output. The connection goes on where no more than
     /// `discard_bytes_max` of the request is left to be thrown away.
     pub fn answer(&mut self, answer: &Answer, discard_bytes_max: u64) {
-        let is_short = is_empty(self.request.length)
-            || self
-                .decoder
-                .remaining()
-                .is_some_and(|left| left <= discard_bytes_max);
+        let left = self.decoder.remaining();
+        if left.is_some_and(|left| left > discard_bytes_max) {
+            let counts = &self.worker.local.counts;
+            counts.add_reached(Reached::DiscardBytes);
+        }
+        let is_short =
+            is_empty(self.request.length) || left.is_some_and(|left| left <= discard_bytes_max);
         // Whoever waits for a 100 and gets another answer may or may not send the body.
         if !is_short || self.request.expects_continue {
             self.keep_alive = self.keep_alive && self.is_request_done();
@@ -267,7 +270,8 @@ impl Peer for Client {
                 let room = out.len() + BUFFER_BYTES;
                 while !input.is_empty() && !self.decoder.is_done() && out.len() < room {
                     let step = self.decoder.step(input.filled());
-                    let step = step.map_err(|_| FailureKind::BadBody)?;
+                    let counts = &self.worker.local.counts;
+                    let step = step.map_err(|it| counts.malformed(it, FailureKind::BadBody))?;
                     self.bytes_received += step.data.len() as u64;
                     if self.bytes_received > self.request.body_bytes_max {
                         return Poll::Ready(Err(FailureKind::BodyTooLarge));

@@ -13,9 +13,11 @@ use crate::http::peer::{Changes, Peer};
 use crate::http::write::response_fields;
 use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::{BUFFER_BYTES, Buffer};
+use crate::net::carrier::Carrier;
 use crate::net::failure::FailureKind;
 use crate::net::response::ResponseHead;
 use crate::net::trailer::{self, GRPC_STATUS, Trailers};
+use crate::net::websocket;
 
 /// The most bytes of a response that wait for the client's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -104,6 +106,11 @@ impl Client {
         }
     }
 
+    /// The stream as it carries another protocol, once its head was answered.
+    pub fn into_carrier(self) -> Option<Carrier> {
+        Some(Carrier::new(self.body, self.send?))
+    }
+
     /// Sends what waits.
     pub fn poll_flush_all(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
         self.poll_flush(context)
@@ -186,6 +193,16 @@ impl Peer for Client {
         length: BodyLength,
         changes: &Changes<'_>,
     ) -> Result<(), FailureKind> {
+        if head.status == 101 {
+            let mut response = Response::new(());
+            response_fields(head, &Changes::default(), |name, value| {
+                // It answers a key that only HTTP/1.1 has.
+                if !name.eq_ignore_ascii_case(websocket::ACCEPT) {
+                    put(response.headers_mut(), name, value);
+                }
+            });
+            return self.send_head(response, false);
+        }
         if matches!(length, BodyLength::None | BodyLength::Exact(0)) {
             let mut fields = head.fields.iter();
             let status = fields.find(|field| field.name.eq_ignore_ascii_case(GRPC_STATUS));

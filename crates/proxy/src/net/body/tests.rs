@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
-use super::{BodyLength, Buffer, Decoder, Encoder, Malformed};
+use super::{BodyLength, Buffer, Decoder, Encoder, MALFORMED, Malformed};
+use crate::net::limits::Reached;
 
 fn decode(length: BodyLength, pieces: &[&[u8]]) -> Result<(Vec<u8>, bool), Malformed> {
     let mut decoder = Decoder::new(length);
@@ -46,8 +47,14 @@ fn chunks_are_read_strictly() {
         "0\r\n\rX",
     ] {
         let read = decode(BodyLength::Chunked, &[text.as_bytes()]);
-        assert_eq!(read, Err(Malformed), "{text:?}");
+        assert_eq!(read, Err(MALFORMED), "{text:?}");
     }
+}
+
+fn beyond(limit: Reached) -> Result<(Vec<u8>, bool), Malformed> {
+    Err(Malformed {
+        reached: Some(limit),
+    })
 }
 
 #[test]
@@ -55,12 +62,12 @@ fn what_cannot_end_is_bounded() {
     let extension = format!("1;{}", "x".repeat(2_000));
     assert_eq!(
         decode(BodyLength::Chunked, &[extension.as_bytes()]),
-        Err(Malformed)
+        beyond(Reached::ChunkLineBytes)
     );
     let trailers = format!("0\r\n{}", "A: b\r\n".repeat(3_000));
     assert_eq!(
         decode(BodyLength::Chunked, &[trailers.as_bytes()]),
-        Err(Malformed)
+        beyond(Reached::TrailerBytes)
     );
 }
 

@@ -79,7 +79,12 @@ fn unescape(path: &str, picked: impl Fn(u8) -> bool) -> Cow<'_, str> {
                     (Some(high), Some(low)) if picked(high * 16 + low) => {
                         out.push(high * 16 + low);
                     }
-                    _ => out.extend([b'%', *high, *low]),
+                    // What is no escape stands for itself, and what is behind may be one.
+                    _ => {
+                        out.push(b'%');
+                        rest = rest.get(1..).unwrap_or_default();
+                        continue;
+                    }
                 }
                 rest = after;
             }

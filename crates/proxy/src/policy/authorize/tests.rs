@@ -277,7 +277,8 @@ fn what_only_requests_have_closes_streams_and_never_opens_them() {
         let guards = guards(vec![policy(action, vec![rule])]);
         let stream = Stream {
             listener: &"tcp".into(),
-            peer: "192.0.2.7:4000".parse().unwrap(),
+            client: "192.0.2.7".parse().unwrap(),
+            peer: "192.0.2.7".parse().unwrap(),
             address: None,
             port: 5432,
             server_name: Some("db.example"),

@@ -15,7 +15,8 @@ use myriad_model::{
     Endpoint, Endpoints, MetricAction, MetricRule, Protocol, Retry, RetryConditions, Route,
     Telemetry, Upstream, Value,
 };
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::http2::connect;
 use super::world::{Backend, PATIENCE, World, header, route, with_policy};
@@ -78,11 +79,11 @@ impl Streams {
     }
 
     /// Answers with the head, the body and the trailers that came.
-    async fn echo() -> Self {
+    pub async fn echo() -> Self {
         Streams::serving(|_, request, respond| echo(request, respond)).await
     }
 
-    fn world(&self) -> World {
+    pub fn world(&self) -> World {
         let mut world = World::start();
         put(&mut world, "u", self.address);
         world.put_route("r", route("a.example", "/", "u"));
@@ -236,13 +237,7 @@ async fn the_status_of_a_call_is_counted_wherever_it_stands() {
     call(&world, "/none", &[b"one"]).await;
     for status in ["0", "12"] {
         let wanted = format!("grpc_response_status=\"{status}\"");
-        let counted = async {
-            while !world.metrics.encode().contains(&wanted) {
-                tokio::task::yield_now().await;
-            }
-        };
-        let in_time = tokio::time::timeout(PATIENCE, counted).await;
-        assert!(in_time.is_ok(), "{wanted} {}", world.metrics.encode());
+        world.counts(&wanted).await;
     }
 }
 
@@ -311,6 +306,69 @@ async fn an_endpoint_that_goes_away_ends_what_it_has_and_gets_no_more() {
         assert_eq!(trailers["grpc-status"], "0");
     }
     assert_eq!(endpoint.connections.load(Ordering::SeqCst), 3);
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+    [&head, payload].concat()
+}
+
+/// Reads frames until that many streams have ended; their numbers.
+async fn read_streams(tcp: &mut TcpStream, count: usize) -> Vec<u32> {
+    let mut preface = [0; 24];
+    tcp.read_exact(&mut preface).await.unwrap();
+    tcp.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    let mut ended = Vec::new();
+    while ended.len() < count {
+        let mut head = [0; 9];
+        tcp.read_exact(&mut head).await.unwrap();
+        let [a, b, c, kind, flags, stream @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        tcp.read_exact(&mut payload).await.unwrap();
+        if kind <= 1 && flags & 1 == 1 {
+            ended.push(u32::from_be_bytes(stream));
+        }
+    }
+    ended
+}
+
+#[tokio::test]
+async fn what_an_endpoint_that_goes_away_has_not_seen_is_sent_again() {
+    const OK: &[u8] = &[0x88];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut world = World::start();
+    put(&mut world, "u", listener.local_addr().unwrap());
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put_domain("a.example", &["a.example"], Default::default());
+    let client = connect(&world, "a.example").await;
+    let ask = async |body: &'static [u8]| {
+        let mut ready = client.clone().ready().await.unwrap();
+        let request = Request::post("https://a.example/").body(()).unwrap();
+        let (response, mut send) = ready.send_request(request, false).unwrap();
+        send.send_data(Bytes::from_static(body), true).unwrap();
+        response.await.unwrap().status().as_u16()
+    };
+    let endpoint = async {
+        let (mut first, _) = listener.accept().await.unwrap();
+        let mut streams = read_streams(&mut first, 2).await;
+        streams.sort_unstable();
+        assert_eq!(streams, [1, 3]);
+        // It has looked at the first one, and at no other, and says so.
+        let last = [1_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+        first.write_all(&frame(7, 0, 0, &last)).await.unwrap();
+        first.write_all(&frame(1, 5, 1, OK)).await.unwrap();
+        let (mut second, _) = listener.accept().await.unwrap();
+        for stream in read_streams(&mut second, 1).await {
+            second.write_all(&frame(1, 5, stream, OK)).await.unwrap();
+        }
+        // Closed any earlier, with bytes unread, they would take with them what was said last.
+        (first, second)
+    };
+    let all = async { tokio::join!(ask(b"one"), ask(b"two"), endpoint) };
+    let (one, two, _open) = tokio::time::timeout(PATIENCE, all).await.unwrap();
+    assert_eq!((one, two), (200, 200));
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use crate::net::dice::Dice;
 use crate::net::journal::Journal;
 use crate::net::local::Local;
 use crate::net::names::{NameSettings, Names};
+use crate::net::share::Fairness;
 use crate::net::standard::Library;
 use crate::net::stream::Stream;
 use crate::route::visit::Visit;
@@ -38,8 +39,10 @@ impl Ends {
         let mut world = World::start();
         world.put_upstream("u", &[backend.local_addr().unwrap()]);
         world.put_route("r", route("a.example", "/", "u"));
+        let limits = Arc::new(Limits::default());
         let local = Rc::new(Local {
-            limits: Arc::new(Limits::default()),
+            fairness: Fairness::new(&limits, &Arc::default()),
+            limits,
             buckets: Arc::default(),
             counts: Arc::new(Counts::new()),
             dice: Dice::new(1),
@@ -50,6 +53,7 @@ impl Ends {
             counts_all: false,
             names: Names::new(NameSettings::default(), &Metrics::new()),
             trusted_hops: 0,
+            introductions: None,
         });
         let worker = Rc::new(Worker::new(
             local,

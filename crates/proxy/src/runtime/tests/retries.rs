@@ -61,10 +61,6 @@ async fn silent(first: usize) -> SocketAddr {
     address
 }
 
-fn counted(world: &World, line: &str) -> bool {
-    world.metrics.encode().lines().any(|found| found == line)
-}
-
 #[tokio::test]
 async fn an_answer_that_leads_to_a_repetition_is_never_seen() {
     const UNAVAILABLE: &str = "HTTP/1.1 503 S\r\nX-Try: 1\r\nContent-Length: 3\r\n\r\nbad";
@@ -200,10 +196,9 @@ async fn one_try_may_take_so_long_and_all_together_no_longer() {
         policy.retry = Some(slow.into())
     });
     assert!(world.ask(GET).await.starts_with("HTTP/1.1 504 "));
-    assert!(counted(
-        &world,
-        "myriad_request_failures_total{reason=\"try_timeout\"} 1"
-    ));
+    world
+        .counts("myriad_request_failures_total{reason=\"try_timeout\"} 1")
+        .await;
     let mut endless = rule(32, Conditions::RESET);
     endless.try_timeout = Duration::from_millis(20);
     for retry in [None, Some(Box::new(endless))] {
@@ -217,7 +212,7 @@ async fn one_try_may_take_so_long_and_all_together_no_longer() {
         let took = clock::now() - before;
         assert!(took >= timeout && took < Duration::from_secs(5), "{took:?}");
         let line = "myriad_request_failures_total{reason=\"request_timeout\"} 1";
-        assert!(counted(&world, line));
+        world.counts(line).await;
     }
 }
 
@@ -241,10 +236,9 @@ async fn trouble_is_made_on_purpose() {
     let response = world.ask(GET).await;
     assert!(response.starts_with("HTTP/1.1 418 "), "{response}");
     assert!(response.ends_with("\r\n\r\nfault injected\n"), "{response}");
-    assert!(counted(
-        &world,
-        "myriad_request_failures_total{reason=\"fault_abort\"} 1"
-    ));
+    world
+        .counts("myriad_request_failures_total{reason=\"fault_abort\"} 1")
+        .await;
     let world = world_of(&[backend.address], |policy| {
         policy.fault = Some(faulty(Some(1), Some(AbortAnswer::Grpc(14))).into());
     });
@@ -259,5 +253,5 @@ async fn trouble_is_made_on_purpose() {
     let before = clock::now();
     assert!(world.ask(GET).await.ends_with("hello"));
     assert!(clock::now() - before >= Duration::from_millis(80));
-    assert!(counted(&world, "myriad_requests_delayed_total 1"));
+    world.counts("myriad_requests_delayed_total 1").await;
 }

@@ -94,6 +94,17 @@ impl World {
         world
     }
 
+    /// Waits until the metrics have this text: what a client has seen is counted after it.
+    pub async fn counts(&self, text: &str) {
+        let counted = async {
+            while !self.metrics.encode().contains(text) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, counted).await;
+        assert!(in_time.is_ok(), "no {text} in {}", self.metrics.encode());
+    }
+
     /// Puts one resource in.
     pub fn put(&mut self, name: &str, value: Value) -> Applied {
         self.put_all(vec![(name, value)])

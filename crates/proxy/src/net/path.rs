@@ -1,0 +1,268 @@
+//! Paths that two servers may understand differently: refused, or brought into one form.
+//!
+//! Routes, policies and endpoints all see the same path, so what is brought into another form is
+//! brought there before anybody looks at it.
+
+use std::borrow::Cow;
+
+use super::failure::FailureKind;
+
+/// What becomes of paths that servers understand differently. The names are those of Istio's
+/// `pathNormalization`, but for the strictest, which Istio does not have. Whatever the rule, no
+/// path has a zero byte or a dot segment once the rule was followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathRule {
+    /// They go on as they came. Those with backslashes and dot segments are refused.
+    #[default]
+    AsIs,
+    /// Escapes of letters, digits, `-`, `.`, `_` and `~` mean these, backslashes are slashes, and
+    /// dot segments are followed.
+    Base,
+    /// The same, and many slashes are one.
+    MergeSlashes,
+    /// The same, and escaped slashes and backslashes are slashes.
+    DecodeAndMergeSlashes,
+    /// All that any of these would change is refused.
+    Strict,
+}
+
+impl PathRule {
+    /// Every rule, by the name that it is set by.
+    pub const ALL: [(&'static str, PathRule); 5] = [
+        ("NONE", PathRule::AsIs),
+        ("BASE", PathRule::Base),
+        ("MERGE_SLASHES", PathRule::MergeSlashes),
+        ("DECODE_AND_MERGE_SLASHES", PathRule::DecodeAndMergeSlashes),
+        ("STRICT", PathRule::Strict),
+    ];
+
+    /// A path as the rule wants it.
+    ///
+    /// # Errors
+    /// [`FailureKind::BadRequest`] for what is refused.
+    pub fn follow(self, path: &str) -> Result<Cow<'_, str>, FailureKind> {
+        // Most paths have nothing that any rule would change, and are done here.
+        let is_plain = !path.contains(['%', '\\']) && !path.contains("/.") && !path.contains("//");
+        if is_plain {
+            return Ok(Cow::Borrowed(path));
+        }
+        let followed = match self {
+            PathRule::AsIs => Cow::Borrowed(path),
+            PathRule::Base => once(path, false, false)?,
+            PathRule::MergeSlashes => once(path, false, true)?,
+            PathRule::DecodeAndMergeSlashes => once(path, true, true)?,
+            PathRule::Strict => match normal(path, true, true) == path && !has_bad_escape(path) {
+                true => Cow::Borrowed(path),
+                false => return Err(FailureKind::BadRequest),
+            },
+        };
+        match is_one(&followed) {
+            true => Ok(followed),
+            false => Err(FailureKind::BadRequest),
+        }
+    }
+}
+
+/// The normal form of a path, unless that has another: an escape that undoing others has made.
+fn once(path: &str, decodes: bool, merges: bool) -> Result<Cow<'_, str>, FailureKind> {
+    let followed = normal(path, decodes, merges);
+    match has_bad_escape(path) && normal(&followed, decodes, merges) != followed {
+        true => Err(FailureKind::BadRequest),
+        false => Ok(followed),
+    }
+}
+
+/// Whether a path means one thing: no backslash, no zero byte, and no segment that is `.` or `..`
+/// once `%2e`, `%2f` and `%5c` are decoded.
+fn is_one(path: &str) -> bool {
+    !path.contains('\\') && !path.contains("%00") && !has_dot_segment(path)
+}
+
+fn has_dot_segment(path: &str) -> bool {
+    let mut dots = 0_u32;
+    // Whether the segment so far is dots only.
+    let mut is_dots = true;
+    let mut rest = path.as_bytes();
+    loop {
+        let (byte, after) = match rest {
+            // What is no escape stands for itself: a slash behind it ends its segment.
+            [b'%', after @ ..] => escaped(after).unwrap_or((b'%', after)),
+            [byte, after @ ..] => (*byte, after),
+            [] => return is_dots && (1..=2).contains(&dots),
+        };
+        rest = after;
+        match byte {
+            b'/' | b'\\' => {
+                if is_dots && (1..=2).contains(&dots) {
+                    return true;
+                }
+                dots = 0;
+                is_dots = true;
+            }
+            b'.' => dots += 1,
+            _ => is_dots = false,
+        }
+    }
+}
+
+/// Whether a percent sign is not followed by two digits.
+fn has_bad_escape(path: &str) -> bool {
+    let mut parts = path.split('%');
+    // What stands before the first is no escape.
+    parts.next();
+    parts.any(|part| !matches!(part.as_bytes(), [a, b, ..] if unescape(*a, *b).is_some()))
+}
+
+/// A path with escapes of unreserved bytes undone (RFC 3986, section 6.2.2), backslashes as
+/// slashes and dot segments followed; with `decodes`, escaped slashes as slashes too, and with
+/// `merges`, many slashes as one.
+fn normal(path: &str, decodes: bool, merges: bool) -> Cow<'_, str> {
+    let mut segments: Vec<Vec<u8>> = Vec::new();
+    let mut segment = Vec::new();
+    let mut rest = path.as_bytes().strip_prefix(b"/").unwrap_or_default();
+    loop {
+        let (is_slash, is_end) = match rest {
+            [b'%', behind @ ..] => match escaped(behind) {
+                Some((b'/' | b'\\', after)) if decodes => {
+                    rest = after;
+                    (true, false)
+                }
+                Some((byte, after)) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                    rest = after;
+                    segment.push(byte);
+                    (false, false)
+                }
+                _ => {
+                    rest = behind;
+                    segment.push(b'%');
+                    (false, false)
+                }
+            },
+            [b'/' | b'\\', after @ ..] => {
+                rest = after;
+                (true, false)
+            }
+            [byte, after @ ..] => {
+                rest = after;
+                segment.push(*byte);
+                (false, false)
+            }
+            [] => (true, true),
+        };
+        if is_slash {
+            end_segment(&mut segments, std::mem::take(&mut segment), is_end, merges);
+        }
+        if is_end {
+            break;
+        }
+    }
+    let mut out = Vec::with_capacity(path.len());
+    for segment in &segments {
+        out.push(b'/');
+        out.extend_from_slice(segment);
+    }
+    // Only ASCII was taken out or put in, so what was text still is.
+    match String::from_utf8(out) {
+        Ok(text) if text == path => Cow::Borrowed(path),
+        Ok(text) => Cow::Owned(text),
+        Err(_) => Cow::Borrowed(path),
+    }
+}
+
+fn end_segment(segments: &mut Vec<Vec<u8>>, segment: Vec<u8>, is_last: bool, merges: bool) {
+    match &*segment {
+        b"." | b".." => {
+            if segment.len() == 2 {
+                segments.pop();
+            }
+            // What ends in a dot segment is a directory.
+            if is_last {
+                segments.push(Vec::new());
+            }
+        }
+        b"" if merges && !is_last => {}
+        _ => segments.push(segment),
+    }
+}
+
+/// The byte that the two digits behind a percent sign mean, and what follows them.
+fn escaped(behind: &[u8]) -> Option<(u8, &[u8])> {
+    match behind {
+        [high, low, after @ ..] => Some((unescape(*high, *low)?, after)),
+        _ => None,
+    }
+}
+
+fn unescape(high: u8, low: u8) -> Option<u8> {
+    let high = char::from(high).to_digit(16)?;
+    let low = char::from(low).to_digit(16)?;
+    u8::try_from(high * 16 + low).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::PathRule;
+
+    #[test]
+    fn each_rule_leaves_or_changes_or_refuses() {
+        // The path, and what NONE, BASE, MERGE_SLASHES, DECODE_AND_MERGE_SLASHES and STRICT make
+        // of it; empty where it is refused.
+        for (path, expected) in [
+            ("/a/b", ["/a/b"; 5]),
+            ("/", ["/"; 5]),
+            ("/a/", ["/a/"; 5]),
+            ("/.well-known/x", ["/.well-known/x"; 5]),
+            ("/a...", ["/a..."; 5]),
+            ("/%61b", ["/%61b", "/ab", "/ab", "/ab", ""]),
+            ("/%20", ["/%20"; 5]),
+            ("/%zz", ["/%zz", "/%zz", "/%zz", "/%zz", ""]),
+            ("/a%", ["/a%", "/a%", "/a%", "/a%", ""]),
+            ("/a//b", ["/a//b", "/a//b", "/a/b", "/a/b", ""]),
+            ("//", ["//", "//", "/", "/", ""]),
+            ("/a/./b", ["", "/a/b", "/a/b", "/a/b", ""]),
+            ("/a/../b", ["", "/b", "/b", "/b", ""]),
+            ("/a/..", ["", "/", "/", "/", ""]),
+            ("/a/.", ["", "/a/", "/a/", "/a/", ""]),
+            ("/../../a", ["", "/a", "/a", "/a", ""]),
+            ("/..", ["", "/", "/", "/", ""]),
+            ("/a/%2e%2E/b", ["", "/b", "/b", "/b", ""]),
+            ("/a\\b", ["", "/a/b", "/a/b", "/a/b", ""]),
+            ("/a\\..\\b", ["", "/b", "/b", "/b", ""]),
+            ("/a%2fb", ["/a%2fb", "/a%2fb", "/a%2fb", "/a/b", ""]),
+            ("/a%5Cb", ["/a%5Cb", "/a%5Cb", "/a%5Cb", "/a/b", ""]),
+            ("/a%2f..%2fb", ["", "", "", "/b", ""]),
+            ("/a%2f%2e%2e%5cb", ["", "", "", "/b", ""]),
+            // What is no escape hides nothing behind it.
+            ("/a%/../b", ["", "/b", "/b", "/b", ""]),
+            ("/%/./b", ["", "/%/b", "/%/b", "/%/b", ""]),
+            ("/%%2e/b", ["/%%2e/b", "/%./b", "/%./b", "/%./b", ""]),
+            ("/%%361", ["/%%361", "", "", "", ""]),
+            ("/a%00b", [""; 5]),
+            ("/a%252e%252e/b", ["/a%252e%252e/b"; 5]),
+        ] {
+            for ((name, rule), expected) in PathRule::ALL.into_iter().zip(expected) {
+                let followed = rule.follow(path);
+                let followed = followed.as_deref().unwrap_or_default();
+                assert_eq!(followed, expected, "{path} by {name}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_rule_leaves_it_leaves_again(
+            path in "/([a./%\\\\]|%2[ef]|%5c|%61|//|\\.\\./){0,12}",
+        ) {
+            for (_, rule) in PathRule::ALL {
+                let Ok(once) = rule.follow(&path) else {
+                    continue;
+                };
+                prop_assert!(once.starts_with('/'));
+                let again = rule.follow(&once);
+                prop_assert_eq!(again.as_deref(), Ok(&*once));
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Which sockets a proxy has: opened as listeners come, closed as they go, or taken over from the
+//! process before.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use myriad_model::{CaptureDirection, Change, Name};
+use tokio::sync::mpsc;
+
+use super::sockets::{Inherited, Role, Sockets};
+use super::worker::Command;
+use crate::net::socket;
+
+/// The number under which the sockets of captured connections are kept; listeners count from 1.
+const CAPTURES: u64 = 0;
+
+/// The listening sockets of a proxy, and who accepts from them.
+pub struct Doors {
+    workers: Vec<mpsc::Sender<Command>>,
+    bound: HashMap<Name, Bound>,
+    /// Where listeners that were refused wanted to listen.
+    unbound: HashMap<Name, SocketAddr>,
+    listeners_max: usize,
+    opened: u64,
+    /// What the process before listened on, and nothing here has asked for yet.
+    inherited: Inherited,
+    /// What workers are told once the proxy goes live; none once it has. It is as much as there
+    /// are listeners.
+    held: Option<Vec<(usize, Command)>>,
+    sockets: Sockets,
+    captures: Vec<(CaptureDirection, SocketAddr)>,
+}
+
+struct Bound {
+    /// As the resource says.
+    wanted: SocketAddr,
+    /// As the system gave it.
+    address: SocketAddr,
+    /// Tells the sockets of one opening from those of another.
+    id: u64,
+}
+
+/// What the workers are told once the tables are in place.
+pub enum Order {
+    /// Accept from these.
+    Open {
+        /// The listener.
+        name: Name,
+        /// Its sockets.
+        sockets: Vec<TcpListener>,
+        /// As the resource says.
+        wanted: SocketAddr,
+        /// As the system gave it.
+        address: SocketAddr,
+        /// Tells them from those of another opening.
+        id: u64,
+    },
+    /// Accept from them no more.
+    Close {
+        /// The listener.
+        name: Name,
+        /// Which.
+        id: u64,
+    },
+}
+
+impl Doors {
+    /// No sockets yet. With what a process before listened on, workers accept nothing before the
+    /// proxy goes live: whoever they accepted would meet tables that are not whole.
+    pub fn new(
+        workers: Vec<mpsc::Sender<Command>>,
+        listeners_max: usize,
+        sockets: Sockets,
+        inherited: Option<Inherited>,
+    ) -> Self {
+        Doors {
+            workers,
+            bound: HashMap::new(),
+            unbound: HashMap::new(),
+            listeners_max,
+            opened: CAPTURES,
+            held: inherited.is_some().then(Vec::new),
+            inherited: inherited.unwrap_or(Inherited {
+                sockets: Vec::new(),
+                tickets: Vec::new(),
+            }),
+            sockets,
+            captures: Vec::new(),
+        }
+    }
+
+    /// What the next process is given.
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// Lets workers accept, and closes what was taken over and nobody wants.
+    pub fn go_live(&mut self) {
+        for (worker, command) in self.held.take().into_iter().flatten() {
+            self.send(worker, command);
+        }
+        for (_, socket) in self.inherited.sockets.drain(..) {
+            let address = socket.local_addr().ok();
+            tracing::info!(?address, "what the process before listened on is closed");
+        }
+    }
+
+    /// Where listeners are bound.
+    pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
+        let bound = self.bound.iter();
+        let mut addresses: Vec<(Name, SocketAddr)> = bound
+            .map(|(name, bound)| (name.clone(), bound.address))
+            .collect();
+        addresses.sort();
+        addresses
+    }
+
+    /// Where captured connections come in.
+    pub fn captures(&self) -> &[(CaptureDirection, SocketAddr)] {
+        &self.captures
+    }
+
+    /// Whether an address could be listened on now that could not before. Says so once.
+    pub fn take_bindable(&mut self) -> bool {
+        let before = self.unbound.len();
+        self.unbound.retain(|_, address| !socket::is_free(*address));
+        self.unbound.len() < before
+    }
+
+    /// Opens the sockets for captured connections, one of each direction for each worker.
+    ///
+    /// # Errors
+    /// An address cannot be listened on.
+    pub fn open_captures(&mut self, wanted: &[(CaptureDirection, SocketAddr)]) -> io::Result<()> {
+        let mut opened = Vec::new();
+        for (direction, address) in wanted {
+            let role = Role::Capture(*direction);
+            let (address, sockets) = self.open(role, *address)?;
+            self.sockets.keep(CAPTURES, role, &sockets)?;
+            self.captures.push((*direction, address));
+            opened.push((*direction, sockets));
+        }
+        let ports = self.captures.iter().map(|(_, address)| address.port());
+        let ports: Arc<[u16]> = ports.collect();
+        for (direction, sockets) in opened {
+            for (number, socket) in sockets.into_iter().enumerate() {
+                let ports = ports.clone();
+                let command = Command::Capture {
+                    direction,
+                    ports,
+                    socket,
+                };
+                self.tell(number, command);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens sockets where a listener needs new ones.
+    ///
+    /// # Errors
+    /// Its address cannot be listened on.
+    pub fn prepare(&mut self, change: &Change) -> io::Result<Vec<Order>> {
+        let name = &change.key.name;
+        let new = change.new.as_ref().and_then(|sealed| sealed.listener());
+        // What is captured comes by the sockets of its direction.
+        let own = new.filter(|listener| listener.capture.is_none());
+        let wanted = own.map(|listener| listener.address);
+        self.unbound.remove(name);
+        let known = self.bound.get(name).map(|bound| (bound.wanted, bound.id));
+        if known.map(|(wanted, _)| wanted) == wanted {
+            return Ok(Vec::new());
+        }
+        let mut orders = Vec::new();
+        if let Some(wanted) = wanted {
+            if known.is_none() && self.bound.len() >= self.listeners_max {
+                return Err(io::Error::other(
+                    "there are as many listeners as there may be",
+                ));
+            }
+            let (address, sockets) = match self.open(Role::Listener, wanted) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.unbound.insert(name.clone(), wanted);
+                    return Err(error);
+                }
+            };
+            self.opened += 1;
+            orders.push(Order::Open {
+                name: name.clone(),
+                sockets,
+                wanted,
+                address,
+                id: self.opened,
+            });
+        }
+        if let Some((_, id)) = known {
+            let name = name.clone();
+            orders.push(Order::Close { name, id });
+        }
+        Ok(orders)
+    }
+
+    /// Does what was prepared.
+    pub fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Open {
+                name,
+                sockets,
+                wanted,
+                address,
+                id,
+            } => {
+                if let Err(error) = self.sockets.keep(id, Role::Listener, &sockets) {
+                    tracing::error!(listener = %name, %error, "it cannot be handed over");
+                }
+                for (number, socket) in sockets.into_iter().enumerate() {
+                    let name = name.clone();
+                    self.tell(number, Command::Listen { name, id, socket });
+                }
+                let bound = Bound {
+                    wanted,
+                    address,
+                    id,
+                };
+                self.bound.insert(name, bound);
+            }
+            Order::Close { name, id } => {
+                self.sockets.forget(id);
+                for number in 0..self.workers.len() {
+                    self.tell(number, Command::Close { id });
+                }
+                if self.bound.get(&name).is_some_and(|bound| bound.id == id) {
+                    self.bound.remove(&name);
+                }
+            }
+        }
+    }
+
+    /// Every socket that was taken over is accepted from, however many workers there are: what
+    /// waits in one that is closed is lost.
+    fn open(
+        &mut self,
+        role: Role,
+        wanted: SocketAddr,
+    ) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+        let inherited = self.inherited.take(role, wanted);
+        if inherited.is_empty() {
+            return socket::listen(wanted, self.workers.len());
+        }
+        Ok((
+            wanted,
+            socket::listen_further(wanted, inherited, self.workers.len()),
+        ))
+    }
+
+    /// Tells a worker, or a later one where there are more sockets than workers.
+    fn tell(&mut self, number: usize, command: Command) {
+        let number = number % self.workers.len().max(1);
+        match &mut self.held {
+            Some(held) => held.push((number, command)),
+            None => self.send(number, command),
+        }
+    }
+
+    fn send(&self, number: usize, command: Command) {
+        let worker = self.workers.get(number);
+        let sent = worker.map(|worker| worker.try_send(command));
+        if !matches!(sent, Some(Ok(()))) {
+            tracing::error!(worker = number, "a worker does not take its socket");
+        }
+    }
+}

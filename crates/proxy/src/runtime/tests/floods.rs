@@ -1,0 +1,139 @@
+//! Floods of HTTP/2 by a client of raw frames: each ends its connection, and is counted.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::limits::until_counted;
+use super::world::{Backend, PATIENCE, World, route, trusting_config};
+
+/// The limits that are reached here.
+pub const LIMITS: [&str; 5] = [
+    "resets",
+    "pings",
+    "settings",
+    "priorities",
+    "window_updates",
+];
+
+/// GET of `/` at `a.example`.
+const ASK: &[u8] = b"\x82\x87\x84\x01\x09a.example";
+
+/// The reason `ENHANCE_YOUR_CALM`.
+const CALM: u8 = 11;
+
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut bytes = length[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A flood: what comes once, and what comes again, by its number.
+struct Flood {
+    label: &'static str,
+    first: Vec<u8>,
+    again: fn(u32) -> Vec<u8>,
+}
+
+fn floods() -> Vec<Flood> {
+    let flood = |label, again| Flood {
+        label,
+        first: Vec::new(),
+        again,
+    };
+    let with = |label, first, again| Flood {
+        label,
+        first,
+        again,
+    };
+    vec![
+        flood("pings", |_| frame(6, 0, 0, &[0; 8])),
+        flood("settings", |_| frame(4, 0, 0, &[])),
+        flood("priorities", |_| frame(2, 0, 1, &[0, 0, 0, 0, 1])),
+        // Frames of a type that nobody knows are as many.
+        flood("priorities", |_| frame(0xee, 0, 0, &[])),
+        flood("window_updates", |_| frame(8, 0, 0, &[0, 0, 0, 1])),
+        // Rapid reset (CVE-2023-44487).
+        flood("resets", |number| {
+            let stream = number * 2 + 1;
+            [frame(1, 5, stream, ASK), frame(3, 0, stream, &[0, 0, 0, 8])].concat()
+        }),
+        // The proxy is made to reset them (CVE-2025-8671): a window that grows too far.
+        flood("resets", |number| {
+            let stream = number * 2 + 1;
+            [
+                frame(1, 4, stream, ASK),
+                frame(8, 0, stream, &[0x7f, 255, 255, 255]),
+            ]
+            .concat()
+        }),
+        // A head without end (CVE-2024-27316).
+        with("head_frames", frame(1, 0, 1, ASK), |_| frame(9, 0, 1, &[])),
+        with("data_frames", frame(1, 4, 1, ASK), |_| frame(0, 0, 1, &[])),
+    ]
+}
+
+#[tokio::test]
+async fn floods_of_frames_end_the_connection_and_are_counted() {
+    let backend = Backend::echo().await;
+    for (number, flood) in floods().into_iter().enumerate() {
+        let mut world = World::start();
+        world.put_upstream("u", &[backend.address]);
+        world.put_route("r", route("a.example", "/", "u"));
+        world.put_domain("a.example", &["a.example"], Default::default());
+        let mut config = trusting_config();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let client = world
+            .tls_client_with("a.example", &Arc::new(config))
+            .await
+            .unwrap();
+        let (mut reading, mut writing) = tokio::io::split(client.stream);
+        let sending = async {
+            let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+            let first = [preface, &frame(4, 0, 0, &[])[..], &flood.first].concat();
+            writing.write_all(&first).await.unwrap();
+            for number in 0..100_000 {
+                // The end of the connection is the end of the flood.
+                if writing.write_all(&(flood.again)(number)).await.is_err() {
+                    return;
+                }
+            }
+            // It may have been taken in by the kernel whole.
+            let _ = writing.flush().await;
+        };
+        let receiving = async {
+            let mut bytes = Vec::new();
+            let mut more = [0; 4_096];
+            // A reset of the connection is an end, too.
+            while let Ok(count @ 1..) = reading.read(&mut more).await {
+                bytes.extend(&more[..count]);
+            }
+            bytes
+        };
+        let both = async { tokio::join!(sending, receiving) };
+        let ((), said) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+        let metric = format!("limits_reached_total{{limit=\"{}\"}}", flood.label);
+        until_counted(&world, &metric).await;
+        // The word may be lost where the kernel has more to say of what nobody reads any more.
+        if let Some(reason) = goaway(&said) {
+            assert_eq!(reason, CALM, "flood {number} of {}", flood.label);
+        }
+    }
+}
+
+/// The reason of the last GOAWAY among frames.
+fn goaway(mut bytes: &[u8]) -> Option<u8> {
+    let mut reason = None;
+    while let [high, middle, low, kind, _, _, _, _, _, rest @ ..] = bytes {
+        let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+        let (payload, after) = rest.split_at_checked(length)?;
+        if *kind == 7 {
+            reason = payload.get(7).copied();
+        }
+        bytes = after;
+    }
+    reason
+}

@@ -1,0 +1,243 @@
+//! Each limit is reached once, refuses as it says, and is counted.
+
+use std::time::Duration;
+
+use super::world::{Backend, PATIENCE, World, route};
+use crate::Settings;
+use crate::net::limits::Limits;
+use crate::net::limits::table::{Counted, ROWS};
+
+/// Limits that a story of their own reaches elsewhere, with the place.
+const ELSEWHERE: [&str; 5] = [
+    "idle_per_endpoint",
+    "idle_endpoints",
+    "parsed_keys",
+    // In `floods`, with all of HTTP/2.
+    "connection_window_bytes",
+    // In `overload`.
+    "requests",
+];
+
+/// Who asks, and what for.
+#[derive(Clone)]
+enum Way {
+    /// In plain text; the answer up to the end of the connection begins so.
+    Plain(String, &'static str),
+    /// The same, at the port of TLS.
+    Secure(Vec<u8>),
+    /// So many connections at the port of TLS, that say nothing.
+    Silent(usize),
+    /// A client that reads nothing.
+    Deaf(&'static str),
+}
+
+#[derive(Clone)]
+struct Case {
+    set: &'static str,
+    way: Way,
+}
+
+fn cases() -> Vec<Case> {
+    let plain = |set, text: String, start| Case {
+        set,
+        way: Way::Plain(text, start),
+    };
+    let get = |more: &str| format!("GET / HTTP/1.1\r\nHost: a.example\r\n{more}\r\n");
+    let post = |more: &str| format!("POST / HTTP/1.1\r\nHost: a.example\r\n{more}");
+    let chunked = |more: &str| post(&format!("Transfer-Encoding: chunked\r\n\r\n{more}"));
+    let fields: String = (0..9).map(|number| format!("a{number}: b\r\n")).collect();
+    let long = "x".repeat(2_000);
+    vec![
+        plain(
+            "head_bytes=1KiB",
+            get(&format!("a: {long}\r\n")),
+            "HTTP/1.1 431",
+        ),
+        plain("fields=8", get(&fields), "HTTP/1.1 431"),
+        plain(
+            "target_bytes=256",
+            format!("GET /{long} HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+            "HTTP/1.1 414",
+        ),
+        plain("head_timeout=500ms", "GET / HT".to_owned(), "HTTP/1.1 408"),
+        plain(
+            "body_timeout=500ms",
+            post("Content-Length: 9\r\n\r\nab"),
+            "HTTP/1.1 408",
+        ),
+        plain(
+            "chunk_line_bytes=16",
+            chunked(&format!("1;{long}")),
+            "HTTP/1.1 400",
+        ),
+        plain(
+            "trailer_bytes=256",
+            chunked(&format!("0\r\na: {long}")),
+            "HTTP/1.1 400",
+        ),
+        plain(
+            "discard_bytes=1",
+            "POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: 2\r\n\r\nab".to_owned(),
+            "HTTP/1.1 404",
+        ),
+        plain("idle_timeout=500ms", String::new(), ""),
+        plain("requests_per_connection=1", get(""), "HTTP/1.1 200"),
+        plain(
+            "response_head_bytes=1KiB",
+            get("want: long\r\n"),
+            "HTTP/1.1 502",
+        ),
+        plain("response_fields=8", get("want: many\r\n"), "HTTP/1.1 502"),
+    ]
+}
+
+/// Cases beside HTTP/1 in plain text.
+fn odd_cases() -> Vec<Case> {
+    vec![
+        Case {
+            set: "write_timeout=500ms",
+            way: Way::Deaf("GET / HTTP/1.1\r\nHost: a.example\r\nwant: much\r\n\r\n"),
+        },
+        Case {
+            set: "client_hello_bytes=1KiB",
+            way: Way::Secure([&[22, 3, 1, 16, 0, 1, 0, 15, 252, 3, 3][..], &[7; 2_000]].concat()),
+        },
+        Case {
+            set: "handshake_timeout=500ms",
+            way: Way::Silent(1),
+        },
+        Case {
+            set: "handshakes=1",
+            way: Way::Silent(2),
+        },
+        Case {
+            set: "connections=16",
+            way: Way::Silent(18),
+        },
+    ]
+}
+
+#[tokio::test]
+async fn what_is_beyond_a_limit_is_refused_and_counted() {
+    let backend = Backend::answering(|request| {
+        let (fields, body) = match request {
+            it if it.contains("want: long") => (format!("a: {}\r\n", "x".repeat(2_000)), 0),
+            it if it.contains("want: many") => ("a: b\r\n".repeat(9), 0),
+            it if it.contains("want: much") => (String::new(), 32 << 20),
+            _ => (String::new(), 2),
+        };
+        let body = "y".repeat(body);
+        format!(
+            "HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    })
+    .await;
+    for case in cases().into_iter().chain(odd_cases()) {
+        let mut limits = Limits::default();
+        limits.set(case.set).unwrap();
+        let mut world = World::start_with(Settings {
+            workers: 1,
+            limits,
+            ..Settings::default()
+        });
+        world.put_upstream("u", &[backend.address]);
+        world.put_route("r", route("a.example", "/", "u"));
+        world.put_domain("a.example", &["a.example"], Default::default());
+        let (name, _) = case.set.split_once('=').unwrap();
+        let row = ROWS.iter().find(|row| row.name == name).unwrap();
+        let metric = row.metric();
+        assert_eq!(counted(&world, &metric), 0, "{}", case.set);
+        let mut held = Vec::new();
+        match case.way {
+            Way::Plain(text, start) => {
+                let mut client = world.client().await;
+                client.send(text).await;
+                match start {
+                    "" => assert_eq!(client.read_to_end().await, ""),
+                    start => assert_eq!(client.read_until(start).await, start, "{}", case.set),
+                }
+            }
+            Way::Secure(bytes) => {
+                let tcp = tokio::net::TcpStream::connect(world.address("https"))
+                    .await
+                    .unwrap();
+                let mut client = super::world::Client::new(tcp);
+                client.send(bytes).await;
+                client.read_bytes_to_end().await;
+            }
+            Way::Silent(count) => {
+                for _ in 0..count {
+                    let address = world.address("https");
+                    held.push(tokio::net::TcpStream::connect(address).await.unwrap());
+                }
+            }
+            Way::Deaf(text) => {
+                let mut client = world.client().await;
+                client.send(text).await;
+                held.push(client.stream);
+            }
+        }
+        until_counted(&world, &metric).await;
+    }
+}
+
+#[test]
+fn every_limit_is_reached_by_some_story() {
+    let here = [cases(), odd_cases()].concat();
+    let here = here.iter().filter_map(|case| case.set.split_once('='));
+    let mut reached: Vec<&str> = here.map(|(name, _)| name).collect();
+    reached.extend(super::floods::LIMITS);
+    reached.extend(ELSEWHERE);
+    reached.sort_unstable();
+    let countable = ROWS.iter().filter(|row| row.counted != Counted::Nowhere);
+    let mut all: Vec<&str> = countable.map(|row| row.name).collect();
+    all.sort_unstable();
+    assert_eq!(reached, all);
+}
+
+#[tokio::test]
+async fn a_head_of_http2_beyond_the_limit_is_refused_and_counted() {
+    let backend = Backend::echo().await;
+    let mut limits = Limits::default();
+    limits.set("head_bytes=1KiB").unwrap();
+    let mut world = World::start_with(Settings {
+        workers: 1,
+        limits,
+        ..Settings::default()
+    });
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put_domain("a.example", &["a.example"], Default::default());
+    let mut client = super::http2::connect(&world, "a.example").await;
+    let request = http::Request::get("https://a.example/")
+        .header("a", "x".repeat(1_200))
+        .body(())
+        .unwrap();
+    let (response, _) = super::http2::ask(&mut client, request, b"").await;
+    assert_eq!(response.status(), 431);
+    until_counted(&world, "request_failures_total{reason=\"head_too_large\"}").await;
+}
+
+/// What a metric stands at.
+pub fn counted(world: &World, metric: &str) -> u64 {
+    let text = world.metrics.encode();
+    let name = format!("myriad_{metric} ");
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name.as_str()));
+    value
+        .unwrap_or_else(|| panic!("no {metric}"))
+        .parse()
+        .unwrap()
+}
+
+/// Waits until a metric has counted something.
+pub async fn until_counted(world: &World, metric: &str) {
+    let counting = async {
+        while counted(world, metric) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, counting).await;
+    assert!(done.is_ok(), "{metric} stays 0");
+}
