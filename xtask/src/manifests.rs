@@ -27,7 +27,11 @@ const NOTE: &str = "\
 
 /// Settings of the chart that no default renders; each has to render as well.
 const VARIANTS: [&[&str]; 5] = [
-    &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
+    &[
+        "proxy.kind=DaemonSet",
+        "podMonitor.enabled=true",
+        "proxy.limits.streams=64",
+    ],
     &[
         "proxy.autoscaling.enabled=true",
         "networkPolicy.enabled=false",

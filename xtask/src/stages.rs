@@ -12,7 +12,7 @@ use crate::tool;
 
 mod cluster;
 mod roles;
-mod setup;
+pub(crate) mod setup;
 mod smoke;
 
 /// A step of the whole, under the name that `--stage` takes.

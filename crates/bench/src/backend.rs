@@ -1,19 +1,24 @@
 //! The endpoints of all domains: two addresses, told apart by their status. And a service that is
 //! asked for each request, and lets everything pass.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use anyhow::Context as _;
+use memchr::memmem;
+
+use crate::poll::{Poll, Ready};
 
 /// The length of every body.
 pub const BODY_BYTES: usize = 1_024;
 
 /// What the first and the second endpoint answer with.
 pub const STATUSES: [u16; 2] = [200, 203];
+
+/// What bodies consist of.
+pub const FILLING: u8 = b'x';
 
 /// The answer to what is not for `/`.
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
@@ -24,25 +29,49 @@ const LET_PASS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 /// The longest request head; the generator's are a tenth of it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
+/// Who answers on a listener.
+struct Service {
+    listener: TcpListener,
+    response: Vec<u8>,
+    /// What requests start with, as the load generator and the prober send them. A request for
+    /// another path shows that a proxy did not rewrite it.
+    start: &'static [u8],
+    /// Whether a request came that bore the identity of its caller; none where nobody asks.
+    seen: Option<Arc<AtomicBool>>,
+}
+
+/// One who asks.
+struct Visitor {
+    stream: TcpStream,
+    service: usize,
+    /// The part of a request that has come.
+    begun: Vec<u8>,
+    /// The part of answers that the socket did not take.
+    unsent: Vec<u8>,
+}
+
 /// Starts both endpoints of this address on one thread, which ends with the process.
 ///
 /// # Errors
 /// No port or no thread is to be had.
 pub fn start(address: IpAddr) -> anyhow::Result<[SocketAddr; 2]> {
-    let listeners = [listen(address)?, listen(address)?];
+    Ok(start_known(address)?.0)
+}
+
+/// The same, and the number of the thread.
+///
+/// # Errors
+/// No port or no thread is to be had.
+pub fn start_known(address: IpAddr) -> anyhow::Result<([SocketAddr; 2], i32)> {
+    let listeners = [
+        TcpListener::bind((address, 0))?,
+        TcpListener::bind((address, 0))?,
+    ];
     let addresses = [listeners[0].local_addr()?, listeners[1].local_addr()?];
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let thread = std::thread::Builder::new().name("backend".to_owned());
-    thread.spawn(move || {
-        let [first, second] = listeners;
-        let unseen = Arc::default;
-        runtime.block_on(async {
-            tokio::try_join!(accept(first, 0, unseen()), accept(second, 1, unseen()))
-        })
-    })?;
-    Ok(addresses)
+    let services = listeners.into_iter().zip(STATUSES);
+    let services = services.map(|(listener, status)| Service::endpoint(listener, status, None));
+    let thread = spawn("backend", services.collect())?;
+    Ok((addresses, thread))
 }
 
 /// Answers on this listener as the first endpoint does, on a thread of its own, which ends with
@@ -50,14 +79,13 @@ pub fn start(address: IpAddr) -> anyhow::Result<[SocketAddr; 2]> {
 ///
 /// # Errors
 /// No thread is to be had.
-pub fn serve(listener: std::net::TcpListener) -> anyhow::Result<Arc<AtomicBool>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+pub fn serve(listener: TcpListener) -> anyhow::Result<Arc<AtomicBool>> {
     let is_identified = Arc::new(AtomicBool::new(false));
-    let seen = is_identified.clone();
-    let thread = std::thread::Builder::new().name("server".to_owned());
-    thread.spawn(move || runtime.block_on(accept(listener, 0, seen)))?;
+    let seen = Some(is_identified.clone());
+    spawn(
+        "server",
+        vec![Service::endpoint(listener, STATUSES[0], seen)],
+    )?;
     Ok(is_identified)
 }
 
@@ -67,86 +95,171 @@ pub fn serve(listener: std::net::TcpListener) -> anyhow::Result<Arc<AtomicBool>>
 /// # Errors
 /// No port or no thread is to be had.
 pub fn start_authorizer(address: IpAddr) -> anyhow::Result<SocketAddr> {
-    let listener = listen(address)?;
+    let listener = TcpListener::bind((address, 0))?;
     let bound = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let thread = std::thread::Builder::new().name("authorizer".to_owned());
-    thread.spawn(move || {
-        runtime.block_on(async {
-            let listener = TcpListener::from_std(listener)?;
-            loop {
-                let (stream, _) = listener.accept().await?;
-                tokio::spawn(answer(stream, LET_PASS.into(), "GET /", Arc::default()));
-            }
-            #[expect(unreachable_code, reason = "the type of the errors above")]
-            Ok::<(), io::Error>(())
-        })
-    })?;
+    let service = Service {
+        listener,
+        response: LET_PASS.to_vec(),
+        start: b"GET /",
+        seen: None,
+    };
+    spawn("authorizer", vec![service])?;
     Ok(bound)
 }
 
-fn listen(address: IpAddr) -> io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind((address, 0))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+/// Starts a thread that answers, and waits until it runs; its number.
+fn spawn(name: &str, services: Vec<Service>) -> anyhow::Result<i32> {
+    let number = Arc::new(AtomicI32::new(0));
+    let of_thread = number.clone();
+    let (begin, begun) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(move || {
+        of_thread.store(rustix::thread::gettid().as_raw_pid(), Ordering::Relaxed);
+        // Who no longer listens has failed, and says so.
+        let _ = begin.send(());
+        answer_all(&services)
+    })?;
+    begun.recv().context("the thread ended")?;
+    Ok(number.load(Ordering::Relaxed))
 }
 
-async fn accept(
-    listener: std::net::TcpListener,
-    which: usize,
-    seen: Arc<AtomicBool>,
-) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let status = STATUSES[which];
-    let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
-    let mut response = head.into_bytes();
-    response.resize(response.len() + BODY_BYTES, b'x');
-    let response: Arc<[u8]> = response.into();
+fn answer_all(services: &[Service]) -> io::Result<()> {
+    let poll = Poll::new()?;
+    for (number, service) in services.iter().enumerate() {
+        service.listener.set_nonblocking(true)?;
+        poll.add_listener(&service.listener, number)?;
+    }
+    let mut visitors: Vec<Option<Visitor>> = Vec::new();
+    let (mut free, mut left) = (Vec::new(), Vec::new());
+    let mut buffer = vec![0; HEAD_BYTES_MAX];
+    let mut ready = Ready::new();
     loop {
-        let (stream, _) = listener.accept().await?;
-        tokio::spawn(answer(stream, response.clone(), "GET / ", seen.clone()));
+        poll.wait(&mut ready, None)?;
+        for (number, is_ending) in ready.all() {
+            let Some(seat) = number.checked_sub(services.len()) else {
+                while let Ok((stream, _)) = services[number].listener.accept() {
+                    let seat = free.pop().unwrap_or(visitors.len());
+                    if seat == visitors.len() {
+                        visitors.push(None);
+                    }
+                    let visitor = Visitor::new(stream, number)?;
+                    poll.add(&visitor.stream, services.len() + seat)?;
+                    visitors[seat] = Some(visitor);
+                }
+                continue;
+            };
+            let Some(visitor) = &mut visitors[seat] else {
+                continue;
+            };
+            let service = &services[visitor.service];
+            if visitor.answer(service, &mut buffer, is_ending).is_err() {
+                visitors[seat] = None;
+                left.push(seat);
+            }
+        }
+        // Not sooner: what was told of one who left must not meet one who came.
+        free.append(&mut left);
     }
 }
 
-/// Answers requests without body that start like this, as the load generator and the prober send
-/// them. A request for another path shows that a proxy did not rewrite it.
-async fn answer(
-    mut stream: TcpStream,
-    response: Arc<[u8]>,
-    start: &'static str,
-    seen: Arc<AtomicBool>,
-) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut buffer = vec![0; HEAD_BYTES_MAX];
-    let mut filled = 0;
-    loop {
-        let read = stream.read(&mut buffer[filled..]).await?;
-        if read == 0 {
-            return Ok(());
+impl Service {
+    fn endpoint(listener: TcpListener, status: u16, seen: Option<Arc<AtomicBool>>) -> Service {
+        let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+        let mut response = head.into_bytes();
+        response.resize(response.len() + BODY_BYTES, FILLING);
+        Service {
+            listener,
+            response,
+            start: b"GET / ",
+            seen,
         }
-        filled += read;
-        while let Some(end) = find_end(&buffer[..filled]) {
-            let is_known = buffer.starts_with(start.as_bytes());
-            if !seen.load(Ordering::Relaxed) && has_identity(&buffer[..end]) {
-                seen.store(true, Ordering::Relaxed);
+    }
+
+    /// The answer to a request without body.
+    fn answer(&self, request: &[u8]) -> &[u8] {
+        if let Some(seen) = &self.seen
+            && !seen.load(Ordering::Relaxed)
+            && has_identity(request)
+        {
+            seen.store(true, Ordering::Relaxed);
+        }
+        match request.starts_with(self.start) {
+            true => &self.response,
+            false => NOT_FOUND,
+        }
+    }
+}
+
+impl Visitor {
+    fn new(stream: TcpStream, service: usize) -> io::Result<Visitor> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Visitor {
+            stream,
+            service,
+            begun: Vec::new(),
+            unsent: Vec::new(),
+        })
+    }
+
+    /// Answers what has come; an error once it is over.
+    fn answer(&mut self, service: &Service, buffer: &mut [u8], is_ending: bool) -> io::Result<()> {
+        let unsent = std::mem::take(&mut self.unsent);
+        self.send(&unsent)?;
+        loop {
+            let read = match self.stream.read(buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let is_all = read < buffer.len();
+            self.take(service, &buffer[..read])?;
+            // What comes from now on is told of again.
+            if is_all && !is_ending {
+                return Ok(());
             }
-            let answer = if is_known { &*response } else { NOT_FOUND };
-            stream.write_all(answer).await?;
-            buffer.copy_within(end..filled, 0);
-            filled -= end;
         }
+    }
+
+    fn take(&mut self, service: &Service, bytes: &[u8]) -> io::Result<()> {
+        let mut joined = std::mem::take(&mut self.begun);
+        let mut rest = bytes;
+        if !joined.is_empty() {
+            joined.extend_from_slice(bytes);
+            rest = &joined;
+        }
+        while let Some(end) = find_end(rest) {
+            let (request, after) = rest.split_at(end);
+            self.send(service.answer(request))?;
+            rest = after;
+        }
+        if rest.len() > HEAD_BYTES_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        self.begun = rest.to_vec();
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() && self.unsent.is_empty() {
+            match self.stream.write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.unsent.extend_from_slice(rest);
+        Ok(())
     }
 }
 
 /// Whether proxies say by whom a request comes.
 fn has_identity(head: &[u8]) -> bool {
-    let name = b"URI=spiffe://";
-    head.windows(name.len()).any(|window| window == name)
+    memmem::find(head, b"URI=spiffe://").is_some()
 }
 
 fn find_end(bytes: &[u8]) -> Option<usize> {
-    let at = bytes.windows(4).position(|window| window == b"\r\n\r\n");
-    at.map(|at| at + 4)
+    memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)
 }

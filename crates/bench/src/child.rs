@@ -36,6 +36,8 @@ pub struct ChildArgs {
 /// What the child says once it serves.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ready {
+    /// Where HTTP is served.
+    pub http: SocketAddr,
     /// Where HTTPS is served.
     pub https: SocketAddr,
 }
@@ -102,9 +104,10 @@ pub fn run(args: &ChildArgs) -> anyhow::Result<()> {
         .build()?;
     runtime.block_on(async {
         let addresses = running.wait_ready().await?;
-        let https = addresses.iter().find(|(name, _)| name.as_str() == "https");
-        let https = https.context("HTTPS is served")?.1;
-        say(&Ready { https })?;
+        let find = |wanted: &str| addresses.iter().find(|(name, _)| name.as_str() == wanted);
+        let http = find("http").context("HTTP is served")?.1;
+        let https = find("https").context("HTTPS is served")?.1;
+        say(&Ready { http, https })?;
         let ended = tokio::task::spawn_blocking(move || thread.join()).await?;
         ended.map_err(|_| anyhow::anyhow!("the feeder panicked"))??;
         running.stop().await

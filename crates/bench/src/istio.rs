@@ -12,7 +12,8 @@ use anyhow::{Context, ensure};
 
 use certificates::Authority;
 
-pub use envoy::{address, bootstrap, extend, typed};
+pub use certificates::Keys;
+pub use envoy::{address, bootstrap, extend, manager, typed, virtual_host};
 pub use filters::{Filters, MESH_FILE, Mode};
 
 /// Settings of `generate`.
@@ -121,9 +122,17 @@ impl Setup {
     /// # Errors
     /// There is no domain or no path, or the cryptographic library refuses.
     pub fn make(&self) -> anyhow::Result<Vec<Served>> {
+        self.make_with(Keys::P256)
+    }
+
+    /// The same with keys of that kind.
+    ///
+    /// # Errors
+    /// Those of [`Setup::make`].
+    pub fn make_with(&self, keys: Keys) -> anyhow::Result<Vec<Served>> {
         ensure!(self.workspaces > 0, "there is a workspace");
         ensure!(self.domains > 0 && self.paths > 0, "there is a route");
-        let authority = Authority::new()?;
+        let authority = Authority::new(keys)?;
         self.all()
             .map(|domain| Served::new(domain, &authority))
             .collect()
@@ -134,7 +143,7 @@ impl Setup {
     /// # Errors
     /// The cryptographic library refuses.
     pub fn make_more(&self, count: u32) -> anyhow::Result<Vec<Served>> {
-        let authority = Authority::new()?;
+        let authority = Authority::new(Keys::P256)?;
         let more = (0..count).map(|turn| Domain {
             workspace: turn % self.workspaces,
             number: self.domains + turn / self.workspaces,
@@ -192,7 +201,11 @@ impl Setup {
         }
         for served in all {
             let path = to.join(served.domain.file());
-            write(&path, &filters.dress(served.objects(self.paths)))?;
+            let objects = match filters.is_plain_too {
+                true => served.objects_plain_too(self.paths),
+                false => served.objects(self.paths),
+            };
+            write(&path, &filters.dress(objects))?;
         }
         filters.write(to)
     }
@@ -214,9 +227,19 @@ impl Served {
         &self.credential.leaf
     }
 
+    /// Its certificate, that of the issuer, and its key, in PEM.
+    pub fn bundle(&self) -> String {
+        format!("{}{}", self.credential.chain, self.credential.key)
+    }
+
     /// Its objects: Gateway, VirtualService and Secret.
     pub fn objects(&self, paths: u32) -> String {
-        documents::domain(self, paths)
+        documents::domain(self, paths, false)
+    }
+
+    /// The same with a Gateway that serves it without TLS as well.
+    pub fn objects_plain_too(&self, paths: u32) -> String {
+        documents::domain(self, paths, true)
     }
 
     /// Its VirtualService and its Secret, below its own or the shared Gateway; the first path

@@ -25,7 +25,9 @@ pub mod mesh;
 #[path = "../../e2e/src/name_server.rs"]
 pub mod name_server;
 pub mod pods;
+pub mod poll;
 pub mod probe;
 pub mod record;
 pub mod scale;
 pub mod table;
+pub mod throughput;

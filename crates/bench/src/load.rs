@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::probe::client_config;
 use tally::Tally;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, Failure, is_complete};
 pub use open::{Asked, OpenLoop, Seen};
 pub use schedule::Schedule;
 pub use tally::{Measured, Trouble};

@@ -11,6 +11,9 @@ use myriad_bench::latency::{self, LatencyArgs};
 use myriad_bench::mesh::service::{self, ServiceArgs};
 use myriad_bench::mesh::{self, MeshArgs};
 use myriad_bench::scale::{self, ScaleArgs};
+use myriad_bench::throughput::floor::{self, FloorArgs};
+use myriad_bench::throughput::soak::{self, SoakArgs};
+use myriad_bench::throughput::{self, ThroughputArgs};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -37,11 +40,18 @@ enum Command {
     Mesh(MeshArgs),
     /// Requests per second, latency, processor time and memory with many domains and routes.
     Scale(ScaleArgs),
+    /// Mixed traffic for long, and whether memory stays flat.
+    Soak(SoakArgs),
+    /// Processor time of the proxy for a request and for a connection, beside other proxies.
+    Throughput(ThroughputArgs),
     /// Writes the objects of such a setup into a directory.
     Generate(GenerateArgs),
     /// The process under measurement; started by the other commands.
     #[command(hide = true)]
     Child(ChildArgs),
+    /// A proxy without policy; started by `throughput`.
+    #[command(hide = true)]
+    Floor(FloorArgs),
     /// A service of a graph; started by `mesh`.
     #[command(hide = true)]
     Service(ServiceArgs),
@@ -56,6 +66,9 @@ fn main() -> anyhow::Result<()> {
         Command::Mesh(args) => mesh::run(&args),
         Command::Service(args) => service::run(&args),
         Command::Scale(args) => scale::run(&args),
+        Command::Soak(args) => soak::run(&args),
+        Command::Throughput(args) => throughput::run(&args),
+        Command::Floor(args) => floor::run(&args),
         Command::Generate(args) => istio::run(&args),
         Command::Child(args) => child::run(&args),
     }

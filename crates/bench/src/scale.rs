@@ -2,9 +2,9 @@
 //! beside Envoy with the same routes.
 
 mod changes;
-mod cores;
+pub(crate) mod cores;
 pub(crate) mod peer;
-mod report;
+pub(crate) mod report;
 mod subject;
 mod traffic;
 
@@ -177,15 +177,21 @@ impl ScaleArgs {
 /// Each connection takes a descriptor here and one at the endpoint, which is here as well; the
 /// proxies inherit the limit.
 fn raise_descriptors(connections: usize) -> anyhow::Result<()> {
+    raise_descriptors_to(4 * connections as u64 + DESCRIPTORS_SPARE)
+}
+
+/// Lets this process and those that it starts have so many descriptors.
+pub(crate) fn raise_descriptors_to(wanted: u64) -> anyhow::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
-    let wanted = 4 * connections as u64 + DESCRIPTORS_SPARE;
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
-    ensure!(
-        limit.maximum.is_none_or(|maximum| maximum >= wanted),
-        "{connections} connections need {wanted} descriptors; raise the hard limit (ulimit -Hn)"
-    );
+    // Only the administrator may go beyond the hard limit.
+    if limit.maximum.is_some_and(|maximum| maximum < wanted) {
+        limit.maximum = Some(wanted);
+    }
     limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).context("the limit of descriptors stays")
+    setrlimit(Resource::Nofile, limit).with_context(|| {
+        format!("this needs {wanted} descriptors; raise the hard limit (ulimit -Hn)")
+    })
 }

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -19,7 +19,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 13] = [
+const PROGRAMS: [Program; 14] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -63,6 +63,11 @@ const PROGRAMS: [Program; 13] = [
     Program {
         name: "openssl",
         package: "openssl",
+    },
+    // Scans the TLS that we speak as the public does.
+    Program {
+        name: "testssl",
+        package: "testssl.sh",
     },
     // A server that speaks MongoDB's protocol, and a driver of it.
     Program {
@@ -112,15 +117,7 @@ fn install_packages(place: &Place) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
-    println!("missing packages: {}", packages.join(", "));
-    let remedy = || format!("install these packages: {}", packages.join(", "));
-    run_in(&place.root, apt_get(&["update", "--quiet=2"])).with_context(remedy)?;
-    let options = ["install", "--yes", "--quiet=2", "--no-install-recommends"];
-    run_in(
-        &place.root,
-        apt_get(&[&options[..], &packages[..]].concat()),
-    )
-    .with_context(remedy)?;
+    install(&place.root, &packages)?;
     for program in &PROGRAMS {
         ensure!(
             is_installed(program.name),
@@ -132,16 +129,28 @@ fn install_packages(place: &Place) -> Result<()> {
     Ok(())
 }
 
-fn apt_get(arguments: &[&str]) -> Command {
+/// Installs Debian packages.
+pub(crate) fn install(root: &Path, packages: &[&str]) -> Result<()> {
+    println!("missing packages: {}", packages.join(", "));
+    let remedy = || format!("install these packages: {}", packages.join(", "));
+    let update = privileged("apt-get", &["update", "--quiet=2"]);
+    run_in(root, update).with_context(remedy)?;
+    let options = ["install", "--yes", "--quiet=2", "--no-install-recommends"];
+    let install = privileged("apt-get", &[&options[..], packages].concat());
+    run_in(root, install).with_context(remedy)
+}
+
+/// A command as the administrator.
+pub(crate) fn privileged(program: &str, arguments: &[&str]) -> Command {
     let root = rustix::process::geteuid().is_root();
     let mut command = if root {
-        Command::new("apt-get")
+        Command::new(program)
     } else {
         let mut sudo = Command::new("sudo");
         sudo.args([
             "--non-interactive",
             "--preserve-env=DEBIAN_FRONTEND",
-            "apt-get",
+            program,
         ]);
         sudo
     };
@@ -150,13 +159,17 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// Programs of the administrator count too, although an ordinary user's path may lack them.
 fn is_installed(program: &str) -> bool {
+    find(program).is_some()
+}
+
+/// Where a program is. Those of the administrator count too, although an ordinary user's path may
+/// lack them.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders
-        .into_iter()
-        .any(|folder| folder.join(program).is_file())
+    let mut files = folders.into_iter().map(|folder| folder.join(program));
+    files.find(|file| file.is_file())
 }
 
 fn build_h2spec(place: &Place, to: &Path) -> Result<()> {

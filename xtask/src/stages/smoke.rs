@@ -54,6 +54,37 @@ const ISTIO: Bench = Bench {
     ],
 };
 
+/// HTTPS and HTTP beside the floor, and HTTP/2 alone, over few connections, each for half a second.
+const THROUGHPUT: Bench = Bench {
+    arguments: "throughput --work W1,W2,W3 --short --json",
+    figures: &[
+        "connections",
+        "cpu_us_per_request",
+        "peer_cpu_us_per_request",
+        "ratio.median",
+        "ratio.rounds",
+        "rps",
+        "peer_rps",
+        "rss_mib",
+        "load_us_per_request",
+        "requests",
+        "errors",
+        "peer_errors",
+    ],
+};
+
+/// The other works, of which latency and memory have figures of their own.
+const THROUGHPUT_MORE: Bench = Bench {
+    arguments: "throughput --work W4,W5,W6 --short --json",
+    figures: &[
+        "connections",
+        "ratio.median",
+        "ratio.rounds",
+        "errors",
+        "peer_errors",
+    ],
+};
+
 /// The same as the first through the API of a cluster, with endpoints that change and a burst.
 const KUBERNETES: Bench = Bench {
     arguments: "activate --source kubernetes --domains 50 --samples 5 --samples-at-half 0 \
@@ -159,7 +190,7 @@ const EGRESS: Bench = Bench {
 
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
-    for bench in [INBOX, ISTIO] {
+    for bench in [INBOX, ISTIO, THROUGHPUT, THROUGHPUT_MORE] {
         measure(place, &bench, Command::new("cargo"))?;
     }
     Ok(())
@@ -202,7 +233,7 @@ fn check(text: &str, figures: &[&str]) -> Result<()> {
             "figures missing: {}",
             missing.join(", ")
         );
-        for key in ["live.errors", "errors"] {
+        for key in ["live.errors", "errors", "peer_errors"] {
             let errors = figure(&report, key).and_then(Value::as_u64);
             ensure!(errors.unwrap_or(0) == 0, "requests failed: {errors:?}");
         }

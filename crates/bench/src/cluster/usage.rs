@@ -34,13 +34,29 @@ pub fn processor_time(process: u32) -> anyhow::Result<Duration> {
     let mut sum = Duration::ZERO;
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
         // A thread may have ended since it was listed.
-        let Ok(text) = read(&thread?.path().join("schedstat")) else {
-            continue;
-        };
-        let nanos = text.split(' ').next().and_then(|word| word.parse().ok());
-        sum += Duration::from_nanos(nanos.context("schedstat")?);
+        if let Ok(text) = read(&thread?.path().join("schedstat")) {
+            sum += worked(&text)?;
+        }
     }
     Ok(sum)
+}
+
+/// Processor time of a thread of this process.
+///
+/// # Errors
+/// It has ended.
+pub fn thread_time(thread: i32) -> anyhow::Result<Duration> {
+    worked(&read(
+        format!("/proc/self/task/{thread}/schedstat").as_ref(),
+    )?)
+}
+
+fn worked(schedstat: &str) -> anyhow::Result<Duration> {
+    let nanos = schedstat
+        .split(' ')
+        .next()
+        .and_then(|word| word.parse().ok());
+    Ok(Duration::from_nanos(nanos.context("schedstat")?))
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

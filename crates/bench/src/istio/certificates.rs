@@ -1,9 +1,11 @@
 //! Certificates of the setup: cheap to make and to use, and valid for as long as samples lie about.
 
+use std::cell::Cell;
+
 use anyhow::Context;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, PKCS_RSA_SHA256,
 };
 use time::{Duration, OffsetDateTime};
 
@@ -12,8 +14,23 @@ use super::Credential;
 /// How long a certificate is valid.
 const VALIDITY: Duration = Duration::days(3_650);
 
+/// What kind of keys certificates are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Each has one of its own.
+    P256,
+    /// RSA of 2,048 bits. These take a tenth of a second to make, and a few are shared.
+    Rsa,
+}
+
+/// How many keys are shared where they are.
+const SHARED_KEYS: usize = 8;
+
 /// Signs certificates.
 pub struct Authority {
+    /// In PKCS#8 and PEM; empty where each has its own.
+    shared: Vec<String>,
+    signed: Cell<usize>,
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
     now: OffsetDateTime,
@@ -21,7 +38,14 @@ pub struct Authority {
 
 impl Authority {
     /// A fresh authority.
-    pub fn new() -> anyhow::Result<Self> {
+    pub fn new(keys: Keys) -> anyhow::Result<Self> {
+        let count = match keys {
+            Keys::P256 => 0,
+            Keys::Rsa => SHARED_KEYS,
+        };
+        let shared = (0..count)
+            .map(|_| Ok(KeyPair::generate_for(&PKCS_RSA_SHA256)?.serialize_pem()))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let now = OffsetDateTime::now_utc();
         let mut params = CertificateParams::default();
         let name = "Myriad Scale Authority";
@@ -33,13 +57,15 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.pem();
         Ok(Authority {
+            shared,
+            signed: Cell::new(0),
             issuer: Issuer::new(params, key),
             certificate,
             now,
         })
     }
 
-    /// A certificate of the host, on a P-256 key of its own.
+    /// A certificate of the host.
     pub fn sign(&self, host: &str) -> anyhow::Result<Credential> {
         let mut params = CertificateParams::new([host.to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, host);
@@ -48,7 +74,11 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.not_before = self.now - Duration::DAY;
         params.not_after = self.now + VALIDITY;
-        let key = KeyPair::generate()?;
+        let turn = self.signed.replace(self.signed.get() + 1);
+        let key = match self.shared.get(turn % SHARED_KEYS) {
+            Some(shared) => KeyPair::from_pem(shared)?,
+            None => KeyPair::generate()?,
+        };
         let leaf = params.signed_by(&key, &self.issuer);
         let leaf = leaf.with_context(|| format!("{host} gets no certificate"))?;
         Ok(Credential {

@@ -47,11 +47,25 @@ ports:
     )
 }
 
-/// The Gateway, the VirtualService and the Secret of a domain.
-pub fn domain(served: &Served, paths: u32) -> String {
+/// The Gateway, the VirtualService and the Secret of a domain, which is served without TLS as well
+/// where that is wanted.
+pub fn domain(served: &Served, paths: u32, is_plain_too: bool) -> String {
     let domain = served.domain;
     let (namespace, name) = (namespace(domain.workspace), name(domain));
     let mut text = gateway(&namespace, &name, &[domain]);
+    if is_plain_too {
+        let host = domain.host();
+        let _ = write!(
+            text,
+            "  - port:
+      number: 80
+      name: http
+      protocol: HTTP
+    hosts:
+    - {host}
+"
+        );
+    }
     text.push_str("---\n");
     text.push_str(&routes(served, paths, &name, "/"));
     text

@@ -38,26 +38,10 @@ pub fn bootstrap(setup: &Setup, all: &[Served], listen: SocketAddr, endpoint: So
 fn chain(served: &Served, paths: u32) -> Value {
     let host = served.domain.host();
     let mut manager = typed("filters.network.http_connection_manager.v3.HttpConnectionManager");
-    let routes: Vec<_> = (0..paths).map(|number| route(served, number)).collect();
-    let more = json!({
-        "stat_prefix": "ingress",
-        "codec_type": "AUTO",
-        "use_remote_address": true,
-        "generate_request_id": false,
-        "route_config": {
-            "name": host,
-            "virtual_hosts": [{
-                "name": host,
-                "domains": [host, format!("{host}:*")],
-                "routes": routes,
-            }],
-        },
-        "http_filters": [{
-            "name": "envoy.filters.http.router",
-            "typed_config": typed("filters.http.router.v3.Router"),
-        }],
-    });
-    extend(&mut manager, more);
+    extend(
+        &mut manager,
+        self::manager(&host, &[virtual_host(served, paths)]),
+    );
     let mut tls = typed("transport_sockets.tls.v3.DownstreamTlsContext");
     let more = json!({
         "common_tls_context": {
@@ -79,6 +63,35 @@ fn chain(served: &Served, paths: u32) -> Value {
             "name": "envoy.transport_sockets.tls",
             "typed_config": tls,
         },
+    })
+}
+
+/// What a connection manager of these virtual hosts has beside its type.
+pub fn manager(name: &str, hosts: &[Value]) -> Value {
+    json!({
+        "stat_prefix": "ingress",
+        "codec_type": "AUTO",
+        "use_remote_address": true,
+        "generate_request_id": false,
+        "route_config": {
+            "name": name,
+            "virtual_hosts": hosts,
+        },
+        "http_filters": [{
+            "name": "envoy.filters.http.router",
+            "typed_config": typed("filters.http.router.v3.Router"),
+        }],
+    })
+}
+
+/// A domain and its routes.
+pub fn virtual_host(served: &Served, paths: u32) -> Value {
+    let host = served.domain.host();
+    let routes: Vec<_> = (0..paths).map(|number| route(served, number)).collect();
+    json!({
+        "name": host,
+        "domains": [host, format!("{host}:*")],
+        "routes": routes,
     })
 }
 

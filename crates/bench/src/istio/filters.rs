@@ -49,6 +49,8 @@ pub struct Filters {
     mesh: Option<String>,
     /// What requests have to bear.
     pub token: Option<String>,
+    /// Whether domains are served without TLS as well.
+    pub(super) is_plain_too: bool,
     is_limited: bool,
 }
 
@@ -67,6 +69,14 @@ impl Filters {
             filters.is_limited = true;
         }
         Ok(filters)
+    }
+
+    /// None, and domains that are served without TLS as well.
+    pub fn plain_too() -> Filters {
+        Filters {
+            is_plain_too: true,
+            ..Filters::default()
+        }
     }
 
     /// Writes them into the directory of a setup that is there.

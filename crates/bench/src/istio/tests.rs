@@ -50,7 +50,7 @@ fn the_committed_sample_is_what_is_generated() {
 #[test]
 fn every_path_of_a_domain_is_a_rule_with_labels_and_a_rewrite() {
     let all = SMALL.make().unwrap();
-    let text = documents::domain(&all[1], 3);
+    let text = documents::domain(&all[1], 3, false);
     let routes = text.split("  http:\n").nth(1).unwrap();
     assert_eq!(routes.matches("exact: /path-").count(), 3);
     assert_eq!(routes.matches("istio: ingressgateway").count(), 3);

@@ -100,7 +100,7 @@ impl Client {
 /// one.
 pub fn is_complete(bytes: &[u8], body_bytes: usize) -> Result<bool, Failure> {
     let wrong = |text: &str| Err((Trouble::Answer, text.to_owned()));
-    let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
+    let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else {
         return Ok(false);
     };
     let (head, body) = (&bytes[..end], &bytes[end + 4..]);

@@ -242,16 +242,18 @@ fn driver_busy(round: &Round) -> f64 {
 }
 
 /// The one in the middle; of an even number, the upper of the two.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn tenth(value: f64) -> f64 {
+/// To a tenth.
+pub fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-fn hundredth(value: f64) -> f64 {
+/// To a hundredth.
+pub fn hundredth(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
