@@ -34,5 +34,9 @@ mod stories {
     mod istio_workloads;
     mod mesh_capture;
     mod operators;
+    mod overload;
+    mod protocols;
+    mod restart;
     mod tls;
+    mod tls_scan;
 }
