@@ -71,12 +71,24 @@ containers:
   - --drain-delay={{ $proxy.drainDelay }}
   - --drain-timeout={{ $proxy.drainTimeout }}
   - --trusted-hops={{ $proxy.trustedHops }}
+  {{- with $proxy.proxyProtocol.ports }}
+  - --proxy-protocol={{ join "," . }}
+  {{- end }}
+  {{- with $proxy.proxyProtocol.from }}
+  - --proxy-protocol-from={{ join "," . }}
+  {{- end }}
   - --locality=$(NODE_REGION)/$(NODE_ZONE)
   {{- if $values.mesh.enabled }}
   - --mesh
   {{- end }}
   {{- with $proxy.workers }}
   - --workers={{ . }}
+  {{- end }}
+  {{- with $proxy.pathNormalization }}
+  - --path-normalization={{ . }}
+  {{- end }}
+  {{- range $name, $value := $proxy.limits }}
+  - --limit={{ $name }}={{ kindIs "float64" $value | ternary ($value | int64) $value }}
   {{- end }}
   {{- if $proxy.standardMetrics }}
   - --workload={{ $root.Release.Namespace }}/{{ .account }}
