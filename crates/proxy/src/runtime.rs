@@ -170,7 +170,7 @@ impl Proxy {
         let limits = Arc::new(settings.limits);
         let logs_all = settings.access_log.is_some();
         let journal = journal(settings.access_log)?;
-        // The last row is that of whoever sends spans.
+        // The last row is that of whoever sends spans and opens listeners.
         let counts: Vec<Arc<Counts>> = (0..=count).map(|_| Arc::new(Counts::new())).collect();
         count::register(metrics, &counts);
         let own_counts = counts.last().cloned().unwrap_or_default();
@@ -213,7 +213,8 @@ impl Proxy {
         }
         let senders = workers.iter().map(|it| it.commands.clone()).collect();
         let sockets = Sockets::new(settings.hands_over, tickets);
-        let mut doors = Doors::new(senders, limits.listeners_max, sockets, settings.inherited);
+        let listeners = (limits.listeners_max, own_counts.clone());
+        let mut doors = Doors::new(senders, listeners, sockets, settings.inherited);
         doors.open_captures(&settings.captures)?;
         Ok(Proxy {
             tables,

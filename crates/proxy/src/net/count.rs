@@ -81,6 +81,8 @@ pub enum Count {
     UpstreamRetried,
     /// Idle connections to endpoints closed because of a limit.
     UpstreamEvicted,
+    /// Connections to endpoints closed because nobody used them for too long.
+    UpstreamIdle,
     /// Endpoints left out for what they answered.
     UpstreamEjected,
     /// Requests refused because their upstream has as many in flight as it bears.
@@ -347,6 +349,7 @@ static FAMILIES: &[Family] = &[
             ("failed", Count::UpstreamFailed),
             ("retried", Count::UpstreamRetried),
             ("evicted", Count::UpstreamEvicted),
+            ("idle", Count::UpstreamIdle),
         ],
     },
     Family {

@@ -57,11 +57,15 @@ pub enum Reached {
     HeadFrames,
     /// DATA frames with next to nothing in them, bounded by [`Limits::connection_window_bytes`].
     DataFrames,
+    /// [`Limits::listeners_max`]
+    Listeners,
+    /// [`Limits::streams_max`]
+    Streams,
 }
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 16] = [
+    pub const ALL: [Reached; 18] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -78,6 +82,8 @@ impl Reached {
         Reached::WindowUpdates,
         Reached::HeadFrames,
         Reached::DataFrames,
+        Reached::Listeners,
+        Reached::Streams,
     ];
 
     /// The label in metrics, which is the name of the setting where there is one.
@@ -99,6 +105,8 @@ impl Reached {
             Reached::WindowUpdates => "window_updates",
             Reached::HeadFrames => "head_frames",
             Reached::DataFrames => "data_frames",
+            Reached::Listeners => "listeners",
+            Reached::Streams => "streams",
         }
     }
 }

@@ -11,6 +11,8 @@ use tokio::sync::mpsc;
 
 use super::sockets::{Inherited, Role, Sockets};
 use super::worker::Command;
+use crate::net::count::Counts;
+use crate::net::limits::Reached;
 use crate::net::socket;
 
 /// The number under which the sockets of captured connections are kept; listeners count from 1.
@@ -23,6 +25,7 @@ pub struct Doors {
     /// Where listeners that were refused wanted to listen.
     unbound: HashMap<Name, SocketAddr>,
     listeners_max: usize,
+    counts: Arc<Counts>,
     opened: u64,
     /// What the process before listened on, and nothing here has asked for yet.
     inherited: Inherited,
@@ -71,7 +74,7 @@ impl Doors {
     /// proxy goes live: whoever they accepted would meet tables that are not whole.
     pub fn new(
         workers: Vec<mpsc::Sender<Command>>,
-        listeners_max: usize,
+        (listeners_max, counts): (usize, Arc<Counts>),
         sockets: Sockets,
         inherited: Option<Inherited>,
     ) -> Self {
@@ -80,6 +83,7 @@ impl Doors {
             bound: HashMap::new(),
             unbound: HashMap::new(),
             listeners_max,
+            counts,
             opened: CAPTURES,
             held: inherited.is_some().then(Vec::new),
             inherited: inherited.unwrap_or(Inherited {
@@ -176,6 +180,7 @@ impl Doors {
         let mut orders = Vec::new();
         if let Some(wanted) = wanted {
             if known.is_none() && self.bound.len() >= self.listeners_max {
+                self.counts.add_reached(Reached::Listeners);
                 return Err(io::Error::other(
                     "there are as many listeners as there may be",
                 ));

@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -36,6 +38,9 @@ const CHANNELS_MAX: usize = 16;
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
 
+/// The widest window that there is (RFC 9113, section 6.9.1).
+const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
+
 /// The connections of one worker that carry many requests at a time.
 pub struct Channels {
     local: Shared,
@@ -54,12 +59,9 @@ struct Shelf {
 
 struct Channel {
     send: SendRequest<Bytes>,
-    /// Requests that it carries.
-    active: Cell<usize>,
+    state: Rc<State>,
     /// When it last had nothing to carry.
     idle_since: Cell<Instant>,
-    /// Whether it takes no more requests. Its task says so too, at its end.
-    is_closed: Rc<Cell<bool>>,
     opened: Instant,
     /// Requests that it may still take.
     left: Cell<u32>,
@@ -69,6 +71,27 @@ struct Channel {
     time_max: Duration,
     /// Its place among the connections of its upstream, where those are counted.
     _held: Option<Held>,
+}
+
+/// What a connection's requests and its task tell each other.
+#[derive(Default)]
+struct State {
+    /// Requests that it carries.
+    active: Cell<usize>,
+    /// Whether it takes no more requests. Its task says so too, at its end.
+    is_closed: Cell<bool>,
+    /// Whether it is known what the endpoint offers, or never will be.
+    is_settled: Cell<bool>,
+    /// Somebody wants to know.
+    asked: Notify,
+    settled: Notify,
+}
+
+/// The window of a connection. It takes what all of its streams may have sent to clients that do
+/// not read, so that none of them holds up the others.
+struct Window {
+    stream_bytes: u32,
+    bytes: u32,
 }
 
 /// Room for one request on a connection; given back when it is dropped.
@@ -104,17 +127,33 @@ impl Channels {
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
     pub async fn take(&self, links: &Links, dial: &Dial<'_>) -> Result<Place, Failure> {
-        if let Some(place) = self.take_open(dial) {
-            return Ok(place);
+        let place = match self.find(dial) {
+            Some(place) => place,
+            None => {
+                let shelf = self.shelf(dial);
+                let _pending = links.queue(dial)?;
+                let opening = self.open(&shelf, links, dial);
+                let opened = tokio::time::timeout(dial.patience, opening).await;
+                opened.unwrap_or_else(|_| Err(FailureKind::Overflow.into()))?
+            }
+        };
+        if dial.is_upgrade {
+            // Whoever says nothing in time offers nothing.
+            let _ = tokio::time::timeout(dial.connect_timeout(), place.settle()).await;
         }
-        let shelf = self.shelf(dial);
-        let _pending = links.queue(dial)?;
-        let opened = tokio::time::timeout(dial.patience, self.open(&shelf, links, dial)).await;
-        opened.unwrap_or_else(|_| Err(FailureKind::Overflow.into()))
+        Ok(place)
     }
 
-    /// Room for a request on a connection that is there.
+    /// Room for a request on a connection that is there; for an upgrade there may be something
+    /// to wait for first.
     pub fn take_open(&self, dial: &Dial<'_>) -> Option<Place> {
+        match dial.is_upgrade {
+            true => None,
+            false => self.find(dial),
+        }
+    }
+
+    fn find(&self, dial: &Dial<'_>) -> Option<Place> {
         let place = self.shelf(dial).find()?;
         self.local.counts.add(Count::UpstreamReused);
         Some(place)
@@ -129,8 +168,13 @@ impl Channels {
             let mut channels = shelf.channels.borrow_mut();
             channels.retain(|channel| {
                 let idle = now.duration_since(channel.idle_since.get());
-                let is_idle = idle >= channel.idle_timeout;
-                is_known && !channel.is_closed.get() && (channel.active.get() > 0 || !is_idle)
+                let state = &channel.state;
+                let is_idle = state.active.get() == 0 && idle >= channel.idle_timeout;
+                let is_wanted = is_known && !state.is_closed.get();
+                if is_wanted && is_idle {
+                    self.local.counts.add(Count::UpstreamIdle);
+                }
+                is_wanted && !is_idle
             });
             shelf.is_opening.get() || !channels.is_empty()
         });
@@ -195,21 +239,14 @@ impl Channels {
         let _opening = Opening(shelf.clone());
         let mut link = links.open_within(dial, held).await?;
         let held = link.take_held();
-        let handshake = builder(&self.local.limits).handshake(link.stream).await;
+        let limits = &self.local.limits;
+        let handshake = builder(limits).handshake(link.stream).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
-        let (send, mut connection) = handshake.map_err(|_| failed)?;
-        let mut pings = connection.ping_pong();
-        if dial.is_upgrade
-            && let Some(pings) = &mut pings
-        {
-            // What the endpoint offers comes before its answer to a ping.
-            let pong = std::pin::pin!(pings.ping(::h2::Ping::opaque()));
-            futures_util::future::select(&mut connection, pong).await;
-        }
+        let (send, connection) = handshake.map_err(|_| failed)?;
         let channel = Rc::new(self.channel(send, dial.limits(), held));
         let rule = dial.limits().and_then(|limits| limits.ping);
-        let is_closed = channel.is_closed.clone();
-        task::spawn_local("channel", run(connection, is_closed, pings.zip(rule)));
+        let running = run(connection, channel.state.clone(), Window::new(limits), rule);
+        task::spawn_local("channel", running);
         shelf.channels.borrow_mut().push(channel.clone());
         Ok(channel.place(false))
     }
@@ -227,9 +264,8 @@ impl Channels {
         let now = clock::now();
         Channel {
             send,
-            active: Cell::new(0),
+            state: Rc::default(),
             idle_since: Cell::new(now),
-            is_closed: Rc::default(),
             opened: now,
             left: Cell::new(or(own.connection_requests_max, u32::MAX)),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
@@ -245,26 +281,73 @@ impl Channels {
 
 /// Drives a connection to its end, which also comes when a ping is not answered.
 async fn run(
-    connection: Connection<Stream, Bytes>,
-    is_closed: Rc<Cell<bool>>,
-    pings: Option<(PingPong, Ping)>,
+    mut connection: Connection<Stream, Bytes>,
+    state: Rc<State>,
+    mut window: Window,
+    rule: Option<Ping>,
 ) {
-    let pinging = async {
-        let Some((mut pings, rule)) = pings else {
-            return std::future::pending().await;
-        };
-        loop {
-            tokio::time::sleep(rule.interval).await;
-            let pong = pings.ping(::h2::Ping::opaque());
-            if !matches!(tokio::time::timeout(rule.timeout, pong).await, Ok(Ok(_))) {
-                return;
-            }
+    let mut pinging = pin!(ping(connection.ping_pong(), &state, rule));
+    poll_fn(|context| {
+        window.widen(&mut connection, state.active.get());
+        // What it ended with is told to each of its streams.
+        match Pin::new(&mut connection).poll(context) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => pinging.as_mut().poll(context),
         }
+    })
+    .await;
+    state.is_closed.set(true);
+    state.settle();
+}
+
+/// Pings by a rule, and where somebody asks what the endpoint offers: that comes before its answer
+/// to any ping. Returns once one is not answered.
+async fn ping(pings: Option<PingPong>, state: &State, rule: Option<Ping>) {
+    let Some(mut pings) = pings else {
+        return std::future::pending().await;
     };
-    let (connection, pinging) = (std::pin::pin!(connection), std::pin::pin!(pinging));
-    // What it ended with is told to each of its streams.
-    futures_util::future::select(connection, pinging).await;
-    is_closed.set(true);
+    let (interval, timeout) = rule.map_or((Duration::MAX, Duration::MAX), |rule| {
+        (rule.interval, rule.timeout)
+    });
+    loop {
+        // Either is a reason.
+        let _ = tokio::time::timeout(interval, state.asked.notified()).await;
+        let pong = pings.ping(::h2::Ping::opaque());
+        if !matches!(tokio::time::timeout(timeout, pong).await, Ok(Ok(_))) {
+            return;
+        }
+        state.settle();
+    }
+}
+
+impl State {
+    fn settle(&self) {
+        self.is_settled.set(true);
+        self.settled.notify_waiters();
+    }
+}
+
+impl Window {
+    fn new(limits: &Limits) -> Self {
+        Window {
+            stream_bytes: limits.stream_window_bytes,
+            bytes: limits.connection_window_bytes,
+        }
+    }
+
+    /// Makes room for as many streams as there are. It is never narrowed: what is not read is
+    /// bounded by the streams, and a window that nobody fills costs nothing.
+    fn widen(&mut self, connection: &mut Connection<Stream, Bytes>, streams: usize) {
+        let streams = u32::try_from(streams).unwrap_or(u32::MAX);
+        let bytes = self
+            .stream_bytes
+            .saturating_mul(streams)
+            .min(WINDOW_BYTES_MAX);
+        if bytes > self.bytes {
+            self.bytes = bytes;
+            connection.set_target_window_size(bytes);
+        }
+    }
 }
 
 impl Shelf {
@@ -294,7 +377,7 @@ impl Shelf {
     fn least_busy(&self) -> Option<Place> {
         let channels = self.channels.borrow();
         let open = channels.iter().filter(|channel| channel.is_open());
-        let channel = open.min_by_key(|channel| channel.active.get())?;
+        let channel = open.min_by_key(|channel| channel.state.active.get())?;
         Some(channel.place(true))
     }
 }
@@ -302,7 +385,7 @@ impl Shelf {
 impl Channel {
     fn has_room(&self) -> bool {
         let bound = self.send.current_max_send_streams().min(self.streams_max);
-        self.active.get() < bound
+        self.state.active.get() < bound
     }
 
     /// Whether it takes requests. An endpoint that goes away says so before it closes.
@@ -312,11 +395,12 @@ impl Channel {
         let age = || clock::now().duration_since(self.opened);
         let is_old = !self.time_max.is_zero() && age() >= self.time_max;
         let is_worn = self.left.get() == 0 || is_old;
-        !is_worn && !self.is_closed.get() && !matches!(polled, Poll::Ready(Err(_)))
+        !is_worn && !self.state.is_closed.get() && !matches!(polled, Poll::Ready(Err(_)))
     }
 
     fn place(self: &Rc<Self>, is_reused: bool) -> Place {
-        self.active.set(self.active.get() + 1);
+        let active = &self.state.active;
+        active.set(active.get() + 1);
         self.left.set(self.left.get().saturating_sub(1));
         Place {
             channel: self.clone(),
@@ -329,14 +413,27 @@ impl Channel {
 impl Place {
     /// The connection takes no more requests.
     pub fn retire(&self) {
-        self.channel.is_closed.set(true);
+        self.channel.state.is_closed.set(true);
+    }
+
+    /// Waits until it is known what the endpoint offers.
+    async fn settle(&self) {
+        let state = &self.channel.state;
+        let is_known =
+            || state.is_settled.get() || self.send.is_extended_connect_protocol_enabled();
+        if !is_known() {
+            let settled = state.settled.notified();
+            state.asked.notify_one();
+            settled.await;
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let channel = &self.channel;
-        channel.active.set(channel.active.get() - 1);
+        let active = &channel.state.active;
+        active.set(active.get() - 1);
         channel.idle_since.set(clock::now());
     }
 }

@@ -322,7 +322,11 @@ impl Links {
                 return false;
             }
             shelf.waiting.retain_mut(|waiting| {
-                now.duration_since(waiting.since) < waiting.timeout
+                let is_idle = now.duration_since(waiting.since) >= waiting.timeout;
+                if is_idle {
+                    self.local.counts.add(Count::UpstreamIdle);
+                }
+                !is_idle
                     && !self.is_wanted_elsewhere(&waiting.link)
                     && is_alive(&mut waiting.link.stream)
             });

@@ -449,6 +449,64 @@ async fn a_large_body_passes_the_windows_of_both_connections() {
     assert_eq!(length, 1_000_000);
 }
 
+/// Sends as much as the windows allow, and counts it.
+async fn pour(mut respond: SendResponse<Bytes>, sent: Arc<AtomicUsize>) {
+    let mut send = respond.send_response(Response::new(()), false).unwrap();
+    loop {
+        send.reserve_capacity(64 << 10);
+        let granted = std::future::poll_fn(|context| send.poll_capacity(context)).await;
+        // Once the client has gone there is no more to send.
+        let Some(Ok(granted)) = granted else { return };
+        if send.send_data(vec![b'x'; granted].into(), false).is_err() {
+            return;
+        }
+        sent.fetch_add(granted, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_hold_up_nobody_else_on_their_connection() {
+    const STALLED: usize = 8;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = sent.clone();
+    let endpoint = Streams::serving(move |_, request, mut respond: SendResponse<Bytes>| {
+        let sent = counted.clone();
+        async move {
+            if request.uri().path() == "/much" {
+                return pour(respond, sent).await;
+            }
+            let mut send = respond.send_response(Response::new(()), false).unwrap();
+            send.send_data(vec![b'y'; 200_000].into(), true).unwrap();
+        }
+    })
+    .await;
+    let world = endpoint.world();
+    let mut stalled = Vec::new();
+    for _ in 0..STALLED {
+        let client = connect(&world, "a.example").await;
+        let request = Request::get("https://a.example/much").body(()).unwrap();
+        let mut ready = client.ready().await.unwrap();
+        let (response, _) = ready.send_request(request, true).unwrap();
+        // A window is all that it takes of it.
+        stalled.push((ready, response.await.unwrap()));
+    }
+    // More than the connection had room for at first waits for them.
+    let room = crate::net::limits::Limits::default().connection_window_bytes as usize;
+    let is_stalled = async {
+        while sent.load(Ordering::SeqCst) < room {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, is_stalled).await.unwrap();
+    let asking = world.ask("GET /some HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    let answer = tokio::time::timeout(PATIENCE, asking).await;
+    let answer = answer.expect("its part of the connection is its own");
+    let length = answer.bytes().filter(|byte| *byte == b'y').count();
+    assert_eq!(length, 200_000);
+    assert_eq!(endpoint.connections.load(Ordering::SeqCst), 1);
+    drop(stalled);
+}
+
 #[tokio::test]
 async fn a_copy_is_framed_for_its_own_endpoint() {
     let (endpoint, copied) = (Streams::echo().await, Backend::echo().await);

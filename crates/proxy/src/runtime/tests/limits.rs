@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
+use myriad_model::{Listener, ListenerProtocol, Value};
+
+use super::endpoints::{Streams, put};
 use super::world::{Backend, PATIENCE, World, route};
-use crate::Settings;
 use crate::net::limits::Limits;
 use crate::net::limits::table::{Counted, ROWS};
 
 /// Limits that a story of their own reaches elsewhere, with the place.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 7] = [
     "idle_per_endpoint",
     "idle_endpoints",
     "parsed_keys",
+    // Below.
+    "upstream_idle_timeout",
+    "listeners",
     // In `floods`, with all of HTTP/2.
     "connection_window_bytes",
     // In `overload`.
@@ -136,11 +141,7 @@ async fn what_is_beyond_a_limit_is_refused_and_counted() {
     for case in cases().into_iter().chain(odd_cases()) {
         let mut limits = Limits::default();
         limits.set(case.set).unwrap();
-        let mut world = World::start_with(Settings {
-            workers: 1,
-            limits,
-            ..Settings::default()
-        });
+        let mut world = World::limited(limits);
         world.put_upstream("u", &[backend.address]);
         world.put_route("r", route("a.example", "/", "u"));
         world.put_domain("a.example", &["a.example"], Default::default());
@@ -182,6 +183,52 @@ async fn what_is_beyond_a_limit_is_refused_and_counted() {
     }
 }
 
+#[tokio::test]
+async fn connections_that_nobody_uses_end_and_are_counted() {
+    let backend = Backend::saying("ok").await;
+    let streams = Streams::echo().await;
+    for (protocol, address) in [("h1", backend.address), ("h2", streams.address)] {
+        let mut limits = Limits::default();
+        limits.set("upstream_idle_timeout=500ms").unwrap();
+        let mut world = World::limited(limits);
+        match protocol {
+            "h1" => world.put_upstream("u", &[address]),
+            _ => put(&mut world, "u", address),
+        }
+        world.put_route("r", route("a.example", "/", "u"));
+        let mut client = world.client().await;
+        client
+            .send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            .await;
+        assert!(client.response().await.0.contains("200"), "{protocol}");
+        until_counted(&world, "upstream_connections_total{event=\"idle\"}").await;
+    }
+}
+
+#[tokio::test]
+async fn listeners_beyond_the_limit_are_refused_and_counted() {
+    let limits = Limits {
+        listeners_max: 2,
+        ..Limits::default()
+    };
+    let mut world = World::limited(limits);
+    let listener = |name| {
+        let listener = Listener {
+            address: ([127, 0, 0, 1], 0).into(),
+            tls: false,
+            default_certificate: None,
+            protocol: ListenerProtocol::Http,
+            capture: None,
+        };
+        (name, Value::Listener(Box::new(listener)))
+    };
+    // Two are there from the start.
+    let (name, value) = listener("further");
+    assert_eq!(world.put(name, value).refused.len(), 1);
+    let metric = "limits_reached_total{limit=\"listeners\"}";
+    assert_eq!(counted(&world, metric), 1);
+}
+
 #[test]
 fn every_limit_is_reached_by_some_story() {
     let here = [cases(), odd_cases()].concat();
@@ -201,11 +248,7 @@ async fn a_head_of_http2_beyond_the_limit_is_refused_and_counted() {
     let backend = Backend::echo().await;
     let mut limits = Limits::default();
     limits.set("head_bytes=1KiB").unwrap();
-    let mut world = World::start_with(Settings {
-        workers: 1,
-        limits,
-        ..Settings::default()
-    });
+    let mut world = World::limited(limits);
     world.put_upstream("u", &[backend.address]);
     world.put_route("r", route("a.example", "/", "u"));
     world.put_domain("a.example", &["a.example"], Default::default());

@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use myriad_base::task;
 use myriad_model::{Action, Endpoint, Endpoints, Protocol as Speaks, Respond, Upstream, Value};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::http2::connect;
 use super::world::{Client, PATIENCE, World, header, route, with_policy};
@@ -270,6 +270,67 @@ async fn what_is_not_offered_is_refused() {
         .insert("content-length", "5".parse().unwrap());
     let (response, _) = open(&mut client, odd).await;
     assert_eq!(response.status(), 400);
+}
+
+/// Waits until bytes were sent that nobody has read yet.
+async fn wait_for(tcp: &TcpStream, wanted: &[u8]) {
+    let mut bytes = [0; 1 << 10];
+    let sent = async {
+        loop {
+            let length = tcp.peek(&mut bytes).await.unwrap();
+            let mut places = bytes[..length].windows(wanted.len());
+            if places.any(|place| place == wanted) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let sent = tokio::time::timeout(PATIENCE, sent).await;
+    sent.expect("it is sent");
+}
+
+#[tokio::test]
+async fn an_upgrade_waits_to_be_told_what_its_endpoint_offers() {
+    let (world, listener) = world(Speaks::H2c).await;
+    let mut first = world.client().await;
+    first
+        .send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        .await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    wait_for(&tcp, b"PRI * HTTP/2.0\r\n").await;
+    let mut second = world.client().await;
+    second.send(UPGRADE).await;
+    // A ping, whose answer comes behind the settings, on the connection that there is.
+    wait_for(&tcp, &[0, 0, 8, 6, 0, 0, 0, 0, 0]).await;
+    let serving = task::spawn("endpoint", async move {
+        let mut builder = ::h2::server::Builder::new();
+        builder.enable_connect_protocol();
+        let mut connection = builder.handshake::<_, Bytes>(tcp).await.unwrap();
+        let mut open = Vec::new();
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            let is_end = request.method() != Method::CONNECT;
+            open.push(respond.send_response(Response::new(()), is_end).unwrap());
+        }
+    });
+    let head = second.read_until("\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    let head = first.read_until("\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn an_upgrade_does_not_wait_for_ever_to_be_told_what_its_endpoint_offers() {
+    let (mut world, listener) = world(Speaks::H2c).await;
+    let hurried = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.connect_timeout = Duration::from_millis(200);
+    });
+    world.put_route("r", hurried);
+    let mut client = world.client().await;
+    client.send(UPGRADE).await;
+    let (_silent, _) = listener.accept().await.unwrap();
+    let (answer, _) = client.response().await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
 
 #[tokio::test]

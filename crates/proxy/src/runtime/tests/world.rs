@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::net::body::{BodyLength, Decoder};
+use crate::net::limits::Limits;
 use crate::{Applied, Proxy, Settings};
 
 /// How long a story waits for anything before it fails.
@@ -69,6 +70,15 @@ impl World {
         World::start_with(Settings {
             workers: 1,
             drain_timeout: PATIENCE,
+            ..Settings::default()
+        })
+    }
+
+    /// The same with limits of its own.
+    pub fn limited(limits: Limits) -> Self {
+        World::start_with(Settings {
+            workers: 1,
+            limits,
             ..Settings::default()
         })
     }
