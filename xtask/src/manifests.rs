@@ -25,33 +25,70 @@ const NOTE: &str = "\
 # kubectl create namespace myriad && kubectl apply --namespace myriad --filename myriad.yaml
 ";
 
-/// Settings of the chart that no default renders; each has to render as well.
-const VARIANTS: [&[&str]; 5] = [
-    &[
-        "proxy.kind=DaemonSet",
-        "podMonitor.enabled=true",
-        "proxy.limits.streams=64",
-    ],
-    &[
-        "proxy.autoscaling.enabled=true",
-        "networkPolicy.enabled=false",
-    ],
-    &[
-        "namespaces={a,b}",
-        "defaultCertificate=a/b",
-        "ingressClass.default=true",
-        "istio.watch=off",
-    ],
-    &[
-        "gateways[0].name=egress",
-        "gateways[0].labels.istio=egressgateway",
-        "gateways[0].ports={9000}",
-    ],
-    &[
-        "mesh.enabled=true",
-        "sidecars.inject=true",
-        "sidecars.failurePolicy=Ignore",
-    ],
+/// Settings of the chart that no default renders.
+struct Variant {
+    /// As `--set` has them; as `--set-json`, where a value is an object.
+    settings: &'static [&'static str],
+    /// Lines that are rendered.
+    lines: &'static [&'static str],
+}
+
+/// Each has to render.
+const VARIANTS: [Variant; 6] = [
+    Variant {
+        settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
+        lines: &["kind: DaemonSet", "kind: PodMonitor"],
+    },
+    Variant {
+        settings: &[
+            // A file of values has no whole numbers.
+            "proxy.limits={\"head_bytes\":\"32KiB\",\"requests_per_connection\":2000000}",
+            "proxy.pathNormalization=MERGE_SLASHES",
+            "proxy.trustedHops=2",
+            "proxy.proxyProtocol.ports={8080,8443}",
+            "proxy.proxyProtocol.from={10.0.0.0/24,2001:db8::/32}",
+        ],
+        lines: &[
+            "- --limit=head_bytes=32KiB",
+            "- --limit=requests_per_connection=2000000",
+            "- --path-normalization=MERGE_SLASHES",
+            "- --trusted-hops=2",
+            "- --proxy-protocol=8080,8443",
+            "- --proxy-protocol-from=10.0.0.0/24,2001:db8::/32",
+        ],
+    },
+    Variant {
+        settings: &[
+            "proxy.autoscaling.enabled=true",
+            "networkPolicy.enabled=false",
+        ],
+        lines: &["kind: HorizontalPodAutoscaler"],
+    },
+    Variant {
+        settings: &[
+            "namespaces={a,b}",
+            "defaultCertificate=a/b",
+            "ingressClass.default=true",
+            "istio.watch=off",
+        ],
+        lines: &["- --default-certificate=a/b"],
+    },
+    Variant {
+        settings: &[
+            "gateways[0].name=egress",
+            "gateways[0].labels.istio=egressgateway",
+            "gateways[0].ports={9000}",
+        ],
+        lines: &["name: myriad-gateway-egress"],
+    },
+    Variant {
+        settings: &[
+            "mesh.enabled=true",
+            "sidecars.inject=true",
+            "sidecars.failurePolicy=Ignore",
+        ],
+        lines: &["- --mesh", "failurePolicy: Ignore"],
+    },
 ];
 
 /// Writes the manifests, or fails when those that are committed are stale.
@@ -60,8 +97,14 @@ pub(crate) fn run(root: &Path, cache: &Path, is_check: bool) -> Result<()> {
     let mut lint = Command::new(&helm);
     lint.args(["lint", "--strict", CHART]);
     tool::run_in(root, lint)?;
-    for variant in VARIANTS {
-        render(root, &helm, variant)?;
+    for Variant { settings, lines } in VARIANTS {
+        let rendered = render(root, &helm, settings)?;
+        for wanted in lines {
+            ensure!(
+                rendered.lines().any(|line| line.trim() == *wanted),
+                "the chart with {settings:?} renders no {wanted:?}"
+            );
+        }
     }
     let rendered = format!("{NOTE}{}", render(root, &helm, &[])?);
     let path = root.join(MANIFESTS);
@@ -98,7 +141,11 @@ fn render(root: &Path, helm: &Path, settings: &[&str]) -> Result<String> {
     // The cluster's version decides what is rendered, and there is none to ask.
     command.args(["--kube-version", "1.36"]);
     for setting in settings {
-        command.args(["--set", setting]);
+        let flag = match setting.contains("={\"") {
+            true => "--set-json",
+            false => "--set",
+        };
+        command.args([flag, setting]);
     }
     let output = command.current_dir(root).output()?;
     if !output.status.success() {
