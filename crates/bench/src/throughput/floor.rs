@@ -19,6 +19,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection};
 
+use super::traffic::flush;
 use crate::poll::{Poll, Ready};
 
 /// Settings of the command.
@@ -343,24 +344,8 @@ impl Pipe {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let written = match &mut self.session {
-            Some(session) => {
-                let mut written = Ok(0);
-                while session.wants_write() && written.is_ok() {
-                    written = session.write_tls(&mut &self.socket);
-                }
-                written
-            }
-            None if self.unsent.is_empty() => Ok(0),
-            None => {
-                let written = (&self.socket).write(&self.unsent);
-                written.inspect(|&count| drop(self.unsent.drain(..count)))
-            }
-        };
-        match written {
-            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-            _ => Ok(()),
-        }
+        let session = self.session.as_deref_mut().map(|session| &mut **session);
+        flush(&self.socket, session, &mut self.unsent)
     }
 }
 

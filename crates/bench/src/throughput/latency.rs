@@ -2,19 +2,15 @@
 
 use serde::Serialize;
 
-use super::report::{Spread, Turn, errors, last_error, middle};
-use super::work::{Case, RATE_RPS, Work};
+use super::report::{Spread, Subjects, Turn, errors, last_error, middle};
+use super::work::{Case, RATE_RPS};
 use crate::table;
 
 /// A row.
 #[derive(Debug, Serialize)]
 pub struct LatencyRow {
-    work: Work,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    variant: Option<&'static str>,
-    connections: usize,
-    peer: String,
-    is_shared: bool,
+    #[serde(flatten)]
+    of: Subjects,
     rps: f64,
     /// The backend asked directly, without TLS. Medians of the rounds, as all figures but errors.
     direct_p50_us: f64,
@@ -56,11 +52,7 @@ impl LatencyRow {
         };
         let median = |values: Vec<f64>| Spread::of(values.into_iter()).median();
         LatencyRow {
-            work: case.work,
-            variant: case.variant,
-            connections: case.connections,
-            peer: peer.to_owned(),
-            is_shared,
+            of: Subjects::new(case, peer, is_shared),
             rps: RATE_RPS,
             direct_p50_us: middle(direct, |turn| turn.quantile_us(0.5)),
             direct_p90_us: middle(direct, |turn| turn.quantile_us(0.9)),
@@ -97,11 +89,12 @@ impl table::Row<12> for LatencyRow {
     ];
 
     fn cells(&self) -> [String; 12] {
+        let [work, variant, connections, peer] = self.of.cells();
         [
-            format!("{:?}", self.work),
-            self.variant.unwrap_or_default().to_owned(),
-            self.connections.to_string(),
-            self.peer.clone(),
+            work,
+            variant,
+            connections,
+            peer,
             format!("{:.0}", self.direct_p50_us),
             format!("{:.0}", self.direct_p90_us),
             format!("{:.0}", self.added_p50_us),

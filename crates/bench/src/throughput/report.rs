@@ -37,9 +37,9 @@ pub struct Spread {
     rounds: usize,
 }
 
-/// A row.
+/// What a row is about.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct Subjects {
     work: Work,
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<&'static str>,
@@ -47,6 +47,13 @@ pub struct Row {
     peer: String,
     /// Whether traffic and backend run on the same core as the proxies.
     is_shared: bool,
+}
+
+/// A row.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    #[serde(flatten)]
+    of: Subjects,
     /// Medians of the rounds, as all figures but memory and errors.
     cpu_us_per_request: f64,
     peer_cpu_us_per_request: f64,
@@ -85,11 +92,7 @@ impl Row {
         let both = || own.iter().chain(theirs);
         let pairs = own.iter().zip(theirs);
         Row {
-            work: case.work,
-            variant: case.variant,
-            connections: case.connections,
-            peer: peer.name().to_owned(),
-            is_shared,
+            of: Subjects::new(case, peer.name(), is_shared),
             cpu_us_per_request: middle(own, Turn::proxy_us),
             peer_cpu_us_per_request: middle(theirs, Turn::proxy_us),
             ratio: Spread::of(pairs.map(|(own, peer)| own.proxy_us() / peer.proxy_us())),
@@ -109,6 +112,29 @@ impl Row {
             peer_errors: errors(theirs),
             last_error: last_error(&[own, theirs]),
         }
+    }
+}
+
+impl Subjects {
+    /// A case, and the peer beside Myriad.
+    pub fn new(case: &Case, peer: &str, is_shared: bool) -> Subjects {
+        Subjects {
+            work: case.work,
+            variant: case.variant,
+            connections: case.connections,
+            peer: peer.to_owned(),
+            is_shared,
+        }
+    }
+
+    /// The first cells of the row.
+    pub fn cells(&self) -> [String; 4] {
+        [
+            format!("{:?}", self.work),
+            self.variant.unwrap_or_default().to_owned(),
+            self.connections.to_string(),
+            self.peer.clone(),
+        ]
     }
 }
 
@@ -172,11 +198,12 @@ impl table::Row<13> for Row {
     ];
 
     fn cells(&self) -> [String; 13] {
+        let [work, variant, connections, peer] = self.of.cells();
         [
-            format!("{:?}", self.work),
-            self.variant.unwrap_or_default().to_owned(),
-            self.connections.to_string(),
-            self.peer.clone(),
+            work,
+            variant,
+            connections,
+            peer,
             format!("{:.1}", self.cpu_us_per_request),
             format!("{:.1}", self.peer_cpu_us_per_request),
             format!("{:.2}", self.ratio.median),

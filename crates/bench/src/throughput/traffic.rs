@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
 
+pub use link::flush;
+
 use super::requests::Requests;
 use crate::cluster::usage;
 use crate::load::{Failure, Schedule, Seen};

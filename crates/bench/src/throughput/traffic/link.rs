@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{ClientConfig, ClientConnection, ConnectionCommon};
 
 /// A connection.
 pub struct Link {
@@ -83,24 +83,8 @@ impl Link {
 
     /// Sends as much as the socket takes.
     pub fn flush(&mut self) -> io::Result<()> {
-        let written = match &mut self.session {
-            Some(session) => {
-                let mut written = Ok(0);
-                while session.wants_write() && written.is_ok() {
-                    written = session.write_tls(&mut &self.socket);
-                }
-                written
-            }
-            None if self.unsent.is_empty() => Ok(0),
-            None => {
-                let written = (&self.socket).write(&self.unsent);
-                written.inspect(|&count| drop(self.unsent.drain(..count)))
-            }
-        };
-        match written {
-            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-            _ => Ok(()),
-        }
+        let session = self.session.as_deref_mut().map(|session| &mut **session);
+        flush(&self.socket, session, &mut self.unsent)
     }
 
     /// Reads what has come; nothing is the end.
@@ -144,5 +128,31 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Sends as much as a socket takes: what waits in its session, or else what is unsent.
+pub fn flush<Data>(
+    mut socket: &TcpStream,
+    session: Option<&mut ConnectionCommon<Data>>,
+    unsent: &mut Vec<u8>,
+) -> io::Result<()> {
+    let written = match session {
+        Some(session) => {
+            let mut written = Ok(0);
+            while session.wants_write() && written.is_ok() {
+                written = session.write_tls(&mut socket);
+            }
+            written
+        }
+        None if unsent.is_empty() => Ok(0),
+        None => {
+            let written = socket.write(unsent);
+            written.inspect(|&count| drop(unsent.drain(..count)))
+        }
+    };
+    match written {
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
     }
 }
