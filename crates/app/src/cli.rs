@@ -283,24 +283,15 @@ pub struct RawTraffic {
         value_name = "NAME=VALUE"
     )]
     pub limits: Vec<String>,
-    /// What becomes of paths that servers understand differently: NONE refuses dot segments and
-    /// backslashes, BASE, MERGE_SLASHES and DECODE_AND_MERGE_SLASHES normalise as Istio does, and
-    /// STRICT refuses all that these would change.
-    #[arg(
-        long,
-        env = "MYRIAD_PATH_NORMALIZATION",
-        default_value = "NONE",
-        value_name = "RULE"
-    )]
-    pub path_normalization: String,
-    /// Proxies in front of this one that are believed about the client's address.
-    #[arg(
-        long,
-        env = "MYRIAD_TRUSTED_HOPS",
-        default_value_t = 0,
-        value_name = "N"
-    )]
-    pub trusted_hops: usize,
+    /// What becomes of paths that servers understand differently: NONE, where nothing else is said,
+    /// refuses dot segments and backslashes, BASE, MERGE_SLASHES and DECODE_AND_MERGE_SLASHES
+    /// normalise as Istio does, and STRICT refuses all that these would change.
+    #[arg(long, env = "MYRIAD_PATH_NORMALIZATION", value_name = "RULE")]
+    pub path_normalization: Option<String>,
+    /// Proxies in front of this one that are believed about the client's address; 0 where nothing
+    /// else is said.
+    #[arg(long, env = "MYRIAD_TRUSTED_HOPS", value_name = "N")]
+    pub trusted_hops: Option<usize>,
     /// Ports whose connections have to begin with a header of the PROXY protocol, version 1 or 2,
     /// or `all`; needs --proxy-protocol-from.
     #[arg(

@@ -253,6 +253,7 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>) {
 
 fn engine(settings: &Controller, trust: &Trust) -> Engine {
     let writer = Writer::new(Sealer::new(trust.version_key.0, Form::Encoded));
-    settings.meaning.mesh.warn();
+    let mesh = &settings.meaning.mesh;
+    mesh.warn(mesh.edge.remedies());
     Engine::new(settings.translate(), writer)
 }

@@ -64,28 +64,25 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     }
     let probes = settings.probes.as_ref();
     let probes = probes.map(|probes| answerer(probes, &readiness, &metrics));
-    let Opened {
-        listener,
-        own,
-        from,
-        is_live,
-        restart,
-        inherited,
-    } = open(&settings, probes, &drain)?;
-    let over = restart.as_ref().map(Restart::over).unwrap_or_default();
+    let opened = open(&settings, probes, &drain)?;
+    let over = opened.restart.as_ref().map(Restart::over);
+    let over = over.unwrap_or_default();
     let proxy = myriad_proxy::Settings {
-        inherited,
+        inherited: opened.inherited,
         ..settings.traffic.proxy()
     };
     let proxy = Proxy::start(proxy, &metrics)?;
     let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
     let offer = Offer {
         sockets: proxy.sockets(),
-        own,
+        own: opened.own,
         admin: drain.clone(),
         is_suspended: kept.suspension(),
     };
-    let succession = restart.map(|it| it.go_on(offer, is_live.clone(), &metrics));
+    let is_live = opened.is_live;
+    let succession = opened
+        .restart
+        .map(|it| it.go_on(offer, is_live.clone(), &metrics));
     let succession = succession.transpose()?;
     let reporter = reporter(&settings, &readiness, &board, &kept);
     let pages = Pages {
@@ -94,7 +91,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         reporter,
         explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
     };
-    process::start_admin(listener, pages, &drain, from)?;
+    process::start_admin(opened.listener, pages, &drain, opened.from)?;
     let mut follower = Follower {
         proxy,
         kept,

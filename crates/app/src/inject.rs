@@ -42,6 +42,8 @@ pub struct Sidecar {
     pub drain_delay: u64,
     /// See `drain_delay`.
     pub drain_timeout: u64,
+    /// What becomes of paths that servers understand differently, as MeshConfig says.
+    pub path_normalization: Option<Box<str>>,
 }
 
 impl Sidecar {
@@ -93,6 +95,7 @@ impl Sidecar {
             log: raw.sidecar_log.clone(),
             drain_delay: raw.sidecar_drain_delay,
             drain_timeout: raw.sidecar_drain_timeout,
+            path_normalization: None,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! It is the text below the key `mesh` of the ConfigMap `istio`, mounted as a file, so that one
 //! setting serves a directory and a cluster alike. It is read once, at the start.
 
+mod edge;
 mod telemetry;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use myriad_model::{CheckBody, CheckProtocol, HttpCheck, Name, NameMatch, Process
 use myriad_translate::{MeshProvider, MeshTelemetry, ProviderForm, TelemetryProvider};
 use serde::Deserialize;
 use serde_json::Value;
+
+pub use edge::{Edge, Remedy};
 
 /// The largest file in bytes.
 const BYTES_MAX: u64 = 1 << 20;
@@ -42,6 +45,8 @@ pub struct Mesh {
     pub allows_any: bool,
     /// What is recorded.
     pub telemetry: MeshTelemetry,
+    /// How connections and paths are taken.
+    pub edge: Edge,
     /// Fields that have no effect here.
     pub unheard: Vec<String>,
 }
@@ -54,6 +59,8 @@ struct RawMesh {
     trust_domain_aliases: Vec<String>,
     outbound_traffic_policy: RawOutbound,
     extension_providers: Vec<RawProvider>,
+    path_normalization: edge::RawPaths,
+    default_config: RawConfig,
     /// What is traced follows from providers.
     #[serde(rename = "enableTracing")]
     _enable_tracing: Option<bool>,
@@ -68,6 +75,16 @@ struct RawMesh {
 struct RawOutbound {
     /// ALLOW_ANY where nothing is written.
     mode: Option<String>,
+}
+
+/// What proxies are started with.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawConfig {
+    tracing: telemetry::RawSampling,
+    gateway_topology: edge::RawTopology,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -170,16 +187,20 @@ impl Default for Mesh {
             trust_domain_aliases: Vec::new(),
             allows_any: true,
             telemetry: MeshTelemetry::default(),
+            edge: Edge::default(),
             unheard: Vec::new(),
         }
     }
 }
 
 impl Mesh {
-    /// Names what has no effect in the log.
-    pub fn warn(&self) {
+    /// Names what has no effect in the log, and what has none here, with what to do about it.
+    pub fn warn(&self, elsewhere: impl IntoIterator<Item = Remedy>) {
         for field in &self.unheard {
             tracing::warn!(%field, "of --mesh-config has no effect");
+        }
+        for Remedy { field, remedy } in elsewhere {
+            tracing::warn!(%field, %remedy, "of --mesh-config has no effect here");
         }
     }
 }
@@ -218,17 +239,25 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
         unheard: raw.rest.into_keys().collect(),
         ..Mesh::default()
     };
-    mesh.telemetry = telemetry::settings(raw.telemetry, &mut mesh.unheard, problems);
-    if raw.extension_providers.len() > PROVIDERS_MAX {
+    let (config, unheard) = (raw.default_config, &mut mesh.unheard);
+    unheard.extend(config.rest.keys().map(|key| format!("defaultConfig.{key}")));
+    mesh.edge = edge::read(
+        &raw.path_normalization,
+        config.gateway_topology,
+        unheard,
+        problems,
+    );
+    mesh.telemetry = telemetry::settings(raw.telemetry, config.tracing, unheard, problems);
+    providers(raw.extension_providers, &mut mesh, problems);
+    mesh
+}
+
+fn providers(raw: Vec<RawProvider>, mesh: &mut Mesh, problems: &mut Vec<String>) {
+    if raw.len() > PROVIDERS_MAX {
         let problem = format!("--mesh-config has more than {PROVIDERS_MAX} extensionProviders");
         problems.push(problem);
     }
-    for (at, raw) in raw
-        .extension_providers
-        .into_iter()
-        .take(PROVIDERS_MAX)
-        .enumerate()
-    {
+    for (at, raw) in raw.into_iter().take(PROVIDERS_MAX).enumerate() {
         let place = format!("extensionProviders[{at}]");
         let is_grpc = raw.envoy_ext_authz_grpc.is_some();
         let (name, rest) = (raw.name, raw.rest);
@@ -263,7 +292,6 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
             Err(problem) => problems.push(format!("--mesh-config: {place}.{problem}")),
         }
     }
-    mesh
 }
 
 fn processor(name: &str, raw: &RawProcessor) -> Result<MeshProvider, String> {
@@ -421,7 +449,7 @@ mod tests {
 
     use super::{Mesh, duration, parse};
 
-    fn read(text: &str) -> (Mesh, Vec<String>) {
+    pub(super) fn read(text: &str) -> (Mesh, Vec<String>) {
         let mut problems = Vec::new();
         (parse(text, &mut problems), problems)
     }

@@ -276,7 +276,9 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let is_live = CancellationToken::new();
         let from = restart.as_ref().map(|it| it.answers_from(&is_live));
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
-        settings.meaning.mesh.warn();
+        let mesh = &settings.meaning.mesh;
+        let is_told = settings.traffic.introductions.is_some();
+        mesh.warn(mesh.edge.introductions().filter(|_| !is_told));
         let engine = Engine::new(settings.translate(), writer);
         let drain = Drain::new();
         let live = Live::new(&metrics);

@@ -20,9 +20,10 @@ use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
-use crate::mesh::{self as mesh_config, Mesh};
+use crate::mesh::{self as mesh_config, Edge, Mesh};
 
 pub use captures::Captures;
+pub(crate) use limits::path_rule;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 pub use sidecar::{Injection, Probes};
 
@@ -201,6 +202,8 @@ impl Serve {
         };
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
+        let edge = &settings.meaning.mesh.edge;
+        settings.traffic.follow(&raw.traffic, edge);
         if raw.meaning.mesh.mesh {
             let problem = "--mesh is for a controller and its proxies: nobody signs here";
             problems.push(problem.to_owned());
@@ -262,6 +265,10 @@ impl Controller {
             admin: address("--admin", &raw.process.admin, &mut problems),
             meaning,
         };
+        let rule = settings.meaning.mesh.edge.paths.as_ref();
+        if let Some(injection) = &mut settings.injection {
+            injection.sidecar.path_normalization = rule.map(|(_, name)| name.clone());
+        }
         let own = [settings.admin.port(), settings.sync.port()];
         settings.meaning.gateway_ports.except.extend(own);
         all_or(problems, settings)
@@ -342,12 +349,22 @@ impl Traffic {
             restart_socket: restart_socket(raw, problems),
             access_log: raw.access_log,
             workload: workload(raw.workload.as_deref(), problems),
-            trusted_hops: raw.trusted_hops,
+            trusted_hops: raw.trusted_hops.unwrap_or_default(),
             introductions: introductions::read(raw, problems),
             locality: Locality::parse(&raw.locality),
             names: names::read(raw, problems),
             captures: captures::read(raw, problems),
             limits: limits::read(raw, problems),
+        }
+    }
+
+    /// What no flag says is as the mesh's settings say.
+    fn follow(&mut self, raw: &RawTraffic, edge: &Edge) {
+        if let (None, Some((rule, _))) = (&raw.path_normalization, &edge.paths) {
+            self.limits.paths = *rule;
+        }
+        if let (None, Some(hops)) = (raw.trusted_hops, edge.trusted_hops) {
+            self.trusted_hops = hops;
         }
     }
 
@@ -570,61 +587,4 @@ fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Option<Workloa
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::Serve;
-    use crate::cli::{Cli, Command};
-
-    fn raw(arguments: &[&str]) -> crate::cli::RawServe {
-        let line = ["myriad", "serve", "dir"].iter().chain(arguments);
-        match Cli::parse_from(line).command {
-            Command::Serve(raw) => *raw,
-            _ => panic!("another command"),
-        }
-    }
-
-    #[test]
-    fn defaults_are_the_documented_ones() {
-        let serve = Serve::check(&raw(&[])).unwrap();
-        assert_eq!(serve.listeners.http.to_string(), "0.0.0.0:8080");
-        assert_eq!(serve.listeners.https.to_string(), "0.0.0.0:8443");
-        assert_eq!(serve.admin.to_string(), "127.0.0.1:9901");
-        assert_eq!(serve.meaning.catch_all_namespaces, None);
-        assert!(serve.traffic.workers >= 1 && !serve.traffic.access_log);
-    }
-
-    #[test]
-    fn all_problems_are_reported_at_once() {
-        let raw = raw(&[
-            "--http=nowhere",
-            "--workers=0",
-            "--drain-delay=99999",
-            "--default-certificate=a",
-            "--host-sharing=all",
-            "--gateways=nowhere",
-            "--capture-inbound=nowhere",
-            "--detection-timeout=0",
-            "--limit=head_byte=1KiB",
-            "--path-normalization=base",
-            "--limit=streams=8,pings=1",
-        ]);
-        let text = Serve::check(&raw).unwrap_err().to_string();
-        for name in [
-            "--http",
-            "--workers",
-            "--drain-delay",
-            "--default-certificate",
-            "--host-sharing",
-            "--gateways nowhere",
-            "--capture-inbound",
-            "--detection-timeout",
-            "--path-normalization",
-            "no limit \"head_byte\"; the nearest is head_bytes",
-            "pings is \"1\", not 8 to 1048576",
-            "--gateways is for a controller",
-        ] {
-            assert!(text.contains(name), "{name} is not in: {text}");
-        }
-    }
-}
+mod tests;

@@ -154,6 +154,8 @@ fn proxy_container(wishes: &Wishes, probes: &Map<String, Value>, sidecar: &Sidec
         format!("--drain-timeout={}", sidecar.drain_timeout),
         "--workers=2".to_owned(),
     ];
+    let paths = sidecar.path_normalization.iter();
+    arguments.extend(paths.map(|rule| format!("--path-normalization={rule}")));
     if wishes.redirect.is_some() {
         arguments.extend(CAPTURES.map(str::to_owned));
     }

@@ -22,7 +22,6 @@ pub struct RawTelemetry {
     access_log_encoding: Option<String>,
     access_log_format: String,
     default_providers: RawDefaults,
-    default_config: RawConfig,
 }
 
 #[derive(Deserialize, Default)]
@@ -33,17 +32,10 @@ struct RawDefaults {
     tracing: Vec<String>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawConfig {
-    tracing: RawSampling,
-    #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
-}
-
+/// Which requests are traced where nobody says more.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct RawSampling {
+pub struct RawSampling {
     sampling: Option<f64>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
@@ -113,6 +105,7 @@ struct RawHeader {
 /// Reads the fields of the mesh's settings. What has no effect is named in `unheard`.
 pub fn settings(
     raw: RawTelemetry,
+    sampling: RawSampling,
     unheard: &mut Vec<String>,
     problems: &mut Vec<String>,
 ) -> MeshTelemetry {
@@ -123,8 +116,6 @@ pub fn settings(
     if let Some(metrics) = raw.default_providers.metrics {
         read.metrics = texts(metrics);
     }
-    let (config, sampling) = (raw.default_config.rest, raw.default_config.tracing);
-    unheard.extend(config.keys().map(|key| format!("defaultConfig.{key}")));
     let rest = sampling.rest.keys();
     unheard.extend(rest.map(|key| format!("defaultConfig.tracing.{key}")));
     if let Some(percent) = sampling.sampling {

@@ -4,6 +4,14 @@ use myriad_proxy::{Limits, PathRule};
 
 use crate::cli::RawTraffic;
 
+/// The rule of a name.
+pub fn path_rule(name: &str) -> Option<PathRule> {
+    let mut rules = PathRule::ALL.into_iter();
+    rules
+        .find(|(known, _)| *known == name)
+        .map(|(_, rule)| rule)
+}
+
 /// Checks settings.
 pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Limits {
     let mut limits = Limits::default();
@@ -12,10 +20,11 @@ pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Limits {
             problems.push(format!("--limit: {error}"));
         }
     }
-    let written = &raw.path_normalization;
-    let mut rules = PathRule::ALL.into_iter();
-    match rules.find(|(name, _)| name == written) {
-        Some((_, rule)) => limits.paths = rule,
+    let Some(written) = &raw.path_normalization else {
+        return limits;
+    };
+    match path_rule(written) {
+        Some(rule) => limits.paths = rule,
         None => {
             let names = PathRule::ALL.map(|(name, _)| name).join(", ");
             problems.push(format!(

@@ -17,6 +17,7 @@ fn sidecar() -> Sidecar {
         log: "info".to_owned(),
         drain_delay: 5,
         drain_timeout: 20,
+        path_normalization: None,
     }
 }
 
@@ -83,6 +84,20 @@ fn the_proxy_comes_first_and_the_workload_keeps_what_it_had() {
         .and_then(Value::as_array)
         .unwrap();
     assert_eq!(volumes.len(), 3);
+}
+
+#[test]
+fn paths_are_normalised_as_the_mesh_says() {
+    let proxied = |path_normalization: Option<Box<str>>| {
+        let sidecar = Sidecar {
+            path_normalization,
+            ..sidecar()
+        };
+        let Injected { pod, .. } = inject(&pod(), "cart", &sidecar).unwrap();
+        pod["spec"]["initContainers"][1]["args"].to_string()
+    };
+    assert!(proxied(Some("BASE".into())).contains("\"--path-normalization=BASE\""));
+    assert!(!proxied(None).contains("--path-normalization"));
 }
 
 #[test]

@@ -1,0 +1,76 @@
+use clap::Parser;
+
+use super::Serve;
+use crate::cli::{Cli, Command};
+
+fn raw(arguments: &[&str]) -> crate::cli::RawServe {
+    let line = ["myriad", "serve", "dir"].iter().chain(arguments);
+    match Cli::parse_from(line).command {
+        Command::Serve(raw) => *raw,
+        _ => panic!("another command"),
+    }
+}
+
+#[test]
+fn defaults_are_the_documented_ones() {
+    let serve = Serve::check(&raw(&[])).unwrap();
+    assert_eq!(serve.listeners.http.to_string(), "0.0.0.0:8080");
+    assert_eq!(serve.listeners.https.to_string(), "0.0.0.0:8443");
+    assert_eq!(serve.admin.to_string(), "127.0.0.1:9901");
+    assert_eq!(serve.meaning.catch_all_namespaces, None);
+    assert!(serve.traffic.workers >= 1 && !serve.traffic.access_log);
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let raw = raw(&[
+        "--http=nowhere",
+        "--workers=0",
+        "--drain-delay=99999",
+        "--default-certificate=a",
+        "--host-sharing=all",
+        "--gateways=nowhere",
+        "--capture-inbound=nowhere",
+        "--detection-timeout=0",
+        "--limit=head_byte=1KiB",
+        "--path-normalization=base",
+        "--limit=streams=8,pings=1",
+    ]);
+    let text = Serve::check(&raw).unwrap_err().to_string();
+    for name in [
+        "--http",
+        "--workers",
+        "--drain-delay",
+        "--default-certificate",
+        "--host-sharing",
+        "--gateways nowhere",
+        "--capture-inbound",
+        "--detection-timeout",
+        "--path-normalization",
+        "no limit \"head_byte\"; the nearest is head_bytes",
+        "pings is \"1\", not 8 to 1048576",
+        "--gateways is for a controller",
+    ] {
+        assert!(text.contains(name), "{name} is not in: {text}");
+    }
+}
+
+#[test]
+fn the_meshs_settings_hold_where_no_flag_says_more() {
+    use myriad_proxy::PathRule;
+    let file = std::env::temp_dir().join(format!("mesh-config-{}", std::process::id()));
+    let text = "pathNormalization: {normalization: DEFAULT}\n\
+                defaultConfig: {gatewayTopology: {numTrustedProxies: 2}}\n";
+    std::fs::write(&file, text).unwrap();
+    let path = file.clone();
+    let file = format!("--mesh-config={}", file.display());
+    let read = |arguments: &[&str]| {
+        let Serve { traffic, .. } = Serve::check(&raw(arguments)).unwrap();
+        (traffic.limits.paths, traffic.trusted_hops)
+    };
+    assert_eq!(read(&[]), (PathRule::AsIs, 0));
+    assert_eq!(read(&[&file]), (PathRule::Base, 2));
+    let flags = [&*file, "--path-normalization=NONE", "--trusted-hops=0"];
+    assert_eq!(read(&flags), (PathRule::AsIs, 0));
+    std::fs::remove_file(path).unwrap();
+}
