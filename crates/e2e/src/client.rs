@@ -15,6 +15,8 @@ pub struct Curl {
 pub struct Answer {
     /// The status; 0 where no response came.
     pub status: u16,
+    /// The statuses of the interim responses before it.
+    pub interims: Vec<u16>,
     /// The headers of the last response, names in lower case, in order.
     pub headers: Vec<(String, String)>,
     /// The body.
@@ -79,6 +81,7 @@ impl Answer {
         let mut rest = text;
         let mut answer = Answer {
             status: 0,
+            interims: Vec::new(),
             headers: Vec::new(),
             body: String::new(),
             error,
@@ -97,6 +100,7 @@ impl Answer {
             if answer.status >= 200 {
                 break;
             }
+            answer.interims.push(answer.status);
         }
         answer.body = rest.to_owned();
         answer

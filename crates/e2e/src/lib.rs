@@ -13,6 +13,7 @@ pub mod authority;
 pub mod backend;
 pub mod client;
 pub mod cluster;
+pub mod controller;
 pub mod document;
 pub mod issuer;
 pub mod istio;

@@ -32,11 +32,13 @@ mod stories {
     mod istio_tunnel;
     mod istio_upstream;
     mod istio_workloads;
+    mod memory;
     mod mesh_capture;
     mod operators;
     mod overload;
     mod protocols;
     mod restart;
+    mod restart_proxy;
     mod tls;
     mod tls_scan;
 }

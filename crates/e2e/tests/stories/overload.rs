@@ -18,21 +18,21 @@ use tokio::sync::watch;
 use super::commands::myriad;
 
 /// A connection that asks on and on.
-struct Asker(TcpStream);
+pub(super) struct Asker(pub TcpStream);
 
 impl Asker {
-    async fn connect(address: SocketAddr) -> Asker {
+    pub async fn connect(address: SocketAddr) -> Asker {
         Asker(TcpStream::connect(address).await.expect("a connection"))
     }
 
-    async fn send(&mut self, host: &str) {
+    pub async fn send(&mut self, host: &str) {
         let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let sent = self.0.write_all(request.as_bytes()).await;
         sent.expect("a request");
     }
 
     /// The head of the answer, in lower case; the body is read as well.
-    async fn answer(&mut self) -> String {
+    pub async fn answer(&mut self) -> String {
         let reading = async {
             let mut bytes = Vec::new();
             loop {
@@ -52,7 +52,7 @@ impl Asker {
         answer.expect("an answer in time")
     }
 
-    async fn ask(&mut self, host: &str) -> String {
+    pub async fn ask(&mut self, host: &str) -> String {
         self.send(host).await;
         self.answer().await
     }
@@ -162,7 +162,7 @@ async fn a_flood_of_connections_leaves_others_theirs() {
 }
 
 /// An endpoint that answers nothing before it is told to.
-async fn slow_endpoint() -> (SocketAddr, watch::Sender<bool>) {
+pub(super) async fn slow_endpoint() -> (SocketAddr, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (told, telling) = watch::channel(false);
@@ -220,10 +220,14 @@ async fn a_flood_of_slow_requests_leaves_others_theirs() {
 }
 
 /// A process with a budget of memory: its HTTP and admin addresses, and what ends it.
-async fn with_budget(directory: &std::path::Path, budget: &str) -> (SocketAddr, SocketAddr, Kept) {
+pub(super) async fn with_budget(
+    directory: &std::path::Path,
+    budget: &str,
+) -> (SocketAddr, SocketAddr, Kept) {
     let mut child = myriad()
         .args(["serve", "--http=127.0.0.1:0", "--https=127.0.0.1:0"])
         .args(["--admin=127.0.0.1:0", "--workers=1"])
+        .arg("--limit=head_timeout=5m")
         .arg(format!("--memory-max={budget}"))
         .arg(directory)
         .stderr(Stdio::piped())
@@ -248,12 +252,12 @@ async fn with_budget(directory: &std::path::Path, budget: &str) -> (SocketAddr, 
 }
 
 /// Ends with what it holds.
-type Kept = (
+pub(super) type Kept = (
     tokio::process::Child,
     tokio::io::Lines<BufReader<tokio::process::ChildStderr>>,
 );
 
-async fn number(admin: SocketAddr, name: &str) -> Option<u64> {
+pub(super) async fn number(admin: SocketAddr, name: &str) -> Option<u64> {
     let url = format!("http://{admin}/metrics");
     let page = Curl::new(&url, &[], &"/none".into());
     let page = page.args(&["--insecure"]).ask().await.body;

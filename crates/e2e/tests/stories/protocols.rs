@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
+use h2::server::SendResponse;
 use myriad_e2e::authority::Authority;
 use myriad_e2e::{Backend, Site, World};
 use rustls::pki_types::pem::PemObject;
@@ -183,6 +184,171 @@ async fn a_browser_opens_websockets_on_the_connection_that_it_has() {
     let name = "myriad_request_failures_total{reason=\"no_upgrade\"}";
     assert_eq!(world.metric(name).await, 1.0);
     world.stop().await;
+}
+
+/// An endpoint of HTTP/1.1 that reads a body only where it was asked whether it wants one, hints
+/// before it answers, and says in the answer which trailers came.
+async fn hinting() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut said = read_to(&mut tcp, "\r\n\r\n").await?;
+                if said
+                    .to_ascii_lowercase()
+                    .contains("expect: 100-continue\r\n")
+                {
+                    tcp.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+                }
+                said = read_to(&mut tcp, "0\r\n").await?;
+                while !said.ends_with("\r\n\r\n") {
+                    said.push(char::from(tcp.read_u8().await?));
+                }
+                let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
+                tcp.write_all(hint.as_bytes()).await?;
+                let body = format!("{:x}\r\n{said}\r\n0\r\nX-Back: 1\r\n\r\n", said.len());
+                let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close";
+                tcp.write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+                    .await
+            });
+        }
+    });
+    address
+}
+
+/// Everything up to and with a text.
+async fn read_to(tcp: &mut TcpStream, text: &str) -> std::io::Result<String> {
+    let mut said = String::new();
+    while !said.ends_with(text) {
+        said.push(char::from(tcp.read_u8().await?));
+    }
+    Ok(said)
+}
+
+/// The same of HTTP/2, by prior knowledge.
+async fn hinting_http2() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(tcp).await.expect("HTTP/2");
+                while let Some(Ok((request, respond))) = connection.accept().await {
+                    tokio::spawn(hint(request, respond));
+                }
+            });
+        }
+    });
+    address
+}
+
+async fn hint(request: http::Request<h2::RecvStream>, mut respond: SendResponse<Bytes>) {
+    let interim = |status: u16| {
+        let response = http::Response::builder().status(status);
+        let response = response.header("link", "</a.css>; rel=preload");
+        response.body(()).expect("a response")
+    };
+    if request.headers().contains_key("expect") {
+        let told = respond.send_informational(interim(100));
+        told.expect("it is sent");
+    }
+    let (mut said, mut body) = (String::new(), request.into_body());
+    while let Some(data) = body.data().await {
+        let data = data.expect("a whole body");
+        let _ = body.flow_control().release_capacity(data.len());
+        said += &String::from_utf8_lossy(&data);
+    }
+    for (name, value) in &body.trailers().await.expect("an end").unwrap_or_default() {
+        said += &format!("\r\n{name}: {}", value.to_str().expect("text"));
+    }
+    let told = respond.send_informational(interim(103));
+    told.expect("it is sent");
+    let sending = respond.send_response(http::Response::new(()), false);
+    let mut sending = sending.expect("it is sent");
+    sending.send_data(said.into(), false).expect("it is sent");
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x-back", "1".parse().expect("a value"));
+    sending.send_trailers(trailers).expect("it is sent");
+}
+
+/// Serves an endpoint at both ports.
+async fn at_both_ports(endpoint: SocketAddr, speaks: &str) -> World {
+    let authority = Authority::new();
+    let site = Site::new("a.test")
+        .to(endpoint)
+        .tls(&authority.issue(&["a.test"]))
+        .annotation("nginx.ingress.kubernetes.io/ssl-redirect", "false")
+        .annotation("nginx.ingress.kubernetes.io/backend-protocol", speaks);
+    World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await
+}
+
+#[tokio::test]
+async fn who_asks_before_it_sends_a_body_is_told_and_so_is_whoever_can_use_a_hint() {
+    for (endpoint, speaks) in [(hinting().await, "HTTP"), (hinting_http2().await, "GRPC")] {
+        let world = at_both_ports(endpoint, speaks).await;
+        for (url, version) in [
+            ("http://a.test/", "--http1.1"),
+            ("https://a.test/", "--http1.1"),
+            ("https://a.test/", "--http2"),
+        ] {
+            // One that is told nothing would wait for longer than curl may take.
+            let curl = world.curl(url).args(&[version, "--data-binary", "hello"]);
+            let curl = curl.args(&["-H", "Transfer-Encoding: chunked"]);
+            let curl = curl.args(&["-H", "Expect: 100-continue", "--expect100-timeout", "60"]);
+            let answer = curl.ask().await;
+            assert_eq!(answer.status, 200, "{speaks} {url} {version}: {answer:?}");
+            assert_eq!(answer.interims, [100, 103], "{speaks} {url} {version}");
+            assert!(answer.body.contains("hello"), "{answer:?}");
+            // curl tells of trailers where they come.
+            assert!(
+                answer.body.to_ascii_lowercase().contains("x-back: 1"),
+                "{answer:?}"
+            );
+        }
+        world.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn trailers_pass_both_ways_between_all_versions() {
+    for (endpoint, speaks) in [(hinting().await, "HTTP"), (hinting_http2().await, "GRPC")] {
+        let world = at_both_ports(endpoint, speaks).await;
+        let chunked = "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\
+                       Connection: close\r\n\r\n5\r\nhello\r\n0\r\nX-There: 1\r\n\r\n";
+        let answer = say(&world, "127.0.0.1", chunked).await.to_ascii_lowercase();
+        assert!(
+            answer.contains("\r\nlink: </a.css>; rel=preload\r\n"),
+            "{answer}"
+        );
+        assert!(
+            answer.contains("hello") && answer.contains("x-there: 1"),
+            "{answer}"
+        );
+        assert!(answer.ends_with("\r\n0\r\nx-back: 1\r\n\r\n"), "{answer}");
+
+        let request = http::Request::post("https://a.test/");
+        let request = request.body(()).expect("a request");
+        let sent = browser(&world).await.send_request(request, false);
+        let (response, mut send) = sent.expect("it is sent");
+        send.send_data("hello".into(), false).expect("it is sent");
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("x-there", "1".parse().expect("a value"));
+        send.send_trailers(trailers).expect("it is sent");
+        let mut body = response.await.expect("an answer").into_body();
+        let mut heard = Vec::new();
+        while let Some(data) = body.data().await {
+            heard.extend_from_slice(&data.expect("a whole body"));
+        }
+        let heard = String::from_utf8_lossy(&heard);
+        assert!(
+            heard.contains("hello") && heard.contains("x-there: 1"),
+            "{heard}"
+        );
+        let trailers = body.trailers().await.expect("an end").expect("trailers");
+        assert_eq!(trailers["x-back"], "1");
+        world.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -28,13 +28,13 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 
 const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(100);
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+pub(super) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
 
 /// How long a process may take to get live, or to drain.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An endpoint that costs next to nothing.
-async fn endpoint() -> SocketAddr {
+pub(super) async fn endpoint() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -59,7 +59,7 @@ async fn endpoint() -> SocketAddr {
 /// A process that serves, and where.
 struct Process {
     child: Child,
-    lines: tokio::io::Lines<BufReader<tokio::process::ChildStderr>>,
+    lines: Lines,
     http: SocketAddr,
     https: SocketAddr,
     admin: SocketAddr,
@@ -103,36 +103,43 @@ impl Process {
         }
     }
 
-    /// Waits for the end, which has to be a good one.
-    async fn end(mut self) {
-        let reading = async {
-            let mut said = String::new();
-            while let Ok(Some(line)) = self.lines.next_line().await {
-                said += &line;
-                said.push('\n');
-            }
-            (self.child.wait().await, said)
-        };
-        let ended = tokio::time::timeout(PATIENCE, reading).await;
-        let (status, said) = ended.expect("it drains in time");
-        assert!(status.expect("a status").success(), "{said}");
-        assert!(said.contains("another process takes over"), "{said}");
+    async fn end(self) {
+        end(self.child, self.lines).await;
     }
+}
+
+/// What a process writes to standard error.
+pub(super) type Lines = tokio::io::Lines<BufReader<tokio::process::ChildStderr>>;
+
+/// Waits for the end of a process that another one takes over from, which has to be a good one.
+pub(super) async fn end(mut child: Child, mut lines: Lines) {
+    let reading = async {
+        let mut said = String::new();
+        while let Ok(Some(line)) = lines.next_line().await {
+            said += &line;
+            said.push('\n');
+        }
+        (child.wait().await, said)
+    };
+    let ended = tokio::time::timeout(PATIENCE, reading).await;
+    let (status, said) = ended.expect("it drains in time");
+    assert!(status.expect("a status").success(), "{said}");
+    assert!(said.contains("another process takes over"), "{said}");
 }
 
 /// What one client met.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Met {
-    answered: usize,
-    lost: usize,
-    refused: usize,
+pub(super) struct Met {
+    pub answered: usize,
+    pub lost: usize,
+    pub refused: usize,
     closed: usize,
-    full: usize,
-    resumed: usize,
+    pub full: usize,
+    pub resumed: usize,
 }
 
 /// Reads an answer; says whether it is one, and the last of its connection.
-async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> (bool, bool) {
+pub(super) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> (bool, bool) {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"done") {
         match stream.read_buf(&mut bytes).await {
@@ -156,7 +163,7 @@ async fn due(start: Instant, interval: Duration, count: u32, end: &watch::Receiv
 }
 
 /// Asks at its times, however late an answer was, on one connection after another.
-async fn ask(http: SocketAddr, end: watch::Receiver<bool>) -> Met {
+pub(super) async fn ask(http: SocketAddr, end: watch::Receiver<bool>) -> Met {
     let (start, mut met) = (Instant::now(), Met::default());
     let (mut count, mut stream) = (0, None);
     while due(start, REQUEST_INTERVAL, count, &end).await {
@@ -184,7 +191,7 @@ async fn ask(http: SocketAddr, end: watch::Receiver<bool>) -> Met {
 }
 
 /// Shakes hands at its times, and asks once for each.
-async fn shake(https: SocketAddr, root: String, end: watch::Receiver<bool>) -> Met {
+pub(super) async fn shake(https: SocketAddr, root: String, end: watch::Receiver<bool>) -> Met {
     let (start, mut met, mut count) = (Instant::now(), Met::default(), 0);
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(root.as_bytes()).expect("a root");
