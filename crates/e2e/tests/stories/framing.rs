@@ -241,3 +241,25 @@ async fn the_http2_specification_is_met() {
     );
     world.stop().await;
 }
+
+#[tokio::test]
+async fn paths_are_brought_into_one_form_as_the_mesh_says_or_else_a_flag() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let text = "pathNormalization: {normalization: MERGE_SLASHES}\n";
+    std::fs::write(file.path(), text).expect("a file");
+    let mesh = format!("--mesh-config={}", file.path().display());
+    for (arguments, path) in [
+        (vec![], "/a//%62"),
+        (vec![&*mesh], "/a/b"),
+        (vec![&*mesh, "--path-normalization=BASE"], "/a//b"),
+    ] {
+        let backend = Backend::start("a").await;
+        let site = Site::new("a.test").to(backend.address()).yaml();
+        let files = [("a.yaml", site)];
+        let world = World::serve_with(Authority::new(), &files, &arguments).await;
+        let curl = world.curl("http://a.test/a//%62").args(&["--path-as-is"]);
+        let told = curl.ask().await.told();
+        assert_eq!(told["uri"], path, "{arguments:?}");
+        world.stop().await;
+    }
+}
