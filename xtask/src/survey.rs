@@ -69,7 +69,10 @@ pub(crate) struct Survey {
 impl Survey {
     /// Reads the tree below `root`; the targets are those of `metadata`.
     pub(crate) fn of(root: &Path, metadata: &Metadata) -> Result<Self> {
-        Ok(Self::new(Tree::read(root)?, &roots_of(root, metadata)))
+        let tree = Tree::read(root)?;
+        let mut roots = roots_of(root, metadata);
+        roots.extend(roots_apart(&tree));
+        Ok(Self::new(tree, &roots))
     }
 
     /// Parses each Rust file once and follows the modules from the roots.
@@ -133,6 +136,28 @@ fn parse(tree: &Tree) -> (BTreeMap<String, syn::File>, Vec<Violation>) {
         }
     }
     (parsed, unparsable)
+}
+
+/// What is built by hand only, in a workspace of its own below this one.
+fn roots_apart(tree: &Tree) -> Vec<Root> {
+    let mut roots = Vec::new();
+    for (path, text) in tree.files() {
+        let Some(folder) = path.strip_suffix("/Cargo.toml") else {
+            continue;
+        };
+        if !text.lines().any(|line| line == "[workspace]") {
+            continue;
+        }
+        let paths = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \""));
+        let paths = paths.filter_map(|path| path.strip_suffix('"'));
+        roots.extend(paths.map(|path| Root {
+            path: format!("{folder}/{path}"),
+            role: Role::Test,
+        }));
+    }
+    roots
 }
 
 fn roots_of(root: &Path, metadata: &Metadata) -> Vec<Root> {

@@ -4,7 +4,7 @@
 //! socket, and says when it is live; until then the process before goes on as if nothing was.
 //! Connections that nobody has accepted yet wait in the sockets, so that none is lost.
 
-mod message;
+pub mod message;
 mod wire;
 
 use std::collections::VecDeque;

@@ -37,7 +37,7 @@ use myriad_base::clock;
 use myriad_base::metrics::{Counter, Metrics};
 use tokio::sync::mpsc;
 
-pub use self::check::{Loaded, load};
+pub use self::check::{Loaded, load, read};
 pub use self::locator::Locator;
 
 use self::file::{Disk, Files};

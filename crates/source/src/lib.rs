@@ -8,4 +8,6 @@
 pub mod directory;
 pub mod kubernetes;
 
-pub use directory::{Counters, Directory, Limits, Loaded, Locator, OpenError, Settings, load};
+pub use directory::{
+    Counters, Directory, Limits, Loaded, Locator, OpenError, Settings, load, read,
+};

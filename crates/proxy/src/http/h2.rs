@@ -32,7 +32,7 @@ use crate::net::stream::Stream;
 use crate::route::visit::Visit;
 
 mod client;
-mod flood;
+pub mod flood;
 
 use client::Client;
 use flood::{Signs, Watched};

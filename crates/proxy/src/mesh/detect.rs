@@ -93,7 +93,7 @@ impl Known {
     }
 
     /// What these first bytes are; none where more are needed to tell.
-    fn judge(self, bytes: &[u8]) -> Option<Speech> {
+    pub fn judge(self, bytes: &[u8]) -> Option<Speech> {
         let first = *bytes.first()?;
         // A record of a handshake (RFC 8446, section 5.1).
         if self.may_be_tls && first == 22 {

@@ -9,7 +9,8 @@ use crate::route::condition::cookie;
 /// What the client's cookie says of its endpoint; see [`Target::mark`].
 pub fn mark(affinity: &Affinity, head: &Head<'_>) -> Option<u64> {
     let value = cookie(head, &affinity.cookie)?;
-    if value.len() != 16 {
+    // A sign is no digit, and would make two cookies of one mark.
+    if value.len() != 16 || !value.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     u64::from_str_radix(std::str::from_utf8(value).ok()?, 16).ok()
@@ -57,5 +58,8 @@ mod tests {
         let text = format!("GET / HTTP/1.1\r\nHost: h\r\nCookie: a=b; {pair}\r\n\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         assert_eq!(mark(&affinity, &head), Some(target.mark()));
+        let text = text.replace(&pair["route=".len()..], "+123456789abcdef");
+        let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!(mark(&affinity, &head), None);
     }
 }

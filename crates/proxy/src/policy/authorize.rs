@@ -21,7 +21,7 @@ use crate::route::claims::Said;
 use crate::route::guards::Guards;
 use crate::route::visit::Visit;
 
-mod path;
+pub mod path;
 
 /// What the guards that nobody has to be asked for say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

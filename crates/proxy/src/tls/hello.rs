@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 
-use rustls::server::Acceptor;
+use rustls::server::{Acceptor, ClientHello};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -33,12 +33,74 @@ pub struct Hello {
     pub is_mesh: bool,
 }
 
+/// What a ClientHello says of whom it is for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Told {
+    /// See [`Hello::sni`].
+    pub sni: Option<Box<str>>,
+    /// See [`Hello::is_mesh`].
+    pub is_mesh: bool,
+}
+
+/// A ClientHello that arrives in pieces.
+#[derive(Default)]
+pub struct Arriving(Acceptor);
+
+/// What comes is no ClientHello.
+pub struct Refused {
+    /// Why.
+    pub error: HandshakeError,
+    /// The alert that the client is owed.
+    pub alert: Vec<u8>,
+}
+
+impl Arriving {
+    /// Takes what has arrived; none while more has to come.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn take(&mut self, mut fresh: &[u8]) -> Result<Option<Told>, Refused> {
+        while !fresh.is_empty() {
+            let read = self.0.read_tls(&mut fresh);
+            read.map_err(|error| Refused {
+                error: error.into(),
+                alert: Vec::new(),
+            })?;
+            match self.0.accept() {
+                Ok(Some(accepted)) => return Ok(Some(told(&accepted.client_hello()))),
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let mut bytes = Vec::new();
+                    // Writing into memory cannot fail.
+                    let _ = alert.write_all(&mut bytes);
+                    return Err(Refused {
+                        error: error.into(),
+                        alert: bytes,
+                    });
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn told(hello: &ClientHello<'_>) -> Told {
+    let sni = hello.server_name().map(|name| {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        name.to_ascii_lowercase().into()
+    });
+    let is_mesh = hello
+        .alpn()
+        .is_some_and(|mut offered| offered.any(|protocol| MESH_PROTOCOLS.contains(&protocol)));
+    Told { sni, is_mesh }
+}
+
 /// Reads a ClientHello.
 ///
 /// # Errors
 /// What is not one, is too long, or ends early.
 pub async fn read(tcp: &mut TcpStream, bytes_max: usize) -> Result<Hello, HandshakeError> {
-    let mut acceptor = Acceptor::default();
+    let mut arriving = Arriving::default();
     let mut received = Buffer::take();
     loop {
         received.reserve(1_024);
@@ -56,32 +118,19 @@ pub async fn read(tcp: &mut TcpStream, bytes_max: usize) -> Result<Hello, Handsh
         if received.len() > bytes_max {
             return Err(HandshakeError::TooLong);
         }
-        let mut fresh = received.filled().get(before..).unwrap_or_default();
-        while !fresh.is_empty() {
-            acceptor.read_tls(&mut fresh)?;
-            match acceptor.accept() {
-                Ok(Some(accepted)) => {
-                    let hello = accepted.client_hello();
-                    let sni = hello.server_name().map(|name| {
-                        let name = name.strip_suffix('.').unwrap_or(name);
-                        name.to_ascii_lowercase().into()
-                    });
-                    let is_mesh = hello.alpn().is_some_and(|mut offered| {
-                        offered.any(|protocol| MESH_PROTOCOLS.contains(&protocol))
-                    });
-                    return Ok(Hello {
-                        received,
-                        sni,
-                        is_mesh,
-                    });
-                }
-                Ok(None) => {}
-                Err((error, mut alert)) => {
-                    let mut bytes = Vec::new();
-                    alert.write_all(&mut bytes)?;
-                    tcp.write_all(&bytes).await?;
-                    return Err(HandshakeError::Tls(error));
-                }
+        let fresh = received.filled().get(before..).unwrap_or_default();
+        match arriving.take(fresh) {
+            Ok(Some(Told { sni, is_mesh })) => {
+                return Ok(Hello {
+                    received,
+                    sni,
+                    is_mesh,
+                });
+            }
+            Ok(None) => {}
+            Err(Refused { error, alert }) => {
+                tcp.write_all(&alert).await?;
+                return Err(error);
             }
         }
     }

@@ -6,11 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use myriad_api::Batch;
 
-use super::file::{Disk, Stamp};
+use super::file::{self, Disk, FileState, Files, Stamp};
 use super::index::{Index, Session};
 use super::loader::{self, CHUNKS_WAITING_MAX};
 use super::locator::Locator;
-use super::parsed::{Content, Parsed};
+use super::parsed::{self, Parsed};
 use super::problem::Problem;
 use super::tree::{self, Listing};
 use super::{Counters, Limits};
@@ -59,12 +59,32 @@ pub fn load(paths: &[PathBuf], limits: &Limits) -> std::io::Result<Loaded> {
     })
 }
 
+/// What a file would give that has this content, as a directory with nothing but it would be
+/// read. Nothing is looked for on the disk.
+pub fn read(path: &str, bytes: &[u8], limits: &Limits) -> Batch {
+    let counters = Counters::default();
+    let mut index = Index::default();
+    let mut session = Session::new(&mut index, limits, &counters);
+    let mut content = Content(bytes);
+    session.update(&path.into(), &mut content);
+    session.finish(&mut content)
+}
+
+/// The content of the one file there is.
+struct Content<'a>(&'a [u8]);
+
+impl Files for Content<'_> {
+    fn read(&mut self, _: &str) -> FileState {
+        file::of_bytes(Stamp::default(), self.0.to_vec())
+    }
+}
+
 /// The state of a path of which only the problem is known.
 pub(crate) fn trouble(path: Arc<str>, problem: Problem) -> Parsed {
     Parsed {
         path,
         stamp: Stamp::default(),
-        content: Content::Trouble(Box::new(problem)),
+        content: parsed::Content::Trouble(Box::new(problem)),
     }
 }
 

@@ -98,9 +98,14 @@ fn read_file(path: &str, bytes_max: u64) -> FileState {
         let message = format!("is longer than {bytes_max} bytes, so it is not read");
         return unreadable(stamp, Problem::new(message, "divide it into several files"));
     }
+    of_bytes(stamp, bytes)
+}
+
+/// A file with this content.
+pub(crate) fn of_bytes(stamp: Stamp, bytes: Vec<u8>) -> FileState {
     match decode(bytes) {
         Ok(text) => FileState::Text(stamp, text),
-        Err(problem) => unreadable(stamp, problem),
+        Err(problem) => FileState::Unreadable(stamp, Box::new(problem)),
     }
 }
 

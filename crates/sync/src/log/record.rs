@@ -107,7 +107,8 @@ impl Logged {
         }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// The commit as the log holds it.
+    pub fn encode(&self) -> Vec<u8> {
         let mut changes = wire::Changes::default();
         for LoggedChange { key, new } in &self.changes {
             let (kind, name) = (key.kind as u32, key.name.as_str().to_owned());
@@ -132,7 +133,11 @@ impl Logged {
         record.encode_to_vec()
     }
 
-    pub(super) fn decode(bytes: Bytes) -> Result<Logged, SessionError> {
+    /// Reads a commit.
+    ///
+    /// # Errors
+    /// What is none.
+    pub fn decode(bytes: Bytes) -> Result<Logged, SessionError> {
         let record = wire::Record::decode(bytes).map_err(|_| SessionError::Invalid("record"))?;
         let mut logged = Logged::new(wire::position(record.position)?);
         if !record.key.is_empty() {

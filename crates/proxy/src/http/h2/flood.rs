@@ -41,7 +41,7 @@ pub struct Watched {
 }
 
 /// Finds the heads of frames, and counts those of some kinds.
-struct Frames {
+pub struct Frames {
     /// Bytes up to the next head.
     left: u32,
     head: [u8; HEAD_BYTES],
@@ -76,7 +76,8 @@ impl Watched {
 }
 
 impl Frames {
-    fn new(limits: &Limits) -> Self {
+    /// Those of a client that has said nothing.
+    pub fn new(limits: &Limits) -> Self {
         Frames {
             left: PREFACE_BYTES,
             head: [0; HEAD_BYTES],
@@ -95,7 +96,7 @@ impl Frames {
     }
 
     /// Takes note of what was read; says of what there was too much.
-    fn read(&mut self, mut bytes: &[u8]) -> Option<Reached> {
+    pub fn read(&mut self, mut bytes: &[u8]) -> Option<Reached> {
         while !bytes.is_empty() {
             if self.left > 0 {
                 let count = usize::try_from(self.left).unwrap_or(usize::MAX);

@@ -1,0 +1,137 @@
+//! What is read of a request beside its framing: cookies, queries, and who is said to have asked.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
+
+use myriad_model::{Affinity, GuardForm, Source, Test, ValueMatch};
+use myriad_proxy::net::head::Head;
+use myriad_proxy::net::kept::KeptHead;
+use myriad_proxy::net::path::PathRule;
+use myriad_proxy::policy::authorize::path::fits;
+use myriad_proxy::policy::{affinity, client};
+use myriad_proxy::route::condition::{cookie, hold, query_value};
+
+use crate::heads::with_head;
+
+/// Who asks, as the socket has it.
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+static AFFINITY: LazyLock<Affinity> = LazyLock::new(|| Affinity {
+    cookie: "route".into(),
+    path: "/".into(),
+    age_max_s: 0,
+    secure: false,
+});
+
+/// What is read of a head is a part of it: no value goes on where the next one begins, nobody is
+/// believed who is not trusted, and an endpoint is remembered by one cookie alone.
+pub fn request_fields(bytes: &[u8]) -> bool {
+    with_head(bytes, |head| {
+        assert_eq!(client::address(head, PEER, 0), PEER);
+        for hops in 1..3 {
+            let told = client::address(head, PEER, hops);
+            assert_eq!(told, told.to_canonical());
+        }
+        if let Some(value) = cookie(head, "route") {
+            assert!(!value.contains(&b';'));
+        }
+        if let Some(mark) = affinity::mark(&AFFINITY, head) {
+            let value = cookie(head, "route").unwrap_or_default();
+            let written = format!("{mark:016x}");
+            assert!(value.eq_ignore_ascii_case(written.as_bytes()), "{written}");
+        }
+        let query = head.query.unwrap_or_default();
+        if let Some(value) = query_value(query, "a") {
+            assert!(!value.contains('&') && query.contains(value));
+        }
+        assert_conditions(head);
+        assert_kept(head);
+    })
+}
+
+/// A condition and its contrary are never both true.
+fn assert_conditions(head: &Head<'_>) {
+    for source in [Source::Header, Source::Query, Source::Cookie] {
+        for test in [
+            Test::Present,
+            Test::Exact("b".into()),
+            Test::Start("b".into()),
+        ] {
+            let condition = |invert| ValueMatch {
+                source,
+                name: "a".into(),
+                test: test.clone(),
+                invert,
+            };
+            let holds = hold(&[condition(false)], &[], head, None);
+            assert_ne!(holds, hold(&[condition(true)], &[], head, None));
+        }
+    }
+}
+
+/// A head that is kept is the one that was read.
+fn assert_kept(head: &Head<'_>) {
+    let kept = KeptHead::new(head);
+    let kept = kept.head();
+    assert_eq!(
+        (kept.method, &kept.path, kept.query),
+        (head.method, &head.path, head.query)
+    );
+    assert_eq!((&kept.host, kept.authority), (&head.host, head.authority));
+    assert_eq!((kept.body, kept.upgrade), (head.body, head.upgrade));
+    let pairs = |head: &Head<'_>| -> Vec<(String, Vec<u8>)> {
+        let fields = head.fields.iter();
+        let pair = fields.map(|field| (field.name.to_owned(), field.value.to_vec()));
+        pair.collect()
+    };
+    assert_eq!(pairs(&kept), pairs(head));
+}
+
+/// What is forbidden.
+const FORBIDDEN: &str = "/admin/";
+
+/// Who closes a path closes all that an endpoint may read as it, and who opens one opens no more
+/// than that.
+pub fn guarded_path(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return false;
+    };
+    let path = format!("/{text}");
+    let Ok(path) = PathRule::AsIs.follow(&path) else {
+        return false;
+    };
+    let readings = readings(&path);
+    let is_one = readings
+        .iter()
+        .any(|it| it.starts_with(FORBIDDEN.as_bytes()));
+    let prefix = GuardForm::Prefix(FORBIDDEN.into());
+    assert_eq!(fits(&prefix, &path, true), is_one, "{path}");
+    for form in [prefix, GuardForm::Template("/admin/{**}".into())] {
+        let is_closed = fits(&form, &path, true);
+        assert!(is_closed || !is_one && !fits(&form, &path, false), "{path}");
+    }
+    true
+}
+
+/// The path as those read it who undo escapes, and as those do who leave out empty segments too.
+fn readings(path: &str) -> [Vec<u8>; 2] {
+    let (mut undone, mut rest) = (Vec::new(), path.as_bytes());
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        let digits = rest
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = digits.filter(|it| it.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match escaped.filter(|_| *byte == b'%') {
+            Some(escaped) => {
+                undone.push(escaped);
+                rest = rest.get(2..).unwrap_or_default();
+            }
+            None => undone.push(*byte),
+        }
+    }
+    let mut merged = undone.clone();
+    merged.dedup_by(|next, before| (*next, *before) == (b'/', b'/'));
+    [undone, merged]
+}
