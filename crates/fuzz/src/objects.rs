@@ -40,6 +40,7 @@ static SIDECAR: LazyLock<Sidecar> = LazyLock::new(|| Sidecar {
     log: "info".to_owned(),
     drain_delay: 5,
     drain_timeout: 30,
+    path_normalization: None,
 });
 
 /// A Pod that is given a proxy has one afterwards, once, and all containers that it had.
