@@ -28,8 +28,8 @@ use crate::explain::Explainer;
 use crate::probes::{self, Probes};
 use crate::process::{self, Pages, Stop};
 use crate::restart::{self, Offer, Restart, Role};
-use crate::settings;
 use crate::status::report::Reporter;
+use crate::{settings, tickets};
 use identity::{Given, OwnIdentity};
 use kept::Kept;
 use link::Link;
@@ -72,6 +72,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         ..settings.traffic.proxy()
     };
     let proxy = Proxy::start(proxy, &metrics)?;
+    tickets::follow(settings.traffic.ticket_keys.as_deref(), &proxy, &metrics);
     let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
     let offer = Offer {
         sockets: proxy.sockets(),
@@ -84,11 +85,10 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         .restart
         .map(|it| it.go_on(offer, is_live.clone(), &metrics));
     let succession = succession.transpose()?;
-    let reporter = reporter(&settings, &readiness, &board, &kept);
     let pages = Pages {
         metrics: metrics.clone(),
         locate: Box::new(|_| None),
-        reporter,
+        reporter: reporter(&settings, &readiness, &board, &kept),
         explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
     };
     process::start_admin(opened.listener, pages, &drain, opened.from)?;

@@ -29,5 +29,6 @@ pub mod restart;
 pub mod serve;
 pub mod settings;
 pub mod status;
+pub mod tickets;
 pub mod tokens;
 pub mod trust;

@@ -27,7 +27,7 @@ use crate::outlet::Here;
 use crate::process::{self, Pages};
 use crate::restart::{self, Offer, Restart, Role};
 use crate::status::report::Reporter;
-use crate::{greeting, settings};
+use crate::{greeting, settings, tickets};
 
 /// Where objects come from.
 pub enum Input {
@@ -273,6 +273,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
             ..settings.traffic.proxy()
         };
         let proxy = Proxy::start(proxy, &metrics).context("workers cannot start")?;
+        tickets::follow(settings.traffic.ticket_keys.as_deref(), &proxy, &metrics);
         let is_live = CancellationToken::new();
         let from = restart.as_ref().map(|it| it.answers_from(&is_live));
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));

@@ -21,6 +21,7 @@ use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh::{self as mesh_config, Edge, Mesh};
+use crate::tickets;
 
 pub use captures::Captures;
 pub(crate) use limits::path_rule;
@@ -118,6 +119,8 @@ pub struct Traffic {
     pub memory_max: Option<u64>,
     /// Where the process before is met, and the next one waited for.
     pub restart_socket: Option<PathBuf>,
+    /// The file of the keys of session tickets.
+    pub ticket_keys: Option<PathBuf>,
     /// Whether requests are logged.
     pub access_log: bool,
     /// What the proxy is in the labels of standard metrics, which are counted for it.
@@ -347,6 +350,7 @@ impl Traffic {
             drain_timeout: Duration::from_secs(raw.drain_timeout),
             memory_max: memory::read(&raw.life.memory_max, problems),
             restart_socket: restart_socket(raw, problems),
+            ticket_keys: tickets::check(raw.life.ticket_keys.as_deref(), problems),
             access_log: raw.access_log,
             workload: workload(raw.workload.as_deref(), problems),
             trusted_hops: raw.trusted_hops.unwrap_or_default(),

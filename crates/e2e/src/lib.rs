@@ -20,10 +20,12 @@ pub mod istio;
 pub mod name_server;
 pub mod objects;
 pub mod prometheus;
+pub mod shaker;
 pub mod world;
 
 pub use backend::Backend;
 pub use client::{Answer, Curl};
 pub use name_server::NameServer;
 pub use objects::Site;
+pub use shaker::Shaker;
 pub use world::World;

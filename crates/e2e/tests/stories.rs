@@ -39,6 +39,7 @@ mod stories {
     mod protocols;
     mod restart;
     mod restart_proxy;
+    mod tickets;
     mod tls;
     mod tls_scan;
 }

@@ -28,4 +28,4 @@ pub use route::identity::Identity;
 pub use runtime::{
     Applied, Inherited, Proxy, Receipt, Role as SocketRole, Settings, Sockets, Workload,
 };
-pub use tls::tickets::TicketSecret;
+pub use tls::tickets::{TicketKeys, TicketSecret};

@@ -185,7 +185,7 @@ impl Proxy {
         let pressure = Arc::new(Pressure::of_process(settings.memory_max, metrics));
         let buckets = Arc::new(Buckets::new());
         let names = Names::new(settings.names, metrics);
-        let tickets = tickets(settings.inherited.as_mut())?;
+        let tickets = tickets(settings.inherited.as_mut(), metrics)?;
         let handshakes = Arc::new(Handshakes::new(&limits, tickets.clone()));
         let mut workers = Vec::with_capacity(count);
         for (number, counts) in counts.into_iter().take(count).enumerate() {
@@ -335,6 +335,11 @@ impl Proxy {
         self.doors.sockets().clone()
     }
 
+    /// What session tickets are made by.
+    pub fn ticket_keys(&self) -> Arc<TicketKeys> {
+        self.doors.sockets().ticket_keys()
+    }
+
     /// The tables that requests read now.
     pub fn tables(&self) -> Arc<Tables> {
         self.tables.load_full()
@@ -438,10 +443,12 @@ fn journal(out: Option<Box<dyn io::Write + Send>>) -> io::Result<Journal> {
 }
 
 /// What tickets are made by: as the process before did, where there was one.
-fn tickets(inherited: Option<&mut Inherited>) -> io::Result<Arc<TicketKeys>> {
+fn tickets(inherited: Option<&mut Inherited>, metrics: &Metrics) -> io::Result<Arc<TicketKeys>> {
     let secrets = inherited.map(|it| std::mem::take(&mut it.tickets));
     let keys = TicketKeys::new(secrets.unwrap_or_default());
-    Ok(Arc::new(keys.map_err(io::Error::other)?))
+    let keys = keys.map_err(io::Error::other)?;
+    keys.register(metrics);
+    Ok(Arc::new(keys))
 }
 
 /// Whether a change concerns a listener that connections were captured for, which may have to

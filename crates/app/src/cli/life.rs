@@ -21,4 +21,9 @@ pub struct RawLife {
     /// drains, and listen there for the next process.
     #[arg(long, env = "MYRIAD_RESTART_SOCKET", value_name = "PATH")]
     pub restart_socket: Option<PathBuf>,
+    /// Keys of session tickets that the replicas of a gateway share: a file with a key of 64
+    /// hexadecimal digits to a line, of which the first makes tickets and all open them. It is
+    /// read again when it changes [default: each process makes its own].
+    #[arg(long, env = "MYRIAD_TICKET_KEYS", value_name = "FILE")]
+    pub ticket_keys: Option<PathBuf>,
 }

@@ -35,6 +35,7 @@ fn all_problems_are_reported_at_once() {
         "--limit=head_byte=1KiB",
         "--path-normalization=base",
         "--limit=streams=8,pings=1",
+        "--ticket-keys=/dev/null",
     ]);
     let text = Serve::check(&raw).unwrap_err().to_string();
     for name in [
@@ -50,6 +51,7 @@ fn all_problems_are_reported_at_once() {
         "no limit \"head_byte\"; the nearest is head_bytes",
         "pings is \"1\", not 8 to 1048576",
         "--gateways is for a controller",
+        "--ticket-keys /dev/null: it is no file",
     ] {
         assert!(text.contains(name), "{name} is not in: {text}");
     }

@@ -78,9 +78,13 @@ impl Sockets {
             .collect()
     }
 
-    /// What tickets are made by, the newest first.
+    /// What tickets are made by where the process was given nothing, the newest first.
     pub fn tickets(&self) -> Vec<TicketSecret> {
-        self.0.tickets.secrets()
+        self.0.tickets.own()
+    }
+
+    pub(super) fn ticket_keys(&self) -> Arc<TicketKeys> {
+        self.0.tickets.clone()
     }
 
     /// Says that another process accepts from the sockets now: a drain then accepts no more at

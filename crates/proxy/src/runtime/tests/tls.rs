@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use super::world::{
     Backend, Client, World, certificate, domain, header, route, trusting, trusting_config,
 };
-use crate::{Limits, Settings};
+use crate::{Limits, Settings, TicketSecret};
 
 fn strict() -> TlsSettings {
     TlsSettings {
@@ -180,6 +180,47 @@ async fn sessions_are_resumed_where_they_were_made_and_nowhere_else() {
         assert!(world.tls_client_with("a.example", &config).await.is_err());
         let line = "handshakes_total{outcome=\"resumed\"} 1\n";
         world.counts(line).await;
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_resumed_by_another_replica_for_as_long_as_it_has_their_key() {
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let mut worlds = [world().await, world().await];
+        for world in &mut worlds {
+            world.put_domain("a.example", &["a.example"], TlsSettings::default());
+        }
+        let kind = async |world: &World, config: &Arc<rustls::ClientConfig>| {
+            let mut client = world.tls_client_with("a.example", config).await.unwrap();
+            assert_eq!(status(&mut client, "a.example").await, "200");
+            client.stream.get_ref().1.handshake_kind().unwrap()
+        };
+        let give = |keys: &[u8]| {
+            for world in &worlds {
+                let secret = |key: &u8| TicketSecret {
+                    since: 0,
+                    bytes: [*key; 32],
+                };
+                let secrets = keys.iter().map(secret).collect();
+                assert!(world.proxy.ticket_keys().take(secrets));
+            }
+        };
+        let [one, other] = &worlds;
+        let (full, resumed) = (rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed);
+        let [stranger, roamer, sleeper] = [0; 3].map(|_| Arc::new(resuming(version)));
+        assert_eq!(kind(one, &stranger).await, full);
+        assert_eq!(kind(other, &stranger).await, full);
+        give(&[1, 2]);
+        assert_eq!(kind(one, &sleeper).await, full);
+        assert_eq!(kind(one, &roamer).await, full);
+        assert_eq!(kind(other, &roamer).await, resumed);
+        give(&[2, 3, 1]);
+        assert_eq!(kind(one, &roamer).await, resumed);
+        give(&[3, 4, 2]);
+        assert_eq!(kind(other, &roamer).await, resumed);
+        assert_eq!(kind(other, &sleeper).await, full);
+        let line = "handshakes_total{outcome=\"resumed\"} 2\n";
+        other.counts(line).await;
     }
 }
 
