@@ -8,6 +8,7 @@
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::RawQuery;
@@ -17,6 +18,9 @@ use axum::routing::get;
 use myriad_base::drain::Drained;
 use myriad_base::readiness::Readiness;
 use tokio::sync::Semaphore;
+
+/// How long a drain waits for those who were let in and have not asked yet.
+const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// A page that is rendered anew for each request.
 pub struct Page {
@@ -120,11 +124,17 @@ impl Admin {
         let router = self.router.route("/", get(move || async move { index }));
         let address: Option<SocketAddr> = listener.local_addr().ok();
         tracing::debug!(?address, "admin pages are served");
-        // Requests here are answered at once, so the drain cuts off nothing but idle
-        // connections, for which it must not wait.
+        let signal = drained.clone();
+        let serving = axum::serve(listener, router)
+            .with_graceful_shutdown(async move { signal.signalled().await });
+        // Idle connections end at once. One that has just come is answered, if it asks.
+        let over = async {
+            drained.signalled().await;
+            tokio::time::sleep(LAST_CALL).await;
+        };
         tokio::select! {
-            result = axum::serve(listener, router).into_future() => result,
-            () = drained.signalled() => Ok(()),
+            result = serving.into_future() => result,
+            () = over => Ok(()),
         }
     }
 }
