@@ -34,7 +34,7 @@ struct Variant {
 }
 
 /// Each has to render.
-const VARIANTS: [Variant; 6] = [
+const VARIANTS: [Variant; 7] = [
     Variant {
         settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
         lines: &["kind: DaemonSet", "kind: PodMonitor"],
@@ -79,7 +79,25 @@ const VARIANTS: [Variant; 6] = [
             "gateways[0].labels.istio=egressgateway",
             "gateways[0].ports={9000}",
         ],
-        lines: &["name: myriad-gateway-egress"],
+        lines: &[
+            "name: myriad-gateway-egress",
+            "items: [{key: egress, path: ticket.keys}]",
+        ],
+    },
+    Variant {
+        settings: &[
+            "proxy.ticketKeys.secret=own",
+            "gateways[0].name=egress",
+            "gateways[0].labels.istio=egressgateway",
+            "gateways[0].proxy.ticketKeys.secret=",
+        ],
+        lines: &[
+            "secretName: own",
+            "items: [{key: ticket.keys, path: ticket.keys}]",
+            "secretName: myriad-tickets",
+            "items: [{key: egress, path: ticket.keys}]",
+            "- --keep-ticket-keys",
+        ],
     },
     Variant {
         settings: &[

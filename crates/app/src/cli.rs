@@ -2,9 +2,11 @@
 
 pub mod inject;
 pub mod life;
+pub mod listeners;
 pub mod mesh;
 pub mod probes;
 pub mod redirect;
+pub mod tickets;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,9 +17,11 @@ use myriad_translate::MAIN;
 
 use self::inject::{RawInject, RawInjection};
 use self::life::RawLife;
+use self::listeners::RawListeners;
 use self::mesh::{RawMesh, RawMeshAuthority};
 use self::probes::RawProbes;
 use self::redirect::RawRedirect;
+use self::tickets::RawTickets;
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
@@ -130,6 +134,9 @@ pub struct RawController {
     /// Who signs identities of the mesh.
     #[command(flatten)]
     pub authority: RawMeshAuthority,
+    /// What proxies make session tickets by.
+    #[command(flatten)]
+    pub tickets: RawTickets,
     /// Where listeners are, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,
@@ -217,30 +224,6 @@ pub struct RawProcess {
         value_name = "FILTER"
     )]
     pub log: String,
-}
-
-/// Settings of listeners as written.
-#[derive(Clone, Debug, Args)]
-pub struct RawListeners {
-    /// Where HTTP is served: ADDRESS:PORT, or a port on every IPv4 address.
-    #[arg(
-        long,
-        env = "MYRIAD_HTTP",
-        default_value = "8080",
-        value_name = "ADDRESS"
-    )]
-    pub http: String,
-    /// Where HTTPS is served: ADDRESS:PORT, or a port on every IPv4 address.
-    #[arg(
-        long,
-        env = "MYRIAD_HTTPS",
-        default_value = "8443",
-        value_name = "ADDRESS"
-    )]
-    pub https: String,
-    /// The port in redirects to HTTPS [default: the HTTPS port; for a controller 443].
-    #[arg(long, env = "MYRIAD_REDIRECT_PORT", value_name = "PORT")]
-    pub redirect_port: Option<u16>,
 }
 
 /// Settings of how connections are served, as written.

@@ -4,6 +4,7 @@ mod authority;
 mod certificate;
 mod fleet;
 mod signer;
+mod tickets;
 mod watcher;
 mod webhook;
 pub mod word;
@@ -12,6 +13,7 @@ pub use authority::SECRET_NAME;
 pub use certificate::Renewed;
 pub use signer::{Signer, Terms};
 
+use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +26,7 @@ use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
 use myriad_source::kubernetes::{self, Client, Cluster};
 use myriad_sync::Views;
-use myriad_translate::Engine;
+use myriad_translate::{Engine, MAIN};
 use tokio::sync::{mpsc, watch};
 
 use crate::board::Board;
@@ -119,7 +121,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     }
     let home = settings.namespace.clone();
     let keeper = trust::keep(client.clone(), home, certificate, bundle);
-    drop(task::spawn("roots", keeper));
+    keep_secrets(keeper, &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
     follow(cluster, inbox.clone());
@@ -152,6 +154,24 @@ fn pages(metrics: &Metrics, readiness: Readiness, board: &Board, live: &Live) ->
         locate: Box::new(|_| None),
         reporter,
         explainer: Explainer::of_board(board.clone()),
+    }
+}
+
+/// Lets everything be replaced in time that the replicas share by Secrets: the trust, and the keys
+/// of session tickets where they are made here.
+fn keep_secrets(
+    trust: impl Future<Output = ()> + Send + 'static,
+    client: &Client,
+    settings: &Controller,
+    metrics: &Metrics,
+) {
+    drop(task::spawn("roots", trust));
+    if settings.keeps_tickets {
+        let (client, namespace) = (client.clone(), settings.namespace.clone());
+        let views = settings.meaning.gateways.views.iter();
+        let gateways = std::iter::once(MAIN.into()).chain(views.map(|view| view.name.clone()));
+        let keeper = tickets::Keeper::new(client, namespace, gateways.collect(), metrics);
+        drop(task::spawn("ticket keys", keeper.keep()));
     }
 }
 

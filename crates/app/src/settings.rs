@@ -18,7 +18,8 @@ use std::time::Duration;
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, Workload};
 use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
 
-use crate::cli::{Istio, RawController, RawListeners, RawMeaning, RawProxy, RawServe, RawTraffic};
+use crate::cli::listeners::RawListeners;
+use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh::{self as mesh_config, Edge, Mesh};
 use crate::tickets;
@@ -62,6 +63,8 @@ pub struct Controller {
     pub watches_istio: bool,
     /// Who signs identities of the mesh.
     pub authority: MeshAuthority,
+    /// Whether the keys of session tickets are made here for the proxies.
+    pub keeps_tickets: bool,
     /// Where listeners are, on every proxy.
     pub listeners: Listeners,
     /// Which Pods get a proxy on their way into the cluster; none if none do.
@@ -263,6 +266,7 @@ impl Controller {
             namespaces: raw.namespaces.clone(),
             watches_istio: raw.istio == Istio::Auto,
             authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
+            keeps_tickets: raw.tickets.keep_ticket_keys,
             listeners,
             injection: Injection::read(&raw.injection, raw.meaning.mesh.mesh, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),

@@ -77,6 +77,13 @@ const RIGHTS: &[Right] = &[
     ),
     (CONTROLLER, "create", "secrets", NAMESPACE, true),
     (CONTROLLER, "patch", "secrets/myriad-ca", NAMESPACE, true),
+    (
+        CONTROLLER,
+        "patch",
+        "secrets/myriad-tickets",
+        NAMESPACE,
+        true,
+    ),
     (CONTROLLER, "patch", "secrets", NAMESPACE, false),
     (
         CONTROLLER,

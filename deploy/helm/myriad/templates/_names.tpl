@@ -42,12 +42,25 @@ capabilities: {drop: [ALL]}
 {{- join "," $pairs -}}
 {{- end -}}
 
-{{/* The pod of a proxy: of the release `root`, under the service account `account`. What `proxy` sets is as in the values
-of that name. */}}
+{{/* What is not empty where the controllers make the keys of tickets for some gateway. */}}
+{{- define "myriad.makesTicketKeys" -}}
+{{- $all := list .Values.proxy.ticketKeys -}}
+{{- range .Values.gateways -}}
+{{- $proxy := mergeOverwrite (deepCopy $.Values.proxy) (deepCopy (.proxy | default dict)) -}}
+{{- $all = append $all $proxy.ticketKeys -}}
+{{- end -}}
+{{- range $all -}}
+{{- if and .shared (not .secret) -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The pod of a proxy: of the release `root`, under the service account `account`, of the gateway `view`. What `proxy` sets
+is as in the values of that name. */}}
 {{- define "myriad.proxyPod" -}}
 {{- $root := .root -}}
 {{- $values := .root.Values -}}
 {{- $proxy := .proxy -}}
+{{- $view := .view -}}
 {{- $name := include "myriad.name" .root -}}
 serviceAccountName: {{ .account }}
 automountServiceAccountToken: false
@@ -76,6 +89,9 @@ containers:
   {{- end }}
   {{- with $proxy.proxyProtocol.from }}
   - --proxy-protocol-from={{ join "," . }}
+  {{- end }}
+  {{- if $proxy.ticketKeys.shared }}
+  - --ticket-keys=/etc/myriad/tickets/ticket.keys
   {{- end }}
   - --locality=$(NODE_REGION)/$(NODE_ZONE)
   {{- if $values.mesh.enabled }}
@@ -117,6 +133,9 @@ containers:
   - {name: state, mountPath: /var/lib/myriad}
   - {name: token, mountPath: /var/run/secrets/myriad, readOnly: true}
   - {name: ca, mountPath: /etc/myriad/ca, readOnly: true}
+  {{- if $proxy.ticketKeys.shared }}
+  - {name: tickets, mountPath: /etc/myriad/tickets, readOnly: true}
+  {{- end }}
 volumes:
 - name: state
   emptyDir: {sizeLimit: {{ $proxy.stateSizeLimit }}}
@@ -126,6 +145,17 @@ volumes:
     - serviceAccountToken: {audience: myriad, expirationSeconds: 3600, path: token}
 - name: ca
   configMap: {name: myriad-ca}
+{{- with $proxy.ticketKeys }}
+{{- if .shared }}
+# Nobody waits for it: until it is there, each proxy makes keys of its own.
+- name: tickets
+  secret:
+    secretName: {{ .secret | default "myriad-tickets" }}
+    optional: true
+    defaultMode: 0440
+    items: [{key: {{ if .secret }}ticket.keys{{ else }}{{ $view }}{{ end }}, path: ticket.keys}]
+{{- end }}
+{{- end }}
 {{- with $proxy.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
