@@ -127,7 +127,13 @@ fn checks() -> Vec<Seed> {
         http_response,
     };
     let ok = check::OkHttpResponse {
-        headers: vec![option("x-user", "a", false), option("X-A", "b", true)],
+        headers: vec![
+            option("x-user", "a", false),
+            option("X-A", "b", true),
+            option("content-length", "7", false),
+            option("Host", "b.example", false),
+            option("transfer-encoding", "chunked", true),
+        ],
         headers_to_remove: vec!["authorization".to_owned(), "Host".to_owned()],
         response_headers_to_add: vec![option("set-cookie", "a=b", true)],
     };

@@ -48,6 +48,12 @@ const KEPT: usize = 200;
 const MULTIPLEXED: usize = 8;
 const FRESH: usize = 4;
 
+/// Streams at a time on a connection of HTTP/2.
+const STREAMS: usize = 8;
+
+/// Connections to the endpoint that may be kept: as many as there may be requests at a time.
+const POOLED_MAX: usize = KEPT + MULTIPLEXED * STREAMS + 2 * FRESH;
+
 /// Clients that stop in the middle of a head, replaced at each look.
 const STALLED: usize = 20;
 
@@ -116,7 +122,7 @@ pub fn run(args: &SoakArgs) -> anyhow::Result<()> {
         "memory grew by {grown:.1} MiB"
     );
     ensure!(
-        report.descriptors_end <= report.descriptors_begin + KEPT,
+        report.descriptors_end <= report.descriptors_begin + POOLED_MAX,
         "descriptors are left open"
     );
     Ok(())
@@ -203,7 +209,7 @@ fn plans(args: &SoakArgs, ground: &Ground, subject: &Subject) -> Vec<Plan> {
             ..case(KEPT)
         },
         Case {
-            streams: Some(8),
+            streams: Some(STREAMS),
             ..case(MULTIPLEXED)
         },
         Case {
