@@ -1,61 +1,86 @@
-//! Frames of HTTP/2, as far as they are counted beside the library that reads them.
+//! Frames of HTTP/2, and heads as they are packed in them.
 
-use myriad_proxy::http::h2::flood::Frames;
-use myriad_proxy::net::limits::{Limits, Reached};
+use myriad_proxy::http::h2::request::{Request, trailers};
+use myriad_proxy::net::buffer::Buffer;
+use myriad_proxy::net::frame::{
+    self, FrameHead, HEAD_BYTES, PREFACE, WINDOW_BYTES_MAX, flag, kind,
+};
+use myriad_proxy::net::head;
+use myriad_proxy::net::hpack::{self, Decoder, Section};
+use myriad_proxy::net::limits::Limits;
 
-/// What a client says before its first frame.
-const PREFACE_BYTES: usize = 24;
+use crate::heads::assert_plain;
 
-/// Length, type, flags and stream of a frame.
-const HEAD_BYTES: usize = 9;
+/// The most bytes of a head once it is unpacked.
+const SECTION_BYTES: usize = 4 << 10;
 
-/// So few that a short input can reach them.
-fn limits() -> Limits {
-    Limits {
-        pings_max: 2,
-        settings_max: 3,
-        priorities_max: 1,
-        window_updates_max: 4,
-        ..Limits::default()
-    }
-}
-
-/// However frames are cut, they are told apart alike, and a flood is seen exactly when there are
-/// more of a kind than may be.
+/// A frame is what its head says, filling is a part of it, and settings are within their range.
 pub fn frames(bytes: &[u8]) -> bool {
-    let expected = count(bytes);
-    for size in [bytes.len().max(1), 1, 7, 10] {
-        let mut frames = Frames::new(&limits());
-        let found = bytes.chunks(size).find_map(|piece| frames.read(piece));
-        assert_eq!(found, expected, "in pieces of {size}");
+    let mut rest = bytes.strip_prefix(PREFACE).unwrap_or(bytes);
+    let mut count = 0;
+    while let Some(head) = FrameHead::read(rest) {
+        let written = head.to_bytes();
+        assert_eq!(FrameHead::read(&written), Some(head));
+        let behind = rest.get(HEAD_BYTES..).unwrap_or_default();
+        let Some((payload, after)) = behind.split_at_checked(head.length) else {
+            break;
+        };
+        count += 1;
+        if head.has(flag::PADDED)
+            && let Some(inner) = frame::unpadded(payload)
+        {
+            assert!(inner.len() < payload.len());
+        }
+        if head.kind == kind::SETTINGS
+            && let Ok(settings) = frame::settings(payload)
+        {
+            let window = settings.window_bytes.unwrap_or_default();
+            let longest = settings.frame_bytes_max.unwrap_or(1 << 14);
+            assert!(window <= WINDOW_BYTES_MAX && (1 << 14..1 << 24).contains(&longest));
+        }
+        rest = after;
     }
-    bytes.len() >= PREFACE_BYTES + HEAD_BYTES
+    count > 0
 }
 
-/// The same, of all bytes at once.
-fn count(bytes: &[u8]) -> Option<Reached> {
-    let limits = limits();
-    let (mut pings, mut settings, mut windows, mut others) = (0, 0, 0, 0);
-    let mut rest = bytes.get(PREFACE_BYTES..)?;
-    while let Some(([high, middle, low, kind, ..], behind)) = rest.split_first_chunk::<HEAD_BYTES>()
-    {
-        let (counted, max, limit) = match kind {
-            0 | 1 | 3 | 5 | 7 | 9 => (&mut 0, 1, Reached::Pings),
-            6 => (&mut pings, limits.pings_max, Reached::Pings),
-            4 => (&mut settings, limits.settings_max, Reached::Settings),
-            8 => (
-                &mut windows,
-                limits.window_updates_max,
-                Reached::WindowUpdates,
-            ),
-            _ => (&mut others, limits.priorities_max, Reached::Priorities),
-        };
-        *counted += 1;
-        if *counted > max {
-            return Some(limit);
-        }
-        let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
-        rest = behind.get(length..)?;
+/// However much a head stands for, no more than its bound is kept; what is kept means the same
+/// once it is packed again; and what a request is made of is one.
+pub fn packed_head(bytes: &[u8]) -> bool {
+    let mut section = Section::default();
+    section.clear(SECTION_BYTES);
+    let decoded = Decoder::default().decode(bytes, &mut section);
+    let kept: usize = section
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    assert!(kept <= SECTION_BYTES);
+    if decoded.is_err() {
+        return false;
     }
-    None
+    let fields = section
+        .iter()
+        .map(|(name, value)| hpack::checked(name, value));
+    if let Some(fields) = fields.collect::<Option<Vec<_>>>() {
+        let mut packed = Buffer::for_head();
+        for field in &fields {
+            hpack::field(field.name, field.value, &mut packed);
+        }
+        let mut again = Section::default();
+        again.clear(SECTION_BYTES);
+        let decoded = Decoder::default().decode(packed.filled(), &mut again);
+        assert_eq!(decoded, Ok(()));
+        assert!(again.iter().eq(section.iter()));
+    }
+    if let Ok(Some(trailers)) = trailers(&section) {
+        assert!(trailers.len() <= section.iter().count());
+    }
+    let Ok(request) = Request::read(&section) else {
+        return false;
+    };
+    if let Ok(pseudo) = request.pseudo
+        && let Ok(head) = head::from_http2(pseudo, request.fields, false, &Limits::default())
+    {
+        assert_plain(&head);
+    }
+    true
 }

@@ -25,7 +25,7 @@ pub fn request_head(bytes: &[u8]) -> bool {
     with_head(bytes, assert_plain)
 }
 
-fn assert_plain(head: &Head<'_>) {
+pub fn assert_plain(head: &Head<'_>) {
     assert!(head.path.starts_with('/') || head.path == "*");
     assert!(!head.path.contains("/../") && !head.path.contains('\\'));
     for field in &head.fields {
@@ -54,7 +54,7 @@ pub fn request_head_2(bytes: &[u8]) -> bool {
         protocol: None,
     };
     let mut fields = head::Fields::new();
-    // As in the library: control bytes and upper-case names never come through.
+    // As where heads are unpacked: control bytes and upper-case names never come through.
     let lines = text
         .split('\n')
         .filter(|line| !line.contains(char::is_control));

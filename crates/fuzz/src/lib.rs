@@ -87,7 +87,7 @@ impl Target {
 }
 
 /// Every parser.
-pub const TARGETS: [Target; 33] = [
+pub const TARGETS: [Target; 34] = [
     Target::new("request_head", heads::request_head),
     Target::new("request_head_2", heads::request_head_2),
     Target::new("response_head", heads::response_head),
@@ -100,6 +100,7 @@ pub const TARGETS: [Target; 33] = [
     Target::new("request_fields", requests::request_fields),
     Target::new("trace_context", traces::trace_context),
     Target::new("frames", frames::frames),
+    Target::new("packed_head", frames::packed_head),
     Target::new("first_bytes", first::first_bytes),
     Target::new("client_hello", first::client_hello).changed(40_000),
     Target::new("check_grpc", providers::check_grpc),

@@ -4,14 +4,9 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::h2::ext::Protocol;
-use ::h2::server::{Builder, Connection, SendResponse};
-use ::h2::{Reason, RecvStream};
-use bytes::Bytes;
-use http::Request;
 use myriad_base::task;
 
 use super::account::Account;
@@ -25,17 +20,26 @@ use super::tunnel;
 use super::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
-use crate::net::field::{Field, Known};
-use crate::net::head::{self, Fields, Head, Pseudo, Version};
+use crate::net::frame::Reason;
+use crate::net::head::{self, Head, Version};
+use crate::net::hpack::Section;
 use crate::net::limits::{Limits, Reached};
 use crate::net::stream::Stream;
 use crate::route::visit::Visit;
 
 mod client;
-pub mod flood;
+mod connection;
+mod flood;
+pub mod request;
+mod streams;
 
 use client::Client;
-use flood::{Signs, Watched};
+use connection::{Connection, Opened};
+use request::Request;
+use streams::Handle;
+
+/// How long a client has to close its side once the connection is at its end.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What the streams of a connection share.
 struct Shared {
@@ -45,10 +49,16 @@ struct Shared {
     active: Cell<usize>,
     /// Streams that the client reset, less those that it let end: what is left of a flood.
     resets: Cell<usize>,
-    /// What its frames tell.
-    signs: Rc<Signs>,
-    /// Whether the connection ends for a flood.
-    is_calmed: Cell<bool>,
+}
+
+/// A stream that is to be served.
+struct Begun {
+    active: Active,
+    handle: Handle,
+    planned: Planned,
+    account: Account,
+    is_head: bool,
+    has_to_upgrade: bool,
 }
 
 /// Counts a stream for as long as it is served.
@@ -62,155 +72,175 @@ impl Drop for Active {
 
 /// Serves a connection until it ends.
 pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
-    let limits = worker.local.limits.clone();
-    let deadline = Deadline::new();
-    deadline.set(limits.head_timeout);
-    let signs = Signs::new();
-    let stream = Watched::new(stream, &limits, signs.clone());
-    let mut handshake = std::pin::pin!(builder(&limits).handshake::<_, Bytes>(stream));
-    let connection = poll_fn(|context| {
-        if let Poll::Ready(done) = handshake.as_mut().poll(context) {
-            return Poll::Ready(done.ok());
-        }
-        let passed = deadline.poll_passed(context);
-        passed.map(|()| {
-            worker.local.counts.add_failure(FailureKind::HeadTimeout);
-            None
-        })
-    })
-    .await;
-    let Some(mut connection) = connection else {
-        return;
-    };
+    let mut connection = Connection::new(stream, worker.local.clone());
     let shared = Rc::new(Shared {
         worker,
         visit,
         active: Cell::new(0),
         resets: Cell::new(0),
-        signs,
-        is_calmed: Cell::new(false),
     });
-    while let Some((request, respond)) = next(&mut connection, &shared, &deadline).await {
+    let deadline = Deadline::new();
+    deadline.set(shared.worker.local.limits.head_timeout);
+    let mut waits = Waits::Start;
+    while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
         shared.active.set(shared.active.get() + 1);
         let active = Active(shared.clone());
-        task::spawn_local("stream", serve_stream(active, request, respond));
+        task::spawn_local("stream", serve_stream(begin(active, opened)));
     }
 }
 
-fn builder(limits: &Limits) -> Builder {
-    let mut builder = Builder::new();
-    builder
-        .max_concurrent_streams(limits.streams_max)
-        .initial_window_size(limits.stream_window_bytes)
-        .initial_connection_window_size(limits.connection_window_bytes)
-        // Heads beyond the limit are refused, and counted, like any other; beyond twice as much
-        // they are not even kept.
-        .max_header_list_size(u32::try_from(limits.head_bytes_max * 2).unwrap_or(u32::MAX))
-        .max_concurrent_reset_streams(limits.resets_max)
-        .max_pending_accept_reset_streams(limits.resets_max)
-        .max_local_error_reset_streams(Some(limits.resets_max))
-        .max_send_buffer_size(client::WAITING_BYTES_MAX)
-        // As over HTTP/1.1, it is the endpoint that says whether it changes the protocol.
-        .enable_connect_protocol();
-    builder
+/// What a connection waits for, until its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// What has to come first.
+    Start,
+    /// Another frame, or the end of a stream.
+    More,
+    /// The rest of a head.
+    Head,
+    /// The end of those streams that there are.
+    Streams,
+    /// The client to close its side.
+    End,
 }
 
 /// Waits for a stream; none at the end of the connection.
 async fn next(
-    connection: &mut Connection<Watched, Bytes>,
+    connection: &mut Connection,
     shared: &Shared,
     deadline: &Deadline,
-) -> Option<(Request<RecvStream>, SendResponse<Bytes>)> {
-    let limits = &shared.worker.local.limits;
-    let mut is_closing = false;
-    deadline.set(limits.idle_timeout);
-    poll_fn(|context| {
+    waits: &mut Waits,
+) -> Option<Opened> {
+    if *waits == Waits::More {
+        deadline.set(shared.worker.local.limits.idle_timeout);
+    }
+    poll_fn(|context| poll_next(connection, shared, deadline, waits, context)).await
+}
+
+fn poll_next(
+    connection: &mut Connection,
+    shared: &Shared,
+    deadline: &Deadline,
+    waits: &mut Waits,
+    context: &mut Context<'_>,
+) -> Poll<Option<Opened>> {
+    let (local, limits) = (&shared.worker.local, &shared.worker.local.limits);
+    loop {
         calm(connection, shared);
-        if let Poll::Ready(accepted) = connection.poll_accept(context) {
-            if let Some(Err(error)) = &accepted
-                && !shared.is_calmed.replace(true)
-                && let Some(limit) = shared.signs.reached(error)
-            {
-                shared.worker.local.counts.add_reached(limit);
-            }
-            return Poll::Ready(accepted.and_then(Result::ok));
+        let polled = connection.poll_next(context);
+        if polled.is_ready() {
+            return polled;
         }
         if calm(connection, shared) {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+            continue;
         }
-        let is_short = shared.worker.local.fairness.ends_idle();
+        let is_short = local.fairness.ends_idle();
         let is_leaving = shared.worker.is_draining() || shared.visit.is_leaving() || is_short;
-        if !is_closing && is_leaving {
-            is_closing = true;
-            connection.graceful_shutdown();
-            deadline.set(limits.idle_timeout);
-            context.waker().wake_by_ref();
+        let now = match *waits {
+            _ if connection.is_ending() => Waits::End,
+            Waits::Start if !connection.is_open() => Waits::Start,
+            Waits::Streams => Waits::Streams,
+            _ if is_leaving => Waits::Streams,
+            _ if connection.is_reading_head() => Waits::Head,
+            _ => Waits::More,
+        };
+        if now != *waits {
+            *waits = now;
+            deadline.set(match now {
+                Waits::End => LINGER,
+                Waits::Head | Waits::Start => limits.head_timeout,
+                Waits::More | Waits::Streams => limits.idle_timeout,
+            });
+            if now == Waits::Streams {
+                connection.leave();
+                continue;
+            }
+        }
+        let is_idle = shared.active.get() == 0;
+        if is_idle && connection.has_left() && now != Waits::End {
+            connection.finish();
+            continue;
         }
         if deadline.poll_passed(context).is_pending() {
             return Poll::Pending;
         }
-        if shared.active.get() > 0 {
-            deadline.set(limits.idle_timeout);
-        } else if is_closing {
-            return Poll::Ready(None);
-        } else {
-            is_closing = true;
-            shared.worker.local.counts.add_reached(Reached::IdleTimeout);
-            connection.graceful_shutdown();
-            deadline.set(limits.write_timeout);
+        match now {
+            Waits::End => return Poll::Ready(None),
+            Waits::Start | Waits::Head => {
+                local.counts.add_failure(FailureKind::HeadTimeout);
+                connection.end(Reason::EnhanceYourCalm);
+            }
+            _ if !is_idle => deadline.set(limits.idle_timeout),
+            Waits::Streams => connection.finish(),
+            Waits::More => {
+                local.counts.add_reached(Reached::IdleTimeout);
+                *waits = Waits::Streams;
+                connection.leave();
+                deadline.set(limits.write_timeout);
+            }
         }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
+    }
 }
 
 /// Ends a connection that floods the proxy; whether it has just begun to.
-fn calm(connection: &mut Connection<Watched, Bytes>, shared: &Shared) -> bool {
+fn calm(connection: &mut Connection, shared: &Shared) -> bool {
     let local = &shared.worker.local;
     let Limits {
         resets_max,
         streams_max,
         ..
     } = *local.limits;
-    // Streams that were reset are no longer among those that `h2` counts, but go on until they
-    // notice.
+    let resets = shared.resets.get() + connection.take_faults();
+    shared.resets.set(resets);
+    // Streams that were reset go on until they notice.
     let many = resets_max.saturating_add(usize::try_from(streams_max).unwrap_or(usize::MAX));
-    let is_over = shared.resets.get() > resets_max || shared.active.get() > many;
-    let flood = shared
-        .signs
-        .flood
-        .get()
-        .or(is_over.then_some(Reached::Resets));
-    let Some(limit) = flood.filter(|_| !shared.is_calmed.replace(true)) else {
+    if connection.is_ending() || (resets <= resets_max && shared.active.get() <= many) {
         return false;
-    };
-    local.counts.add_reached(limit);
-    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    }
+    local.counts.add_reached(Reached::Resets);
+    connection.end(Reason::EnhanceYourCalm);
     true
 }
 
-async fn serve_stream(active: Active, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+/// Makes the plan of a stream while its head is there.
+fn begin(active: Active, opened: Opened) -> Begun {
+    let shared = &*active.0;
+    let Opened {
+        head,
+        handle,
+        is_end,
+    } = opened;
+    let planned = plan_stream(shared, head.section(), is_end);
+    let (planned, account, is_head, has_to_upgrade) = planned.unwrap_or_else(|kind| {
+        let account = Account::begin_unread(&shared.worker, &shared.visit, Version::Http2);
+        (Planned::failed(kind), account, false, false)
+    });
+    Begun {
+        handle,
+        planned,
+        account,
+        is_head,
+        has_to_upgrade,
+        active,
+    }
+}
+
+async fn serve_stream(begun: Begun) {
+    let Begun {
+        active,
+        handle,
+        planned,
+        mut account,
+        is_head,
+        has_to_upgrade,
+    } = begun;
     let shared = &*active.0;
     let worker = &shared.worker;
-    let (parts, body) = request.into_parts();
-    let planned = plan_stream(shared, &parts, body.is_end_stream());
-    let has_to_upgrade = parts.extensions.get::<Protocol>().is_some();
-    drop(parts);
-    let (planned, mut account, is_head) = match planned {
-        Ok(planned) => planned,
-        Err(kind) => {
-            let planned = Planned::failed(kind);
-            let account = Account::begin_unread(worker, &shared.visit, Version::Http2);
-            (planned, account, false)
-        }
-    };
     let body_bytes_max = match &planned.plan {
         Plan::Forward(plan) => plan.policy().map(|policy| policy.request_body_bytes_max),
         Plan::Answer(_) => None,
     };
-    let mut client = Client::new(respond, body, body_bytes_max.unwrap_or(u64::MAX));
+    let mut client = Client::new(handle, body_bytes_max.unwrap_or(u64::MAX));
     let deadline = Deadline::new();
     let plan = ready(shared, planned, &mut client, &mut account, &deadline).await;
     let tunnel = match plan {
@@ -233,9 +263,8 @@ async fn serve_stream(active: Active, request: Request<RecvStream>, respond: Sen
     account.bytes_received = client.bytes_received();
     account.grpc_status = client.grpc_status();
     account.finish(worker);
-    if let Some((switched, idle_timeout)) = tunnel
-        && let Some(carrier) = client.into_carrier()
-    {
+    if let Some((switched, idle_timeout)) = tunnel {
+        let carrier = client.into_carrier();
         let tunnel = tunnel::run(carrier, None, *switched, &deadline, idle_timeout);
         Box::pin(tunnel).await;
     }
@@ -263,33 +292,22 @@ async fn ready(
 
 fn plan_stream(
     shared: &Shared,
-    parts: &http::request::Parts,
+    section: &Section,
     is_body_empty: bool,
-) -> Result<(Planned, Account, bool), FailureKind> {
-    let fields = parts.headers.iter().map(|(name, value)| Field {
-        known: Known::of(name.as_str()),
-        name: name.as_str(),
-        value: value.as_bytes(),
-    });
-    let fields: Fields<'_> = fields.collect();
-    let target = parts
-        .uri
-        .path_and_query()
-        .map_or("", |target| target.as_str());
-    let protocol = parts.extensions.get::<Protocol>();
-    let pseudo = Pseudo {
-        method: parts.method.as_str(),
-        path_and_query: target,
-        authority: parts.uri.authority().map(|authority| authority.as_str()),
-        protocol: protocol.map(Protocol::as_str),
-    };
-    let mut head: Head<'_> =
-        head::from_http2(pseudo, fields, is_body_empty, &shared.worker.local.limits)?;
+) -> Result<(Planned, Account, bool, bool), FailureKind> {
+    let limits = &shared.worker.local.limits;
+    if section.is_over() {
+        return Err(FailureKind::HeadTooLarge);
+    }
+    let request = Request::read(section).map_err(|_| FailureKind::BadRequest)?;
+    let pseudo = request.pseudo?;
+    let has_to_upgrade = pseudo.protocol.is_some();
+    let mut head: Head<'_> = head::from_http2(pseudo, request.fields, is_body_empty, limits)?;
     head.scheme = shared.visit.scheme();
     let tables = shared.worker.tables.load();
     let mut account = Account::begin(&shared.worker, &tables, &shared.visit, &head);
     let planned = plan(&shared.worker, &tables, &shared.visit, &head, &mut account);
-    Ok((planned, account, head.method == "HEAD"))
+    Ok((planned, account, head.method == "HEAD", has_to_upgrade))
 }
 
 /// Forwards a request, and tells what its stream carries from then on, where that is no HTTP.
@@ -329,7 +347,7 @@ async fn forward(
             account.failure = Some(kind);
             if broken.is_started {
                 if kind != FailureKind::ClientGone {
-                    client.reset(Reason::INTERNAL_ERROR);
+                    client.reset(Reason::Internal);
                 }
                 return None;
             }
@@ -353,7 +371,7 @@ async fn respond_with(
     match answer.failure {
         // The stream has ended already, and in the way that its end should be told.
         Some(FailureKind::ClientGone) => return,
-        Some(FailureKind::ClientStalled) => return client.reset(Reason::CANCEL),
+        Some(FailureKind::ClientStalled) => return client.reset(Reason::Cancel),
         _ => {}
     }
     if client.answer(answer, is_head).is_err() {
@@ -369,6 +387,6 @@ async fn respond_with(
     })
     .await;
     if flushed == Err(FailureKind::ClientStalled) {
-        client.reset(Reason::CANCEL);
+        client.reset(Reason::Cancel);
     }
 }

@@ -87,6 +87,16 @@ impl Buffer {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
+    /// What is in it, to be changed where it lies.
+    pub fn filled_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Drops what is behind the first `count` bytes.
+    pub fn truncate(&mut self, count: usize) {
+        self.end = self.end.min(self.start + count);
+    }
+
     /// How many bytes are in it.
     pub fn len(&self) -> usize {
         self.end - self.start
@@ -151,20 +161,23 @@ impl Buffer {
 
     /// Writes a decimal number to the end.
     pub fn append_decimal(&mut self, number: u64) {
-        let mut digits = [0_u8; 20];
-        let mut rest = number;
-        let mut used = 0;
-        for digit in digits.iter_mut().rev() {
-            *digit = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            used += 1;
-            if rest == 0 {
-                break;
-            }
-        }
-        let digits = digits.get(digits.len() - used..).unwrap_or_default();
-        self.append(digits);
+        self.append(decimal(number, &mut [0; 20]));
     }
+}
+
+/// The digits of a number, in the place that they are given.
+pub fn decimal(number: u64, place: &mut [u8; 20]) -> &[u8] {
+    let mut rest = number;
+    let mut start = place.len();
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        start -= 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    place.get(start..).unwrap_or_default()
 }
 
 impl Drop for Buffer {

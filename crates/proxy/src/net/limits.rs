@@ -53,19 +53,24 @@ pub enum Reached {
     Priorities,
     /// [`Limits::window_updates_max`]
     WindowUpdates,
-    /// Heads of HTTP/2 far beyond [`Limits::head_bytes_max`], by their frames or once unpacked.
+    /// [`Limits::head_frames_max`], or a head beyond twice [`Limits::head_bytes_max`] as it is
+    /// packed, or beyond eight times that once it is unpacked.
     HeadFrames,
-    /// DATA frames with next to nothing in them, bounded by [`Limits::connection_window_bytes`].
+    /// [`Limits::data_frames_max`]
     DataFrames,
     /// [`Limits::listeners_max`]
     Listeners,
     /// [`Limits::streams_max`]
     Streams,
+    /// [`Limits::stream_window_bytes`]
+    StreamWindowBytes,
+    /// [`Limits::connection_window_bytes`]
+    ConnectionWindowBytes,
 }
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 18] = [
+    pub const ALL: [Reached; 20] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -84,6 +89,8 @@ impl Reached {
         Reached::DataFrames,
         Reached::Listeners,
         Reached::Streams,
+        Reached::StreamWindowBytes,
+        Reached::ConnectionWindowBytes,
     ];
 
     /// The label in metrics, which is the name of the setting where there is one.
@@ -107,6 +114,8 @@ impl Reached {
             Reached::DataFrames => "data_frames",
             Reached::Listeners => "listeners",
             Reached::Streams => "streams",
+            Reached::StreamWindowBytes => "stream_window_bytes",
+            Reached::ConnectionWindowBytes => "connection_window_bytes",
         }
     }
 }
@@ -175,6 +184,10 @@ pub struct Limits {
     pub priorities_max: u32,
     /// The same for WINDOW_UPDATE frames.
     pub window_updates_max: u32,
+    /// The same for DATA frames with nothing in them.
+    pub data_frames_max: u32,
+    /// The most CONTINUATION frames of one head. The connection ends beyond.
+    pub head_frames_max: u32,
     /// What an HTTP/2 client may send on one stream before it is read, in bytes.
     pub stream_window_bytes: u32,
     /// The same on one HTTP/2 connection.
@@ -223,6 +236,8 @@ impl Default for Limits {
             settings_max: 64,
             priorities_max: 2_048,
             window_updates_max: 4_096,
+            data_frames_max: 1_024,
+            head_frames_max: 64,
             stream_window_bytes: 256 << 10,
             connection_window_bytes: 1 << 20,
             idle_per_endpoint_max: 512,

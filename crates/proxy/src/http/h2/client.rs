@@ -1,33 +1,27 @@
 //! The client's end of a stream of HTTP/2.
 
+use std::io;
 use std::task::{Context, Poll, ready};
 
-use ::h2::server::SendResponse;
-use ::h2::{Reason, RecvStream, SendStream};
-use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
-use http::{HeaderMap, Response, StatusCode};
-
+use super::streams::{Gone, Handle};
 use crate::http::answer::Answer;
 use crate::http::peer::{Changes, Peer};
 use crate::http::write::response_fields;
 use crate::net::body::{BodyLength, Encoder};
-use crate::net::buffer::{BUFFER_BYTES, Buffer};
-use crate::net::carrier::Carrier;
+use crate::net::buffer::{BUFFER_BYTES, Buffer, decimal};
+use crate::net::duplex::Flow;
 use crate::net::failure::FailureKind;
+use crate::net::frame::Reason;
+use crate::net::hpack;
 use crate::net::response::ResponseHead;
 use crate::net::trailer::{self, GRPC_STATUS, Trailers};
 use crate::net::websocket;
 
-/// The most bytes of a response that wait for the client's window.
-pub const WAITING_BYTES_MAX: usize = 64 << 10;
-
 /// The client's end of a stream.
 pub struct Client {
-    respond: SendResponse<Bytes>,
-    body: RecvStream,
+    handle: Handle,
     body_bytes_max: u64,
-    send: Option<SendStream<Bytes>>,
+    /// What windows and room do not allow to be sent yet.
     waiting: Option<Buffer>,
     is_ended: bool,
     /// What came behind the body of the request.
@@ -42,14 +36,18 @@ pub struct Client {
     grpc_status: &'static str,
 }
 
+impl From<Gone> for FailureKind {
+    fn from(_: Gone) -> Self {
+        FailureKind::ClientGone
+    }
+}
+
 impl Client {
     /// The end of a stream whose head was read.
-    pub fn new(respond: SendResponse<Bytes>, body: RecvStream, body_bytes_max: u64) -> Self {
+    pub fn new(handle: Handle, body_bytes_max: u64) -> Self {
         Client {
-            respond,
-            body,
+            handle,
             body_bytes_max,
-            send: None,
             waiting: None,
             is_ended: false,
             received: None,
@@ -81,16 +79,15 @@ impl Client {
     /// # Errors
     /// A client that went away.
     pub fn answer(&mut self, answer: &Answer, is_head: bool) -> Result<(), FailureKind> {
-        let mut response = Response::new(());
-        *response.status_mut() = status(answer.status)?;
-        answer.fields(|name, value| put(response.headers_mut(), name, value));
         let has_body = !matches!(answer.status, 100..200 | 204 | 304);
-        if has_body {
-            let length = HeaderValue::from(answer.body().len());
-            response.headers_mut().insert(CONTENT_LENGTH, length);
-        }
         let is_empty = !has_body || is_head || answer.body().is_empty();
-        self.send_head(response, is_empty)?;
+        self.send_head(is_empty, |out| {
+            hpack::status(answer.status, out);
+            answer.fields(|name, value| hpack::field(name, value, out));
+            if has_body {
+                content_length(answer.body().len() as u64, out);
+            }
+        })?;
         if !is_empty {
             self.data(answer.body());
         }
@@ -100,15 +97,15 @@ impl Client {
 
     /// Ends the stream at once.
     pub fn reset(&mut self, reason: Reason) {
-        match &mut self.send {
-            Some(send) => send.send_reset(reason),
-            None => self.respond.send_reset(reason),
-        }
+        self.handle.reset(reason);
     }
 
     /// The stream as it carries another protocol, once its head was answered.
-    pub fn into_carrier(self) -> Option<Carrier> {
-        Some(Carrier::new(self.body, self.send?))
+    pub fn into_carrier(self) -> Carrier {
+        Carrier {
+            handle: self.handle,
+            is_closed: self.is_closed,
+        }
     }
 
     /// Sends what waits.
@@ -116,20 +113,14 @@ impl Client {
         self.poll_flush(context)
     }
 
-    fn send_head(&mut self, response: Response<()>, is_end: bool) -> Result<(), FailureKind> {
-        let send = self.respond.send_response(response, is_end);
-        self.send = Some(send.map_err(|_| FailureKind::ClientGone)?);
+    fn send_head(
+        &mut self,
+        is_end: bool,
+        pack: impl FnOnce(&mut Buffer),
+    ) -> Result<(), FailureKind> {
+        self.handle.head(is_end, pack)?;
         self.is_closed = is_end;
         Ok(())
-    }
-
-    /// Whether the client has reset the stream.
-    fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let reset = match &mut self.send {
-            Some(send) => send.poll_reset(context),
-            None => self.respond.poll_reset(context),
-        };
-        reset.map(|_| ())
     }
 }
 
@@ -144,25 +135,23 @@ impl Peer for Client {
         encoder: Encoder,
         out: &mut Buffer,
     ) -> Poll<Result<bool, FailureKind>> {
-        match ready!(self.body.poll_data(context)) {
-            Some(Ok(data)) => {
-                self.bytes_received += data.len() as u64;
-                if self.bytes_received > self.body_bytes_max {
-                    return Poll::Ready(Err(FailureKind::BodyTooLarge));
-                }
-                encoder.write(&data, out);
-                // What is in the buffer is bounded by who calls this, so the window opens now.
-                let flow = self.body.flow_control();
-                let _ = flow.release_capacity(data.len());
+        let left = self.body_bytes_max.saturating_sub(self.bytes_received);
+        let mut is_too_large = false;
+        // What is in the buffer is bounded by who calls this, so the window opens now.
+        let taken = self.handle.poll_data(context, BUFFER_BYTES, |data| {
+            is_too_large = data.len() as u64 > left;
+            if !is_too_large {
+                encoder.write(data, out);
+            }
+        });
+        match ready!(taken)? {
+            Some(_) if is_too_large => Poll::Ready(Err(FailureKind::BodyTooLarge)),
+            Some(count) => {
+                self.bytes_received += count as u64;
                 Poll::Ready(Ok(false))
             }
-            Some(Err(_)) => Poll::Ready(Err(FailureKind::ClientGone)),
             None => {
-                let received = ready!(self.body.poll_trailers(context));
-                let Ok(received) = received else {
-                    return Poll::Ready(Err(FailureKind::ClientGone));
-                };
-                let received = received.map(Box::new).and_then(trailer::filter);
+                let received = self.handle.take_trailers().and_then(trailer::filter);
                 if encoder == Encoder::Chunked {
                     encoder.end_with(received.as_ref(), out);
                 } else {
@@ -178,13 +167,13 @@ impl Peer for Client {
     }
 
     fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind> {
-        let mut response = Response::new(());
-        *response.status_mut() = status(head.status)?;
-        response_fields(head, &Changes::default(), |name, value| {
-            put(response.headers_mut(), name, value);
+        let sent = self.handle.head(false, |out| {
+            hpack::status(head.status, out);
+            response_fields(head, &Changes::default(), |name, value| {
+                hpack::field(name, value, out);
+            });
         });
-        let sent = self.respond.send_informational(response);
-        sent.map_err(|_| FailureKind::ClientGone)
+        Ok(sent?)
     }
 
     fn start(
@@ -194,35 +183,34 @@ impl Peer for Client {
         changes: &Changes<'_>,
     ) -> Result<(), FailureKind> {
         if head.status == 101 {
-            let mut response = Response::new(());
-            response_fields(head, &Changes::default(), |name, value| {
-                // It answers a key that only HTTP/1.1 has.
-                if !name.eq_ignore_ascii_case(websocket::ACCEPT) {
-                    put(response.headers_mut(), name, value);
-                }
+            return self.send_head(false, |out| {
+                hpack::status(200, out);
+                response_fields(head, &Changes::default(), |name, value| {
+                    // It answers a key that only HTTP/1.1 has.
+                    if !name.eq_ignore_ascii_case(websocket::ACCEPT) {
+                        hpack::field(name, value, out);
+                    }
+                });
             });
-            return self.send_head(response, false);
         }
-        if matches!(length, BodyLength::None | BodyLength::Exact(0)) {
+        let is_empty = matches!(length, BodyLength::None | BodyLength::Exact(0));
+        if is_empty {
             let mut fields = head.fields.iter();
             let status = fields.find(|field| field.name.eq_ignore_ascii_case(GRPC_STATUS));
             self.grpc_status = status.map_or("", |field| trailer::grpc_status(field.value));
         }
-        let mut response = Response::new(());
-        *response.status_mut() = status(head.status)?;
-        let headers = response.headers_mut();
-        headers.reserve(head.fields.len() + changes.additions.len());
-        response_fields(head, changes, |name, value| put(headers, name, value));
         let declared = match length {
             BodyLength::Exact(_) => head.declared_length(),
             BodyLength::None if head.status != 204 => head.declared_length(),
             BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
         };
-        if let Some(length) = declared {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        let is_empty = matches!(length, BodyLength::None | BodyLength::Exact(0));
-        self.send_head(response, is_empty)
+        self.send_head(is_empty, |out| {
+            hpack::status(head.status, out);
+            response_fields(head, changes, |name, value| hpack::field(name, value, out));
+            if let Some(length) = declared {
+                content_length(length, out);
+            }
+        })
     }
 
     fn has_room(&self) -> bool {
@@ -232,11 +220,17 @@ impl Peer for Client {
     }
 
     fn data(&mut self, data: &[u8]) {
-        if data.is_empty() {
-            return;
-        }
         self.bytes_sent += data.len() as u64;
-        self.waiting.get_or_insert_with(Buffer::take).append(data);
+        let taken = match self.waiting {
+            // Who is gone is told so when this is sent.
+            None => self.handle.data(data).unwrap_or_default(),
+            Some(_) => 0,
+        };
+        if let Some(rest) = data.get(taken..)
+            && !rest.is_empty()
+        {
+            self.waiting.get_or_insert_with(Buffer::take).append(rest);
+        }
     }
 
     fn end(&mut self, trailers: Option<Trailers>) {
@@ -249,73 +243,84 @@ impl Peer for Client {
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
-        const GONE: Result<(), FailureKind> = Err(FailureKind::ClientGone);
-        while let (Some(send), Some(waiting)) = (&mut self.send, &mut self.waiting) {
-            send.reserve_capacity(waiting.len());
-            let granted = match send.capacity() {
-                0 => match send.poll_capacity(context) {
-                    Poll::Pending => break,
-                    // The window may have gone to other streams in the meantime.
-                    Poll::Ready(Some(Ok(0))) => continue,
-                    Poll::Ready(Some(Ok(granted))) => granted,
-                    Poll::Ready(_) => return Poll::Ready(GONE),
-                },
-                granted => granted,
-            };
-            let part = waiting.filled();
-            let part = part.get(..granted).unwrap_or(part);
-            let length = part.len();
-            let is_last = self.is_ended && length == waiting.len() && self.trailers.is_none();
-            if send
-                .send_data(Bytes::copy_from_slice(part), is_last)
-                .is_err()
-            {
-                return Poll::Ready(GONE);
+        if let Some(waiting) = &mut self.waiting {
+            let taken = self.handle.data(waiting.filled())?;
+            waiting.consume(taken);
+            if !waiting.is_empty() {
+                return self.handle.poll_wait(context).map(|gone| Err(gone.into()));
             }
-            self.is_closed |= is_last;
-            waiting.consume(length);
-            if waiting.is_empty() {
-                self.waiting = None;
-            }
+            self.waiting = None;
         }
-        if self.is_ended && !self.is_closed && self.waiting.is_none() {
-            let trailers = self.trailers.take();
-            if let Some(send) = &mut self.send {
-                let sent = match trailers {
-                    Some(trailers) => send.send_trailers(*trailers),
-                    None => send.send_data(Bytes::new(), true),
-                };
-                if sent.is_err() {
-                    return Poll::Ready(GONE);
-                }
+        if self.is_ended && !self.is_closed {
+            match self.trailers.take() {
+                Some(trailers) => self.handle.head(true, |out| {
+                    for (name, value) in &*trailers {
+                        hpack::field(name.as_str(), value.as_bytes(), out);
+                    }
+                })?,
+                None => self.handle.end()?,
             }
             self.is_closed = true;
         }
-        if self.is_closed {
-            return Poll::Ready(Ok(()));
+        if !self.is_closed && self.handle.poll_gone(context).is_ready() {
+            return Poll::Ready(Err(FailureKind::ClientGone));
         }
-        if self.poll_reset(context).is_ready() {
-            return Poll::Ready(GONE);
-        }
-        if self.waiting.is_some() {
-            Poll::Pending
-        } else {
-            Poll::Ready(Ok(()))
-        }
+        Poll::Ready(Ok(()))
     }
 }
 
-fn status(status: u16) -> Result<StatusCode, FailureKind> {
-    StatusCode::from_u16(status).map_err(|_| FailureKind::BadResponse)
+fn content_length(length: u64, out: &mut Buffer) {
+    hpack::field("content-length", decimal(length, &mut [0; 20]), out);
 }
 
-/// Adds a field. What HTTP/2 cannot carry is left out: an endpoint may send bytes in values that
-/// no client has to accept.
-fn put(headers: &mut HeaderMap, name: &str, value: &[u8]) {
-    let name = HeaderName::from_bytes(name.as_bytes());
-    let value = HeaderValue::from_bytes(value);
-    if let (Ok(name), Ok(value)) = (name, value) {
-        // A head has a bounded number of fields, far below what the map takes.
-        let _ = headers.try_append(name, value);
+/// A stream that carries another protocol.
+pub struct Carrier {
+    handle: Handle,
+    is_closed: bool,
+}
+
+impl Flow for Carrier {
+    fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<io::Result<usize>> {
+        // No more is read before this is written, so the window opens now.
+        let taken = self.handle.poll_data(context, BUFFER_BYTES, |data| {
+            buffer.get_or_insert_with(Buffer::take).append(data);
+        });
+        let taken = ready!(taken).map_err(|Gone| io::ErrorKind::ConnectionReset)?;
+        Poll::Ready(Ok(taken.unwrap_or(0)))
+    }
+
+    fn poll_drain(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+    ) -> Poll<io::Result<()>> {
+        let taken = self.handle.data(buffer.filled());
+        buffer.consume(taken.map_err(|Gone| io::ErrorKind::BrokenPipe)?);
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let wait = self.handle.poll_wait(context);
+        wait.map(|Gone| Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Only a stream that is asked tells that the other end has reset it.
+        if !self.is_closed && self.handle.poll_gone(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.is_closed {
+            let sent = self.handle.end();
+            sent.map_err(|Gone| io::Error::from(io::ErrorKind::BrokenPipe))?;
+            self.is_closed = true;
+        }
+        Poll::Ready(Ok(()))
     }
 }

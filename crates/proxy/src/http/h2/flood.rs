@@ -1,156 +1,79 @@
-//! Frames of HTTP/2 that ask for nothing: counted as they are read, since each costs the proxy
-//! something and the client next to nothing.
-//!
-//! What `h2` bounds itself is left to it: CONTINUATION frames, heads, empty and small DATA
-//! frames, streams that are reset before they were looked at, and those that it has to reset.
-
-use std::cell::Cell;
-use std::io;
-use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, ready};
-
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+//! Frames that ask for nothing: counted as they are read, since each costs the proxy something
+//! and the client next to nothing.
 
 use crate::net::deadline::{TICK, now_ticks};
+use crate::net::frame::{FrameHead, flag, kind};
 use crate::net::limits::{FRAME_CREDIT_BYTES, FRAMES_TIME, Limits, Reached};
-use crate::net::stream::Stream;
 
-/// What a client says before its first frame.
-const PREFACE_BYTES: u32 = 24;
+/// What is counted, with how many of it there may be.
+const KINDS: usize = 5;
 
-/// Length, type, flags and stream of a frame.
-const HEAD_BYTES: usize = 9;
-
-/// How many kinds of frames are counted.
-const KINDS: usize = 4;
-
-/// What the frames of a connection tell.
-pub struct Signs {
-    /// What it floods the proxy with; set once.
-    pub flood: Cell<Option<Reached>>,
-    /// What it does if `h2` ends it for a flood, which does not say of what.
-    likely: Cell<Reached>,
-}
-
-/// A stream whose frames are counted. Once there are too many, nothing more is read.
-pub struct Watched {
-    stream: Stream,
-    frames: Frames,
-    signs: Rc<Signs>,
-}
-
-/// Finds the heads of frames, and counts those of some kinds.
+/// Counts the frames of a connection.
 pub struct Frames {
-    /// Bytes up to the next head.
-    left: u32,
-    head: [u8; HEAD_BYTES],
-    filled: usize,
     counts: [u32; KINDS],
     maxima: [u32; KINDS],
-    /// Bytes sent to the client since counting began.
+    /// What had been sent to the client when counting began.
     sent: u64,
     /// When that was.
     since: u32,
-    /// Whether a stream was reset, or a window opened, as those do who have streams reset.
-    has_reset: bool,
+    /// CONTINUATION frames of the head that is being read.
+    of_head: u32,
+    of_head_max: u32,
 }
 
-/// The kinds, in the order of their counts.
+/// What is counted, in the order of the counts.
 const NAMES: [Reached; KINDS] = [
     Reached::Pings,
     Reached::Settings,
     Reached::Priorities,
     Reached::WindowUpdates,
+    Reached::DataFrames,
 ];
 
-impl Watched {
-    /// The stream of a client that has said nothing yet.
-    pub fn new(stream: Stream, limits: &Limits, signs: Rc<Signs>) -> Self {
-        Watched {
-            stream,
-            frames: Frames::new(limits),
-            signs,
-        }
-    }
-}
-
 impl Frames {
-    /// Those of a client that has said nothing.
+    /// Those of a connection that has said nothing.
     pub fn new(limits: &Limits) -> Self {
         Frames {
-            left: PREFACE_BYTES,
-            head: [0; HEAD_BYTES],
-            filled: 0,
             counts: [0; KINDS],
             maxima: [
                 limits.pings_max,
                 limits.settings_max,
                 limits.priorities_max,
                 limits.window_updates_max,
+                limits.data_frames_max,
             ],
             sent: 0,
             since: now_ticks(),
-            has_reset: false,
+            of_head: 0,
+            of_head_max: limits.head_frames_max,
         }
     }
 
-    /// Takes note of what was read; says of what there was too much.
-    pub fn read(&mut self, mut bytes: &[u8]) -> Option<Reached> {
-        while !bytes.is_empty() {
-            if self.left > 0 {
-                let count = usize::try_from(self.left).unwrap_or(usize::MAX);
-                let count = count.min(bytes.len());
-                // The count is at most what is left.
-                self.left -= count as u32;
-                bytes = bytes.get(count..).unwrap_or_default();
-                continue;
+    /// Counts a frame of a client that was sent so many bytes since it came; says of what there is
+    /// too much.
+    pub fn count(&mut self, head: &FrameHead, sent: u64) -> Option<Reached> {
+        let index = match head.kind {
+            // A connection ends where streams are reset too often, and with any of the others.
+            kind::RST_STREAM | kind::PUSH_PROMISE | kind::GOAWAY => return None,
+            kind::HEADERS => {
+                self.of_head = 0;
+                return None;
             }
-            let wanted = HEAD_BYTES - self.filled;
-            let (part, rest) = bytes.split_at(wanted.min(bytes.len()));
-            let room = self.head.get_mut(self.filled..self.filled + part.len());
-            if let Some(room) = room {
-                room.copy_from_slice(part);
+            kind::CONTINUATION => {
+                self.of_head += 1;
+                return (self.of_head > self.of_head_max).then_some(Reached::HeadFrames);
             }
-            self.filled += part.len();
-            bytes = rest;
-            if self.filled == HEAD_BYTES {
-                self.filled = 0;
-                let [high, middle, low, kind, ..] = self.head;
-                self.left = u32::from_be_bytes([0, high, middle, low]);
-                if let Some(limit) = self.count(kind) {
-                    return Some(limit);
-                }
-            }
-        }
-        None
-    }
-
-    /// What it is that was read last, if there was too much of it.
-    fn likely(&self) -> Reached {
-        let [_, _, _, kind, ..] = self.head;
-        match kind {
-            0 => Reached::DataFrames,
-            9 => Reached::HeadFrames,
-            1 if !self.has_reset => Reached::HeadFrames,
-            _ => Reached::Resets,
-        }
-    }
-
-    fn count(&mut self, kind: u8) -> Option<Reached> {
-        self.has_reset |= kind == 3 || kind == 8;
-        let index = match kind {
-            // DATA, HEADERS, RST_STREAM, GOAWAY and CONTINUATION are bounded elsewhere; a client
-            // that sends PUSH_PROMISE is refused.
-            0 | 1 | 3 | 5 | 7 | 9 => return None,
-            6 => 0,
-            4 => 1,
-            8 => 3,
+            kind::DATA if head.length > 0 || head.has(flag::END_STREAM) => return None,
+            kind::PING => 0,
+            kind::SETTINGS => 1,
+            kind::WINDOW_UPDATE => 3,
+            kind::DATA => 4,
             _ => 2,
         };
         let (count, max) = (self.counts.get_mut(index)?, *self.maxima.get(index)?);
         *count += 1;
-        if u64::from(*count) <= u64::from(max) + self.sent / FRAME_CREDIT_BYTES {
+        let credit = sent.saturating_sub(self.sent) / FRAME_CREDIT_BYTES;
+        if u64::from(*count) <= u64::from(max) + credit {
             return None;
         }
         let now = now_ticks();
@@ -159,96 +82,27 @@ impl Frames {
             return NAMES.get(index).copied();
         }
         self.counts = [0; KINDS];
-        self.sent = 0;
+        self.sent = sent;
         self.since = now;
         None
     }
 }
 
-impl AsyncRead for Watched {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.signs.flood.get().is_some() {
-            // Whoever drives the connection sees the same, and ends it.
-            return Poll::Pending;
-        }
-        let before = into.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, into))?;
-        let fresh = into.filled().get(before..).unwrap_or_default();
-        this.signs.flood.set(this.frames.read(fresh));
-        this.signs.likely.set(this.frames.likely());
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = ready!(Pin::new(&mut this.stream).poll_write(context, bytes))?;
-        this.frames.sent += written as u64;
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(context, parts))?;
-        this.frames.sent += written as u64;
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
-}
-
-impl Signs {
-    /// Those of a connection that has said nothing.
-    pub fn new() -> Rc<Signs> {
-        Rc::new(Signs {
-            flood: Cell::new(None),
-            likely: Cell::new(Reached::HeadFrames),
-        })
-    }
-
-    /// The limit that `h2` has ended the connection for; none where it was something else.
-    pub fn reached(&self, error: &h2::Error) -> Option<Reached> {
-        let is_flood = error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
-        is_flood.then(|| self.likely.get())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Frames, HEAD_BYTES};
+    use super::Frames;
     use crate::net::deadline;
+    use crate::net::frame::{FrameHead, flag, kind};
     use crate::net::limits::{Limits, Reached};
 
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-    fn frame(kind: u8, length: u8) -> Vec<u8> {
-        let mut bytes = vec![0, 0, length, kind, 0, 0, 0, 0, 1];
-        bytes.resize(HEAD_BYTES + usize::from(length), 6);
-        bytes
+    fn frame(kind: u8, length: usize) -> FrameHead {
+        let (flags, stream) = (0, 1);
+        FrameHead {
+            length,
+            kind,
+            flags,
+            stream,
+        }
     }
 
     fn small() -> Limits {
@@ -257,50 +111,53 @@ mod tests {
             settings_max: 2,
             priorities_max: 1,
             window_updates_max: 2,
+            data_frames_max: 2,
+            head_frames_max: 2,
             ..Limits::default()
         }
     }
 
     #[test]
-    fn frames_are_told_apart_however_they_are_cut() {
-        let mut bytes = PREFACE.to_vec();
-        // What is in a frame is no frame, and those that ask for something do not count.
-        for kind in [0, 1, 3, 5, 7, 9] {
-            (0..9).for_each(|length| bytes.extend(frame(kind, length * 27)));
-        }
+    fn each_kind_has_its_own_count_and_what_asks_for_something_has_none() {
         for (kind, limit, max) in [
-            (6, Reached::Pings, 3),
-            (4, Reached::Settings, 2),
-            (2, Reached::Priorities, 1),
+            (kind::PING, Reached::Pings, 3),
+            (kind::SETTINGS, Reached::Settings, 2),
+            (kind::PRIORITY, Reached::Priorities, 1),
             (0x10, Reached::Priorities, 1),
-            (8, Reached::WindowUpdates, 2),
+            (kind::WINDOW_UPDATE, Reached::WindowUpdates, 2),
+            (kind::DATA, Reached::DataFrames, 2),
+            (kind::CONTINUATION, Reached::HeadFrames, 2),
         ] {
-            let mut all = bytes.clone();
-            (0..max).for_each(|_| all.extend(frame(kind, 8)));
-            for size in [1, 2, 7, 9, 10, 64, all.len()] {
-                let mut frames = Frames::new(&small());
-                for piece in all.chunks(size) {
-                    assert_eq!(frames.read(piece), None, "type {kind} in pieces of {size}");
-                }
-                assert_eq!(
-                    frames.read(&frame(kind, 8)),
-                    Some(limit),
-                    "in pieces of {size}"
-                );
+            let mut frames = Frames::new(&small());
+            for other in [kind::DATA, kind::HEADERS, kind::RST_STREAM] {
+                (0..9).for_each(|_| assert_eq!(frames.count(&frame(other, 1), 0), None));
             }
+            let last = FrameHead {
+                flags: flag::END_STREAM,
+                ..frame(kind::DATA, 0)
+            };
+            (0..9).for_each(|_| assert_eq!(frames.count(&last, 0), None));
+            (0..max).for_each(|_| assert_eq!(frames.count(&frame(kind, 0), 0), None));
+            assert_eq!(frames.count(&frame(kind, 0), 0), Some(limit), "type {kind}");
         }
     }
 
     #[test]
     fn who_was_sent_much_may_say_more_and_time_forgives() {
         let mut frames = Frames::new(&small());
-        assert_eq!(frames.read(PREFACE), None);
-        frames.sent = 64 * 10;
+        let opened = frame(kind::WINDOW_UPDATE, 4);
         for _ in 0..12 {
-            assert_eq!(frames.read(&frame(8, 4)), None);
+            assert_eq!(frames.count(&opened, 64 * 10), None);
         }
-        assert_eq!(frames.read(&frame(8, 4)), Some(Reached::WindowUpdates));
+        let too_many = Some(Reached::WindowUpdates);
+        assert_eq!(frames.count(&opened, 64 * 10), too_many);
         (0..100).for_each(|_| deadline::tick());
-        assert_eq!(frames.read(&frame(8, 4)), None);
+        assert_eq!(frames.count(&opened, 64 * 10), None);
+        (0..2).for_each(|_| assert_eq!(frames.count(&opened, 64 * 10), None));
+        assert_eq!(
+            frames.count(&opened, 64 * 10),
+            too_many,
+            "what was sent before is used up"
+        );
     }
 }

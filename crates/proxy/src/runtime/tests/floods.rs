@@ -8,12 +8,14 @@ use super::limits::until_counted;
 use super::world::{Backend, PATIENCE, World, route, trusting_config};
 
 /// The limits that are reached here.
-pub const LIMITS: [&str; 5] = [
+pub const LIMITS: [&str; 7] = [
     "resets",
     "pings",
     "settings",
     "priorities",
     "window_updates",
+    "data_frames",
+    "head_frames",
 ];
 
 /// GET of `/` at `a.example`.
@@ -72,6 +74,12 @@ fn floods() -> Vec<Flood> {
         }),
         // A head without end (CVE-2024-27316).
         with("head_frames", frame(1, 0, 1, ASK), |_| frame(9, 0, 1, &[])),
+        // A head of few bytes that stands for very many.
+        flood("head_frames", |number| {
+            let field = [&[0x40, 1, b'a', 0x7f, 0xc1, 6][..], &[b'x'; 960]].concat();
+            let head = [ASK, &field[..], &[0xbe; 8_000]].concat();
+            frame(1, 5, number * 2 + 1, &head)
+        }),
         with("data_frames", frame(1, 4, 1, ASK), |_| frame(0, 0, 1, &[])),
     ]
 }

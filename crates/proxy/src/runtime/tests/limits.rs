@@ -10,15 +10,13 @@ use crate::net::limits::Limits;
 use crate::net::limits::table::{Counted, ROWS};
 
 /// Limits that a story of their own reaches elsewhere, with the place.
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 6] = [
     "idle_per_endpoint",
     "idle_endpoints",
     "parsed_keys",
     // Below.
     "upstream_idle_timeout",
     "listeners",
-    // In `floods`, with all of HTTP/2.
-    "connection_window_bytes",
     // In `overload`.
     "requests",
 ];
@@ -235,6 +233,7 @@ fn every_limit_is_reached_by_some_story() {
     let here = here.iter().filter_map(|case| case.set.split_once('='));
     let mut reached: Vec<&str> = here.map(|(name, _)| name).collect();
     reached.extend(super::floods::LIMITS);
+    reached.extend(super::windows::LIMITS);
     reached.extend(ELSEWHERE);
     reached.sort_unstable();
     let countable = ROWS.iter().filter(|row| row.counted != Counted::Nowhere);

@@ -234,7 +234,9 @@ async fn answer(client: &mut Client<tokio_rustls::client::TlsStream<TcpStream>>)
         let head = client.read_exact(9).await;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let payload = client.read_exact(length).await;
-        match (head[3], payload.first()) {
+        // The first head says that it names no earlier ones.
+        let status = payload.iter().find(|byte| **byte != 0x20);
+        match (head[3], status) {
             // `:status: 200` is the eighth of the static table.
             (1, Some(0x88)) => return 200,
             (1, _) => return 0,
