@@ -10,6 +10,7 @@ use tokio::process::Command;
 
 use crate::authority::Authority;
 use crate::client::{Answer, Curl};
+use crate::shaker::Shaker;
 use crate::world::eventually;
 
 mod account;
@@ -343,6 +344,11 @@ impl Cluster {
     /// A question to be asked in the network of the cluster.
     pub fn curl(&self, url: &str, resolve: &[String]) -> Curl {
         Curl::new(url, resolve, &self.root()).inside(&self.enter)
+    }
+
+    /// A handshake with whoever is at an address in the network of the cluster.
+    pub fn shaker(&self, address: SocketAddr, name: &str) -> Shaker {
+        Shaker::new(address, name, &self.root()).inside(&self.enter)
     }
 
     fn root(&self) -> PathBuf {

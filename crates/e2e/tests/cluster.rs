@@ -17,6 +17,7 @@ mod cluster {
     mod namespaces;
     mod newcomer;
     mod orders;
+    mod tickets;
     mod views;
 }
 

@@ -5,9 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fs::Permissions;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::balancer::Balancer;
@@ -145,6 +149,11 @@ impl<'a> Kubelet<'a> {
                 Some(running) => self.pods.insert(path.clone(), running),
                 None => return path,
             };
+        }
+        for volume in array(&pod["spec"]["volumes"]) {
+            let place = self.place(name, &volume);
+            self.write_secret(namespace, &volume["secret"], &place)
+                .await;
         }
         let Some(running) = self.pods.get_mut(&path) else {
             return path;
@@ -284,12 +293,16 @@ impl<'a> Kubelet<'a> {
         let mounted: Vec<Value> = mounted.collect();
         let mut mounts = Vec::new();
         for volume in array(&spec["volumes"]) {
-            let place = self
-                .cluster
-                .path(&format!("{name}-{}", text(&volume["name"])));
+            let place = self.place(name, &volume);
             std::fs::create_dir_all(&place).expect("a directory");
             if let Some(map) = volume["configMap"]["name"].as_str() {
                 self.write_map(namespace, map, &place).await?;
+            }
+            if !self
+                .write_secret(namespace, &volume["secret"], &place)
+                .await
+            {
+                return None;
             }
             for source in array(&volume["projected"]["sources"]) {
                 let token = &source["serviceAccountToken"];
@@ -307,6 +320,12 @@ impl<'a> Kubelet<'a> {
         Some(mounts)
     }
 
+    /// Where a volume of a pod is.
+    fn place(&self, pod: &str, volume: &Value) -> PathBuf {
+        let volume = text(&volume["name"]);
+        self.cluster.path(&format!("{pod}-{volume}"))
+    }
+
     /// A token of the pod's account, which names the pod.
     async fn token(&self, pod: &Value, audience: &str) -> String {
         let (meta, spec) = (&pod["metadata"], &pod["spec"]);
@@ -321,6 +340,28 @@ impl<'a> Kubelet<'a> {
         self.cluster.kubectl(&line).await
     }
 
+    /// Writes the items of the Secret of a volume, if it has one; says whether nothing is missing.
+    async fn write_secret(&self, namespace: &str, volume: &Value, place: &Path) -> bool {
+        let Some(name) = volume["secretName"].as_str() else {
+            return true;
+        };
+        let path = format!("/api/v1/namespaces/{namespace}/secrets");
+        let secrets = items(&self.api.get(&path).await);
+        let secret = secrets.iter().find(|it| it["metadata"]["name"] == name);
+        let Some(secret) = secret else {
+            return volume["optional"] == true;
+        };
+        for item in array(&volume["items"]) {
+            let Some(value) = secret["data"][text(&item["key"])].as_str() else {
+                continue;
+            };
+            let bytes = STANDARD.decode(value).expect("values are in base64");
+            let file = place.join(text(&item["path"]));
+            exchange(&file, &bytes, &volume["defaultMode"]);
+        }
+        true
+    }
+
     async fn write_map(&self, namespace: &str, map: &str, place: &Path) -> Option<()> {
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
         let maps = items(&self.api.get(&path).await);
@@ -330,6 +371,19 @@ impl<'a> Kubelet<'a> {
         }
         Some(())
     }
+}
+
+/// Writes a file where it says something else, so that it never has a part of it alone.
+fn exchange(file: &Path, bytes: &[u8], mode: &Value) {
+    if std::fs::read(file).is_ok_and(|known| known == bytes) {
+        return;
+    }
+    let aside = file.with_extension("aside");
+    std::fs::write(&aside, bytes).expect("a file");
+    let mode = mode.as_u64().and_then(|mode| u32::try_from(mode).ok());
+    let mode = Permissions::from_mode(mode.unwrap_or(0o644));
+    std::fs::set_permissions(&aside, mode).expect("a mode");
+    std::fs::rename(&aside, file).expect("a rename");
 }
 
 /// The ready endpoints of a slice, on its port of this name.
