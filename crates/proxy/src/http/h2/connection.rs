@@ -255,7 +255,9 @@ impl Connection {
 
     /// Takes one frame, or what there is of a body, out of the input.
     fn step(&mut self) -> Result<Step, Fault> {
-        let Some(mut input) = self.input.take() else {
+        // A body whose frame has nothing in it goes on with nothing.
+        let idle = self.data.map(|_| Buffer::none());
+        let Some(mut input) = self.input.take().or(idle) else {
             return Ok(Step::More);
         };
         let step = match self.data {

@@ -433,6 +433,7 @@ impl Streams {
             if slot.window > i64::from(frame::WINDOW_BYTES_MAX) {
                 return Err(Fault::Connection(Reason::FlowControl));
             }
+            wake(&slot.waker);
         }
         self.wake_waiting();
         Ok(())

@@ -110,3 +110,60 @@ async fn who_sends_more_than_a_window_allows_is_cut_off() {
         until_counted(&world, &counted(limit)).await;
     }
 }
+
+/// What is answered on the first stream: its status as packed, and its body, or the start of it
+/// that is so long.
+async fn answer(client: &mut Frames, until: usize) -> (u8, Vec<u8>) {
+    let answered = async {
+        let (mut status, mut body) = (0, Vec::new());
+        loop {
+            let head = client.read_exact(9).await;
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let payload = client.read_exact(length).await;
+            match head[3] {
+                1 => status = *payload.iter().find(|byte| **byte != 0x20).unwrap(),
+                0 => body.extend(payload),
+                _ => continue,
+            }
+            if head[4] & 1 != 0 || body.len() >= until {
+                return (status, body);
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_end_of_a_body_may_come_by_itself() {
+    let backend = Backend::echo().await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put_domain("a.example", &["a.example"], Default::default());
+    let mut client = open(&world, 1).await;
+    client.send(frame(0, 0, 1, b"hello")).await;
+    // The proxy has used up all that came before this.
+    client.send(frame(6, 0, 0, b"question")).await;
+    while client.read_exact(1).await != b"q" {}
+    client.read_exact(7).await;
+    client.send(frame(0, 1, 1, &[])).await;
+    assert_eq!(answer(&mut client, usize::MAX).await.0, 0x88);
+}
+
+#[tokio::test]
+async fn a_window_that_settings_open_lets_a_body_go_on() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put_domain("a.example", &["a.example"], Default::default());
+    let mut client = open(&world, 0).await;
+    let window = |bytes: u8| frame(4, 0, 0, &[0, 4, 0, 0, 0, bytes]);
+    client.send(window(2)).await;
+    let get = [&[0x82], &POST[1..]].concat();
+    client.send(frame(1, 5, 1, &get)).await;
+    let start = answer(&mut client, 2).await;
+    assert_eq!(start, (0x88, b"he".to_vec()));
+    client.send(window(200)).await;
+    assert_eq!(answer(&mut client, usize::MAX).await.1, b"llo");
+}
