@@ -80,12 +80,15 @@ impl<'a> Kubelet<'a> {
                 for service in items(&self.api.get(&services).await) {
                     hosts += &self.find_service(&namespace, &service).await;
                 }
+            }
+            // Whoever is started finds them.
+            std::fs::write(self.hosts(), hosts).expect("a file");
+            for namespace in self.namespaces.clone() {
                 let pods = format!("/api/v1/namespaces/{namespace}/pods");
                 for pod in items(&self.api.get(&pods).await) {
                     present.push(self.look_at(&pod).await);
                 }
             }
-            std::fs::write(self.hosts(), hosts).expect("a file");
             // Those that are no longer there end.
             self.pods.retain(|path, _| present.contains(path));
             tokio::time::sleep(LOOK_INTERVAL).await;
