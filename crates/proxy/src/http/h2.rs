@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
 use super::gate::plan;
+use super::peer::Peer as _;
 use super::plan::{Forward, Plan, Planned};
 use super::process::{Ended, accompany};
 use super::tunnel;
@@ -379,7 +380,7 @@ async fn respond_with(
     }
     deadline.set(worker.local.limits.write_timeout);
     let flushed = poll_fn(|context| {
-        if let Poll::Ready(flushed) = client.poll_flush_all(context) {
+        if let Poll::Ready(flushed) = client.poll_flush(context) {
             return Poll::Ready(flushed);
         }
         let passed = deadline.poll_passed(context);

@@ -17,8 +17,9 @@ use table::Table;
 /// What a field counts beside its bytes (RFC 7541, section 4.1).
 const FIELD_BYTES: usize = 32;
 
-/// The most bytes of memory that a section keeps for the next head.
+/// The most bytes and fields that a section keeps memory for, until the next head.
 const KEPT_BYTES: usize = 64 << 10;
+const KEPT_FIELDS: usize = 256;
 
 /// How many times the size of a section a head may have before it is given up.
 const TIMES_MAX: usize = 4;
@@ -56,6 +57,7 @@ impl Section {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
         self.fields.clear();
+        self.fields.shrink_to(KEPT_FIELDS);
         self.size = 0;
         self.size_max = size_max;
         self.is_over = false;

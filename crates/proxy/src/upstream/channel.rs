@@ -24,6 +24,7 @@ use crate::balance::Target;
 use crate::balance::usage::Held;
 use crate::net::count::Count;
 use crate::net::failure::{Failure, FailureKind, Retry};
+use crate::net::frame::WINDOW_BYTES_MAX;
 use crate::net::limits::Limits;
 use crate::net::local::Shared;
 use crate::net::stream::Stream;
@@ -37,9 +38,6 @@ const CHANNELS_MAX: usize = 16;
 
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
-
-/// The widest window that there is (RFC 9113, section 6.9.1).
-const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
 /// The connections of one worker that carry many requests at a time.
 pub struct Channels {

@@ -108,11 +108,6 @@ impl Client {
         }
     }
 
-    /// Sends what waits.
-    pub fn poll_flush_all(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
-        self.poll_flush(context)
-    }
-
     fn send_head(
         &mut self,
         is_end: bool,

@@ -24,8 +24,6 @@ pub enum Counted {
     Own(Reached),
     /// In a counter that there is for it.
     In(&'static str),
-    /// Nowhere: it holds back, and refuses nobody.
-    Nowhere,
 }
 
 /// One limit.
@@ -287,7 +285,6 @@ impl Row {
                 format!("limits_reached_total{{limit=\"{}\"}}", limit.label())
             }
             Counted::In(name) => name.to_owned(),
-            Counted::Nowhere => String::new(),
         }
     }
 }

@@ -159,6 +159,10 @@ impl Drop for Handle {
         if streams.is_gone {
             return;
         }
+        if slot.is_waiting {
+            // Whoever has the slot next waits for itself.
+            streams.waiting.retain(|place| *place != self.slot);
+        }
         if let Some(received) = &slot.received {
             streams.use_up(received.len());
         }
@@ -170,5 +174,31 @@ impl Drop for Handle {
             (false, _) => streams.fail(slot.id, Reason::Cancel),
         }
         wake(&streams.connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::{Handle, Link};
+    use crate::net::limits::Limits;
+
+    #[test]
+    fn a_stream_that_ends_waits_for_nothing_any_more() {
+        let link = Link::new(&Limits::default());
+        let mut context = Context::from_waker(Waker::noop());
+        for number in 0..3 {
+            let slot = link.with(|streams| {
+                streams.note(number * 2 + 1).unwrap();
+                streams.open(number * 2 + 1, true, None)
+            });
+            let mut handle = Handle::new(link.clone(), slot);
+            assert!(handle.poll_wait(&mut context).is_pending());
+            assert!(handle.poll_wait(&mut context).is_pending());
+            link.with(|streams| assert_eq!(streams.waiting, [slot]));
+            drop(handle);
+            link.with(|streams| assert!(streams.waiting.is_empty()));
+        }
     }
 }
