@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
+mod answers;
 mod cluster;
 mod codegen;
 mod istio;
@@ -66,6 +67,8 @@ enum Command {
         #[arg(value_enum)]
         peer: peer::Peer,
     },
+    /// Records anew how nginx and Envoy read the paths that ours are compared with.
+    Answers,
     /// Renders the plain manifests of `deploy` from the Helm chart.
     Manifests {
         /// Changes nothing; fails when the committed file is stale.
@@ -98,6 +101,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Codegen { check } => codegen::run(&root, check),
         Command::Manifests { check } => manifests::run(&root, &tool::cache_folder()?, check),
         Command::Cluster { action } => cluster::run(&root, action),
+        Command::Answers => answers::run(&root, &tool::cache_folder()?),
         Command::Peer { peer } => peer::run(&root, peer),
         Command::Test { stages } => stages::run(&root, &stages),
     }

@@ -44,7 +44,8 @@ pub(crate) fn run(root: &Path, peer: Peer) -> Result<()> {
     Ok(())
 }
 
-fn provide(root: &Path, peer: Peer, cache: &Path) -> Result<PathBuf> {
+/// The program, where it was provided.
+pub(crate) fn provide(root: &Path, peer: Peer, cache: &Path) -> Result<PathBuf> {
     match peer {
         Peer::Envoy => ENVOY.provide(cache, install_envoy),
         Peer::Haproxy => of_package(root, "haproxy"),

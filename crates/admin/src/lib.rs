@@ -1,6 +1,7 @@
 //! The door for operators: health, readiness, metrics, dumps.
 //!
-//! **Does** serve the pages that it is handed as closures, on an address of its own.
+//! **Does** serve the pages that it is handed as closures, on an address of its own, to those who
+//! call it by that address.
 //! **Knows** HTTP and the paths `/healthz` and `/readyz`.
 //! **Never** sees an object, a resource or a secret: what a page shows is decided by who hands
 //! it in.
@@ -11,26 +12,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::RawQuery;
-use axum::http::{StatusCode, header};
+use axum::extract::{RawQuery, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use myriad_base::drain::Drained;
 use myriad_base::readiness::Readiness;
 use tokio::sync::Semaphore;
 
+mod caller;
+
+pub use caller::Hosts;
+
 /// How long a drain waits for those who were let in and have not asked yet.
 const LAST_CALL: Duration = Duration::from_secs(1);
+
+/// What those are told who call it by another name.
+const MISDIRECTED: &str = "this address is called by an IP address, localhost or a name that \
+                           --admin-hosts lists\n";
 
 /// A page that is rendered anew for each request.
 pub struct Page {
     /// The path, starting with a slash.
     pub path: &'static str,
-    /// The `Content-Type`.
-    pub content_type: &'static str,
-    /// Makes the body. Runs on the admin thread and must not wait for the control loop.
-    pub render: Box<dyn Fn() -> String + Send + Sync>,
+    /// Makes the body, behind its `Content-Type`, out of the `Accept` of the request. Runs on the
+    /// admin thread and must not wait for the control loop.
+    pub render: Render,
 }
+
+/// See [`Page::render`].
+pub type Render = Box<dyn Fn(&str) -> (&'static str, String) + Send + Sync>;
 
 /// A page that answers a question.
 pub struct Form {
@@ -50,13 +62,14 @@ pub type Answer = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 pub struct Admin {
     router: Router,
     index: String,
+    hosts: Hosts,
     /// Held while a form answers: one who asks too often waits, and nobody else does.
     answering: Arc<Semaphore>,
 }
 
 impl Admin {
-    /// Health and readiness alone.
-    pub fn new(readiness: Readiness) -> Self {
+    /// Health and readiness alone, for those who call it by an address or one of these names.
+    pub fn new(readiness: Readiness, hosts: Hosts) -> Self {
         let ready = move || async move {
             let pending = readiness.pending();
             if pending.is_empty() {
@@ -73,6 +86,7 @@ impl Admin {
         Admin {
             router,
             index: "/healthz\n/readyz\n".to_owned(),
+            hosts,
             answering: Arc::new(Semaphore::new(1)),
         }
     }
@@ -86,9 +100,9 @@ impl Admin {
         self.index.push('\n');
         self.router = self.router.route(
             path,
-            get(move || {
+            get(move |headers: HeaderMap| {
                 let page = page.clone();
-                async move { answer(&page) }
+                async move { answer(&page, &headers) }
             }),
         );
         self
@@ -122,6 +136,16 @@ impl Admin {
     ) -> std::io::Result<()> {
         let index = self.index;
         let router = self.router.route("/", get(move || async move { index }));
+        let hosts = Arc::new(self.hosts);
+        let router = router.layer(middleware::from_fn(move |request: Request, next: Next| {
+            let is_called = hosts.admit(&request);
+            async move {
+                match is_called {
+                    true => next.run(request).await,
+                    false => (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response(),
+                }
+            }
+        }));
         let address: Option<SocketAddr> = listener.local_addr().ok();
         tracing::debug!(?address, "admin pages are served");
         let signal = drained.clone();
@@ -139,8 +163,11 @@ impl Admin {
     }
 }
 
-fn answer(page: &Page) -> Response {
-    ([(header::CONTENT_TYPE, page.content_type)], (page.render)()).into_response()
+fn answer(page: &Page, headers: &HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let (content_type, body) = (page.render)(accept);
+    ([(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
 async fn answer_form(form: Arc<Form>, query: String, answering: Arc<Semaphore>) -> Response {

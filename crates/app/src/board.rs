@@ -1,15 +1,22 @@
 //! The board: what operators may see of the control loop, written by it and read by pages.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use myriad_api::{Finding, ObjectKey, ObjectKind, Place, Report, Severity};
+use myriad_base::clock;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::host::Pattern;
-use myriad_model::{Commit, Delta, Host, Key, Kind, Origin, PathMatch, Snapshot};
+use myriad_model::{Action, Commit, Delta, Host, Key, Kind, Origin, PathMatch, Route, Snapshot};
 use myriad_proxy::Receipt;
 use myriad_translate::{Engine, FindingsChange, MAIN};
 use serde::Serialize;
+
+use crate::holdings::Holdings;
+use crate::told::{Line, Told};
+
+/// Finds the file of an object, where there are files.
+pub type Locate = Box<dyn Fn(&ObjectKey) -> Option<Place> + Send + Sync>;
 
 /// The most findings that a dump lists; all are counted.
 pub const FINDINGS_SHOWN_MAX: usize = 1_000;
@@ -18,8 +25,10 @@ pub const FINDINGS_SHOWN_MAX: usize = 1_000;
 #[derive(Clone)]
 pub struct Board {
     state: Arc<Mutex<State>>,
+    locate: Arc<OnceLock<Locate>>,
     work: Work,
     findings: Gauge,
+    holdings: Holdings,
 }
 
 #[derive(Default)]
@@ -34,6 +43,8 @@ struct State {
     position: u64,
     counts: Vec<(&'static str, usize)>,
     sample: Option<(Host, Box<str>)>,
+    /// What the log may be told; none until it is told anything.
+    told: Option<Told>,
 }
 
 /// Work done since the start, counted and not timed.
@@ -78,9 +89,16 @@ impl Board {
         metrics.register("translate_findings", help, findings.clone());
         Board {
             state: Arc::default(),
+            locate: Arc::default(),
             work,
             findings,
+            holdings: Holdings::new(metrics),
         }
+    }
+
+    /// What each namespace holds.
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
     }
 
     /// The work counters.
@@ -88,14 +106,40 @@ impl Board {
         &self.work
     }
 
+    /// Finds objects in files from now on.
+    pub fn locate_with(&self, locate: Locate) {
+        // Whoever has files says so once.
+        let _ = self.locate.set(locate);
+    }
+
+    /// From now on the log is told of findings that appear or go; those that hold already are
+    /// told by whoever asks for them.
+    pub fn tell_log(&self) {
+        self.lock().told.get_or_insert_default();
+    }
+
+    /// Tells the log how many findings it was not told of.
+    pub fn tell_left_out(&self) {
+        let told = |told: &mut Told| told.left_out(clock::unix_seconds());
+        let line = self.lock().told.as_mut().and_then(told);
+        if let Some(line) = line {
+            line.write();
+        }
+    }
+
     /// Replaces what a source says of one subject.
     pub fn set_report(&self, report: Report) {
         let mut state = self.lock();
-        if report.findings.is_empty() {
-            state.reports.remove(&report.subject);
-        } else {
+        let new = &report.findings;
+        let former = state.reports.remove(&report.subject).unwrap_or_default();
+        let gone = former.iter().filter(|it| !new.contains(it));
+        let appeared = new.iter().filter(|it| !former.contains(it));
+        let lines = lines(&mut state.told, gone, appeared);
+        if !report.findings.is_empty() {
             state.reports.insert(report.subject, report.findings);
         }
+        drop(state);
+        self.write(lines);
     }
 
     /// Applies a change of the findings of translation.
@@ -105,6 +149,9 @@ impl Board {
         }
         let is_error = |finding: &Arc<Finding>| finding.severity == Severity::Error;
         let mut state = self.lock();
+        let gone = change.removed.iter().map(|it| &**it);
+        let appeared = change.added.iter().map(|it| &**it);
+        let lines = lines(&mut state.told, gone, appeared);
         for finding in change.removed {
             let was_there = state.findings.remove(&finding);
             state.errors -= usize::from(was_there && is_error(&finding));
@@ -116,6 +163,27 @@ impl Board {
         }
         self.findings
             .set(i64::try_from(state.findings.len()).unwrap_or(i64::MAX));
+        drop(state);
+        self.write(lines);
+    }
+
+    /// Writes lines with the places of their objects.
+    fn write(&self, lines: Vec<Line>) {
+        for mut line in lines {
+            if let Line::Appeared(finding) | Line::Gone(finding) = &mut line {
+                self.place(finding);
+            }
+            line.write();
+        }
+    }
+
+    /// Says where the object of a finding stands, where that is known.
+    fn place(&self, finding: &mut Finding) {
+        if finding.place.is_none()
+            && let (Some(locate), Some(object)) = (self.locate.get(), &finding.object)
+        {
+            finding.place = locate(object);
+        }
     }
 
     /// Takes in what the proxy refused of a commit. A later version of the same resource clears
@@ -210,7 +278,10 @@ impl Board {
             .chain(state.refusals.values());
         let all = reported.chain(state.findings.iter().map(|finding| &**finding));
         let wanted = all.filter(|finding| is_wanted(finding));
-        wanted.take(count_max).cloned().collect()
+        let mut wanted: Vec<Finding> = wanted.take(count_max).cloned().collect();
+        drop(state);
+        wanted.iter_mut().for_each(|finding| self.place(finding));
+        wanted
     }
 
     /// Picks a domain and a path on it that a person can try. Looks at every resource, so it is
@@ -255,7 +326,7 @@ impl Board {
 
     /// The dump as JSON: digest, counts, findings. It holds no secret, since nothing on the
     /// board does.
-    pub fn dump(&self, locate: impl Fn(&ObjectKey) -> Option<Place>) -> String {
+    pub fn dump(&self) -> String {
         let state = self.lock();
         let reported = state
             .reports
@@ -265,11 +336,7 @@ impl Board {
         let all = reported.chain(state.findings.iter().map(|finding| &**finding));
         let findings_total = all.clone().count();
         let mut findings: Vec<Finding> = all.take(FINDINGS_SHOWN_MAX).cloned().collect();
-        for finding in &mut findings {
-            if finding.place.is_none() {
-                finding.place = finding.object.as_ref().and_then(&locate);
-            }
-        }
+        findings.iter_mut().for_each(|finding| self.place(finding));
         let dump = Dump {
             digest: state.snapshot.digest().to_string(),
             position: state.position,
@@ -300,12 +367,17 @@ fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
             domains.insert(&domain.host);
         }
     }
+    let filled = snapshot.iter().filter_map(|sealed| {
+        let endpoints = sealed.endpoints()?;
+        (!endpoints.endpoints.is_empty()).then(|| &*sealed.key().name)
+    });
+    let filled: std::collections::BTreeSet<_> = filled.collect();
     let mut best: Option<(&Host, &str)> = None;
     for route in snapshot.iter().filter_map(|sealed| sealed.route()) {
         let (PathMatch::Exact(path) | PathMatch::Prefix(path)) = &route.path else {
             continue;
         };
-        if !route.conditions.is_empty() {
+        if !route.conditions.is_empty() || !answers(route, |name| filled.contains(name)) {
             continue;
         }
         for host in route.hosts.iter().filter(|host| domains.contains(host)) {
@@ -314,6 +386,42 @@ fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
         }
     }
     best.map(|(host, path)| (host.clone(), path.into()))
+}
+
+/// Whether a request on a route is not answered with the proxy's own error; `is_filled` says
+/// which upstreams have endpoints.
+fn answers(route: &Route, is_filled: impl Fn(&str) -> bool) -> bool {
+    match &route.action {
+        Action::Forward(shares) => {
+            !shares.is_empty() && shares.iter().all(|share| is_filled(&share.upstream))
+        }
+        Action::Respond(fixed) => fixed.status < 400,
+        Action::Redirect(_) => true,
+    }
+}
+
+/// The lines that the log may have of what changed.
+fn lines<'a>(
+    told: &mut Option<Told>,
+    gone: impl Iterator<Item = &'a Finding>,
+    appeared: impl Iterator<Item = &'a Finding>,
+) -> Vec<Line> {
+    let Some(told) = told else {
+        return Vec::new();
+    };
+    let now = clock::unix_seconds();
+    let mut lines: Vec<Line> = told.left_out(now).into_iter().collect();
+    for finding in gone {
+        if told.admit(now) {
+            lines.push(Line::Gone(finding.clone()));
+        }
+    }
+    for finding in appeared {
+        if told.admit(now) {
+            lines.push(Line::Appeared(finding.clone()));
+        }
+    }
+    lines
 }
 
 /// The object that an origin names; none for settings.

@@ -1,16 +1,20 @@
 //! `check`: all findings about objects in files, without serving them.
 
+mod annotations;
+mod form;
 mod honoured;
+mod passed;
+mod upgrade;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use myriad_api::{Change, Finding, ObjectKey, Severity};
+use myriad_api::{Change, Finding, ObjectKey};
 use myriad_base::clock;
 use myriad_model::{Form, Sealer, Writer};
-use myriad_source::directory::{self, Limits, Loaded};
+use myriad_source::directory::{self, Limits, Loaded, Locator};
 use myriad_translate::Engine;
 
+use self::form::Account;
 use crate::cli::RawCheck;
 use crate::settings::Meaning;
 
@@ -20,8 +24,14 @@ use crate::settings::Meaning;
 /// Settings that do not hold, or paths that cannot be read.
 pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
     let meaning = Meaning::check(&raw.meaning)?;
-    let Loaded { batch, locator, .. } = directory::load(&raw.paths, &Limits::default())?;
+    let Loaded {
+        batch,
+        locator,
+        passed,
+        ..
+    } = directory::load(&raw.paths, &Limits::default())?;
     let objects: Vec<ObjectKey> = batch.changes.iter().map(Change::key).cloned().collect();
+    let signs = upgrade::signs_of(&batch.changes);
     // Versions are compared with nothing here, so the key does not matter.
     let writer = Writer::new(Sealer::new([0; 32], Form::Value));
     let mut engine = Engine::new(meaning.translate(), writer);
@@ -31,48 +41,43 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
         .into_iter()
         .flat_map(|report| report.findings)
         .collect();
+    let of_files = findings.len();
     findings.extend(engine.findings().cloned());
-    for finding in &mut findings {
-        if finding.place.is_none() {
-            finding.place = finding.object.as_ref().and_then(|key| locator.locate(key));
-        }
-    }
+    locate(&locator, findings.get_mut(of_files..).unwrap_or_default());
     findings.sort_by(|a, b| (&a.place, a).cmp(&(&b.place, b)));
     findings.dedup();
-    let accounts = match raw.honoured {
+    let honoured = match raw.honoured {
         true => honoured::tell(objects.iter(), engine.snapshot(), &findings),
         false => Vec::new(),
     };
-    print(&findings, &accounts, objects.len())?;
-    let has_errors = findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Error);
-    Ok(if has_errors {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
+    let account = Account {
+        objects: objects.len(),
+        annotations: annotations::sum_up(&findings),
+        not_read: passed::kinds(&passed),
+        upgrade: raw.upgrade.then(|| upgrade::judge(&signs, &findings)),
+        honoured,
+        findings: &findings,
+    };
+    account.print(raw.output, &mut std::io::stdout().lock())?;
+    Ok(match account.has_errors() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     })
 }
 
-fn print(findings: &[Finding], accounts: &[String], objects: usize) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+/// Gives findings the line of their field, in the order of their documents, each of which is then
+/// read once.
+fn locate(locator: &Locator, findings: &mut [Finding]) {
+    findings.sort_by_cached_key(|finding| {
+        let object = finding.object.as_ref();
+        object.and_then(|key| locator.locate(key))
+    });
+    let mut fields = locator.fields();
     for finding in findings {
-        writeln!(out, "{finding}")?;
+        if finding.place.is_none()
+            && let Some(key) = &finding.object
+        {
+            finding.place = fields.locate(key, &finding.field);
+        }
     }
-    for account in accounts {
-        writeln!(out, "{account}")?;
-    }
-    let count = |severity| {
-        findings
-            .iter()
-            .filter(|found| found.severity == severity)
-            .count()
-    };
-    writeln!(
-        out,
-        "{objects} objects: {} errors, {} warnings, {} notes",
-        count(Severity::Error),
-        count(Severity::Warning),
-        count(Severity::Info),
-    )
 }

@@ -1,12 +1,22 @@
 //! The command line. Every setting is defined once, here, with its name, default and help.
 
+pub mod bounds;
+pub mod check;
+pub mod completions;
+pub mod endpoints;
 pub mod inject;
 pub mod life;
 pub mod listeners;
 pub mod mesh;
+pub mod names;
 pub mod probes;
+pub mod process;
 pub mod redirect;
+pub mod regexes;
+pub mod requests;
+pub mod sharing;
 pub mod tickets;
+pub mod trust;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,13 +25,23 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use myriad_model::wire::SCHEMA;
 use myriad_translate::MAIN;
 
+use self::bounds::RawBounds;
+pub use self::check::{CheckForm, RawCheck};
+use self::completions::RawCompletions;
+use self::endpoints::RawEndpoints;
 use self::inject::{RawInject, RawInjection};
 use self::life::RawLife;
 use self::listeners::RawListeners;
 use self::mesh::{RawMesh, RawMeshAuthority};
+use self::names::RawNames;
 use self::probes::RawProbes;
+use self::process::RawProcess;
 use self::redirect::RawRedirect;
+use self::regexes::RawRegexes;
+use self::requests::RawRequests;
+use self::sharing::RawSharing;
 use self::tickets::RawTickets;
+use self::trust::RawTrust;
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
@@ -35,7 +55,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve a directory of Kubernetes objects on this machine.
+    /// Serve Kubernetes objects of directories and files on this machine.
     Serve(Box<RawServe>),
     /// Watch a Kubernetes cluster, and tell proxies what to serve.
     Controller(Box<RawController>),
@@ -53,13 +73,17 @@ pub enum Command {
     Redirect(RawRedirect),
     /// List the limits of what clients can make grow, as a table in Markdown.
     Limits,
+    /// Write what a shell needs to complete commands and flags.
+    Completions(RawCompletions),
 }
 
 /// Settings of `serve` as written.
 #[derive(Clone, Debug, Args)]
 pub struct RawServe {
-    /// The directory; every *.yaml, *.yml and *.json below it is read, and watched.
-    pub dir: PathBuf,
+    /// Directories, of which every *.yaml, *.yml and *.json below is read and watched, and such
+    /// files.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     /// Where listeners are.
     #[command(flatten)]
     pub listeners: RawListeners,
@@ -69,6 +93,9 @@ pub struct RawServe {
     /// How connections are served.
     #[command(flatten)]
     pub traffic: RawTraffic,
+    /// Where endpoints may be.
+    #[command(flatten)]
+    pub endpoints: RawEndpoints,
     /// How objects are read.
     #[command(flatten)]
     pub meaning: RawMeaning,
@@ -140,6 +167,9 @@ pub struct RawController {
     /// Where listeners are, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,
+    /// Where endpoints may be.
+    #[command(flatten)]
+    pub endpoints: RawEndpoints,
     /// Which Pods get a proxy on their way into the cluster.
     #[command(flatten)]
     pub injection: RawInjection,
@@ -197,6 +227,9 @@ pub struct RawProxy {
     /// What a sidecar is asked.
     #[command(flatten)]
     pub probes: RawProbes,
+    /// Where endpoints may be.
+    #[command(flatten)]
+    pub endpoints: RawEndpoints,
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,
@@ -205,39 +238,24 @@ pub struct RawProxy {
     pub traffic: RawTraffic,
 }
 
-/// Settings of every process that goes on, as written.
-#[derive(Clone, Debug, Args)]
-pub struct RawProcess {
-    /// Where health, metrics and the configuration dump are served.
-    #[arg(
-        long,
-        env = "MYRIAD_ADMIN",
-        default_value = "127.0.0.1:9901",
-        value_name = "ADDRESS"
-    )]
-    pub admin: String,
-    /// What is logged to standard error: a level, or a list of target=level.
-    #[arg(
-        long,
-        env = "MYRIAD_LOG",
-        default_value = "info",
-        value_name = "FILTER"
-    )]
-    pub log: String,
-}
-
 /// Settings of how connections are served, as written.
 #[derive(Clone, Debug, Args)]
 pub struct RawTraffic {
     /// Threads that serve connections [default: one per core].
-    #[arg(long, env = "MYRIAD_WORKERS", value_name = "N")]
+    #[arg(
+        long,
+        env = "MYRIAD_WORKERS",
+        value_name = "N",
+        help_heading = "Process"
+    )]
     pub workers: Option<usize>,
     /// Seconds that connections are still accepted after SIGTERM, at most 3600.
     #[arg(
         long,
         env = "MYRIAD_DRAIN_DELAY",
         default_value_t = 0,
-        value_name = "SECONDS"
+        value_name = "SECONDS",
+        help_heading = "Process"
     )]
     pub drain_delay: u64,
     /// Seconds after which connections that remain in a drain are cut, at most 3600.
@@ -245,17 +263,26 @@ pub struct RawTraffic {
         long,
         env = "MYRIAD_DRAIN_TIMEOUT",
         default_value_t = 30,
-        value_name = "SECONDS"
+        value_name = "SECONDS",
+        help_heading = "Process"
     )]
     pub drain_timeout: u64,
     /// How the process lives.
     #[command(flatten)]
     pub life: RawLife,
     /// Write one JSON line per request to standard output.
-    #[arg(long, env = "MYRIAD_ACCESS_LOG")]
+    #[arg(long, env = "MYRIAD_ACCESS_LOG", help_heading = "Logs and metrics")]
     pub access_log: bool,
+    /// What is told of requests.
+    #[command(flatten)]
+    pub requests: RawRequests,
     /// Count Istio's standard metrics, with this as the source of requests.
-    #[arg(long, env = "MYRIAD_WORKLOAD", value_name = "NAMESPACE/NAME")]
+    #[arg(
+        long,
+        env = "MYRIAD_WORKLOAD",
+        value_name = "NAMESPACE/NAME",
+        help_heading = "Logs and metrics"
+    )]
     pub workload: Option<String>,
     /// Set a limit of what clients can make grow; may be given more than once. `myriad limits`
     /// lists them all.
@@ -266,14 +293,26 @@ pub struct RawTraffic {
         value_name = "NAME=VALUE"
     )]
     pub limits: Vec<String>,
-    /// What becomes of paths that servers understand differently: NONE, where nothing else is said,
-    /// refuses dot segments and backslashes, BASE, MERGE_SLASHES and DECODE_AND_MERGE_SLASHES
-    /// normalise as Istio does, and STRICT refuses all that these would change.
-    #[arg(long, env = "MYRIAD_PATH_NORMALIZATION", value_name = "RULE")]
+    /// What becomes of paths that servers understand differently: with DIALECT, the default, each
+    /// route reads them as its dialect does and endpoints get them as they came; NONE compares them
+    /// as they came and refuses dot segments and backslashes, BASE, MERGE_SLASHES and
+    /// DECODE_AND_MERGE_SLASHES normalise as Istio does, and STRICT refuses all that these would
+    /// change.
+    #[arg(
+        long,
+        env = "MYRIAD_PATH_NORMALIZATION",
+        value_name = "RULE",
+        help_heading = "Requests"
+    )]
     pub path_normalization: Option<String>,
     /// Proxies in front of this one that are believed about the client's address; 0 where nothing
     /// else is said.
-    #[arg(long, env = "MYRIAD_TRUSTED_HOPS", value_name = "N")]
+    #[arg(
+        long,
+        env = "MYRIAD_TRUSTED_HOPS",
+        value_name = "N",
+        help_heading = "Load balancers in front"
+    )]
     pub trusted_hops: Option<usize>,
     /// Ports whose connections have to begin with a header of the PROXY protocol, version 1 or 2,
     /// or `all`; needs --proxy-protocol-from.
@@ -281,7 +320,8 @@ pub struct RawTraffic {
         long,
         env = "MYRIAD_PROXY_PROTOCOL",
         value_delimiter = ',',
-        value_name = "PORT,..."
+        value_name = "PORT,...",
+        help_heading = "Load balancers in front"
     )]
     pub proxy_protocol: Vec<String>,
     /// Blocks of addresses of the load balancers that such headers are taken from. Connections
@@ -290,14 +330,25 @@ pub struct RawTraffic {
         long,
         env = "MYRIAD_PROXY_PROTOCOL_FROM",
         value_delimiter = ',',
-        value_name = "CIDR,..."
+        value_name = "CIDR,...",
+        help_heading = "Load balancers in front"
     )]
     pub proxy_protocol_from: Vec<String>,
     /// Where a workload's network rules lead the connections that it opens (of a sidecar).
-    #[arg(long, env = "MYRIAD_CAPTURE_OUTBOUND", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "MYRIAD_CAPTURE_OUTBOUND",
+        value_name = "ADDRESS",
+        help_heading = "Sidecar"
+    )]
     pub capture_outbound: Option<String>,
     /// Where a workload's network rules lead the connections to it (of a sidecar).
-    #[arg(long, env = "MYRIAD_CAPTURE_INBOUND", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "MYRIAD_CAPTURE_INBOUND",
+        value_name = "ADDRESS",
+        help_heading = "Sidecar"
+    )]
     pub capture_inbound: Option<String>,
     /// Seconds that a captured connection may say nothing before its server is taken for the one
     /// who speaks first, 1 to 60. Ports whose protocol is declared do not wait.
@@ -305,76 +356,13 @@ pub struct RawTraffic {
         long,
         env = "MYRIAD_DETECTION_TIMEOUT",
         default_value_t = 5,
-        value_name = "SECONDS"
+        value_name = "SECONDS",
+        help_heading = "Sidecar"
     )]
     pub detection_timeout: u64,
-    /// Where this proxy is, as REGION/ZONE/SUBZONE, of which later parts may be missing: what
-    /// `localityLbSetting` of Istio's DestinationRules compares endpoints with.
-    #[arg(
-        long,
-        env = "MYRIAD_LOCALITY",
-        default_value = "",
-        hide_default_value = true,
-        value_name = "LOCALITY"
-    )]
-    pub locality: String,
-    /// Who is asked for the addresses of names: servers of DNS, as ADDRESS or ADDRESS:PORT
-    /// [default: those of /etc/resolv.conf]. The hosts file goes first.
-    #[arg(
-        long,
-        env = "MYRIAD_RESOLVER",
-        value_delimiter = ',',
-        value_name = "ADDRESS,..."
-    )]
-    pub resolver: Vec<String>,
-    /// The fewest seconds that an answer of DNS is used, at least 1.
-    #[arg(
-        long,
-        env = "MYRIAD_DNS_TTL_MIN",
-        default_value_t = 1,
-        value_name = "SECONDS"
-    )]
-    pub dns_ttl_min: u64,
-    /// The most seconds that an answer of DNS is used, at most 86400.
-    #[arg(
-        long,
-        env = "MYRIAD_DNS_TTL_MAX",
-        default_value_t = 300,
-        value_name = "SECONDS"
-    )]
-    pub dns_ttl_max: u64,
-    /// Blocks of addresses that hosts may have which clients choose (resolution DYNAMIC_DNS),
-    /// although they are private, of this machine or of its link.
-    #[arg(
-        long,
-        env = "MYRIAD_DYNAMIC_DNS_ALLOW",
-        value_delimiter = ',',
-        value_name = "CIDR,..."
-    )]
-    pub dynamic_dns_allow: Vec<String>,
-    /// Blocks of addresses that such hosts may not have, although they are public or allowed.
-    #[arg(
-        long,
-        env = "MYRIAD_DYNAMIC_DNS_DENY",
-        value_delimiter = ',',
-        value_name = "CIDR,..."
-    )]
-    pub dynamic_dns_deny: Vec<String>,
-}
-
-/// Settings of `check` as written.
-#[derive(Clone, Debug, Args)]
-pub struct RawCheck {
-    /// Files and directories.
-    #[arg(required = true)]
-    pub paths: Vec<PathBuf>,
-    /// Also say, in a line for each of Istio's objects, what of it is honoured: the fields that
-    /// are not, and the resources that came of it.
-    #[arg(long)]
-    pub honoured: bool,
-    /// How objects are read.
+    /// Where names are asked for, and where the proxy is.
     #[command(flatten)]
-    pub meaning: RawMeaning,
+    pub names: RawNames,
 }
 
 /// Settings of `status` as written.
@@ -466,6 +454,7 @@ pub enum OutputForm {
 
 /// Settings that decide what objects mean, as written.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Objects")]
 pub struct RawMeaning {
     /// The ingress class that is served; `serve` serves objects without a class too.
     #[arg(
@@ -499,14 +488,9 @@ pub struct RawMeaning {
         value_name = "NAME,..."
     )]
     pub ignore_annotations: Vec<String>,
-    /// Who may add to a host: its owner's `namespace`, or the whole `cluster`.
-    #[arg(
-        long,
-        env = "MYRIAD_HOST_SHARING",
-        default_value = "namespace",
-        value_name = "SCOPE"
-    )]
-    pub host_sharing: String,
+    /// The namespaces that have a host.
+    #[command(flatten)]
+    pub sharing: RawSharing,
     /// Namespaces whose objects without host take effect; `*` for all [default: all; for a
     /// controller none].
     #[arg(
@@ -523,7 +507,8 @@ pub struct RawMeaning {
         env = "MYRIAD_GATEWAY_LABELS",
         default_value = "istio=ingressgateway",
         value_delimiter = ',',
-        value_name = "KEY=VALUE,..."
+        value_name = "KEY=VALUE,...",
+        help_heading = "Gateways"
     )]
     pub gateway_labels: Vec<String>,
     /// Namespace of the gateway's workload, where Secrets that Istio's Gateways name are looked
@@ -532,21 +517,35 @@ pub struct RawMeaning {
         long,
         env = "MYRIAD_GATEWAY_NAMESPACE",
         default_value = "istio-system",
-        value_name = "NAME"
+        value_name = "NAME",
+        help_heading = "Gateways"
     )]
     pub gateway_namespace: String,
     /// A file that lists further gateways, each with its name, namespace, labels and the service
     /// accounts of its proxies. Read once, at the start.
-    #[arg(long, env = "MYRIAD_GATEWAYS", value_name = "FILE")]
+    #[arg(
+        long,
+        env = "MYRIAD_GATEWAYS",
+        value_name = "FILE",
+        help_heading = "Gateways"
+    )]
     pub gateways: Option<PathBuf>,
     /// A file with Istio's MeshConfig, such as the key `mesh` of the ConfigMap `istio`, mounted.
     /// Its extension providers and what it says of telemetry are honoured. Read once, at the
     /// start.
-    #[arg(long, env = "MYRIAD_MESH_CONFIG", value_name = "FILE")]
+    #[arg(
+        long,
+        env = "MYRIAD_MESH_CONFIG",
+        value_name = "FILE",
+        help_heading = "Mesh"
+    )]
     pub mesh_config: Option<PathBuf>,
     /// What the mesh is.
     #[command(flatten)]
     pub mesh: RawMesh,
+    /// What is believed of requests.
+    #[command(flatten)]
+    pub trust: RawTrust,
     /// What the full names of Services end with.
     #[arg(
         long,
@@ -562,9 +561,16 @@ pub struct RawMeaning {
         env = "MYRIAD_GATEWAY_PORTS",
         default_value = "1-65535",
         value_delimiter = ',',
-        value_name = "FROM-TO,..."
+        value_name = "FROM-TO,...",
+        help_heading = "Gateways"
     )]
     pub gateway_ports: Vec<String>,
+    /// What one namespace may hold.
+    #[command(flatten)]
+    pub bounds: RawBounds,
+    /// How many regexes objects may have.
+    #[command(flatten)]
+    pub regexes: RawRegexes,
 }
 
 /// Writes an error and its causes to standard error.

@@ -147,6 +147,7 @@ impl<O: Outlet> Control<O> {
             }
             () = tokio::time::sleep(TICK) => {
                 self.outlet.tick(&self.board);
+                self.board.tell_left_out();
                 self.sweep();
                 true
             }
@@ -234,6 +235,7 @@ impl<O: Outlet> Control<O> {
         self.outlet.go_live();
         // Published before the condition is met, so that who waits for it finds them.
         self.board.pick_sample(self.engine.snapshot());
+        self.board.tell_log();
         self.addresses.send_replace(Some(self.outlet.addresses()));
         self.ready.meet();
     }

@@ -3,6 +3,7 @@
 mod authority;
 mod certificate;
 mod fleet;
+mod roots;
 mod signer;
 mod tickets;
 mod watcher;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_admin::Hosts;
 use myriad_api::ObjectKind;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
@@ -32,16 +34,19 @@ use tokio::sync::{mpsc, watch};
 use crate::board::Board;
 use crate::cli::RawController;
 use crate::control::{Control, Event, INBOX_EVENTS_MAX, Shares};
+use crate::descriptors;
 use crate::explain::Explainer;
 use crate::live::Live;
 use crate::outlet::Fleet;
-use crate::process::{self, Pages, Stop};
+use crate::process::{self, Pages};
 use crate::restart;
 use crate::settings::{Controller, MeshAuthority};
+use crate::signals::Stop;
 use crate::status::report::Reporter;
 use crate::tokens::Tokens;
 use crate::trust::{self, Trust};
 use authority::Keeper;
+use roots::Namespaces;
 use word::Word;
 
 /// How long is waited before the API server is asked again for what nothing works without.
@@ -62,6 +67,8 @@ pub fn run(raw: &RawController) -> anyhow::Result<ExitCode> {
         anyhow::bail!("--log: {problem}");
     }
     let settings = Controller::check(raw)?;
+    // Every proxy holds a connection.
+    descriptors::raise_all();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -77,7 +84,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let listener = process::bind_admin(settings.admin, None)?;
     let sync = fleet::bind(settings.sync)?;
     let webhook = webhook::bind(settings.injection.as_ref())?;
-    let pages = pages(&metrics, readiness, &board, &live);
+    let hosts = settings.admin_hosts.clone();
+    let pages = pages(&metrics, readiness, (&board, &live), hosts);
     process::start_admin(listener, pages, &drain, restart::at_once())?;
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
@@ -97,7 +105,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let prepared = prepare(&client, &settings);
     let (trust, tokens) = tokio::select! {
         prepared = prepared => prepared,
-        () = stop.asked() => return Ok(()),
+        _ = stop.asked() => return Ok(()),
     };
     let (announce, addresses) = watch::channel(None);
     let views = Views::new();
@@ -114,22 +122,18 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         inbox: inbox.clone(),
     };
     let certificate = server.start(sync, &metrics, &drain)?;
-    let (bundle, roots) = watch::channel(trust.roots.bundle());
+    let (bundle, told) = watch::channel(trust.roots.bundle());
     if let Some(webhook) = webhook {
-        let tls = fleet::tls(certificate.clone())?;
-        webhook.start(client.clone(), roots, tls, &metrics, &drain)?;
+        webhook.start(fleet::tls(certificate.clone())?, &metrics, &drain)?;
     }
+    let namespaces = publish_roots(&client, &settings, told);
     let home = settings.namespace.clone();
     let keeper = trust::keep(client.clone(), home, certificate, bundle);
     keep_secrets(keeper, &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
-    follow(cluster, inbox.clone());
-    drop(task::spawn_local("stop", async move {
-        stop.asked().await;
-        // A loop that has ended needs no telling.
-        let _ = inbox.send(Event::Stop).await;
-    }));
+    follow(cluster, inbox.clone(), namespaces);
+    drop(task::spawn_local("stop", pass_on(stop, inbox)));
     let fleet = Fleet::new(views, word);
     let engine = engine(&settings, &trust);
     Control::new(engine, fleet, Shares::FAIR, board, live, ready, announce)
@@ -140,7 +144,20 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn pages(metrics: &Metrics, readiness: Readiness, board: &Board, live: &Live) -> Pages {
+/// Tells the control loop to stop once the process is asked to.
+async fn pass_on(mut stop: Stop, inbox: mpsc::Sender<Event>) {
+    stop.asked().await;
+    stop.end_at_next();
+    // A loop that has ended needs no telling.
+    let _ = inbox.send(Event::Stop).await;
+}
+
+fn pages(
+    metrics: &Metrics,
+    readiness: Readiness,
+    (board, live): (&Board, &Live),
+    hosts: Hosts,
+) -> Pages {
     let reporter = Reporter {
         role: "controller",
         started: clock::now(),
@@ -151,10 +168,29 @@ fn pages(metrics: &Metrics, readiness: Readiness, board: &Board, live: &Live) ->
     };
     Pages {
         metrics: metrics.clone(),
-        locate: Box::new(|_| None),
         reporter,
         explainer: Explainer::of_board(board.clone()),
+        hosts,
     }
+}
+
+/// Publishes the roots for API servers and Pods with a proxy, where Pods get proxies here; returns
+/// where it learns of the latter.
+fn publish_roots(
+    client: &Client,
+    settings: &Controller,
+    told: watch::Receiver<String>,
+) -> Namespaces {
+    let (namespaces, heard) = Namespaces::new();
+    if let Some(injection) = &settings.injection {
+        let keeper = roots::Keeper {
+            client: client.clone(),
+            configuration: injection.configuration.clone(),
+            config_map: injection.sidecar.ca_config_map.clone(),
+        };
+        drop(task::spawn("webhook roots", keeper.keep(told, heard)));
+    }
+    namespaces
 }
 
 /// Lets everything be replaced in time that the replicas share by Secrets: the trust, and the keys
@@ -253,7 +289,7 @@ async fn refresh(client: &Client, tokens: &Tokens) -> anyhow::Result<()> {
 }
 
 /// Carries what the watches see into the inbox.
-fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>) {
+fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, namespaces: Namespaces) {
     drop(task::spawn_local("source", async move {
         let mut epoch = None;
         loop {
@@ -264,6 +300,7 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>) {
                     return;
                 }
             }
+            namespaces.look(&batch);
             if inbox.send(Event::Changed(batch)).await.is_err() {
                 return;
             }

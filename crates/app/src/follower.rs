@@ -4,7 +4,7 @@ mod identity;
 mod kept;
 mod link;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,10 +26,11 @@ use crate::board::Board;
 use crate::cli::RawProxy;
 use crate::explain::Explainer;
 use crate::probes::{self, Probes};
-use crate::process::{self, Pages, Stop};
+use crate::process::{self, Pages};
 use crate::restart::{self, Offer, Restart, Role};
+use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
-use crate::{settings, tickets};
+use crate::{descriptors, settings, tickets};
 use identity::{Given, OwnIdentity};
 use kept::Kept;
 use link::Link;
@@ -67,12 +68,13 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let opened = open(&settings, probes, &drain)?;
     let over = opened.restart.as_ref().map(Restart::over);
     let over = over.unwrap_or_default();
-    let proxy = myriad_proxy::Settings {
-        inherited: opened.inherited,
-        ..settings.traffic.proxy()
-    };
+    let mut proxy = settings.traffic.proxy();
+    proxy.names.border.own = own_addresses(&settings, &opened.listener)?;
+    proxy.inherited = opened.inherited;
+    descriptors::provide(&mut proxy).show(&board, &metrics);
     let proxy = Proxy::start(proxy, &metrics)?;
-    tickets::follow(settings.traffic.ticket_keys.as_deref(), &proxy, &metrics);
+    settings.traffic.access_log.reopen_at_signal()?;
+    tickets::follow(settings.traffic.ticket_keys.as_deref(), &proxy, &metrics)?;
     let (kept, held, key) = Kept::open(&settings.state_dir, settings.schema_max, &metrics);
     let offer = Offer {
         sockets: proxy.sockets(),
@@ -87,9 +89,9 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let succession = succession.transpose()?;
     let pages = Pages {
         metrics: metrics.clone(),
-        locate: Box::new(|_| None),
         reporter: reporter(&settings, &readiness, &board, &kept),
         explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
+        hosts: settings.admin_hosts.clone(),
     };
     process::start_admin(opened.listener, pages, &drain, opened.from)?;
     let mut follower = Follower {
@@ -106,12 +108,14 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let client = Client::new(client(&settings)?, held, key, counters(&metrics));
     follow_until(client, &mut follower, async {
         tokio::select! {
-            () = stop.asked() => {}
+            _ = stop.asked() => stop.end_at_next(),
             () = over.cancelled() => {}
         }
     })
     .await;
     follower.ready.revoke();
+    let longest = settings.traffic.drain_longest();
+    signals::tell_drain(follower.proxy.connections(), longest);
     follower.proxy.drain().await;
     drain.start();
     drain.finished().await;
@@ -119,12 +123,21 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where the process listens beside its listeners.
+fn own_addresses(
+    settings: &settings::Proxy,
+    admin: &TcpListener,
+) -> anyhow::Result<Vec<SocketAddr>> {
+    let probes = settings.probes.iter().map(|probes| probes.address);
+    let admin = admin.local_addr()?;
+    Ok(probes.chain([admin]).collect())
+}
+
 async fn follow_until(client: Client, follower: &mut Follower, end: impl Future<Output = ()>) {
     let following = Drain::new();
     let drained = following.holder();
     let stopping = async {
         end.await;
-        tracing::info!("draining");
         following.start();
     };
     tokio::join!(client.run(follower, drained), stopping);
@@ -275,6 +288,7 @@ impl Follower {
 
     fn put_into_service(&mut self, commit: &Commit) -> Vec<Refusal> {
         let applied = self.proxy.apply(commit);
+        self.board.holdings().apply(&commit.changes);
         self.position += 1;
         let work = self.board.work();
         work.commits.inc();

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         Command::Inject(raw) => myriad::inject::run(&raw),
         Command::Redirect(raw) => myriad::redirect::run(&raw),
         Command::Limits => myriad::limits::run(),
+        Command::Completions(raw) => myriad::completions::run(&raw),
     };
     match result {
         Ok(code) => code,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use myriad_model::wire::SCHEMA;
 use myriad_model::{Change, Commit, Delta, Kind, Snapshot};
@@ -15,6 +16,7 @@ use crate::board::Board;
 use crate::control::Addresses;
 use crate::controller::word::Word;
 use crate::live::{Live, Newcomer};
+use crate::signals;
 
 /// What stands behind the control loop.
 pub trait Outlet {
@@ -54,6 +56,8 @@ pub struct Here {
     refused: Vec<Change>,
     /// Cancelled once the first snapshot is in service.
     is_live: CancellationToken,
+    /// The longest that a drain may take.
+    drain_longest: Duration,
 }
 
 /// The number of the one stream that there is in a process that serves itself.
@@ -61,7 +65,12 @@ const HERE: u64 = 0;
 
 impl Here {
     /// This proxy, which shows up as connected. `is_live` is cancelled once it serves.
-    pub fn new(proxy: Proxy, live: Live, is_live: CancellationToken) -> Here {
+    pub fn new(
+        proxy: Proxy,
+        live: Live,
+        is_live: CancellationToken,
+        drain_longest: Duration,
+    ) -> Here {
         let newcomer = Newcomer {
             subject: "this process".into(),
             view: MAIN.into(),
@@ -74,6 +83,7 @@ impl Here {
             live,
             refused: Vec::new(),
             is_live,
+            drain_longest,
         }
     }
 }
@@ -122,6 +132,7 @@ impl Fleet {
 impl Here {
     fn apply(&mut self, commit: &Commit, board: &Board) {
         let applied = self.proxy.apply(commit);
+        board.holdings().apply(&commit.changes);
         let work = board.work();
         work.commits.inc();
         work.table_nodes_copied.inc_by(applied.nodes_copied);
@@ -171,6 +182,7 @@ impl Outlet for Here {
     }
 
     async fn drain(self) {
+        signals::tell_drain(self.proxy.connections(), self.drain_longest);
         self.proxy.drain().await;
     }
 }
@@ -178,6 +190,7 @@ impl Outlet for Here {
 impl Outlet for Fleet {
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board) {
         board.work().commits.inc_by(u64::from(!delta.is_empty()));
+        board.holdings().apply(delta.changes());
         let main = self.main.clone();
         self.show(&main, snapshot, true);
     }

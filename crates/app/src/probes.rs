@@ -165,8 +165,10 @@ impl Probes {
             };
         }
         if METRICS_PATHS.contains(&path) {
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            return typed(200, content_type, self.metrics.encode());
+            let accept = question.headers().get(http::header::ACCEPT);
+            let accept = accept.and_then(|it| it.to_str().ok()).unwrap_or_default();
+            let (content_type, body) = self.metrics.expose(accept);
+            return typed(200, content_type, body);
         }
         let Some(check) = self.checks.get(path) else {
             return text(404, "there is no such check\n");

@@ -3,23 +3,18 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use myriad_admin::{Admin, Form, Page};
-use myriad_api::{ObjectKey, Place};
+use myriad_admin::{Admin, Form, Hosts, Page};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::task;
 use myriad_translate::MAIN;
 use serde::Serialize;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::explain::{self, Explainer};
 use crate::resident::give_back_when_ready;
 use crate::restart::{Restart, Role};
 use crate::status::report::{self, Reporter};
-
-/// Finds the file of an object, where there are files.
-pub type Locate = Box<dyn Fn(&ObjectKey) -> Option<Place> + Send + Sync>;
 
 /// Binds the admin address.
 ///
@@ -43,12 +38,12 @@ pub fn bind_admin(
 pub struct Pages {
     /// The metrics of the process.
     pub metrics: Metrics,
-    /// Where objects are found in files.
-    pub locate: Locate,
     /// How the process is.
     pub reporter: Reporter,
     /// What requests would meet.
     pub explainer: Explainer,
+    /// By what names they are called beside addresses.
+    pub hosts: Hosts,
 }
 
 /// Serves the admin pages on a thread of their own: a dump of a large board must not delay a
@@ -89,22 +84,21 @@ impl Pages {
     fn into_admin(self) -> Admin {
         let Pages {
             metrics,
-            locate,
             reporter,
             explainer,
+            hosts,
         } = self;
         let (board, readiness) = (reporter.board.clone(), reporter.readiness.clone());
         let of_ingress = reporter.clone();
-        Admin::new(readiness)
+        metrics.register_process(env!("CARGO_PKG_VERSION"));
+        Admin::new(readiness, hosts)
             .page(Page {
                 path: "/metrics",
-                content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                render: Box::new(move || metrics.encode()),
+                render: Box::new(move |accept| metrics.expose(accept)),
             })
             .page(Page {
                 path: "/config",
-                content_type: JSON,
-                render: Box::new(move || board.dump(&locate)),
+                render: Box::new(move |_| (JSON, board.dump())),
             })
             .form(form(report::PATH, move |_| Ok(reporter.process())))
             .form(form(report::INGRESS_PATH, move |asked| {
@@ -169,28 +163,4 @@ pub fn random_key() -> anyhow::Result<[u8; 32]> {
 pub fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
-}
-
-/// The signals that ask a process to end: SIGTERM and SIGINT.
-pub struct Stop {
-    term: Signal,
-}
-
-impl Stop {
-    /// Listens from now on.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn listen() -> std::io::Result<Stop> {
-        let term = signal(SignalKind::terminate())?;
-        Ok(Stop { term })
-    }
-
-    /// Waits for one.
-    pub async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-    }
 }

@@ -1,20 +1,23 @@
 //! `serve`: the whole pipe in one process, both ends sharing one snapshot.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context;
-use myriad_api::{Batch, ObjectKey};
+use myriad_api::Batch;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
 use myriad_proxy::{Inherited, Proxy};
-use myriad_source::directory::{Directory, Locator};
+use myriad_source::directory::{Directory, Known, Locator};
 use myriad_translate::Engine;
 use socket2::{Domain, Socket, Type};
+use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -26,12 +29,13 @@ use crate::live::Live;
 use crate::outlet::Here;
 use crate::process::{self, Pages};
 use crate::restart::{self, Offer, Restart, Role};
+use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
-use crate::{greeting, settings, tickets};
+use crate::{descriptors, greeting, settings, tickets};
 
 /// Where objects come from.
 pub enum Input {
-    /// The directory of the settings.
+    /// The directories and files of the settings.
     Directory,
     /// Batches that another part of the process sends. The one that ends the first complete
     /// list has `synced` set.
@@ -48,7 +52,7 @@ pub struct Running {
     over: CancellationToken,
 }
 
-/// Runs the command until SIGTERM or SIGINT.
+/// Runs the command until SIGTERM, SIGINT or SIGQUIT.
 ///
 /// # Errors
 /// Settings that do not hold, sockets that cannot be bound, a directory that cannot be read.
@@ -61,22 +65,21 @@ pub fn run(raw: &RawServe) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        let mut stop = Stop::listen()?;
         let mut running = start(settings.clone(), Input::Directory)?;
         settings.admin = running.admin();
-        let mut stop = process::Stop::listen()?;
         tokio::select! {
             addresses = running.wait_ready() => match addresses {
                 Ok(addresses) => greeting::print(&settings, &addresses, &running.board),
                 Err(_) => return running.join(),
             },
-            () = stop.asked() => return running.stop().await,
+            _ = stop.asked() => return running.stop().await,
         }
         tokio::select! {
-            () = stop.asked() => {}
+            _ = stop.asked() => stop.end_at_next(),
             () = running.succeeded() => {}
             () = running.closed() => {}
         }
-        tracing::info!("draining");
         running.stop().await
     })?;
     Ok(ExitCode::SUCCESS)
@@ -113,6 +116,8 @@ pub fn start_with(
     let (announce, addresses) = watch::channel(None);
     let listener = process::bind_admin(settings.admin, restart.as_mut())?;
     let admin = listener.local_addr()?;
+    settings.admin = admin;
+    settings.traffic.names.border.own.push(admin);
     let ready = readiness.require("the first snapshot");
     let parts = Parts {
         settings,
@@ -268,12 +273,14 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
             restart,
             inherited,
         } = parts;
-        let proxy = myriad_proxy::Settings {
+        let mut proxy = myriad_proxy::Settings {
             inherited,
             ..settings.traffic.proxy()
         };
+        descriptors::provide(&mut proxy).show(&board, &metrics);
         let proxy = Proxy::start(proxy, &metrics).context("workers cannot start")?;
-        tickets::follow(settings.traffic.ticket_keys.as_deref(), &proxy, &metrics);
+        settings.traffic.access_log.reopen_at_signal()?;
+        tickets::follow(settings.traffic.ticket_keys.as_deref(), &proxy, &metrics)?;
         let is_live = CancellationToken::new();
         let from = restart.as_ref().map(|it| it.answers_from(&is_live));
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
@@ -284,7 +291,9 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let drain = Drain::new();
         let live = Live::new(&metrics);
         let locator = start_source(&settings, input, inbox, &metrics)?;
-        let locate = Box::new(move |key: &ObjectKey| locator.as_ref()?.locate(key));
+        if let Some(locator) = locator {
+            board.locate_with(Box::new(move |key| locator.locate(key)));
+        }
         let reporter = Reporter {
             role: "serve",
             started: clock::now(),
@@ -295,16 +304,17 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         };
         let pages = Pages {
             metrics: metrics.clone(),
-            locate,
             reporter,
             explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
+            hosts: settings.admin_hosts.clone(),
         };
         let offer = offer(&proxy, &listener, &reserved, &drain)?;
         let succession = restart.map(|it| it.go_on(offer, is_live.clone(), &metrics));
         let succession = succession.transpose()?;
         let from = from.unwrap_or_else(restart::at_once);
         process::start_admin(listener, pages, &drain, from)?;
-        let here = Here::new(proxy, live.clone(), is_live);
+        let longest = settings.traffic.drain_longest();
+        let here = Here::new(proxy, live.clone(), is_live, longest);
         Control::new(engine, here, Shares::WHOLE, board, live, ready, announce)
             .run(events)
             .await;
@@ -335,6 +345,32 @@ fn offer(
     })
 }
 
+/// Passes on what changes in a directory. The list is complete once all are that were `unlisted`.
+async fn follow(
+    mut directory: Directory,
+    mut hangup: Signal,
+    unlisted: Rc<Cell<usize>>,
+    inbox: mpsc::Sender<Event>,
+) {
+    loop {
+        let mut batch = tokio::select! {
+            batch = directory.next() => batch,
+            _ = hangup.recv() => {
+                tracing::info!("SIGHUP: every file is looked at again");
+                directory.look_again();
+                continue;
+            }
+        };
+        if batch.synced {
+            unlisted.set(unlisted.get().saturating_sub(1));
+            batch.synced = unlisted.get() == 0;
+        }
+        if inbox.send(Event::Changed(batch)).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Starts what fills the inbox; returns how to find an object's file, where there are files.
 fn start_source(
     settings: &settings::Serve,
@@ -344,18 +380,17 @@ fn start_source(
 ) -> anyhow::Result<Option<Locator>> {
     match input {
         Input::Directory => {
-            let mut directory = Directory::open(myriad_source::Settings::new(&settings.dir))?;
-            directory.counters().register(metrics);
-            let locator = directory.locator();
-            task::spawn_local("source", async move {
-                loop {
-                    let batch = directory.next().await;
-                    if inbox.send(Event::Changed(batch)).await.is_err() {
-                        return;
-                    }
-                }
-            });
-            Ok(Some(locator))
+            let known = Known::default();
+            known.counters().register(metrics);
+            let unlisted = Rc::new(Cell::new(settings.paths.len()));
+            for path in &settings.paths {
+                let root = myriad_source::Settings::new(path);
+                let directory = Directory::open_beside(root, &known)?;
+                let (hangup, unlisted) = (signals::hangup()?, unlisted.clone());
+                let source = follow(directory, hangup, unlisted, inbox.clone());
+                task::spawn_local("source", source);
+            }
+            Ok(Some(known.locator()))
         }
         Input::Inbox(mut batches) => {
             task::spawn_local("source", async move {

@@ -1,43 +1,57 @@
 //! From settings as written to settings as meant; all problems are reported, not the first.
 
+mod address;
+mod bounds;
 mod captures;
+mod endpoints;
 mod introductions;
 mod limits;
 mod memory;
 mod mesh;
 mod names;
+mod requests;
+mod sharing;
 mod sidecar;
+mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_proxy::{Introductions, Limits, Locality, NameSettings, Workload};
-use myriad_translate::{CatchAll, GatewayPorts, HostSharing, MAIN};
+use myriad_admin::Hosts;
+use myriad_model::{Extent, Reach};
+use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
+use myriad_translate::{Bounds, CatchAll, GatewayPorts, MAIN};
 
 use crate::cli::listeners::RawListeners;
 use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh::{self as mesh_config, Edge, Mesh};
 use crate::tickets;
+use sharing::Sharing;
+
+use address::address;
+use texts::{labels, name_pair, ranges, restart_socket, workload};
 
 pub use captures::Captures;
 pub(crate) use limits::path_rule;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
+pub use requests::AccessLog;
 pub use sidecar::{Injection, Probes};
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
 pub struct Serve {
-    /// The directory.
-    pub dir: PathBuf,
+    /// The directories and files.
+    pub paths: Vec<PathBuf>,
     /// Where listeners are.
     pub listeners: Listeners,
     /// Where admin pages are served.
     pub admin: SocketAddr,
+    /// By what names they are called beside addresses.
+    pub admin_hosts: Hosts,
     /// How connections are served.
     pub traffic: Traffic,
     /// How objects are read.
@@ -71,6 +85,8 @@ pub struct Controller {
     pub injection: Option<Injection>,
     /// Where admin pages are served.
     pub admin: SocketAddr,
+    /// By what names they are called beside addresses.
+    pub admin_hosts: Hosts,
     /// How objects are read.
     pub meaning: Meaning,
 }
@@ -94,6 +110,8 @@ pub struct Proxy {
     pub probes: Option<Probes>,
     /// Where admin pages are served.
     pub admin: SocketAddr,
+    /// By what names they are called beside addresses.
+    pub admin_hosts: Hosts,
     /// How connections are served.
     pub traffic: Traffic,
 }
@@ -124,8 +142,10 @@ pub struct Traffic {
     pub restart_socket: Option<PathBuf>,
     /// The file of the keys of session tickets.
     pub ticket_keys: Option<PathBuf>,
-    /// Whether requests are logged.
-    pub access_log: bool,
+    /// Where requests are logged.
+    pub access_log: AccessLog,
+    /// What becomes of the ids of requests.
+    pub request_ids: RequestIds,
     /// What the proxy is in the labels of standard metrics, which are counted for it.
     pub workload: Option<Workload>,
     /// Proxies in front of this one that are believed about the client's address.
@@ -155,8 +175,8 @@ pub struct Meaning {
     pub ignore_annotations: BTreeSet<String>,
     /// Whether Ingresses without a class are served.
     pub serves_classless: bool,
-    /// Whether objects of all namespaces merge on a host.
-    pub shares_hosts: bool,
+    /// The namespaces that have a host.
+    pub sharing: Sharing,
     /// Namespaces whose objects without host take effect; none means all.
     pub catch_all_namespaces: Option<BTreeSet<String>>,
     /// Labels of the gateway's workload.
@@ -171,8 +191,16 @@ pub struct Meaning {
     pub trust_domain: Option<TrustDomain>,
     /// What the full names of Services end with.
     pub cluster_domain: String,
+    /// Whether header fields with underscores in their names are passed on.
+    pub passes_underscores: bool,
     /// The ports that Gateways may have listeners on.
     pub gateway_ports: GatewayPorts,
+    /// Where endpoints may be.
+    pub endpoints: Reach,
+    /// What one namespace may make proxies hold.
+    pub bounds: Bounds,
+    /// The most different regexes of one host.
+    pub regexes_per_host: usize,
 }
 
 /// Every problem of a set of settings.
@@ -186,9 +214,6 @@ const WORKERS_MAX: usize = 1_024;
 /// The longest drain.
 const DRAIN_SECONDS_MAX: u64 = 3_600;
 
-/// The longest path of a socket: the system has room for 107 bytes, of which `.new` takes four.
-const SOCKET_PATH_BYTES_MAX: usize = 103;
-
 /// What redirects name where the listeners are behind a Service.
 const HTTPS_PORT: u16 = 443;
 
@@ -200,14 +225,19 @@ impl Serve {
     pub fn check(raw: &RawServe) -> Result<Serve, SettingsError> {
         let mut problems = Vec::new();
         let mut settings = Serve {
-            dir: raw.dir.clone(),
+            paths: raw.paths.clone(),
             listeners: Listeners::read(&raw.listeners, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
+            admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             traffic: Traffic::read(&raw.traffic, &mut problems),
             meaning: Meaning::read(&raw.meaning, &mut problems),
         };
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
+        // A directory is written by who runs the process, beside what it leads to.
+        let endpoints = endpoints::read(&raw.endpoints, Extent::Everywhere, &mut problems);
+        settings.traffic.names.border.endpoints = endpoints.clone();
+        settings.meaning.endpoints = endpoints;
         let edge = &settings.meaning.mesh.edge;
         settings.traffic.follow(&raw.traffic, edge);
         if raw.meaning.mesh.mesh {
@@ -223,7 +253,10 @@ impl Serve {
 
     /// What the engine is started with. The ports are those that are really bound.
     pub fn translate(&self) -> myriad_translate::Settings {
-        self.listeners.translate(self.meaning.translate())
+        myriad_translate::Settings {
+            own: vec![self.admin],
+            ..self.listeners.translate(self.meaning.translate())
+        }
     }
 }
 
@@ -238,9 +271,12 @@ impl Controller {
         listeners.redirect_port.get_or_insert(HTTPS_PORT);
         let mut meaning = Meaning::read(&raw.meaning, &mut problems);
         meaning.serves_classless = false;
+        // What is wrong with them is told above.
+        meaning.bounds = bounds::read(&raw.meaning.bounds, Bounds::of_tenants(), &mut Vec::new());
         if raw.meaning.catch_all_namespaces.is_none() {
             meaning.catch_all_namespaces = Some(BTreeSet::new());
         }
+        meaning.endpoints = endpoints::read(&raw.endpoints, Extent::Elsewhere, &mut problems);
         let mut proxy_accounts = meaning.gateways.accounts.clone();
         for text in &raw.proxy_accounts {
             let Some(account) = name_pair("--proxy-accounts", text, &mut problems) else {
@@ -270,6 +306,7 @@ impl Controller {
             listeners,
             injection: Injection::read(&raw.injection, raw.meaning.mesh.mesh, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
+            admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             meaning,
         };
         let rule = settings.meaning.mesh.edge.paths.as_ref();
@@ -300,6 +337,13 @@ impl Proxy {
             let text = &raw.controller;
             problems.push(format!("--controller is {text:?}, not HOST:PORT"));
         }
+        let mut traffic = Traffic::read(&raw.traffic, &mut problems);
+        // What a sidecar reaches, its workload reaches without it.
+        let extent = match traffic.captures.sockets.is_empty() {
+            true => Extent::Elsewhere,
+            false => Extent::Everywhere,
+        };
+        traffic.names.border.endpoints = endpoints::read(&raw.endpoints, extent, &mut problems);
         let settings = Proxy {
             controller: parts.unwrap_or_default(),
             token_file: raw.token_file.clone(),
@@ -309,7 +353,8 @@ impl Proxy {
             wants_identity: raw.mesh,
             probes: Probes::read(&raw.probes, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
-            traffic: Traffic::read(&raw.traffic, &mut problems),
+            admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
+            traffic,
         };
         all_or(problems, settings)
     }
@@ -336,7 +381,9 @@ impl Listeners {
 
 impl Traffic {
     fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Traffic {
-        let workers = raw.workers.unwrap_or_else(cores);
+        let workers = raw
+            .workers
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         if !(1..=WORKERS_MAX).contains(&workers) {
             problems.push(format!("--workers is {workers}, not 1 to {WORKERS_MAX}"));
         }
@@ -355,11 +402,12 @@ impl Traffic {
             memory_max: memory::read(&raw.life.memory_max, problems),
             restart_socket: restart_socket(raw, problems),
             ticket_keys: tickets::check(raw.life.ticket_keys.as_deref(), problems),
-            access_log: raw.access_log,
+            access_log: AccessLog::read(raw, problems),
+            request_ids: requests::request_ids(raw),
             workload: workload(raw.workload.as_deref(), problems),
             trusted_hops: raw.trusted_hops.unwrap_or_default(),
             introductions: introductions::read(raw, problems),
-            locality: Locality::parse(&raw.locality),
+            locality: Locality::parse(&raw.names.locality),
             names: names::read(raw, problems),
             captures: captures::read(raw, problems),
             limits: limits::read(raw, problems),
@@ -376,13 +424,19 @@ impl Traffic {
         }
     }
 
+    /// The longest that a drain may take.
+    pub fn drain_longest(&self) -> Duration {
+        self.drain_delay + self.drain_timeout
+    }
+
     /// What the proxy is started with.
     pub fn proxy(&self) -> myriad_proxy::Settings {
         myriad_proxy::Settings {
             workers: self.workers,
             drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
-            access_log: self.access_log.then(|| Box::new(std::io::stdout()) as _),
+            access_log: self.access_log.writer(),
+            request_ids: self.request_ids,
             trusted_hops: self.trusted_hops,
             introductions: self.introductions.clone(),
             workload: self.workload.clone(),
@@ -403,17 +457,13 @@ impl Traffic {
 impl Meaning {
     /// What the engine is started with, where nothing is served.
     pub fn translate(&self) -> myriad_translate::Settings {
-        let sharing = if self.shares_hosts {
-            HostSharing::Cluster
-        } else {
-            HostSharing::Namespace
-        };
         let catch_all = self.catch_all_namespaces.clone();
         myriad_translate::Settings {
             class_name: self.ingress_class.as_str().into(),
             controller_name: self.controller_class.as_str().into(),
             serve_classless: self.serves_classless,
-            host_sharing: sharing,
+            host_sharing: self.sharing.hosts,
+            wildcard_sharing: self.sharing.wildcards.clone(),
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
             default_certificate: self.default_certificate.clone(),
@@ -427,7 +477,11 @@ impl Meaning {
             trust_domain: self.trust_domain().into(),
             trust_domain_aliases: self.trust_domain_aliases(),
             cluster_domain: self.cluster_domain.as_str().into(),
+            passes_underscores: self.passes_underscores,
             gateway_ports: self.gateway_ports.clone(),
+            endpoints: self.endpoints.clone(),
+            bounds: self.bounds,
+            regexes_per_host: self.regexes_per_host,
             allows_any: self.mesh.allows_any,
             ..myriad_translate::Settings::default()
         }
@@ -459,16 +513,6 @@ impl Meaning {
         let default_certificate = raw.default_certificate.as_ref();
         let default_certificate =
             default_certificate.and_then(|text| name_pair("--default-certificate", text, problems));
-        let shares_hosts = match &*raw.host_sharing {
-            "namespace" => false,
-            "cluster" => true,
-            other => {
-                problems.push(format!(
-                    "--host-sharing is {other:?}, not namespace or cluster"
-                ));
-                false
-            }
-        };
         if raw.controller_class.is_empty() {
             problems.push("--controller-class is empty".to_owned());
         }
@@ -478,27 +522,30 @@ impl Meaning {
         let named = raw.catch_all_namespaces.as_ref();
         let named = named.filter(|names| names.iter().all(|name| name != "*"));
         let named = named.map(|names| names.iter().filter(|name| !name.is_empty()));
+        let mesh = raw.mesh_config.as_ref();
+        let mesh = mesh.map(|path| mesh_config::read(path, problems));
         let mut meaning = Meaning {
             ingress_class: raw.ingress_class.clone(),
             controller_class: raw.controller_class.clone(),
             default_certificate,
             ignore_annotations: raw.ignore_annotations.iter().cloned().collect(),
             serves_classless: true,
-            shares_hosts,
+            sharing: sharing::read(&raw.sharing, problems),
             catch_all_namespaces: named.map(|names| names.cloned().collect()),
             gateway_labels: labels(&raw.gateway_labels, problems),
             gateway_namespace: raw.gateway_namespace.clone(),
             gateways: Gateways::default(),
-            mesh: match &raw.mesh_config {
-                Some(path) => mesh_config::read(path, problems),
-                None => Mesh::default(),
-            },
+            mesh: mesh.unwrap_or_default(),
             trust_domain: None,
             cluster_domain: raw.cluster_domain.trim_end_matches('.').to_owned(),
+            passes_underscores: raw.trust.underscores_in_headers,
             gateway_ports: GatewayPorts {
                 ranges: ranges(&raw.gateway_ports, problems),
                 except: BTreeSet::new(),
             },
+            endpoints: Reach::default(),
+            bounds: bounds::read(&raw.bounds, Bounds::default(), problems),
+            regexes_per_host: raw.regexes.regexes_per_host,
         };
         meaning.trust_domain = TrustDomain::read(&raw.mesh, &meaning.mesh, problems);
         if let Some(path) = &raw.gateways {
@@ -509,88 +556,11 @@ impl Meaning {
     }
 }
 
-fn labels(written: &[String], problems: &mut Vec<String>) -> BTreeMap<String, String> {
-    let mut labels = BTreeMap::new();
-    for text in written.iter().filter(|text| !text.is_empty()) {
-        match text.split_once('=') {
-            Some((key, value)) => {
-                labels.insert(key.to_owned(), value.to_owned());
-            }
-            None => problems.push(format!(
-                "--gateway-labels has {text:?}, which is no KEY=VALUE"
-            )),
-        }
-    }
-    labels
-}
-
-fn ranges(written: &[String], problems: &mut Vec<String>) -> Vec<RangeInclusive<u16>> {
-    let mut ranges = Vec::new();
-    for text in written.iter().filter(|text| !text.is_empty()) {
-        let (from, to) = text.split_once('-').unwrap_or((text, text));
-        match (from.trim().parse(), to.trim().parse()) {
-            (Ok(from), Ok(to)) if from > 0 && from <= to => ranges.push(from..=to),
-            _ => problems.push(format!(
-                "--gateway-ports has {text:?}, which is no port or FROM-TO"
-            )),
-        }
-    }
-    ranges
-}
-
 fn all_or<T>(problems: Vec<String>, settings: T) -> Result<T, SettingsError> {
     if problems.is_empty() {
         Ok(settings)
     } else {
         Err(SettingsError(problems))
-    }
-}
-
-fn name_pair(setting: &str, text: &str, problems: &mut Vec<String>) -> Option<(String, String)> {
-    let parts = text.split_once('/');
-    let parts = parts.filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
-    if parts.is_none() {
-        problems.push(format!("{setting} is {text:?}, not NAMESPACE/NAME"));
-    }
-    parts.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-}
-
-fn address(name: &str, text: &str, problems: &mut Vec<String>) -> SocketAddr {
-    if let Ok(port) = text.parse::<u16>() {
-        return (Ipv4Addr::UNSPECIFIED, port).into();
-    }
-    text.parse().unwrap_or_else(|_| {
-        problems.push(format!("{name} is {text:?}, not a port or ADDRESS:PORT"));
-        (Ipv4Addr::LOCALHOST, 0).into()
-    })
-}
-
-fn restart_socket(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<PathBuf> {
-    let path = raw.life.restart_socket.clone()?;
-    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
-        problems.push(format!(
-            "--restart-socket {} is longer than {SOCKET_PATH_BYTES_MAX} bytes",
-            path.display()
-        ));
-    }
-    Some(path)
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Option<Workload> {
-    let written = written?;
-    match written.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Some(Workload {
-            name: name.into(),
-            namespace: namespace.into(),
-        }),
-        _ => {
-            problems.push(format!("--workload {written:?} is not NAMESPACE/NAME"));
-            None
-        }
     }
 }
 

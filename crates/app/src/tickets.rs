@@ -12,6 +12,7 @@ use myriad_base::metrics::{Counter, Metrics};
 use myriad_base::task;
 use myriad_proxy::{Proxy, TicketKeys};
 
+use crate::signals;
 use file::{Problem, read};
 
 /// How often the file is read.
@@ -41,11 +42,15 @@ pub fn check(path: Option<&Path>, problems: &mut Vec<String>) -> Option<PathBuf>
     Some(path.to_owned())
 }
 
-/// Gives a proxy the keys of the file, now and whenever it has others.
-pub fn follow(path: Option<&Path>, proxy: &Proxy, metrics: &Metrics) {
+/// Gives a proxy the keys of the file, now and whenever it has others; SIGHUP looks at once.
+///
+/// # Errors
+/// Signals cannot be listened to.
+pub fn follow(path: Option<&Path>, proxy: &Proxy, metrics: &Metrics) -> std::io::Result<()> {
     let Some(path) = path else {
-        return;
+        return Ok(());
     };
+    let mut hangup = signals::hangup()?;
     let mut follower = Follower {
         path: path.to_owned(),
         keys: proxy.ticket_keys(),
@@ -58,10 +63,14 @@ pub fn follow(path: Option<&Path>, proxy: &Proxy, metrics: &Metrics) {
     follower.look();
     drop(task::spawn("ticket keys", async move {
         loop {
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                _ = hangup.recv() => {}
+            }
             follower.look();
         }
     }));
+    Ok(())
 }
 
 impl Follower {

@@ -2,6 +2,7 @@
 //! key of versions. The first replica makes them; each of them sees to it that one authority
 //! follows another in time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,20 +93,27 @@ pub async fn publish_bundle(
     client.put_config_map(namespace, name, &texts).await
 }
 
-/// Publishes them wherever there is a ConfigMap of this name.
+/// Publishes them wherever there is a ConfigMap of this name, and in all namespaces that want one.
 ///
 /// # Errors
-/// The API server cannot be asked or refuses.
+/// The API server cannot be asked or refuses; the first refusal, once all have been tried.
 pub async fn publish_everywhere(
     client: &Client,
     name: &str,
     bundle: &str,
+    wanted: &BTreeSet<Box<str>>,
 ) -> Result<(), CallError> {
     let texts = Texts::from([(BUNDLE.to_owned(), bundle.to_owned())]);
-    for namespace in client.config_maps_unlike(name, &texts).await? {
-        publish_bundle(client, &namespace, name, bundle).await?;
+    let known = client.config_maps_named(name, &texts).await?;
+    let unlike = known.iter().filter(|(_, is_like)| !**is_like);
+    let missing = wanted.iter().filter(|it| !known.contains_key(&***it));
+    let mut outcome = Ok(());
+    for namespace in unlike.map(|(it, _)| &**it).chain(missing.map(|it| &**it)) {
+        // One that ends takes nothing more, and keeps nobody else waiting.
+        let published = publish_bundle(client, namespace, name, bundle).await;
+        outcome = outcome.and(published);
     }
-    Ok(())
+    outcome
 }
 
 /// Lets one authority follow another when it is time, and the certificate with it, for ever; all

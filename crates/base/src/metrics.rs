@@ -1,5 +1,8 @@
 //! The metrics registry: crates register their typed metrics here once, and hold handles.
 
+mod process;
+mod text;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -13,6 +16,7 @@ pub use prometheus_client::metrics::family::Family;
 pub use prometheus_client::metrics::gauge::Gauge;
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use prometheus_client::registry::{Metric, Registry};
+pub use text::Exposition;
 
 /// All metrics of the process. Cheap to clone.
 #[derive(Clone)]
@@ -47,6 +51,22 @@ impl Metrics {
     pub fn register_plain(&self, name: &str, help: &str, metric: impl Metric) {
         let mut registry = self.plain.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register(name, help, metric);
+    }
+
+    /// Registers what the process tells of itself: its build, processor time, memory and files.
+    pub fn register_process(&self, version: &'static str) {
+        process::register(self, version);
+    }
+
+    /// What an `Accept` field prefers of OpenMetrics and Prometheus' older text, behind its
+    /// `Content-Type`.
+    pub fn expose(&self, accept: &str) -> (&'static str, String) {
+        let exposition = Exposition::accepted(accept);
+        let text = match exposition {
+            Exposition::OpenMetrics => self.encode(),
+            Exposition::Text => text::older(&self.encode()),
+        };
+        (exposition.content_type(), text)
     }
 
     /// The OpenMetrics text.

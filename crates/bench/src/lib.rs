@@ -28,6 +28,7 @@ pub mod pods;
 pub mod poll;
 pub mod probe;
 pub mod record;
+pub mod regex;
 pub mod scale;
 pub mod table;
 pub mod throughput;

@@ -10,6 +10,7 @@ use myriad_bench::istio::{self, GenerateArgs};
 use myriad_bench::latency::{self, LatencyArgs};
 use myriad_bench::mesh::service::{self, ServiceArgs};
 use myriad_bench::mesh::{self, MeshArgs};
+use myriad_bench::regex::{self, RegexArgs};
 use myriad_bench::scale::{self, ScaleArgs};
 use myriad_bench::throughput::floor::{self, FloorArgs};
 use myriad_bench::throughput::soak::{self, SoakArgs};
@@ -38,6 +39,8 @@ enum Command {
     Latency(LatencyArgs),
     /// A graph of services, each with a sidecar, under one controller.
     Mesh(MeshArgs),
+    /// What finding a route costs on a host with many regexes.
+    Regex(RegexArgs),
     /// Requests per second, latency, processor time and memory with many domains and routes.
     Scale(ScaleArgs),
     /// Mixed traffic for long, and whether memory stays flat.
@@ -65,6 +68,7 @@ fn main() -> anyhow::Result<()> {
         Command::Latency(args) => latency::run(&args),
         Command::Mesh(args) => mesh::run(&args),
         Command::Service(args) => service::run(&args),
+        Command::Regex(args) => regex::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Throughput(args) => throughput::run(&args),

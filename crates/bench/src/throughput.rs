@@ -11,6 +11,7 @@ mod memory;
 mod peers;
 mod report;
 mod requests;
+mod silent;
 pub mod soak;
 mod subject;
 mod traffic;
@@ -29,6 +30,7 @@ use crate::table::Table;
 use latency::LatencyRow;
 use memory::MemoryRow;
 use report::{Row, Turn};
+use silent::{Flood, SilentRow};
 use subject::{Ground, Peer, Subject};
 use traffic::{Plan, Traffic};
 use work::{Case, Work};
@@ -126,6 +128,7 @@ fn measure(args: &ThroughputArgs, keys: Keys, cases: &[Case]) -> anyhow::Result<
         costs: Table::new(args.json),
         latencies: Table::new(args.json),
         memory: Table::new(args.json),
+        silent: Table::new(args.json),
     };
     for case in cases {
         let measured = stage.measure(case, &mut tables);
@@ -149,6 +152,7 @@ struct Tables {
     costs: Table,
     latencies: Table,
     memory: Table,
+    silent: Table,
 }
 
 impl Stage<'_> {
@@ -167,6 +171,9 @@ impl Stage<'_> {
                 tables.memory.add(&row)?;
             }
             return Ok(());
+        }
+        if case.has_silent() {
+            return self.measure_silent(case, &mut tables.silent);
         }
         let (direct, turns) = self.take_turns(case)?;
         let [own, of_peers @ ..] = turns.as_slice() else {
@@ -187,6 +194,33 @@ impl Stage<'_> {
                 let row = Row::new(case, (subject, peer), own, turns, self.is_shared);
                 tables.costs.add(&row)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Turns beside connections that say nothing, and without them.
+    fn measure_silent(&self, case: &Case, table: &mut Table) -> anyhow::Result<()> {
+        let mut all: Vec<silent::Turns> =
+            self.subjects.iter().map(|_| Default::default()).collect();
+        for _ in 0..self.args.rounds {
+            for (subject, turns) in self.subjects.iter().zip(&mut all) {
+                let plan = self.ground.plan(subject, case);
+                let address = plan.address;
+                turns.idle.push(self.turn(plan.clone(), subject.id())?);
+                let flood = Flood::start(address)?;
+                let turn = self.turn(plan, subject.id());
+                turns.silent += flood.end()?;
+                turns
+                    .flooded
+                    .push(turn.with_context(|| subject.name().to_owned())?);
+            }
+        }
+        let [own, ..] = all.as_slice() else {
+            return Ok(());
+        };
+        for (peer, theirs) in self.subjects.iter().zip(&all).skip(1) {
+            let row = SilentRow::new(case, peer.name(), [own, theirs], self.is_shared);
+            table.add(&row)?;
         }
         Ok(())
     }

@@ -49,6 +49,17 @@ fn latency_and_memory_have_figures_of_their_own() {
 }
 
 #[test]
+fn connections_that_say_nothing_cost_no_request() {
+    let rows = run(&["throughput", "--work=W7", "--short", "--json"]);
+    let [row] = rows.as_slice() else {
+        panic!("{rows:?}");
+    };
+    assert_eq!(row["errors"], 0, "{row}");
+    assert!(row["silent"].as_u64() > Some(500), "{row}");
+    assert!(row["flooded_p99_us"].as_f64() > Some(0.0), "{row}");
+}
+
+#[test]
 fn a_soak_answers_all_and_leaves_nothing_open() {
     let rows = run(&["soak", "--short", "--rps=200", "--json"]);
     let [row] = rows.as_slice() else {

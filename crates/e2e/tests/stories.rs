@@ -6,12 +6,17 @@
 
 mod stories {
     mod annotations;
+    mod authorizer;
     mod bad_input;
     mod changes;
     mod commands;
+    mod descriptors;
+    mod differential;
     mod drain;
+    mod first_use;
     mod framing;
     mod hello;
+    mod holdings;
     mod http;
     mod istio;
     mod istio_balance;
@@ -36,10 +41,14 @@ mod stories {
     mod mesh_capture;
     mod operators;
     mod overload;
+    mod own_sockets;
+    mod ownership;
+    mod paths;
     mod protocols;
     mod restart;
     mod restart_proxy;
     mod tickets;
     mod tls;
     mod tls_scan;
+    mod trust;
 }

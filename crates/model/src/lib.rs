@@ -10,6 +10,7 @@ pub mod digest;
 pub mod host;
 pub mod name;
 pub mod position;
+pub mod reach;
 pub mod resource;
 pub mod sealed;
 pub mod snapshot;
@@ -23,6 +24,7 @@ pub use digest::Digest;
 pub use host::{Host, HostError};
 pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use position::Position;
+pub use reach::{Extent, Reach, Unreachable};
 pub use resource::{
     ALTERNATIVES_MAX, Abort, AbortAnswer, AccessLog, Action, Affinity, Attribute, Authenticate,
     Authorize, Balancer, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, Certificate, CheckBody,
@@ -32,12 +34,13 @@ pub use resource::{
     HashCookie, HashSource, HashTable, HeaderEdit, HeaderEdits, HttpCheck, Keepalive, KeyEncoding,
     Limits, Listener, ListenerProtocol, Literal, LocalityLevel, LocalityPart, LocalityRule,
     LocalityShares, LogFormat, LogMember, LogSink, MeshTls, Metric, MetricAction, MetricRule,
-    Mirror, MutualTls, NameMatch, Outlier, Passage, PathMatch, PathRewrite, Ping, Policy,
-    PrivateKey, Processing, Protocol, Provider, ProxyProtocol, RateLimit, Redirect, RedirectParts,
-    RedirectPath, RedirectTarget, Relation, Resource, Respond, Retry, RetryBudget, RetryConditions,
-    Rewrite, Route, Share, Source, SpanTag, TRUST_PARTS_MAX, TagValue, Telemetry, Test, TextForm,
-    TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust,
-    Tunnel, Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch, Warmup, WeightedUpstream,
+    Mirror, MutualTls, NameMatch, Outlier, Passage, PathMatch, PathReading, PathRewrite, Ping,
+    Policy, PrivateKey, Processing, Protocol, Provider, ProxyProtocol, RateLimit, Redirect,
+    RedirectParts, RedirectPath, RedirectTarget, Relation, Resource, Respond, Retry, RetryBudget,
+    RetryConditions, Rewrite, Route, Share, Source, SpanTag, TRUST_PARTS_MAX, TagValue, Telemetry,
+    Test, TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol,
+    Tracing, Trust, Tunnel, Underscores, Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch,
+    Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

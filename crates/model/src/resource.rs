@@ -31,7 +31,9 @@ pub use options::{
     ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
 pub use passage::Passage;
-pub use policy::{Affinity, Cors, PathRewrite, Policy, Rewrite, TlsRedirect};
+pub use policy::{
+    Affinity, Cors, PathReading, PathRewrite, Policy, Rewrite, TlsRedirect, Underscores,
+};
 pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,

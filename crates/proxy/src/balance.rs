@@ -9,6 +9,7 @@ pub mod maglev;
 pub mod outlier;
 pub mod pool;
 pub mod ring;
+pub mod tables;
 pub mod turns;
 pub mod usage;
 pub mod warmup;

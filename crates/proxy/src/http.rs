@@ -5,6 +5,7 @@
 //! out against whatever end the client speaks through.
 
 pub mod account;
+pub mod admission;
 pub mod answer;
 pub mod around;
 pub mod check;
@@ -17,6 +18,7 @@ pub mod h2;
 pub mod keeper;
 pub mod mirror;
 pub mod outgoing;
+pub mod page;
 pub mod peer;
 pub mod plan;
 pub mod process;
@@ -25,6 +27,7 @@ pub mod relay;
 pub mod spans;
 pub mod timers;
 pub mod tries;
+pub mod trouble;
 pub mod tunnel;
 pub mod worker;
 pub mod write;

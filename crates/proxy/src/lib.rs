@@ -18,12 +18,13 @@ pub mod tls;
 pub mod upstream;
 
 pub use balance::locality::Locality;
+pub use net::border::BorderSettings;
 pub use net::limits::Limits;
 pub use net::limits::table::markdown as limits_markdown;
 pub use net::names::NameSettings;
 pub use net::path::PathRule;
 pub use net::proxy_header::Introductions;
-pub use net::reach::Reach;
+pub use net::request_id::RequestIds;
 pub use route::identity::Identity;
 pub use runtime::{
     Applied, Inherited, Proxy, Receipt, Role as SocketRole, Settings, Sockets, Workload,

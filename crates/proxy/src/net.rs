@@ -5,9 +5,11 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod body;
+pub mod border;
 pub mod bucket;
 pub mod buffer;
 pub mod carrier;
+pub mod client;
 pub mod count;
 pub mod deadline;
 pub mod dice;
@@ -20,21 +22,26 @@ pub mod head;
 pub mod hpack;
 pub mod journal;
 pub mod kept;
+pub mod latency;
 pub mod limits;
+pub mod line;
 pub mod local;
 #[cfg(test)]
 #[path = "../../e2e/src/name_server.rs"]
 pub mod name_server;
 pub mod names;
 pub mod path;
+pub mod pattern;
 pub mod pressure;
 pub mod proxy_header;
-pub mod reach;
 pub mod record;
 pub mod recording;
 pub mod refusal;
+pub mod request_id;
 pub mod response;
+pub mod room;
 pub mod share;
+pub mod silent;
 pub mod socket;
 pub mod standard;
 pub mod stream;

@@ -16,3 +16,4 @@ pub mod rewrite;
 pub mod sameness;
 pub mod token;
 pub mod trace;
+pub mod underscore;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,17 +14,21 @@ use myriad_model::{CaptureDirection, Change, Commit, Key, Kind, Name, SealedArc,
 use tokio::sync::{mpsc, oneshot};
 
 use crate::balance::locality::Locality;
+use crate::balance::tables::HashTables;
 use crate::http::spans::Spans;
 use crate::net::bucket::Buckets;
-use crate::net::count::{self, Counts};
+use crate::net::count::{self, Count, Counts};
 use crate::net::dice::Dice;
 use crate::net::hash::hash;
 use crate::net::journal::Journal;
 use crate::net::limits::Limits;
 use crate::net::local::Local;
 use crate::net::names::{NameSettings, Names};
+use crate::net::pattern;
 use crate::net::pressure::Pressure;
 use crate::net::proxy_header::Introductions;
+use crate::net::request_id::RequestIds;
+use crate::net::room::Room;
 use crate::net::share::Fairness;
 use crate::net::standard::{self, Library};
 use crate::route::edit::Edit;
@@ -36,6 +41,8 @@ use crate::upstream::secure;
 use crate::upstream::target::Targets;
 
 mod accept;
+mod expiry;
+mod hear;
 mod introduce;
 mod keys;
 mod listen;
@@ -44,7 +51,8 @@ mod sockets;
 mod worker;
 
 pub use crate::net::standard::Workload;
-use listen::Doors;
+use expiry::Expiries;
+use listen::{Doors, Order};
 pub use sockets::{Inherited, Role, Sockets};
 use worker::{Command, Setup};
 
@@ -73,6 +81,8 @@ pub struct Settings {
     pub access_log: Option<Box<dyn io::Write + Send>>,
     /// How many proxies in front of this one are believed when they tell the client's address.
     pub trusted_hops: usize,
+    /// What becomes of the ids that clients send with requests.
+    pub request_ids: RequestIds,
     /// Where clients are introduced by a balancer in front; none where nowhere.
     pub introductions: Option<Introductions>,
     /// What the proxy is, as standard metrics tell it; none counts them only beside a workload,
@@ -100,6 +110,7 @@ impl Default for Settings {
             names: NameSettings::default(),
             access_log: None,
             trusted_hops: 0,
+            request_ids: RequestIds::Keep,
             introductions: None,
             workload: None,
             captures: Vec::new(),
@@ -125,11 +136,14 @@ pub struct Proxy {
     former: Vec<Arc<Tables>>,
     swaps: Counter,
     keys: keys::Fetcher,
+    expiries: Expiries,
     journal: Journal,
     library: Arc<Library>,
     spans: Spans,
     limits: Arc<Limits>,
     names: Names,
+    /// One row for each worker.
+    counts: Vec<Arc<Counts>>,
     /// Those of what the proxy does of its own accord.
     own_counts: Arc<Counts>,
 }
@@ -170,37 +184,33 @@ impl Proxy {
         let limits = Arc::new(settings.limits);
         let logs_all = settings.access_log.is_some();
         let journal = journal(settings.access_log)?;
-        // The last row is that of whoever sends spans and opens listeners.
-        let counts: Vec<Arc<Counts>> = (0..=count).map(|_| Arc::new(Counts::new())).collect();
-        count::register(metrics, &counts);
+        let counts = counts(count, metrics);
         let own_counts = counts.last().cloned().unwrap_or_default();
-        let spans = Spans::default();
-        let library = Arc::new(Library::new(count));
+        let (spans, library) = (Spans::default(), Arc::new(Library::new(count)));
         // As with Istio's: a sidecar counts by default, a gateway where it is told what it is.
         let counts_all = settings.workload.is_some() || !settings.captures.is_empty();
         standard::register(metrics, &library, settings.workload);
-        let swaps = Counter::default();
-        metrics.register("table_swaps", "Commits that took effect", swaps.clone());
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
-        let pressure = Arc::new(Pressure::of_process(settings.memory_max, metrics));
+        let pressure = memory(settings.memory_max, &limits, metrics);
         let buckets = Arc::new(Buckets::new());
         let names = Names::new(settings.names, metrics);
         let tickets = tickets(settings.inherited.as_mut(), metrics)?;
         let handshakes = Arc::new(Handshakes::new(&limits, tickets.clone()));
         let mut workers = Vec::with_capacity(count);
-        for (number, counts) in counts.into_iter().take(count).enumerate() {
+        for (number, counts) in counts.iter().take(count).enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
             let setup = Setup {
                 limits: limits.clone(),
                 buckets: buckets.clone(),
                 names: names.clone(),
-                counts,
+                counts: counts.clone(),
                 library: library.clone(),
                 counts_all,
                 spans: spans.clone(),
                 journal: journal.clone(),
                 logs_all,
                 trusted_hops: settings.trusted_hops,
+                request_ids: settings.request_ids,
                 introductions: settings.introductions.clone().map(Arc::new),
                 tables: tables.clone(),
                 handshakes: handshakes.clone(),
@@ -215,7 +225,8 @@ impl Proxy {
         let sockets = Sockets::new(settings.hands_over, tickets);
         let listeners = (limits.listeners_max, own_counts.clone());
         let mut doors = Doors::new(senders, listeners, sockets, settings.inherited);
-        doors.open_captures(&settings.captures)?;
+        let captures = doors.open_captures(&settings.captures)?;
+        names.border().set_listeners(captures);
         Ok(Proxy {
             tables,
             next: Tables::default(),
@@ -224,13 +235,15 @@ impl Proxy {
             doors,
             last_good: HashMap::new(),
             former: Vec::new(),
-            swaps,
+            swaps: swaps(metrics),
             keys: keys::Fetcher::new(metrics),
+            expiries: Expiries::new(metrics),
             journal,
             library,
             spans,
             limits,
             names,
+            counts,
             own_counts,
         })
     }
@@ -269,17 +282,27 @@ impl Proxy {
                     reason,
                 });
                 self.last_good.insert(change.key.clone(), in_service);
-            } else if verifies(change) {
-                secure::prepare();
+            } else {
+                self.expiries.follow(in_service.as_ref(), change);
+                if verifies(change) {
+                    secure::prepare();
+                }
             }
         }
         edit.finish();
         applied.nodes_copied = self.next.nodes_copied() - copied_before;
         self.obey_recording();
+        let has_orders = !orders.is_empty();
+        if has_orders {
+            self.tell_border(&orders);
+        }
         self.swap();
         self.keys.take(self.next.guards());
         for order in orders {
             self.doors.carry_out(order);
+        }
+        if has_orders {
+            self.tell_border(&[]);
         }
         if commit.changes.iter().any(was_captured) {
             // A worker that is busy has its connections look all the same, if later.
@@ -288,6 +311,13 @@ impl Proxy {
             }
         }
         applied
+    }
+
+    /// Says where this process listens, and is about to, which no endpoint may be.
+    fn tell_border(&self, orders: &[Order]) {
+        let opening = orders.iter().filter_map(Order::address);
+        let own = self.doors.own().chain(opening);
+        self.names.border().set_listeners(own);
     }
 
     /// Makes the proxy this one in its mesh, from the next handshake on. Connections that are
@@ -351,6 +381,12 @@ impl Proxy {
         move || tables.load_full()
     }
 
+    /// How many connections of clients are open.
+    pub fn connections(&self) -> u64 {
+        let of = |count| self.counts.iter().map(|it| it.get(count)).sum::<u64>();
+        of(Count::Accepted).saturating_sub(of(Count::Closed))
+    }
+
     /// Ends gracefully: accepts for the drain delay, then lets requests end for at most the
     /// drain timeout. Returns when every worker has ended, and the access log is written. Where
     /// another process has taken the sockets over, nothing is accepted any more.
@@ -403,6 +439,7 @@ impl Proxy {
         let (number, names) = (self.workers.len(), self.names.clone());
         let local = move || Local {
             fairness: Fairness::new(&limits, &Arc::default()),
+            room: Rc::new(Room::new(&limits, Arc::default())),
             limits,
             names,
             buckets: Arc::new(Buckets::new()),
@@ -414,6 +451,7 @@ impl Proxy {
             journal,
             logs_all: false,
             trusted_hops: 0,
+            request_ids: RequestIds::Keep,
             introductions: None,
         };
         if let Err(error) = self.spans.open(local, self.tables.clone()) {
@@ -433,6 +471,21 @@ impl Proxy {
     }
 }
 
+fn swaps(metrics: &Metrics) -> Counter {
+    let swaps = Counter::default();
+    metrics.register("table_swaps", "Commits that took effect", swaps.clone());
+    swaps
+}
+
+/// A row of counts for each worker, and behind them that of whoever sends spans and opens
+/// listeners.
+fn counts(workers: usize, metrics: &Metrics) -> Vec<Arc<Counts>> {
+    let counts: Vec<_> = (0..=workers).map(|_| Arc::new(Counts::new())).collect();
+    count::register(metrics, &counts);
+    pattern::register(metrics);
+    counts
+}
+
 /// The access log, which is opened later where nobody says where to.
 fn journal(out: Option<Box<dyn io::Write + Send>>) -> io::Result<Journal> {
     let journal = Journal::default();
@@ -440,6 +493,12 @@ fn journal(out: Option<Box<dyn io::Write + Send>>) -> io::Result<Journal> {
         journal.open(out)?;
     }
     Ok(journal)
+}
+
+/// The budgets of memory: of the process, and of its tables of hashes.
+fn memory(max: Option<u64>, limits: &Limits, metrics: &Metrics) -> Arc<Pressure> {
+    HashTables::of_process().begin(limits.hash_table_bytes_max, metrics);
+    Arc::new(Pressure::of_process(max, metrics))
 }
 
 /// What tickets are made by: as the process before did, where there was one.

@@ -14,6 +14,7 @@ mod document;
 mod file;
 mod head;
 mod index;
+mod lines;
 mod loader;
 mod locator;
 mod name;
@@ -38,7 +39,8 @@ use myriad_base::metrics::{Counter, Metrics};
 use tokio::sync::mpsc;
 
 pub use self::check::{Loaded, load, read};
-pub use self::locator::Locator;
+pub use self::document::Passed;
+pub use self::locator::{FieldLocator, Locator};
 
 use self::file::{Disk, Files};
 use self::index::{Index, Session};
@@ -99,11 +101,11 @@ pub enum OpenError {
     #[error("the path {0:?} is not UTF-8")]
     NotUtf8(PathBuf),
     /// The operator's choice, or the permissions.
-    #[error("{path} cannot be read as a directory: {error}")]
+    #[error("{path} cannot be read: {error}")]
     Unreadable {
-        /// The directory.
+        /// The directory or file.
         path: Arc<str>,
-        /// What the system said.
+        /// What is wrong with it.
         error: io::Error,
     },
     /// A limit of the system (`fs.inotify.max_user_instances` or `max_user_watches`), or of
@@ -117,9 +119,31 @@ pub enum OpenError {
     },
 }
 
-/// A directory that is being watched.
+/// What the directories of one process know together: of two files with the same object the one
+/// whose path sorts first has its way, whichever directory it is in. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Known {
+    index: Arc<RwLock<Index>>,
+    counters: Counters,
+}
+
+impl Known {
+    /// Finds the places of objects.
+    pub fn locator(&self) -> Locator {
+        Locator::new(&self.index)
+    }
+
+    /// The work done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+/// A directory, or one file of it, that is being watched.
 pub struct Directory {
     root: Arc<str>,
+    /// The one file that is read; none for all.
+    only: Option<Arc<str>>,
     limits: Limits,
     index: Arc<RwLock<Index>>,
     counters: Counters,
@@ -137,10 +161,18 @@ impl Directory {
     /// # Errors
     /// When the root cannot be listed or watched. What is wrong below it becomes findings.
     pub fn open(settings: Settings) -> Result<Directory, OpenError> {
+        Directory::open_beside(settings, &Known::default())
+    }
+
+    /// The same beside others. Where the root is a file, it alone is read of its directory.
+    ///
+    /// # Errors
+    /// Those of [`Directory::open`], and a file whose name is not one of those that are read.
+    pub fn open_beside(settings: Settings, known: &Known) -> Result<Directory, OpenError> {
         let Some(root) = settings.root.to_str() else {
             return Err(OpenError::NotUtf8(settings.root));
         };
-        let root: Arc<str> = trim_root(root).into();
+        let (root, only) = split_root(trim_root(root))?;
         let unwatchable = |error| OpenError::Unwatchable {
             path: root.clone(),
             error,
@@ -152,19 +184,26 @@ impl Directory {
         watch.anchor();
         watch.add(&root).map_err(unwatchable)?;
         let limits = settings.limits;
-        let listing = tree::list(&root, &root, &limits, &mut |directory| watch.add(directory));
+        let listing = match &only {
+            Some(file) => tree::Listing {
+                files: vec![file.clone()],
+                ..tree::Listing::default()
+            },
+            None => tree::list(&root, &root, &limits, &mut |directory| watch.add(directory)),
+        };
         let troubles = listing.troubles.into_iter();
         let early = troubles
             .map(|(path, problem)| check::trouble(path, problem))
             .collect();
-        let counters = Counters::default();
+        let counters = known.counters.clone();
         let (sender, receiver) = mpsc::channel(loader::CHUNKS_WAITING_MAX);
         let send = move |chunk| sender.blocking_send(chunk).is_ok();
         loader::start(listing.files, &limits, &counters, send).map_err(unwatchable)?;
         Ok(Directory {
             root,
+            only,
             limits,
-            index: Arc::default(),
+            index: known.index.clone(),
             counters,
             watch,
             queue: Queue::new(settings.removal_hold),
@@ -196,6 +235,14 @@ impl Directory {
             }
             self.wait().await;
         }
+    }
+
+    /// Looks at every file again, as after events were lost: next come the changes that no event
+    /// told of.
+    pub fn look_again(&mut self) {
+        let now = clock::now();
+        self.queue
+            .take(watch::Event::Overflow, now, &rescan::NoFacts);
     }
 
     /// Finds the places of objects.
@@ -373,6 +420,29 @@ impl Counters {
             metrics.register(name, help, counter.clone());
         }
     }
+}
+
+/// The directory of a root that is a file, and that file as events name it.
+fn split_root(root: &str) -> Result<(Arc<str>, Option<Arc<str>>), OpenError> {
+    let is_file = std::fs::metadata(root).is_ok_and(|metadata| metadata.is_file());
+    if !is_file {
+        return Ok((root.into(), None));
+    }
+    let name = name::last_part(root);
+    if !name::holds_objects(name) {
+        let kinds = "a file that is served ends in .yaml, .yml or .json";
+        return Err(OpenError::Unreadable {
+            path: root.into(),
+            error: io::Error::new(io::ErrorKind::InvalidInput, kinds),
+        });
+    }
+    let directory: Arc<str> = match root.rsplit_once('/') {
+        Some(("", _)) => "/".into(),
+        Some((directory, _)) => directory.into(),
+        None => ".".into(),
+    };
+    let file = name::join(&directory, name);
+    Ok((directory, Some(file)))
 }
 
 /// A path without slashes at its end, so that names can be appended.

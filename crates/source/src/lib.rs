@@ -9,5 +9,5 @@ pub mod directory;
 pub mod kubernetes;
 
 pub use directory::{
-    Counters, Directory, Limits, Loaded, Locator, OpenError, Settings, load, read,
+    Counters, Directory, Known, Limits, Loaded, Locator, OpenError, Settings, load, read,
 };

@@ -9,7 +9,9 @@ use myriad_model::{
     host::Pattern,
 };
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
-use x509_parser::prelude::{FromDer, GeneralName, SubjectPublicKeyInfo, X509Certificate};
+use x509_parser::prelude::{
+    FromDer, GeneralName, SubjectPublicKeyInfo, X509Certificate, X509Version,
+};
 
 use crate::engine::Reader;
 use crate::output::Output;
@@ -99,6 +101,16 @@ pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>, is_default: bool) -> Ou
                 let field = "data[tls.crt]";
                 let finding = Finding::new(Severity::Warning, key, field, message, remedy);
                 output.findings.push(finding);
+            }
+            if leaf.version() == X509Version::V1 {
+                output.findings.push(Finding::new(
+                    Severity::Warning,
+                    key,
+                    "data[tls.crt]",
+                    "is X.509 version 1, which names no host and no use: whoever verifies it, \
+                     browsers and proxies of a mesh among them, refuses it",
+                    "make it of version 3: openssl x509 -req with -extfile and a subjectAltName",
+                ));
             }
             output.deadline = deadline;
             let resource = Resource {

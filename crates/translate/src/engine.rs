@@ -1,5 +1,6 @@
 //! The incremental engine: keyed units, the facts that they read, and what one batch changes.
 
+mod allowance;
 mod audience;
 mod drawn;
 mod facts;
@@ -34,6 +35,7 @@ pub use views::{TooManyViews, VIEWS_MAX, Views};
 use crate::Settings;
 use crate::output::Unit;
 use crate::view::Role;
+use allowance::Allowances;
 use audience::Audience;
 use facts::FactHasher;
 use interner::Interner;
@@ -56,6 +58,8 @@ pub struct Engine {
     /// Which sidecars are led to which units.
     audience: Audience,
     partings: Partings,
+    /// What namespaces may hold.
+    allowances: Allowances,
     writer: Writer,
     now: i64,
     /// What was taken in and is not translated yet.
@@ -146,6 +150,7 @@ impl Engine {
             views: Views::new(settings.main_view()),
             audience: Audience::default(),
             partings: Partings::default(),
+            allowances: Allowances::new(settings.bounds),
             settings,
             writer,
             now: 0,
@@ -168,7 +173,7 @@ impl Engine {
     pub fn load(&mut self, changes: Vec<Change>) {
         let mut run = std::mem::take(&mut self.run);
         for change in changes {
-            self.ingest(change, &mut run);
+            self.admit(change, &mut run);
         }
         self.run = run;
     }

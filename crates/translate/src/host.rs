@@ -6,9 +6,9 @@ use myriad_model::Host;
 
 use crate::engine::{Reader, Shared};
 use crate::output::Output;
-use crate::{ingress, istio};
+use crate::{ingress, istio, ownership};
 
-/// Who claims a host, by `namespace/name`.
+/// The objects that claim a host, by `namespace/name`.
 #[derive(Debug, Default)]
 pub struct Claims {
     /// Ingresses.
@@ -21,12 +21,38 @@ pub struct Claims {
 
 /// Translates one host. The routes of Ingresses go before those of VirtualServices.
 pub fn translate(reader: &mut Reader<'_>, shared: &Shared, host: &Host, claims: &Claims) -> Output {
-    let mut output = match claims.ingresses.is_empty() {
-        true => Output::default(),
-        false => ingress::translate_host(reader, shared, host, &claims.ingresses),
+    let mut output = Output::default();
+    let mut claimants = ingress::gather(reader, &claims.ingresses);
+    ingress::admit_unnamed(reader, host, &mut claimants, &mut output.findings);
+    let owner = ownership::owner(reader, host, &claimants, claims);
+    if let Some(owner) = &owner {
+        ingress::keep_owner(host, owner, &mut claimants, &mut output.findings);
+    }
+    let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
+    let sites = match is_istio {
+        true => istio::gather_sites(reader, host, claims, owner.as_ref(), &mut output.findings),
+        false => Vec::new(),
     };
-    if !claims.gateways.is_empty() || !claims.services.is_empty() {
-        istio::add_host(reader, shared, host, claims, &mut output);
+    let mut own = istio::tls_listeners(reader, host, &sites);
+    if ingress::tls_claimant(host, &claimants).is_some() {
+        own.extend(shared.tls_listeners.iter().cloned());
+    }
+    // Those that end TLS at the one listener there is for it are in nobody's shade.
+    let shades = match is_istio || !own.contains(&shared.tls_listeners[0]) {
+        true => ownership::shades(reader, shared, host, &own),
+        false => Vec::new(),
+    };
+    if !claimants.is_empty() {
+        ingress::translate_host(reader, shared, host, (&claimants, &shades), &mut output);
+    }
+    if is_istio {
+        let scene = istio::HostScene {
+            host,
+            sites,
+            owner,
+            shades: &shades,
+        };
+        istio::add_host(reader, shared, scene, &mut output);
     }
     output
 }

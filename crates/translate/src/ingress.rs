@@ -20,8 +20,11 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, Ingress, Severity};
 
-pub use host::translate_host;
+pub use claims::{is_shade_changed, wildcards};
+pub use host::{Claimant, admit_unnamed, gather, keep_owner, translate_host};
 pub use opened::Opened;
+pub use paths::looks_like_regex;
+pub use tls::claimant as tls_claimant;
 
 use crate::engine::Reader;
 use crate::output::{Output, Unit};

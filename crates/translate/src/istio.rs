@@ -17,6 +17,7 @@ mod limits;
 mod locality;
 mod matching;
 pub mod mesh;
+mod misspelt;
 mod names;
 mod opened;
 mod options;
@@ -45,14 +46,16 @@ pub use destination::Resolved;
 pub use destination_rule::{Merged, find as find_rules};
 pub use entrance::places;
 pub use guard::{name as guard_name, translate as translate_guard};
-pub use host::add_host;
-pub use names::{rule_host, service_host};
+pub use host::{HostScene, add_host, claims_to, gather_sites, own_sites, tls_ends, tls_listeners};
+pub use names::{broader, rule_host, service_host};
 pub use opened::OpenedGateway;
+pub use options::table_of;
 pub use port::{PortClaim, PortKey, Speech, claims, translate as translate_port};
 pub use rule_facts::{RuleChange, cluster_suffix, fact_patterns, rule_change};
 pub use service_entry::{Entry, has_labels, is_shape_same};
-pub use touch::{bound, servers_changed};
+pub use touch::{bound, servers_changed, wildcards};
 
+use crate::bounds::Bounds;
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 use names::ServerHost;
@@ -146,8 +149,8 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
 }
 
 /// The options of an upstream. What is wrong with them is told by the unit of the rule alone.
-pub fn options(policy: &Merged<'_>) -> Option<UpstreamOptions> {
-    options::build(policy, &mut Vec::new())
+pub fn options(policy: &Merged<'_>, bounds: &Bounds) -> Option<UpstreamOptions> {
+    options::build(policy, bounds, &mut Vec::new())
 }
 
 /// Whether streams go through a tunnel: one that was asked for and is not there closes.
@@ -165,8 +168,10 @@ pub fn refuse(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     let is_mesh = reader.settings().sidecars;
     match &object {
         Object::DestinationRule(rule) => return destination_rule::judge(reader, rule),
-        Object::ServiceEntry(entry) => return service_entry::judge(entry, is_mesh),
-        Object::WorkloadEntry(entry) => return service_entry::judge_workload(entry),
+        Object::ServiceEntry(entry) => return service_entry::judge(entry, reader.settings()),
+        Object::WorkloadEntry(entry) => {
+            return service_entry::judge_workload(entry, reader.settings());
+        }
         Object::Telemetry(telemetry) => return telemetry::judge(reader, telemetry),
         Object::Sidecar(sidecar) if is_mesh => return mesh::judge_sidecar(sidecar),
         Object::PeerAuthentication(peers) if is_mesh => return mesh::judge_peers(peers),

@@ -6,6 +6,7 @@
 //! precedence and conflict.
 //! **Never** fails, reads a clock, waits, or touches a unit that did not read what changed.
 
+mod bounds;
 mod certificate;
 mod engine;
 mod host;
@@ -13,12 +14,15 @@ mod ingress;
 mod istio;
 mod limit;
 mod output;
+mod ownership;
+mod regex;
 mod settings;
 mod trust;
 mod upstream;
 mod view;
 mod workload_names;
 
+pub use bounds::{Bounds, Holding};
 pub use engine::{Engine, FindingsChange, Outcome, TooManyViews, Usage, VIEWS_MAX, Work};
 pub use istio::provider::MeshProvider;
 pub use istio::telemetry::{self, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};

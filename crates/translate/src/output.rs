@@ -46,6 +46,8 @@ pub enum Unit {
     Certificate(Arc<str>),
     /// The authorities in one Secret, by `namespace/name`.
     Trust(Arc<str>),
+    /// An object that is more than its namespace may hold.
+    Beyond(ObjectKey),
 }
 
 impl Unit {
@@ -68,7 +70,8 @@ impl Unit {
             | Unit::Workload(_)
             | Unit::Elsewhere
             | Unit::Spoken(..)
-            | Unit::Captured(_) => None,
+            | Unit::Captured(_)
+            | Unit::Beyond(_) => None,
         }
     }
 

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use myriad_model::TlsSettings;
+use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
+use myriad_model::{TlsSettings, Underscores};
 
+use crate::bounds::Bounds;
 use crate::istio::provider::MeshProvider;
 use crate::istio::telemetry::MeshTelemetry;
+use crate::regex;
 use crate::view::{MAIN, Role, View};
 
 /// What holds for all objects.
@@ -27,6 +30,9 @@ pub struct Settings {
     pub serve_classless: bool,
     /// Who may add to a host that another namespace claimed first.
     pub host_sharing: HostSharing,
+    /// Namespaces whose hosts may be served with the certificates of wildcards of others; `*` for
+    /// all.
+    pub wildcard_sharing: BTreeSet<String>,
     /// Whose rules without host and default backends take effect for unmatched hosts.
     pub catch_all_namespaces: CatchAll,
     /// Annotations that are left without effect and without finding: whole keys, or the part
@@ -63,6 +69,16 @@ pub struct Settings {
     pub allows_any: bool,
     /// The ports that Istio's Gateways may have listeners on, beside the two that are there.
     pub gateway_ports: GatewayPorts,
+    /// Whether header fields with underscores in their names are passed on.
+    pub passes_underscores: bool,
+    /// Where gateways may lead. Sidecars are for whatever their workload could reach itself.
+    pub endpoints: Reach,
+    /// Where the process that serves listens beside its listeners, where it is this one.
+    pub own: Vec<SocketAddr>,
+    /// What one namespace may make proxies hold.
+    pub bounds: Bounds,
+    /// The most different regexes of one host, of each dialect.
+    pub regexes_per_host: usize,
 }
 
 impl Settings {
@@ -72,6 +88,27 @@ impl Settings {
         std::iter::once(&*self.trust_domain).chain(aliases)
     }
 
+    /// Why no gateway leads to an address; none where it may.
+    pub fn refusal(&self, at: SocketAddr) -> Option<Unreachable> {
+        let ip = at.ip().to_canonical();
+        let is_here = ip.is_loopback() || ip.is_unspecified();
+        let is_own =
+            |own: SocketAddr| at.port() > 0 && is_met(own, at) && (is_here || own.ip() == ip);
+        let own = [self.http, self.https];
+        let mut own = own.into_iter().chain(self.own.iter().copied());
+        let refused = self.endpoints.refusal(at.ip());
+        refused.or_else(|| own.any(is_own).then_some(Unreachable::Own))
+    }
+
+    /// The same of a host, as far as it can be told without DNS.
+    pub fn refusal_of_host(&self, host: &str, port: u16) -> Option<Unreachable> {
+        if let Ok(ip) = host.trim_matches(['[', ']']).parse() {
+            return self.refusal(SocketAddr::new(ip, port));
+        }
+        let ends = is_loopback_name(host);
+        ends.then(|| self.refusal((Ipv4Addr::LOCALHOST, port).into()))?
+    }
+
     /// The view that is always there.
     pub fn main_view(&self) -> View {
         View {
@@ -79,6 +116,15 @@ impl Settings {
             role: Role::Ingress,
             labels: self.gateway_labels.clone(),
             namespace: self.gateway_namespace.clone(),
+        }
+    }
+
+    /// What becomes of header fields with underscores in their names, where nobody says that they
+    /// pass: `usual`, which is the dialect's.
+    pub fn underscores(&self, usual: Underscores) -> Underscores {
+        match self.passes_underscores {
+            true => Underscores::Passed,
+            false => usual,
         }
     }
 
@@ -156,6 +202,7 @@ impl Default for Settings {
             class_name: "myriad".into(),
             serve_classless: true,
             host_sharing: HostSharing::Namespace,
+            wildcard_sharing: BTreeSet::new(),
             catch_all_namespaces: CatchAll::All,
             ignore_annotations: BTreeSet::new(),
             default_certificate: None,
@@ -172,6 +219,11 @@ impl Default for Settings {
             trust_domain_aliases: Vec::new(),
             allows_any: true,
             gateway_ports: GatewayPorts::default(),
+            passes_underscores: false,
+            endpoints: Reach::default(),
+            own: Vec::new(),
+            bounds: Bounds::default(),
+            regexes_per_host: regex::PER_HOST_MAX,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Upstreams: one port of one Service or of a host of ServiceEntries, or of a subset of it, and
 //! the endpoints behind it.
 
+mod border;
 mod group;
 mod service;
 
@@ -12,6 +13,7 @@ use myriad_model::{
     Dns, Endpoints, MeshTls, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
 };
 
+pub use border::{Border, remedy};
 pub use group::{Group, Marks};
 pub use service::{PortFound, find_port, ports_changed};
 
@@ -195,7 +197,7 @@ impl Draft<'_> {
                 // As ingress-nginx has it: the name of the request, and no verification.
                 Box::new(UpstreamTls::unverified())
             }),
-            options: istio::options(policy).map(Box::new),
+            options: istio::options(policy, &reader.settings().bounds).map(Box::new),
             original_destination: false,
             source_address: None,
         };

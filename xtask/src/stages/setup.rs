@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Place;
+use crate::peer::{self, Peer};
 use crate::tool::{Tool, build_go, run_in};
 
 /// A program, the Debian package that has it, and what it is for.
@@ -19,7 +20,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 14] = [
+const PROGRAMS: [Program; 15] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -78,6 +79,11 @@ const PROGRAMS: [Program; 14] = [
         name: "mvn",
         package: "maven",
     },
+    // Its server sees what others see, as do those of Go, Python, nginx and HAProxy.
+    Program {
+        name: "node",
+        package: "nodejs",
+    },
     Program {
         name: "python3",
         package: "python3",
@@ -103,6 +109,9 @@ pub(super) const H2SPEC: Tool = Tool {
 /// Makes sure that everything is there.
 pub(super) fn run(place: &Place) -> Result<()> {
     install_packages(place)?;
+    for peer in [Peer::Nginx, Peer::Haproxy] {
+        peer::provide(&place.root, peer, &place.cache)?;
+    }
     H2SPEC.provide(&place.cache, |to| build_h2spec(place, to))?;
     CARGO_DENY.provide(&place.cache, |to| build_cargo_deny(place, to))?;
     // What later stages do offline needs the manifests of all platforms.

@@ -17,6 +17,7 @@ pub struct RawInject {
 
 /// Settings of the webhook as written.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Injection")]
 pub struct RawInjection {
     /// Where API servers ask what becomes of Pods: ADDRESS:PORT, or a port on every IPv4 address.
     /// Without it no Pod gets a proxy on its way into the cluster.

@@ -6,6 +6,7 @@ use clap::Args;
 
 /// Those settings, as written.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Process")]
 pub struct RawLife {
     /// The memory that the process may have: bytes with KiB, MiB or GiB, `auto` for what the
     /// control group or the process is limited to, or 0 for no budget. New work is shed before it

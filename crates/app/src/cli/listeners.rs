@@ -4,6 +4,7 @@ use clap::Args;
 
 /// Settings of listeners as written.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Listeners")]
 pub struct RawListeners {
     /// Where HTTP is served: ADDRESS:PORT, or a port on every IPv4 address.
     #[arg(

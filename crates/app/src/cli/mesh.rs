@@ -4,6 +4,7 @@ use clap::Args;
 
 /// Settings of what the mesh is, as written.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Mesh")]
 pub struct RawMesh {
     /// There is a mesh: proxies are given identities, by which ISTIO_MUTUAL works.
     #[arg(long, env = "MYRIAD_MESH")]
@@ -24,6 +25,7 @@ pub struct RawMesh {
 
 /// Settings of the authority that signs identities, as written.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Mesh")]
 pub struct RawMeshAuthority {
     /// The Secret of the mesh's authority, with the keys of Istio's `cacerts` or of type
     /// kubernetes.io/tls [default: myriad-mesh-ca in the controller's namespace, which is made

@@ -6,6 +6,7 @@ use clap::Args;
 
 /// What a sidecar answers to those outside of the mesh, as written.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sidecar")]
 pub struct RawProbes {
     /// Where health, metrics and the checks of the workload are answered, beside `--admin`:
     /// ADDRESS:PORT, or a port on every IPv4 address.

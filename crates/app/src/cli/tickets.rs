@@ -4,6 +4,7 @@ use clap::Args;
 
 /// Those settings.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Listeners")]
 pub struct RawTickets {
     /// Make the keys of session tickets that the proxies of a gateway share, and replace them in
     /// time: in the Secret myriad-tickets of the controller's namespace, for `--ticket-keys` of

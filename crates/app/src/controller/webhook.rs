@@ -3,28 +3,25 @@
 //!
 //! Which namespaces and Pods are asked about stands in the MutatingWebhookConfiguration, whose
 //! selectors read labels that this process has no right to. The path says which of them led here.
+//!
+//! Whoever reaches the port may send a review, so an answer has no effect but itself. The roots
+//! that proxies mount are published for Pods that are there (`roots`).
 
-use std::collections::BTreeSet;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Counter, Metrics};
-use myriad_base::task;
-use myriad_source::kubernetes::Client;
 use rustls::ServerConfig;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use crate::answering::{Answer, Answering, Question, Server, text, typed};
 use crate::inject::{Decision, Labels, Sidecar, decide, inject};
 use crate::settings::Injection;
-use crate::trust;
 
 /// The largest review: that of the largest object that an API server takes, with its frame.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -32,17 +29,6 @@ const BODY_BYTES_MAX: usize = 4 << 20;
 /// Where reviews come in whose namespace asks for proxies, and those whose Pod does.
 const OF_NAMESPACE: &str = "/inject/namespace";
 const OF_POD: &str = "/inject/pod";
-
-/// How often it is looked whether the configuration still has the roots, and how soon again
-/// after that failed.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
-const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-
-/// How long an answer may wait for the roots to be published; API servers wait for 10 s.
-const PUBLISH_TIMEOUT: Duration = Duration::from_secs(8);
-
-/// The namespaces at most that are remembered to have the roots.
-const REMEMBERED_MAX: usize = 10_000;
 
 /// The longest warning and the most of them: API servers cut what is beyond.
 const WARNING_BYTES_MAX: usize = 256;
@@ -57,19 +43,8 @@ pub struct Bound<'a> {
 /// Answers reviews.
 struct Webhook {
     sidecar: Sidecar,
-    client: Client,
-    /// The roots that controllers are known by, as PEM.
-    roots: watch::Receiver<String>,
-    published: Mutex<Published>,
     injected: Counter,
     refused: Counter,
-}
-
-/// Which namespaces have which roots.
-#[derive(Default)]
-struct Published {
-    roots: String,
-    namespaces: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -114,14 +89,12 @@ pub fn bind(injection: Option<&Injection>) -> anyhow::Result<Option<Bound<'_>>> 
 }
 
 impl Bound<'_> {
-    /// Answers on a thread of its own, and keeps the roots in the configuration.
+    /// Answers on a thread of its own.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         self,
-        client: Client,
-        roots: watch::Receiver<String>,
         tls: Arc<ServerConfig>,
         metrics: &Metrics,
         drain: &Drain,
@@ -130,12 +103,6 @@ impl Bound<'_> {
             injection,
             listener,
         } = self;
-        let keeper = Keeper {
-            client: client.clone(),
-            configuration: injection.configuration.clone(),
-            config_map: injection.sidecar.ca_config_map.clone(),
-        };
-        drop(task::spawn("webhook roots", keeper.keep(roots.clone())));
         let (injected, refused) = (Counter::default(), Counter::default());
         let help = "Pods that got a proxy on their way into the cluster";
         metrics.register("injections", help, injected.clone());
@@ -143,9 +110,6 @@ impl Bound<'_> {
         metrics.register("injections_refused", help, refused.clone());
         let webhook = Arc::new(Webhook {
             sidecar: injection.sidecar.clone(),
-            client,
-            roots,
-            published: Mutex::default(),
             injected,
             refused,
         });
@@ -154,7 +118,7 @@ impl Bound<'_> {
             body_bytes_max: BODY_BYTES_MAX,
             answerer: Arc::new(move |question| -> Answering {
                 let webhook = webhook.clone();
-                Box::pin(async move { webhook.answer(&question).await })
+                Box::pin(async move { webhook.answer(&question) })
             }),
         };
         let drained = drain.holder();
@@ -176,7 +140,7 @@ impl Bound<'_> {
 }
 
 impl Webhook {
-    async fn answer(&self, question: &Question) -> Answer {
+    fn answer(&self, question: &Question) -> Answer {
         let labels = match question.uri().path() {
             OF_NAMESPACE => Labels::from([("istio-injection".to_owned(), "enabled".to_owned())]),
             OF_POD => Labels::new(),
@@ -185,14 +149,7 @@ impl Webhook {
         let Ok(Review { request }) = serde_json::from_slice(question.body()) else {
             return text(400, "this is no AdmissionReview of admission.k8s.io/v1\n");
         };
-        let mut verdict = judge(&request, &labels, &self.sidecar);
-        if matches!(verdict, Verdict::Inject { .. })
-            && !request.dry_run
-            && let Err(error) = self.publish(&request.namespace).await
-        {
-            // A Pod without the roots would hang; what creates Pods tries again.
-            verdict = Verdict::Refuse(format!("its proxy cannot be prepared yet: {error:#}"));
-        }
+        let verdict = judge(&request, &labels, &self.sidecar);
         match &verdict {
             Verdict::Inject { .. } if !request.dry_run => drop(self.injected.inc()),
             Verdict::Refuse(_) => drop(self.refused.inc()),
@@ -200,78 +157,6 @@ impl Webhook {
         }
         let response = response(&request.uid, verdict);
         typed(200, "application/json", response.to_string())
-    }
-
-    /// Sees to it that a namespace has the roots, which its proxies mount.
-    async fn publish(&self, namespace: &str) -> anyhow::Result<()> {
-        let roots = self.roots.borrow().clone();
-        if self.lock().has(&roots, namespace) {
-            return Ok(());
-        }
-        let name = &self.sidecar.ca_config_map;
-        let published = trust::publish_bundle(&self.client, namespace, name, &roots);
-        let published = tokio::time::timeout(PUBLISH_TIMEOUT, published).await;
-        published
-            .context("the API server does not answer")?
-            .with_context(|| format!("ConfigMap {namespace}/{name}"))?;
-        self.lock().add(roots, namespace);
-        Ok(())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Published> {
-        self.published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Published {
-    fn has(&self, roots: &str, namespace: &str) -> bool {
-        self.roots == roots && self.namespaces.contains(namespace)
-    }
-
-    fn add(&mut self, roots: String, namespace: &str) {
-        if self.roots != roots || self.namespaces.len() >= REMEMBERED_MAX {
-            self.namespaces.clear();
-            self.roots = roots;
-        }
-        self.namespaces.insert(namespace.to_owned());
-    }
-}
-
-/// Keeps the roots where API servers and Pods find them.
-struct Keeper {
-    client: Client,
-    configuration: String,
-    config_map: String,
-}
-
-impl Keeper {
-    async fn keep(self, mut roots: watch::Receiver<String>) {
-        loop {
-            let bundle = roots.borrow_and_update().clone();
-            let pause = match self.put(&bundle).await {
-                Ok(()) => LOOK_INTERVAL,
-                Err(problem) => {
-                    tracing::warn!("{problem}; trying again");
-                    RETRY_INTERVAL
-                }
-            };
-            // Whichever comes first. Who tells of roots goes on as long as this does; if it has
-            // ended, time alone is left.
-            if let Ok(Err(_)) = tokio::time::timeout(pause, roots.changed()).await {
-                tokio::time::sleep(pause).await;
-            }
-        }
-    }
-
-    async fn put(&self, bundle: &str) -> Result<(), String> {
-        let name = &self.configuration;
-        let put = self.client.put_webhook_authority(name, bundle).await;
-        put.map_err(|it| format!("MutatingWebhookConfiguration {name} gets no roots: {it}"))?;
-        let name = &self.config_map;
-        let put = trust::publish_everywhere(&self.client, name, bundle).await;
-        put.map_err(|it| format!("a ConfigMap {name} gets no roots: {it}"))
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
 use myriad_model::{Action, DnsName, Host, Name, PathMatch, Route, SealedArc, WeightedUpstream};
+use myriad_proxy::net::failure::FailureKind;
 use myriad_proxy::net::head::Head;
+use myriad_proxy::net::pattern::Budget;
 use myriad_proxy::policy::rewrite::{self, Matched};
 use myriad_proxy::policy::{direction, redirect};
 use myriad_proxy::route::certificate::CertificateEntry;
@@ -98,7 +100,7 @@ impl Walk<'_> {
                 "421: {host} does not belong on a connection whose handshake was for {name}"
             );
         }
-        match tables.route(&visit.listener, head, None) {
+        match tables.route(&visit.listener, head, None, &Budget::default()) {
             Ok(entry) => {
                 let patterns = tables.routes_for(&visit.listener, &head.host);
                 self.meet_route(entry, patterns.map(|(host, _)| host), head);
@@ -109,6 +111,10 @@ impl Walk<'_> {
             }
             Err(NotFound(kind)) => {
                 self.seen.status = Some(kind.verdict().status);
+                if kind == FailureKind::RegexBudget {
+                    return "503: the regexes of the host take more steps than a request may"
+                        .into();
+                }
                 self.explain_not_found(&visit.listener, head)
             }
         }
@@ -139,7 +145,7 @@ impl Walk<'_> {
             self.meet_domain(resource);
         }
         let (entry, settings, domain) = match tables.answerer(listener, sni) {
-            Answerer::Domain(domain, entry) => (entry, domain.tls.clone(), Some(domain)),
+            Answerer::Domain(domain, entry, _) => (entry, domain.tls.clone(), Some(domain)),
             Answerer::Listener(entry) => (entry, Arc::default(), None),
             Answerer::Nobody => {
                 let domain = resource.and_then(|sealed| sealed.domain());
@@ -253,7 +259,9 @@ impl Walk<'_> {
             Action::Redirect(target) => {
                 self.seen.is_served = true;
                 self.seen.status = Some(target.status);
-                let location = redirect::location(target, matched(entry, route), head);
+                let budget = Budget::default();
+                let matched = Matched::of(entry, route, &budget);
+                let location = redirect::location(target, matched, head);
                 let location = location.unwrap_or_default();
                 format!("{}: is redirected to {location}", target.status)
             }
@@ -273,11 +281,12 @@ impl Walk<'_> {
         let Some(rule) = &written.policy.rewrite else {
             return;
         };
-        let substituted = entry.substitution_regex();
+        let (substituted, budget) = (entry.substitution_regex(), Budget::default());
         let path = match &rule.path {
             None => Some(head.path.clone().into_owned()),
             Some(path) => {
-                rewrite::rewrite(path, matched(entry, written), substituted, &head.path).ok()
+                let matched = Matched::of(entry, written, &budget);
+                rewrite::rewrite(path, matched, substituted, head).ok()
             }
         };
         if let Some(route) = &mut self.seen.route {
@@ -431,13 +440,6 @@ pub(super) fn rule_of(name: &str) -> Option<String> {
                  VirtualService {delegate}: {own}"
             ))
         }
-    }
-}
-
-fn matched<'a>(entry: &'a RouteEntry, route: &'a Route) -> Matched<'a> {
-    Matched {
-        path: &route.path,
-        regex: entry.path_regex(),
     }
 }
 

@@ -66,7 +66,8 @@ pub fn read(
     });
     let paths = rule.and_then(|name| {
         // What only this proxy knows is no value of Istio's.
-        let rule = path_rule(name).filter(|rule| *rule != PathRule::Strict);
+        let is_istio = |rule: &PathRule| !matches!(rule, PathRule::Strict | PathRule::Dialect);
+        let rule = path_rule(name).filter(is_istio);
         if rule.is_none() {
             problems.push(format!(
                 "--mesh-config: pathNormalization.normalization is {name:?}, not DEFAULT, NONE, \

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use myriad_proxy::{NameSettings, Reach};
+use myriad_model::{Extent, Reach};
+use myriad_proxy::{BorderSettings, NameSettings};
 
 use crate::cli::RawTraffic;
 
@@ -19,7 +20,7 @@ const DNS_PORT: u16 = 53;
 
 /// Checks settings.
 pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
-    let (min, max) = (raw.dns_ttl_min, raw.dns_ttl_max);
+    let (min, max) = (raw.names.dns_ttl_min, raw.names.dns_ttl_max);
     if min == 0 || min > max || max > DNS_TTL_MAX {
         problems.push(format!(
             "--dns-ttl-min is {min} and --dns-ttl-max {max}, not 1 or more, and in that order up \
@@ -27,7 +28,7 @@ pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
         ));
     }
     let mut servers = Vec::new();
-    for text in raw.resolver.iter().filter(|text| !text.is_empty()) {
+    for text in raw.names.resolver.iter().filter(|text| !text.is_empty()) {
         let bare = text.trim_matches(['[', ']']).parse::<IpAddr>();
         match bare
             .map(|ip| (ip, DNS_PORT).into())
@@ -49,9 +50,17 @@ pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
         servers,
         ttl_min: Duration::from_secs(min),
         ttl_max: Duration::from_secs(max),
-        reach: Reach {
-            allowed: blocks("--dynamic-dns-allow", &raw.dynamic_dns_allow, problems),
-            refused: blocks("--dynamic-dns-deny", &raw.dynamic_dns_deny, problems),
+        border: BorderSettings {
+            chosen: Reach {
+                extent: Extent::Public,
+                allowed: blocks(
+                    "--dynamic-dns-allow",
+                    &raw.names.dynamic_dns_allow,
+                    problems,
+                ),
+                denied: blocks("--dynamic-dns-deny", &raw.names.dynamic_dns_deny, problems),
+            },
+            ..BorderSettings::default()
         },
     }
 }

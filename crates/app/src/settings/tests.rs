@@ -1,6 +1,6 @@
 use clap::Parser;
 
-use super::Serve;
+use super::{AccessLog, Serve};
 use crate::cli::{Cli, Command};
 
 fn raw(arguments: &[&str]) -> crate::cli::RawServe {
@@ -18,7 +18,7 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(serve.listeners.https.to_string(), "0.0.0.0:8443");
     assert_eq!(serve.admin.to_string(), "127.0.0.1:9901");
     assert_eq!(serve.meaning.catch_all_namespaces, None);
-    assert!(serve.traffic.workers >= 1 && !serve.traffic.access_log);
+    assert!(serve.traffic.workers >= 1 && matches!(serve.traffic.access_log, AccessLog::Off));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn the_meshs_settings_hold_where_no_flag_says_more() {
         let Serve { traffic, .. } = Serve::check(&raw(arguments)).unwrap();
         (traffic.limits.paths, traffic.trusted_hops)
     };
-    assert_eq!(read(&[]), (PathRule::AsIs, 0));
+    assert_eq!(read(&[]), (PathRule::Dialect, 0));
     assert_eq!(read(&[&file]), (PathRule::Base, 2));
     let flags = [&*file, "--path-normalization=NONE", "--trusted-hops=0"];
     assert_eq!(read(&flags), (PathRule::AsIs, 0));

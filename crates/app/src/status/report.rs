@@ -11,6 +11,7 @@ use myriad_model::{Host, Kind, Origin, OriginKind, Resource, SealedArc, Snapshot
 use serde::{Deserialize, Serialize};
 
 use crate::board::Board;
+use crate::holdings::HoldingsReport;
 use crate::live::{Live, LiveReport, ObjectReport, by_kind};
 
 /// Where the status of a process is served.
@@ -46,6 +47,9 @@ pub struct ProcessReport {
     pub errors: usize,
     /// The errors among them, at most [`ERRORS_SHOWN_MAX`].
     pub errors_shown: Vec<String>,
+    /// What namespaces hold: of a controller, what proxies of the main view do.
+    #[serde(default)]
+    pub holdings: HoldingsReport,
     /// Who follows, where somebody does.
     pub live: Option<LiveReport>,
     /// Who is followed, where somebody is.
@@ -144,6 +148,7 @@ impl Reporter {
             findings,
             errors,
             errors_shown: shown.iter().map(ToString::to_string).collect(),
+            holdings: self.board.holdings().report(),
             live: self.live.as_ref().map(Live::report),
             followed: self.followed.as_ref().map(|followed| followed()),
         }

@@ -6,6 +6,7 @@ use myriad_base::clock;
 use myriad_translate::MAIN;
 
 use super::report::{FollowedReport, IngressReport, ProcessReport};
+use crate::holdings::{HoldingsReport, NamespaceReport};
 use crate::live::{LiveReport, ProxyReport};
 
 impl fmt::Display for ProcessReport {
@@ -29,12 +30,39 @@ impl fmt::Display for ProcessReport {
         for error in &self.errors_shown {
             writeln!(f, "  {error}")?;
         }
+        write!(f, "{}", self.holdings)?;
         if let Some(followed) = &self.followed {
             write!(f, "{followed}")?;
         }
         // Who serves itself is in step with itself.
         if let Some(live) = self.live.as_ref().filter(|_| self.role == "controller") {
             write!(f, "{live}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for HoldingsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for namespace in &self.namespaces {
+            let NamespaceReport {
+                namespace,
+                bytes,
+                parts,
+            } = namespace;
+            let parts = parts.iter().filter(|(_, held)| held.count > 0);
+            let parts: Vec<String> = parts
+                .map(|(part, held)| format!("{} {part}", held.count))
+                .collect();
+            writeln!(
+                f,
+                "  namespace {namespace} holds {bytes} bytes: {}",
+                parts.join(", ")
+            )?;
+        }
+        let more = self.namespaces_total.saturating_sub(self.namespaces.len());
+        if more > 0 {
+            writeln!(f, "  and {more} more namespaces")?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
 
-pub use link::flush;
+pub use link::{Silent, flush};
 
 use super::requests::Requests;
 use crate::cluster::usage;

@@ -29,6 +29,9 @@ pub enum Work {
     /// Memory at boot, after load, and per idle HTTPS connection at 10,000.
     #[value(name = "W6")]
     W6,
+    /// New HTTPS connections beside 2,000 in a second that say nothing, and without them.
+    #[value(name = "W7")]
+    W7,
 }
 
 /// One case of a work.
@@ -58,6 +61,15 @@ const NEW_CONNECTIONS: usize = 32;
 
 /// Connections of the load before and after which memory is looked at.
 pub const LOAD_CONNECTIONS: usize = 1_000;
+
+/// New connections per second where others say nothing.
+pub const NEW_RPS: f64 = 200.0;
+
+/// Connections per second that say nothing.
+pub const SILENT_RPS: u32 = 2_000;
+
+/// How many of them are held at a time.
+pub const SILENT_HELD: usize = 8_192;
 
 /// Descriptors beside those of connections.
 const DESCRIPTORS_SPARE: u64 = 1_024;
@@ -108,6 +120,16 @@ impl Work {
                 })
                 .to_vec(),
             Work::W6 => several(&[10_000]),
+            Work::W7 => vec![Case {
+                life: Life::Fresh,
+                schedule: Some(Schedule {
+                    rps: NEW_RPS,
+                    connections: LATENCY_CONNECTIONS,
+                    requests: u64::MAX,
+                    has_jitter: true,
+                }),
+                ..case(LATENCY_CONNECTIONS)
+            }],
             Work::W4 => [
                 ("P-256", Keys::P256, Life::Fresh),
                 ("P-256 resumed", Keys::P256, Life::Resumed),
@@ -136,6 +158,11 @@ impl Case {
         self.work == Work::W6
     }
 
+    /// Whether it is done beside connections that say nothing as well.
+    pub fn has_silent(&self) -> bool {
+        self.work == Work::W7
+    }
+
     /// Descriptors that a process needs for it: a proxy and this process have one for each
     /// connection, and one for each that answers, which idle connections do not have.
     pub fn descriptors(&self) -> u64 {
@@ -148,7 +175,8 @@ impl Case {
             true => self.connections.min(LOAD_CONNECTIONS),
             false => self.connections,
         };
-        (idle + 4 * busy) as u64 + DESCRIPTORS_SPARE
+        let silent = if self.has_silent() { SILENT_HELD } else { 0 };
+        (idle + 4 * busy + silent) as u64 + DESCRIPTORS_SPARE
     }
 
     /// Whether a peer can do it.

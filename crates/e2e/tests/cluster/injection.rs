@@ -128,7 +128,13 @@ async fn pods_get_their_proxy_where_labels_ask_for_it_and_nowhere_else() {
         &tenant,
         output,
     ];
-    assert!(cluster.kubectl(&line).await.contains("BEGIN CERTIFICATE"));
+    // The Pod is what tells of its namespace, so the roots come behind it.
+    let published = eventually(async || {
+        let read = cluster.try_kubectl(&line, "").await;
+        read.is_ok_and(|it| it.contains("BEGIN CERTIFICATE"))
+            .then_some(())
+    });
+    assert!(published.await.is_some(), "{}", controller.log());
 
     // A Pod that will not, one that asks for what cannot be, and one for what is not honoured.
     let no = "  labels: {sidecar.istio.io/inject: \"false\"}\n";

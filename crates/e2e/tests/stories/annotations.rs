@@ -197,3 +197,37 @@ async fn a_private_site_is_never_opened_by_moving_here() {
     assert_eq!(backend.asked(), 0);
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_snippet_that_adds_is_left_out_and_one_that_may_restrict_closes() {
+    let backend = Backend::start("a").await;
+    for (snippet, status) in [
+        ("add_header X-Frame-Options DENY;", 200),
+        ("proxy_set_header X-Forwarded-User \"\";", 503),
+        ("if ($http_x) { return 301 /login; }", 503),
+    ] {
+        let annotations = [
+            ("configuration-snippet", snippet),
+            ("ssl-redirect", "false"),
+        ];
+        let world = serve(&backend, &annotations).await;
+        let answer = world.get("http://a.test/").await;
+        assert_eq!(answer.status, status, "{snippet}");
+        if status == 503 {
+            let body = "closed: what restricts this path cannot be honoured\n";
+            assert_eq!(answer.body, body);
+        }
+        world.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_keeps_what_was_asked_for() {
+    let backend = Backend::start("a").await;
+    let target = ("temporal-redirect", "https://b.test$request_uri");
+    let world = serve(&backend, &[target, ("ssl-redirect", "false")]).await;
+    let answer = world.get("http://a.test/x?y=1").await;
+    assert_eq!(answer.status, 302);
+    assert_eq!(answer.header("location"), Some("https://b.test/x?y=1"));
+    world.stop().await;
+}

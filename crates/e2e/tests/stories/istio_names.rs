@@ -11,7 +11,7 @@ use myriad_e2e::{Answer, Backend, NameServer, World};
 use super::istio_tcp::tls_endpoint;
 
 /// A Gateway for a host, with a VirtualService that leads to another.
-fn edge(host: &str, to: &str) -> String {
+pub(super) fn edge(host: &str, to: &str) -> String {
     format!(
         "---
 apiVersion: networking.istio.io/v1
@@ -35,7 +35,7 @@ spec:
 }
 
 /// A ServiceEntry of one host whose port leads to another.
-fn entry(host: &str, port: u16, resolution: &str) -> String {
+pub(super) fn entry(host: &str, port: u16, resolution: &str) -> String {
     format!(
         "---
 apiVersion: networking.istio.io/v1

@@ -225,8 +225,8 @@ async fn requests_beyond_what_the_endpoints_bear_are_refused() {
         read_head(&mut tcp).await;
         let refused = world.get("http://a.test/").await;
         assert_eq!(
-            (refused.status, &*refused.body),
-            (503, "upstream overflow\n")
+            (refused.status, refused.body.lines().next()),
+            (503, Some("upstream overflow"))
         );
         tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             .await

@@ -3,8 +3,9 @@
 use std::process::Stdio;
 
 use myriad_e2e::authority::{Authority, Pair};
-use myriad_e2e::{Site, World};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use myriad_e2e::{Answer, Site, World};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
 
 use super::commands::myriad;
 
@@ -24,7 +25,60 @@ async fn readiness_metrics_and_counts_are_served() {
         serde_json::from_str(&world.admin("/config").await.body).expect("JSON");
     assert_eq!(dump["resources"]["domain"], 1);
     assert_eq!(dump["resources"]["certificate"], 1);
-    assert_eq!(dump["findings_total"], 0, "{dump}");
+    assert!(world.findings().await.is_empty(), "{dump}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn metrics_are_in_the_format_that_the_scraper_accepts_and_promtool_finds_them_clean() {
+    let (_backend, world) = World::serve_one("a.test").await;
+    assert_eq!(world.get("https://a.test/").await.status, 200);
+    let counted = myriad_e2e::world::eventually(async || {
+        let name = "myriad_request_duration_seconds_count{status=\"2xx\"}";
+        (world.metric(name).await >= 1.0).then_some(())
+    });
+    assert!(counted.await.is_some());
+    let open = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3";
+    let open = world.admin_curl("/metrics").args(&["-H", open]);
+    let open = open.ask().await;
+    let said = |answer: &Answer| answer.header("content-type").unwrap_or_default().to_owned();
+    assert!(
+        said(&open).starts_with("application/openmetrics-text"),
+        "{open:?}"
+    );
+    assert!(open.body.ends_with("# EOF\n"), "{open:?}");
+    let text = world.admin("/metrics").await;
+    assert!(
+        said(&text).starts_with("text/plain; version=0.0.4"),
+        "{text:?}"
+    );
+    for line in [
+        "# TYPE myriad_requests_total counter",
+        "myriad_certificates_expiring{within_days=\"0\"} ",
+        "myriad_request_duration_seconds_count{status=\"2xx\"} 1",
+        "myriad_build_info{version=\"",
+        "process_cpu_seconds_total ",
+        "process_open_fds ",
+    ] {
+        assert!(text.body.contains(line), "no {line} in {}", text.body);
+    }
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("this needs `promtool`; `cargo xtask test --stage setup` installs prometheus");
+    let mut input = promtool.stdin.take().expect("a pipe");
+    let written = input.write_all(text.body.as_bytes()).await;
+    written.expect("it reads");
+    drop(input);
+    let checked = promtool.wait_with_output().await.expect("it ends");
+    let complaints = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(
+        checked.status.success() && complaints.is_empty(),
+        "{complaints}"
+    );
     world.stop().await;
 }
 
@@ -52,8 +106,9 @@ fn leaky_files(authority: &Authority) -> (Vec<(&'static str, String)>, String) {
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: y}}\ntype: kubernetes.io/tls\n\
          data: {CANARY}\n"
     );
+    let nobody = ([127, 0, 0, 1], 1).into();
     let files = vec![
-        ("a.yaml", Site::new("a.test").tls(&misfit).yaml()),
+        ("a.yaml", Site::new("a.test").to(nobody).tls(&misfit).yaml()),
         ("b.yaml", Site::new("b.test").tls(&garbage).yaml()),
         ("c.yaml", broken),
         ("d.yaml", typed),

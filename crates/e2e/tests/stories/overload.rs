@@ -111,8 +111,10 @@ async fn a_flood_of_handshakes_leaves_others_theirs() {
         (flood.len() >= 100).then_some(())
     });
     assert!(has_enough.await.is_some());
-    let is_shed = eventually(async || (refused(&world, "handshakes").await > 0.0).then_some(()));
-    assert!(is_shed.await.is_some());
+    // Those beyond four fifths wait.
+    let waiting = async || world.metric("myriad_handshakes_queued_total").await;
+    let is_full = eventually(async || (waiting().await > 0.0).then_some(()));
+    assert!(is_full.await.is_some());
     for number in 1..=10 {
         let answer = world.get("https://quiet.test/").await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -126,25 +128,16 @@ async fn a_flood_of_handshakes_leaves_others_theirs() {
 async fn a_flood_of_connections_leaves_others_theirs() {
     let flooded = Backend::start("flood").await;
     let (quiet, world) = two_tenants(flooded.address(), "--limit=connections=100").await;
-    let (mut held, mut shed) = (Vec::new(), 0);
+    let mut held = Vec::new();
     for _ in 0..150 {
         let mut asker = Asker::connect(world.http()).await;
         let answer = asker.ask("flood.test").await;
-        if answer.starts_with("http/1.1 200") {
-            held.push(asker);
-        } else {
-            assert!(answer.starts_with("http/1.1 503"), "{answer}");
-            assert!(answer.contains("retry-after: 1"), "{answer}");
-            assert!(answer.contains("connection: close"), "{answer}");
-            shed += 1;
-        }
+        assert!(answer.starts_with("http/1.1 200"), "{answer}");
+        held.push(asker);
     }
-    assert!(
-        held.len() <= 80 && held.len() + shed == 150,
-        "{}",
-        held.len()
-    );
-    assert_eq!(refused(&world, "connections").await, shed as f64);
+    // Beyond four fifths its own idle connections go for its new ones.
+    let evicted = "myriad_connections_evicted_total{state=\"idle\"}";
+    assert_eq!(world.metric(evicted).await, 70.0);
     let mut others = Vec::new();
     for _ in 0..10 {
         let mut asker = Asker::connect(world.http()).await;
@@ -156,7 +149,7 @@ async fn a_flood_of_connections_leaves_others_theirs() {
     // Who is connected already goes on.
     let answer = held.last_mut().expect("one").ask("flood.test").await;
     assert!(answer.starts_with("http/1.1 200"), "{answer}");
-    assert_eq!(refused(&world, "connections").await, shed as f64);
+    assert_eq!(refused(&world, "connections").await, 0.0);
     drop((held, others));
     world.stop().await;
 }
@@ -228,6 +221,8 @@ pub(super) async fn with_budget(
         .args(["serve", "--http=127.0.0.1:0", "--https=127.0.0.1:0"])
         .args(["--admin=127.0.0.1:0", "--workers=1"])
         .arg("--limit=head_timeout=5m")
+        // Heads that never end are what takes the memory here, so they may.
+        .arg("--limit=silent_bytes=512MiB")
         .arg(format!("--memory-max={budget}"))
         .arg(directory)
         .stderr(Stdio::piped())

@@ -49,6 +49,7 @@ async fn a_load_balancer_tells_who_the_client_is() {
     // curl sends the header that a balancer would, in front of any version of HTTP.
     for (url, version) in [
         ("http://b.test/", "--http1.1"),
+        ("http://b.test/", "--http2-prior-knowledge"),
         ("https://a.test/", "--http1.1"),
         ("https://a.test/", "--http2"),
     ] {

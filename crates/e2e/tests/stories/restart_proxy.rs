@@ -81,6 +81,7 @@ impl Place {
             .arg(argument("state-dir", &path(state)))
             .arg(argument("restart-socket", &path("socket")))
             .args(["--workers=2", "--drain-delay=1"])
+            .arg("--endpoint-allow=127.0.0.0/8")
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary runs");

@@ -44,6 +44,38 @@ pub struct Policy {
     /// The provider that requests and their responses pass by; one that is not there is one that is
     /// down.
     pub processor: Option<Name>,
+    /// What becomes of header fields of the request with underscores in their names.
+    pub underscores: Underscores,
+    /// The reading of a request's path that the route's path is compared with.
+    pub path_reading: PathReading,
+}
+
+/// What becomes of header fields of a request with underscores in their names, which servers may
+/// take for dashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Underscores {
+    /// Fields that would be taken for ones that the proxy sets, verifies or frames by are dropped.
+    #[default]
+    Colliding = 0,
+    /// All are dropped.
+    Dropped = 1,
+    /// All are passed on.
+    Passed = 2,
+}
+
+/// A reading of a request's path, as the software that a dialect was made for documents it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PathReading {
+    /// The bytes that go to the endpoint.
+    #[default]
+    AsSent = 0,
+    /// Istio's BASE: escapes of letters, digits, `-`, `.`, `_` and `~` are undone.
+    Base = 1,
+    /// The one that nginx compares with its locations: escapes are undone, and many slashes are
+    /// one. `%25`, and escapes of what is not UTF-8, stay as they are.
+    Decoded = 2,
 }
 
 impl Default for Policy {
@@ -65,6 +97,8 @@ impl Default for Policy {
             headers: None,
             rate_limits: Box::default(),
             processor: None,
+            underscores: Underscores::Colliding,
+            path_reading: PathReading::AsSent,
         }
     }
 }

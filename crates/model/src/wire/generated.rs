@@ -370,6 +370,12 @@ pub struct Policy {
     /// A provider; empty for none.
     #[prost(string, tag = "41")]
     pub processor: ::prost::alloc::string::String,
+    /// 0 drops header fields that collide, 1 all, 2 none.
+    #[prost(uint32, tag = "42")]
+    pub underscores: u32,
+    /// 1 for Istio's BASE, 2 for nginx's; 0 for the path as it is sent.
+    #[prost(uint32, tag = "43")]
+    pub path_reading: u32,
 }
 /// When a request is sent again.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

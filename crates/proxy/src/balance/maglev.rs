@@ -72,6 +72,16 @@ impl Maglev {
         }
     }
 
+    /// How many places there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is no place.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// Who a hash belongs to, and who would have it without them; a few, and members come up more
     /// than once.
     pub fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use myriad_model::{Balancer, HashTable, Outlier, UpstreamOptions, Warmup};
+use myriad_model::{Balancer, Outlier, UpstreamOptions, Warmup};
 
 use super::draw::Urn;
-use super::maglev::Maglev;
 use super::outlier::Outcome;
-use super::ring::Ring;
+use super::tables::{HashTables, Table, TableKind};
 use super::turns::Turns;
 use super::{Target, now_ms, warmup};
 use crate::net::dice::Dice;
@@ -68,8 +67,7 @@ enum Spread {
     LeastRequest(Urn),
     Random(Urn),
     Turns(Turns),
-    Ring(Ring, Urn),
-    Maglev(Maglev, Urn),
+    Hash(Arc<Table>, Urn),
 }
 
 /// What a choice depends on.
@@ -285,29 +283,23 @@ impl Rules {
 impl Level {
     fn new(start: usize, members: &[Member], balancer: &Balancer) -> Self {
         let weights: Vec<u32> = members.iter().map(|member| member.weight).collect();
-        let marked = || -> Vec<(u64, u32)> {
-            let marked = members
-                .iter()
-                .map(|member| (member.target.mark(), member.weight));
-            marked.collect()
-        };
         let spread = match balancer {
             Balancer::LeastRequest => Spread::LeastRequest(Urn::new(&weights)),
             Balancer::Random => Spread::Random(Urn::new(&weights)),
+            // Whatever the hash, it is the only one.
+            Balancer::Hash(_) if members.len() == 1 => Spread::Random(Urn::new(&weights)),
             Balancer::RoundRobin => {
                 // Not everybody begins with the same endpoint.
                 let begin = members.first().map_or(0, |member| member.target.id);
                 Spread::Turns(Turns::new(&weights, begin as usize))
             }
-            Balancer::Hash(hash) => match hash.table {
-                HashTable::Ring(size) => {
-                    let ring = Ring::new(&marked(), size, HashTable::SIZE_MAX);
-                    Spread::Ring(ring, Urn::new(&weights))
-                }
-                HashTable::Maglev(size) => {
-                    Spread::Maglev(Maglev::new(&marked(), size), Urn::new(&weights))
-                }
-            },
+            Balancer::Hash(hash) => {
+                let marked = members
+                    .iter()
+                    .map(|member| (member.target.mark(), member.weight));
+                let table = HashTables::of_process().get(marked.collect(), hash.table);
+                Spread::Hash(table, Urn::new(&weights))
+            }
         };
         Level {
             start,
@@ -341,15 +333,17 @@ impl Picking<'_> {
         match (&self.level.spread, self.choice.hash) {
             (Spread::LeastRequest(urn), _) => self.less_busy(urn, tried),
             (Spread::Turns(turns), _) => self.settle(tried, || turns.next()),
-            (Spread::Ring(ring, _), Some(hash)) => {
-                let mut walk = ring.walk(hash);
-                walk.find(|index| self.may(*index, tried))
-            }
-            (Spread::Maglev(maglev, urn), Some(hash)) => {
-                let found = maglev.walk(hash).find(|index| self.may(*index, tried));
-                found.or_else(|| self.settle(tried, || urn.draw(dice)))
-            }
-            (Spread::Random(urn) | Spread::Ring(_, urn) | Spread::Maglev(_, urn), _) => {
+            (Spread::Hash(table, urn), Some(hash)) => match &table.kind {
+                TableKind::Ring(ring) => {
+                    let mut walk = ring.walk(hash);
+                    walk.find(|index| self.may(*index, tried))
+                }
+                TableKind::Maglev(maglev) => {
+                    let found = maglev.walk(hash).find(|index| self.may(*index, tried));
+                    found.or_else(|| self.settle(tried, || urn.draw(dice)))
+                }
+            },
+            (Spread::Random(urn) | Spread::Hash(_, urn), _) => {
                 self.settle(tried, || urn.draw(dice))
             }
         }

@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 
+use super::answer::Answer;
+use super::page::Form;
 use super::plan::Forward;
 use super::spans::Span;
 use super::worker::Worker;
 use crate::balance::Target;
 use crate::net::count::Count;
 use crate::net::failure::{FailureKind, envoy_flag};
+use crate::net::field::Known;
 use crate::net::head::{Head, Version};
 use crate::net::journal::Line;
 use crate::net::local::Local;
 use crate::net::recording::Recording;
+use crate::net::request_id::{RequestId, RequestIds};
 use crate::net::share::Held;
 use crate::net::standard::{Asked, Book, Labels, Reporter};
 use crate::net::workloads::WorkloadId;
@@ -23,6 +27,12 @@ use crate::route::host::RouteEntry;
 use crate::route::tables::Tables;
 use crate::route::visit::Visit;
 use crate::upstream::entry::UpstreamEntry;
+
+/// The version of an id that is made where nothing is traced: a random UUID.
+const PLAIN: u8 = 0x40;
+
+/// The most bytes of `User-Agent` that a line of the access log has.
+const USER_AGENT_BYTES_MAX: usize = 256;
 
 /// A request being served.
 pub struct Account {
@@ -56,6 +66,10 @@ pub struct Account {
     reporter: Reporter,
     /// The workload at the other end.
     met: WorkloadId,
+    /// Its id.
+    id: RequestId,
+    /// The form of a page that its client would read.
+    form: Form,
     /// What it counts for among the requests of its host.
     pub held: Option<Held>,
 }
@@ -75,21 +89,36 @@ impl Account {
             }
             Some(trace)
         });
+        account.form = Form::of(head);
+        let version = account.trace.map_or(PLAIN, |trace| trace.id_version);
+        account.id = request_id(worker, head, version);
         if let Some(labels) = &mut account.labels {
             labels.protocol = protocol(head);
+            let [of_method, of_scheme, ..] = &mut labels.tags;
             if recording.is_some_and(|it| it.asked.is_some_and(|[method, ..]| method)) {
-                let [first, ..] = &mut labels.tags;
-                *first = method(head.method);
+                *of_method = method(head.method);
+            }
+            if !of_scheme.is_empty() {
+                *of_scheme = head.scheme;
             }
         }
         if let Some(line) = &mut account.line {
             if let Some((recording, _)) = &line.recording {
                 let headers = recording.headers().iter();
-                line.headers = headers.map(|name| header(head, name)).collect();
+                let told = headers.map(|name| match &**name {
+                    "x-request-id" => Some(account.id.text(&mut [0; 36]).into()),
+                    name => header(head, name),
+                });
+                line.headers = told.collect();
             }
             let trusted_hops = worker.local.trusted_hops;
             line.client = client::address(head, visit.client.ip(), trusted_hops);
+            if let Some(scheme) = client::forwarded_scheme(head, trusted_hops) {
+                line.scheme = scheme;
+            }
             line.trace = account.trace.map(|trace| trace.id);
+            line.request_id = account.id.text(&mut [0; 36]).into();
+            line.user_agent = header(head, "user-agent").map(|text| cut(&text));
             line.method = head.method.into();
             line.host = head.host.as_ref().into();
             line.target = match head.query {
@@ -103,7 +132,12 @@ impl Account {
     /// A request whose head was refused.
     pub fn begin_unread(worker: &Worker, visit: &Visit, version: Version) -> Self {
         let tables = worker.tables.load();
-        Account::start(worker, tables.recording(), visit, version)
+        let mut account = Account::start(worker, tables.recording(), visit, version);
+        account.id = RequestId::made(trace::wide(&worker.local.dice), PLAIN);
+        if let Some(line) = &mut account.line {
+            line.request_id = account.id.text(&mut [0; 36]).into();
+        }
+        account
     }
 
     fn start(
@@ -143,8 +177,20 @@ impl Account {
             book: None,
             reporter: Reporter::Source,
             met: WorkloadId::UNKNOWN,
+            id: RequestId::NONE,
+            form: Form::Text,
             held: None,
         }
+    }
+
+    /// The id that the request goes on with; none for what its client sent.
+    pub fn passed_id(&self, worker: &Worker) -> Option<&RequestId> {
+        (worker.local.request_ids != RequestIds::Pass).then_some(&self.id)
+    }
+
+    /// Makes a page of the answer to a failure, in the form that the client reads.
+    pub fn put_page(&self, answer: &mut Answer) {
+        answer.put_page(self.form, self.id.text(&mut [0; 36]));
     }
 
     /// Puts the place in a trace into what goes to an endpoint.
@@ -194,12 +240,13 @@ impl Account {
         if let Some(kind) = self.failure {
             counts.add_failure(kind);
         }
+        let duration = clock::now().duration_since(self.started);
         if self.status != 0 {
             counts.add_status(self.status);
+            counts.latency.add(self.status, duration);
         }
         let delayed = self.is_delayed.then_some("fault_delay");
         let flag = self.failure.map(|kind| kind.verdict().flag).or(delayed);
-        let duration = clock::now().duration_since(self.started);
         if let Some(mut labels) = self.labels
             && let local = &worker.local
             && let nowhere = local.library.nowhere(self.reporter)
@@ -236,6 +283,23 @@ impl Account {
             counts.add(Count::LogDropped);
         }
     }
+}
+
+/// The id that a request goes on with.
+fn request_id(worker: &Worker, head: &Head<'_>, version: u8) -> RequestId {
+    let sent = match worker.local.request_ids {
+        RequestIds::Replace => None,
+        RequestIds::Keep | RequestIds::Pass => head.first(Known::RequestId),
+    };
+    let kept = sent.and_then(RequestId::read);
+    kept.unwrap_or_else(|| RequestId::made(trace::wide(&worker.local.dice), version))
+}
+
+/// As much of a text as a line has room for.
+fn cut(text: &str) -> Box<str> {
+    text.get(..text.floor_char_boundary(USER_AGENT_BYTES_MAX))
+        .unwrap_or_default()
+        .into()
 }
 
 fn line(recording: Option<&Arc<Recording>>, visit: &Visit, version: Version) -> Box<Line> {

@@ -2,6 +2,7 @@
 
 use myriad_model::{AbortAnswer, Action};
 
+use super::page::{Form, Page};
 use crate::net::failure::FailureKind;
 use crate::policy::check::Told;
 use crate::policy::cors::Additions;
@@ -25,6 +26,8 @@ pub struct Answer {
     pub failure: Option<FailureKind>,
     /// The body in plain text, where no route has one.
     text: &'static str,
+    /// The form of the body, where that is a page.
+    page: Option<Form>,
     /// The route whose answer it is.
     route: Option<RouteArc>,
 }
@@ -99,6 +102,31 @@ impl Answer {
         self
     }
 
+    /// Makes a page of the answer to a failure, unless somebody else has said what is answered.
+    /// Text for workloads of a mesh, and such as others have for the same, is kept as it is:
+    /// programs compare it.
+    pub fn put_page(&mut self, form: Form, id: &str) {
+        let Some(kind) = self
+            .failure
+            .filter(|_| self.body.is_none() && self.status >= 400)
+        else {
+            return;
+        };
+        let is_compared = matches!(kind, FailureKind::Unauthorized | FailureKind::NoDestination);
+        if self.text.is_empty() || (form == Form::Text && is_compared) {
+            return;
+        }
+        let page = Page {
+            status: self.status,
+            phrase: reason(self.status),
+            text: self.text,
+            flag: kind.verdict().flag,
+            id,
+        };
+        self.body = Some(page.write(form).into_bytes().into());
+        self.page = Some(form);
+    }
+
     /// The body.
     pub fn body(&self) -> &[u8] {
         if let Some(body) = &self.body {
@@ -122,9 +150,14 @@ impl Answer {
             }
         };
         visit_own("date", &super::date::now());
+        visit_own("server", b"myriad");
         let has_type = self.told.iter().any(|(name, _)| **name == *"content-type");
         if !self.body().is_empty() && !has_type {
-            visit_own("content-type", b"text/plain; charset=utf-8");
+            let form = self.page.unwrap_or_default();
+            visit_own("content-type", form.content_type().as_bytes());
+        }
+        if self.page.is_some() {
+            visit_own("vary", b"accept");
         }
         if self.status == 405 {
             visit_own("allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");

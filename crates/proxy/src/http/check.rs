@@ -22,6 +22,7 @@ use super::gate;
 use super::keeper::Keeper;
 use super::peer::Peer;
 use super::plan::{Asking, Forward, Plan, Planned, proceed};
+use super::trouble;
 use super::worker::Worker;
 use crate::net::body::{BodyLength, Encoder};
 use crate::net::buffer::Buffer;
@@ -31,6 +32,7 @@ use crate::net::failure::FailureKind;
 use crate::net::head::Head;
 use crate::net::kept::KeptHead;
 use crate::net::limits::Limits;
+use crate::net::pattern::Budget;
 use crate::net::proxy_header::Ends;
 use crate::net::response;
 use crate::policy::check::{self, Answered, Question, Refusal, Verdict};
@@ -57,6 +59,8 @@ pub struct Check {
     token: Option<KeptToken>,
     /// What is weighed once all of them let the request pass.
     guards: Guards,
+    /// What its regexes may still cost.
+    budget: Budget,
 }
 
 impl Check {
@@ -66,12 +70,14 @@ impl Check {
         head: &Head<'_>,
         token: Option<KeptToken>,
         guards: Guards,
+        budget: Budget,
     ) -> Self {
         Check {
             providers,
             head: KeptHead::new(head),
             token,
             guards,
+            budget,
         }
     }
 }
@@ -104,6 +110,9 @@ pub async fn settle<P: Peer>(
                 all.push(changes);
             }
             Err(answer) => {
+                if let Some(kind) = answer.failure {
+                    trouble::tell(kind, answer.status, &head.host, || None);
+                }
                 *planned = Planned::answered(answer);
                 return;
             }
@@ -115,6 +124,7 @@ pub async fn settle<P: Peer>(
         head: &head,
         token: check.token.as_ref().map(KeptToken::said),
         is_counted: true,
+        budget: &check.budget,
     };
     if !gate::is_admitted(worker, &check.guards, &asking, account) {
         *planned = Planned::failed(FailureKind::Unauthorized);
@@ -358,6 +368,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         preferred: None,
         head: own.head,
         encoder: Encoder::Plain,
+        scheme: "http",
         // It stands in the head already.
         has_body: false,
         is_head: own.is_head,

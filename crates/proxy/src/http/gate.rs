@@ -10,56 +10,66 @@ use myriad_model::{Action, CheckProtocol, SealedArc};
 use super::account::Account;
 use super::check::Check;
 use super::plan::{Asking, Plan, Planned, proceed};
+use super::trouble;
 use super::worker::Worker;
 use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::Head;
-use crate::net::share;
+use crate::net::pattern::Budget;
+use crate::net::share::Owner;
 use crate::policy::authorize;
 use crate::policy::token::{self, Verified};
-use crate::policy::{cors, direction};
+use crate::policy::{client, cors, direction};
 use crate::route::guards::Guards;
 use crate::route::host::RouteEntry;
 use crate::route::tables::Tables;
 use crate::route::visit::Visit;
 
-/// Makes the plan of a request.
+/// The scheme that the client of a request speaks, as far as those who are trusted tell it, and
+/// with this proxy otherwise.
+pub fn scheme(worker: &Worker, visit: &Visit, head: &Head<'_>) -> &'static str {
+    let forwarded = client::forwarded_scheme(head, worker.local.trusted_hops);
+    forwarded.unwrap_or_else(|| visit.scheme())
+}
+
+/// Makes the plan of a request. `budget` is what its regexes may cost from here on.
 pub fn plan(
     worker: &Worker,
     tables: &Tables,
     visit: &Visit,
     head: &Head<'_>,
     account: &mut Account,
+    budget: &Budget,
 ) -> Planned {
-    let planned = decide(worker, tables, visit, head, account);
-    let planned = planned.unwrap_or_else(Planned::failed);
-    match &planned.plan {
-        Plan::Forward(forward) if !is_borne(worker, visit, &forward.route, account) => {
-            Planned::failed(FailureKind::Overloaded)
-        }
-        _ => planned,
+    let planned = decide(worker, tables, visit, head, account, budget);
+    let mut planned = planned.unwrap_or_else(Planned::failed);
+    if let Plan::Forward(forward) = &planned.plan
+        && !is_borne(worker, visit, &forward.route, account)
+    {
+        planned = Planned::failed(FailureKind::Overloaded);
     }
+    if let Plan::Answer(answer) = &planned.plan
+        && let Some(kind) = answer.failure
+    {
+        let route = || Some(&**tables.route(&visit.listener, head, None, budget).ok()?);
+        trouble::tell(kind, answer.status, &head.host, route);
+    }
+    planned
 }
 
 /// Whether the host of a route may have one more request under way, and the connection, where
 /// that is not known to be a host's yet.
 fn is_borne(worker: &Worker, visit: &Visit, route: &RouteEntry, account: &mut Account) -> bool {
-    let hosts = route.route().map_or(&[][..], |route| &*route.hosts);
-    let Some(host) = hosts.first() else {
+    let Some((origin, host)) = route.owner() else {
         return true;
     };
     let (fairness, counts) = (&worker.local.fairness, &worker.local.counts);
-    let host = share::hash_of(host);
-    if visit.held.get().is_none() {
-        let held = fairness.take_connection(host, worker.connections.get());
-        if held.is_none() {
-            counts.add(Count::ShareConnections);
-            return false;
-        }
-        // Nobody else has set it meanwhile.
-        let _ = held.map(|held| visit.held.set(held));
+    let owner = Owner::of(origin, host);
+    if visit.held.get().is_none() && !visit.belong_to(owner, &worker.local) {
+        counts.add(Count::ShareConnections);
+        return false;
     }
-    account.held = fairness.requests.take(host, 0);
+    account.held = fairness.requests.take(owner, 0);
     if account.held.is_none() {
         counts.add(Count::ShareRequests);
     }
@@ -88,6 +98,7 @@ fn decide(
     visit: &Visit,
     head: &Head<'_>,
     account: &mut Account,
+    budget: &Budget,
 ) -> Result<Planned, FailureKind> {
     if !direction::is_directed(tables, visit, &head.host) {
         return Err(FailureKind::Misdirected);
@@ -97,6 +108,7 @@ fn decide(
         head,
         token,
         is_counted: false,
+        budget,
     };
     let guards = tables.guards();
     if guards.is_empty() {
@@ -116,9 +128,10 @@ fn decide(
     };
     let mut room = token::Room::default();
     let changed = token::change(guards, visit, head, verified.as_ref(), &mut room);
+    let verified = verified.as_ref();
     match &changed {
-        Some(head) => pass(worker, tables, visit, head, verified.as_ref(), account),
-        None => pass(worker, tables, visit, head, verified.as_ref(), account),
+        Some(head) => pass(worker, tables, (visit, budget), head, verified, account),
+        None => pass(worker, tables, (visit, budget), head, verified, account),
     }
 }
 
@@ -126,7 +139,7 @@ fn decide(
 fn pass(
     worker: &Worker,
     tables: &Tables,
-    visit: &Visit,
+    (visit, budget): (&Visit, &Budget),
     head: &Head<'_>,
     verified: Option<&Verified<'_>>,
     account: &mut Account,
@@ -137,6 +150,7 @@ fn pass(
         head,
         token: verified.map(Verified::said),
         is_counted: false,
+        budget,
     };
     let asked = authorize::asked(guards, &judged(worker, &asking));
     if asked.is_empty() {
@@ -156,7 +170,7 @@ fn pass(
     // Whoever comes too often is not asked about either.
     if !planned.is_limited() {
         let token = verified.map(Verified::kept);
-        let check = Check::new(providers, head, token, guards.clone());
+        let check = Check::new(providers, head, token, guards.clone(), budget.clone());
         planned.check = Some(Box::new(check));
     }
     Ok(planned)
@@ -181,7 +195,7 @@ fn judged<'a, 'h>(worker: &Worker, asking: &Asking<'a, 'h>) -> authorize::Reques
 /// Tells of a refused request which route it would have taken, and where that leads first.
 fn name_route(worker: &Worker, tables: &Tables, asking: &Asking<'_, '_>, account: &mut Account) {
     let (visit, head) = (asking.visit, asking.head);
-    let Ok(entry) = tables.route(&visit.listener, head, asking.token) else {
+    let Ok(entry) = tables.route(&visit.listener, head, asking.token, asking.budget) else {
         return;
     };
     account.set_route(entry);

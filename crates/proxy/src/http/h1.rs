@@ -10,17 +10,22 @@ use super::answer::Answer;
 use super::around::Broken;
 use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
-use super::gate::plan;
-use super::plan::{Forward, Plan, Planned};
+use super::gate::{plan, scheme};
+use super::h2;
+use super::plan::{Forward, Plan, Planned, tell_trouble};
 use super::process::{Ended, accompany};
 use super::tunnel;
 use super::worker::Worker;
 use crate::net::body::BodyLength;
+use crate::net::buffer::Buffer;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
+use crate::net::frame;
 use crate::net::head::{self, Finder, Head, Version};
 use crate::net::limits::{Limits, Reached};
+use crate::net::pattern::Budget;
 use crate::net::stream::Stream;
+use crate::policy::underscore;
 use crate::route::visit::Visit;
 
 mod client;
@@ -39,6 +44,15 @@ struct Connection {
     requests: u64,
 }
 
+/// The beginning of a connection, as it was heard before it is served.
+#[derive(Default)]
+pub struct Start {
+    /// The bytes that it has sent.
+    pub said: Option<Buffer>,
+    /// Whether that is less than a head, and has taken too long.
+    pub is_late: bool,
+}
+
 /// What follows a request.
 enum Next {
     /// Another one.
@@ -50,39 +64,65 @@ enum Next {
 }
 
 /// Serves a connection until it ends.
-pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
+pub fn serve(
+    worker: Rc<Worker>,
+    visit: Visit,
+    stream: Stream,
+    start: Start,
+) -> impl Future<Output = ()> {
     let mut connection = Connection {
-        client: Client::new(stream, worker.clone()),
+        client: Client::new(stream, start.said, worker.clone()),
         worker,
         visit,
         deadline: Deadline::new(),
         requests: 0,
     };
-    loop {
-        let length = match connection.read_head().await {
-            Ok(Some(length)) => length,
-            Ok(None) => break,
-            Err(kind) => {
-                connection.refuse(kind).await;
-                break;
-            }
-        };
-        connection.requests += 1;
-        match connection.serve_one(length).await {
-            Next::Request => {}
-            Next::Close => break,
-            Next::Tunnel(switched, idle_timeout) => {
+    connection.visit.watch(&connection.deadline);
+    // What a block takes from around it is there once, the arguments of a function twice.
+    async move {
+        if start.is_late {
+            connection.refuse(FailureKind::HeadTimeout).await;
+            return connection.close().await;
+        }
+        loop {
+            let head = connection.read_head().await;
+            connection.visit.work();
+            let length = match head {
+                Ok(Some(length)) => length,
+                Ok(None) => break,
+                Err(kind) => {
+                    connection.refuse(kind).await;
+                    break;
+                }
+            };
+            if connection.is_http2(length) {
                 let Connection {
-                    client, deadline, ..
+                    worker,
+                    visit,
+                    client,
+                    ..
                 } = connection;
                 let (stream, said) = client.into_parts();
-                let tunnel = tunnel::run(stream, said, *switched, &deadline, idle_timeout);
-                Box::pin(tunnel).await;
+                Box::pin(h2::serve(worker, visit, stream, said)).await;
                 return;
             }
+            connection.requests += 1;
+            match connection.serve_one(length).await {
+                Next::Request => {}
+                Next::Close => break,
+                Next::Tunnel(switched, idle_timeout) => {
+                    let Connection {
+                        client, deadline, ..
+                    } = connection;
+                    let (stream, said) = client.into_parts();
+                    let tunnel = tunnel::run(stream, said, *switched, &deadline, idle_timeout);
+                    Box::pin(tunnel).await;
+                    return;
+                }
+            }
         }
+        connection.close().await;
     }
-    connection.close().await;
 }
 
 /// Whether a connection shall end with the request it is in.
@@ -97,8 +137,13 @@ impl Connection {
         let mut finder = Finder::default();
         let mut has_begun = false;
         let mut is_last_call = false;
+        let mut rests = None;
         self.deadline.set(limits.idle_timeout);
         poll_fn(|context| {
+            if self.visit.is_evicted() {
+                self.client.abort();
+                return Poll::Ready(Ok(None));
+            }
             loop {
                 self.client.skip_empty_line();
                 if let Some(bytes) = self.client.waiting() {
@@ -132,8 +177,16 @@ impl Connection {
                     Poll::Pending => break,
                 }
             }
+            // With half a head it makes room for others as well, but after idle ones.
+            if rests.replace(has_begun) != Some(has_begun) {
+                self.visit.rest();
+            }
             match self.deadline.poll_passed(context) {
                 Poll::Pending => Poll::Pending,
+                Poll::Ready(()) if self.visit.is_evicted() => {
+                    self.client.abort();
+                    Poll::Ready(Ok(None))
+                }
                 Poll::Ready(()) if has_begun => Poll::Ready(Err(FailureKind::HeadTimeout)),
                 Poll::Ready(()) => {
                     // A last call is the end of a drain, and no limit.
@@ -145,6 +198,15 @@ impl Connection {
             }
         })
         .await
+    }
+
+    /// Whether a connection in plain text begins as one of HTTP/2 does by prior knowledge (RFC
+    /// 9113, section 3.3). With TLS its handshake would have said so.
+    fn is_http2(&self, length: usize) -> bool {
+        let bytes = self.client.waiting().unwrap_or_default();
+        self.requests == 0
+            && self.visit.secured.is_none()
+            && bytes.get(..length) == Some(frame::PREFACE_HEAD)
     }
 
     async fn serve_one(&mut self, length: usize) -> Next {
@@ -173,8 +235,8 @@ impl Connection {
             tokio::time::sleep(planned.delay).await;
         }
         let next = match planned.plan {
-            Plan::Answer(answer) => {
-                self.answer(&answer, &mut account).await;
+            Plan::Answer(mut answer) => {
+                self.answer(&mut answer, &mut account).await;
                 self.after(true).await
             }
             Plan::Forward(plan) => self.forward(plan, &mut account).await,
@@ -190,10 +252,13 @@ impl Connection {
         let bytes = self.client.waiting().unwrap_or_default();
         let bytes = bytes.get(..length).unwrap_or_default();
         let mut head = head::parse(bytes, &self.worker.local.limits)?;
-        head.scheme = self.visit.scheme();
+        head.scheme = scheme(&self.worker, &self.visit, &head);
         let tables = self.worker.tables.load();
+        let (counts, budget) = (&self.worker.local.counts, Budget::default());
+        underscore::sift(&tables, &self.visit, &mut head, counts, &budget);
         let mut account = Account::begin(&self.worker, &tables, &self.visit, &head);
-        let planned = plan(&self.worker, &tables, &self.visit, &head, &mut account);
+        let (worker, visit) = (&self.worker, &self.visit);
+        let planned = plan(worker, &tables, visit, &head, &mut account, &budget);
         let request = self.request(&head, &planned.plan);
         Ok((planned, account, request))
     }
@@ -244,15 +309,14 @@ impl Connection {
             worker,
             client,
             deadline,
-            visit,
             ..
         } = self;
-        let scheme = visit.scheme();
-        match accompany(worker, scheme, &mut plan, client, account, deadline).await {
+        match accompany(worker, &mut plan, client, account, deadline).await {
             Ended::Exchanged(ended) => self.conclude(ended, plan, account).await,
             Ended::Answered(answer) => {
-                let answer = answer.with(std::mem::take(&mut plan.additions));
-                self.answer(&answer, account).await;
+                let mut answer = answer.with(std::mem::take(&mut plan.additions));
+                tell_trouble(&plan, &answer);
+                self.answer(&mut answer, account).await;
                 self.after(true).await
             }
         }
@@ -279,8 +343,9 @@ impl Connection {
                     self.client.abort();
                     return Next::Close;
                 }
-                let answer = Answer::failed(kind).with(std::mem::take(&mut plan.additions));
-                self.answer(&answer, account).await;
+                let mut answer = Answer::failed(kind).with(std::mem::take(&mut plan.additions));
+                tell_trouble(&plan, &answer);
+                self.answer(&mut answer, account).await;
                 self.after(kind.verdict().status != 408 && kind != FailureKind::BadBody)
                     .await
             }
@@ -288,7 +353,7 @@ impl Connection {
     }
 
     /// Answers, and keeps the connection where what is left of the request allows it.
-    async fn answer(&mut self, answer: &Answer, account: &mut Account) {
+    async fn answer(&mut self, answer: &mut Answer, account: &mut Account) {
         account.failure = answer.failure;
         if matches!(
             answer.failure,
@@ -298,6 +363,7 @@ impl Connection {
             self.client.abort();
             return;
         }
+        account.put_page(answer);
         let limits = &self.worker.local.limits;
         self.client.answer(answer, limits.discard_bytes_max);
         account.status = answer.status;
@@ -308,7 +374,7 @@ impl Connection {
     async fn refuse(&mut self, kind: FailureKind) {
         let mut account = Account::begin_unread(&self.worker, &self.visit, Version::Http11);
         self.client.begin(Request::unread(), 0);
-        self.answer(&Answer::failed(kind), &mut account).await;
+        self.answer(&mut Answer::failed(kind), &mut account).await;
         account.finish(&self.worker);
     }
 

@@ -13,19 +13,22 @@ use super::account::Account;
 use super::answer::Answer;
 use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
-use super::gate::plan;
+use super::gate::{plan, scheme};
 use super::peer::Peer as _;
-use super::plan::{Forward, Plan, Planned};
+use super::plan::{Forward, Plan, Planned, tell_trouble};
 use super::process::{Ended, accompany};
 use super::tunnel;
 use super::worker::Worker;
+use crate::net::buffer::Buffer;
 use crate::net::deadline::Deadline;
 use crate::net::failure::FailureKind;
 use crate::net::frame::Reason;
 use crate::net::head::{self, Head, Version};
 use crate::net::hpack::Section;
 use crate::net::limits::{Limits, Reached};
+use crate::net::pattern::Budget;
 use crate::net::stream::Stream;
+use crate::policy::underscore;
 use crate::route::visit::Visit;
 
 mod client;
@@ -62,18 +65,30 @@ struct Begun {
     has_to_upgrade: bool,
 }
 
+impl Shared {
+    /// Whether the connection shall end with the streams that it has.
+    fn is_leaving(&self) -> bool {
+        let worker = &self.worker;
+        worker.is_draining() || self.visit.is_leaving() || worker.local.fairness.ends_idle()
+    }
+}
+
 /// Counts a stream for as long as it is served.
 struct Active(Rc<Shared>);
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.active.set(self.0.active.get() - 1);
+        let active = self.0.active.get() - 1;
+        self.0.active.set(active);
+        if active == 0 {
+            self.0.visit.rest();
+        }
     }
 }
 
-/// Serves a connection until it ends.
-pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
-    let mut connection = Connection::new(stream, worker.local.clone());
+/// Serves a connection until it ends. `said` is what was read of it already.
+pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream, said: Option<Buffer>) {
+    let mut connection = Connection::new(stream, said, worker.local.clone());
     let shared = Rc::new(Shared {
         worker,
         visit,
@@ -82,6 +97,8 @@ pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream) {
     });
     let deadline = Deadline::new();
     deadline.set(shared.worker.local.limits.head_timeout);
+    shared.visit.watch(&deadline);
+    shared.visit.rest();
     let mut waits = Waits::Start;
     while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
         shared.active.set(shared.active.get() + 1);
@@ -127,21 +144,24 @@ fn poll_next(
 ) -> Poll<Option<Opened>> {
     let (local, limits) = (&shared.worker.local, &shared.worker.local.limits);
     loop {
+        if shared.visit.is_evicted() {
+            give_way(connection, context);
+            return Poll::Ready(None);
+        }
         calm(connection, shared);
         let polled = connection.poll_next(context);
         if polled.is_ready() {
+            shared.visit.work();
             return polled;
         }
         if calm(connection, shared) {
             continue;
         }
-        let is_short = local.fairness.ends_idle();
-        let is_leaving = shared.worker.is_draining() || shared.visit.is_leaving() || is_short;
         let now = match *waits {
             _ if connection.is_ending() => Waits::End,
             Waits::Start if !connection.is_open() => Waits::Start,
             Waits::Streams => Waits::Streams,
-            _ if is_leaving => Waits::Streams,
+            _ if shared.is_leaving() => Waits::Streams,
             _ if connection.is_reading_head() => Waits::Head,
             _ => Waits::More,
         };
@@ -165,6 +185,9 @@ fn poll_next(
         if deadline.poll_passed(context).is_pending() {
             return Poll::Pending;
         }
+        if shared.visit.is_evicted() {
+            continue;
+        }
         match now {
             Waits::End => return Poll::Ready(None),
             Waits::Start | Waits::Head => {
@@ -181,6 +204,12 @@ fn poll_next(
             }
         }
     }
+}
+
+/// Says that a connection ends, as far as its client reads that at once.
+fn give_way(connection: &mut Connection, context: &mut Context<'_>) {
+    connection.leave();
+    let _ = connection.poll_next(context);
 }
 
 /// Ends a connection that floods the proxy; whether it has just begun to.
@@ -250,7 +279,15 @@ async fn serve_stream(begun: Begun) {
                 *answer = Answer::failed(FailureKind::NoUpgrade);
             }
             let account = &mut account;
-            respond_with(worker, &mut client, &answer, is_head, account, &deadline).await;
+            respond_with(
+                worker,
+                &mut client,
+                &mut answer,
+                is_head,
+                account,
+                &deadline,
+            )
+            .await;
             None
         }
         Plan::Forward(plan) => forward(shared, &mut client, plan, &mut account, &deadline).await,
@@ -304,10 +341,12 @@ fn plan_stream(
     let pseudo = request.pseudo?;
     let has_to_upgrade = pseudo.protocol.is_some();
     let mut head: Head<'_> = head::from_http2(pseudo, request.fields, is_body_empty, limits)?;
-    head.scheme = shared.visit.scheme();
+    head.scheme = scheme(&shared.worker, &shared.visit, &head);
     let tables = shared.worker.tables.load();
-    let mut account = Account::begin(&shared.worker, &tables, &shared.visit, &head);
-    let planned = plan(&shared.worker, &tables, &shared.visit, &head, &mut account);
+    let (worker, visit, budget) = (&shared.worker, &shared.visit, Budget::default());
+    underscore::sift(&tables, visit, &mut head, &worker.local.counts, &budget);
+    let mut account = Account::begin(worker, &tables, visit, &head);
+    let planned = plan(worker, &tables, visit, &head, &mut account, &budget);
     Ok((planned, account, head.method == "HEAD", has_to_upgrade))
 }
 
@@ -323,13 +362,14 @@ async fn forward(
     let ended = match plan.is_processed() {
         false => exchange(worker, &mut plan, client, account, deadline).await,
         true => {
-            let scheme = shared.visit.scheme();
-            let ended = accompany(worker, scheme, &mut plan, client, account, deadline);
+            let ended = accompany(worker, &mut plan, client, account, deadline);
             match Box::pin(ended).await {
                 Ended::Exchanged(ended) => ended,
                 Ended::Answered(answer) => {
-                    let answer = answer.with(std::mem::take(&mut plan.additions));
-                    respond_with(worker, client, &answer, plan.is_head, account, deadline).await;
+                    let mut answer = answer.with(std::mem::take(&mut plan.additions));
+                    tell_trouble(&plan, &answer);
+                    let answer = &mut answer;
+                    respond_with(worker, client, answer, plan.is_head, account, deadline).await;
                     return None;
                 }
             }
@@ -352,8 +392,10 @@ async fn forward(
                 }
                 return None;
             }
-            let answer = Answer::failed(kind).with(std::mem::take(&mut plan.additions));
-            respond_with(worker, client, &answer, plan.is_head, account, deadline).await;
+            let mut answer = Answer::failed(kind).with(std::mem::take(&mut plan.additions));
+            tell_trouble(&plan, &answer);
+            let answer = &mut answer;
+            respond_with(worker, client, answer, plan.is_head, account, deadline).await;
         }
     }
     None
@@ -362,7 +404,7 @@ async fn forward(
 async fn respond_with(
     worker: &Worker,
     client: &mut Client,
-    answer: &Answer,
+    answer: &mut Answer,
     is_head: bool,
     account: &mut Account,
     deadline: &Deadline,
@@ -375,6 +417,7 @@ async fn respond_with(
         Some(FailureKind::ClientStalled) => return client.reset(Reason::Cancel),
         _ => {}
     }
+    account.put_page(answer);
     if client.answer(answer, is_head).is_err() {
         return;
     }

@@ -95,6 +95,7 @@ fn copy_of(
             upstream.is_http2(),
         ),
         encoder: Encoder::Plain,
+        scheme: plan.scheme,
         // What there is of one stands in the head already.
         has_body: false,
         is_head: plan.is_head,

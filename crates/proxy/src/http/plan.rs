@@ -14,9 +14,11 @@ use myriad_model::{
 };
 
 use super::account::Account;
+use super::admission::{self, Admission};
 use super::answer::Answer;
 use super::check::Check;
 use super::peer::Changes;
+use super::trouble;
 use super::worker::Worker;
 use super::write;
 use crate::balance::{Target, draw_share};
@@ -25,13 +27,14 @@ use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::failure::FailureKind;
 use crate::net::head::{Head, Version, is_idempotent, split_authority};
+use crate::net::pattern::Budget;
 use crate::net::proxy_header::Ends;
 use crate::net::websocket;
 use crate::policy::check::Told;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
-use crate::policy::{affinity, client, cors, fault, limit, redirect, sameness};
+use crate::policy::{affinity, client, fault, redirect, sameness};
 use crate::route::claims::Said;
 use crate::route::credentials::credentials;
 use crate::route::host::{RouteArc, RouteEntry};
@@ -67,6 +70,8 @@ pub struct Asking<'a, 'h> {
     pub token: Option<Said<'a>>,
     /// Whether it was counted at the limits of a route already.
     pub is_counted: bool,
+    /// What its regexes may cost.
+    pub budget: &'a Budget,
 }
 
 /// A plan, and how long it has to wait on purpose.
@@ -121,6 +126,8 @@ pub struct Forward {
     pub head: Buffer,
     /// How the body is framed for the endpoint.
     pub encoder: Encoder,
+    /// The scheme that the client speaks.
+    pub scheme: &'static str,
     /// Whether there is a request body.
     pub has_body: bool,
     /// Whether the response has no body whatever its head says.
@@ -183,6 +190,17 @@ impl Forward {
     }
 }
 
+/// Tells of a request that failed on its way, by the first of its route's hosts.
+pub fn tell_trouble(plan: &Forward, answer: &Answer) {
+    let Some(kind) = answer.failure else {
+        return;
+    };
+    let hosts = plan.route.route().map_or(&[][..], |route| &*route.hosts);
+    let host = hosts.first().map(|host| host.to_string());
+    let host = host.unwrap_or_default();
+    trouble::tell(kind, answer.status, &host, || Some(&plan.route));
+}
+
 /// What a route and one of its upstreams change about the fields of a response.
 pub fn changes_of<'a>(
     route: &'a RouteEntry,
@@ -214,24 +232,26 @@ pub fn proceed(
 ) -> Result<Planned, FailureKind> {
     let Asking { visit, head, .. } = *asking;
     let entry = tables
-        .route(&visit.listener, head, asking.token)
+        .route(&visit.listener, head, asking.token, asking.budget)
         .map_err(|NotFound(kind)| match kind {
             // The workload asked for it, and somebody may have it whom nobody declared.
             FailureKind::NoHost if visit.is_captured => FailureKind::NoDestination,
             kind => kind,
         })?;
+    let entry = admission::strictest(worker, tables, asking, entry)
+        .inspect_err(|_| account.set_route(entry))?;
     account.set_route(entry);
     let route = entry.route().ok_or(FailureKind::Internal)?;
     let policy = &*route.policy;
     let mut delay = Duration::ZERO;
-    if visit.secured.is_none()
-        && let Some(tls) = &policy.tls_redirect
+    if let Some(tls) = &policy.tls_redirect
+        && !client::is_secure(head, visit, worker.local.trusted_hops)
         && let Some(url) = redirect::to_tls(tls, head)
     {
         let plan = answered(Answer::redirect(tls.status, url));
         return Ok(Planned::new(plan, delay));
     }
-    let additions = match admit(worker, entry, policy, asking)? {
+    let additions = match admission::admit(worker, entry, asking)? {
         Admission::Preflight(additions) => {
             let plan = answered(Answer::empty(204).with(additions));
             return Ok(Planned::new(plan, delay));
@@ -254,7 +274,7 @@ pub fn proceed(
             return Ok(Planned::new(plan, delay));
         }
     }
-    let plan = act(worker, tables, visit, head, entry, route, additions);
+    let plan = act(worker, tables, asking, account, entry, route, additions);
     Ok(Planned::new(plan, delay))
 }
 
@@ -262,18 +282,21 @@ pub fn proceed(
 fn act(
     worker: &Worker,
     tables: &Tables,
-    visit: &Visit,
-    head: &Head<'_>,
+    asking: &Asking<'_, '_>,
+    account: &Account,
     entry: &RouteArc,
     route: &Route,
     additions: Additions,
 ) -> Plan {
+    let head = asking.head;
     let made = match &route.action {
-        Action::Redirect(target) => redirect::location(target, matched(entry, route), head)
-            .map(|location| Answer::redirect(target.status, location).of(entry)),
+        Action::Redirect(target) => {
+            redirect::location(target, Matched::of(entry, route, asking.budget), head)
+                .map(|location| Answer::redirect(target.status, location).of(entry))
+        }
         Action::Respond(fixed) => Ok(Answer::empty(fixed.status).of(entry)),
         Action::Forward(shares) => {
-            match forward(worker, tables, visit, head, entry, route, shares) {
+            match forward(worker, tables, asking, account, entry, route, shares) {
                 Ok(mut forward) => {
                     forward.additions.extend(additions);
                     return Plan::Forward(forward);
@@ -283,13 +306,6 @@ fn act(
         }
     };
     answered(made.unwrap_or_else(Answer::failed).with(additions))
-}
-
-fn matched<'a>(entry: &'a RouteEntry, route: &'a Route) -> Matched<'a> {
-    Matched {
-        path: &route.path,
-        regex: entry.path_regex(),
-    }
 }
 
 /// The edits of a route's policy and of one of its upstreams.
@@ -305,66 +321,30 @@ fn answered(answer: Answer) -> Plan {
     Plan::Answer(Box::new(answer))
 }
 
-enum Admission {
-    /// A question whether requests would be allowed.
-    Preflight(Additions),
-    /// One request too many, with what its response gets.
-    Limited(Additions),
-    /// A request, with what its response gets.
-    Request(Additions),
-}
-
-fn admit(
-    worker: &Worker,
-    entry: &RouteEntry,
-    policy: &Policy,
+/// The path that the endpoint sees, where it is another one.
+fn rewritten(
     asking: &Asking<'_, '_>,
-) -> Result<Admission, FailureKind> {
-    let Asking { visit, head, .. } = *asking;
-    if !policy.sources_allowed.is_empty() {
-        let peer = visit.client.ip();
-        let address = client::address(head, peer, worker.local.trusted_hops);
-        if !client::is_allowed(&policy.sources_allowed, address) {
-            return Err(FailureKind::Forbidden);
-        }
-    }
-    let mut additions = Additions::new();
-    if !policy.rate_limits.is_empty() && !asking.is_counted {
-        let client = client::address(head, visit.client.ip(), worker.local.trusted_hops);
-        let local = &worker.local;
-        let wait = limit::wait(&policy.rate_limits, &local.buckets, &local.counts, client);
-        if let Some(wait) = wait {
-            additions.push(("retry-after", limit::retry_after(wait)));
-            return Ok(Admission::Limited(additions));
-        }
-    }
-    if let Some(rules) = &policy.cors {
-        let is_preflight = cors::is_preflight(head);
-        additions = cors::additions(rules, entry.origin_regexes(), head, is_preflight);
-        match is_preflight && rules.forwards_unmatched && !cors::is_leave(&additions) {
-            // Its endpoint says what it thinks of the origin.
-            true => additions.clear(),
-            false if is_preflight => return Ok(Admission::Preflight(additions)),
-            false => {}
-        }
-    }
-    match head.body {
-        BodyLength::Exact(length) if length > policy.request_body_bytes_max => {
-            Err(FailureKind::BodyTooLarge)
-        }
-        _ => Ok(Admission::Request(additions)),
-    }
+    entry: &RouteEntry,
+    route: &Route,
+) -> Result<Option<String>, FailureKind> {
+    let rule = route.policy.rewrite.as_deref();
+    let Some(rule) = rule.and_then(|rule| rule.path.as_ref()) else {
+        return Ok(None);
+    };
+    let matched = Matched::of(entry, route, asking.budget);
+    rewrite(rule, matched, entry.substitution_regex(), asking.head).map(Some)
 }
 
 fn forward(
     worker: &Worker,
     tables: &Tables,
-    visit: &Visit,
-    head: &Head<'_>,
+    asking: &Asking<'_, '_>,
+    account: &Account,
     entry: &RouteArc,
     route: &Route,
     shares: &[WeightedUpstream],
 ) -> Result<Box<Forward>, FailureKind> {
+    let Asking { visit, head, .. } = *asking;
     let policy = &*route.policy;
     let Picked {
         share,
@@ -372,13 +352,7 @@ fn forward(
         preferred,
     } = pick(worker, tables, head, entry, policy, shares)?;
     let rule = policy.rewrite.as_deref();
-    let rewritten = match rule.and_then(|rule| rule.path.as_ref()) {
-        Some(rule) => {
-            let (matched, substituted) = (matched(entry, route), entry.substitution_regex());
-            Some(rewrite(rule, matched, substituted, &head.path)?)
-        }
-        None => None,
-    };
+    let rewritten = rewritten(asking, entry, route)?;
     let [of_policy, of_share] = header_edits(route, share);
     let of_policy = Edits::new(of_policy.map(|edits| &edits.request), None);
     let of_share = Edits::new(of_share.map(|edits| &edits.request), None);
@@ -395,6 +369,7 @@ fn forward(
         is_http2: upstream.is_http2(),
         trusted_hops: worker.local.trusted_hops,
         websocket_key: made_key.as_deref(),
+        request_id: account.passed_id(worker),
     };
     write::request(&request, &mut bytes);
     let (hash, additions) = sameness(worker, &upstream, visit, head);
@@ -405,6 +380,7 @@ fn forward(
         preferred,
         head: bytes,
         encoder: encoder(&upstream, head),
+        scheme: head.scheme,
         has_body: head.body != BodyLength::None,
         is_head: head.method == "HEAD",
         is_idempotent: is_idempotent(head.method),

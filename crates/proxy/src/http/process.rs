@@ -65,7 +65,6 @@ enum Receiving {
 /// Carries a plan out whose route has a processor.
 pub async fn accompany<P: Peer>(
     worker: &Rc<Worker>,
-    scheme: &'static str,
     plan: &mut Forward,
     peer: &mut P,
     account: &mut Account,
@@ -78,7 +77,7 @@ pub async fn accompany<P: Peer>(
     let Some((sealed, provider)) = sealed.as_ref().and_then(|it| Some((it, it.provider()?))) else {
         return Ended::Answered(Answer::failed(FailureKind::ProviderFailed));
     };
-    let talk = match begin(worker, sealed, provider, scheme, plan, peer, deadline).await {
+    let talk = match begin(worker, sealed, provider, plan, peer, deadline).await {
         Ok(talk) => talk,
         Err(answer) => return Ended::Answered(answer),
     };
@@ -103,7 +102,6 @@ async fn begin<P: Peer>(
     worker: &Rc<Worker>,
     sealed: &SealedArc,
     provider: &Provider,
-    scheme: &'static str,
     plan: &mut Forward,
     peer: &mut P,
     deadline: &Deadline,
@@ -118,7 +116,7 @@ async fn begin<P: Peer>(
     let mut talk = None;
     let told = async {
         let mut opened = Conversation::open(worker, sealed, provider).await?;
-        let head = process::request_head(plan.head.filled(), scheme, !has_body);
+        let head = process::request_head(plan.head.filled(), plan.scheme, !has_body);
         let has = |name: &str| has_field(plan.head.filled(), name);
         let first = opened.ask(&head, Part::RequestHead, has).await?;
         let mut second = None;

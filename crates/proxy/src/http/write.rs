@@ -6,6 +6,7 @@ use crate::net::body::BodyLength;
 use crate::net::buffer::Buffer;
 use crate::net::field::{Field, Known, members};
 use crate::net::head::{Head, Version};
+use crate::net::request_id::RequestId;
 use crate::net::response::ResponseHead;
 use crate::net::websocket;
 use crate::policy::header::Edits;
@@ -30,6 +31,8 @@ pub struct RequestHead<'a, 'h> {
     /// What stands in for the key that a client of HTTP/2 has no need of, where it asks for
     /// WebSocket and its endpoint speaks HTTP/1.1.
     pub websocket_key: Option<&'a str>,
+    /// The id that it goes on with; none for what the client sent.
+    pub request_id: Option<&'a RequestId>,
 }
 
 /// How a response is sent to a client of HTTP/1.
@@ -59,11 +62,13 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
     let trusts = request.trusted_hops > 0;
     let joins_cookies = head.version == Version::Http2;
     for known in &head.fields {
-        if is_passed(known, trusts) && !(joins_cookies && known.known == Known::Cookie) {
+        if is_passed(known, head, trusts) && !(joins_cookies && known.known == Known::Cookie) {
             // Names that the client declares to belong to the connection stay on it.
             let is_own = !head.connection_fields.is_empty() && head.is_connection_field(known.name);
             let is_replaced =
                 request.websocket_key.is_some() && known.name.eq_ignore_ascii_case(websocket::KEY);
+            let is_replaced =
+                is_replaced || (known.known == Known::RequestId && request.request_id.is_some());
             if !is_own && !is_replaced && request.edits.keeps(known.name) {
                 field(known.name, known.value, out);
             }
@@ -73,6 +78,11 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
         cookies(head, out);
     }
     forwarded(request, trusts, out);
+    if let Some(id) = request.request_id
+        && request.edits.keeps("x-request-id")
+    {
+        field("x-request-id", id.text(&mut [0; 36]).as_bytes(), out);
+    }
     request.edits.each(|name, value| field(name, value, out));
     match head.body {
         BodyLength::None if matches!(head.method, "POST" | "PUT" | "PATCH") => {
@@ -172,6 +182,11 @@ pub fn response_fields(
             visit(known.name, known.value);
         }
     }
+    // Whoever passes on a response without a date puts in when it came (RFC 9110, section 6.6.1).
+    let has_date = head.status < 200 || head.fields.iter().any(|it| it.known == Known::Date);
+    if !has_date && edits.keeps("date") {
+        visit("date", &super::date::now());
+    }
     edits.each(&mut visit);
     for (name, value) in additions {
         visit(name, value);
@@ -190,15 +205,18 @@ fn is_of_connection(head: &ResponseHead<'_>, name: &str) -> bool {
         .any(|option| option.eq_ignore_ascii_case(name))
 }
 
-fn is_passed(field: &Field<'_>, trusts: bool) -> bool {
+fn is_passed(field: &Field<'_>, head: &Head<'_>, trusts: bool) -> bool {
     match field.known {
         Known::Host | Known::ContentLength => false,
         // Written anew below.
-        Known::ForwardedFor | Known::RealIp | Known::ForwardedClientCert => false,
+        Known::ForwardedFor
+        | Known::ForwardedProto
+        | Known::RealIp
+        | Known::ForwardedClientCert => false,
+        // Where there is nothing to wait with, nobody waits.
+        Known::Expect => head.expects_continue,
         // What a client says of the way it came is believed only where proxies are trusted.
-        Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort | Known::Forwarded => {
-            trusts
-        }
+        Known::ForwardedHost | Known::ForwardedPort | Known::Forwarded => trusts,
         known => !known.is_hop_by_hop(),
     }
 }
@@ -264,10 +282,8 @@ fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut Buffer) {
         field("x-forwarded-client-cert", peer.forwarded.as_bytes(), out);
     }
     let is_told = |known| trusts && head.first(known).is_some();
-    if !is_told(Known::ForwardedProto) && edits.keeps("x-forwarded-proto") {
-        out.append(b"x-forwarded-proto: ");
-        out.append_str(visit.scheme());
-        out.append(b"\r\n");
+    if edits.keeps("x-forwarded-proto") {
+        field("x-forwarded-proto", head.scheme.as_bytes(), out);
     }
     if !is_told(Known::ForwardedHost) && edits.keeps("x-forwarded-host") {
         field("x-forwarded-host", head.authority.as_bytes(), out);

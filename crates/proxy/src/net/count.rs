@@ -11,6 +11,7 @@ use myriad_base::metrics::{EncodeMetric, MetricEncoder, MetricType, Metrics, NoL
 
 use super::body::Malformed;
 use super::failure::FailureKind;
+use super::latency::{self, Latency};
 use super::limits::Reached;
 
 /// What is counted beside failures.
@@ -23,6 +24,12 @@ pub enum Count {
     Closed,
     /// Connections closed at once because of a limit.
     Shed,
+    /// Connections that had not said enough to be served, closed to make room.
+    EvictedSilent,
+    /// Connections between two requests, closed to make room.
+    EvictedIdle,
+    /// Times that the system had no file descriptor or memory for a connection, which waits.
+    AcceptFailed,
     /// Connections whose client a balancer has introduced.
     IntroductionTaken,
     /// Connections of a balancer's own, or of a client that it cannot tell.
@@ -39,6 +46,8 @@ pub enum Count {
     ShareConnections,
     /// Requests refused because their domain has more than its share.
     ShareRequests,
+    /// TLS handshakes that waited for one of those at a time.
+    HandshakeQueued,
     /// TLS handshakes done with a full key exchange.
     HandshakeFull,
     /// TLS handshakes resumed.
@@ -59,8 +68,14 @@ pub enum Count {
     PeerAuthority,
     /// Peers of another trust domain, or not the expected ones.
     PeerIdentity,
+    /// Peers of the mesh whose certificate is of X.509 version 1.
+    PeerVersion,
     /// Peers whose certificate is wrong otherwise.
     PeerOther,
+    /// Clients outside the mesh that were not believed.
+    ClientRefused,
+    /// Endpoints outside the mesh that were not believed.
+    EndpointRefused,
     /// Requests answered with 1xx.
     Status1xx,
     /// Requests answered with 2xx.
@@ -137,6 +152,8 @@ pub enum Count {
     RateLimited,
     /// Counts of requests forgotten because of the limit, while they still mattered.
     RateEvicted,
+    /// Header fields dropped for the underscores in their names.
+    UnderscoreDropped,
     /// Spans that a collector has taken.
     SpanSent,
     /// Spans dropped because their sender is behind or their collector is down.
@@ -152,6 +169,8 @@ const REACHED: usize = Reached::ALL.len();
 /// The counts of one worker.
 pub struct Counts {
     row: [AtomicU64; COUNTS + FAILURES + REACHED],
+    /// How long requests took.
+    pub latency: Arc<Latency>,
 }
 
 impl Counts {
@@ -159,6 +178,7 @@ impl Counts {
     pub fn new() -> Self {
         Counts {
             row: std::array::from_fn(|_| AtomicU64::new(0)),
+            latency: Arc::default(),
         }
     }
 
@@ -242,6 +262,7 @@ pub fn register(metrics: &Metrics, workers: &[Arc<Counts>]) {
         };
         metrics.register(family.name, family.help, sum);
     }
+    latency::register(metrics, rows.iter().map(|row| row.latency.clone()));
     let limits = ReachedSum { rows };
     let help = "Limits of what clients and endpoints can make grow, each time they are reached";
     metrics.register("limits_reached", help, limits);
@@ -263,6 +284,12 @@ static FAMILIES: &[Family] = &[
         members: &[("", Count::Accepted)],
     },
     Family {
+        name: "accept_failures",
+        help: "Times that the system had nothing left for a connection, which waits to be accepted",
+        label: "",
+        members: &[("", Count::AcceptFailed)],
+    },
+    Family {
         name: "connections_closed",
         help: "Connections of clients ended",
         label: "",
@@ -273,6 +300,15 @@ static FAMILIES: &[Family] = &[
         help: "Connections of clients closed at once because of a limit",
         label: "",
         members: &[("", Count::Shed)],
+    },
+    Family {
+        name: "connections_evicted",
+        help: "Connections of clients closed to make room for others, by what they did",
+        label: "state",
+        members: &[
+            ("silent", Count::EvictedSilent),
+            ("idle", Count::EvictedIdle),
+        ],
     },
     Family {
         name: "proxy_protocol_headers",
@@ -297,6 +333,12 @@ static FAMILIES: &[Family] = &[
         ],
     },
     Family {
+        name: "handshakes_queued",
+        help: "TLS handshakes that waited, since as many were under way as may be",
+        label: "",
+        members: &[("", Count::HandshakeQueued)],
+    },
+    Family {
         name: "handshakes",
         help: "TLS handshakes by how they ended",
         label: "outcome",
@@ -318,7 +360,17 @@ static FAMILIES: &[Family] = &[
             ("not_begun", Count::PeerNotBegun),
             ("authority", Count::PeerAuthority),
             ("identity", Count::PeerIdentity),
+            ("version", Count::PeerVersion),
             ("other", Count::PeerOther),
+        ],
+    },
+    Family {
+        name: "peers_refused",
+        help: "Handshakes outside the mesh that failed since the peer was not believed",
+        label: "side",
+        members: &[
+            ("client", Count::ClientRefused),
+            ("endpoint", Count::EndpointRefused),
         ],
     },
     Family {
@@ -437,6 +489,12 @@ static FAMILIES: &[Family] = &[
         help: "Spans by what became of them",
         label: "event",
         members: &[("sent", Count::SpanSent), ("dropped", Count::SpanDropped)],
+    },
+    Family {
+        name: "header_fields_dropped",
+        help: "Header fields of requests dropped, by what was wrong with them",
+        label: "reason",
+        members: &[("underscore", Count::UnderscoreDropped)],
     },
     Family {
         name: "access_log_lines_dropped",

@@ -70,6 +70,11 @@ impl Deadline {
         self.store(NEVER);
     }
 
+    /// Its number in the row, for [`expire`].
+    pub fn number(&self) -> u32 {
+        self.index
+    }
+
     /// Ready once it has passed. Keeps the waker otherwise.
     pub fn poll_passed(&self, context: &mut Context<'_>) -> Poll<()> {
         ROW.with_borrow_mut(|row| {
@@ -137,6 +142,18 @@ pub fn tick() {
             .collect::<Vec<_>>()
     });
     due.into_iter().for_each(Waker::wake);
+}
+
+/// Lets the deadline of a number pass at once, and wakes whoever waits for it.
+pub fn expire(number: u32) {
+    let waker = ROW.with_borrow_mut(|row| {
+        let due = row.due.get_mut(number as usize)?;
+        *due = 0;
+        row.wakers.get_mut(number as usize)?.take()
+    });
+    if let Some(waker) = waker {
+        waker.wake();
+    }
 }
 
 /// Wakes everybody who waits with a deadline, so that they look around.

@@ -40,6 +40,8 @@ pub enum FailureKind {
     RateLimited,
     /// The host has more than its share of what the proxy can bear, or memory is short.
     Overloaded,
+    /// The regexes of the host take more steps than a request may.
+    RegexBudget,
     /// No route is known for the host.
     NoHost,
     /// No route is known for what the captured connection was meant for.
@@ -60,6 +62,8 @@ pub enum FailureKind {
     Ejected,
     /// The upstream bears no more requests or connections.
     Overflow,
+    /// The endpoint's address is one that nobody may be led to.
+    EndpointRefused,
     /// The endpoint cannot be connected to.
     ConnectFailed,
     /// Connecting to the endpoint took longer than the route's policy allows.
@@ -137,7 +141,7 @@ pub struct Verdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 41] = [
+    pub const ALL: [FailureKind; 43] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -156,6 +160,7 @@ impl FailureKind {
         FailureKind::ProviderFailed,
         FailureKind::RateLimited,
         FailureKind::Overloaded,
+        FailureKind::RegexBudget,
         FailureKind::NoHost,
         FailureKind::NoDestination,
         FailureKind::NoRoute,
@@ -166,6 +171,7 @@ impl FailureKind {
         FailureKind::Unresolved,
         FailureKind::Ejected,
         FailureKind::Overflow,
+        FailureKind::EndpointRefused,
         FailureKind::ConnectFailed,
         FailureKind::ConnectTimeout,
         FailureKind::UpstreamTls,
@@ -204,27 +210,29 @@ impl FailureKind {
             Kind::ProviderFailed => (403, "provider_failed", Upstream, ""),
             Kind::RateLimited => (429, "rate_limited", Downstream, "too many requests\n"),
             Kind::Overloaded => (503, "overloaded", Ours, "overloaded\n"),
+            Kind::RegexBudget => (503, "regex_budget", Ours, "too much to match\n"),
             Kind::NoHost => (404, "no_host", Downstream, "not found\n"),
             Kind::NoDestination => (502, "no_destination", Downstream, "not in the mesh\n"),
             Kind::NoRoute => (404, "no_route", Downstream, "not found\n"),
             Kind::ClientGone => (499, "client_gone", Downstream, ""),
             Kind::ClientStalled => (499, "client_stalled", Downstream, ""),
-            Kind::NoUpstream => (503, "no_upstream", Upstream, "no upstream\n"),
+            Kind::NoUpstream => (503, "no_upstream", Upstream, "route leads nowhere\n"),
             Kind::NoEndpoint => (503, "no_endpoint", Upstream, "no endpoint\n"),
-            Kind::Unresolved => (503, "unresolved", Upstream, "no endpoint\n"),
+            Kind::Unresolved => (503, "unresolved", Upstream, "name has no address\n"),
             Kind::Ejected => (503, "ejected", Upstream, "no healthy endpoint\n"),
             Kind::Overflow => (503, "overflow", Upstream, "upstream overflow\n"),
-            Kind::ConnectFailed => (502, "connect_failed", Upstream, "bad gateway\n"),
-            Kind::ConnectTimeout => (504, "connect_timeout", Upstream, "gateway timeout\n"),
-            Kind::UpstreamTls => (502, "upstream_tls", Upstream, "bad gateway\n"),
+            Kind::EndpointRefused => (503, "endpoint_refused", Upstream, "no endpoint\n"),
+            Kind::ConnectFailed => (502, "connect_failed", Upstream, "endpoint unreachable\n"),
+            Kind::ConnectTimeout => (504, "connect_timeout", Upstream, "connecting timed out\n"),
+            Kind::UpstreamTls => (502, "upstream_tls", Upstream, "TLS with endpoint failed\n"),
             Kind::UpstreamTrust => (503, "upstream_trust", Upstream, "upstream not trusted\n"),
-            Kind::UpstreamClosed => (502, "upstream_closed", Upstream, "bad gateway\n"),
-            Kind::BadResponse => (502, "bad_response", Upstream, "bad gateway\n"),
+            Kind::UpstreamClosed => (502, "upstream_closed", Upstream, "endpoint hung up\n"),
+            Kind::BadResponse => (502, "bad_response", Upstream, "malformed response\n"),
             Kind::NoUpgrade => (502, "no_upgrade", Upstream, "upgrade not offered\n"),
-            Kind::ReadTimeout => (504, "read_timeout", Upstream, "gateway timeout\n"),
-            Kind::SendTimeout => (504, "send_timeout", Upstream, "gateway timeout\n"),
-            Kind::RequestTimeout => (504, "request_timeout", Upstream, "gateway timeout\n"),
-            Kind::TryTimeout => (504, "try_timeout", Upstream, "gateway timeout\n"),
+            Kind::ReadTimeout => (504, "read_timeout", Upstream, "endpoint timed out\n"),
+            Kind::SendTimeout => (504, "send_timeout", Upstream, "sending timed out\n"),
+            Kind::RequestTimeout => (504, "request_timeout", Upstream, "request timed out\n"),
+            Kind::TryTimeout => (504, "try_timeout", Upstream, "endpoint timed out\n"),
             Kind::FaultAbort => (503, "fault_abort", Ours, "fault injected\n"),
             Kind::Internal => (500, "internal", Ours, "internal error\n"),
         };
@@ -273,7 +281,7 @@ pub fn envoy_flag(flag: &str) -> Option<&'static str> {
         "no_endpoint" | "ejected" => "UH",
         "unresolved" => "DF",
         "overflow" => "UO",
-        "overloaded" => "OM",
+        "overloaded" | "regex_budget" => "OM",
         "connect_failed" | "connect_timeout" | "upstream_tls" | "upstream_trust" => "UF",
         "upstream_closed" => "UC",
         "bad_response" | "no_upgrade" => "UPE",

@@ -42,6 +42,12 @@ pub enum Known {
     Origin,
     /// `Vary`
     Vary,
+    /// `Date`
+    Date,
+    /// `Accept`
+    Accept,
+    /// `X-Request-ID`
+    RequestId,
     /// `X-Forwarded-For`
     ForwardedFor,
     /// `X-Forwarded-Proto`
@@ -65,14 +71,22 @@ pub enum Known {
 }
 
 impl Known {
+    /// Longer than the name of any field that is known by its whole name.
+    const NAME_BYTES_MAX: usize = 48;
+
     /// Which field has this name, in any case.
     pub fn of(name: &str) -> Known {
         // By length first: most names are told apart without being compared.
         let candidates: &[(&str, Known)] = match name.len() {
             2 => &[("te", Known::Te)],
-            4 => &[("host", Known::Host), ("vary", Known::Vary)],
+            4 => &[
+                ("host", Known::Host),
+                ("vary", Known::Vary),
+                ("date", Known::Date),
+            ],
             6 => &[
                 ("cookie", Known::Cookie),
+                ("accept", Known::Accept),
                 ("expect", Known::Expect),
                 ("origin", Known::Origin),
             ],
@@ -85,6 +99,7 @@ impl Known {
                 ("connection", Known::Connection),
                 ("keep-alive", Known::KeepAlive),
             ],
+            12 => &[("x-request-id", Known::RequestId)],
             14 => &[
                 ("content-length", Known::ContentLength),
                 ("http2-settings", Known::Http2Settings),
@@ -108,6 +123,18 @@ impl Known {
             .map_or(Known::Other, |(_, known)| *known)
     }
 
+    /// Which field a server takes a name for that reads underscores as dashes.
+    pub fn read_of(name: &str) -> Known {
+        let mut room = [0; Known::NAME_BYTES_MAX];
+        let Some(dashed) = room.get_mut(..name.len()) else {
+            return Known::Other;
+        };
+        for (to, from) in dashed.iter_mut().zip(name.bytes()) {
+            *to = if from == b'_' { b'-' } else { from };
+        }
+        std::str::from_utf8(dashed).map_or(Known::Other, Known::of)
+    }
+
     fn of_cors(name: &str) -> Known {
         const REQUEST_METHOD: &str = "access-control-request-method";
         const PREFIX: &str = "access-control-";
@@ -128,7 +155,12 @@ impl Known {
     pub fn is_for_all(self, name: &str) -> bool {
         match self {
             Known::Other => name.eq_ignore_ascii_case("authorization"),
-            Known::Vary | Known::Cors | Known::CorsRequestMethod => false,
+            Known::Vary
+            | Known::Date
+            | Known::Accept
+            | Known::RequestId
+            | Known::Cors
+            | Known::CorsRequestMethod => false,
             Known::Host | Known::ContentLength | Known::TransferEncoding => true,
             known => !known.is_hop_by_hop(),
         }
@@ -151,6 +183,13 @@ impl Known {
     }
 }
 
+/// Whether a server that reads underscores as dashes takes one name for another, in any case.
+pub fn is_read_as(sent: &str, name: &str) -> bool {
+    let is_read =
+        |(sent, name): (u8, u8)| sent.eq_ignore_ascii_case(&name) || (sent == b'_' && name == b'-');
+    sent.len() == name.len() && sent.bytes().zip(name.bytes()).all(is_read)
+}
+
 /// The members of a comma-separated list (RFC 9110, section 5.6.1), without empty ones. A value
 /// that is not text has none.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &str> {
@@ -161,7 +200,11 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &str> {
         .filter(|member| !member.is_empty())
 }
 
-/// A `Content-Length` (RFC 9110, section 8.6): digits only.
+/// The largest `Content-Length`.
+const LENGTH_MAX: u64 = i64::MAX.unsigned_abs();
+
+/// A `Content-Length` (RFC 9110, section 8.6): digits only, and at most 2^63 - 1, beyond which
+/// servers that count with a sign read something else.
 pub fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 19 {
         return None;
@@ -174,12 +217,12 @@ pub fn parse_length(value: &[u8]) -> Option<u64> {
         }
         length = length * 10 + u64::from(digit);
     }
-    Some(length)
+    (length <= LENGTH_MAX).then_some(length)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, members, parse_length};
+    use super::{Known, is_read_as, members, parse_length};
 
     #[test]
     fn fields_are_known_in_any_case() {
@@ -191,17 +234,44 @@ mod tests {
         );
         assert_eq!(Known::of("access-control-allow-origin"), Known::Cors);
         assert_eq!(Known::of("content-lengthy"), Known::Other);
-        assert_eq!(Known::of("accept"), Known::Other);
+        assert_eq!(Known::of("ACCEPT"), Known::Accept);
+        assert_eq!(Known::of("X-Request-ID"), Known::RequestId);
+        assert_eq!(Known::of("accepts"), Known::Other);
+    }
+
+    #[test]
+    fn underscores_are_read_as_dashes_and_dashes_as_nothing_else() {
+        assert_eq!(Known::read_of("Transfer_Encoding"), Known::TransferEncoding);
+        assert_eq!(
+            Known::read_of("x_forwarded-client_CERT"),
+            Known::ForwardedClientCert
+        );
+        assert_eq!(Known::read_of("x_user"), Known::Other);
+        assert_eq!(Known::read_of(&"x_".repeat(1_000)), Known::Other);
+        assert!(is_read_as("X_jwt-SUB", "x-jwt-sub"));
+        assert!(is_read_as("x-jwt-sub", "X-JWT-sub"));
+        assert!(!is_read_as("x-jwt-sub", "x_jwt_sub"));
+        assert!(!is_read_as("x_jwt_sub2", "x-jwt-sub"));
     }
 
     #[test]
     fn lengths_are_digits_only() {
         assert_eq!(parse_length(b"0"), Some(0));
         assert_eq!(
-            parse_length(b"9999999999999999999"),
-            Some(9_999_999_999_999_999_999)
+            parse_length(b"9223372036854775807"),
+            Some(9_223_372_036_854_775_807)
         );
-        for bad in ["", "+1", "-1", "1 ", "0x1", "1,1", "99999999999999999999"] {
+        for bad in [
+            "",
+            "+1",
+            "-1",
+            "1 ",
+            "0x1",
+            "1,1",
+            "9223372036854775808",
+            "9999999999999999999",
+            "18446744073709551621",
+        ] {
             assert_eq!(parse_length(bad.as_bytes()), None, "{bad:?}");
         }
     }

@@ -5,6 +5,9 @@ use super::buffer::Buffer;
 /// What a client says before its first frame.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// As much of [`PREFACE`] as whoever expects HTTP/1 takes for a head.
+pub const PREFACE_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
 /// Length, type, flags and stream of a frame.
 pub const HEAD_BYTES: usize = 9;
 

@@ -8,7 +8,9 @@
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
+use myriad_model::PathReading;
 use smallvec::SmallVec;
 
 use super::body::BodyLength;
@@ -16,6 +18,7 @@ use super::failure::FailureKind;
 use super::field::{Field, Known, members, parse_length};
 use super::limits::Limits;
 use super::path::PathRule;
+use super::path::reading::Readings;
 use super::websocket;
 
 /// The most fields that any head may have.
@@ -59,6 +62,8 @@ pub struct Head<'a> {
     /// The path without the query, as it came but for what [`Limits::paths`] changes. `*` for
     /// `OPTIONS *`.
     pub path: Cow<'a, str>,
+    /// Its readings, where it has more than one.
+    pub readings: Option<Arc<Readings>>,
     /// The query as it came, without its question mark.
     pub query: Option<&'a str>,
     /// The host in lower case, without port and final dot; empty where HTTP/1.0 sent none.
@@ -229,6 +234,20 @@ pub fn from_http2<'a>(
 }
 
 impl Head<'_> {
+    /// The path as routes of a dialect read it.
+    ///
+    /// # Errors
+    /// A path that the dialect refuses.
+    pub fn read(&self, reading: PathReading) -> Result<&str, FailureKind> {
+        match &self.readings {
+            None => Ok(&self.path),
+            Some(readings) => {
+                let read = readings.get(reading, &self.path);
+                read.ok_or(FailureKind::BadRequest)
+            }
+        }
+    }
+
     /// The first field of a kind.
     pub fn first(&self, known: Known) -> Option<&[u8]> {
         self.fields
@@ -394,11 +413,14 @@ fn assemble<'a>(
         Some((path, query)) => (path, Some(query)),
         None => (path_and_query, None),
     };
-    let path = check_path(path, query, rule)?;
+    let came = path;
+    let path = check_path(came, query, rule)?;
+    let readings = Readings::of(came, &path, rule).map(Arc::new);
     Ok(Head {
         version,
         method,
         path,
+        readings,
         query,
         host,
         authority,

@@ -259,6 +259,12 @@ fn format_own(line: &Line, out: &mut String) {
     if line.is_audited {
         out.push_str(",\"audit\":true");
     }
+    if !line.request_id.is_empty() {
+        push_text(out, "request_id", &line.request_id);
+    }
+    if let Some(agent) = &line.user_agent {
+        push_text(out, "user_agent", agent);
+    }
     if let Some(origin) = &line.origin {
         push_text(out, "origin", &origin.to_string());
     }
@@ -359,6 +365,8 @@ mod tests {
             bytes_sent: 3,
             upstream: Some("u".into()),
             tls: Some("1.3"),
+            request_id: "a-b".into(),
+            user_agent: Some("curl/8 \"x\"".into()),
             ..Line::new("https".into(), ([192, 0, 2, 1], 1).into())
         };
         let mut text = String::new();
@@ -368,7 +376,8 @@ mod tests {
             "{\"time\":1700000000.005,\"listener\":\"https\",\"client\":\"192.0.2.1\",\
              \"method\":\"GET\",\"host\":\"a.example\",\"path\":\"/\\\"\\\\\\u007f\",\
              \"protocol\":\"HTTP/1.1\",\"status\":200,\"bytes_sent\":3,\"bytes_received\":0,\
-             \"duration_us\":42,\"upstream\":\"u\",\"tls\":\"1.3\"}\n"
+             \"duration_us\":42,\"upstream\":\"u\",\"request_id\":\"a-b\",\
+             \"user_agent\":\"curl/8 \\\"x\\\"\",\"tls\":\"1.3\"}\n"
         );
     }
 }

@@ -1,16 +1,19 @@
 //! A head that outlives what it was read from: kept only while somebody is asked about it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::body::BodyLength;
 use super::field::{Field, Known};
 use super::head::{Head, Version};
+use super::path::reading::Readings;
 
 /// The head of a request, with all of its text.
 pub struct KeptHead {
     version: Version,
     method: Box<str>,
     path: Box<str>,
+    readings: Option<Arc<Readings>>,
     query: Option<Box<str>>,
     host: Box<str>,
     authority: Box<str>,
@@ -32,6 +35,7 @@ impl KeptHead {
             version: head.version,
             method: head.method.into(),
             path: head.path.as_ref().into(),
+            readings: head.readings.clone(),
             query: head.query.map(Into::into),
             host: head.host.as_ref().into(),
             authority: head.authority.into(),
@@ -58,6 +62,7 @@ impl KeptHead {
             version: self.version,
             method: &self.method,
             path: Cow::Borrowed(&self.path),
+            readings: self.readings.clone(),
             query: self.query.as_deref(),
             host: Cow::Borrowed(&self.host),
             authority: &self.authority,

@@ -13,6 +13,9 @@ pub const CHUNK_LINE_BYTES_MAX: u32 = 1_024;
 /// The most bytes of trailers, where nobody says otherwise.
 pub const TRAILER_BYTES_MAX: u32 = 8 << 10;
 
+/// The silent connections beyond the limit of all, where there are descriptors for them.
+pub const SPARE: usize = 64;
+
 /// How long frames of HTTP/2 that ask for nothing are counted for.
 pub const FRAMES_TIME: Duration = Duration::from_secs(10);
 
@@ -43,6 +46,12 @@ pub enum Reached {
     ClientHelloBytes,
     /// [`Limits::connections_max`]
     Connections,
+    /// [`Limits::silent_max`]
+    Silent,
+    /// [`Limits::silent_bytes_max`]
+    SilentBytes,
+    /// [`Limits::turn_timeout`]
+    TurnTimeout,
     /// [`Limits::resets_max`]
     Resets,
     /// [`Limits::pings_max`]
@@ -70,7 +79,7 @@ pub enum Reached {
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 20] = [
+    pub const ALL: [Reached; 23] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -80,6 +89,9 @@ impl Reached {
         Reached::DiscardBytes,
         Reached::ClientHelloBytes,
         Reached::Connections,
+        Reached::Silent,
+        Reached::SilentBytes,
+        Reached::TurnTimeout,
         Reached::Resets,
         Reached::Pings,
         Reached::Settings,
@@ -105,6 +117,9 @@ impl Reached {
             Reached::DiscardBytes => "discard_bytes",
             Reached::ClientHelloBytes => "client_hello_bytes",
             Reached::Connections => "connections",
+            Reached::Silent => "silent",
+            Reached::SilentBytes => "silent_bytes",
+            Reached::TurnTimeout => "turn_timeout",
             Reached::Resets => "resets",
             Reached::Pings => "pings",
             Reached::Settings => "settings",
@@ -154,17 +169,29 @@ pub struct Limits {
     /// The most of an unwanted request body in bytes that is read in order to keep the
     /// connection.
     pub discard_bytes_max: u64,
-    /// From the accepted connection to the end of its TLS handshake.
+    /// From the accepted connection to the end of its ClientHello, and from the turn of its TLS
+    /// handshake to the end of that.
     pub handshake_timeout: Duration,
-    /// The most TLS handshakes at a time; further connections are closed.
+    /// The most TLS handshakes at a time; further ones wait for their turn.
     pub handshakes_max: usize,
+    /// How long a connection that has said enough waits for its turn to be served.
+    pub turn_timeout: Duration,
     /// How long a captured connection may say nothing before its server is taken for the one who
     /// speaks first, where what it speaks is not declared.
     pub detection_timeout: Duration,
     /// The longest ClientHello in bytes, with its record headers.
     pub client_hello_bytes_max: usize,
-    /// The most connections at a time; no more are accepted until one ends.
+    /// The most connections at a time. Silent ones go first, then idle ones for those that have
+    /// said enough; where there are none of these, further ones wait.
     pub connections_max: usize,
+    /// The most connections at a time that have not said enough to be served; the source that
+    /// has most of them loses its oldest one beyond.
+    pub silent_max: usize,
+    /// The most bytes that hold what such connections have said.
+    pub silent_bytes_max: usize,
+    /// The silent connections that there may always be, beyond `connections_max`: somebody new has
+    /// to be heard before anybody can be told to leave for him.
+    pub spare_max: usize,
     /// The most requests on their way to an endpoint at a time; 503 beyond. A domain with more than
     /// its share of them gets no more once a fifth is left, as with connections and handshakes.
     pub requests_max: usize,
@@ -200,6 +227,9 @@ pub struct Limits {
     pub upstream_idle_timeout: Duration,
     /// The most parsed certificate keys, in all workers together.
     pub parsed_keys_max: usize,
+    /// The most bytes of hash rings and Maglev tables, in all workers together; further ones are
+    /// made small.
+    pub hash_table_bytes_max: u64,
     /// How often a stream looks whether any passage takes it still.
     pub stream_look: Duration,
     /// How long a stream that no passage takes any more has to end.
@@ -212,7 +242,7 @@ impl Default for Limits {
             head_bytes_max: 64 << 10,
             fields_max: 128,
             target_bytes_max: 16 << 10,
-            paths: PathRule::AsIs,
+            paths: PathRule::Dialect,
             response_head_bytes_max: 64 << 10,
             response_fields_max: 128,
             chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
@@ -225,9 +255,13 @@ impl Default for Limits {
             discard_bytes_max: 64 << 10,
             handshake_timeout: Duration::from_secs(10),
             handshakes_max: 1_024,
+            turn_timeout: Duration::from_secs(60),
             detection_timeout: Duration::from_secs(5),
             client_hello_bytes_max: 16 << 10,
             connections_max: 65_536,
+            silent_max: 16_384,
+            silent_bytes_max: 32 << 20,
+            spare_max: SPARE,
             requests_max: 16_384,
             listeners_max: 1_024,
             streams_max: 128,
@@ -244,6 +278,7 @@ impl Default for Limits {
             idle_endpoints_max: 4_096,
             upstream_idle_timeout: Duration::from_secs(60),
             parsed_keys_max: 16_384,
+            hash_table_bytes_max: 128 << 20,
             stream_look: Duration::from_secs(10),
             stream_drain: Duration::from_secs(30),
         }

@@ -10,6 +10,8 @@ use super::journal::Journal;
 use super::limits::Limits;
 use super::names::Names;
 use super::proxy_header::Introductions;
+use super::request_id::RequestIds;
+use super::room::Room;
 use super::share::Fairness;
 use super::standard::Library;
 
@@ -31,6 +33,8 @@ pub struct Local {
     pub counts: Arc<Counts>,
     /// What each domain holds of what the worker has, and how little memory is left.
     pub fairness: Fairness,
+    /// The room that there is for connections.
+    pub room: Rc<Room>,
     /// The worker's dice.
     pub dice: Dice,
     /// The access log, open or not.
@@ -39,6 +43,8 @@ pub struct Local {
     pub logs_all: bool,
     /// How many proxies in front of this one are trusted to tell the client's address.
     pub trusted_hops: usize,
+    /// What becomes of the ids that clients send with requests.
+    pub request_ids: RequestIds,
     /// Where clients are introduced by a balancer in front; none where nowhere.
     pub introductions: Option<Arc<Introductions>>,
 }

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use hickory_resolver::config::{
@@ -21,7 +21,7 @@ use myriad_base::task;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
-use super::reach::Reach;
+use super::border::{Border, BorderSettings};
 
 /// The most addresses that are used of one answer.
 pub const ADDRESSES_MAX: usize = 64;
@@ -44,9 +44,6 @@ const ASKED_MAX: usize = 256;
 /// How often it is looked whether the system's files are others.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The least time between two words of the log about addresses that are refused.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
-
 /// What the system says of names.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
@@ -59,8 +56,8 @@ pub struct NameSettings {
     pub ttl_min: Duration,
     /// The longest.
     pub ttl_max: Duration,
-    /// Where names may lead to that clients choose.
-    pub reach: Reach,
+    /// Where names may lead.
+    pub border: BorderSettings,
 }
 
 impl Default for NameSettings {
@@ -69,7 +66,7 @@ impl Default for NameSettings {
             servers: Vec::new(),
             ttl_min: Duration::from_secs(1),
             ttl_max: Duration::from_secs(300),
-            reach: Reach::default(),
+            border: BorderSettings::default(),
         }
     }
 }
@@ -83,8 +80,7 @@ pub struct Names {
 struct Inner {
     settings: NameSettings,
     counters: Counters,
-    /// When the log was last told of an address that is refused.
-    told_refused: Mutex<Option<Instant>>,
+    border: Border,
     /// None where the thread could not be started.
     questions: OnceLock<Option<mpsc::Sender<Question>>>,
 }
@@ -96,7 +92,6 @@ struct Counters {
     empty: Counter,
     failed: Counter,
     refused: Counter,
-    unreachable: Counter,
 }
 
 struct Question {
@@ -149,48 +144,22 @@ impl Names {
                 "Questions that were not asked because too many wait",
                 &counters.refused,
             ),
-            (
-                "dns_addresses_refused",
-                "Addresses of hosts chosen by clients that may not be connected to",
-                &counters.unreachable,
-            ),
         ] {
             metrics.register(name, help, counter.clone());
         }
         Names {
             inner: Arc::new(Inner {
+                border: Border::new(settings.border.clone(), metrics),
                 settings,
                 counters,
-                told_refused: Mutex::new(None),
                 questions: OnceLock::new(),
             }),
         }
     }
 
-    /// Whether an address may be connected to where a client chose the name; counted where not.
-    pub fn admits(&self, host: &str, ip: IpAddr) -> bool {
-        let admits = self.inner.settings.reach.admits(ip);
-        if !admits {
-            self.inner.counters.unreachable.inc();
-            self.tell_refused(host, ip);
-        }
-        admits
-    }
-
-    /// Clients choose names as often as they like, so the log is told now and then.
-    fn tell_refused(&self, host: &str, ip: IpAddr) {
-        let told = self.inner.told_refused.lock();
-        let mut told = told.unwrap_or_else(PoisonError::into_inner);
-        let now = clock::now();
-        if told.is_none_or(|told| now.duration_since(told) >= REFUSAL_PAUSE) {
-            *told = Some(now);
-            tracing::warn!(
-                host,
-                address = %ip,
-                "a host that a client chose has an address that is not public, so it is not \
-                 connected to; --dynamic-dns-allow admits addresses"
-            );
-        }
+    /// Where names, and endpoints, may lead.
+    pub fn border(&self) -> &Border {
+        &self.inner.border
     }
 
     /// The addresses of a host. One with a dot is asked for as it is; only others are looked for

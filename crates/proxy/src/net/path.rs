@@ -7,13 +7,18 @@ use std::borrow::Cow;
 
 use super::failure::FailureKind;
 
+pub mod reading;
+
 /// What becomes of paths that servers understand differently. The names are those of Istio's
-/// `pathNormalization`, but for the strictest, which Istio does not have. Whatever the rule, no
-/// path has a zero byte or a dot segment once the rule was followed.
+/// `pathNormalization`, but for the first and the strictest, which Istio does not have. Whatever
+/// the rule, no path has a zero byte or a dot segment once the rule was followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathRule {
-    /// They go on as they came. Those with backslashes and dot segments are refused.
+    /// Each route reads them as its dialect documents. Endpoints get them as they came, but for
+    /// dot segments, which are followed, and backslashes, which are slashes.
     #[default]
+    Dialect,
+    /// They go on as they came. Those with backslashes and dot segments are refused.
     AsIs,
     /// Escapes of letters, digits, `-`, `.`, `_` and `~` mean these, backslashes are slashes, and
     /// dot segments are followed.
@@ -28,7 +33,8 @@ pub enum PathRule {
 
 impl PathRule {
     /// Every rule, by the name that it is set by.
-    pub const ALL: [(&'static str, PathRule); 5] = [
+    pub const ALL: [(&'static str, PathRule); 6] = [
+        ("DIALECT", PathRule::Dialect),
         ("NONE", PathRule::AsIs),
         ("BASE", PathRule::Base),
         ("MERGE_SLASHES", PathRule::MergeSlashes),
@@ -42,11 +48,11 @@ impl PathRule {
     /// [`FailureKind::BadRequest`] for what is refused.
     pub fn follow(self, path: &str) -> Result<Cow<'_, str>, FailureKind> {
         // Most paths have nothing that any rule would change, and are done here.
-        let is_plain = !path.contains(['%', '\\']) && !path.contains("/.") && !path.contains("//");
-        if is_plain {
+        if is_plain(path) {
             return Ok(Cow::Borrowed(path));
         }
         let followed = match self {
+            PathRule::Dialect => resolved(path).ok_or(FailureKind::BadRequest)?,
             PathRule::AsIs => Cow::Borrowed(path),
             PathRule::Base => once(path, false, false)?,
             PathRule::MergeSlashes => once(path, false, true)?,
@@ -63,6 +69,66 @@ impl PathRule {
     }
 }
 
+/// Whether a path reads alike everywhere: no escape, no backslash, no parameter, no empty segment
+/// and none that could be a dot segment.
+pub fn is_plain(path: &str) -> bool {
+    let mut before = [0; 2];
+    let is_plain = path.bytes().all(|byte| {
+        let is_odd = match byte {
+            b'%' | b'\\' | b';' => true,
+            b'/' => before[1] == b'/' || before == *b"/.",
+            b'.' => before == *b"/.",
+            _ => false,
+        };
+        before = [before[1], byte];
+        !is_odd
+    });
+    is_plain && before != *b"/."
+}
+
+/// A path with its dot segments followed (RFC 3986, section 5.2.4) and backslashes as slashes.
+/// All else stays as it came. None where a segment hides another, or a zero byte.
+fn resolved(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('\\') && is_one(path) {
+        return Some(Cow::Borrowed(path));
+    }
+    let rest = path.strip_prefix('/').unwrap_or_default();
+    let mut segments: Vec<&str> = Vec::new();
+    let mut parts = rest.split(['/', '\\']).peekable();
+    while let Some(segment) = parts.next() {
+        let dots = dots_of(segment);
+        if dots == 0 {
+            segments.push(Some(segment).filter(|segment| is_one(segment))?);
+            continue;
+        }
+        if dots == 2 {
+            segments.pop();
+        }
+        // What ends in a dot segment is a directory.
+        if parts.peek().is_none() {
+            segments.push("");
+        }
+    }
+    Some(Cow::Owned(format!("/{}", segments.join("/"))))
+}
+
+/// 1 for `.` and 2 for `..`, however they are escaped; 0 for all other segments.
+fn dots_of(segment: &str) -> usize {
+    let mut rest = segment;
+    for count in 0..=2 {
+        if rest.is_empty() {
+            return count;
+        }
+        let escaped = rest.get(..3).filter(|it| it.eq_ignore_ascii_case("%2e"));
+        rest = match (rest.strip_prefix('.'), escaped) {
+            (Some(after), _) => after,
+            (None, Some(_)) => rest.get(3..).unwrap_or_default(),
+            (None, None) => return 0,
+        };
+    }
+    0
+}
+
 /// The normal form of a path, unless that has another: an escape that undoing others has made.
 fn once(path: &str, decodes: bool, merges: bool) -> Result<Cow<'_, str>, FailureKind> {
     let followed = normal(path, decodes, merges);
@@ -73,7 +139,7 @@ fn once(path: &str, decodes: bool, merges: bool) -> Result<Cow<'_, str>, Failure
 }
 
 /// Whether a path means one thing: no backslash, no zero byte, and no segment that is `.` or `..`
-/// once `%2e`, `%2f` and `%5c` are decoded.
+/// once `%2e`, `%2f`, `%5c` and `%3b` are decoded and parameters are left out.
 fn is_one(path: &str) -> bool {
     !path.contains('\\') && !path.contains("%00") && !has_dot_segment(path)
 }
@@ -99,6 +165,8 @@ fn has_dot_segment(path: &str) -> bool {
                 dots = 0;
                 is_dots = true;
             }
+            // Some servers leave out parameters of segments first.
+            b';' if is_dots && (1..=2).contains(&dots) => return true,
             b'.' => dots += 1,
             _ => is_dots = false,
         }
@@ -207,40 +275,54 @@ mod tests {
 
     #[test]
     fn each_rule_leaves_or_changes_or_refuses() {
-        // The path, and what NONE, BASE, MERGE_SLASHES, DECODE_AND_MERGE_SLASHES and STRICT make
-        // of it; empty where it is refused.
+        // The path, and what DIALECT, NONE, BASE, MERGE_SLASHES, DECODE_AND_MERGE_SLASHES and
+        // STRICT make of it; empty where it is refused.
         for (path, expected) in [
-            ("/a/b", ["/a/b"; 5]),
-            ("/", ["/"; 5]),
-            ("/a/", ["/a/"; 5]),
-            ("/.well-known/x", ["/.well-known/x"; 5]),
-            ("/a...", ["/a..."; 5]),
-            ("/%61b", ["/%61b", "/ab", "/ab", "/ab", ""]),
-            ("/%20", ["/%20"; 5]),
-            ("/%zz", ["/%zz", "/%zz", "/%zz", "/%zz", ""]),
-            ("/a%", ["/a%", "/a%", "/a%", "/a%", ""]),
-            ("/a//b", ["/a//b", "/a//b", "/a/b", "/a/b", ""]),
-            ("//", ["//", "//", "/", "/", ""]),
-            ("/a/./b", ["", "/a/b", "/a/b", "/a/b", ""]),
-            ("/a/../b", ["", "/b", "/b", "/b", ""]),
-            ("/a/..", ["", "/", "/", "/", ""]),
-            ("/a/.", ["", "/a/", "/a/", "/a/", ""]),
-            ("/../../a", ["", "/a", "/a", "/a", ""]),
-            ("/..", ["", "/", "/", "/", ""]),
-            ("/a/%2e%2E/b", ["", "/b", "/b", "/b", ""]),
-            ("/a\\b", ["", "/a/b", "/a/b", "/a/b", ""]),
-            ("/a\\..\\b", ["", "/b", "/b", "/b", ""]),
-            ("/a%2fb", ["/a%2fb", "/a%2fb", "/a%2fb", "/a/b", ""]),
-            ("/a%5Cb", ["/a%5Cb", "/a%5Cb", "/a%5Cb", "/a/b", ""]),
-            ("/a%2f..%2fb", ["", "", "", "/b", ""]),
-            ("/a%2f%2e%2e%5cb", ["", "", "", "/b", ""]),
+            ("/a/b", ["/a/b"; 6]),
+            ("/", ["/"; 6]),
+            ("/a/", ["/a/"; 6]),
+            ("/.well-known/x", ["/.well-known/x"; 6]),
+            ("/a...", ["/a..."; 6]),
+            ("/%61b", ["/%61b", "/%61b", "/ab", "/ab", "/ab", ""]),
+            ("/%20", ["/%20"; 6]),
+            ("/%zz", ["/%zz", "/%zz", "/%zz", "/%zz", "/%zz", ""]),
+            ("/a%", ["/a%", "/a%", "/a%", "/a%", "/a%", ""]),
+            ("/a//b", ["/a//b", "/a//b", "/a//b", "/a/b", "/a/b", ""]),
+            ("//", ["//", "//", "//", "/", "/", ""]),
+            ("/a/./b", ["/a/b", "", "/a/b", "/a/b", "/a/b", ""]),
+            ("/a/../b", ["/b", "", "/b", "/b", "/b", ""]),
+            ("/a/..", ["/", "", "/", "/", "/", ""]),
+            ("/a/.", ["/a/", "", "/a/", "/a/", "/a/", ""]),
+            ("/../../a", ["/a", "", "/a", "/a", "/a", ""]),
+            ("/..", ["/", "", "/", "/", "/", ""]),
+            ("/a/%2e%2E/b", ["/b", "", "/b", "/b", "/b", ""]),
+            ("/a\\b", ["/a/b", "", "/a/b", "/a/b", "/a/b", ""]),
+            ("/a\\..\\b", ["/b", "", "/b", "/b", "/b", ""]),
+            (
+                "/a%2fb",
+                ["/a%2fb", "/a%2fb", "/a%2fb", "/a%2fb", "/a/b", ""],
+            ),
+            (
+                "/a%5Cb",
+                ["/a%5Cb", "/a%5Cb", "/a%5Cb", "/a%5Cb", "/a/b", ""],
+            ),
+            ("/a%2f..%2fb", ["", "", "", "", "/b", ""]),
+            ("/a%2f%2e%2e%5cb", ["", "", "", "", "/b", ""]),
             // What is no escape hides nothing behind it.
-            ("/a%/../b", ["", "/b", "/b", "/b", ""]),
-            ("/%/./b", ["", "/%/b", "/%/b", "/%/b", ""]),
-            ("/%%2e/b", ["/%%2e/b", "/%./b", "/%./b", "/%./b", ""]),
-            ("/%%361", ["/%%361", "", "", "", ""]),
-            ("/a%00b", [""; 5]),
-            ("/a%252e%252e/b", ["/a%252e%252e/b"; 5]),
+            ("/a%/../b", ["/b", "", "/b", "/b", "/b", ""]),
+            ("/%/./b", ["/%/b", "", "/%/b", "/%/b", "/%/b", ""]),
+            (
+                "/%%2e/b",
+                ["/%%2e/b", "/%%2e/b", "/%./b", "/%./b", "/%./b", ""],
+            ),
+            ("/%%361", ["/%%361", "/%%361", "", "", "", ""]),
+            ("/a%00b", [""; 6]),
+            ("/a;b/c", ["/a;b/c"; 6]),
+            ("/..;/a", [""; 6]),
+            ("/a/%00/../b", ["", "", "/a/b", "/a/b", "/a/b", ""]),
+            ("/a%2f../../b", ["", "", "/b", "/b", "/b", ""]),
+            ("/a/.%2e%3bb/c", [""; 6]),
+            ("/a%252e%252e/b", ["/a%252e%252e/b"; 6]),
         ] {
             for ((name, rule), expected) in PathRule::ALL.into_iter().zip(expected) {
                 let followed = rule.follow(path);

@@ -4,13 +4,11 @@ use myriad_model::{
     AccessLog, Attribute, Condition, ConditionStep, FormatPart, Literal, LogFormat, Relation,
     SpanTag, Telemetry, TextForm,
 };
-use regex_automata::meta::Regex;
+use std::sync::Arc;
 
 use super::journal::Line;
+use super::pattern::{BadRegex, Budget, Pattern};
 use super::standard::{self, Asked};
-
-/// The most memory that a compiled regex may take in bytes.
-const REGEX_BYTES_MAX: usize = 256 << 10;
 
 /// What is recorded.
 pub struct Recording {
@@ -28,7 +26,7 @@ pub struct Recording {
 struct Filter {
     condition: Option<Condition>,
     /// One for each step that has one.
-    regexes: Box<[Regex]>,
+    regexes: Box<[Arc<Pattern>]>,
 }
 
 /// Which of the access logs take a line, by their places.
@@ -38,8 +36,8 @@ impl Recording {
     /// Makes it ready.
     ///
     /// # Errors
-    /// The regex that is not valid.
-    pub fn new(told: &Telemetry) -> Result<Recording, Box<str>> {
+    /// A regex that is not valid, or too large.
+    pub fn new(told: &Telemetry) -> Result<Recording, BadRegex> {
         let logs = told.logs.as_ref().map(|logs| {
             let filters = logs.iter().map(|log| Filter::new(log.filter.as_ref()));
             filters.collect::<Result<_, _>>()
@@ -92,9 +90,9 @@ impl Recording {
     /// Which access logs take a line.
     pub fn takers(&self, line: &Line) -> Takers {
         let filters = self.logs.as_deref().unwrap_or_default();
-        let takers = filters.iter().enumerate();
+        let (takers, budget) = (filters.iter().enumerate(), Budget::default());
         takers
-            .filter(|(_, filter)| filter.takes(line))
+            .filter(|(_, filter)| filter.takes(line, &budget))
             .fold(0, |takers, (at, _)| takers | 1_u8.unbounded_shl(at as u32))
     }
 }
@@ -138,10 +136,10 @@ fn attributes(told: &Telemetry, visit: &mut dyn FnMut(&Attribute)) {
 }
 
 impl Filter {
-    fn new(condition: Option<&Condition>) -> Result<Filter, Box<str>> {
+    fn new(condition: Option<&Condition>) -> Result<Filter, BadRegex> {
         let steps = condition.iter().flat_map(|condition| &condition.steps);
         let regexes = steps.filter_map(|step| match step {
-            ConditionStep::Text(_, TextForm::Regex, pattern) => Some(compile(pattern)),
+            ConditionStep::Text(_, TextForm::Regex, pattern) => Some(Pattern::anywhere(pattern)),
             _ => None,
         });
         Ok(Filter {
@@ -150,7 +148,9 @@ impl Filter {
         })
     }
 
-    fn takes(&self, line: &Line) -> bool {
+    /// Whether a line is taken; also where finding out takes more steps than there are, since
+    /// nobody may hide from a log.
+    fn takes(&self, line: &Line, budget: &Budget) -> bool {
         let Some(condition) = &self.condition else {
             return true;
         };
@@ -190,20 +190,16 @@ impl Filter {
                         TextForm::Contains => known.contains(&**text),
                         TextForm::Start => known.starts_with(&**text),
                         TextForm::End => known.ends_with(&**text),
-                        TextForm::Regex => regex.is_some_and(|it| it.is_match(&*known)),
+                        TextForm::Regex => {
+                            regex.is_some_and(|it| it.is_match(known.as_bytes(), budget))
+                        }
                     })
                 }
             };
             results.push(result);
         }
-        results.pop().flatten() == Some(true)
+        results.pop().flatten() == Some(true) || budget.is_spent()
     }
-}
-
-fn compile(pattern: &str) -> Result<Regex, Box<str>> {
-    let config = Regex::config().nfa_size_limit(Some(REGEX_BYTES_MAX));
-    let built = Regex::builder().configure(config).build(pattern);
-    built.map_err(|_| pattern.into())
 }
 
 fn compare(

@@ -1,17 +1,20 @@
-//! Fair shares: how much of something each domain of a worker holds, and who gets no more of it.
+//! Fair shares: how much of something each namespace of a worker holds, and each domain in it, and
+//! who gets no more of it.
 //!
-//! There is no entry per domain. Two rows of numbers are kept, and a domain has a place in each by
-//! its hash; the lower of its two numbers is what it holds at most. So taking and giving back cost
-//! four additions, nothing is allocated, and whoever comes with ever new names fills no table.
-//! While there is room nobody is refused anything; the last fifth is for those who have little.
+//! There is no entry per domain. Two rows of numbers are kept for namespaces and two for domains;
+//! each has a place in both of its rows by its hash, and the lower of the two numbers is what it
+//! holds at most. So taking and giving back cost a few additions, nothing is allocated, and whoever
+//! comes with ever new names fills no table. While there is room nobody is refused anything. From
+//! four fifths on a tenth is for domains that have little, whatever their namespace has, and all
+//! that is left for namespaces that have little, in which domains share again.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use myriad_model::Host;
+use myriad_model::{Host, Origin};
 
-use super::hash::hash;
+use super::hash::{hash, hash_numbers};
 use super::limits::Limits;
 use super::pressure::{Pressure, Step};
 
@@ -28,17 +31,39 @@ const FLOOR: usize = 4;
 pub struct Shares {
     max: usize,
     pressure: Arc<Pressure>,
-    rows: [Box<[Cell<u32>]>; 2],
+    namespaces: Sketch,
+    domains: Sketch,
+    /// The domains that hold something, by the places of their namespaces.
+    inhabited: [Box<[Cell<u32>]>; 2],
     /// What all of them hold.
     held: Cell<usize>,
-    /// Places of the first row that are taken: about as many domains hold something.
+}
+
+/// Two rows of numbers.
+struct Sketch {
+    rows: [Box<[Cell<u32>]>; 2],
+    /// Places of the first row that are taken: about as many hold something.
     active: Cell<usize>,
+}
+
+/// The places of one hash in two rows.
+type Spots = [u16; 2];
+
+/// The owner of something: a domain, and the namespace of the object that it came from, by their
+/// hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The namespace.
+    pub namespace: u64,
+    /// The domain within it.
+    pub domain: u64,
 }
 
 /// One that a domain holds; given back when dropped.
 pub struct Held {
     shares: Rc<Shares>,
-    places: [u16; 2],
+    namespace: Spots,
+    domain: Spots,
 }
 
 /// All shares of a worker.
@@ -66,16 +91,28 @@ impl Fairness {
     }
 }
 
-/// The hash that a domain has here.
-pub fn hash_of(host: &Host) -> u64 {
-    hash(SHARE_CLASS, host.as_str())
+impl Owner {
+    /// The domain of a host that an object says something of.
+    pub fn of(origin: &Origin, host: &Host) -> Self {
+        let namespace = hash(SHARE_CLASS, origin.namespace());
+        Owner {
+            namespace,
+            // Another namespace's routes of the host are another domain's.
+            domain: hash_numbers(SHARE_CLASS, host.as_str(), &[namespace]),
+        }
+    }
 }
 
 impl Fairness {
     /// One connection of a domain, of all that the worker has; it is one of them already.
-    pub fn take_connection(&self, domain: u64, all: usize) -> Option<Held> {
+    pub fn take_connection(&self, owner: Owner, all: usize) -> Option<Held> {
         let beside = all.saturating_sub(self.connections.held() + 1);
-        self.connections.take(domain, beside)
+        self.connections.take(owner, beside)
+    }
+
+    /// Whether memory is so short that those who have much get nothing more.
+    pub fn sheds(&self) -> bool {
+        self.pressure.step() >= Step::ShedLargest
     }
 
     /// Whether connections shall end with the request they are in.
@@ -87,33 +124,42 @@ impl Fairness {
 impl Shares {
     /// Nobody holds anything of what there is at most so much of.
     pub fn new(max: usize, pressure: Arc<Pressure>) -> Self {
-        let row = || vec![Cell::new(0); PLACES].into_boxed_slice();
         Shares {
             max,
             pressure,
-            rows: [row(), row()],
+            namespaces: Sketch::new(),
+            domains: Sketch::new(),
+            inhabited: [row(), row()],
             held: Cell::new(0),
-            active: Cell::new(0),
         }
     }
 
-    /// One more for the domain of a hash; none where others need what is left. `beside` are those
-    /// that no domain holds yet.
-    pub fn take(self: &Rc<Self>, hash: u64, beside: usize) -> Option<Held> {
-        let places = places(hash);
-        let own = self.own(places);
-        if !self.admits(own, self.held.get() + beside) {
+    /// One more for a domain; none where others need what is left. `beside` are those that no
+    /// domain holds yet.
+    pub fn take(self: &Rc<Self>, owner: Owner, beside: usize) -> Option<Held> {
+        let (namespace, domain) = (spots(owner.namespace), spots(owner.domain));
+        if !self.admits(namespace, domain, self.held.get() + beside) {
             return None;
         }
-        self.change(places, |number| number + 1);
-        self.held.set(self.held.get() + 1);
-        if self.first(places) == 1 {
-            self.active.set(self.active.get() + 1);
+        Some(self.hold(namespace, domain))
+    }
+
+    /// One more for a domain, in place of another that it is about to give back.
+    pub fn exchange(self: &Rc<Self>, owner: Owner) -> Held {
+        self.hold(spots(owner.namespace), spots(owner.domain))
+    }
+
+    fn hold(self: &Rc<Self>, namespace: Spots, domain: Spots) -> Held {
+        self.namespaces.add(namespace);
+        if self.domains.add(domain) {
+            change(&self.inhabited, namespace, |number| number + 1);
         }
-        Some(Held {
+        self.held.set(self.held.get() + 1);
+        Held {
             shares: self.clone(),
-            places,
-        })
+            namespace,
+            domain,
+        }
     }
 
     /// What all domains hold.
@@ -121,54 +167,119 @@ impl Shares {
         self.held.get()
     }
 
-    fn admits(&self, own: usize, all: usize) -> bool {
+    /// Whether all that there is is held.
+    pub fn is_used_up(&self) -> bool {
+        self.held.get() >= self.max
+    }
+
+    /// Whether so much is held that not everybody gets more.
+    pub fn is_scarce(&self) -> bool {
+        self.held.get() >= self.max - self.max / 5
+    }
+
+    fn admits(&self, namespace: Spots, domain: Spots, all: usize) -> bool {
         let step = self.pressure.step();
         if all >= self.max || step >= Step::ShedAll {
             return false;
         }
-        let active = self.active.get() + usize::from(own == 0);
+        let of_namespace = self.namespaces.held(namespace);
+        let own = self.domains.held(domain);
         if step >= Step::ShedLargest {
-            // Twice the mean is what makes a domain one of the largest.
-            return own < FLOOR.max(2 * self.held.get() / active.max(1));
+            // Twice the mean is what makes one of the largest.
+            let held = 2 * self.held.get();
+            let is_small = |own, sketch: &Sketch| own < FLOOR.max(held / sketch.beside(own));
+            let is_alone = self.namespaces.beside(of_namespace) == 1;
+            return is_small(own, &self.domains)
+                && (is_alone || is_small(of_namespace, &self.namespaces));
         }
-        // One share more than there are domains, so that a new one finds room.
-        all < self.max - self.max / 5 || own < FLOOR.max(self.max / (active + 1))
+        if all < self.max - self.max / 5 {
+            return true;
+        }
+        // One share more than there are who hold something, so that a new one finds room.
+        let share = FLOOR.max(self.max / (self.namespaces.beside(of_namespace) + 1));
+        let inhabited = lowest(&self.inhabited, namespace) + usize::from(own == 0);
+        let has_little = own < FLOOR.max(share / (inhabited + 1));
+        if of_namespace < share {
+            return of_namespace < share - share / 5 || has_little;
+        }
+        all < self.max - self.max / 10 && has_little
+    }
+}
+
+impl Sketch {
+    fn new() -> Self {
+        Sketch {
+            rows: [row(), row()],
+            active: Cell::new(0),
+        }
     }
 
-    fn own(&self, places: [u16; 2]) -> usize {
-        let held = self.rows.iter().zip(places);
-        let held = held.map(|(row, place)| row.get(usize::from(place)).map_or(0, Cell::get));
-        held.min().unwrap_or(0) as usize
+    /// How many hold something, with one that holds so much.
+    fn beside(&self, own: usize) -> usize {
+        (self.active.get() + usize::from(own == 0)).max(1)
     }
 
-    fn first(&self, [place, _]: [u16; 2]) -> u32 {
+    fn held(&self, spots: Spots) -> usize {
+        lowest(&self.rows, spots)
+    }
+
+    /// Adds one; whether it is about the first.
+    fn add(&self, spots: Spots) -> bool {
+        change(&self.rows, spots, |number| number + 1);
+        let is_first = self.first(spots) == 1;
+        self.active.set(self.active.get() + usize::from(is_first));
+        is_first
+    }
+
+    /// Takes one away; whether it was about the last.
+    fn remove(&self, spots: Spots) -> bool {
+        change(&self.rows, spots, |number| number.saturating_sub(1));
+        let is_last = self.first(spots) == 0;
+        let active = self.active.get();
+        self.active.set(active.saturating_sub(usize::from(is_last)));
+        is_last
+    }
+
+    fn first(&self, [spot, _]: Spots) -> u32 {
         let [row, _] = &self.rows;
-        row.get(usize::from(place)).map_or(0, Cell::get)
-    }
-
-    fn change(&self, places: [u16; 2], by: impl Fn(u32) -> u32) {
-        for (row, place) in self.rows.iter().zip(places) {
-            if let Some(number) = row.get(usize::from(place)) {
-                number.set(by(number.get()));
-            }
-        }
+        row.get(usize::from(spot)).map_or(0, Cell::get)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         let shares = &self.shares;
-        shares.change(self.places, |number| number.saturating_sub(1));
-        shares.held.set(shares.held.get().saturating_sub(1));
-        if shares.first(self.places) == 0 {
-            shares.active.set(shares.active.get().saturating_sub(1));
+        shares.namespaces.remove(self.namespace);
+        if shares.domains.remove(self.domain) {
+            change(&shares.inhabited, self.namespace, |number| {
+                number.saturating_sub(1)
+            });
         }
+        shares.held.set(shares.held.get().saturating_sub(1));
     }
 }
 
-fn places(hash: u64) -> [u16; 2] {
+fn row() -> Box<[Cell<u32>]> {
+    vec![Cell::new(0); PLACES].into_boxed_slice()
+}
+
+fn spots(hash: u64) -> Spots {
     let within = |bits: u64| (bits as usize % PLACES) as u16;
     [within(hash), within(hash >> 32)]
+}
+
+fn lowest(rows: &[Box<[Cell<u32>]>; 2], spots: Spots) -> usize {
+    let held = rows.iter().zip(spots);
+    let held = held.map(|(row, spot)| row.get(usize::from(spot)).map_or(0, Cell::get));
+    held.min().unwrap_or(0) as usize
+}
+
+fn change(rows: &[Box<[Cell<u32>]>; 2], spots: Spots, by: impl Fn(u32) -> u32) {
+    for (row, spot) in rows.iter().zip(spots) {
+        if let Some(number) = row.get(usize::from(spot)) {
+            number.set(by(number.get()));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +287,7 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use super::{FLOOR, Held, Shares};
+    use super::{FLOOR, Held, Owner, Shares};
     use crate::net::hash::hash;
     use crate::net::pressure::Pressure;
 
@@ -185,33 +296,73 @@ mod tests {
         (Rc::new(Shares::new(max, pressure.clone())), pressure)
     }
 
+    /// A domain of a namespace, as `namespace/domain`.
+    fn owner(name: &str) -> Owner {
+        let (namespace, _) = name.split_once('/').unwrap();
+        Owner {
+            namespace: hash(0, namespace),
+            domain: hash(0, name),
+        }
+    }
+
     fn fill(shares: &Rc<Shares>, name: &str) -> Vec<Held> {
-        std::iter::from_fn(|| shares.take(hash(0, name), 0)).collect()
+        std::iter::from_fn(|| shares.take(owner(name), 0)).collect()
     }
 
     #[test]
-    fn one_domain_leaves_a_fifth_to_others_and_they_share_it_fairly() {
+    fn one_domain_leaves_a_tenth_to_those_of_its_namespace_and_a_fifth_to_other_namespaces() {
         let (shares, _) = shares(1_000);
-        let flood = fill(&shares, "flood");
+        let flood = fill(&shares, "a/flood");
         assert_eq!(flood.len(), 800);
-        let other = fill(&shares, "other");
-        assert_eq!((other.len(), shares.held()), (200, 1_000));
-        drop(flood);
-        drop(other);
-        assert_eq!((shares.held(), shares.active.get()), (0, 0));
+        let beside = fill(&shares, "a/beside");
+        assert_eq!(beside.len(), 100);
+        let other = fill(&shares, "b/other");
+        assert_eq!((other.len(), shares.held()), (100, 1_000));
+        drop((flood, beside, other));
+        assert_eq!(shares.held(), 0);
+        let active = [&shares.namespaces, &shares.domains].map(|it| it.active.get());
+        assert_eq!(active, [0, 0]);
+        assert_eq!(
+            super::lowest(&shares.inhabited, super::spots(owner("a/").namespace)),
+            0
+        );
+        let flood = fill(&shares, "a/flood");
+        let other = fill(&shares, "b/other");
+        assert_eq!((flood.len(), other.len()), (800, 200));
+    }
+
+    #[test]
+    fn many_domains_of_one_namespace_are_no_more_than_the_namespace() {
+        let (shares, _) = shares(100);
+        let mut flood: Vec<Held> = Vec::new();
+        // Each of them has little.
+        for number in (0..60).cycle().take(600) {
+            flood.extend(shares.take(owner(&format!("a/{number}")), 0));
+        }
+        assert_eq!(flood.len(), 90);
+        let victim = fill(&shares, "b/victim");
+        assert_eq!(victim.len(), 10);
+        // What the others end is the victim's, up to what a third namespace may want.
+        flood.truncate(50);
+        for number in 0..60 {
+            flood.extend(shares.take(owner(&format!("a/{number}")), 0));
+        }
+        assert_eq!(flood.len(), 80);
+        flood.truncate(60);
+        assert_eq!(fill(&shares, "b/victim").len(), 17);
     }
 
     #[test]
     fn a_thousand_quiet_domains_are_not_refused_while_one_floods() {
         let (shares, _) = shares(10_000);
         let mut quiet: Vec<Held> = Vec::new();
-        let flood = fill(&shares, "flood");
+        let flood = fill(&shares, "a/flood");
         for number in 0..500 {
             for _ in 0..2 {
-                let taken = shares.take(hash(0, &format!("quiet {number}")), 0);
+                let taken = shares.take(owner(&format!("b/{number}")), 0);
                 quiet.push(taken.expect("it has little"));
             }
-            assert!(shares.take(hash(0, "flood"), 0).is_none());
+            assert!(shares.take(owner("a/flood"), 0).is_none());
         }
         assert_eq!((flood.len(), quiet.len()), (8_000, 1_000));
     }
@@ -219,27 +370,26 @@ mod tests {
     #[test]
     fn under_pressure_the_largest_get_no_more_and_then_nobody() {
         let (shares, pressure) = shares(1_000);
-        let mut held: Vec<Held> = (0..40)
-            .filter_map(|_| shares.take(hash(0, "a"), 0))
-            .collect();
-        held.extend((0..4).filter_map(|_| shares.take(hash(0, "b"), 0)));
-        held.extend((0..4).filter_map(|_| shares.take(hash(0, "c"), 0)));
+        let mut held: Vec<Held> = Vec::new();
+        held.extend((0..40).filter_map(|_| shares.take(owner("n/a"), 0)));
+        held.extend((0..4).filter_map(|_| shares.take(owner("n/b"), 0)));
+        held.extend((0..4).filter_map(|_| shares.take(owner("n/c"), 0)));
         assert_eq!(held.len(), 48);
         pressure.look(91);
-        assert!(shares.take(hash(0, "a"), 0).is_none());
-        assert!(shares.take(hash(0, "b"), 0).is_some());
+        assert!(shares.take(owner("n/a"), 0).is_none());
+        assert!(shares.take(owner("n/b"), 0).is_some());
         pressure.look(96);
-        assert!(shares.take(hash(0, "b"), 0).is_none());
+        assert!(shares.take(owner("n/b"), 0).is_none());
         pressure.look(50);
-        assert!(shares.take(hash(0, "a"), 0).is_some());
+        assert!(shares.take(owner("n/a"), 0).is_some());
     }
 
     #[test]
     fn what_no_domain_holds_counts_too_and_nothing_is_beyond_the_limit() {
         let (shares, _) = shares(100);
-        assert!(shares.take(hash(0, "a"), 100).is_none());
+        assert!(shares.take(owner("n/a"), 100).is_none());
         let held: Vec<Held> = (0..FLOOR)
-            .filter_map(|_| shares.take(hash(0, "a"), 90))
+            .filter_map(|_| shares.take(owner("n/a"), 85))
             .collect();
         assert_eq!(held.len(), FLOOR);
     }

@@ -15,7 +15,9 @@ use myriad_model::{Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, G
 use smallvec::SmallVec;
 
 use super::client;
+use crate::net::client::ClientAddress;
 use crate::net::count::{Count, Counts};
+use crate::net::field::is_read_as;
 use crate::net::head::Head;
 use crate::route::claims::Said;
 use crate::route::guards::Guards;
@@ -86,7 +88,7 @@ pub fn judge(guards: &Guards, request: &Request<'_, '_>, counts: &Counts) -> Jud
 pub fn admits_stream(guards: &Guards, stream: &Stream<'_>, counts: &Counts) -> bool {
     let facts = Facts {
         peer: stream.peer.to_canonical(),
-        client: stream.client.to_canonical(),
+        client: stream.client.into(),
         address: stream.address.map(|address| address.to_canonical()),
         port: stream.port,
         server_name: stream.server_name,
@@ -163,7 +165,7 @@ fn weigh(guards: &Guards, listener: &Name, facts: &Facts<'_, '_>, counts: &Count
 /// What is known of a request or stream.
 struct Facts<'a, 'h> {
     peer: IpAddr,
-    client: IpAddr,
+    client: ClientAddress,
     /// None where the system did not tell.
     address: Option<IpAddr>,
     port: u16,
@@ -230,7 +232,10 @@ impl<'a, 'h> Facts<'a, 'h> {
             }),
             Subject::TrustDomain => spiffe().is_some_and(|it| fits(form, it.trust_domain)),
             Subject::PeerAddress => fits_address(form, self.peer),
-            Subject::ClientAddress => fits_address(form, self.client),
+            Subject::ClientAddress => match self.client.known() {
+                Some(address) => fits_address(form, address),
+                None => wide,
+            },
             Subject::LocalAddress => match self.address {
                 Some(address) => fits_address(form, address),
                 None => wide,
@@ -246,9 +251,10 @@ impl<'a, 'h> Facts<'a, 'h> {
             Subject::Claim(path) => self.fit_path(path, form),
             Subject::Host => self.head.is_some_and(|head| fits_host(form, head)),
             Subject::Method => self.head.is_some_and(|head| fits(form, head.method)),
-            Subject::Path => self
-                .head
-                .is_some_and(|head| path::fits(form, &head.path, wide)),
+            Subject::Path => self.head.is_some_and(|head| {
+                let readings = head.readings.as_deref();
+                path::fits(form, &head.path, readings, wide)
+            }),
             Subject::Header(name) => self
                 .head
                 .is_some_and(|head| fits_header(form, head, name, wide)),
@@ -360,13 +366,25 @@ fn fits_host(form: &GuardForm, head: &Head<'_>) -> bool {
 }
 
 /// Several fields of a name are one list (RFC 9110, section 5.3), which is what is compared.
-/// Whoever looks at every reading also takes each field alone.
+/// Whoever looks at every reading also takes each field alone, and names that servers may take
+/// for this one.
 fn fits_header(form: &GuardForm, head: &Head<'_>, name: &str, wide: bool) -> bool {
+    let is_it = |sent: &str| sent.eq_ignore_ascii_case(name);
+    fits_fields(form, head, is_it, wide)
+        || (wide && fits_fields(form, head, |sent| is_read_as(sent, name), wide))
+}
+
+fn fits_fields(
+    form: &GuardForm,
+    head: &Head<'_>,
+    is_it: impl Fn(&str) -> bool,
+    wide: bool,
+) -> bool {
     let text = |value| -> Cow<'_, str> { String::from_utf8_lossy(value) };
     let mut fields = head
         .fields
         .iter()
-        .filter(|field| field.name.eq_ignore_ascii_case(name))
+        .filter(|field| is_it(field.name))
         .map(|field| text(field.value));
     let Some(first) = fields.next() else {
         return false;

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use myriad_base::clock;
-use myriad_model::{HttpCheck, NameMatch, Provider};
+use myriad_model::{HttpCheck, NameMatch, PathReading, Provider};
 use prost::Message as _;
 
 use crate::net::body::BodyLength;
 use crate::net::buffer::Buffer;
-use crate::net::field::{Field, Known};
+use crate::net::field::{Field, Known, is_read_as};
 use crate::net::head::{Head, Version};
 use crate::net::kept::KeptHead;
 use crate::route::visit::Visit;
@@ -156,10 +156,11 @@ pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
     let mut out = Buffer::for_head();
     for (at, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-        let is_it = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        let is_it = |known: &str| is_read_as(name, known);
         let goes = changes.remove.iter().any(|known| is_it(known))
             || changes.set.iter().any(|(known, _)| is_it(known));
-        if at == 0 || !goes || !may_change_bytes(name) {
+        if at == 0 || !goes || !may_change(name) {
             out.append(line);
         }
     }
@@ -178,7 +179,7 @@ pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
 /// Changes the head of a request that was kept, as [`edit`] does where it is written.
 pub fn change(head: &mut KeptHead, changes: &Changes) {
     head.remove(|name| {
-        let is_it = |known: &str| *known == *name;
+        let is_it = |known: &str| is_read_as(name, known);
         let goes = changes.remove.iter().any(|known| is_it(known))
             || changes.set.iter().any(|(known, _)| is_it(known));
         goes && may_change(name)
@@ -213,7 +214,7 @@ fn write_head(
     out.append_str(head.method);
     out.append(b" ");
     out.append_str(&check.path_prefix);
-    out.append_str(&head.path);
+    out.append_str(told_path(head));
     if let Some(query) = head.query {
         out.append(b"?");
         out.append_str(query);
@@ -247,6 +248,12 @@ fn write_head(
     }
 }
 
+/// The path that providers are told, as Istio's are: whoever compares it need not undo escapes of
+/// letters.
+fn told_path<'a>(head: &'a Head<'_>) -> &'a str {
+    head.read(PathReading::Base).unwrap_or(&head.path)
+}
+
 /// The fields that providers may be told.
 fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>> {
     head.fields.iter().filter(|field| {
@@ -260,14 +267,14 @@ fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>
 
 fn check_request(visit: &Visit, head: &Head<'_>, came_by: &str) -> envoy::CheckRequest {
     let path = match head.query {
-        Some(query) => format!("{}?{query}", head.path),
-        None => head.path.clone().into_owned(),
+        Some(query) => format!("{}?{query}", told_path(head)),
+        None => told_path(head).to_owned(),
     };
     let mut http = envoy::HttpRequest {
         method: head.method.to_owned(),
         path,
         host: head.authority.to_owned(),
-        scheme: visit.scheme().to_owned(),
+        scheme: head.scheme.to_owned(),
         size: match head.body {
             BodyLength::None => 0,
             BodyLength::Exact(length) => i64::try_from(length).unwrap_or(i64::MAX),
@@ -469,10 +476,6 @@ pub fn is_sendable(name: &str, value: &[u8]) -> bool {
 fn may_change(name: &str) -> bool {
     let known = Known::of(name);
     !known.is_hop_by_hop() && !matches!(known, Known::ContentLength | Known::Host)
-}
-
-fn may_change_bytes(name: &[u8]) -> bool {
-    std::str::from_utf8(name).is_ok_and(may_change)
 }
 
 /// Whether a field of an answer is passed on to a client.

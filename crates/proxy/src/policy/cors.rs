@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use myriad_model::Cors;
-use regex_automata::meta::Regex;
 use smallvec::SmallVec;
 
 use crate::net::field::Known;
 use crate::net::head::Head;
-use crate::route::condition::matches_start;
+use crate::net::pattern::{Budget, Pattern};
 
 /// Fields that are put on a response in place of the endpoint's own.
 pub type Additions = SmallVec<[(&'static str, Box<[u8]>); 2]>;
@@ -22,12 +21,14 @@ pub fn is_preflight(head: &Head<'_>) -> bool {
 
 /// What is put on the response to a request of this origin. `patterns` are those of the policy,
 /// compiled so that they match an origin as a whole. Nothing, where the origin is not
-/// allowed: the browser then withholds the response from the page that asked.
+/// allowed: the browser then withholds the response from the page that asked. Once the budget is
+/// spent, the answer means nothing.
 pub fn additions(
     cors: &Cors,
-    patterns: &[Arc<Regex>],
+    patterns: &[Arc<Pattern>],
     head: &Head<'_>,
     is_preflight: bool,
+    budget: &Budget,
 ) -> Additions {
     let mut fields = Additions::new();
     let any = cors.origins.iter().any(|allowed| **allowed == *"*");
@@ -43,7 +44,7 @@ pub fn additions(
     } else if cors.origins.iter().any(|known| matches(known, origin))
         || patterns
             .iter()
-            .any(|pattern| matches_start(pattern, origin))
+            .any(|pattern| pattern.is_match(origin, budget))
     {
         origin
     } else {
@@ -117,12 +118,10 @@ fn matches(allowed: &str, origin: &[u8]) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use myriad_model::Cors;
-    use regex_automata::meta::Regex;
-
     use super::{additions, matches};
+    use crate::net::pattern::{Budget, Pattern};
     use crate::net::{head, limits::Limits};
-    use crate::route::condition::compile_whole;
+    use myriad_model::Cors;
 
     fn allowed_origin(origins: &[&str], patterns: &[&str], origin: &str) -> Option<String> {
         let cors = Cors {
@@ -137,11 +136,11 @@ mod tests {
         };
         let text = format!("GET / HTTP/1.1\r\nHost: h\r\nOrigin: {origin}\r\n\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let patterns: Vec<Arc<Regex>> = patterns
+        let patterns: Vec<Arc<Pattern>> = patterns
             .iter()
-            .map(|pattern| Arc::new(compile_whole(pattern).unwrap()))
+            .map(|pattern| Pattern::whole(pattern).unwrap())
             .collect();
-        let fields = additions(&cors, &patterns, &head, false);
+        let fields = additions(&cors, &patterns, &head, false, &Budget::default());
         let found = fields
             .iter()
             .find(|(name, _)| name.ends_with("allow-origin"))?;

@@ -26,7 +26,7 @@ pub fn is_directed(tables: &Tables, visit: &Visit, host: &str) -> bool {
 
 fn is_served(tables: &Tables, visit: &Visit, secured: &Secured, host: &str, is_own: bool) -> bool {
     match tables.answerer(&visit.listener, Some(host)) {
-        Answerer::Domain(domain, _) => {
+        Answerer::Domain(domain, ..) => {
             // A client that sent no name got the default certificate, as it would have for a
             // domain without one of its own.
             let is_default = secured.sni.is_none() && domain.certificate.is_none();

@@ -5,7 +5,7 @@
 
 use myriad_model::HeaderEdit;
 
-use crate::net::field::Known;
+use crate::net::field::{Known, is_read_as};
 use crate::net::head::split_authority;
 
 /// The edits of one direction, in the order in which they are made.
@@ -77,9 +77,10 @@ fn put<'a>(
     }
 }
 
-/// Whether an edit takes away what is there of a name.
+/// Whether an edit takes away what is there of a name, also where only servers behind would take
+/// that for the edit's.
 fn replaces(edit: &HeaderEdit, name: &str) -> bool {
-    let is_it = |own: &str| own.eq_ignore_ascii_case(name);
+    let is_it = |own: &str| is_read_as(name, own);
     edit.remove.iter().any(|own| is_it(own)) || edit.set.iter().any(|(own, _)| is_it(own))
 }
 
@@ -144,6 +145,11 @@ mod tests {
             "X-C X-D x-b=1 x-c=2 x-a=3"
         );
         assert_eq!(edited(Edits::default(), &["X-A"]), "X-A");
+        // A server behind may read these as the same names.
+        assert_eq!(
+            edited(edits, &["X_A", "x_b", "X_C"]),
+            "X_C x-b=1 x-c=2 x-a=3"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use myriad_model::RateLimit;
 
 use super::client;
 use crate::net::bucket::{Buckets, Rate, Taken};
+use crate::net::client::ClientAddress;
 use crate::net::count::{Count, Counts};
 use crate::net::hash::hash_numbers;
 
@@ -19,7 +20,7 @@ pub fn wait(
     limits: &[RateLimit],
     buckets: &Buckets,
     counts: &Counts,
-    client: IpAddr,
+    client: ClientAddress,
 ) -> Option<Duration> {
     limits.iter().find_map(|limit| {
         if !limit.exempt.is_empty() && client::is_allowed(&limit.exempt, client) {
@@ -49,12 +50,13 @@ pub fn retry_after(wait: Duration) -> Box<[u8]> {
     seconds.to_string().into_bytes().into()
 }
 
-/// A limit that changes is another one. Of IPv6 a client has a network of 64 bits.
-fn key(limit: &RateLimit, client: IpAddr) -> u64 {
-    let client = match (limit.is_per_client, client) {
-        (false, _) => 0,
-        (true, IpAddr::V4(ip)) => u64::from(ip.to_bits()) | 1 << 32,
-        (true, IpAddr::V6(ip)) => (ip.to_bits() >> 64) as u64,
+/// A limit that changes is another one. Of IPv6 a client has a network of 64 bits; all clients
+/// that are not known are one.
+fn key(limit: &RateLimit, client: ClientAddress) -> u64 {
+    let client = match client.known().filter(|_| limit.is_per_client) {
+        None => u64::from(limit.is_per_client) << 33,
+        Some(IpAddr::V4(ip)) => u64::from(ip.to_bits()) | 1 << 32,
+        Some(IpAddr::V6(ip)) => (ip.to_bits() >> 64) as u64,
     };
     let interval = u64::try_from(limit.interval.as_millis()).unwrap_or(u64::MAX);
     let burst = u64::from(limit.burst) << 32 | u64::from(limit.requests);
@@ -69,6 +71,7 @@ mod tests {
 
     use super::{retry_after, wait};
     use crate::net::bucket::Buckets;
+    use crate::net::client::ClientAddress;
     use crate::net::count::{Count, Counts};
 
     fn limit(is_per_client: bool) -> RateLimit {
@@ -84,18 +87,32 @@ mod tests {
 
     #[test]
     fn clients_count_together_or_each_for_itself() {
-        let clients = ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(|ip| ip.parse().unwrap());
+        let clients = ["192.0.2.1", "192.0.2.2", "2001:db8::1"];
+        let read = |entry: &str| ClientAddress::parse(entry.as_bytes());
         let counts = Counts::new();
         for (is_per_client, served) in [(false, 2), (true, 6)] {
             let (buckets, limits) = (Buckets::new(), [limit(is_per_client)]);
-            let ask = |client| wait(&limits, &buckets, &counts, client);
+            let ask = |client| wait(&limits, &buckets, &counts, read(client));
             let all = clients.iter().flat_map(|client| [*client; 3]);
             assert_eq!(all.filter(|client| ask(*client).is_none()).count(), served);
             // The same network of another address of IPv6, and whoever is not counted.
-            assert!(ask("2001:db8::2".parse().unwrap()).is_some());
-            assert!(ask("192.0.2.200".parse().unwrap()).is_none());
+            assert!(ask("2001:db8::2").is_some());
+            assert!(ask("192.0.2.200").is_none());
         }
         assert_eq!(counts.get(Count::RateLimited), 12);
+    }
+
+    #[test]
+    fn clients_that_are_not_known_are_one_client_that_no_exemption_is_for() {
+        let limits = [RateLimit {
+            exempt: ["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()].into(),
+            ..limit(true)
+        }];
+        let (buckets, counts) = (Buckets::new(), Counts::new());
+        let ask = |entry: &[u8]| wait(&limits, &buckets, &counts, ClientAddress::parse(entry));
+        let asked = [&b"unknown"[..], b"", b"a"].map(|entry| ask(entry).is_none());
+        assert_eq!(asked, [true, true, false]);
+        assert!(ask(b"\xff").is_some());
     }
 
     #[test]

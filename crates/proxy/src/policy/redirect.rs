@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use myriad_model::{Redirect, RedirectParts, RedirectPath, RedirectTarget, TlsRedirect};
 
-use super::rewrite::{Matched, replace};
+use super::rewrite::{Matched, replace, sendable};
 use crate::net::failure::FailureKind;
-use crate::net::head::{Head, check_path, split_authority};
-use crate::net::path::PathRule;
+use crate::net::head::{Head, split_authority};
 
 /// The same URL by HTTPS, unless the path is excepted.
 pub fn to_tls(redirect: &TlsRedirect, head: &Head<'_>) -> Option<String> {
@@ -92,8 +91,11 @@ fn change(
             query = query.filter(|_| !path.contains('?'));
         }
         Some(RedirectPath::Matched(with)) => {
-            let path = replace(with, matched, path);
-            check_path(&path, None, PathRule::AsIs)?;
+            let read = match path {
+                "/" => path,
+                _ => head.read(matched.reading)?,
+            };
+            let path = sendable(replace(with, matched, read), matched, head)?;
             url.push_str(&path);
         }
     }
@@ -115,10 +117,11 @@ fn usual_port(scheme: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use myriad_model::{
-        PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, TlsRedirect,
+        PathMatch, PathReading, Redirect, RedirectParts, RedirectPath, RedirectTarget, TlsRedirect,
     };
 
     use super::{location, to_tls};
+    use crate::net::pattern::Budget;
     use crate::net::{head, limits::Limits};
     use crate::policy::rewrite::Matched;
 
@@ -157,6 +160,8 @@ mod tests {
         let matched = Matched {
             path: &PathMatch::Prefix("/a".into()),
             regex: None,
+            reading: PathReading::AsSent,
+            budget: &Budget::default(),
         };
         location(&redirect, matched, &head).unwrap().into_owned()
     }

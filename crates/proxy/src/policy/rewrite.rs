@@ -1,13 +1,13 @@
 //! The path that is sent upstream.
 
-use myriad_model::{PathMatch, PathRewrite};
-use regex_automata::meta::Regex;
-use regex_automata::util::captures::Captures;
-use regex_automata::{Anchored, Input};
+use myriad_model::{PathMatch, PathReading, PathRewrite, Route};
 
 use crate::net::failure::FailureKind;
-use crate::net::head::check_path;
+use crate::net::head::{Head, check_path};
 use crate::net::path::PathRule;
+use crate::net::path::reading::escaped;
+use crate::net::pattern::{Budget, Groups, Pattern};
+use crate::route::host::RouteEntry;
 
 /// The longest rewritten path in bytes; what is longer is never sent.
 const PATH_BYTES_MAX: usize = 64 << 10;
@@ -18,32 +18,81 @@ pub struct Matched<'a> {
     /// The match.
     pub path: &'a PathMatch,
     /// Its regex, where it is one.
-    pub regex: Option<&'a Regex>,
+    pub regex: Option<&'a Pattern>,
+    /// The reading of the path that it was compared with.
+    pub reading: PathReading,
+    /// What looking for it may cost.
+    pub budget: &'a Budget,
 }
 
-/// The path that a rule makes of a path. `substituted` is the regex of a substitution.
+impl<'a> Matched<'a> {
+    /// What the path of a route has matched. `budget` is what looking for it may cost.
+    pub fn of(entry: &'a RouteEntry, route: &'a Route, budget: &'a Budget) -> Self {
+        Matched {
+            path: &route.path,
+            regex: entry.path_regex(),
+            reading: route.policy.path_reading,
+            budget,
+        }
+    }
+}
+
+/// The path that a rule makes of a request's. `substituted` is the regex of a substitution.
 ///
 /// # Errors
-/// A path that is too long, or that nobody may ask for.
+/// A path that is too long, that nobody may ask for, or whose regex takes too many steps.
 pub fn rewrite(
     rule: &PathRewrite,
     matched: Matched<'_>,
-    substituted: Option<&Regex>,
+    substituted: Option<&Pattern>,
+    head: &Head<'_>,
+) -> Result<String, FailureKind> {
+    let path = head.read(matched.reading)?;
+    let made = make(rule, matched, substituted, path)?;
+    // What is put together of harmless parts may still lead out of where it should stay.
+    sendable(made, matched, head)
+}
+
+/// A path that was made of a request's, as it can be sent.
+///
+/// # Errors
+/// A path that nobody may ask for, or that was made with more steps than there are.
+pub fn sendable(
+    made: String,
+    matched: Matched<'_>,
+    head: &Head<'_>,
+) -> Result<String, FailureKind> {
+    if matched.budget.is_spent() {
+        return Err(FailureKind::RegexBudget);
+    }
+    let is_decoded = matched.reading == PathReading::Decoded && head.readings.is_some();
+    let made = match is_decoded {
+        true => escaped(&made),
+        false => made,
+    };
+    check_path(&made, None, PathRule::AsIs)?;
+    Ok(made)
+}
+
+fn make(
+    rule: &PathRewrite,
+    matched: Matched<'_>,
+    substituted: Option<&Pattern>,
     path: &str,
 ) -> Result<String, FailureKind> {
     let made = match rule {
-        PathRewrite::Template(template) => fill(template, matched.regex, path),
+        PathRewrite::Template(template) => fill(template, matched, path),
         PathRewrite::Matched(with) => Some(replace(with, matched, path)),
         PathRewrite::Substitution { template, .. } => match substituted {
-            Some(regex) => substitute(template, regex, path),
+            Some(regex) => substitute(template, regex, path, matched.budget),
             None => return Err(FailureKind::Internal),
         },
     };
+    if matched.budget.is_spent() {
+        return Err(FailureKind::RegexBudget);
+    }
     let made = made.filter(|made| made.len() <= PATH_BYTES_MAX);
-    let made = made.ok_or(FailureKind::TargetTooLong)?;
-    // What is put together of harmless parts may still lead out of where it should stay.
-    check_path(&made, None, PathRule::AsIs)?;
-    Ok(made)
+    made.ok_or(FailureKind::TargetTooLong)
 }
 
 /// The path with something else in place of what the match covers. A prefix ends where an
@@ -54,10 +103,9 @@ pub fn replace(with: &str, matched: Matched<'_>, path: &str) -> String {
         PathMatch::Exact(_) => (with, ""),
         PathMatch::Start(start) => (with, path.get(start.len()..).unwrap_or("")),
         PathMatch::Regex(_) => {
-            let input = Input::new(path).anchored(Anchored::Yes);
-            let found = matched.regex.and_then(|regex| regex.find(input));
-            let end = found.map_or(0, |found| found.end());
-            (with, path.get(end..).unwrap_or(""))
+            let regex = matched.regex;
+            let end = regex.and_then(|regex| regex.match_end(path.as_bytes(), matched.budget));
+            (with, path.get(end.unwrap_or(0)..).unwrap_or(""))
         }
         PathMatch::Prefix(prefix) if **prefix == *"/" => match path {
             "/" => (with, ""),
@@ -78,37 +126,44 @@ pub fn replace(with: &str, matched: Matched<'_>, path: &str) -> String {
 
 /// A template with `$1` to `$9` replaced by groups of the match. A group that took no part is
 /// empty. None where the result is too long.
-fn fill(template: &str, regex: Option<&Regex>, path: &str) -> Option<String> {
-    let mut groups = regex.map(|regex| regex.create_captures());
-    if let (Some(groups), Some(regex)) = (&mut groups, regex) {
-        regex.search_captures(&Input::new(path).anchored(Anchored::Yes), groups);
-    }
+fn fill(template: &str, matched: Matched<'_>, path: &str) -> Option<String> {
+    // Groups cost more than the match does: a template without them need not know.
+    let regex = matched.regex.filter(|_| template.contains('$'));
+    let groups = regex.and_then(|regex| regex.groups(path.as_bytes(), matched.budget));
     let mut out = String::with_capacity(template.len() + path.len());
     if !template.starts_with(['/', '$']) {
         out.push('/');
     }
-    expand(template, groups.as_ref(), path, &mut out)?;
+    expand(template, groups, path, &mut out)?;
     Some(rooted(out))
 }
 
 /// The path with a template in place of everything that a regex finds. None where the result is
 /// too long.
-fn substitute(template: &str, regex: &Regex, path: &str) -> Option<String> {
+fn substitute(template: &str, regex: &Pattern, path: &str, budget: &Budget) -> Option<String> {
     let mut out = String::with_capacity(template.len() + path.len());
-    let mut copied = 0;
-    for groups in regex.captures_iter(path) {
-        let Some(found) = groups.get_match() else {
-            continue;
+    let (mut copied, mut from, mut last) = (0, 0, None);
+    while let Some(groups) = regex.find(path.as_bytes(), from, budget) {
+        let Some(found) = groups.get(0) else {
+            break;
         };
-        out.push_str(path.get(copied..found.start()).unwrap_or(""));
-        expand(template, Some(&groups), path, &mut out)?;
-        copied = found.end();
+        // Nothing is not found where something has just ended.
+        if last.replace(found.end) != Some(found.end) {
+            out.push_str(path.get(copied..found.start).unwrap_or(""));
+            expand(template, Some(groups), path, &mut out)?;
+            copied = found.end;
+        }
+        from = match path.get(found.end..).and_then(|rest| rest.chars().next()) {
+            _ if !found.is_empty() => found.end,
+            Some(letter) => found.end + letter.len_utf8(),
+            None => break,
+        };
     }
     out.push_str(path.get(copied..).unwrap_or(""));
     Some(rooted(out))
 }
 
-fn expand(template: &str, groups: Option<&Captures>, path: &str, out: &mut String) -> Option<()> {
+fn expand(template: &str, groups: Option<Groups>, path: &str, out: &mut String) -> Option<()> {
     let mut rest = template;
     while let Some(dollar) = rest.find('$') {
         let (before, after) = rest.split_at(dollar);
@@ -116,8 +171,8 @@ fn expand(template: &str, groups: Option<&Captures>, path: &str, out: &mut Strin
         let digit = after.chars().nth(1).and_then(|letter| letter.to_digit(10));
         match digit.filter(|digit| *digit > 0) {
             Some(digit) => {
-                let group = groups.and_then(|found| found.get_group(digit as usize));
-                out.push_str(group.and_then(|span| path.get(span.range())).unwrap_or(""));
+                let group = groups.and_then(|found| found.get(digit as usize));
+                out.push_str(group.and_then(|span| path.get(span)).unwrap_or(""));
                 rest = after.get(2..).unwrap_or_default();
             }
             None => {
@@ -143,11 +198,13 @@ fn rooted(mut path: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use myriad_model::{PathMatch, PathRewrite};
+    use myriad_model::{PathMatch, PathReading, PathRewrite};
 
     use super::{Matched, PATH_BYTES_MAX, fill, replace, rewrite, substitute};
     use crate::net::failure::FailureKind;
-    use crate::route::condition::compile;
+    use crate::net::head;
+    use crate::net::limits::Limits;
+    use crate::net::pattern::{Budget, Pattern};
 
     #[test]
     fn groups_are_put_in_their_places() {
@@ -160,17 +217,30 @@ mod tests {
             ("/x$", "/a", "/a", "/x$"),
             ("/$0$x", "/a", "/a", "/$0$x"),
         ] {
-            let regex = compile(regex).unwrap();
-            let found = fill(template, Some(&regex), path);
+            let matched = PathMatch::Regex(regex.into());
+            let regex = Pattern::new(regex).unwrap();
+            let matched = Matched {
+                path: &matched,
+                regex: Some(&regex),
+                reading: PathReading::AsSent,
+                budget: &Budget::default(),
+            };
+            let found = fill(template, matched, path);
             assert_eq!(found.as_deref(), Some(result), "{template} of {path}");
         }
     }
 
     #[test]
     fn a_template_without_groups_is_the_path() {
-        assert_eq!(fill("/", None, "/a/b").as_deref(), Some("/"));
-        assert_eq!(fill("x", None, "/a/b").as_deref(), Some("/x"));
-        assert_eq!(fill("/$1", None, "/a/b").as_deref(), Some("/"));
+        let matched = Matched {
+            path: &PathMatch::Start("/a".into()),
+            regex: None,
+            reading: PathReading::AsSent,
+            budget: &Budget::default(),
+        };
+        assert_eq!(fill("/", matched, "/a/b").as_deref(), Some("/"));
+        assert_eq!(fill("x", matched, "/a/b").as_deref(), Some("/x"));
+        assert_eq!(fill("/$1", matched, "/a/b").as_deref(), Some("/"));
     }
 
     #[test]
@@ -198,6 +268,8 @@ mod tests {
             let matched = Matched {
                 path: &path_match,
                 regex: None,
+                reading: PathReading::AsSent,
+                budget: &Budget::default(),
             };
             assert_eq!(
                 replace(with, matched, path),
@@ -205,10 +277,12 @@ mod tests {
                 "{path_match:?} {path}"
             );
         }
-        let regex = compile("(?i)/A+").unwrap();
+        let regex = Pattern::new("(?i)/A+").unwrap();
         let matched = Matched {
             path: &PathMatch::Regex("(?i)/A+".into()),
             regex: Some(&regex),
+            reading: PathReading::AsSent,
+            budget: &Budget::default(),
         };
         assert_eq!(replace("/x", matched, "/aAab/c"), "/xb/c");
     }
@@ -226,10 +300,12 @@ mod tests {
             ),
             ("x", "y", "/a", "/a"),
             ("^/", "", "/a", "/a"),
+            ("x*", "-", "/xa", "/-/-a-"),
+            ("", ".", "/ä", "/./.ä."),
         ] {
-            let regex = compile(regex).unwrap();
-            let found = substitute(template, &regex, path);
-            assert_eq!(found.as_deref(), Some(result), "{regex:?} of {path}");
+            let pattern = Pattern::new(regex).unwrap();
+            let found = substitute(template, &pattern, path, &Budget::default());
+            assert_eq!(found.as_deref(), Some(result), "{regex} of {path}");
         }
     }
 
@@ -239,8 +315,14 @@ mod tests {
         let matched = Matched {
             path: &path_match,
             regex: None,
+            reading: PathReading::AsSent,
+            budget: &Budget::default(),
         };
-        let made = |with: &str| rewrite(&PathRewrite::Matched(with.into()), matched, None, "/a./b");
+        let made = |with: &str| {
+            let bytes = b"GET /a./b HTTP/1.1\r\nHost: a\r\n\r\n";
+            let head = head::parse(bytes, &Limits::default()).unwrap();
+            rewrite(&PathRewrite::Matched(with.into()), matched, None, &head)
+        };
         assert_eq!(made("/x").as_deref(), Ok("/x./b"));
         assert_eq!(made("/.").unwrap_err(), FailureKind::BadRequest);
         assert_eq!(made("/x y").unwrap_err(), FailureKind::BadRequest);

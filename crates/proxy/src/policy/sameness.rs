@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use myriad_model::{Balancer, HashCookie, HashSource};
 
 use super::client;
+use crate::net::client::ClientAddress;
 use crate::net::dice::Dice;
 use crate::net::hash::hash_stable;
 use crate::net::head::Head;
@@ -52,16 +53,18 @@ pub fn of(
 pub fn of_stream(upstream: &UpstreamEntry, visit: &Visit) -> Option<u64> {
     match &upstream.options()?.balancer {
         Balancer::Hash(rule) if rule.source == HashSource::SourceIp => {
-            Some(of_address(visit.client.ip().to_canonical()))
+            Some(of_address(visit.client.ip().into()))
         }
         _ => None,
     }
 }
 
-fn of_address(address: IpAddr) -> u64 {
+/// All clients that are not known are one.
+fn of_address(address: ClientAddress) -> u64 {
     match address {
-        IpAddr::V4(ip) => hash_stable(&ip.octets()),
-        IpAddr::V6(ip) => hash_stable(&ip.octets()),
+        ClientAddress::Known(IpAddr::V4(ip)) => hash_stable(&ip.octets()),
+        ClientAddress::Known(IpAddr::V6(ip)) => hash_stable(&ip.octets()),
+        ClientAddress::Unknown => hash_stable(&[]),
     }
 }
 

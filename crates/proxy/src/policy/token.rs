@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use myriad_model::TokenIssuer;
 use serde_json::Value;
 
-use crate::net::field::{Field, Known};
+use crate::net::field::{Field, Known, is_read_as};
 use crate::net::head::Head;
 use crate::route::claims::{Claims, Said, each_text};
 use crate::route::guards::Guards;
@@ -158,6 +158,7 @@ pub fn change<'a>(
         version: head.version,
         method: head.method,
         path: Cow::Borrowed(&head.path),
+        readings: head.readings.clone(),
         query: query.or(head.query).filter(|query| !query.is_empty()),
         host: Cow::Borrowed(&head.host),
         authority: head.authority,
@@ -318,13 +319,10 @@ fn is_acceptable(claims: &Claims, issuer: &TokenIssuer, now: i64) -> bool {
     is_meant
 }
 
-/// Whether only a token of this issuer may fill a field.
-fn fills(issuer: &TokenIssuer, name: &str) -> bool {
-    issuer.payload_header.eq_ignore_ascii_case(name)
-        || issuer
-            .claim_headers
-            .iter()
-            .any(|passed| passed.header.eq_ignore_ascii_case(name))
+/// Whether only a token of this issuer may fill a field, or one that a server takes it for.
+pub fn fills(issuer: &TokenIssuer, name: &str) -> bool {
+    let mut passed = issuer.claim_headers.iter().map(|passed| &passed.header);
+    is_read_as(name, &issuer.payload_header) || passed.any(|header| is_read_as(name, header))
 }
 
 fn each_token<'a>(

@@ -22,8 +22,9 @@ pub struct Trace {
     /// Whether the span is recorded.
     pub is_sampled: bool,
     form: Form,
-    /// An id of the request, where it bears none.
-    request_id: Option<[u8; 16]>,
+    /// What an id of the request that is made here has for its version: Istio's proxies mark
+    /// those of requests that are sampled.
+    pub id_version: u8,
     /// Whether the client's context goes on as it is.
     keeps_context: bool,
 }
@@ -59,7 +60,7 @@ pub fn begin(tracing: &Tracing, head: &Head<'_>, dice: &Dice) -> Trace {
         span: narrow(dice),
         is_sampled,
         form: told.as_ref().map_or(Form::W3c, |told| told.form),
-        request_id: request_id.is_none().then(|| uuid(wide(dice), version)),
+        id_version: version,
         keeps_context: tracing.keeps_context,
     }
 }
@@ -74,11 +75,6 @@ pub fn write(request: &Buffer, trace: &Trace) -> Buffer {
         if at == 0 || trace.keeps_context || !is_context(line) {
             out.append(line);
         }
-    }
-    if let Some(id) = &trace.request_id {
-        out.append(b"x-request-id: ");
-        put_uuid(id, &mut out);
-        out.append(b"\r\n");
     }
     if !trace.keeps_context {
         put(trace, &mut out);
@@ -146,25 +142,6 @@ fn put_hex(bytes: &[u8], out: &mut Buffer) {
     for byte in bytes {
         let digit = |at: u8| DIGITS.get(usize::from(at)).copied().unwrap_or_default();
         out.append(&[digit(byte >> 4), digit(byte & 15)]);
-    }
-}
-
-/// A random UUID (RFC 9562) of this version.
-fn uuid(mut id: [u8; 16], version: u8) -> [u8; 16] {
-    id[6] = (id[6] & 0x0f) | version;
-    id[8] = (id[8] & 0x3f) | 0x80;
-    id
-}
-
-fn put_uuid(id: &[u8; 16], out: &mut Buffer) {
-    for (at, part) in [&id[..4], &id[4..6], &id[6..8], &id[8..10], &id[10..]]
-        .into_iter()
-        .enumerate()
-    {
-        if at > 0 {
-            out.append(b"-");
-        }
-        put_hex(part, out);
     }
 }
 
@@ -257,7 +234,8 @@ fn field<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
     found.map(|field| field.value)
 }
 
-fn wide(dice: &Dice) -> [u8; 16] {
+/// Random bytes.
+pub fn wide(dice: &Dice) -> [u8; 16] {
     let number = (u128::from(dice.roll()) << 64) | u128::from(dice.roll());
     number.max(1).to_be_bytes()
 }
@@ -363,14 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_the_request_is_put_in_where_there_is_none() {
-        let (_, text) = traced(&tracing(0), "");
-        let id = text.split("x-request-id: ").nth(1).unwrap();
-        let id = id.split("\r\n").next().unwrap();
-        assert_eq!((id.len(), &id[14..15]), (36, "4"), "{id}");
-        let (_, text) = traced(&tracing(1_000_000), "");
-        let id = text.split("x-request-id: ").nth(1).unwrap();
-        assert_eq!(&id[14..15], "9", "{id}");
+    fn an_id_of_the_request_is_marked_where_it_is_sampled() {
+        let version = |tracing: &Tracing, fields: &str| traced(tracing, fields).0.id_version;
+        assert_eq!(
+            (version(&tracing(0), ""), version(&tracing(1_000_000), "")),
+            (0x40, 0x90)
+        );
         let marked = "X-Request-Id: 01234567-0123-9123-8123-0123456789ab\r\n";
         assert!(traced(&tracing(0), marked).0.is_sampled);
         let ignoring = Tracing {
@@ -378,11 +354,7 @@ mod tests {
             ..tracing(0)
         };
         assert!(!traced(&ignoring, marked).0.is_sampled);
-        let (_, text) = traced(&tracing(0), "X-Request-Id: mine\r\n");
-        assert!(
-            text.contains("X-Request-Id: mine") && !text.contains("x-request-id"),
-            "{text}"
-        );
+        assert_eq!(version(&ignoring, ""), 0x40);
     }
 
     #[test]

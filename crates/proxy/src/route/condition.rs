@@ -1,113 +1,22 @@
 //! Conditions of routes beside the path.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use myriad_model::{Source, Test, ValueMatch};
-use regex_automata::meta::Regex;
-use regex_automata::util::syntax;
-use regex_automata::{Anchored, Input, MatchKind};
 use smallvec::SmallVec;
 
 use super::claims::Said;
 use crate::net::head::Head;
-
-/// The largest compiled regex in bytes. Translation refuses what is larger, so this only
-/// protects against a translation with other limits.
-const REGEX_BYTES_MAX: usize = 1 << 20;
-
-/// Below this many shared regexes, those that nobody has any more are not looked for.
-const SWEEP_MIN: usize = 64;
-
-/// Regexes that routes share, for as long as one has them. At most twice as many as are in use,
-/// or [`SWEEP_MIN`].
-#[derive(Default)]
-struct Shared {
-    regexes: HashMap<Box<str>, Weak<Regex>>,
-    sweep_at: usize,
-}
-
-/// A regex is not valid, or too large.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the regex {0:?} is not valid or too large")]
-pub struct BadRegex(pub Box<str>);
-
-/// Compiles a regex.
-///
-/// # Errors
-/// When it is not valid, or too large.
-pub fn compile(pattern: &str) -> Result<Regex, BadRegex> {
-    build(&[pattern], MatchKind::LeftmostFirst)
-}
-
-/// Compiles regexes into one that finds all that match.
-///
-/// # Errors
-/// When one is not valid, or all together are too large.
-pub fn compile_set(patterns: &[&str]) -> Result<Regex, BadRegex> {
-    build(patterns, MatchKind::All)
-}
-
-fn build(patterns: &[&str], kind: MatchKind) -> Result<Regex, BadRegex> {
-    let bytes_max = REGEX_BYTES_MAX * patterns.len().clamp(1, 64);
-    let config = Regex::config()
-        .match_kind(kind)
-        .nfa_size_limit(Some(bytes_max))
-        .onepass_size_limit(Some(64 << 10))
-        .hybrid_cache_capacity(256 << 10)
-        .dfa(false);
-    Regex::builder()
-        .configure(config)
-        .syntax(syntax::Config::new().utf8(false))
-        .build_many(patterns)
-        .map_err(|_| BadRegex(patterns.join("|").into()))
-}
-
-/// Compiles a regex that has to match a whole value.
-///
-/// # Errors
-/// When it is not valid, or too large.
-pub fn compile_whole(pattern: &str) -> Result<Regex, BadRegex> {
-    compile(&whole(pattern)).map_err(|_| BadRegex(pattern.into()))
-}
-
-/// The pattern that matches what another one matches up to the end.
-pub fn whole(pattern: &str) -> String {
-    format!("(?:{pattern})\\z")
-}
-
-/// Compiles a regex that many routes have because they share a policy, once for all of them.
-///
-/// # Errors
-/// When it is not valid, or too large.
-pub fn compile_shared(pattern: &str) -> Result<Arc<Regex>, BadRegex> {
-    static KNOWN: LazyLock<Mutex<Shared>> = LazyLock::new(Mutex::default);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(regex) = known.regexes.get(pattern).and_then(Weak::upgrade) {
-        return Ok(regex);
-    }
-    let regex = Arc::new(compile(pattern)?);
-    if known.regexes.len() >= known.sweep_at {
-        known.regexes.retain(|_, regex| regex.strong_count() > 0);
-        known.sweep_at = (known.regexes.len() * 2).max(SWEEP_MIN);
-    }
-    let weak = Arc::downgrade(&regex);
-    known.regexes.insert(pattern.into(), weak);
-    Ok(regex)
-}
-
-/// Whether a regex matches from the start.
-pub fn matches_start(regex: &Regex, text: &[u8]) -> bool {
-    regex.is_match(Input::new(text).anchored(Anchored::Yes))
-}
+use crate::net::pattern::{Budget, Pattern};
 
 /// Whether all conditions hold. `regexes` are those of the conditions that have one, in their
-/// order.
+/// order. Once the budget is spent, the answer means nothing.
 pub fn hold(
     conditions: &[ValueMatch],
-    regexes: &[Regex],
+    regexes: &[Arc<Pattern>],
     head: &Head<'_>,
     token: Option<Said<'_>>,
+    budget: &Budget,
 ) -> bool {
     let mut regexes = regexes.iter();
     conditions.iter().all(|condition| {
@@ -115,19 +24,20 @@ pub fn hold(
             Test::Regex(_) => regexes.next(),
             Test::Exact(_) | Test::Present | Test::Start(_) => None,
         };
-        holds(condition, regex, head, token) != condition.invert
+        holds(condition, regex, head, token, budget) != condition.invert
     })
 }
 
 fn holds(
     condition: &ValueMatch,
-    regex: Option<&Regex>,
+    regex: Option<&Arc<Pattern>>,
     head: &Head<'_>,
     token: Option<Said<'_>>,
+    budget: &Budget,
 ) -> bool {
     let passes = |value: &[u8]| match &condition.test {
         Test::Exact(wanted) => value == wanted.as_bytes(),
-        Test::Regex(_) => regex.is_some_and(|regex| matches_start(regex, value)),
+        Test::Regex(_) => regex.is_some_and(|regex| regex.is_match(value, budget)),
         Test::Present => true,
         Test::Start(start) => value.starts_with(start.as_bytes()),
     };
@@ -209,7 +119,8 @@ fn decode(text: &str) -> std::borrow::Cow<'_, [u8]> {
 mod tests {
     use myriad_model::{Source, Test, ValueMatch};
 
-    use super::{compile_whole, hold};
+    use super::hold;
+    use crate::net::pattern::{Budget, Pattern};
     use crate::net::{head, limits::Limits};
 
     fn check(source: Source, name: &str, test: Test, invert: bool) -> bool {
@@ -217,7 +128,7 @@ mod tests {
                     Cookie: k=v; l=\"w\"\r\nCookie: m=\r\n\r\n";
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         let regexes = match &test {
-            Test::Regex(pattern) => vec![compile_whole(pattern).unwrap()],
+            Test::Regex(pattern) => vec![Pattern::whole(pattern).unwrap()],
             _ => Vec::new(),
         };
         let condition = ValueMatch {
@@ -226,7 +137,7 @@ mod tests {
             test,
             invert,
         };
-        hold(&[condition], &regexes, &head, None)
+        hold(&[condition], &regexes, &head, None, &Budget::default())
     }
 
     fn exact(text: &str) -> Test {

@@ -10,12 +10,12 @@ use myriad_model::{Host, Name, Route, SealedArc, Value};
 
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
-use super::condition::BadRegex;
 use super::host::{HostEntry, RouteArc, RouteEntry};
 use super::leaf::Leaf;
 use super::passage::{HostPassages, ListenerPassages, PassageEntry, Place, listener_hash};
 use super::tables::{DomainEntry, Tables};
 use super::trust::{self, TrustEntry};
+use crate::net::pattern::BadRegex;
 use crate::upstream::entry::{self, UpstreamEntry};
 use crate::upstream::target::Targets;
 

@@ -2,21 +2,26 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Action, Host, Name, PathMatch, PathRewrite, Route, SealedArc, Test};
-use regex_automata::meta::Regex;
-use regex_automata::{Anchored, Input, PatternSet};
+use myriad_model::{
+    Action, Host, Name, Origin, PathMatch, PathReading, PathRewrite, Route, SealedArc, Test,
+};
+use smallvec::SmallVec;
 
 use super::claims::Said;
-use super::condition::{
-    BadRegex, compile, compile_set, compile_shared, compile_whole, hold, matches_start, whole,
-};
+use super::condition::hold;
 use super::index::{Index, elements};
 use super::leaf::{Hosted, Keyed, has_listener, place};
+use crate::net::failure::FailureKind;
 use crate::net::head::Head;
+use crate::net::pattern::{self, BadRegex, Budget, Candidates, Pattern, tell_spent};
 use crate::upstream::entry;
 
 /// Up to here routes are tried one by one, which is faster and smaller than an index.
 const LINEAR_MAX: usize = 8;
+
+/// The steps that looking at one hint costs: so much, and one more for so many bytes.
+const HINT_STEPS: usize = 4;
+const HINT_BYTES: usize = 16;
 
 /// A route, ready to be matched. Hosts that share a route share this.
 pub struct RouteEntry {
@@ -34,13 +39,13 @@ pub type RouteArc = triomphe::Arc<RouteEntry>;
 /// What few routes have: regexes, or more than one upstream.
 #[derive(Default)]
 struct Compiled {
-    path: Option<Regex>,
+    path: Option<Arc<Pattern>>,
     /// Those of the conditions, in their order.
-    values: Box<[Regex]>,
+    values: Box<[Arc<Pattern>]>,
     /// What a rewrite looks for.
-    substitution: Option<Arc<Regex>>,
+    substitution: Option<Arc<Pattern>>,
     /// Those of origins, in their order.
-    origins: Box<[Arc<Regex>]>,
+    origins: Box<[Arc<Pattern>]>,
     /// Hashes of the names of all upstreams, where there are more than one.
     upstreams: Box<[u64]>,
 }
@@ -53,22 +58,33 @@ pub struct HostEntry {
     routes: Box<[RouteArc]>,
     /// All listeners that some route is on, sorted.
     listeners: Arc<[Name]>,
+    /// The readings of paths that some route compares.
+    readings: SmallVec<[PathReading; 3]>,
+    /// Whether some route restricts who may ask.
+    is_restricted: bool,
     indexed: Option<Box<Indexed>>,
 }
 
 /// What a route is looked for by.
+#[derive(Clone, Copy)]
 struct Asked<'a, 'h> {
     listener: &'a Name,
     head: &'a Head<'h>,
     token: Option<Said<'a>>,
+    /// The path, in one of its readings.
+    path: &'a str,
+    /// The routes that are asked for: those that compare this reading; none for all.
+    reading: Option<PathReading>,
+    /// What its regexes may cost.
+    budget: &'a Budget,
 }
 
 struct Indexed {
     paths: Index,
-    /// The routes with a regex, in the order of precedence.
-    regexes: Box<[u32]>,
-    /// Finds all of them in one scan, where they are many.
-    set: Option<Regex>,
+    /// The routes with a regex, by what their paths begin with, in lower case.
+    regexes: Option<Index>,
+    /// The first route with a regex.
+    first_regex: u32,
 }
 
 impl RouteEntry {
@@ -111,6 +127,12 @@ impl RouteEntry {
         self.sealed.route()
     }
 
+    /// The object that the route came from, and its first host; none for a route of no host.
+    pub fn owner(&self) -> Option<(&Origin, &Host)> {
+        let host = self.route()?.hosts.first()?;
+        Some((&self.sealed.resource()?.origin, host))
+    }
+
     /// The hash of the name of an upstream, by its number in the action.
     pub fn upstream_hash(&self, share: usize) -> Option<u64> {
         let many = self.compiled.as_ref().map(|compiled| &*compiled.upstreams);
@@ -121,35 +143,55 @@ impl RouteEntry {
     }
 
     /// The regex of the path.
-    pub fn path_regex(&self) -> Option<&Regex> {
-        self.compiled.as_ref()?.path.as_ref()
+    pub fn path_regex(&self) -> Option<&Pattern> {
+        self.compiled.as_ref()?.path.as_deref()
     }
 
     /// The regex of what a rewrite looks for.
-    pub fn substitution_regex(&self) -> Option<&Regex> {
+    pub fn substitution_regex(&self) -> Option<&Pattern> {
         self.compiled.as_ref()?.substitution.as_deref()
     }
 
     /// The regexes of origins that are allowed, in the order of the policy.
-    pub fn origin_regexes(&self) -> &[Arc<Regex>] {
+    pub fn origin_regexes(&self) -> &[Arc<Pattern>] {
         let compiled = self.compiled.as_ref();
         compiled.map_or(&[], |compiled| &compiled.origins)
+    }
+
+    /// Whether all requests for it are denied: it answers so by itself, or leads nowhere.
+    pub fn is_closed(&self) -> bool {
+        match self.route().map(|route| &route.action) {
+            Some(Action::Forward(shares)) => shares.is_empty(),
+            Some(Action::Respond(fixed)) => matches!(fixed.status, 401 | 403 | 503),
+            Some(Action::Redirect(_)) | None => false,
+        }
+    }
+
+    /// Whether somebody may not ask, or nobody may.
+    fn is_restricted(&self) -> bool {
+        let policy = self.route().map(|route| &route.policy);
+        self.is_closed() || policy.is_some_and(|policy| !policy.sources_allowed.is_empty())
     }
 
     fn rank(&self) -> u64 {
         self.route().map_or(u64::MAX, |route| route.rank)
     }
 
-    fn matches_path(&self, path: &str) -> bool {
+    fn matches_path(&self, path: &str, budget: &Budget) -> bool {
         match self.route().map(|route| &route.path) {
             Some(PathMatch::Exact(wanted)) => **wanted == *path,
             Some(PathMatch::Prefix(prefix)) => has_prefix(path, prefix),
             Some(PathMatch::Start(start)) => path.starts_with(&**start),
             Some(PathMatch::Regex(_)) => self
                 .path_regex()
-                .is_some_and(|regex| matches_start(regex, path.as_bytes())),
+                .is_some_and(|regex| regex.is_match(path.as_bytes(), budget)),
             None => false,
         }
+    }
+
+    fn is_on(&self, listener: &Name) -> bool {
+        let route = self.route();
+        route.is_some_and(|route| has_listener(&route.listeners, listener))
     }
 
     /// Whether everything but the path matches.
@@ -158,12 +200,15 @@ impl RouteEntry {
             return false;
         };
         let values = self.compiled.as_ref().map(|compiled| &*compiled.values);
-        has_listener(&route.listeners, asked.listener)
+        let reading = route.policy.path_reading;
+        asked.reading.is_none_or(|asked| asked == reading)
+            && self.is_on(asked.listener)
             && hold(
                 &route.conditions,
                 values.unwrap_or_default(),
                 asked.head,
                 asked.token,
+                asked.budget,
             )
     }
 }
@@ -180,6 +225,8 @@ impl HostEntry {
             hash: place(host.pattern()),
             host,
             listeners: all_listeners(&routes),
+            readings: all_readings(&routes),
+            is_restricted: routes.iter().any(|route| route.is_restricted()),
             routes: routes.into(),
             indexed,
         }
@@ -195,27 +242,87 @@ impl HostEntry {
         has_listener(&self.listeners, listener)
     }
 
-    /// The first route that matches.
+    /// The first route that matches, each by the reading of the path that it compares.
+    ///
+    /// # Errors
+    /// That no route matches, that a dialect of the host refuses the path, or that finding out
+    /// takes too many steps.
     pub fn find(
         &self,
         listener: &Name,
         head: &Head<'_>,
         token: Option<Said<'_>>,
-    ) -> Option<&RouteArc> {
-        let asked = &Asked {
+        budget: &Budget,
+    ) -> Result<&RouteArc, FailureKind> {
+        let mut asked = Asked {
             listener,
             head,
             token,
+            path: &head.path,
+            reading: None,
+            budget,
         };
-        match &self.indexed {
-            None => self
-                .routes
-                .iter()
-                .find(|route| route.matches_path(&head.path) && route.matches_rest(asked)),
-            Some(indexed) => {
-                let best = indexed.find(&self.routes, asked)?;
-                self.routes.get(best as usize)
+        let found = if head.readings.is_none() {
+            self.find_one(&asked)
+        } else {
+            let mut best = None;
+            for reading in &self.readings {
+                asked.path = head.read(*reading)?;
+                asked.reading = Some(*reading);
+                let found = self.find_one(&asked);
+                best = best.into_iter().chain(found).min();
             }
+            best
+        };
+        if budget.is_spent() {
+            if let Some(tried) = self.routes.get(budget.tried() as usize) {
+                tell_spent(&self.host, tried.sealed.name());
+            }
+            return Err(FailureKind::RegexBudget);
+        }
+        let found = found.and_then(|number| self.routes.get(number as usize));
+        found.ok_or(FailureKind::NoRoute)
+    }
+
+    /// The routes that requests would take if all routes compared another reading of the path:
+    /// none where no route restricts who may ask, and none for plain paths. Once the budget is
+    /// spent, some may be missing.
+    pub fn find_otherwise<'a>(
+        &'a self,
+        listener: &'a Name,
+        head: &'a Head<'_>,
+        token: Option<Said<'a>>,
+        budget: &'a Budget,
+    ) -> impl Iterator<Item = &'a RouteArc> {
+        let readings = head.readings.as_ref().filter(|_| self.is_restricted);
+        let paths = readings.into_iter().flat_map(|readings| {
+            let plainest = [&*head.path, readings.base()];
+            plainest.into_iter().chain(readings.others())
+        });
+        paths.filter_map(move |path| {
+            let number = self.find_one(&Asked {
+                listener,
+                head,
+                token,
+                path,
+                reading: None,
+                budget,
+            })?;
+            self.routes.get(number as usize)
+        })
+    }
+
+    fn find_one(&self, asked: &Asked<'_, '_>) -> Option<u32> {
+        match &self.indexed {
+            None => {
+                let mut routes = self.routes.iter().zip(0..);
+                let found = routes.find(|(route, number)| {
+                    asked.budget.note(*number);
+                    route.matches_path(asked.path, asked.budget) && route.matches_rest(asked)
+                });
+                found.map(|(_, number)| number)
+            }
+            Some(indexed) => indexed.find(&self.routes, asked),
         }
     }
 }
@@ -239,6 +346,8 @@ impl Hosted for HostEntry {
 impl Indexed {
     fn new(routes: &[RouteArc]) -> Self {
         let paths = routes.iter().filter_map(|route| route.route());
+        let is_regex = |route: &&Route| matches!(route.path, PathMatch::Regex(_));
+        let patterns = paths.clone().filter(is_regex).count();
         let count = paths
             .map(|route| match &route.path {
                 PathMatch::Exact(_) | PathMatch::Start(_) => 1,
@@ -247,37 +356,39 @@ impl Indexed {
             })
             .sum();
         let mut paths = Index::new(routes.len(), count);
-        let mut regexes = Vec::new();
-        let mut patterns = Vec::new();
+        let mut regexes: Option<Index> = None;
+        let mut first_regex = u32::MAX;
         for (number, entry) in routes.iter().enumerate() {
             let number = number as u32;
             match entry.route().map(|route| &route.path) {
                 Some(PathMatch::Exact(path)) => paths.add_exact(path, number),
                 Some(PathMatch::Prefix(prefix)) => paths.add_prefix(prefix, number),
                 Some(PathMatch::Start(start)) => paths.add_start(start, number),
-                Some(PathMatch::Regex(pattern)) => {
-                    regexes.push(number);
-                    patterns.push(&**pattern);
+                Some(PathMatch::Regex(_)) => {
+                    let prefix = entry.path_regex().map(|regex| regex.hint().prefix());
+                    let index = regexes.get_or_insert_with(|| Index::new(routes.len(), patterns));
+                    index.add_start(prefix.unwrap_or_default(), number);
+                    first_regex = first_regex.min(number);
                 }
                 None => {}
             }
         }
-        // Too large a set is no error: each of its regexes is there on its own as well.
-        let set = (regexes.len() > LINEAR_MAX)
-            .then(|| compile_set(&patterns).ok())
-            .flatten();
         paths.shrink();
+        if let Some(regexes) = &mut regexes {
+            regexes.shrink();
+        }
         Indexed {
             paths,
-            regexes: regexes.into(),
-            set,
+            regexes,
+            first_regex,
         }
     }
 
     fn find(&self, routes: &[RouteArc], asked: &Asked<'_, '_>) -> Option<u32> {
-        let head = asked.head;
+        let path = asked.path;
         let mut best = u32::MAX;
         let is_match = |number: u32| {
+            asked.budget.note(number);
             routes
                 .get(number as usize)
                 .is_some_and(|route| route.matches_rest(asked))
@@ -292,47 +403,67 @@ impl Indexed {
                 }
             }
         };
-        improve(&mut self.paths.exact(&head.path));
-        self.paths
-            .prefixes(&head.path, |mut found| improve(&mut found));
-        self.paths
-            .starts(&head.path, |mut found| improve(&mut found));
-        let first = self.regexes.first().copied().unwrap_or(u32::MAX);
-        if first < best {
-            best = self.find_regex(routes, &head.path, best, is_match);
+        improve(&mut self.paths.exact(path));
+        self.paths.prefixes(path, |mut found| improve(&mut found));
+        self.paths.starts(path, |mut found| improve(&mut found));
+        if let Some(regexes) = self.regexes.as_ref().filter(|_| self.first_regex < best) {
+            best = find_regex(regexes, routes, asked, best);
         }
         (best != u32::MAX).then_some(best)
     }
+}
 
-    fn find_regex(
-        &self,
-        routes: &[RouteArc],
-        path: &str,
-        best: u32,
-        is_match: impl Fn(u32) -> bool,
-    ) -> u32 {
-        let Some(set) = &self.set else {
-            let better = self.regexes.iter().take_while(|number| **number < best);
-            let matches_path = |number: u32| {
-                routes
-                    .get(number as usize)
-                    .is_some_and(|route| route.matches_path(path))
-            };
-            return better
-                .copied()
-                .find(|number| matches_path(*number) && is_match(*number))
-                .unwrap_or(best);
+/// The first route before another one whose regex matches, or else that one. Which regexes have
+/// to be tried is known from what the path begins with, and from letters that it must have.
+fn find_regex(regexes: &Index, routes: &[RouteArc], asked: &Asked<'_, '_>, best: u32) -> u32 {
+    let (path, budget) = (asked.path, asked.budget);
+    let found = pattern::with_candidates(path, |candidates| {
+        gather(regexes, routes, asked, best, candidates);
+        candidates.numbers.sort_unstable();
+        let matches = |number: &&u32| {
+            budget.note(**number);
+            let route = routes.get(**number as usize);
+            route.is_some_and(|it| it.matches_path(path, budget) && it.matches_rest(asked))
         };
-        let mut found = PatternSet::new(set.pattern_len());
-        let input = Input::new(path).anchored(Anchored::Yes);
-        set.which_overlapping_matches(&input, &mut found);
-        found
-            .iter()
-            .filter_map(|pattern| self.regexes.get(pattern.as_usize()).copied())
-            .take_while(|number| *number < best)
-            .find(|number| is_match(*number))
-            .unwrap_or(best)
+        candidates.numbers.iter().find(matches).copied()
+    });
+    match found {
+        Some(found) => found.unwrap_or(best),
+        None => {
+            budget.spend();
+            best
+        }
     }
+}
+
+/// Gathers the routes before another one whose regexes have to be tried.
+fn gather(
+    regexes: &Index,
+    routes: &[RouteArc],
+    asked: &Asked<'_, '_>,
+    best: u32,
+    candidates: &mut Candidates,
+) {
+    let Candidates { folded, .. } = candidates;
+    let folded = std::mem::take(folded);
+    regexes.starts(&folded, |found| {
+        for number in found.take_while(|number| *number < best) {
+            let Some(entry) = routes.get(number as usize) else {
+                continue;
+            };
+            let is_candidate = entry.is_on(asked.listener)
+                && entry
+                    .path_regex()
+                    .is_some_and(|regex| regex.hint().admits(&folded));
+            asked.budget.note(number);
+            let is_paid = asked.budget.take(HINT_STEPS + folded.len() / HINT_BYTES);
+            if !is_paid || (is_candidate && !candidates.push(number)) {
+                asked.budget.spend();
+                return;
+            }
+        }
+    });
+    candidates.folded = folded;
 }
 
 /// Equal, or going on with a slash. `/` is a prefix of everything.
@@ -346,31 +477,31 @@ fn has_prefix(path: &str, prefix: &str) -> bool {
 
 fn compile_regexes(route: &Route) -> Result<Option<Box<Compiled>>, BadRegex> {
     let path = match &route.path {
-        PathMatch::Regex(pattern) => Some(compile(pattern)?),
+        PathMatch::Regex(pattern) => Some(Pattern::new(pattern)?),
         PathMatch::Exact(_) | PathMatch::Prefix(_) | PathMatch::Start(_) => None,
     };
     let values = route
         .conditions
         .iter()
         .filter_map(|condition| match &condition.test {
-            Test::Regex(pattern) => Some(compile_whole(pattern)),
+            Test::Regex(pattern) => Some(Pattern::whole(pattern)),
             Test::Exact(_) | Test::Present | Test::Start(_) => None,
         })
-        .collect::<Result<Box<[Regex]>, BadRegex>>()?;
+        .collect::<Result<Box<[_]>, BadRegex>>()?;
     let policy = &*route.policy;
     let rewrite = policy
         .rewrite
         .as_ref()
         .and_then(|rewrite| rewrite.path.as_ref());
     let substitution = match rewrite {
-        Some(PathRewrite::Substitution { regex, .. }) => Some(compile_shared(regex)?),
+        Some(PathRewrite::Substitution { regex, .. }) => Some(Pattern::new(regex)?),
         Some(PathRewrite::Template(_) | PathRewrite::Matched(_)) | None => None,
     };
     let origins = match &policy.cors {
         Some(cors) => cors
             .origin_patterns
             .iter()
-            .map(|pattern| compile_shared(&whole(pattern)).map_err(|_| BadRegex(pattern.clone())))
+            .map(|pattern| Pattern::whole(pattern))
             .collect::<Result<_, _>>()?,
         None => Box::default(),
     };
@@ -385,6 +516,18 @@ fn compile_regexes(route: &Route) -> Result<Option<Box<Compiled>>, BadRegex> {
         origins,
         upstreams: Box::default(),
     })))
+}
+
+/// The readings that routes compare, each once.
+fn all_readings(routes: &[RouteArc]) -> SmallVec<[PathReading; 3]> {
+    let mut readings = SmallVec::new();
+    for route in routes.iter().filter_map(|route| route.route()) {
+        let reading = route.policy.path_reading;
+        if !readings.contains(&reading) {
+            readings.push(reading);
+        }
+    }
+    readings
 }
 
 /// The union of all lists. Hardly ever are there two different ones, and then one is shared.

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_model::{
-    CaptureDirection, Certificate, Domain, Host, Listener, Name, SealedArc, Tree, host::Pattern,
+    CaptureDirection, Certificate, Domain, Host, Listener, Name, Origin, SealedArc, Tree,
+    host::Pattern,
 };
 
 use super::captured::{Aim, CapturedEntry};
@@ -24,6 +25,7 @@ use super::telemetry::Telemetries;
 use super::trust::{self, TrustEntry};
 use crate::net::failure::FailureKind;
 use crate::net::head::Head;
+use crate::net::pattern::Budget;
 use crate::net::recording::Recording;
 use crate::upstream::entry::{self, UpstreamEntry};
 
@@ -56,8 +58,8 @@ pub struct DomainEntry {
 
 /// Who answers a handshake for a name.
 pub enum Answerer<'a> {
-    /// A domain and its certificate.
-    Domain(&'a Domain, &'a Arc<CertificateEntry>),
+    /// A domain, its certificate, and the object that it came from.
+    Domain(&'a Domain, &'a Arc<CertificateEntry>, &'a Origin),
     /// The listener, with its default certificate.
     Listener(&'a Arc<CertificateEntry>),
     /// Nobody.
@@ -123,43 +125,42 @@ impl Tables {
 
     /// The domain that covers a lower-case name on a listener.
     pub fn domain(&self, listener: &Name, name: &str) -> Option<&Domain> {
+        self.sealed_domain(listener, name)?.domain()
+    }
+
+    fn sealed_domain(&self, listener: &Name, name: &str) -> Option<&SealedArc> {
         self.domains.most_specific(name, |entry| {
-            let mut domains = entry.domains.iter().filter_map(|sealed| sealed.domain());
-            domains.find(|domain| has_listener(&domain.listeners, listener))
+            entry.domains.iter().find(|sealed| {
+                let domain = sealed.domain();
+                domain.is_some_and(|domain| has_listener(&domain.listeners, listener))
+            })
         })
     }
 
     /// Who answers for a name on a listener. A domain without a usable certificate has nobody:
     /// an alert is better than another's certificate.
     pub fn answerer(&self, listener: &Name, name: Option<&str>) -> Answerer<'_> {
-        let domain = name.and_then(|name| self.domain(listener, name));
-        let own = domain.and_then(|domain| domain.certificate.as_ref());
-        let auth = domain.and_then(|domain| domain.client_auth.as_ref());
-        if let Some(domain) = domain.filter(|domain| domain.mesh) {
-            return match &self.identity {
-                Some(identity) => Answerer::Domain(domain, &identity.certificate),
-                None => Answerer::Nobody,
-            };
-        }
-        if auth.is_some_and(|auth| self.trust(&auth.trust).is_none()) {
-            return Answerer::Nobody;
-        }
-        match (domain, own) {
-            (Some(domain), Some(certificate)) => {
-                let mut all = std::iter::once(certificate).chain(&domain.alternatives);
-                match all.find_map(|name| self.certificate(name)) {
-                    Some(entry) => Answerer::Domain(domain, entry),
-                    None => Answerer::Nobody,
-                }
-            }
-            (Some(domain), None) => match self.default_certificate(listener) {
-                Some(entry) => Answerer::Domain(domain, entry),
-                None => Answerer::Nobody,
-            },
-            (None, _) => match self.default_certificate(listener) {
-                Some(entry) => Answerer::Listener(entry),
-                None => Answerer::Nobody,
-            },
+        let sealed = name.and_then(|name| self.sealed_domain(listener, name));
+        let domain = sealed.and_then(|sealed| sealed.domain());
+        let origin = sealed.and_then(|sealed| sealed.resource());
+        let (Some(domain), Some(resource)) = (domain, origin) else {
+            let entry = self.default_certificate(listener);
+            return entry.map_or(Answerer::Nobody, Answerer::Listener);
+        };
+        let auth = domain.client_auth.as_ref();
+        let entry = if domain.mesh {
+            self.identity.as_ref().map(|identity| &identity.certificate)
+        } else if auth.is_some_and(|auth| self.trust(&auth.trust).is_none()) {
+            None
+        } else if let Some(certificate) = &domain.certificate {
+            let mut all = std::iter::once(certificate).chain(&domain.alternatives);
+            all.find_map(|name| self.certificate(name))
+        } else {
+            self.default_certificate(listener)
+        };
+        match entry {
+            Some(entry) => Answerer::Domain(domain, entry, &resource.origin),
+            None => Answerer::Nobody,
         }
     }
 
@@ -183,22 +184,46 @@ impl Tables {
     }
 
     /// The route of a request: the first that matches, of the most specific host pattern that has
-    /// any route on the listener. `token` is what a verified token of the request says.
+    /// any route on the listener. `token` is what a verified token of the request says, and
+    /// `budget` what its regexes may cost.
     ///
     /// # Errors
-    /// That no host pattern covers the request, or that no route of the one that does matches.
+    /// That no host pattern covers the request, that no route of the one that does matches, or
+    /// that its dialect refuses the path, or that finding it takes too many steps.
     pub fn route(
         &self,
         listener: &Name,
         head: &Head<'_>,
         token: Option<Said<'_>>,
+        budget: &Budget,
     ) -> Result<&RouteArc, NotFound> {
+        let host = self.host(listener, head);
+        let host = host.ok_or(NotFound(FailureKind::NoHost))?;
+        host.find(listener, head, token, budget).map_err(NotFound)
+    }
+
+    /// The routes beside the one that was found whose restrictions hold too, since the endpoint
+    /// may read the path so that the request is theirs.
+    pub fn routes_otherwise<'a>(
+        &'a self,
+        listener: &'a Name,
+        found: &'a RouteArc,
+        head: &'a Head<'_>,
+        token: Option<Said<'a>>,
+        budget: &'a Budget,
+    ) -> impl Iterator<Item = &'a RouteArc> {
+        let host = head.readings.is_some().then(|| self.host(listener, head));
+        let others = host.flatten().into_iter();
+        let others =
+            others.flat_map(move |host| host.find_otherwise(listener, head, token, budget));
+        others.filter(move |other| !RouteArc::ptr_eq(other, found))
+    }
+
+    fn host(&self, listener: &Name, head: &Head<'_>) -> Option<&HostEntry> {
         let host = self
             .hosts
-            .most_specific(&head.host, |entry| entry.is_on(listener).then_some(entry))
-            .ok_or(NotFound(FailureKind::NoHost))?;
-        host.find(listener, head, token)
-            .ok_or(NotFound(FailureKind::NoRoute))
+            .most_specific(&head.host, |entry| entry.is_on(listener).then_some(entry))?;
+        Some(host)
     }
 
     /// Whether there is any passage.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use myriad_model::{Name, SealedArc};
 
-use super::condition::BadRegex;
+use crate::net::pattern::BadRegex;
 use crate::net::recording::Recording;
 
 /// What the resources say, in the order of their names. A proxy is sent one; of more it obeys
@@ -36,7 +36,7 @@ impl Telemetries {
             .filter(|(sealed, _)| sealed.name() != name);
         let mut entries: Vec<_> = others.cloned().collect();
         if let Some((sealed, told)) = new.and_then(|sealed| Some((sealed, sealed.telemetry()?))) {
-            let recording = Recording::new(told).map_err(BadRegex)?;
+            let recording = Recording::new(told)?;
             entries.push((sealed.clone(), Arc::new(recording)));
         }
         entries.sort_by(|a, b| a.0.name().cmp(b.0.name()));

@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
+use crate::net::deadline::Deadline;
 use crate::net::journal::Line;
+use crate::net::local::Local;
 use crate::net::proxy_header::Ends;
-use crate::net::share::Held;
+use crate::net::room::Seat;
+use crate::net::share::{Held, Owner};
 use crate::net::standard::Reporter;
 use crate::net::workloads::WorkloadId;
 
@@ -38,6 +41,8 @@ pub struct Visit {
     pub secured: Option<Secured>,
     /// What it counts for among the connections of its domain, once that is known.
     pub held: OnceCell<Held>,
+    /// Its place among the worker's connections.
+    pub seat: Option<Seat>,
     /// Whether the listener's socket was closed; its connections end with the request they are
     /// in.
     pub is_closing: Arc<AtomicBool>,
@@ -147,6 +152,10 @@ impl Visit {
         Line {
             port: self.port,
             sni: secured.and_then(|secured| secured.sni.clone()),
+            scheme: match secured {
+                Some(_) => "https",
+                None => "http",
+            },
             tls: secured.map(|secured| secured.version),
             principal: peer.map(|peer| peer.uris.first().cloned().unwrap_or_default()),
             ..Line::new(self.listener.clone(), self.client)
@@ -166,6 +175,50 @@ impl Visit {
     /// Whether the connection shall end with the request it is in, since its listener is gone.
     pub fn is_leaving(&self) -> bool {
         self.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// Counts it as one of its domain's. Where that has its share already, another of its
+    /// connections goes for it that waits for a request; false where none does.
+    pub fn belong_to(&self, owner: Owner, local: &Local) -> bool {
+        let fairness = &local.fairness;
+        let held = fairness.take_connection(owner, local.room.taken());
+        let held = held.or_else(|| {
+            let is_exchanged = !fairness.sheds() && local.room.exchange(owner.domain);
+            is_exchanged.then(|| fairness.connections.exchange(owner))
+        });
+        let Some(held) = held else {
+            return false;
+        };
+        if let Some(seat) = &self.seat {
+            seat.belong_to(owner.domain);
+        }
+        self.held.set(held).is_ok()
+    }
+
+    /// The deadline that passes at once where the connection has to go for another.
+    pub fn watch(&self, deadline: &Deadline) {
+        if let Some(seat) = &self.seat {
+            seat.watch(deadline);
+        }
+    }
+
+    /// The connection waits for a request, and may have to go for another.
+    pub fn rest(&self) {
+        if let Some(seat) = &self.seat {
+            seat.rest();
+        }
+    }
+
+    /// The connection has a request to serve.
+    pub fn work(&self) {
+        if let Some(seat) = &self.seat {
+            seat.work();
+        }
+    }
+
+    /// Whether it has to go for another.
+    pub fn is_evicted(&self) -> bool {
+        self.seat.as_ref().is_some_and(Seat::is_evicted)
     }
 
     /// The identity in the client's verified certificate: its first SPIFFE URI, without scheme.
@@ -189,6 +242,7 @@ impl Visit {
             met: WorkloadId::UNKNOWN,
             secured: None,
             held: OnceCell::new(),
+            seat: None,
             is_closing: Arc::default(),
         }
     }

@@ -14,14 +14,18 @@ use myriad_model::{CaptureDirection, ListenerProtocol, Name};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::introduce::introduce;
+use super::hear::hear;
 use super::open::{Handshaking, Kind, Opened, open, open_captured, secure};
+use crate::http::h1::Start;
 use crate::http::worker::Worker;
 use crate::http::{h1, h2};
 use crate::mesh::original::original;
+use crate::net::buffer::Buffer;
 use crate::net::count::Count;
 use crate::net::limits::Reached;
 use crate::net::pressure::Step;
+use crate::net::room::{Hush, Seat};
+use crate::net::silent::source_of;
 use crate::net::stream::Stream;
 use crate::route::visit::Visit;
 use crate::tcp;
@@ -79,17 +83,9 @@ impl Acceptor {
             }
         };
         let port = socket.local_addr().map_or(0, |address| address.port());
-        let limits = self.worker.local.limits.clone();
-        let mut is_full = false;
         loop {
-            let was_full = is_full;
-            is_full = self.worker.connections.get() > limits.connections_max;
             let is_shed = self.worker.local.fairness.pressure.step() == Step::ShedAll;
-            if is_full || is_shed {
-                if is_full && !was_full {
-                    let counts = &self.worker.local.counts;
-                    counts.add_reached(Reached::Connections);
-                }
+            if is_shed || !self.worker.local.room.has_room() {
                 tokio::select! {
                     () = self.stop.cancelled() => break,
                     () = tokio::time::sleep(PAUSE) => continue,
@@ -114,8 +110,11 @@ impl Acceptor {
     async fn take(&self, accepted: io::Result<(TcpStream, SocketAddr)>, port: u16) {
         let (tcp, client) = match accepted {
             Ok(accepted) => accepted,
+            // The client left at once.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
             Err(_) => {
-                // Out of files or memory, or a client that left at once; either passes.
+                // Out of files or memory, which passes; until then it waits in the queue.
+                self.worker.local.counts.add(Count::AcceptFailed);
                 tokio::time::sleep(PAUSE).await;
                 return;
             }
@@ -127,8 +126,12 @@ impl Acceptor {
             return;
         };
         let handshaking = self.handshaking.clone();
-        let serving = serve(connected, handshaking, visit, kind, tcp);
-        task::spawn_local("connection", serving);
+        // Servers may speak first where streams are served, and where a workload is captured.
+        let has_to_ask = kind.is_tls || kind.protocol != ListenerProtocol::Tcp;
+        let is_heard = has_to_ask && !visit.is_captured;
+        let hush = is_heard.then(|| self.worker.local.room.enter(source_of(visit.peer())));
+        let greeting = greet(connected, handshaking, visit, kind, (tcp, hush));
+        task::spawn_local("greeting", greeting);
     }
 
     /// The listener that a connection belongs to; none where that is gone, or there is none.
@@ -157,29 +160,66 @@ impl Acceptor {
     }
 }
 
+/// Hears what a connection has to say, and serves it once there is a place. Its own task is small,
+/// since most of a flood never gets further.
+fn greet(
+    connected: Connected,
+    handshaking: Rc<Handshaking>,
+    mut visit: Visit,
+    kind: Kind,
+    (tcp, hush): (TcpStream, Option<Hush>),
+) -> impl Future<Output = ()> {
+    // What a block takes from around it is there once, the arguments of a function twice.
+    let mut hush = hush;
+    async move {
+        let worker = &connected.0;
+        let start = match hush.take() {
+            Some(hush) => hear(worker, &mut visit, kind, &tcp, hush).await,
+            None => Some(Start::default()),
+        };
+        let seat = match &start {
+            Some(_) => seat(worker).await,
+            None => None,
+        };
+        let (Some(start), Some(seat)) = (start, seat) else {
+            worker.local.counts.add(Count::Closed);
+            return;
+        };
+        visit.seat = Some(seat);
+        let serving = serve(connected, handshaking, visit, kind, (tcp, start));
+        task::spawn_local("connection", serving);
+    }
+}
+
+/// A place among the connections that are served, as soon as there is one.
+async fn seat(worker: &Worker) -> Option<Seat> {
+    let timeout = worker.local.limits.turn_timeout;
+    let seat = tokio::time::timeout(timeout, worker.local.room.seat()).await;
+    if seat.is_err() {
+        worker.local.counts.add_reached(Reached::TurnTimeout);
+        worker.local.counts.add(Count::Shed);
+    }
+    seat.ok()
+}
+
 async fn serve(
     connected: Connected,
     handshaking: Rc<Handshaking>,
     mut visit: Visit,
     kind: Kind,
-    tcp: TcpStream,
+    (tcp, start): (TcpStream, Start),
 ) {
     let worker = &connected.0;
-    if let Some(introductions) = &worker.local.introductions
-        && !visit.is_captured
-        && introductions.are_asked_at(visit.port)
-        && !Box::pin(introduce(introductions, &worker.local, &mut visit, &tcp)).await
-    {
-        worker.local.counts.add(Count::Closed);
-        return;
-    }
     // What lives on in a box does so for this task's sake: it has room for the largest of its
     // waits, and most connections speak HTTP/1.
     let opened = match visit.is_captured {
         true => Box::pin(open_captured(worker, &handshaking, &mut visit, tcp, kind)).await,
-        false if kind.is_tls => secure(worker, &handshaking, &mut visit, tcp, kind).await,
+        false if kind.is_tls => {
+            let received = (tcp, start.said.unwrap_or(Buffer::none()));
+            secure(worker, &handshaking, &mut visit, received, kind).await
+        }
         false if kind.protocol == ListenerProtocol::Tcp => Some(open(worker, &visit, tcp)),
-        false => Some(Opened::Http1(Stream::Plain(tcp))),
+        false => Some(Opened::Http1(Stream::Plain(tcp), start)),
     };
     match opened {
         Some(Opened::Taken(taken)) => {
@@ -193,9 +233,11 @@ async fn serve(
         // Streams that no passage takes lead nowhere.
         Some(Opened::Lost) => worker.local.counts.add(Count::StreamFailed),
         Some(Opened::Http2(stream)) => {
-            Box::pin(h2::serve(worker.clone(), visit, stream)).await;
+            Box::pin(h2::serve(worker.clone(), visit, stream, None)).await;
         }
-        Some(Opened::Http1(stream)) => h1::serve(worker.clone(), visit, stream).await,
+        Some(Opened::Http1(stream, start)) => {
+            h1::serve(worker.clone(), visit, stream, start).await;
+        }
         None => {}
     }
     worker.local.counts.add(Count::Closed);
@@ -203,7 +245,7 @@ async fn serve(
 
 #[cfg(test)]
 mod tests {
-    use super::serve;
+    use super::{greet, serve};
     use crate::net::record::Tls;
 
     const fn bytes_of<A, B, C, D, E, F>(_: fn(A, B, C, D, E) -> F) -> usize {
@@ -212,6 +254,12 @@ mod tests {
 
     // What each connection takes beside what rustls allocates, whether or not it does anything:
     // room for the largest of its waits. A wait that is rare and large goes into a box.
-    const _: () = assert!(bytes_of(serve) <= 3_064, "a connection takes little");
+    const _: () = assert!(bytes_of(serve) <= 2_976, "a connection takes little");
+    // A silent connection has this, its place in the table and what the run-time keeps of a task
+    // and a socket; docs/tuning.md states the sum as it was measured.
+    const _: () = assert!(
+        bytes_of(greet) <= 680,
+        "and less as long as it says nothing"
+    );
     const _: () = assert!(size_of::<Tls>() <= 1_280, "and TLS too");
 }

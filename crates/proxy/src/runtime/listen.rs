@@ -69,6 +69,16 @@ pub enum Order {
     },
 }
 
+impl Order {
+    /// Where it opens a listener, if it does.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Order::Open { address, .. } => Some(*address),
+            Order::Close { .. } => None,
+        }
+    }
+}
+
 impl Doors {
     /// No sockets yet. With what a process before listened on, workers accept nothing before the
     /// proxy goes live: whoever they accepted would meet tables that are not whole.
@@ -126,6 +136,12 @@ impl Doors {
         &self.captures
     }
 
+    /// Every address that is listened on.
+    pub fn own(&self) -> impl Iterator<Item = SocketAddr> {
+        let bound = self.bound.values().map(|bound| bound.address);
+        bound.chain(self.captures.iter().map(|(_, address)| *address))
+    }
+
     /// Whether an address could be listened on now that could not before. Says so once.
     pub fn take_bindable(&mut self) -> bool {
         let before = self.unbound.len();
@@ -133,11 +149,15 @@ impl Doors {
         self.unbound.len() < before
     }
 
-    /// Opens the sockets for captured connections, one of each direction for each worker.
+    /// Opens the sockets for captured connections, one of each direction for each worker;
+    /// returns where they are.
     ///
     /// # Errors
     /// An address cannot be listened on.
-    pub fn open_captures(&mut self, wanted: &[(CaptureDirection, SocketAddr)]) -> io::Result<()> {
+    pub fn open_captures(
+        &mut self,
+        wanted: &[(CaptureDirection, SocketAddr)],
+    ) -> io::Result<Vec<SocketAddr>> {
         let mut opened = Vec::new();
         for (direction, address) in wanted {
             let role = Role::Capture(*direction);
@@ -159,7 +179,7 @@ impl Doors {
                 self.tell(number, command);
             }
         }
-        Ok(())
+        Ok(self.own().collect())
     }
 
     /// Opens sockets where a listener needs new ones.

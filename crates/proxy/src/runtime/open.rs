@@ -1,16 +1,17 @@
 //! From an accepted connection to what it speaks: through TLS, or by its first bytes.
 
-use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use myriad_model::{Listener, ListenerProtocol, MutualTls};
 use tokio::net::TcpStream;
 
+use crate::http::h1::Start;
 use crate::http::worker::Worker;
 use crate::mesh::detect::{Expected, Known, Speech, detect};
 use crate::net::buffer::Buffer;
 use crate::net::count::Count;
+use crate::net::refusal::Side;
 use crate::net::stream::Stream;
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::visit::Visit;
@@ -22,7 +23,6 @@ use crate::tls::turns::Turns;
 /// Handshakes of one worker.
 pub struct Handshaking {
     shared: Arc<Handshakes>,
-    count: Cell<usize>,
     turns: Turns,
 }
 
@@ -39,7 +39,7 @@ pub struct Kind {
 /// A connection that says something.
 pub enum Opened {
     /// HTTP/1.
-    Http1(Stream),
+    Http1(Stream, Start),
     /// HTTP/2.
     Http2(Stream),
     /// A passage takes it.
@@ -48,37 +48,18 @@ pub enum Opened {
     Lost,
 }
 
-/// Counts as a handshake for as long as it is held.
-struct Shaking<'a>(&'a Cell<usize>);
-
-impl<'a> Shaking<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Shaking(count)
-    }
-}
-
-impl Drop for Shaking<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 impl Handshaking {
     /// No handshakes.
     pub fn new(shared: Arc<Handshakes>) -> Self {
         Handshaking {
             shared,
-            count: Cell::new(0),
             turns: Turns::new(),
         }
     }
-}
 
-impl Handshaking {
     /// Gives turns to handshakes, for as long as the worker runs.
-    pub async fn take_turns(&self) {
-        self.turns.run().await;
+    pub async fn take_turns(&self, worker: &Worker) {
+        self.turns.run(&worker.local.fairness.handshakes).await;
     }
 }
 
@@ -140,7 +121,7 @@ pub async fn open_captured(
     kind: Kind,
 ) -> Option<Opened> {
     if kind.is_tls || kind.mutual == MutualTls::Strict {
-        return secure(worker, handshaking, visit, tcp, kind).await;
+        return secure(worker, handshaking, visit, (tcp, Buffer::none()), kind).await;
     }
     let Some(question) = kind.question() else {
         return Some(open(worker, visit, tcp));
@@ -148,28 +129,22 @@ pub async fn open_captured(
     let timeout = worker.local.limits.detection_timeout;
     let speech = detect(&tcp, question, timeout).await.ok()?;
     match speech {
-        Speech::Tls => secure(worker, handshaking, visit, tcp, kind).await,
-        Speech::Http1 => Some(Opened::Http1(Stream::Plain(tcp))),
+        Speech::Tls => secure(worker, handshaking, visit, (tcp, Buffer::none()), kind).await,
+        Speech::Http1 => Some(Opened::Http1(Stream::Plain(tcp), Start::default())),
         Speech::Http2 => Some(Opened::Http2(Stream::Plain(tcp))),
         Speech::Bytes => Some(open(worker, visit, tcp)),
     }
 }
 
-/// A connection that starts with a handshake.
+/// A connection that starts with a handshake, of which this was received already.
 pub async fn secure(
     worker: &Worker,
     handshaking: &Handshaking,
     visit: &mut Visit,
-    tcp: TcpStream,
+    received: (TcpStream, Buffer),
     kind: Kind,
 ) -> Option<Opened> {
-    let limits = &worker.local.limits;
     let counts = &worker.local.counts;
-    if handshaking.count.get() >= limits.handshakes_max {
-        counts.add(Count::Shed);
-        return None;
-    }
-    let _counted = Shaking::new(&handshaking.count);
     let shared = &handshaking.shared;
     let load = || worker.tables.load();
     let meshed = match kind.mutual {
@@ -179,12 +154,15 @@ pub async fn secure(
     };
     let arrival = arrival(visit);
     let own = arrival.own;
-    let gate = gate(worker, handshaking, visit);
-    let accepted = shared.accept(tcp, arrival, meshed, load, &gate);
+    let gate = Gate {
+        local: &worker.local,
+        turns: &handshaking.turns,
+        visit,
+    };
+    let accepted = shared.accept(received, arrival, meshed, load, &gate);
     // Boxed, because a handshake is large and short, and the connection behind it neither.
-    let accepted = tokio::time::timeout(limits.handshake_timeout, Box::pin(accepted)).await;
-    let failure = match accepted {
-        Ok(Ok(Accepted::Secured(tls, secured, entry))) => {
+    let failure = match Box::pin(accepted).await {
+        Ok(Accepted::Secured(tls, secured, entry)) => {
             let is_mesh = secured.is_mesh;
             if is_mesh && let Some(leaf) = tls.client_certificate() {
                 visit.met = worker.local.library.meet(leaf);
@@ -196,41 +174,31 @@ pub async fn secure(
             return Some(match (entry, speech) {
                 (Some(entry), _) => taken(client, None, sni, own, entry),
                 (None, Speech::Http2) => Opened::Http2(client),
-                (None, Speech::Http1) => Opened::Http1(client),
+                (None, Speech::Http1) => Opened::Http1(client, Start::default()),
                 // TLS of the mesh is how bytes travel, and says nothing of where to.
                 (None, _) if is_mesh => pass(worker, visit, client),
                 (None, _) => Opened::Lost,
             });
         }
-        Ok(Ok(Accepted::Passed(passed))) => {
+        Ok(Accepted::Passed(passed)) => {
             return Some(hand_on(*passed, own));
         }
-        Ok(Err(HandshakeError::Shed)) => Count::Shed,
-        Ok(Err(HandshakeError::UnknownName)) => Count::HandshakeUnknownName,
-        Ok(Err(error)) => {
-            if meshed != Meshed::No
-                && let Some(refusal) = error.refusal()
-            {
-                refusal.tell(visit.client, counts);
+        Err(HandshakeError::Shed) => Count::Shed,
+        Err(HandshakeError::UnknownName) => Count::HandshakeUnknownName,
+        Err(HandshakeError::Timeout(_)) => Count::HandshakeTimeout,
+        Err(error) => {
+            if let Some(refusal) = error.refusal() {
+                let side = match meshed {
+                    Meshed::No => Side::Client,
+                    Meshed::WhereOffered | Meshed::Always => Side::Mesh,
+                };
+                refusal.tell(visit.client, side, counts);
             }
             Count::HandshakeFailed
         }
-        Err(_) => Count::HandshakeTimeout,
     };
     counts.add(failure);
     None
-}
-
-fn gate<'a>(worker: &'a Worker, handshaking: &'a Handshaking, visit: &'a Visit) -> Gate<'a> {
-    Gate {
-        limits: &worker.local.limits,
-        counts: &worker.local.counts,
-        fairness: &worker.local.fairness,
-        turns: &handshaking.turns,
-        under_way: &handshaking.count,
-        connections: &worker.connections,
-        held: &visit.held,
-    }
 }
 
 /// A handshake that a passage takes as it came.

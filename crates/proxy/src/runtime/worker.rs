@@ -31,6 +31,8 @@ use crate::net::local::Local;
 use crate::net::names::Names;
 use crate::net::pressure::{Pressure, Step};
 use crate::net::proxy_header::Introductions;
+use crate::net::request_id::RequestIds;
+use crate::net::room::Room;
 use crate::net::share::Fairness;
 use crate::net::standard::Library;
 use crate::route::tables::Tables;
@@ -94,6 +96,8 @@ pub struct Setup {
     pub journal: Journal,
     pub logs_all: bool,
     pub trusted_hops: usize,
+    /// What becomes of the ids that clients send with requests.
+    pub request_ids: RequestIds,
     pub introductions: Option<Arc<Introductions>>,
     pub tables: Arc<ArcSwap<Tables>>,
     pub handshakes: Arc<Handshakes>,
@@ -143,8 +147,8 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     let worker = Rc::new(Worker::new(local, setup.tables, setup.spans));
     let handshaking = Rc::new(Handshaking::new(setup.handshakes));
     task::spawn_local("deadlines", deadline::run());
-    let turns = handshaking.clone();
-    task::spawn_local("turns", async move { turns.take_turns().await });
+    let (turns, of) = (handshaking.clone(), worker.clone());
+    task::spawn_local("turns", async move { turns.take_turns(&of).await });
     task::spawn_local("idle upstreams", sweep(worker.clone()));
     let mut sockets: HashMap<u64, Vec<Opened>> = HashMap::new();
     let mut captures: Vec<Opened> = Vec::new();
@@ -203,6 +207,7 @@ fn local(number: usize, setup: &Setup) -> Local {
     let seed = hash(0, &format!("worker {number}"));
     Local {
         fairness: Fairness::new(&setup.limits, &setup.pressure),
+        room: Rc::new(Room::new(&setup.limits, setup.counts.clone())),
         limits: setup.limits.clone(),
         buckets: setup.buckets.clone(),
         number,
@@ -214,6 +219,7 @@ fn local(number: usize, setup: &Setup) -> Local {
         journal: setup.journal.clone(),
         logs_all: setup.logs_all,
         trusted_hops: setup.trusted_hops,
+        request_ids: setup.request_ids,
         introductions: setup.introductions.clone(),
     }
 }

@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock};
 use myriad_model::{ClientAuth, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::client;
 use super::config::{Configs, Offer, Speaks, Want, with_chosen};
@@ -20,7 +22,7 @@ use crate::net::count::{Count, Counts};
 use crate::net::limits::{Limits, Reached};
 use crate::net::record::Tls;
 use crate::net::refusal::Refusal;
-use crate::net::share;
+use crate::net::share::Owner;
 use crate::route::certificate::Parsed;
 use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
 use crate::route::passage::{Arrival, PassageEntry};
@@ -40,8 +42,8 @@ pub struct Handshakes {
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// Its domain has more than its share of what the worker can bear.
-    #[error("its domain has more than its share")]
+    /// Its domain has more than its share of what the worker can bear, or its turn did not come.
+    #[error("its domain has more than its share, or its turn did not come")]
     Shed,
     /// Nobody here has the name, or not with a certificate that can be used.
     #[error("no domain has the name")]
@@ -49,6 +51,9 @@ pub enum HandshakeError {
     /// The ClientHello is longer than the limit.
     #[error("the ClientHello is too long")]
     TooLong,
+    /// It took too long.
+    #[error("it took too long")]
+    Timeout(#[from] Elapsed),
     /// The client broke the protocol, or shares no version or cipher with us.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
@@ -63,7 +68,10 @@ impl HandshakeError {
         match self {
             HandshakeError::Tls(error) => Refusal::of_tls(error),
             HandshakeError::Io(error) => Refusal::of(error),
-            HandshakeError::UnknownName | HandshakeError::TooLong | HandshakeError::Shed => None,
+            HandshakeError::UnknownName
+            | HandshakeError::TooLong
+            | HandshakeError::Timeout(_)
+            | HandshakeError::Shed => None,
         }
     }
 }
@@ -108,8 +116,8 @@ struct Choice {
     /// What clients are asked for, and what verifies them.
     clients: Option<(Arc<ClientAuth>, Arc<TrustEntry>)>,
     by_domain: bool,
-    /// Whose handshake it is, by its hash.
-    domain: u64,
+    /// The domain that the handshake counts for.
+    owner: Owner,
     /// The trust domains of peers, where certificate and authorities are those of the mesh.
     mesh: Option<Arc<[Box<str>]>>,
 }
@@ -130,14 +138,15 @@ impl Handshakes {
     /// Why it failed; the client has been told.
     pub async fn accept<G: std::ops::Deref<Target = Arc<Tables>>>(
         &self,
-        mut tcp: TcpStream,
+        (mut tcp, received): (TcpStream, Buffer),
         arrival: Arrival<'_>,
         meshed: Meshed,
         load: impl FnOnce() -> G,
         gate: &Gate<'_>,
     ) -> Result<Accepted, HandshakeError> {
-        let (limits, counts) = (gate.limits, gate.counts);
-        let hello = hello::read(&mut tcp, limits.client_hello_bytes_max).await;
+        let (limits, counts) = (&gate.local.limits, &gate.local.counts);
+        let hello = hello::read(&mut tcp, received, limits.client_hello_bytes_max);
+        let hello = timeout(limits.handshake_timeout, hello).await?;
         if matches!(hello, Err(HandshakeError::TooLong)) {
             counts.add_reached(Reached::ClientHelloBytes);
         }
@@ -196,7 +205,10 @@ impl Handshakes {
             hello::refuse_name(&mut tcp).await;
             return Err(HandshakeError::UnknownName);
         };
-        let _one_of_its_own = gate.enter(choice.domain).await?;
+        let _turn = gate.enter(choice.owner).await?;
+        if hello::is_gone(&tcp).await {
+            return Err(HandshakeError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
         let clients = choice.clients.as_ref();
         let want = Want {
             settings: choice.settings.clone(),
@@ -210,9 +222,10 @@ impl Handshakes {
         drop(hello.received);
         let mut tls = Box::new(tls);
         let offer = choice.offer();
-        poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)))
-            .await?;
-        let secured = choice.secured(&tls, hello.sni, gate.counts);
+        let shaking =
+            poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)));
+        timeout(gate.local.limits.handshake_timeout, shaking).await??;
+        let secured = choice.secured(&tls, hello.sni, &gate.local.counts);
         Ok(Accepted::Secured(tls, secured, passage))
     }
 
@@ -224,10 +237,12 @@ impl Handshakes {
         counts: &Counts,
     ) -> Option<Choice> {
         let (entry, settings, domain) = match tables.answerer(listener, sni) {
-            Answerer::Domain(domain, entry) => (entry, &domain.tls, Some(domain)),
+            Answerer::Domain(domain, entry, origin) => (entry, &domain.tls, Some((domain, origin))),
             Answerer::Listener(entry) => (entry, &*DEFAULT_SETTINGS, None),
             Answerer::Nobody => return None,
         };
+        let owner = domain.map(|(domain, origin)| Owner::of(origin, &domain.host));
+        let domain = domain.map(|(domain, _)| domain);
         let certificate = self.keys.get(entry, counts).ok()?;
         let more = domain.map_or(&[][..], |domain| &domain.alternatives);
         let more = more.iter().filter_map(|name| tables.certificate(name));
@@ -251,7 +266,7 @@ impl Handshakes {
             settings: settings.clone(),
             clients,
             by_domain: domain.is_some(),
-            domain: domain.map_or(0, |domain| share::hash_of(&domain.host)),
+            owner: owner.unwrap_or_default(),
             mesh,
         })
     }
@@ -265,7 +280,7 @@ impl Handshakes {
             settings: DEFAULT_SETTINGS.clone(),
             clients: Some(mesh_clients(identity)),
             by_domain: false,
-            domain: 0,
+            owner: Owner::default(),
             mesh: Some(identity.trust_domains.clone()),
         })
     }

@@ -1,51 +1,58 @@
 //! The gate in front of what a handshake costs: it is passed with a fair share, and in turn.
 
-use std::cell::{Cell, OnceCell};
+use std::time::Duration;
 
 use super::accept::HandshakeError;
-use super::turns::Turns;
-use crate::net::count::{Count, Counts};
-use crate::net::limits::Limits;
-use crate::net::share::{Fairness, Held};
+use super::turns::{Turn, Turns};
+use crate::net::count::Count;
+use crate::net::limits::Reached;
+use crate::net::local::Local;
+use crate::net::share::Owner;
+use crate::route::visit::Visit;
 
 /// What a handshake is held to.
 pub struct Gate<'a> {
-    /// The limits.
-    pub limits: &'a Limits,
-    /// The worker's counts.
-    pub counts: &'a Counts,
-    /// What each domain holds.
-    pub fairness: &'a Fairness,
+    /// The worker's belongings.
+    pub local: &'a Local,
     /// Whose turn it is.
     pub turns: &'a Turns,
-    /// The worker's handshakes, this one included.
-    pub under_way: &'a Cell<usize>,
-    /// The worker's connections, this one included.
-    pub connections: &'a Cell<usize>,
-    /// What the connection counts for among those of its domain.
-    pub held: &'a OnceCell<Held>,
+    /// The connection.
+    pub visit: &'a Visit,
 }
 
 impl Gate<'_> {
-    /// Waits for the turn of a domain. What is returned is one of its handshakes.
+    /// Waits for the turn of a domain, however many handshakes it has already: who comes in a
+    /// burst is served late, and not refused.
     ///
     /// # Errors
-    /// The domain has more than its share of handshakes or connections.
-    pub async fn enter(&self, domain: u64) -> Result<Held, HandshakeError> {
-        let handshakes = &self.fairness.handshakes;
-        let beside = self.under_way.get().saturating_sub(handshakes.held() + 1);
-        let Some(handshake) = handshakes.take(domain, beside) else {
-            self.counts.add(Count::ShareHandshakes);
+    /// The domain has more than its share of connections, memory is short, or the wait was too
+    /// long.
+    pub async fn enter(&self, owner: Owner) -> Result<Turn<'_>, HandshakeError> {
+        let (limits, counts) = (&self.local.limits, &self.local.counts);
+        if !self.visit.belong_to(owner, self.local) {
+            counts.add(Count::ShareConnections);
             return Err(HandshakeError::Shed);
-        };
-        let all = self.connections.get();
-        let Some(connection) = self.fairness.take_connection(domain, all) else {
-            self.counts.add(Count::ShareConnections);
+        }
+        let shares = &self.local.fairness.handshakes;
+        if let Some(turn) = self.turns.begin(owner, shares) {
+            return Ok(turn);
+        }
+        if self.local.fairness.sheds() {
+            counts.add(Count::ShareHandshakes);
             return Err(HandshakeError::Shed);
-        };
-        // A connection has one handshake.
-        let _ = self.held.set(connection);
-        self.turns.wait(domain).await;
-        Ok(handshake)
+        }
+        if shares.is_scarce() {
+            counts.add(Count::HandshakeQueued);
+        }
+        within(limits.turn_timeout, self.turns.wait(owner))
+            .await
+            .ok_or_else(|| {
+                counts.add_reached(Reached::TurnTimeout);
+                HandshakeError::Shed
+            })
     }
+}
+
+async fn within<T>(timeout: Duration, waiting: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(timeout, waiting).await.ok()
 }

@@ -11,6 +11,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::entry::UpstreamEntry;
 use crate::balance::Target;
+use crate::net::border::Border;
+use crate::net::failure::FailureKind;
 use crate::net::proxy_header::Ends;
 
 /// What a connection is wanted for.
@@ -61,11 +63,25 @@ impl<'a> Dial<'a> {
     }
 }
 
-/// Connects to an endpoint, from the address that its upstream says.
+/// Connects to an endpoint where it may be one.
 ///
 /// # Errors
-/// Those of the socket.
-pub async fn connect(target: &Target) -> io::Result<TcpStream> {
+/// Nobody may be connected to at its address, or its socket does not open.
+pub async fn connect(target: &Target, border: &Border) -> Result<TcpStream, FailureKind> {
+    // What is connected to from an address of its own is the workload beside this proxy.
+    if target.manner.source.is_none() && !border.admits(target.address) {
+        return Err(FailureKind::EndpointRefused);
+    }
+    let tcp = open(target).await;
+    let tcp = tcp.map_err(|_| FailureKind::ConnectFailed)?;
+    match border.is_own(target.address, || tcp.local_addr().ok()) {
+        true => Err(FailureKind::EndpointRefused),
+        false => Ok(tcp),
+    }
+}
+
+/// Opens a connection, from the address that its upstream says.
+async fn open(target: &Target) -> io::Result<TcpStream> {
     let address = target.address;
     let source = target.manner.source;
     // An address of one family says nothing of the other.

@@ -24,7 +24,7 @@ use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::local::Shared;
 use crate::net::proxy_header::{self, Ends};
 use crate::net::record::Tls;
-use crate::net::refusal::Refusal;
+use crate::net::refusal::{Refusal, Side};
 use crate::net::stream::Stream;
 
 /// A connection to an endpoint.
@@ -354,9 +354,7 @@ impl Links {
 
     async fn connect(&self, dial: &Dial<'_>) -> Result<Stream, FailureKind> {
         let manner = &dial.target.manner;
-        let mut tcp = dial::connect(dial.target)
-            .await
-            .map_err(|_| FailureKind::ConnectFailed)?;
+        let mut tcp = dial::connect(dial.target, self.local.names.border()).await?;
         dial::settle(&tcp, dial.limits().and_then(|limits| limits.keepalive));
         if let Some(version) = manner.proxy_protocol {
             let header = proxy_header::write(version, dial.ends);
@@ -377,9 +375,12 @@ impl Links {
         poll_fn(|context| session.poll_handshake(context, &mut |step| step()))
             .await
             .map_err(|error| {
-                let refusal = Refusal::of(&error).filter(|_| tls.mesh != MeshTls::None);
-                if let Some(refusal) = refusal {
-                    refusal.tell(dial.target.address, &self.local.counts);
+                if let Some(refusal) = Refusal::of(&error) {
+                    let side = match tls.mesh {
+                        MeshTls::None => Side::Endpoint,
+                        _ => Side::Mesh,
+                    };
+                    refusal.tell(dial.target.address, side, &self.local.counts);
                 }
                 FailureKind::UpstreamTls
             })?;

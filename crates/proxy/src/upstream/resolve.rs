@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
-use myriad_model::{Dns, DnsMode, DnsName, UpstreamOptions};
+use myriad_model::{Balancer, Dns, DnsMode, DnsName, UpstreamOptions};
 use tokio::sync::Mutex;
 
 use crate::balance::{Manner, Member, Pool, Target};
@@ -170,8 +170,9 @@ impl Shared {
         }))
         .await;
         let until = told.iter().map(|told| told.until).min();
+        let members = self.members(&told, before.as_deref());
         let answer = Arc::new(Answer {
-            pool: self.pool(&told, before.as_deref()),
+            pool: self.pool(members).await,
             told: told.into(),
             until: until.unwrap_or_else(clock::now),
         });
@@ -179,7 +180,25 @@ impl Shared {
         answer
     }
 
-    fn pool(&self, told: &[Told], before: Option<&Answer>) -> Pool {
+    /// A pool of these. One that takes a table of hashes is built on a thread beside: that is long
+    /// work for one that serves.
+    async fn pool(&self, members: Vec<Member>) -> Pool {
+        let is_table = matches!(self.options.balancer, Balancer::Hash(_)) && members.len() > 1;
+        if !is_table {
+            return Pool::with(members.into_iter(), &self.options);
+        }
+        let options = self.options.clone();
+        let building = move || Pool::with(members.into_iter(), &options);
+        match tokio::task::spawn_blocking(building).await {
+            Ok(pool) => pool,
+            Err(error) => {
+                tracing::error!(%error, "endpoints cannot be chosen");
+                Pool::default()
+            }
+        }
+    }
+
+    fn members(&self, told: &[Told], before: Option<&Answer>) -> Vec<Member> {
         let known = |address: SocketAddr| {
             let members = before.iter().flat_map(|before| before.pool.members());
             let mut targets = members.map(|member| &member.target);
@@ -205,7 +224,7 @@ impl Shared {
                 });
             }
         }
-        Pool::with(members.into_iter(), &self.options)
+        members
     }
 }
 
@@ -230,9 +249,9 @@ async fn look_up(names: &Names, name: &DnsName, mode: DnsMode, before: Option<&T
     let now = clock::now();
     let (mut addresses, ttl) = match (found, before) {
         (Ok(mut found), _) => {
-            if mode == DnsMode::Dynamic {
-                found.addresses.retain(|ip| names.admits(&name.host, *ip));
-            }
+            let (border, is_chosen) = (names.border(), mode == DnsMode::Dynamic);
+            let admits = |ip: &IpAddr| border.admits_resolved(&name.host, *ip, is_chosen);
+            found.addresses.retain(admits);
             (found.addresses, found.ttl)
         }
         (Err(NameError::Failed), Some(before)) if !before.addresses.is_empty() => {

@@ -1,11 +1,13 @@
 //! Reads files and directories once, for a check of what they hold.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use myriad_api::Batch;
 
+use super::document::Passed;
 use super::file::{self, Disk, FileState, Files, Stamp};
 use super::index::{Index, Session};
 use super::loader::{self, CHUNKS_WAITING_MAX};
@@ -21,6 +23,8 @@ pub struct Loaded {
     pub batch: Batch,
     /// Where each object stands.
     pub locator: Locator,
+    /// How many objects there are of each kind that is not read.
+    pub passed: BTreeMap<Passed, usize>,
     /// How much was read.
     pub counters: Counters,
 }
@@ -36,7 +40,7 @@ pub fn load(paths: &[PathBuf], limits: &Limits) -> std::io::Result<Loaded> {
     let (sender, receiver) = sync_channel::<Vec<Parsed>>(CHUNKS_WAITING_MAX);
     let send = move |chunk| sender.send(chunk).is_ok();
     loader::start(listing.files, limits, &counters, send)?;
-    let batch = {
+    let (batch, passed) = {
         let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
         let mut session = Session::new(&mut index, limits, &counters);
         for (path, problem) in listing.troubles {
@@ -45,16 +49,18 @@ pub fn load(paths: &[PathBuf], limits: &Limits) -> std::io::Result<Loaded> {
         for parsed in receiver.into_iter().flatten() {
             session.apply(parsed);
         }
+        let passed = session.take_passed();
         let mut batch = session.finish(&mut Disk {
             limits,
             counters: &counters,
         });
         batch.synced = true;
-        batch
+        (batch, passed)
     };
     Ok(Loaded {
         batch,
         locator: Locator::new(&index),
+        passed,
         counters,
     })
 }

@@ -30,14 +30,28 @@ const ALIASES_MAX: usize = 1_000;
 /// What a document holds.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// Nothing that is read here: a null, or an object of another kind.
+    /// A null, which is an empty document.
     Nothing,
+    /// An object of a kind that is not read here.
+    Passed(Passed),
     /// One object.
     One(Object),
-    /// The items of a list, each with the hash of its content, and what is wrong with others;
-    /// or the one problem of a document that cannot be read.
-    Mixed(Vec<(Object, Hash)>, Vec<Problem>),
+    /// The items of a list, each with the hash of its content, what is wrong with others, and the
+    /// kinds of those that are not read; or the one problem of a document that cannot be read.
+    Mixed(Vec<(Object, Hash)>, Vec<Problem>, Vec<Passed>),
 }
+
+/// The kind of an object that is not read here, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Passed {
+    /// The `apiVersion`, cut to [`PASSED_BYTES_MAX`].
+    pub api_version: Box<str>,
+    /// The `kind`, cut likewise.
+    pub kind: Box<str>,
+}
+
+/// The longest name of a kind that is told of an object that is not read.
+const PASSED_BYTES_MAX: usize = 100;
 
 /// The hash of bytes.
 pub(crate) fn hash(bytes: &[u8]) -> Hash {
@@ -97,7 +111,21 @@ pub(crate) fn read_json(piece: &Piece<'_>, bytes_max: usize) -> Outcome {
             Err(error) => broken(Problem::from_json(&error, ""), text),
         },
         Class::Near(problem) => broken(*problem, text),
-        Class::Other => Outcome::Nothing,
+        Class::Other => Outcome::Passed(Passed::of(&head)),
+    }
+}
+
+impl Passed {
+    fn of(head: &Head<'_>) -> Passed {
+        let cut = |text: Option<&str>| {
+            let text = text.unwrap_or_default();
+            let end = text.floor_char_boundary(PASSED_BYTES_MAX);
+            text.get(..end).unwrap_or_default().into()
+        };
+        Passed {
+            api_version: cut(head.api_version),
+            kind: cut(head.kind),
+        }
     }
 }
 
@@ -170,7 +198,7 @@ fn read_yaml_as(head: &Head<'_>, text: &str) -> Outcome {
             }
         }
         Class::Near(problem) => broken(*problem, text),
-        Class::Other => Outcome::Nothing,
+        Class::Other => Outcome::Passed(Passed::of(head)),
     }
 }
 
@@ -228,7 +256,7 @@ fn broken(problem: Problem, text: &str) -> Outcome {
     } else {
         problem
     };
-    Outcome::Mixed(Vec::new(), vec![problem])
+    Outcome::Mixed(Vec::new(), vec![problem], Vec::new())
 }
 
 /// Whether the text may hold what must not be quoted. It looks at the text and not at the kind,
@@ -242,5 +270,5 @@ fn may_hold_secret(text: &str) -> bool {
 fn too_large(bytes_max: usize) -> Outcome {
     let message = format!("is longer than {bytes_max} bytes, so it is not read");
     let remedy = "divide the document, for instance a list into its items with --- between them";
-    Outcome::Mixed(Vec::new(), vec![Problem::new(message, remedy)])
+    broken(Problem::new(message, remedy), "")
 }

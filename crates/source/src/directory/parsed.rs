@@ -128,7 +128,7 @@ fn read_documents(
         documents.push(ParsedDocument {
             hash: document::hash(text.as_bytes()),
             line: 1,
-            reading: Reading::Fresh(Outcome::Mixed(Vec::new(), vec![problem])),
+            reading: Reading::Fresh(Outcome::Mixed(Vec::new(), vec![problem], Vec::new())),
         });
     }
     Content::Documents(documents)

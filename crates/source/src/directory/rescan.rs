@@ -49,6 +49,9 @@ impl Seen {
 impl Directory {
     /// Looks at one path, whatever it is now.
     pub(super) fn examine(&mut self, path: &Arc<str>) -> Seen {
+        if self.only.as_ref().is_some_and(|only| only != path) {
+            return Seen::default();
+        }
         let metadata = fs::metadata(&**path);
         if metadata.is_ok_and(|metadata| metadata.is_dir()) {
             let is_link = fs::symlink_metadata(&**path).is_ok_and(|found| found.is_symlink());
@@ -72,6 +75,9 @@ impl Directory {
 
     /// Lists a directory and all below it. A file is dirty where its stamp differs.
     pub(super) fn rescan(&mut self, start: &Arc<str>) -> Seen {
+        if let Some(only) = self.only.clone() {
+            return self.rescan_only(only);
+        }
         let watch = &mut self.watch;
         let mut listing = tree::list(&self.root, start, &self.limits, &mut |directory| {
             watch.add(directory)
@@ -117,6 +123,28 @@ impl Directory {
         let troubles = listing.troubles.into_iter();
         seen.parsed
             .extend(troubles.map(|(path, problem)| trouble(path, problem)));
+        seen
+    }
+}
+
+impl Directory {
+    /// Looks at the one file that is read, and watches its directory, which may be another one.
+    fn rescan_only(&mut self, file: Arc<str>) -> Seen {
+        let root = self.root.clone();
+        if let Err(error) = self.watch.add(&root) {
+            tracing::warn!(directory = %root, %error, "is not watched");
+        }
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = Seen::default();
+        let stamp = fs::metadata(&*file)
+            .ok()
+            .map(|metadata| Stamp::of(&metadata));
+        match (stamp, index.stamp(&file)) {
+            (None, None) => {}
+            (None, Some(_)) => seen.gone.push(file),
+            (stamp, known) if stamp == known => {}
+            _ => seen.dirty.push(file),
+        }
         seen
     }
 }

@@ -566,16 +566,63 @@ async fn dropping_next_loses_nothing() {
 }
 
 #[tokio::test]
-async fn the_root_must_be_a_directory() {
+async fn the_root_must_be_a_directory_or_a_file_of_objects() {
     let home = tempfile::tempdir().expect("a directory");
-    one_file(home.path());
-    for name in ["a.yaml", "missing"] {
+    fs::write(home.path().join("a.txt"), service("a", 1)).expect("a file");
+    for name in ["a.txt", "missing", "missing.yaml"] {
         let opened = Directory::open(Settings::new(home.path().join(name)));
         assert!(
             matches!(opened, Err(OpenError::Unreadable { .. })),
             "{name}"
         );
     }
+}
+
+/// The next batch, as the names of the objects that changed and whether the list is complete.
+async fn names(source: &mut Directory) -> (Vec<String>, bool) {
+    let batch = timeout(DEADLINE, source.next()).await.expect("in time");
+    let names = batch.changes.iter().map(|it| it.key().name().to_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    (names, batch.synced)
+}
+
+#[tokio::test]
+async fn a_file_is_read_alone_beside_a_directory_and_watched() {
+    let home = tempfile::tempdir().expect("a directory");
+    let write = |path: &str, text: &str| fs::write(home.path().join(path), text).expect("a file");
+    for directory in ["one", "two"] {
+        fs::create_dir(home.path().join(directory)).expect("a directory");
+    }
+    write("one/a.yaml", &service("a", 1));
+    write("two/b.yaml", &service("b", 1));
+    write("two/c.yaml", &service("c", 1));
+    let known = Known::default();
+    let open = |name: &str| {
+        let settings = Settings::new(home.path().join(name));
+        Directory::open_beside(settings, &known).expect("it is there")
+    };
+    for (name, object) in [("one", "a"), ("two/b.yaml", "b")] {
+        let mut source = open(name);
+        let mut seen = Vec::new();
+        let mut is_synced = false;
+        while !is_synced {
+            let (names, synced) = names(&mut source).await;
+            seen.extend(names);
+            is_synced = synced;
+        }
+        assert_eq!(seen, [object], "{name}");
+        if object == "b" {
+            write("two/c.yaml", &service("c", 2));
+            write("two/b.yaml", &service("d", 2));
+            assert_eq!(names(&mut source).await.0, ["b", "d"]);
+            write("two/c.yaml", &service("c", 3));
+            source.look_again();
+            fs::remove_file(home.path().join("two/b.yaml")).expect("it was there");
+            assert_eq!(names(&mut source).await.0, ["d"]);
+        }
+    }
+    assert_eq!(known.counters().files_read.get(), 3);
 }
 
 #[test]

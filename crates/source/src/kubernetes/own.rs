@@ -1,6 +1,8 @@
 //! The controller's own objects: the authority that proxies know it by, and the keys that the
 //! cluster signs tokens with.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -20,7 +22,7 @@ const WEBHOOKS_PATH: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebho
 const JSON: &str = "application/json";
 
 /// Text values of a Secret or ConfigMap, by key.
-pub type Texts = std::collections::BTreeMap<String, String>;
+pub type Texts = BTreeMap<String, String>;
 
 /// A Secret as it was read.
 pub struct Secret {
@@ -135,24 +137,24 @@ impl Client {
         Ok(())
     }
 
-    /// The namespaces that have a ConfigMap of this name with other values. The question names it,
-    /// so that a right to ConfigMaps of that name is enough.
+    /// The namespaces that have a ConfigMap of this name, and whether it has these values. The
+    /// question names it, so that a right to ConfigMaps of that name is enough.
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn config_maps_unlike(
+    pub async fn config_maps_named(
         &self,
         name: &str,
         texts: &Texts,
-    ) -> Result<Vec<String>, CallError> {
+    ) -> Result<BTreeMap<String, bool>, CallError> {
         let selector = escape(&format!("metadata.name={name}"));
         let first = format!("/api/v1/configmaps?limit={PAGE_ITEMS}&fieldSelector={selector}");
-        let (mut path, mut found) = (first.clone(), Vec::new());
+        let (mut path, mut found) = (first.clone(), BTreeMap::new());
         loop {
             let body = self.call(Method::GET, &path, None).await?;
             let page: ConfigMaps = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
-            let unlike = page.items.into_iter().filter(|item| item.data != *texts);
-            found.extend(unlike.map(|item| item.metadata.namespace));
+            let items = page.items.into_iter();
+            found.extend(items.map(|item| (item.metadata.namespace, item.data == *texts)));
             if page.metadata.next.is_empty() {
                 return Ok(found);
             }

@@ -14,7 +14,8 @@ use super::views::Views;
 use crate::certificate::{self, Names};
 use crate::istio::{PortKey, RuleChange};
 use crate::output::Unit;
-use crate::{Settings, istio, upstream};
+use crate::ownership::suffix_of;
+use crate::{Settings, ingress, istio, upstream};
 
 /// Something that a unit may read, and under which objects are found.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -35,6 +36,8 @@ pub enum Fact<'a> {
     Gateway(&'a str),
     /// The servers of an Istio Gateway that name a host.
     Server(&'a str, &'a str),
+    /// The claims to the wildcards with a suffix, and who ends TLS for them.
+    Above(&'a str),
     /// The authorities in a Secret.
     Trust(&'a str),
     /// Whether there are authorities in a Secret.
@@ -164,6 +167,7 @@ pub fn touched(
         }
         _ => touch_istio(hasher, key, (old, new), (settings, views), &mut touched),
     }
+    touch_claims(hasher, old, new, &mut touched.facts);
     touched.facts.sort_unstable();
     touched.facts.dedup();
     touched
@@ -235,6 +239,31 @@ fn touch_istio(
             touched.unit = Some(Unit::Refused(key.clone()))
         }
     }
+}
+
+/// The claims to wildcards that an object makes before and after, where hosts below read other
+/// things of it. Claims that come and go are noted where hosts are needed.
+fn touch_claims(
+    hasher: &FactHasher,
+    old: Option<&Object>,
+    new: Option<&Object>,
+    facts: &mut Vec<u64>,
+) {
+    let wildcards = match (old, new) {
+        (Some(Object::Ingress(old)), Some(Object::Ingress(new)))
+            if ingress::is_shade_changed(old, new) =>
+        {
+            ingress::wildcards(new)
+        }
+        (Some(Object::VirtualService(old)), Some(Object::VirtualService(new)))
+            if (old.meta.created, &old.spec.gateways) != (new.meta.created, &new.spec.gateways) =>
+        {
+            istio::wildcards(new)
+        }
+        _ => return,
+    };
+    let suffixes = wildcards.iter().filter_map(suffix_of);
+    facts.extend(suffixes.map(|suffix| hasher.hash(Fact::Above(suffix))));
 }
 
 /// The same for Sidecars.

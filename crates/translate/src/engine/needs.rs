@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Engine;
+use super::facts::Fact;
 use super::run::Run;
 use super::stamp::{Slot, Stamp};
 use super::units::{Record, Restamped, UnitId};
 use crate::output::Unit;
+use crate::ownership::suffix_of;
 
 impl Engine {
     /// Notes what a unit needs, and for which views where there are several.
@@ -43,6 +45,13 @@ impl Engine {
             for host in change.gained.iter().chain(&change.lost).chain(kept) {
                 self.mark(*host, true, run);
             }
+            // Names that nobody claims have TLS by Gateways alone.
+            let is_gateway = matches!(record.map(Record::unit), Some(Unit::Gateway(_)));
+            for host in change.gained.iter().chain(&change.lost) {
+                for reader in self.below(*host, is_gateway) {
+                    self.mark(reader, true, run);
+                }
+            }
             self.mark_moved(&change.restamped, |it| &it.moved, run);
             return;
         }
@@ -74,9 +83,26 @@ impl Engine {
 
     fn mark_moved(&self, moved: &[Restamped], of: impl Fn(&Restamped) -> &Stamp, run: &mut Run) {
         for restamped in moved {
+            let below = self.below(restamped.id, true);
             for slot in of(restamped).iter() {
                 self.mark_in(restamped.id, slot, run);
+                for reader in &below {
+                    self.mark_in(*reader, slot, run);
+                }
             }
+        }
+    }
+
+    /// The hosts that read who claims a wildcard, if the unit is of one: of the one for all hosts
+    /// only where that is asked for.
+    fn below(&self, id: UnitId, with_any: bool) -> Vec<UnitId> {
+        let suffix = match self.units.get(id).map(Record::unit) {
+            Some(Unit::Host(host)) => suffix_of(host),
+            _ => None,
+        };
+        match suffix.filter(|suffix| with_any || !suffix.is_empty()) {
+            Some(suffix) => self.units.readers(self.hasher.hash(Fact::Above(suffix))),
+            None => Vec::new(),
         }
     }
 

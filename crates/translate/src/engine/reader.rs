@@ -15,12 +15,16 @@ use myriad_model::Host;
 
 use super::facts::{Fact, FactHasher, is_default, service_of, trust_of};
 use super::objects::Objects;
+use super::units::Units;
 use super::viewpoint::Viewpoint;
 use super::views::Views;
 use crate::Settings;
 use crate::certificate::{self, Names};
+use crate::host::Claims;
 use crate::ingress::Opened;
 use crate::istio::{self, OpenedGateway, PortClaim, PortKey, Resolved, Speech};
+use crate::output::Unit;
+use crate::ownership::suffix_of;
 use crate::upstream::{self, PortFound};
 
 /// What was read last and stays open between the units of a batch: each host of a large object
@@ -39,6 +43,7 @@ pub struct Reader<'a> {
     views: &'a Views,
     view: &'a Viewpoint<'a>,
     now: i64,
+    units: &'a Units,
     opened: &'a mut Open,
     resolved: Option<Resolved>,
     facts: Vec<u64>,
@@ -48,7 +53,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A handle for one run of one unit.
     pub fn new(
-        (objects, hasher): (&'a Objects, &'a FactHasher),
+        (objects, hasher, units): (&'a Objects, &'a FactHasher, &'a Units),
         (settings, views): (&'a Settings, &'a Views),
         view: &'a Viewpoint<'a>,
         now: i64,
@@ -61,6 +66,7 @@ impl<'a> Reader<'a> {
             views,
             view,
             now,
+            units,
             opened,
             resolved: None,
             facts: Vec::new(),
@@ -197,6 +203,19 @@ impl<'a> Reader<'a> {
         match &self.opened.gateway {
             Some(opened) if opened.is_of(gateway) => opened.places(host),
             _ => istio::places(&gateway.spec, host),
+        }
+    }
+
+    /// The objects that claim a wildcard, for hosts that it covers.
+    pub fn claims_above(&mut self, pattern: &Host) -> Claims {
+        let Some(suffix) = suffix_of(pattern) else {
+            return Claims::default();
+        };
+        self.note(Fact::Above(suffix));
+        let unit = Unit::Host(pattern.clone());
+        match self.units.find(self.hasher, &unit) {
+            Some(id) => self.units.claims(id, self.view, self.views.is_single()),
+            None => Claims::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::units::{Record, UnitId};
 use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
 use super::{Engine, Work};
-use crate::host::{self, Claims};
+use crate::host;
 use crate::ingress;
 use crate::istio::mesh::{self, Spoken};
 use crate::output::{Output, Unit};
@@ -206,6 +206,7 @@ impl Engine {
             Unit::Guard(key) | Unit::Refused(key) | Unit::Reachable(key) => {
                 self.objects.has(&self.hasher, key.kind, key.id())
             }
+            Unit::Beyond(key) => self.allowances.is_beyond(key),
             Unit::Elsewhere => !self.views.of_sidecars().is_empty(),
             Unit::Workload(workload) => !self.views.of_workload(workload).is_empty(),
             Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
@@ -219,7 +220,9 @@ impl Engine {
     pub(super) fn wanted(&self, unit: &Unit, id: UnitId) -> Stamp {
         match unit {
             Unit::Ingress(_) => self.views.of_ingress().clone(),
-            Unit::Gateway(_) | Unit::VirtualService(_) => self.views.of_gateways().clone(),
+            Unit::Gateway(_) | Unit::VirtualService(_) | Unit::Beyond(_) => {
+                self.views.of_gateways().clone()
+            }
             Unit::Refused(key) if key.kind != ObjectKind::Telemetry => {
                 self.views.of_gateways().clone()
             }
@@ -298,7 +301,7 @@ impl Engine {
         };
         let view = Viewpoint::new(slot, standing, self.views.is_single());
         let mut reader = Reader::new(
-            (&self.objects, &self.hasher),
+            (&self.objects, &self.hasher, &self.units),
             (&self.settings, &self.views),
             &view,
             self.now,
@@ -310,8 +313,12 @@ impl Engine {
             Unit::VirtualService(service) => istio::translate_service(&mut reader, service),
             Unit::Guard(key) => istio::translate_guard(&mut reader, key),
             Unit::Refused(key) => istio::refuse(&mut reader, key),
+            Unit::Beyond(key) => Output {
+                findings: self.allowances.finding(key).into_iter().collect(),
+                ..Output::default()
+            },
             Unit::Host(host) => {
-                let claims = self.claims(id, &view);
+                let claims = self.units.claims(id, &view, self.views.is_single());
                 host::translate(&mut reader, &self.shared, host, &claims)
             }
             Unit::Certificate(secret) => {
@@ -363,24 +370,6 @@ impl Engine {
                 run.unserved.push(ingress.clone());
             }
         }
-    }
-
-    /// Who claims a host in a view.
-    fn claims(&self, host: UnitId, view: &Viewpoint<'_>) -> Claims {
-        let mut claims = Claims::default();
-        for id in self.units.needers(host) {
-            let is_single = self.views.is_single();
-            if !is_single && !view.is_needed(id, host, &self.units.need(id, host)) {
-                continue;
-            }
-            match self.units.get(id).map(Record::unit) {
-                Some(Unit::Ingress(id)) => claims.ingresses.push(id.clone()),
-                Some(Unit::Gateway(id)) => claims.gateways.push(id.clone()),
-                Some(Unit::VirtualService(id)) => claims.services.push(id.clone()),
-                Some(_) | None => {}
-            }
-        }
-        claims
     }
 
     /// What is spoken in a view where connections are captured.

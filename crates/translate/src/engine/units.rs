@@ -9,6 +9,8 @@ use super::multimap::Multimap;
 use super::reach::Reach;
 use super::slab::Slab;
 use super::stamp::{Slot, Stamp};
+use super::viewpoint::Viewpoint;
+use crate::host::Claims;
 use crate::istio;
 use crate::output::Unit;
 
@@ -96,7 +98,8 @@ impl Record {
             | Unit::Workload(_)
             | Unit::Elsewhere
             | Unit::Spoken(..)
-            | Unit::Captured(_) => {}
+            | Unit::Captured(_)
+            | Unit::Beyond(_) => {}
             Unit::Guard(key) => keys.push(Key::new(Kind::Guard, istio::guard_name(key))),
             Unit::Host(host) => {
                 keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));
@@ -204,6 +207,23 @@ impl Units {
         });
         self.by_unit.insert(hash, id);
         (id, true)
+    }
+
+    /// The objects that claim a host in a view.
+    pub fn claims(&self, host: UnitId, view: &Viewpoint<'_>, is_single: bool) -> Claims {
+        let mut claims = Claims::default();
+        for id in self.needers(host) {
+            if !is_single && !view.is_needed(id, host, &self.need(id, host)) {
+                continue;
+            }
+            match self.get(id).map(Record::unit) {
+                Some(Unit::Ingress(id)) => claims.ingresses.push(id.clone()),
+                Some(Unit::Gateway(id)) => claims.gateways.push(id.clone()),
+                Some(Unit::VirtualService(id)) => claims.services.push(id.clone()),
+                Some(_) | None => {}
+            }
+        }
+        claims
     }
 
     /// Forgets a unit whose facts, needs and deadline were emptied before.

@@ -8,9 +8,11 @@ mod limits;
 mod options;
 mod redirects;
 mod restricting;
+mod settled;
 mod sharing;
 mod sheet;
-mod values;
+mod snippet;
+pub mod values;
 
 use std::collections::BTreeSet;
 
@@ -24,7 +26,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 43] = [
+pub const HONOURED: [&str; 44] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -68,10 +70,16 @@ pub const HONOURED: [&str; 43] = [
     "upstream-vhost",
     "use-regex",
     "whitelist-source-range",
+    "wildcard-sharing",
 ];
 
 /// The names among them that mean something under our own prefix alone.
-const OWN: [&str; 3] = ["rate-limit", "respond", "respond-status"];
+const OWN: [&str; 4] = [
+    "rate-limit",
+    "respond",
+    "respond-status",
+    "wildcard-sharing",
+];
 
 /// What is wrong with one annotation.
 #[derive(Debug)]
@@ -127,6 +135,9 @@ fn split(key: &str) -> Option<(usize, &str)> {
 }
 
 fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_>) {
+    if rank > 0 && settled::is_settled(name, value) {
+        return;
+    }
     if rank == 0 {
         sheet.problem(
             Severity::Error,
@@ -136,25 +147,27 @@ fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_
         );
         return;
     }
-    let blocked = restricting::judge(name, value);
-    let (severity, message, remedy) = match blocked {
-        Blocked::No => (
-            Severity::Warning,
-            "is not supported and has no effect",
-            "remove it, or name it in --ignore-annotations",
-        ),
-        Blocked::Paths => (
-            Severity::Error,
-            "may restrict access and is not supported, so the paths of this Ingress answer 503",
-            "restrict access in another way and remove it, or name it in --ignore-annotations",
-        ),
-        Blocked::Host => (
-            Severity::Error,
-            "may restrict access and is not supported, so all paths of its hosts answer 503",
-            "restrict access in another way and remove it, or name it in --ignore-annotations",
-        ),
+    let (blocked, directive) = restricting::judge(name, value);
+    let what = match directive {
+        Some(directive) => format!("has {directive:?}, which may restrict access and"),
+        None => "may restrict access and".to_owned(),
     };
-    sheet.problem(severity, key, message, remedy);
+    let closed = match blocked {
+        Blocked::No => {
+            let message = "is not supported and has no effect";
+            let remedy = "remove it, or name it in --ignore-annotations";
+            sheet.problem(Severity::Warning, key, message, remedy);
+            return;
+        }
+        Blocked::Paths => "the paths of this Ingress answer 503",
+        Blocked::Host => "all paths of its hosts answer 503",
+    };
+    sheet.problem(
+        Severity::Error,
+        key,
+        format!("{what} is not supported, so {closed}"),
+        "restrict access in another way and remove it, or name it in --ignore-annotations",
+    );
     sheet.blocked = sheet.blocked.max(blocked);
 }
 

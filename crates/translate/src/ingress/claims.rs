@@ -56,6 +56,32 @@ pub fn field_of(ingress: &Opened, host: &Host) -> String {
     }
 }
 
+/// The wildcards that an Ingress claims.
+pub fn wildcards(ingress: &Ingress) -> Vec<Host> {
+    let rules = ingress.rules.iter().filter_map(|rule| rule.host.as_deref());
+    let tls = ingress.tls.iter().flat_map(|entry| entry.hosts.iter());
+    let written = rules.chain(tls.map(|text| &**text));
+    let written = written.filter(|text| text.starts_with("*."));
+    written
+        .filter_map(|text| Some(host_name::read(text).ok()?.host))
+        .collect()
+}
+
+/// Whether hosts below the wildcards of an Ingress may read other things of it than before, its
+/// hosts aside.
+pub fn is_shade_changed(old: &Ingress, new: &Ingress) -> bool {
+    let matters = |key: &str| key.ends_with("/canary") || key.ends_with("/wildcard-sharing");
+    let annotations = |ingress: &Ingress| {
+        let all = ingress.meta.annotations.iter();
+        all.filter(|(key, _)| matters(key))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    old.meta.created != new.meta.created
+        || old.tls != new.tls
+        || annotations(old) != annotations(new)
+}
+
 impl Claims {
     fn add(&mut self, key: &ObjectKey, field: impl Fn() -> String, text: &str) {
         match host_name::read(text) {

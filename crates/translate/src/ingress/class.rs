@@ -46,9 +46,10 @@ pub fn judge(reader: &mut Reader<'_>, ingress: &Ingress) -> Served {
             Severity::Info,
             &ingress.meta.key,
             field,
-            "names a class that is not served here, so the Ingress has no effect",
+            format!("names class {name}, which is not served here, so the Ingress has no effect"),
             format!(
-                "name class {}, or add an IngressClass with controller {}",
+                "start with --ingress-class={name}, name class {}, or add an IngressClass with \
+                 controller {}",
                 settings.class_name, settings.controller_name
             ),
         )

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use myriad_api::{Finding, Ingress, Severity};
-use myriad_model::{Domain, Host, Name, Origin, OriginKind, Resource, Value, host::Pattern};
+use myriad_model::{
+    Domain, Host, Name, Origin, OriginKind, Resource, Underscores, Value, host::Pattern,
+};
 
 use super::annotations::{self, Blocked, Options};
 use super::opened::Opened;
 use super::policy::HostFacts;
 use super::{claims, routes, table, tls};
-use crate::HostSharing;
 use crate::engine::{Reader, Shared};
 use crate::output::{Output, Unit};
+use crate::ownership::{self, Claim, Shade};
+use crate::regex::Regexes;
 
 /// An Ingress on a host.
 pub struct Claimant {
@@ -41,33 +44,44 @@ impl Claimant {
     }
 }
 
-/// Translates one host from the Ingresses that claim it, given by `namespace/name`.
+/// Translates one host from the Ingresses that it belongs to.
 pub fn translate_host(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,
-    claimants: &[Arc<str>],
-) -> Output {
-    let mut output = Output::default();
-    let claimants = gather(reader, claimants);
-    let claimants = admit(reader, host, claimants, &mut output.findings);
-    let chosen = tls::choose(reader, host, &claimants, &mut output.findings);
-    let table = table::build(host, &claimants, &mut output.findings);
+    (claimants, shades): (&[Claimant], &[Shade]),
+    output: &mut Output,
+) {
+    let chosen = tls::choose(reader, host, claimants, &mut output.findings);
+    let regexes = Regexes::new(reader.settings().regexes_per_host);
+    let table = table::build(host, claimants, regexes, &mut output.findings);
     let facts = HostFacts {
         has_tls: chosen.is_some(),
         https_port: reader.settings().https_port,
+        // As nginx does unless it is told otherwise.
+        underscores: reader.settings().underscores(Underscores::Dropped),
     };
     let is_blocked = claimants
         .iter()
         .any(|known| known.options.blocked == Blocked::Host);
+    let listeners = match claimants.first() {
+        Some(first) => ownership::open_to(&shared.listeners, shades, first.namespace()),
+        None => shared.listeners.clone(),
+    };
+    for shade in shades
+        .iter()
+        .filter(|it| shared.listeners.contains(&it.listener))
+    {
+        output.findings.extend(shaded(claimants, shade, host));
+    }
     let scene = routes::Scene {
         host,
-        claimants: &claimants,
+        claimants,
         facts,
         is_blocked,
-        listeners: &shared.listeners,
+        listeners: &listeners,
     };
-    routes::build(reader, &scene, &table, &mut output);
+    routes::build(reader, &scene, &table, output);
     if let Some(chosen) = chosen {
         if let Some(secret) = &chosen.secret {
             output.needs.push(Unit::Certificate(secret.clone()));
@@ -93,11 +107,10 @@ pub fn translate_host(
             .resources
             .push((Name::new(host.text().clone()), resource));
     }
-    output
 }
 
 /// The claiming Ingresses, the oldest first.
-fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
+pub fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
     let ignored = &reader.settings().ignore_annotations;
     let found = ids.iter().filter_map(|id| reader.ingress(id));
     let mut claimants: Vec<Claimant> = found
@@ -115,39 +128,40 @@ fn age(ingress: &Ingress) -> (i64, &str, &str) {
     (meta.created, meta.key.namespace(), meta.key.name())
 }
 
-/// Leaves the Ingresses that take effect on a host: those of the namespace of the oldest, or
-/// all where hosts are shared; the others get a finding.
-fn admit(
+/// Leaves of the Ingresses that answer for hosts that nobody names those that may.
+pub fn admit_unnamed(
     reader: &Reader<'_>,
     host: &Host,
-    mut claimants: Vec<Claimant>,
+    claimants: &mut Vec<Claimant>,
     findings: &mut Vec<Finding>,
-) -> Vec<Claimant> {
+) {
+    if host.pattern() != Pattern::Any {
+        return;
+    }
     let settings = reader.settings();
-    if host.pattern() == Pattern::Any {
-        claimants.retain(|known| {
-            let is_admitted = settings.catch_all_namespaces.admits(known.namespace());
-            if !is_admitted {
-                findings.push(no_catch_all(&known.ingress, host));
-            }
-            is_admitted
-        });
-    }
-    let Some(owner) = claimants.iter().find(|known| !known.is_canary()) else {
-        return claimants;
-    };
-    if settings.host_sharing == HostSharing::Cluster {
-        return claimants;
-    }
-    let owner = owner.ingress.clone();
     claimants.retain(|known| {
-        let is_admitted = known.namespace() == owner.meta.key.namespace();
+        let is_admitted = settings.catch_all_namespaces.admits(known.namespace());
         if !is_admitted {
-            findings.push(foreign(&known.ingress, &owner, host));
+            findings.push(no_catch_all(&known.ingress, host));
         }
         is_admitted
     });
-    claimants
+}
+
+/// Leaves the Ingresses of the namespace that the host belongs to; the others get a finding.
+pub fn keep_owner(
+    host: &Host,
+    owner: &Claim,
+    claimants: &mut Vec<Claimant>,
+    findings: &mut Vec<Finding>,
+) {
+    claimants.retain(|known| {
+        let is_admitted = owner.is_of(known.namespace());
+        if !is_admitted {
+            findings.push(foreign(&known.ingress, owner, host));
+        }
+        is_admitted
+    });
 }
 
 fn no_catch_all(ingress: &Opened, host: &Host) -> Finding {
@@ -163,8 +177,8 @@ fn no_catch_all(ingress: &Opened, host: &Host) -> Finding {
     )
 }
 
-fn foreign(ingress: &Opened, owner: &Ingress, host: &Host) -> Finding {
-    let owner = &owner.meta.key;
+fn foreign(ingress: &Opened, owner: &Claim, host: &Host) -> Finding {
+    let owner = &owner.key;
     let what = match host.pattern() {
         Pattern::Any => "the answer for hosts that nobody names".to_owned(),
         _ => format!("host {host}"),
@@ -182,4 +196,25 @@ fn foreign(ingress: &Opened, owner: &Ingress, host: &Host) -> Finding {
             owner.namespace()
         ),
     )
+}
+
+/// The finding about a host whose HTTPS a wildcard of another namespace keeps.
+fn shaded(claimants: &[Claimant], shade: &Shade, host: &Host) -> Option<Finding> {
+    let first = claimants.iter().find(|known| !known.is_canary())?;
+    (!shade.admits(first.namespace())).then(|| {
+        let key = &shade.key;
+        Finding::new(
+            Severity::Warning,
+            &first.ingress.meta.key,
+            claims::field_of(&first.ingress, host),
+            format!(
+                "is served over plain HTTP only: HTTPS of {host} belongs to namespace {} by \
+                 {} of {key}",
+                key.namespace(),
+                shade.pattern
+            ),
+            "name a certificate for the host in spec.tls, or let the owner name this namespace \
+             in the annotation myriad.dev/wildcard-sharing",
+        )
+    })
 }

@@ -1,19 +1,16 @@
 //! Paths as people write them, and which of two goes first.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use myriad_api::PathType;
 use myriad_model::PathMatch;
-use regex_automata::meta::Regex;
 
 use super::annotations::Options;
+use crate::regex::{self, TooMany};
 
 /// The longest path in bytes.
 pub const PATH_BYTES_MAX: usize = 4_096;
-
-/// The most memory that a compiled regex may take in bytes.
-pub const REGEX_BYTES_MAX: usize = 256 << 10;
-
-/// The most paths of one host that are regexes.
-pub const HOST_REGEXES_MAX: usize = 256;
 
 /// What makes a regex ignore case.
 const ANY_CASE: &str = "(?i)";
@@ -39,9 +36,27 @@ pub enum PathProblem {
     /// Not a regex, or one that needs what a linear-time engine does not have.
     #[error("is not a regex without look-around and back-references")]
     BadRegex,
-    /// More than [`HOST_REGEXES_MAX`].
-    #[error("is beyond the 256 regexes that a host may have")]
-    TooManyRegexes,
+    /// More than the settings allow.
+    #[error("is beyond the {0} regexes that a host may have")]
+    TooManyRegexes(usize),
+}
+
+impl From<TooMany> for PathProblem {
+    fn from(TooMany(max): TooMany) -> Self {
+        PathProblem::TooManyRegexes(max)
+    }
+}
+
+impl PathProblem {
+    /// What to do about it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            PathProblem::TooManyRegexes(_) => {
+                "write plain prefixes where they do, or raise --regexes-per-host"
+            }
+            _ => "write a path such as /shop, or leave it out to match every path",
+        }
+    }
 }
 
 /// What a written path matches.
@@ -75,6 +90,7 @@ pub fn read(
     {
         return Err(PathProblem::BadByte);
     }
+    let text = &*undone(text);
     let is_normal =
         !text.contains("//") && !text.split('/').any(|part| part == "." || part == "..");
     if !is_normal {
@@ -88,6 +104,41 @@ pub fn read(
         Some(bare) => bare,
     };
     Ok(PathMatch::Prefix(bare.into()))
+}
+
+/// A path with its escapes undone, as paths of requests are when they are compared: `%25`, and
+/// escapes of what is not UTF-8, stay.
+fn undone(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        let (byte, after) = match after {
+            [high, low, behind @ ..] if *byte == b'%' => match escaped(*high, *low) {
+                Some(byte) if byte != b'%' => (byte, behind),
+                _ => (*byte, after),
+            },
+            _ => (*byte, after),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    let mut undone = String::with_capacity(text.len());
+    for chunk in bytes.utf8_chunks() {
+        undone.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(undone, "%{byte:02X}");
+        }
+    }
+    Cow::Owned(undone)
+}
+
+/// The byte that two digits behind a percent sign mean.
+fn escaped(high: u8, low: u8) -> Option<u8> {
+    let [high, low] = [high, low].map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(high? * 16 + low?).ok()
 }
 
 /// The number of a route in the order of its host: exact paths first, then the longer ones, then
@@ -127,13 +178,6 @@ pub fn text(path: &PathMatch) -> &str {
     }
 }
 
-/// Compiles a regex within the limit, to know that the proxy can.
-pub fn compile(pattern: &str) -> Option<Regex> {
-    let config = Regex::config().nfa_size_limit(Some(REGEX_BYTES_MAX));
-    let mut builder = Regex::builder();
-    builder.configure(config).build(pattern).ok()
-}
-
 /// What people should know about a path that holds, and what to do about it.
 pub fn advise(matched: &PathMatch, options: &Options) -> Option<(String, &'static str)> {
     if let PathMatch::Prefix(text) = matched
@@ -146,7 +190,7 @@ pub fn advise(matched: &PathMatch, options: &Options) -> Option<(String, &'stati
     }
     let wanted = options.rewrite.as_deref().and_then(last_group)?;
     let groups = match matched {
-        PathMatch::Regex(pattern) => compile(pattern)?.captures_len().saturating_sub(1),
+        PathMatch::Regex(pattern) => regex::groups(pattern)?,
         _ => 0,
     };
     (wanted > groups).then(|| {
@@ -171,7 +215,30 @@ fn last_group(rewrite: &str) -> Option<usize> {
         .map(|digit| digit as usize)
 }
 
-fn looks_like_regex(text: &str) -> bool {
+/// How all paths begin that a regex takes, in either case; at least `/`.
+pub fn literal_start(pattern: &str) -> &str {
+    if pattern.contains('|') {
+        return "/";
+    }
+    let is_special = |letter: char| ".?\\()[]{}*+^$".contains(letter);
+    let end = pattern.find(is_special).unwrap_or(pattern.len());
+    let (start, rest) = pattern.split_at(end);
+    let mut letters = start.chars();
+    // A letter that is repeated may be missing.
+    if rest.starts_with(['?', '*', '{']) {
+        letters.next_back();
+    }
+    let start = letters.as_str();
+    if start.starts_with('/') { start } else { "/" }
+}
+
+/// What takes all paths that begin so, in either case.
+pub fn beginning(start: &str) -> PathMatch {
+    PathMatch::Regex(format!("{ANY_CASE}{start}").into())
+}
+
+/// Whether a path may be a regex, if annotations say so.
+pub fn looks_like_regex(text: &str) -> bool {
     text.contains(['(', ')', '[', ']', '{', '}', '|', '*', '+', '^', '$', '\\'])
 }
 
@@ -189,8 +256,10 @@ fn is_regex(text: &str, path_type: PathType, options: &Options) -> bool {
 /// Case-insensitive and anchored at its start, like a location `~* "^…"`.
 fn read_regex(text: &str) -> Result<PathMatch, PathProblem> {
     let pattern = format!("{ANY_CASE}{text}");
-    compile(&pattern).ok_or(PathProblem::BadRegex)?;
-    Ok(PathMatch::Regex(pattern.into()))
+    match regex::compiles(&pattern) {
+        true => Ok(PathMatch::Regex(pattern.into())),
+        false => Err(PathProblem::BadRegex),
+    }
 }
 
 fn shortness(text: &str) -> u64 {
@@ -234,12 +303,27 @@ mod tests {
         assert_eq!(prefix("/a//b"), Err(PathProblem::NotNormal));
         assert_eq!(prefix("/a/.."), Err(PathProblem::NotNormal));
         assert_eq!(prefix("/a.b/..c"), Ok(PathMatch::Prefix("/a.b/..c".into())));
+        assert_eq!(prefix("/a%2f%2fb"), Err(PathProblem::NotNormal));
         let long = "/a".repeat(3_000);
         assert_eq!(prefix(&long), Err(PathProblem::TooLong));
         assert_eq!(
             read(None, PathType::Exact, &options),
             Err(PathProblem::Missing)
         );
+    }
+
+    #[test]
+    fn escapes_are_undone_as_those_of_requests_are() {
+        for (written, compared) in [
+            ("/a%20b", "/a b"),
+            ("/%61%2Fb", "/a/b"),
+            ("/100%25", "/100%25"),
+            ("/%zz%", "/%zz%"),
+            ("/%C3%A4%ff", "/ä%FF"),
+        ] {
+            let read = read(Some(written), PathType::Exact, &Options::default());
+            assert_eq!(read, Ok(PathMatch::Exact(compared.into())), "{written}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The policy of a route, from the annotations of its Ingress and the host that it is on.
 
-use myriad_model::{Affinity, PathRewrite, Policy, Rewrite, TlsRedirect};
+use myriad_model::{Affinity, PathReading, PathRewrite, Policy, Rewrite, TlsRedirect, Underscores};
 
 use super::annotations::{self, Options};
 
@@ -14,6 +14,8 @@ pub struct HostFacts {
     pub has_tls: bool,
     /// The port of HTTPS URLs.
     pub https_port: u16,
+    /// What becomes of header fields with underscores in their names.
+    pub underscores: Underscores,
 }
 
 /// The policy of a route with this path; the path is where its affinity cookie holds.
@@ -37,6 +39,8 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
             .as_ref()
             .map(|affinity| Box::new(read_affinity(affinity, host, path))),
         rate_limits: options.rate_limits.clone(),
+        underscores: host.underscores,
+        path_reading: PathReading::Decoded,
         ..Policy::default()
     }
 }

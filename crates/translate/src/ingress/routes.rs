@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use myriad_api::{BackendPort, Finding, IngressBackend, Severity};
 use myriad_model::{
-    Action, Host, Name, PathMatch, Policy, Redirect, RedirectTarget, Resource, Respond, Route,
-    Value, ValueMatch, WeightedUpstream,
+    Action, Host, Name, PathMatch, Policy, Redirect, RedirectParts, RedirectTarget, Resource,
+    Respond, Route, Value, ValueMatch, WeightedUpstream,
 };
 
-use super::annotations::{Blocked, Options};
+use super::annotations::{Blocked, Options, values};
 use super::canary::{self, Share};
 use super::host::Claimant;
 use super::paths::{self, APP_ROOT_RANK, DEFAULT_RANK};
@@ -17,6 +17,9 @@ use super::table::{PathEntry, Spot, Table};
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 use crate::upstream::{self, PortFound};
+
+/// The body of the answer of paths that have to stay closed.
+const CLOSED: &str = "closed: what restricts this path cannot be honoured\n";
 
 /// What all routes of a host have in common.
 pub struct Scene<'a> {
@@ -85,7 +88,7 @@ fn add_app_root(scene: &Scene<'_>, claimant: &Claimant, output: &mut Output) {
         rank: &|_| APP_ROOT_RANK,
     };
     let is_closed = scene.is_blocked || claimant.options.blocked != Blocked::No;
-    let action = if is_closed { unavailable() } else { action };
+    let action = if is_closed { closed() } else { action };
     path_scene.push("", Box::default(), 0, action, output);
 }
 
@@ -114,7 +117,7 @@ fn add_path(
         word,
         rank,
     };
-    if let Some(action) = fixed_action(scene, options) {
+    if let Some(action) = fixed_action(scene, entry, options) {
         path_scene.push("", Box::default(), 0, action, output);
         return;
     }
@@ -147,15 +150,20 @@ fn add_path(
 
 /// What is done whatever the backend is: nothing that has to stay closed is forwarded, and
 /// redirects and own answers need no backend.
-fn fixed_action(scene: &Scene<'_>, options: &Options) -> Option<Action> {
-    if scene.is_blocked || options.blocked != Blocked::No {
-        return Some(unavailable());
+fn fixed_action(scene: &Scene<'_>, entry: &PathEntry<'_>, options: &Options) -> Option<Action> {
+    if scene.is_blocked || entry.is_closed || options.blocked != Blocked::No {
+        return Some(closed());
     }
     if let Some((status, location)) = &options.redirect {
-        let target = if location.starts_with('/') {
-            RedirectTarget::Path(location.clone())
-        } else {
-            RedirectTarget::Url(location.clone())
+        let target = match values::kept_location(location) {
+            Some((scheme, host, port)) => RedirectTarget::Parts(Box::new(RedirectParts {
+                scheme: scheme.into(),
+                host: host.into(),
+                port,
+                path: None,
+            })),
+            None if location.starts_with('/') => RedirectTarget::Path(location.clone()),
+            None => RedirectTarget::Url(location.clone()),
         };
         let status = *status;
         return Some(Action::Redirect(Box::new(Redirect { status, target })));
@@ -201,9 +209,12 @@ impl PathScene<'_> {
     }
 }
 
-/// Forwarding to nobody, which the model defines as 503.
-fn unavailable() -> Action {
-    Action::Forward(Arc::default())
+/// The answer of paths that have to stay closed.
+fn closed() -> Action {
+    Action::Respond(Box::new(Respond {
+        status: 503,
+        body: CLOSED.as_bytes().into(),
+    }))
 }
 
 /// The upstream of a backend; none, with a finding, where there is none.

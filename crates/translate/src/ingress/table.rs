@@ -6,8 +6,10 @@ use std::collections::btree_map::Entry as Slot;
 use myriad_api::{Finding, IngressBackend, PathType, Severity};
 use myriad_model::{Host, PathMatch};
 
+use super::annotations::Options;
 use super::host::Claimant;
-use super::paths::{self, HOST_REGEXES_MAX, PathProblem};
+use super::paths::{self, PathProblem};
+use crate::regex::Regexes;
 
 /// Where a backend is written.
 #[derive(Clone)]
@@ -26,10 +28,11 @@ pub struct PathEntry<'a> {
     pub main: Spot<'a>,
     /// Who has a share.
     pub canary: Option<Spot<'a>>,
+    /// Whether it stands for paths that have to stay closed.
+    pub is_closed: bool,
 }
 
 /// All paths of a host.
-#[derive(Default)]
 pub struct Table<'a> {
     /// By what they match.
     pub paths: BTreeMap<PathMatch, PathEntry<'a>>,
@@ -37,8 +40,8 @@ pub struct Table<'a> {
     pub default: Option<PathEntry<'a>>,
     /// The Ingress that says where `/` leads, by index.
     pub app_root: Option<usize>,
-    /// How many of the written paths are regexes.
-    regexes: usize,
+    /// Those of the paths that are regexes.
+    regexes: Regexes,
 }
 
 /// One written path of a host.
@@ -51,8 +54,18 @@ struct WrittenPath<'a> {
 }
 
 /// Merges the paths of all Ingresses on a host, which come the oldest first.
-pub fn build<'a>(host: &Host, claimants: &'a [Claimant], findings: &mut Vec<Finding>) -> Table<'a> {
-    let mut table = Table::default();
+pub fn build<'a>(
+    host: &Host,
+    claimants: &'a [Claimant],
+    regexes: Regexes,
+    findings: &mut Vec<Finding>,
+) -> Table<'a> {
+    let mut table = Table {
+        paths: BTreeMap::new(),
+        default: None,
+        app_root: None,
+        regexes,
+    };
     let mut mains = BTreeMap::new();
     for (at, claimant) in claimants.iter().enumerate() {
         if claimant.is_canary() {
@@ -95,8 +108,12 @@ impl<'a> Table<'a> {
         let matched = match read.and_then(|matched| self.admit(matched)) {
             Ok(matched) => matched,
             Err(problem) => {
-                let message = format!("{problem}, so it has no effect");
-                let remedy = "write a path such as /shop, or leave it out to match every path";
+                let closed = self.close(&written, problem, &claimant.options);
+                let message = match closed {
+                    Some(start) => format!("{problem}, so {start} is closed below longer paths"),
+                    None => format!("{problem}, so it has no effect"),
+                };
+                let remedy = problem.remedy();
                 findings.push(Finding::new(Severity::Error, key, field(), message, remedy));
                 return None;
             }
@@ -115,6 +132,7 @@ impl<'a> Table<'a> {
                 slot.insert(PathEntry {
                     main: Spot::of(&written),
                     canary: None,
+                    is_closed: false,
                 });
             }
             Slot::Occupied(slot) => {
@@ -129,13 +147,33 @@ impl<'a> Table<'a> {
         Some(matched)
     }
 
+    /// Closes what a path takes that restricts and is beyond the regexes of its host, so that no
+    /// shorter path opens it: all that begins as it does. Returns how that begins.
+    fn close(
+        &mut self,
+        written: &WrittenPath<'a>,
+        problem: PathProblem,
+        options: &Options,
+    ) -> Option<&'a str> {
+        let is_beyond = matches!(problem, PathProblem::TooManyRegexes(_));
+        if !is_beyond || !options.restricts() {
+            return None;
+        }
+        let start = paths::literal_start(written.path?);
+        let entry = self.paths.entry(paths::beginning(start));
+        let entry = entry.or_insert_with(|| PathEntry {
+            main: Spot::of(written),
+            canary: None,
+            is_closed: true,
+        });
+        entry.is_closed = true;
+        Some(start)
+    }
+
     /// Bounds what the proxy has to compile for one host.
     fn admit(&mut self, matched: PathMatch) -> Result<PathMatch, PathProblem> {
-        if matches!(matched, PathMatch::Regex(_)) {
-            self.regexes += 1;
-            if self.regexes > HOST_REGEXES_MAX {
-                return Err(PathProblem::TooManyRegexes);
-            }
+        if let PathMatch::Regex(pattern) = &matched {
+            self.regexes.admit(pattern)?;
         }
         Ok(matched)
     }
@@ -163,6 +201,7 @@ impl<'a> Table<'a> {
             self.default = Some(PathEntry {
                 main: spot,
                 canary: None,
+                is_closed: false,
             });
             return;
         };

@@ -50,6 +50,15 @@ pub fn choose<'a>(
     chosen
 }
 
+/// The Ingress that decides the certificate of a host: the oldest that has an entry for it.
+pub fn claimant<'a>(host: &Host, claimants: &'a [Claimant]) -> Option<&'a Claimant> {
+    if *host == Host::any() {
+        return None;
+    }
+    let mut mains = claimants.iter().filter(|known| !known.is_canary());
+    mains.find(|known| find(&known.ingress, host).is_some())
+}
+
 /// The entry of one Ingress: one that names the host, else one whose wildcard covers it, else
 /// one without hosts, which stands for all rules.
 fn find<'a>(ingress: &'a Opened, host: &Host) -> Option<HostTls<'a>> {

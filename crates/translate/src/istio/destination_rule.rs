@@ -233,7 +233,7 @@ fn judge_policy(
     let mut problems = Vec::new();
     for (prefix, part) in parts {
         let mut own = Vec::new();
-        options::build(&part, &mut own);
+        options::build(&part, &reader.settings().bounds, &mut own);
         if let Some(tls) = part.tls {
             client_tls::judge(reader, tls, &mut own);
         }

@@ -8,12 +8,13 @@ use myriad_model::{
     ClientAuth, Domain, Host, Name, Origin, OriginKind, Resource, TlsSettings, Value,
 };
 
-use super::entrance::{self, Door, Entrance};
+use super::entrance::{self, Entrance};
 use super::host::Site;
 use super::stream::Holders;
 use super::tls::{self, Clients, Terms};
 use crate::engine::{Reader, Shared};
 use crate::output::{Output, Unit};
+use crate::ownership::Claim;
 
 /// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
 /// has such a name, since it has two slashes.
@@ -29,6 +30,46 @@ struct Answer {
     client_auth: Option<ClientAuth>,
     mesh: bool,
     gateway: Arc<str>,
+}
+
+/// Takes out the domain of an Ingress where an older Gateway of the same owner ends TLS: what that
+/// asks of clients must not go with it.
+pub fn yield_to_older(reader: &mut Reader<'_>, host: &Host, sites: &[Site], output: &mut Output) {
+    let mut resources = output.resources.iter();
+    let domain = resources.position(|(_, it)| matches!(it.value, Value::Domain(_)));
+    let Some(at) = domain else {
+        return;
+    };
+    let Some((_, resource)) = output.resources.get(at) else {
+        return;
+    };
+    let (Value::Domain(domain), Some(ingress)) =
+        (&resource.value, reader.ingress(&resource.origin.id))
+    else {
+        return;
+    };
+    let is_older =
+        |site: &&Site| site.is_own && Claim::of(&site.gateway.meta).is_before(&ingress.meta);
+    for site in sites.iter().filter(is_older) {
+        let mut ways = entrance::for_host(reader, &site.gateway, host, None).into_iter();
+        if ways.any(|way| way.door.ends_tls() && domain.listeners.contains(&way.listener)) {
+            output.findings.push(Finding::new(
+                Severity::Warning,
+                &ingress.meta.key,
+                "spec.tls",
+                format!(
+                    "is without effect for {host}, whose TLS the older {} ends",
+                    site.gateway.meta.key
+                ),
+                "leave TLS to one of them",
+            ));
+            let certificate = domain.certificate.as_ref();
+            let unit = certificate.map(|name| Unit::Certificate(name.text().clone()));
+            output.needs.retain(|need| Some(need) != unit.as_ref());
+            output.resources.remove(at);
+            return;
+        }
+    }
 }
 
 /// Adds the domains of a host: on each listener, what the oldest Gateway says that ends TLS for
@@ -49,8 +90,7 @@ pub fn add(
     let mut answers: BTreeMap<Answer, Vec<Name>> = BTreeMap::new();
     for site in sites.iter().filter(|site| site.is_own) {
         for way in entrance::for_host(reader, &site.gateway, host, None) {
-            let ends_tls = matches!(way.door, Door::Tls | Door::TlsStream | Door::Closed);
-            let ends_tls = ends_tls && !holders.is_passed(&way.listener);
+            let ends_tls = way.door.ends_tls() && !holders.is_passed(&way.listener);
             if !ends_tls || taken.contains(&way.listener) {
                 continue;
             }

@@ -30,6 +30,13 @@ pub enum Door {
     Closed,
 }
 
+impl Door {
+    /// Whether handshakes end here, be it for nobody.
+    pub fn ends_tls(&self) -> bool {
+        matches!(self, Door::Tls | Door::TlsStream | Door::Closed)
+    }
+}
+
 /// A server that can be entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entrance {

@@ -120,6 +120,9 @@ impl Report<'_> {
     }
 }
 
+/// The namespace that the documentation of Istio's Helm chart puts a gateway into.
+const HELM_NAMESPACE: &str = "istio-ingress";
+
 fn has_target(former: Option<&TargetRef>, targets: &[TargetRef]) -> bool {
     former.is_some() || !targets.is_empty()
 }
@@ -138,6 +141,17 @@ fn judge_scope(
     let (view, namespace) = (reader.view(), key.namespace());
     let is_root = namespace == reader.settings().root_namespace();
     if !is_root && !reader.is_served(namespace) {
+        let selector = scope.and_then(|scope| scope.selector);
+        let selects = selector.is_some_and(|selector| {
+            !selector.match_labels.is_empty() && view.has_labels(&selector.match_labels)
+        });
+        if selects || namespace == HELM_NAMESPACE {
+            let message = "looks meant for the gateway, but is of a namespace where no gateway is \
+                           said to run, so it refuses nobody";
+            let remedy = "name its namespace by --gateway-namespace if the gateway runs there, or \
+                          write it in the namespace that --gateway-namespace names";
+            return because(Severity::Warning, "", message, remedy);
+        }
         let remedy = "write it in the namespace of --gateway-namespace if it is for the gateway";
         let message = "is for workloads of its own namespace, which are not served here";
         return because(Severity::Info, "", message, remedy);

@@ -7,18 +7,18 @@ use myriad_api::istio::{Gateway, VirtualService};
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
     Action, Host, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
-    RedirectTarget, Resource, Route, Value,
+    RedirectTarget, Resource, Route, Source, Test, Value, ValueMatch, host::Pattern,
 };
 
 use super::domain;
 use super::entrance::{self, Door, Entrance};
-use super::names::{self, broader};
+use super::names::{self, ServerHost, broader, is_host};
 use super::routes::Ground;
 use super::{routes, stream};
-use crate::HostSharing;
 use crate::engine::{Reader, Shared};
 use crate::host::Claims;
 use crate::output::Output;
+use crate::ownership::{Claim, Shade};
 
 /// A Gateway as one host sees it.
 pub struct Site {
@@ -52,27 +52,150 @@ pub fn is_covered(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace
     })
 }
 
+/// A host, and whose it is.
+pub struct HostScene<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// The Gateways that matter to it, the oldest first.
+    pub sites: Vec<Site>,
+    /// The oldest object that claims it; none where hosts are shared.
+    pub owner: Option<Claim>,
+    /// Where wildcards of others end TLS for it.
+    pub shades: &'a [Shade],
+}
+
 /// Adds the domain and the routes of a host.
 pub fn add_host(
     reader: &mut Reader<'_>,
     shared: &Shared,
-    host: &Host,
-    claims: &Claims,
+    scene: HostScene<'_>,
     output: &mut Output,
 ) {
-    let mut sites = gather_sites(reader, host, claims);
-    keep_sites(reader, host, &mut sites, output);
-    let holders = stream::holders(reader, host, &sites, output);
-    domain::add(reader, shared, host, (&sites, &holders), output);
-    let mut tenants = gather_tenants(reader, host, &sites);
-    keep_owner(reader, host, &mut tenants, output);
-    add_redirect(reader, host, &sites, &tenants, output);
+    let (host, sites) = (scene.host, &scene.sites);
+    domain::yield_to_older(reader, host, sites, output);
+    let holders = stream::holders(reader, host, sites, output);
+    domain::add(reader, shared, host, (sites, &holders), output);
+    let mut tenants = gather_tenants(reader, host, sites);
+    leave_shades(&scene, &mut tenants, output);
+    keep_owner(&scene, &mut tenants, output);
+    add_redirect(reader, host, sites, &tenants, output);
     routes::build(reader, &Ground::of(host), &tenants, output);
-    stream::build(reader, host, (&sites, &tenants), &holders, output);
+    stream::build(reader, host, (sites, &tenants), &holders, output);
 }
 
-/// The Gateways that matter to a host, the oldest first.
-fn gather_sites(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Site> {
+/// The claims of Gateways and VirtualServices to a host. A server for hosts that nobody names lets
+/// others claim them, and claims none.
+pub fn claims_to(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Claim> {
+    let mut found = Vec::new();
+    if host.pattern() != Pattern::Any {
+        let gateways = claims.gateways.iter();
+        let gateways = gateways.filter_map(|id| reader.servers(id, host));
+        found.extend(gateways.map(|gateway| Claim::of(&gateway.meta)));
+    }
+    let services = claims.services.iter();
+    let services = services.filter_map(|id| reader.virtual_service_itself(id));
+    found.extend(services.map(|service| Claim::of(&service.meta)));
+    found
+}
+
+/// The Gateways that name a host and take effect on it, the oldest first.
+pub fn own_sites(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claims: &Claims,
+    owner: Option<&Claim>,
+) -> Vec<Arc<Gateway>> {
+    let named = named_by_owner(reader, claims, owner);
+    let gateways = claims.gateways.iter();
+    let mut sites: Vec<Arc<Gateway>> = gateways.filter_map(|id| reader.servers(id, host)).collect();
+    sites.retain(|gateway| takes_effect(reader, host, gateway, owner, &named));
+    sites.sort_by_key(|gateway| (gateway.meta.created, gateway.meta.key.id().clone()));
+    sites
+}
+
+/// The listeners where a Gateway ends TLS for a host, and the namespaces that may answer there.
+pub fn tls_ends(
+    reader: &mut Reader<'_>,
+    gateway: &Gateway,
+    host: &Host,
+) -> Vec<(Name, Vec<Box<str>>)> {
+    let own = gateway.meta.key.namespace();
+    let ways = entrance::for_host(reader, gateway, host, None).into_iter();
+    let ends = ways.filter(|way| way.door.ends_tls());
+    let end = |way: Entrance| {
+        let server = gateway.spec.servers.get(way.server)?;
+        let named = server.hosts.iter().map(|text| ServerHost::read(text));
+        let admitted = named.filter(|named| is_host(named.host, host));
+        let admitted = admitted.map(|named| match named.namespace {
+            "." => own.into(),
+            namespace => namespace.into(),
+        });
+        Some((way.listener, admitted.collect()))
+    };
+    ends.filter_map(end).collect()
+}
+
+/// The listeners where Gateways end TLS for exactly this host.
+pub fn tls_listeners(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Name> {
+    let mut found = Vec::new();
+    for site in sites.iter().filter(|site| site.is_own) {
+        let ways = entrance::for_host(reader, &site.gateway, host, None).into_iter();
+        let ends = ways.filter(|way| way.door.ends_tls());
+        found.extend(ends.map(|way| way.listener));
+    }
+    found
+}
+
+/// The Gateways that VirtualServices of the owner of a host name, and that it lets in so.
+fn named_by_owner(
+    reader: &mut Reader<'_>,
+    claims: &Claims,
+    owner: Option<&Claim>,
+) -> Vec<Arc<str>> {
+    let Some(owner) = owner else {
+        return Vec::new();
+    };
+    let mut named = Vec::new();
+    for id in &claims.services {
+        let Some(service) = reader.virtual_service_itself(id) else {
+            continue;
+        };
+        let own = service.meta.key.namespace();
+        if owner.is_of(own) {
+            let gateways = service.spec.gateways.iter();
+            named.extend(gateways.filter_map(|text| names::gateway(text, own)));
+        }
+    }
+    named
+}
+
+/// Whether a Gateway that names a host has a say there: that of its owner, that of the gateway's
+/// own namespace, and one that the owner lets in.
+fn takes_effect(
+    reader: &Reader<'_>,
+    host: &Host,
+    gateway: &Gateway,
+    owner: Option<&Claim>,
+    named: &[Arc<str>],
+) -> bool {
+    let key = &gateway.meta.key;
+    let is_owned = owner.filter(|_| host.pattern() != Pattern::Any);
+    is_owned.is_none_or(|owner| {
+        owner.is_of(key.namespace())
+            || reader.view().is_of(key.namespace())
+            || named.contains(key.id())
+    })
+}
+
+/// The Gateways that matter to a host, the oldest first. Those that name it and are of others than
+/// its owner get a finding.
+pub fn gather_sites(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claims: &Claims,
+    owner: Option<&Claim>,
+    findings: &mut Vec<Finding>,
+) -> Vec<Site> {
     let mut ids = claims.gateways.clone();
     for id in &claims.services {
         let Some(service) = reader.virtual_service_itself(id) else {
@@ -84,6 +207,7 @@ fn gather_sites(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Si
     }
     ids.sort_unstable();
     ids.dedup();
+    let named = named_by_owner(reader, claims, owner);
     let above = broader(host);
     let mut sites: Vec<Site> = Vec::new();
     for id in ids {
@@ -96,14 +220,17 @@ fn gather_sites(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Si
         let found = own.into_iter().chain(broader.collect::<Vec<_>>()).next();
         sites.extend(found.map(|gateway| Site { gateway, is_own }));
     }
-    sites.sort_by(|a, b| {
-        let age = |site: &Site| {
-            (
-                site.gateway.meta.created,
-                site.gateway.meta.key.id().clone(),
-            )
-        };
-        age(a).cmp(&age(b))
+    sites.retain(|site| {
+        let gateway = &site.gateway;
+        let is_kept = !site.is_own || takes_effect(reader, host, gateway, owner, &named);
+        if let Some(owner) = owner.filter(|_| !is_kept) {
+            findings.push(foreign(&gateway.meta.key, "spec.servers", host, &owner.key));
+        }
+        is_kept
+    });
+    sites.sort_by_key(|site| {
+        let meta = &site.gateway.meta;
+        (meta.created, meta.key.id().clone())
     });
     sites
 }
@@ -153,62 +280,119 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
     found.into_values().collect()
 }
 
-/// The Ingress that a host belongs to, unless all may share it.
-fn owner(reader: &Reader<'_>, output: &Output) -> Option<Origin> {
-    if reader.settings().host_sharing == HostSharing::Cluster {
-        return None;
+/// Takes out the ways in where a wildcard of another namespace ends TLS.
+fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output: &mut Output) {
+    for tenant in tenants {
+        let key = &tenant.service.meta.key;
+        let is_shaded = |shade: &&Shade, way: &Entrance| {
+            shade.listener == way.listener && !shade.admits(key.namespace())
+        };
+        let mut shades = scene.shades.iter();
+        let first = shades.find(|shade| {
+            let mut ways = tenant.entrances.iter();
+            ways.any(|(_, way)| is_shaded(shade, way))
+        });
+        if let Some(shade) = first {
+            output.findings.push(shaded(key, scene.host, shade));
+        }
+        tenant.entrances.retain(|(_, way)| {
+            let mut shades = scene.shades.iter();
+            !shades.any(|shade| is_shaded(&shade, way))
+        });
     }
-    let mut origins = output.resources.iter().map(|(_, resource)| {
-        let is_ingress = resource.origin.kind == OriginKind::Ingress;
-        (is_ingress && matches!(resource.value, Value::Route(_))).then_some(&resource.origin)
-    });
-    origins.find_map(|origin| origin).cloned()
 }
 
-/// Gateways of other tenants say nothing about the TLS of a host that an Ingress owns.
-fn keep_sites(reader: &Reader<'_>, host: &Host, sites: &mut Vec<Site>, output: &mut Output) {
-    let Some(owner) = owner(reader, output) else {
+/// Leaves the VirtualServices of the namespace that the host belongs to. A Gateway to which it
+/// belongs lets others in: those that its servers name, and otherwise the namespace of the oldest.
+fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Output) {
+    let (host, Some(owner)) = (scene.host, &scene.owner) else {
         return;
     };
-    let view = reader.view();
     let findings = &mut output.findings;
-    sites.retain(|site| {
-        let key = &site.gateway.meta.key;
-        let is_admitted = key.namespace() == owner.namespace() || view.is_of(key.namespace());
-        if !is_admitted {
-            findings.push(foreign(key, "spec.servers", host, &owner));
+    let sites = scene.sites.iter().filter(|site| site.is_own);
+    let own: Vec<&Arc<Gateway>> = sites
+        .map(|site| &site.gateway)
+        .filter(|gateway| owner.is_of(gateway.meta.key.namespace()))
+        .collect();
+    let find = |id: &Arc<str>| own.iter().find(|known| known.meta.key.id() == id);
+    tenants.retain_mut(|tenant| {
+        let key = &tenant.service.meta.key;
+        if owner.is_of(key.namespace()) || tenant.entrances.is_empty() {
+            return !tenant.entrances.is_empty();
         }
-        is_admitted
+        tenant.entrances.retain(|(id, _)| find(id).is_some());
+        let is_kept = !tenant.entrances.is_empty();
+        if !is_kept {
+            findings.push(foreign(key, "spec.hosts", host, &owner.key));
+        }
+        is_kept
+    });
+    let mut exact = tenants.iter().filter(|tenant| tenant.is_exact(host));
+    let Some(first) = exact.next().or(tenants.first()) else {
+        return;
+    };
+    let first = first.service.meta.key.clone();
+    tenants.retain(|tenant| {
+        let key = &tenant.service.meta.key;
+        let namespace = key.namespace();
+        let is_named = |(id, way): &(Arc<str>, Entrance)| {
+            let server = find(id).and_then(|gateway| gateway.spec.servers.get(way.server));
+            server.is_some_and(|server| {
+                let mut hosts = server.hosts.iter();
+                hosts.any(|text| ServerHost::read(text).namespace == namespace)
+            })
+        };
+        let is_kept = namespace == first.namespace()
+            || owner.is_of(namespace)
+            || tenant.entrances.iter().any(is_named);
+        if !is_kept {
+            findings.push(foreign(key, "spec.hosts", host, &first));
+        }
+        is_kept
     });
 }
 
-fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &Origin) -> Finding {
+fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Finding {
     Finding::new(
         Severity::Error,
         key,
         field,
-        format!("is without effect on {host}, which belongs to {owner}"),
+        format!(
+            "is without effect on {host}, which belongs to namespace {} by {owner}",
+            owner.namespace()
+        ),
         "use another host, or serve with --host-sharing=cluster",
     )
 }
 
-/// A host that an Ingress owns is shared with its own namespace alone, unless all may share.
-fn keep_owner(reader: &Reader<'_>, host: &Host, tenants: &mut Vec<Tenant>, output: &mut Output) {
-    let Some(owner) = owner(reader, output) else {
-        return;
-    };
-    let findings = &mut output.findings;
-    tenants.retain(|tenant| {
-        let key = &tenant.service.meta.key;
-        let is_admitted = key.namespace() == owner.namespace();
-        if !is_admitted {
-            findings.push(foreign(key, "spec.hosts", host, &owner));
-        }
-        is_admitted
-    });
+fn shaded(key: &ObjectKey, host: &Host, shade: &Shade) -> Finding {
+    let owner = &shade.key;
+    Finding::new(
+        Severity::Warning,
+        key,
+        "spec.hosts",
+        format!(
+            "is served over plain HTTP only: HTTPS of {host} belongs to namespace {} by {} of \
+             {owner}",
+            owner.namespace(),
+            shade.pattern
+        ),
+        "give the host a server with a certificate of its own, or let the owner of the wildcard \
+         share it: by namespaces in the hosts of its Gateway, or by the annotation \
+         myriad.dev/wildcard-sharing of its Ingress",
+    )
 }
 
-/// Requests by a server that redirects never reach a VirtualService.
+impl Tenant {
+    /// Whether it names exactly this host.
+    fn is_exact(&self, host: &Host) -> bool {
+        let mut hosts = self.service.spec.hosts.iter();
+        hosts.any(|text| is_host(text, host))
+    }
+}
+
+/// Requests by a server that redirects reach no VirtualService, unless their client speaks HTTPS
+/// with a balancer in front that is trusted.
 fn add_redirect(
     reader: &mut Reader<'_>,
     host: &Host,
@@ -232,6 +416,12 @@ fn add_redirect(
         return;
     };
     let port = Some(reader.settings().https_port).filter(|port| *port != 443);
+    let plain = ValueMatch {
+        source: Source::Scheme,
+        name: Box::default(),
+        test: Test::Exact("http".into()),
+        invert: false,
+    };
     let parts = RedirectParts {
         scheme: "https".into(),
         port,
@@ -241,7 +431,7 @@ fn add_redirect(
         listeners: listeners.into(),
         hosts: [host.clone()].into(),
         path: PathMatch::Prefix("/".into()),
-        conditions: Box::default(),
+        conditions: [plain].into(),
         rank: routes::REDIRECT_RANK,
         action: Action::Redirect(Box::new(Redirect {
             status: TO_TLS_STATUS,

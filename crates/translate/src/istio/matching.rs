@@ -3,12 +3,9 @@
 use myriad_api::istio::virtual_service::HttpMatch;
 use myriad_api::istio::{Labels, Map, StringMatch};
 use myriad_model::{PathMatch, Source, Test, ValueMatch};
-use regex_automata::meta::Regex;
 
 use crate::engine::Viewpoint;
-
-/// The most memory that a compiled regex may take in bytes.
-const REGEX_BYTES_MAX: usize = 256 << 10;
+use crate::regex::compiles;
 
 /// A part of a match that nothing can fit, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,12 +206,6 @@ fn condition(
     })
 }
 
-/// Whether the proxy can compile a regex.
-pub fn compiles(pattern: &str) -> bool {
-    let config = Regex::config().nfa_size_limit(Some(REGEX_BYTES_MAX));
-    Regex::builder().configure(config).build(pattern).is_ok()
-}
-
 /// A text as a regex for exactly it.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 8);
@@ -229,7 +220,7 @@ pub fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{claim, compiles, escape};
+    use super::{claim, escape};
 
     #[test]
     fn a_claim_is_named_in_two_ways() {
@@ -258,11 +249,5 @@ mod tests {
             assert!(regex.is_match(text), "{text}");
             assert!(!regex.is_match("/aXbc"), "{text}");
         }
-    }
-
-    #[test]
-    fn what_needs_backtracking_is_no_regex() {
-        assert!(compiles("/v[0-9]+/.*"));
-        assert!(!compiles("(?=a)") && !compiles("(a)\\1") && !compiles("("));
     }
 }

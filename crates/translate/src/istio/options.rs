@@ -17,13 +17,12 @@ use myriad_model::{
 
 use super::destination_rule::Merged;
 use super::locality;
+use crate::bounds::Bounds;
 
 /// The size of a ring of hashes where none is written.
 const RING_SIZE: u32 = 1024;
 /// The size of a table of Maglev where none is written.
 const MAGLEV_SIZE: u32 = 65_537;
-/// The largest prime that a table may have.
-const MAGLEV_SIZE_MAX: u32 = 1_048_573;
 /// The shortest time that is told apart from none.
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// How long an answer to a ping is waited for where nothing is written.
@@ -43,10 +42,14 @@ pub struct Problem {
 }
 
 /// The options of an upstream; none where the rules set nothing but defaults.
-pub fn build(policy: &Merged<'_>, problems: &mut Vec<Problem>) -> Option<UpstreamOptions> {
+pub fn build(
+    policy: &Merged<'_>,
+    bounds: &Bounds,
+    problems: &mut Vec<Problem>,
+) -> Option<UpstreamOptions> {
     let mut options = UpstreamOptions::default();
     if let Some(written) = policy.balancer {
-        options.balancer = balancer(written, problems);
+        options.balancer = balancer(written, bounds.upstream_hash_slots, problems);
         options.warmup = warmup(written);
     }
     if let Some(written) = policy.pool {
@@ -75,9 +78,9 @@ pub fn warn(field: &str, message: impl Into<String>, remedy: &'static str) -> Pr
     }
 }
 
-fn balancer(written: &LoadBalancer, problems: &mut Vec<Problem>) -> Balancer {
+fn balancer(written: &LoadBalancer, slots_max: u32, problems: &mut Vec<Problem>) -> Balancer {
     if let Some(hash) = &written.consistent_hash {
-        return hash_balancer(hash, problems);
+        return hash_balancer(hash, slots_max, problems);
     }
     match written.simple {
         Some(SimpleBalancer::RoundRobin) => Balancer::RoundRobin,
@@ -97,9 +100,32 @@ fn balancer(written: &LoadBalancer, problems: &mut Vec<Problem>) -> Balancer {
     }
 }
 
-fn hash_balancer(written: &ConsistentHash, problems: &mut Vec<Problem>) -> Balancer {
+fn hash_balancer(
+    written: &ConsistentHash,
+    slots_max: u32,
+    problems: &mut Vec<Problem>,
+) -> Balancer {
+    let Some(source) = hash_source(written) else {
+        problems.push(warn(
+            "loadBalancer.consistentHash",
+            "does not say what is hashed, so LEAST_REQUEST is used",
+            "write httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName",
+        ));
+        return Balancer::LeastRequest;
+    };
+    let table = hash_table(written, slots_max, problems);
+    Balancer::Hash(Box::new(HashBalancer { source, table }))
+}
+
+/// The table that a balancer by hashes takes; none where it is no such balancer.
+pub fn table_of(written: &ConsistentHash, slots_max: u32) -> Option<HashTable> {
+    hash_source(written)?;
+    Some(hash_table(written, slots_max, &mut Vec::new()))
+}
+
+fn hash_source(written: &ConsistentHash) -> Option<HashSource> {
     let name = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
-    let source = if let Some(header) = name(&written.http_header_name) {
+    Some(if let Some(header) = name(&written.http_header_name) {
         HashSource::Header(header.to_ascii_lowercase().into())
     } else if let Some(cookie) = &written.http_cookie {
         HashSource::Cookie(Box::new(hash_cookie(cookie)))
@@ -108,19 +134,18 @@ fn hash_balancer(written: &ConsistentHash, problems: &mut Vec<Problem>) -> Balan
     } else if written.use_source_ip == Some(true) {
         HashSource::SourceIp
     } else {
-        problems.push(warn(
-            "loadBalancer.consistentHash",
-            "does not say what is hashed, so LEAST_REQUEST is used",
-            "write httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName",
-        ));
-        return Balancer::LeastRequest;
-    };
-    let table = match (&written.maglev, &written.ring_hash) {
-        (Some(maglev), _) => HashTable::Maglev(maglev_size(maglev.table_size, problems)),
-        (None, Some(ring)) => HashTable::Ring(ring_size(ring.minimum_ring_size, problems)),
-        (None, None) => HashTable::Ring(ring_size(written.minimum_ring_size, problems)),
-    };
-    Balancer::Hash(Box::new(HashBalancer { source, table }))
+        return None;
+    })
+}
+
+fn hash_table(written: &ConsistentHash, slots_max: u32, problems: &mut Vec<Problem>) -> HashTable {
+    match (&written.maglev, &written.ring_hash) {
+        (Some(maglev), _) => HashTable::Maglev(maglev_size(maglev.table_size, slots_max, problems)),
+        (None, ring) => {
+            let written = ring.map_or(written.minimum_ring_size, |ring| ring.minimum_ring_size);
+            HashTable::Ring(ring_size(written, slots_max, problems))
+        }
+    }
 }
 
 fn hash_cookie(written: &HttpCookie) -> HashCookie {
@@ -136,37 +161,51 @@ fn hash_cookie(written: &HttpCookie) -> HashCookie {
     }
 }
 
-fn ring_size(written: u64, problems: &mut Vec<Problem>) -> u32 {
+fn ring_size(written: u64, slots_max: u32, problems: &mut Vec<Problem>) -> u32 {
     match u32::try_from(written) {
-        Ok(0) => RING_SIZE,
-        Ok(size) if size <= HashTable::SIZE_MAX => size,
+        Ok(0) => RING_SIZE.min(slots_max),
+        Ok(size) if size <= slots_max => size,
         _ => {
             problems.push(warn(
                 "loadBalancer.consistentHash.ringHash.minimumRingSize",
-                format!("is above {0}, so {0} is used", HashTable::SIZE_MAX),
-                "write a smaller ring",
+                format!("is above {slots_max}, so {slots_max} is used"),
+                "write a smaller ring, or raise --bound upstream-hash-slots",
             ));
-            HashTable::SIZE_MAX
+            slots_max
         }
     }
 }
 
-fn maglev_size(written: u64, problems: &mut Vec<Problem>) -> u32 {
-    let (message, size) = match u32::try_from(written) {
-        Ok(0) => return MAGLEV_SIZE,
-        Ok(size) if size <= MAGLEV_SIZE_MAX && is_prime(size) => return size,
-        Ok(size) if size <= MAGLEV_SIZE_MAX => (
-            format!("is {size}, which is no prime, so {MAGLEV_SIZE} is used"),
-            MAGLEV_SIZE,
-        ),
-        _ => (
-            format!("is above {MAGLEV_SIZE_MAX}, so that is used"),
-            MAGLEV_SIZE_MAX,
-        ),
+fn maglev_size(written: u64, slots_max: u32, problems: &mut Vec<Problem>) -> u32 {
+    let (message, remedy, size) = match u32::try_from(written) {
+        Ok(0) => return prime_within(MAGLEV_SIZE.min(slots_max)),
+        Ok(size) if size <= slots_max && is_prime(size) => return size,
+        Ok(size) if size <= slots_max => {
+            let usual = prime_within(MAGLEV_SIZE.min(slots_max));
+            (
+                format!("is {size}, which is no prime, so {usual} is used"),
+                "write a prime such as 65537",
+                usual,
+            )
+        }
+        _ => {
+            let most = prime_within(slots_max);
+            (
+                format!("is above {slots_max}, so {most} is used"),
+                "write a smaller table, or raise --bound upstream-hash-slots",
+                most,
+            )
+        }
     };
     let field = "loadBalancer.consistentHash.maglev.tableSize";
-    problems.push(warn(field, message, "write a prime such as 65537"));
+    problems.push(warn(field, message, remedy));
     size
+}
+
+/// The largest prime that is not above a number of at least 2.
+fn prime_within(number: u32) -> u32 {
+    let mut numbers = (2..=number).rev();
+    numbers.find(|number| is_prime(*number)).unwrap_or(2)
 }
 
 fn is_prime(number: u32) -> bool {

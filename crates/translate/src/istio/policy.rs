@@ -13,7 +13,8 @@ use myriad_model::{
     RetryConditions, Rewrite, Share,
 };
 
-use super::matching::{compiles, escape};
+use super::matching::escape;
+use crate::regex::compiles;
 
 /// For the connection to an endpoint, as Istio has it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

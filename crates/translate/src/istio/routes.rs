@@ -7,18 +7,19 @@ use myriad_api::istio::virtual_service::{
 };
 use myriad_api::{Finding, Severity};
 use myriad_model::{
-    Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
-    RedirectPath, RedirectTarget, Resource, Respond, Route, Share, Value, ValueMatch,
-    WeightedUpstream,
+    Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy, Redirect,
+    RedirectParts, RedirectPath, RedirectTarget, Resource, Respond, Route, Share, Underscores,
+    Value, ValueMatch, WeightedUpstream,
 };
 
 use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::host::Tenant;
 use super::policy::{self, Problem};
-use super::{destination, limits, matching, names, processor};
+use super::{destination, limits, matching, misspelt, names, processor};
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
+use crate::regex::{Regexes, TooMany};
 
 /// The rank of a redirect to HTTPS, before every rule.
 pub const REDIRECT_RANK: u64 = 4 << 56;
@@ -78,6 +79,7 @@ pub fn build(
     output: &mut Output,
 ) {
     let is_shared = tenants.len() > 1;
+    let mut regexes = Regexes::new(reader.settings().regexes_per_host);
     for (number, tenant) in tenants.iter().enumerate() {
         let service = &tenant.service;
         for (at, root) in service.spec.http.iter().enumerate() {
@@ -107,9 +109,17 @@ pub fn build(
                     matched: 0,
                 };
                 let whole = (ground, tenant, rule);
-                add_rule(reader, whole, place, is_shared, output);
+                add_rule(reader, whole, place, is_shared, &mut regexes, output);
             }
         }
+    }
+}
+
+fn takes_all(path: &PathMatch) -> bool {
+    match path {
+        PathMatch::Prefix(text) => **text == *"/",
+        PathMatch::Regex(text) => **text == *"(?:.*)\\z",
+        PathMatch::Exact(_) | PathMatch::Start(_) => false,
     }
 }
 
@@ -125,6 +135,7 @@ fn add_rule(
     (ground, tenant, rule): (&Ground<'_>, &Tenant, &Rule),
     place: Place,
     is_shared: bool,
+    regexes: &mut Regexes,
     output: &mut Output,
 ) {
     let (mut problems, mut needs) = (Vec::new(), Vec::new());
@@ -145,6 +156,8 @@ fn add_rule(
     if matches!(action, Action::Forward(_)) {
         policy.processor = processor::of_rule(rule);
     }
+    policy.underscores = reader.settings().underscores(Underscores::Colliding);
+    policy.path_reading = PathReading::Base;
     let policy = Arc::new(policy);
     if limits::is_closed(rule) || processor::is_closed(rule, reader.settings()) {
         needs.clear();
@@ -171,14 +184,14 @@ fn add_rule(
     };
     let routes_before = output.resources.len();
     if rule.route.matches.is_empty() {
-        scene.push(reader, None, place, output);
+        scene.push(reader, None, place, regexes, output);
     }
     for (at, matched) in rule.route.matches.iter().enumerate() {
         let place = Place {
             matched: at,
             ..place
         };
-        scene.push(reader, Some(matched), place, output);
+        scene.push(reader, Some(matched), place, regexes, output);
     }
     if output.resources.len() > routes_before {
         output.needs.extend(needs);
@@ -191,6 +204,7 @@ impl RuleScene<'_> {
         reader: &Reader<'_>,
         matched: Option<&HttpMatch>,
         place: Place,
+        regexes: &mut Regexes,
         output: &mut Output,
     ) {
         if matched.is_some_and(|matched| !matching::is_source(matched, reader.view())) {
@@ -216,14 +230,31 @@ impl RuleScene<'_> {
                 return;
             }
         };
+        let action = match takes_all(&path) && conditions.is_empty() {
+            true => self.unless_misspelt(output),
+            false => self.action.clone(),
+        };
         let service = &self.rule.service.meta.key;
+        if let Err(TooMany(max)) = regexes.admit_all(&path, &conditions, &self.policy) {
+            let (rule, at) = (self.rule.at, place.matched);
+            output.findings.push(Finding::new(
+                Severity::Error,
+                service,
+                format!("spec.http[{rule}].match[{at}]"),
+                format!(
+                    "has a regex beyond the {max} that a host may have, so the match has no effect"
+                ),
+                "write plain prefixes where they do, or raise --regexes-per-host",
+            ));
+            return;
+        }
         let route = Route {
             listeners,
             hosts: self.ground.hosts.clone(),
             rank: self.rank(&path, &conditions, place),
             path,
             conditions: conditions.into(),
-            action: self.action.clone(),
+            action,
             policy: self.policy.clone(),
         };
         let origin = Origin {
@@ -235,6 +266,17 @@ impl RuleScene<'_> {
             value: Value::Route(Box::new(route)),
         };
         output.resources.push((self.name(place), resource));
+    }
+
+    /// The action of a rule that takes every request; no endpoint at all where that is most likely
+    /// for a condition that was misspelt.
+    fn unless_misspelt(&self, output: &mut Output) -> Action {
+        let service = &self.rule.service;
+        let Some(note) = misspelt::lost_condition(service, self.rule.at) else {
+            return self.action.clone();
+        };
+        output.findings.push(misspelt::finding(service, note));
+        Action::Forward(Arc::default())
     }
 
     /// The VirtualService, the host, and the places of rule and match in it.
@@ -249,12 +291,7 @@ impl RuleScene<'_> {
     }
 
     fn rank(&self, path: &PathMatch, conditions: &[ValueMatch], place: Place) -> u64 {
-        let takes_all = match path {
-            PathMatch::Prefix(text) => **text == *"/",
-            PathMatch::Regex(text) => **text == *"(?:.*)\\z",
-            PathMatch::Exact(_) | PathMatch::Start(_) => false,
-        };
-        let class = match self.is_shared && takes_all && conditions.is_empty() {
+        let class = match self.is_shared && takes_all(path) && conditions.is_empty() {
             true => CATCH_ALL_RANK,
             false => RULE_RANK,
         };
@@ -277,7 +314,8 @@ impl RuleScene<'_> {
             gateways.is_empty() || named.any(|text| names::is_gateway(text, own, id))
         };
         let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
-            let is_open = matches!(way.door, Door::Plain | Door::Tls);
+            // What a redirecting server lets by was HTTPS at a balancer in front.
+            let is_open = matches!(way.door, Door::Plain | Door::ToTls | Door::Tls);
             is_open && (port == 0 || port == way.port) && is_named(gateway)
         });
         let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();

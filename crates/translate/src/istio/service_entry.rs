@@ -9,12 +9,13 @@ use myriad_api::istio::service_entry::{
 };
 use myriad_api::istio::{Labels, ServiceEntry, WorkloadEntry};
 use myriad_api::{Finding, Severity};
-use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, host::Pattern};
+use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, Unreachable, host::Pattern};
 
 use super::names;
 use crate::engine::Reader;
 use crate::output::Output;
-use crate::upstream::{Group, Marks, Place, Speech};
+use crate::settings::Settings;
+use crate::upstream::{Border, Group, Marks, Place, Speech, remedy};
 
 /// One port of a host of ServiceEntries.
 pub struct Entry {
@@ -53,7 +54,7 @@ pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Option<(Arc
 }
 
 /// What is wrong with a ServiceEntry alone.
-pub fn judge(entry: &ServiceEntry, is_mesh: bool) -> Output {
+pub fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
     let mut output = Output::default();
     let key = &entry.meta.key;
     let spec = &entry.spec;
@@ -63,7 +64,7 @@ pub fn judge(entry: &ServiceEntry, is_mesh: bool) -> Output {
         output.findings.push(finding);
     };
     match spec.resolution {
-        Resolution::None if is_mesh => {}
+        Resolution::None if settings.sidecars => {}
         Resolution::None => tell(
             "spec.resolution".to_owned(),
             "is NONE, and a gateway has no address that a request was meant for, so its requests \
@@ -71,6 +72,14 @@ pub fn judge(entry: &ServiceEntry, is_mesh: bool) -> Output {
             "write DNS, DYNAMIC_DNS for hosts with a wildcard, or STATIC with endpoints",
         ),
         Resolution::DynamicDns => judge_dynamic(spec, &mut tell),
+        Resolution::Dns | Resolution::DnsRoundRobin if is_bare(spec) => {
+            for (at, host) in spec.hosts.iter().enumerate() {
+                if let Some(why) = refusal(spec, host, target, settings) {
+                    let message = format!("is {why}, so its requests get 503");
+                    tell(format!("spec.hosts[{at}]"), &message, remedy(why));
+                }
+            }
+        }
         Resolution::Static | Resolution::Dns | Resolution::DnsRoundRobin => {}
     }
     for (at, endpoint) in spec.endpoints.iter().enumerate() {
@@ -85,9 +94,30 @@ pub fn judge(entry: &ServiceEntry, is_mesh: bool) -> Output {
         } else if !is_ip && dns_host(&endpoint.address).is_none() {
             let message = "is neither an IP address nor a DNS name, so it is left out";
             tell(field, message, "write an IP address or a DNS name");
+        } else if let address = &*endpoint.address
+            && let Some(why) = refusal(spec, address, |port| number(endpoint, port), settings)
+        {
+            let message = format!("{address} is {why}, so no gateway leads there");
+            tell(field, &message, remedy(why));
         }
     }
     output
+}
+
+/// Why no gateway leads to an address or name, on one of the ports at least.
+fn refusal(
+    spec: &ServiceEntrySpec,
+    host: &str,
+    number: impl Fn(&EntryPort) -> u16,
+    settings: &Settings,
+) -> Option<Unreachable> {
+    let mut ports = spec.ports.iter();
+    ports.find_map(|port| settings.refusal_of_host(host, number(port)))
+}
+
+/// Whether its hosts are resolved, and nothing else.
+fn is_bare(spec: &ServiceEntrySpec) -> bool {
+    spec.endpoints.is_empty() && spec.workload_selector.is_none()
 }
 
 /// What is wrong where the host of each request is resolved.
@@ -120,7 +150,7 @@ fn judge_dynamic(spec: &ServiceEntrySpec, tell: &mut impl FnMut(String, &str, &s
 }
 
 /// What is wrong with a WorkloadEntry alone.
-pub fn judge_workload(entry: &WorkloadEntry) -> Output {
+pub fn judge_workload(entry: &WorkloadEntry, settings: &Settings) -> Output {
     let mut output = Output::default();
     let key = &entry.meta.key;
     output.findings = super::notes(key, &entry.notes);
@@ -132,6 +162,14 @@ pub fn judge_workload(entry: &WorkloadEntry) -> Output {
             "spec.address",
             "is neither an IP address nor a DNS name, so it takes no traffic",
             "write an IP address or a DNS name",
+        ));
+    } else if let Some(why) = settings.refusal_of_host(address, 0) {
+        output.findings.push(Finding::new(
+            Severity::Error,
+            key,
+            "spec.address",
+            format!("{address} is {why}, so no gateway leads there"),
+            remedy(why),
         ));
     }
     output
@@ -183,7 +221,11 @@ impl Entry {
     /// resolution add theirs up.
     pub fn place(&self, reader: &mut Reader<'_>, host: &str, labels: Option<&Labels>) -> Place {
         let resolution = self.first().spec.resolution;
-        let mut found = Found::default();
+        let mut found = Found {
+            ips: Group::default(),
+            names: BTreeMap::new(),
+            border: Border::of(reader),
+        };
         let same = self.entries.iter();
         for entry in same.filter(|entry| entry.spec.resolution == resolution) {
             if let Some(port) = self.port(entry) {
@@ -195,14 +237,11 @@ impl Entry {
             Resolution::None => Place::nowhere(),
             Resolution::DynamicDns => self.dynamic(host),
             Resolution::Dns | Resolution::DnsRoundRobin => {
-                let is_bare = self.entries.iter().all(|entry| {
-                    entry.spec.endpoints.is_empty() && entry.spec.workload_selector.is_none()
-                });
-                if is_bare
+                if self.entries.iter().all(|entry| is_bare(&entry.spec))
                     && let Some(host) = dns_host(host)
                     && let Some(port) = self.port(self.first())
                 {
-                    found.names.insert((host, target(port)), 1);
+                    found.add_name(host, target(port), 1);
                 }
                 found.dns(match resolution {
                     Resolution::DnsRoundRobin => DnsMode::Logical,
@@ -235,7 +274,7 @@ impl Entry {
         entry: &ServiceEntry,
         port: &EntryPort,
         labels: Option<&Labels>,
-        found: &mut Found,
+        found: &mut Found<'_>,
     ) {
         for endpoint in &entry.spec.endpoints {
             found.add(endpoint, port, labels);
@@ -252,26 +291,37 @@ impl Entry {
                 && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
             {
                 let address = SocketAddr::new(address, target(port));
-                found.ips.add(address, 1, Marks::default());
+                found.add_address(address, 1, Marks::default());
             }
         }
     }
 }
 
 /// Addresses and names, with their weights.
-#[derive(Default)]
-struct Found {
+struct Found<'a> {
     ips: Group,
     names: BTreeMap<(Box<str>, u16), u32>,
+    border: Border<'a>,
 }
 
-impl Found {
+impl Found<'_> {
+    fn add_address(&mut self, at: SocketAddr, weight: u32, marks: Marks<'_>) {
+        if self.border.refusal(at).is_none() {
+            self.ips.add(at, weight, marks);
+        }
+    }
+
+    fn add_name(&mut self, host: Box<str>, port: u16, weight: u32) {
+        if self.border.refusal_of_host(&host, port).is_none() {
+            self.names.entry((host, port)).or_insert(weight);
+        }
+    }
+
     fn add(&mut self, endpoint: &WorkloadEntrySpec, port: &EntryPort, wanted: Option<&Labels>) {
         if wanted.is_some_and(|wanted| !has_labels(&endpoint.labels, wanted)) {
             return;
         }
-        let own = endpoint.ports.get(&port.name).copied();
-        let number = own.filter(|own| *own > 0).unwrap_or_else(|| target(port));
+        let number = number(endpoint, port);
         let weight = endpoint.weight.max(1);
         if let Ok(ip) = endpoint.address.parse() {
             let address = SocketAddr::new(ip, number);
@@ -279,9 +329,9 @@ impl Found {
                 locality: &endpoint.locality,
                 ..Marks::default()
             };
-            self.ips.add(address, weight, marks);
+            self.add_address(address, weight, marks);
         } else if let Some(host) = dns_host(&endpoint.address) {
-            self.names.entry((host, number)).or_insert(weight);
+            self.add_name(host, number, weight);
         }
     }
 
@@ -332,6 +382,12 @@ pub fn is_shape_same(old: Option<&ServiceEntry>, new: Option<&ServiceEntry>) -> 
 pub fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
     let mut wanted = wanted.iter();
     wanted.all(|(key, value)| labels.get(key).is_some_and(|known| **known == **value))
+}
+
+/// The port of an endpoint.
+fn number(endpoint: &WorkloadEntrySpec, port: &EntryPort) -> u16 {
+    let own = endpoint.ports.get(&port.name).copied();
+    own.filter(|own| *own > 0).unwrap_or_else(|| target(port))
 }
 
 fn target(port: &EntryPort) -> u16 {

@@ -45,6 +45,15 @@ pub fn bound(service: &VirtualService) -> Vec<(Arc<str>, Host)> {
     pairs
 }
 
+/// The wildcards that a VirtualService names, but for the one of all hosts.
+pub fn wildcards(service: &VirtualService) -> Vec<Host> {
+    let hosts = service.spec.hosts.iter();
+    let wildcards = hosts.filter(|text| text.starts_with("*."));
+    wildcards
+        .filter_map(|text| names::host(text).ok())
+        .collect()
+}
+
 /// The hosts whose servers differ between two states of a Gateway, and whether it appeared, went
 /// or changed its role.
 pub fn servers_changed<'a>(

@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use myriad_api::istio::Labels;
 use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
-use myriad_model::{Dns, Endpoints, Host, Origin, OriginKind, UpstreamTls, host::Pattern};
+use myriad_model::{
+    Dns, Endpoints, Host, Origin, OriginKind, Unreachable, UpstreamTls, host::Pattern,
+};
 
-use super::{Address, Draft, Group, Marks, Members, Place, Speech, is_beside, member_name};
+use super::{
+    Address, Border, Draft, Group, Marks, Members, Place, Speech, is_beside, member_name, remedy,
+};
 use crate::engine::Reader;
 use crate::istio;
 use crate::istio::mesh::Spoken;
@@ -87,10 +91,12 @@ pub(super) fn translate(
         return draft.close(reader);
     };
     if let Some(external_name) = &service.external_name {
-        return match read_external(external_name, port, address.port) {
-            Some(dns) => draft.finish(reader, &choice.policy, Place::Dns(dns)),
-            None => Output {
-                findings: vec![bad_external_name(&service)],
+        let border = Border::of(reader);
+        let dns = read_external(&service, external_name, border, (port, address.port));
+        return match dns {
+            Ok(dns) => draft.finish(reader, &choice.policy, Place::Dns(dns)),
+            Err(finding) => Output {
+                findings: vec![*finding],
                 ..Output::default()
             },
         };
@@ -98,8 +104,8 @@ pub(super) fn translate(
     let Some(port) = port else {
         return Output::default();
     };
-    let mut identities = Identities::default();
-    let endpoints = collect(reader, &service, port, choice.labels, &mut identities);
+    let mut found = Found::new(reader);
+    let endpoints = found.collect(reader, &service, port, choice.labels);
     if reader.settings().sidecars {
         let is_original = service.is_headless && is_beside(reader);
         let mut all = endpoints.endpoints.iter();
@@ -107,23 +113,28 @@ pub(super) fn translate(
         draft.members = Members {
             name: Some(member_name(&host, address.port, address.subset)),
             is_usual: true,
-            identities: identities.into_known(),
+            identities: found.identities.into_known(),
             original: is_original.then_some(is_all),
         };
     }
     let is_empty = endpoints.endpoints.is_empty();
     let mut output = draft.finish(reader, &choice.policy, Place::Endpoints(endpoints));
-    if is_empty && !is_beside(reader) {
-        let remedy = match choice.labels {
-            None => {
-                "check its EndpointSlices: their label kubernetes.io/service-name, port name and \
-                 conditions"
-            }
-            Some(_) => "check the labels of its Pods beside those of the subset",
-        };
-        output.findings.push(draft.no_endpoint(remedy));
+    let has_refused = !found.findings.is_empty();
+    output.findings.extend(found.findings);
+    if is_empty && !has_refused && !is_beside(reader) {
+        output.findings.push(no_endpoint(&draft, choice.labels));
     }
     output
+}
+
+fn no_endpoint(draft: &Draft<'_>, labels: Option<&Labels>) -> Finding {
+    draft.no_endpoint(match labels {
+        None => {
+            "check its EndpointSlices: their label kubernetes.io/service-name, port name and \
+             conditions"
+        }
+        Some(_) => "check the labels of its Pods beside those of the subset",
+    })
 }
 
 /// Whether a sidecar reaches a port of which nobody says what is spoken there.
@@ -131,92 +142,157 @@ fn is_open(reader: &Reader<'_>, port: Option<&ServicePort>) -> bool {
     is_beside(reader) && port.is_some_and(|port| Spoken::of_port(port) == Spoken::Unknown)
 }
 
-/// The addresses that may take traffic: the ready ones, or, if there is none, those that still
-/// serve while they terminate. An address in two slices counts once.
-fn collect(
-    reader: &mut Reader<'_>,
-    service: &Service,
-    port: &ServicePort,
-    labels: Option<&Labels>,
-    identities: &mut Identities,
-) -> Endpoints {
-    let labels = labels.filter(|labels| !labels.is_empty());
-    let mut ready = Group::default();
-    let mut leaving = Group::default();
-    let namespace = service.meta.key.namespace();
-    for slice in reader.slices(service.meta.key.id()) {
-        let ports = slice.ports.iter().filter(|known| {
-            *known.name == *port.name && known.protocol.as_deref().is_none_or(|p| p == "TCP")
-        });
-        for number in ports.filter_map(|port| port.port) {
-            let into = (&mut ready, &mut leaving);
-            add_slice(reader, &slice, number, labels, into, identities);
+/// Endpoints as they are found.
+struct Found<'a> {
+    ready: Group,
+    leaving: Group,
+    identities: Identities,
+    border: Border<'a>,
+    /// What is told of addresses that are left out.
+    findings: Vec<Finding>,
+}
+
+impl<'a> Found<'a> {
+    fn new(reader: &Reader<'a>) -> Self {
+        Found {
+            ready: Group::default(),
+            leaving: Group::default(),
+            identities: Identities::default(),
+            border: Border::of(reader),
+            findings: Vec::new(),
         }
     }
-    for workload in reader.workloads(namespace, &service.selector) {
-        let spec = &workload.spec;
-        let own = spec.ports.get(&port.name).copied();
-        let target = match port.target_port {
-            Some(TargetPort::Number(number)) => number,
-            Some(TargetPort::Name(_)) | None => port.port,
+
+    /// The addresses that may take traffic: the ready ones, or, if there is none, those that still
+    /// serve while they terminate. An address in two slices counts once.
+    fn collect(
+        &mut self,
+        reader: &mut Reader<'_>,
+        service: &Service,
+        port: &ServicePort,
+        labels: Option<&Labels>,
+    ) -> Endpoints {
+        let labels = labels.filter(|labels| !labels.is_empty());
+        for slice in reader.slices(service.meta.key.id()) {
+            let ports = slice.ports.iter().filter(|known| {
+                *known.name == *port.name && known.protocol.as_deref().is_none_or(|p| p == "TCP")
+            });
+            for number in ports.filter_map(|port| port.port) {
+                self.add_slice(reader, &slice, number, labels);
+            }
+        }
+        self.add_workloads(reader, service, port, labels);
+        let chosen = match self.ready.is_empty() {
+            true => &mut self.leaving,
+            false => &mut self.ready,
         };
-        let number = own.filter(|own| *own > 0).unwrap_or(target);
-        if labels.is_none_or(|wanted| istio::has_labels(&spec.labels, wanted))
-            && let Ok(ip) = spec.address.parse::<IpAddr>()
-        {
+        std::mem::take(chosen).endpoints()
+    }
+
+    fn add_workloads(
+        &mut self,
+        reader: &mut Reader<'_>,
+        service: &Service,
+        port: &ServicePort,
+        labels: Option<&Labels>,
+    ) {
+        let namespace = service.meta.key.namespace();
+        for workload in reader.workloads(namespace, &service.selector) {
+            let spec = &workload.spec;
+            let own = spec.ports.get(&port.name).copied();
+            let target = match port.target_port {
+                Some(TargetPort::Number(number)) => number,
+                Some(TargetPort::Name(_)) | None => port.port,
+            };
+            let number = own.filter(|own| *own > 0).unwrap_or(target);
+            let Ok(ip) = spec.address.parse::<IpAddr>() else {
+                continue;
+            };
+            let at = SocketAddr::new(ip, number);
+            let is_wanted = labels.is_none_or(|wanted| istio::has_labels(&spec.labels, wanted));
+            if !is_wanted || self.border.refusal(at).is_some() {
+                continue;
+            }
             let weight = spec.weight.max(1);
             let mesh = is_member(reader, &spec.labels);
             if mesh {
-                identities.add(namespace, Some(&spec.service_account), reader);
+                let account = Some(&*spec.service_account);
+                self.identities.add(namespace, account, reader);
             }
             let marks = Marks {
                 locality: &spec.locality,
                 mesh,
             };
-            ready.add(SocketAddr::new(ip, number), weight, marks);
+            self.ready.add(at, weight, marks);
         }
     }
-    let chosen = if ready.is_empty() { leaving } else { ready };
-    chosen.endpoints()
+
+    fn add_slice(
+        &mut self,
+        reader: &mut Reader<'_>,
+        slice: &EndpointSlice,
+        port: u16,
+        labels: Option<&Labels>,
+    ) {
+        let is_mesh = reader.settings().sidecars;
+        let namespace = slice.meta.key.namespace();
+        let mut refused = None;
+        for (index, endpoint) in slice.endpoints.iter().enumerate() {
+            let Some(address) = endpoint.address else {
+                continue;
+            };
+            let at = SocketAddr::new(address, port);
+            if let Some(why) = self.border.refusal(at) {
+                refused.get_or_insert((index, at, why));
+                continue;
+            }
+            let conditions = endpoint.conditions;
+            let is_ready = conditions.ready;
+            let is_leaving = conditions.serving && conditions.terminating;
+            if !(is_ready || is_leaving) {
+                continue;
+            }
+            let pod = endpoint.pod.as_deref();
+            let pod = pod.filter(|_| is_mesh || labels.is_some());
+            let pod = pod.and_then(|pod| reader.pod(&format!("{namespace}/{pod}")));
+            let has = |wanted| {
+                let labels = pod.as_ref().map(|pod| &pod.labels);
+                labels.is_some_and(|labels| istio::has_labels(labels, wanted))
+            };
+            if !labels.is_none_or(has) {
+                continue;
+            }
+            let member = pod.filter(|pod| is_member(reader, &pod.labels));
+            if let Some(pod) = &member {
+                let account = pod.account.as_deref();
+                self.identities.add(namespace, account, reader);
+            }
+            let zone = endpoint.zone.as_deref();
+            let into = match is_ready {
+                true => &mut self.ready,
+                false => &mut self.leaving,
+            };
+            into.add_in_zone(at, zone, member.is_some());
+        }
+        // The first says what is wrong; a slice may have a hundred of them.
+        let told = refused.map(|(index, at, why)| refused_endpoint(slice, index, at, why));
+        self.findings.extend(told);
+    }
 }
 
-fn add_slice(
-    reader: &mut Reader<'_>,
+fn refused_endpoint(
     slice: &EndpointSlice,
-    port: u16,
-    labels: Option<&Labels>,
-    (ready, leaving): (&mut Group, &mut Group),
-    identities: &mut Identities,
-) {
-    let is_mesh = reader.settings().sidecars;
-    let namespace = slice.meta.key.namespace();
-    for endpoint in &slice.endpoints {
-        let Some(address) = endpoint.address else {
-            continue;
-        };
-        let conditions = endpoint.conditions;
-        let into = match conditions.ready {
-            true => &mut *ready,
-            false if conditions.serving && conditions.terminating => &mut *leaving,
-            false => continue,
-        };
-        let pod = endpoint.pod.as_deref();
-        let pod = pod.filter(|_| is_mesh || labels.is_some());
-        let pod = pod.and_then(|pod| reader.pod(&format!("{namespace}/{pod}")));
-        let has = |wanted| {
-            let labels = pod.as_ref().map(|pod| &pod.labels);
-            labels.is_some_and(|labels| istio::has_labels(labels, wanted))
-        };
-        if !labels.is_none_or(has) {
-            continue;
-        }
-        let member = pod.filter(|pod| is_member(reader, &pod.labels));
-        if let Some(pod) = &member {
-            identities.add(namespace, pod.account.as_deref(), reader);
-        }
-        let zone = endpoint.zone.as_deref();
-        into.add_in_zone(SocketAddr::new(address, port), zone, member.is_some());
-    }
+    index: usize,
+    at: SocketAddr,
+    why: Unreachable,
+) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &slice.meta.key,
+        format!("endpoints[{index}].addresses[0]"),
+        format!("{at} is {why}, so no gateway leads there"),
+        remedy(why),
+    )
 }
 
 /// Whether a workload speaks mutual TLS of the mesh: whoever puts a sidecar beside it says so.
@@ -254,17 +330,31 @@ impl Identities {
     }
 }
 
-fn read_external(text: &str, port: Option<&ServicePort>, number: u16) -> Option<Dns> {
-    let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-    let host = Host::parse(&host).ok()?;
-    let Pattern::Exact(name) = host.pattern() else {
-        return None;
+fn read_external(
+    service: &Service,
+    text: &str,
+    border: Border<'_>,
+    (port, number): (Option<&ServicePort>, u16),
+) -> Result<Dns, Box<Finding>> {
+    let text = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let host = Host::parse(&text).ok();
+    let Some(Pattern::Exact(name)) = host.as_ref().map(Host::pattern) else {
+        return Err(bad_external_name(service).into());
     };
     let target = port.and_then(|port| match port.target_port {
         Some(TargetPort::Number(target)) if target > 0 => Some(target),
         _ => None,
     });
-    Some(Dns::strict(name, target.unwrap_or(number)))
+    let number = target.unwrap_or(number);
+    match border.refusal_of_host(name, number) {
+        None => Ok(Dns::strict(name, number)),
+        Some(why) => {
+            let message = format!("{name}:{number} is {why}, so its routes answer 503");
+            let (key, field) = (&service.meta.key, "spec.externalName");
+            let finding = Finding::new(Severity::Error, key, field, message, remedy(why));
+            Err(finding.into())
+        }
+    }
 }
 
 fn bad_external_name(service: &Service) -> Finding {

@@ -38,6 +38,13 @@ fn every_golden_of_istio_holds() {
     check("istio", renew);
 }
 
+/// The matrix of claims: by Ingress, Gateway and VirtualService, to names and wildcards, with and
+/// without TLS, older and younger.
+#[test]
+fn every_golden_of_ownership_holds() {
+    check("ownership", renew);
+}
+
 /// What Istio's own samples write for its ingress gateway, in other words.
 #[test]
 fn every_shape_of_the_samples_of_istio_holds() {

@@ -1,14 +1,17 @@
 //! The tests of translation: goldens for the rules, goldens for the fan-out, properties, and
 //! counts of work at two sizes.
 
+mod bounds;
 mod fanout;
 mod fleet;
 mod goldens;
 mod istio;
 mod properties;
+mod regexes;
 mod render;
 mod scale;
 mod sharing;
+mod underscores;
 mod universe;
 mod views;
 mod world;

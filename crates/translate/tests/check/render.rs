@@ -11,9 +11,9 @@ use std::time::Duration;
 use myriad_api::Finding;
 use myriad_model::{
     Action, Capture, CaptureDirection, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind, Name,
-    PathMatch, PathRewrite, Policy, Provider, RateLimit, RedirectParts, RedirectPath,
-    RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot, Source, Test, TlsSettings,
-    Value, ValueMatch, WeightedUpstream,
+    OriginKind, PathMatch, PathReading, PathRewrite, Policy, Provider, RateLimit, RedirectParts,
+    RedirectPath, RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot, Source, Test,
+    TlsSettings, Value, ValueMatch, WeightedUpstream,
 };
 use myriad_translate::Engine;
 
@@ -99,7 +99,7 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             let (roots, crls) = (trust.roots.len(), trust.crls.len());
             format!("trust {name} roots={roots} crls={crls} {from}")
         }
-        Value::Route(route) => format!("route {name}\n  {}", route_text(route)),
+        Value::Route(route) => format!("route {name}\n  {}", route_text(resource, route)),
         Value::Upstream(value) => {
             let (told, options) = upstream::text(value);
             format!("upstream {name} {told} {from}{options}")
@@ -193,7 +193,20 @@ fn domain_line(domain: &Domain, from: &str) -> String {
     format!("{line} {from}")
 }
 
-fn route_text(route: &Route) -> String {
+/// Nothing where paths are read as the dialect documents.
+fn reading_text(origin: OriginKind, route: &Route) -> String {
+    let documented = match origin {
+        OriginKind::Ingress => PathReading::Decoded,
+        OriginKind::VirtualService => PathReading::Base,
+        _ => PathReading::AsSent,
+    };
+    match route.policy.path_reading {
+        reading if reading == documented => String::new(),
+        reading => format!(" reads={reading:?}"),
+    }
+}
+
+fn route_text(resource: &Resource, route: &Route) -> String {
     let path = match &route.path {
         PathMatch::Exact(text) => format!("exactly {text}"),
         PathMatch::Prefix(text) => format!("below {text}"),
@@ -227,8 +240,9 @@ fn route_text(route: &Route) -> String {
         other => format!(" on [{other}]"),
     };
     format!(
-        "{path}{conditions} -> {action}{}{listeners}",
-        policy_text(&route.policy)
+        "{path}{conditions} -> {action}{}{}{listeners}",
+        policy_text(&route.policy),
+        reading_text(resource.origin.kind, route)
     )
 }
 

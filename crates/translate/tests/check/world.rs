@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_api::{Change, Object, ObjectKey, ObjectKind, ReadOne, Secret};
-use myriad_model::{CheckProtocol, Form, Processing, Provider, Sealer, TraceProtocol, Writer};
+use myriad_model::{
+    CheckProtocol, Extent, Form, Processing, Provider, Sealer, TraceProtocol, Writer,
+};
 use myriad_translate::{
-    CatchAll, Engine, HostSharing, MeshProvider, ProviderForm, Role, Settings, SpanService,
+    Bounds, CatchAll, Engine, HostSharing, MeshProvider, ProviderForm, Role, Settings, SpanService,
     TelemetryProvider, View,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
@@ -38,6 +40,7 @@ pub fn settings(text: &str) -> Settings {
                 settings.host_sharing = HostSharing::Cluster;
             }
             "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
+            "wildcard-sharing" => settings.wildcard_sharing = list(),
             "ignore-annotations" => settings.ignore_annotations = list(),
             "serve-classless" => settings.serve_classless = value == "true",
             "gateway-ports" => {
@@ -45,6 +48,16 @@ pub fn settings(text: &str) -> Settings {
                 let range = from.parse().expect("a port")..=to.parse().expect("a port");
                 settings.gateway_ports.ranges = vec![range];
             }
+            "endpoints" => {
+                assert_eq!(value, "elsewhere");
+                settings.endpoints.extent = Extent::Elsewhere;
+            }
+            "endpoint-allow" => {
+                let block = value.parse().expect("a block");
+                settings.endpoints.allowed.push(block);
+            }
+            "admin" => settings.own.push(value.parse().expect("ADDRESS:PORT")),
+            "bound" => bound(value, &mut settings.bounds),
             "root-namespace" => settings.root_namespace = Some(value.into()),
             "view" => {
                 let view = view(value);
@@ -56,6 +69,7 @@ pub fn settings(text: &str) -> Settings {
                 let list = value.split(',').map(Into::into);
                 settings.trust_domain_aliases = list.collect();
             }
+            "underscores-in-headers" => settings.passes_underscores = value == "true",
             "registry-only" => settings.allows_any = value != "true",
             "provider" => settings
                 .providers
@@ -76,6 +90,19 @@ pub fn settings(text: &str) -> Settings {
         }
     }
     settings
+}
+
+/// Sets what one namespace may hold, as `NAME=NUMBER` says.
+fn bound(text: &str, bounds: &mut Bounds) {
+    let (name, number) = text.split_once('=').expect("NAME=NUMBER");
+    let number = number.parse().expect("a number");
+    match name {
+        "routes" => bounds.routes = number,
+        "endpoints" => bounds.endpoints = number,
+        "certificates" => bounds.certificates = number,
+        "hash-slots" => bounds.hash_slots = number,
+        other => panic!("no bound {other}"),
+    }
 }
 
 /// A view as `NAME NAMESPACE KEY=VALUE,...`, with `ingress` behind it where it answers for them,
@@ -141,7 +168,9 @@ fn provider(service: &str, protocol: CheckProtocol) -> MeshProvider {
 /// Changes as they are written: YAML documents to put, and lines `remove KIND NAMESPACE/NAME`.
 pub fn changes(text: &str) -> Vec<Change> {
     let mut changes = Vec::new();
-    for document in text.split("---\n") {
+    // A whole line: a certificate written in PEM begins and ends with dashes as well.
+    for document in text.split("\n---\n") {
+        let document = document.strip_prefix("---\n").unwrap_or(document);
         let (removals, rest): (Vec<&str>, Vec<&str>) = document
             .lines()
             .filter(|line| !line.starts_with('#'))

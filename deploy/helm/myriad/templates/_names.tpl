@@ -20,6 +20,19 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 
+{{/* Where endpoints may be, and who may call admin addresses. */}}
+{{- define "myriad.reach" -}}
+{{- with .Values.endpoints.allow }}
+- --endpoint-allow={{ join "," . }}
+{{- end }}
+{{- with .Values.endpoints.deny }}
+- --endpoint-deny={{ join "," . }}
+{{- end }}
+{{- with .Values.adminHosts }}
+- --admin-hosts={{ join "," . }}
+{{- end }}
+{{- end -}}
+
 {{- define "myriad.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -100,6 +113,9 @@ containers:
   {{- with $proxy.workers }}
   - --workers={{ . }}
   {{- end }}
+  {{- with include "myriad.reach" $root | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- with $proxy.pathNormalization }}
   - --path-normalization={{ . }}
   {{- end }}
@@ -111,6 +127,9 @@ containers:
   {{- end }}
   {{- if $proxy.accessLog }}
   - --access-log
+  {{- end }}
+  {{- with $proxy.requestId }}
+  - --request-id={{ . }}
   {{- end }}
   env:
   # Of the node, where Kubernetes copies its topology onto Pods (1.35 and later); empty elsewhere.

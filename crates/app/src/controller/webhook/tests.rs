@@ -3,7 +3,7 @@
 use clap::Parser as _;
 use serde_json::{Value, json};
 
-use super::{Labels, Published, Request, Verdict, judge, owner, response};
+use super::{Counter, Labels, OF_NAMESPACE, Request, Verdict, Webhook, judge, owner, response};
 use crate::cli::inject::RawSidecar;
 use crate::inject::Sidecar;
 
@@ -112,12 +112,23 @@ fn a_pod_is_called_by_what_it_belongs_to() {
 }
 
 #[test]
-fn other_roots_are_published_anew() {
-    let mut published = Published::default();
-    assert!(!published.has("", "a"));
-    published.add("one".to_owned(), "a");
-    assert!(published.has("one", "a") && !published.has("one", "b"));
-    assert!(!published.has("two", "a"));
-    published.add("two".to_owned(), "b");
-    assert!(published.has("two", "b") && !published.has("two", "a"));
+fn a_forged_review_gets_an_answer_and_has_no_other_effect() {
+    let raw = Raw::parse_from(["test"]);
+    let webhook = Webhook {
+        sidecar: Sidecar::check(&raw.sidecar).unwrap(),
+        injected: Counter::default(),
+        refused: Counter::default(),
+    };
+    let request = json!({"uid": "u", "namespace": "another", "object": pod()});
+    let review = json!({"request": request}).to_string();
+    let question = http::Request::post(OF_NAMESPACE).body(review.into());
+    // It answers at once, out of the question alone: it holds nothing that could write.
+    let answer = webhook.answer(&question.unwrap());
+    assert_eq!(answer.status(), 200);
+    let Webhook {
+        sidecar: _,
+        injected,
+        refused,
+    } = webhook;
+    assert_eq!((injected.get(), refused.get()), (1, 0));
 }

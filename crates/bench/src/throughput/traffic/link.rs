@@ -18,23 +18,40 @@ pub struct Link {
     unsent: Vec<u8>,
 }
 
+/// A connection that says nothing.
+pub struct Silent {
+    _socket: TcpStream,
+}
+
+impl Silent {
+    /// Begins to connect.
+    pub fn begin(address: SocketAddr) -> io::Result<Silent> {
+        let _socket = begin(address)?;
+        Ok(Silent { _socket })
+    }
+}
+
+/// Begins to connect, and waits for nothing.
+fn begin(address: SocketAddr) -> io::Result<TcpStream> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Link {
     /// Begins to connect; the session is one with that name.
     pub fn begin(
         address: SocketAddr,
         session: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     ) -> io::Result<Link> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        match connect(&socket, &address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let socket = TcpStream::from(socket);
+        let socket = begin(address)?;
         socket.set_nodelay(true)?;
         let session = session.map(|(config, name)| ClientConnection::new(config, name));
         let session = session.transpose().map_err(io::Error::other)?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::super::{WireError, generated as wire};
 use super::{header_text, optional, port, redirect_status, required};
 use crate::{
-    Abort, AbortAnswer, Affinity, Cors, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, PathRewrite,
-    Policy, RateLimit, Retry, RetryConditions, Rewrite, Share, TlsRedirect,
+    Abort, AbortAnswer, Affinity, Cors, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, PathReading,
+    PathRewrite, Policy, RateLimit, Retry, RetryConditions, Rewrite, Share, TlsRedirect,
+    Underscores,
 };
 
 /// Reads a policy.
@@ -32,6 +33,18 @@ pub fn policy(message: wire::Policy) -> Result<Policy, WireError> {
         headers: message.headers.map(header_edits).transpose()?.map(Box::new),
         rate_limits: rate_limits(message.rate_limits)?,
         processor: optional(message.processor),
+        underscores: match message.underscores {
+            0 => Underscores::Colliding,
+            1 => Underscores::Dropped,
+            2 => Underscores::Passed,
+            _ => return Err(WireError::Invalid("underscores")),
+        },
+        path_reading: match message.path_reading {
+            0 => PathReading::AsSent,
+            1 => PathReading::Base,
+            2 => PathReading::Decoded,
+            _ => return Err(WireError::Invalid("reading of paths")),
+        },
     })
 }
 

@@ -41,6 +41,8 @@ pub fn policy(value: &Policy) -> wire::Policy {
         headers: value.headers.as_deref().map(header_edits),
         rate_limits: value.rate_limits.iter().map(rate_limit).collect(),
         processor: optional(&value.processor),
+        underscores: value.underscores as u32,
+        path_reading: value.path_reading as u32,
     }
 }
 

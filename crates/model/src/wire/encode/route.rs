@@ -4,8 +4,8 @@ use super::super::generated as wire;
 use super::names;
 use super::policy::{header_edits, policy};
 use crate::{
-    Action, PathMatch, PathRewrite, Policy, Redirect, RedirectParts, RedirectPath, RedirectTarget,
-    Route, Source, Test, ValueMatch, WeightedUpstream,
+    Action, PathMatch, PathReading, PathRewrite, Policy, Redirect, RedirectParts, RedirectPath,
+    RedirectTarget, Route, Source, Test, Underscores, ValueMatch, WeightedUpstream,
 };
 
 /// The lowest schema that understands a route. The second has what follows raw prefixes, tests of
@@ -16,7 +16,11 @@ pub fn schema(value: &Route) -> u32 {
         || is_second_action(&value.action)
         || is_second_policy(&value.policy);
     let has_claim = |it: &ValueMatch| it.source == Source::Claim;
-    let is_third = is_third_policy(&value.policy) || value.conditions.iter().any(has_claim);
+    // What takes every path takes it in every reading.
+    let takes_all = matches!(&value.path, PathMatch::Prefix(prefix) if **prefix == *"/");
+    let is_read = value.policy.path_reading != PathReading::AsSent && !takes_all;
+    let has_claims = value.conditions.iter().any(has_claim);
+    let is_third = is_third_policy(&value.policy) || has_claims || is_read;
     match (is_third, is_second) {
         (true, _) => 3,
         (false, true) => 2,
@@ -59,6 +63,7 @@ fn is_third_policy(value: &Policy) -> bool {
     let cors = value.cors.as_deref();
     !value.rate_limits.is_empty()
         || value.processor.is_some()
+        || value.underscores != Underscores::Colliding
         || cors.is_some_and(|cors| cors.forwards_unmatched)
 }
 

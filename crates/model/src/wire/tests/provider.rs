@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::wire::decode;
 use crate::{
-    CheckBody, CheckProtocol, Cors, HttpCheck, NameMatch, Policy, Processing, Provider, RateLimit,
-    Value,
+    CheckBody, CheckProtocol, Cors, HttpCheck, NameMatch, PathReading, Policy, Processing,
+    Provider, RateLimit, Underscores, Value,
 };
 
 /// A policy with everything of a rate limit.
@@ -27,6 +27,8 @@ pub fn limited(policy: Policy) -> Policy {
     Policy {
         cors,
         rate_limits: [limit].into(),
+        underscores: Underscores::Dropped,
+        path_reading: PathReading::Decoded,
         ..policy
     }
 }

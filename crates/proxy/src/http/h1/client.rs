@@ -71,12 +71,12 @@ impl Request {
 }
 
 impl Client {
-    /// A client that has not asked for anything.
-    pub fn new(stream: Stream, worker: Rc<Worker>) -> Self {
+    /// A client that has said this so far.
+    pub fn new(stream: Stream, input: Option<Buffer>, worker: Rc<Worker>) -> Self {
         Client {
             worker,
             stream,
-            input: None,
+            input,
             output: None,
             request: Request::unread(),
             decoder: Decoder::new(BodyLength::None),

@@ -95,12 +95,12 @@ enum Step {
 }
 
 impl Connection {
-    /// A connection whose client has said nothing.
-    pub fn new(stream: Stream, local: Shared) -> Self {
+    /// A connection whose client has said no more than this.
+    pub fn new(stream: Stream, said: Option<Buffer>, local: Shared) -> Self {
         let limits = &local.limits;
         Connection {
             stream,
-            input: None,
+            input: said,
             link: Link::new(limits),
             decoder: Decoder::default(),
             frames: Frames::new(limits),

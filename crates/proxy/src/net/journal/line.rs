@@ -1,12 +1,13 @@
 //! One request or stream, as it is told of.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use myriad_model::{Attribute, Name, Origin};
 
+use super::super::client::ClientAddress;
 use super::super::failure::envoy_flag;
 use super::super::recording::{Recording, Takers};
 
@@ -23,7 +24,7 @@ pub struct Line {
     /// The listener.
     pub listener: Name,
     /// Who asked.
-    pub client: IpAddr,
+    pub client: ClientAddress,
     /// The other end of the connection.
     pub peer: SocketAddr,
     /// The port that it connected to.
@@ -34,6 +35,13 @@ pub struct Line {
     pub host: Box<str>,
     /// The path and query asked for.
     pub target: Box<str>,
+    /// `http` or `https`, as the client speaks it with the first proxy that is trusted; empty for
+    /// a stream.
+    pub scheme: &'static str,
+    /// The id of the request; empty for a stream.
+    pub request_id: Box<str>,
+    /// The start of what the client says that it is.
+    pub user_agent: Option<Box<str>>,
     /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, or [`STREAM`].
     pub protocol: &'static str,
     /// The status of the response.
@@ -73,12 +81,15 @@ impl Line {
             time: Duration::ZERO,
             duration: Duration::ZERO,
             listener,
-            client: peer.ip(),
+            client: peer.ip().into(),
             peer,
             port: 0,
             method: Box::default(),
             host: Box::default(),
             target: Box::default(),
+            scheme: "",
+            request_id: Box::default(),
+            user_agent: None,
             protocol: STREAM,
             status: 0,
             bytes_sent: 0,
@@ -125,8 +136,7 @@ impl Line {
             Attribute::Query => self.target.split_once('?').map(|(_, query)| query.into()),
             Attribute::Authority => filled(&self.host),
             Attribute::Scheme if self.protocol == STREAM => None,
-            Attribute::Scheme if self.tls.is_some() => known("https"),
-            Attribute::Scheme => known("http"),
+            Attribute::Scheme => known(self.scheme),
             Attribute::Protocol if self.protocol == STREAM => None,
             Attribute::Protocol => known(self.protocol),
             Attribute::Flags => self.flag.and_then(envoy_flag).and_then(known),
@@ -135,9 +145,10 @@ impl Line {
                 None if self.upstream.is_some() && self.status > 0 => known("via_upstream"),
                 None => None,
             },
-            Attribute::ClientAddress => {
-                own(SocketAddr::new(self.client, self.peer.port()).to_string())
-            }
+            Attribute::ClientAddress => own(match self.client {
+                ClientAddress::Known(ip) => SocketAddr::new(ip, self.peer.port()).to_string(),
+                ClientAddress::Unknown => self.client.to_string(),
+            }),
             Attribute::ClientIp => own(self.client.to_string()),
             Attribute::ServerName => self.sni.as_deref().map(Into::into),
             Attribute::TlsVersion => self.tls.map(|version| format!("TLSv{version}").into()),

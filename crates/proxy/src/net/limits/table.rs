@@ -150,18 +150,31 @@ macro_rules! flood {
 /// Every limit that can be set, in the order of a connection's life.
 pub static ROWS: &[Row] = &[
     row!("connections" connections_max Count 16..=4_194_304, Counted::Own(Reached::Connections),
-        "Connections of a worker at a time; no more are accepted until one ends",
+        "Connections of a worker at a time; a silent one goes for the next, or an idle one for \
+         one that has asked; else the next waits",
         "fewer where memory is short: an idle TLS connection takes up to 24 KiB"),
-    row!("handshakes" handshakes_max Count 1..=65_536, failure("connections_shed_total"),
-        "TLS handshakes of a worker at a time; further connections are closed",
+    row!("silent" silent_max Count 16..=1_048_576, Counted::Own(Reached::Silent),
+        "Connections of a worker without a whole ClientHello or first head; the source that has \
+         most loses its oldest",
+        "more where very many clients connect at once over slow links"),
+    row!("silent_bytes" silent_bytes_max Bytes 64 * KIB..=1_024 * MIB,
+        Counted::Own(Reached::SilentBytes),
+        "Memory for what these have said so far; the same",
+        "more where heads are long and links slow"),
+    row!("handshakes" handshakes_max Count 1..=65_536, failure("handshakes_queued_total"),
+        "TLS handshakes of a worker at a time; further ones wait, in turn by namespace and domain",
         "fewer where floods of handshakes take the CPU of those who are served"),
+    row!("turn_timeout" turn_timeout Time 500..=HOUR, Counted::Own(Reached::TurnTimeout),
+        "How long a connection that has asked waits for its turn; it is closed",
+        "shorter where clients give up sooner"),
     row!("requests" requests_max Count 1..=4_194_304,
         Counted::In("fair_share_refused_total{of=\"requests\"}"),
         "Requests of a worker under way to endpoints at a time; 503 with `Retry-After`",
         "fewer where endpoints are slow and memory is short"),
     row!("handshake_timeout" handshake_timeout Time 500..=MINUTE * 5,
         failure("handshakes_total{outcome=\"timeout\"}"),
-        "From an accepted connection to the end of its handshake; it is closed",
+        "From an accepted connection to the end of its ClientHello, and from its turn to the end \
+         of its handshake; it is closed",
         "longer for clients behind links that lose much"),
     row!("client_hello_bytes" client_hello_bytes_max Bytes KIB..=64 * KIB,
         Counted::Own(Reached::ClientHelloBytes),
@@ -264,6 +277,11 @@ pub static ROWS: &[Row] = &[
         failure("certificate_keys_total{event=\"evicted\"}"),
         "Parsed keys of certificates that are kept; the one unused longest is parsed again",
         "more for very many names in use at a time"),
+    row!("hash_table_bytes" hash_table_bytes_max Bytes MIB..=65_536 * MIB,
+        failure("hash_tables_reduced_total"),
+        "Hash rings and Maglev tables of all upstreams together; further ones become rings of some \
+         8 points per endpoint",
+        "more for very many upstreams with large tables"),
 ];
 
 impl Row {

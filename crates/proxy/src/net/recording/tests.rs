@@ -45,6 +45,24 @@ fn takes(steps: &[ConditionStep]) -> bool {
 }
 
 #[test]
+fn a_condition_that_takes_too_many_steps_hides_nothing() {
+    let steps = |number: usize| {
+        let regex = format!("(a{{1,200}}){{1,3}}b{number}").into();
+        ConditionStep::Text(Attribute::Path, TextForm::Regex, regex)
+    };
+    let asked = |target: &str| {
+        let line = Line {
+            target: target.into(),
+            ..line()
+        };
+        recording(LogFormat::Own, &[steps(1)]).takers(&line)
+    };
+    assert_eq!(asked("/aab1"), 1);
+    assert_eq!(asked("/aab2"), 0);
+    assert_eq!(asked(&format!("/{}", "a".repeat(4_000))), 1);
+}
+
+#[test]
 fn a_condition_says_of_which_requests_there_is_a_line() {
     use ConditionStep::{And, Compare, Constant, Has, Not, Or, Text};
     let status = |relation, number| Compare(Attribute::Status, relation, Literal::Number(number));

@@ -1,30 +1,41 @@
-//! Paths as guards compare them.
+//! Paths as guards compare them, in each reading that an endpoint may have of them.
 //!
-//! Heads with dot segments and backslashes never come this far. What is left of Istio's default
-//! normalisation is that escapes of letters, digits, `-`, `.`, `_` and `~` mean these (RFC 3986,
-//! section 6.2.2.2). Whoever looks at every reading also takes the path with all escapes undone
-//! and empty segments left out, because endpoints may do so.
-
-use std::borrow::Cow;
+//! What closes looks whether any reading fits, and what opens whether all of them do. Escapes of
+//! letters, digits, `-`, `.`, `_` and `~` mean these to all servers (RFC 3986, section 6.2.2.2), so
+//! what opens goes by the path with those undone and asks no more of the path as it came.
 
 use myriad_model::GuardForm;
 
-/// Whether a path fits.
-pub fn fits(form: &GuardForm, path: &str, wide: bool) -> bool {
-    let normal = unescape(path, |byte| {
-        byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-    });
-    if fits_one(form, &normal) {
-        return true;
+use crate::net::path::reading::{Readings, widened};
+
+/// Whether a path fits. `readings` are those of a path that has more than one, and `wide` looks
+/// for any that fits.
+pub fn fits(form: &GuardForm, path: &str, readings: Option<&Readings>, wide: bool) -> bool {
+    let Some(readings) = readings else {
+        return fits_one(form, path);
+    };
+    // What is written with escapes is compared without them where the path is.
+    let undone = undone(form);
+    let fits_undone = |path: &str| fits_one(form, path) || fits_one(&undone, path);
+    match wide {
+        true => {
+            let plainest = [path, readings.base()].into_iter();
+            plainest.chain(readings.others()).any(fits_undone)
+        }
+        false => fits_one(form, readings.base()) && readings.others().all(fits_undone),
     }
-    if !wide {
-        return false;
+}
+
+/// A form as it is compared with readings that have no escapes.
+fn undone(form: &GuardForm) -> GuardForm {
+    let undo = |text: &str| widened(text).into();
+    match form {
+        GuardForm::Exact(text) => GuardForm::Exact(undo(text)),
+        GuardForm::Prefix(text) => GuardForm::Prefix(undo(text)),
+        GuardForm::Suffix(text) => GuardForm::Suffix(undo(text)),
+        GuardForm::Template(text) => GuardForm::Template(undo(text)),
+        GuardForm::Present | GuardForm::Block(_) => form.clone(),
     }
-    if path.contains('%') && fits_one(form, &unescape(path, |_| true)) {
-        return true;
-    }
-    let is_plain = !path.contains('%') && !path.contains("//");
-    !is_plain && fits_one(form, &merge_slashes(&unescape(path, |_| true)))
 }
 
 fn fits_one(form: &GuardForm, path: &str) -> bool {
@@ -62,53 +73,4 @@ fn fits_end(after: &[&str], rest: &[&str]) -> bool {
         "{*}" => !segment.is_empty(),
         text => text == *segment,
     })
-}
-
-/// A path with those escapes undone whose byte is picked. Most paths have none.
-fn unescape(path: &str, picked: impl Fn(u8) -> bool) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return Cow::Borrowed(path);
-    }
-    let mut out = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    loop {
-        match rest {
-            [b'%', high, low, after @ ..] => {
-                let digits = (digit(*high), digit(*low));
-                match digits {
-                    (Some(high), Some(low)) if picked(high * 16 + low) => {
-                        out.push(high * 16 + low);
-                    }
-                    // What is no escape stands for itself, and what is behind may be one.
-                    _ => {
-                        out.push(b'%');
-                        rest = rest.get(1..).unwrap_or_default();
-                        continue;
-                    }
-                }
-                rest = after;
-            }
-            [byte, after @ ..] => {
-                out.push(*byte);
-                rest = after;
-            }
-            [] => break,
-        }
-    }
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    let digit = char::from(byte).to_digit(16)?;
-    u8::try_from(digit).ok()
-}
-
-fn merge_slashes(path: &str) -> String {
-    let mut merged = String::with_capacity(path.len());
-    for letter in path.chars() {
-        if letter != '/' || !merged.ends_with('/') {
-            merged.push(letter);
-        }
-    }
-    merged
 }

@@ -293,7 +293,10 @@ fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
         let mut room = Room::default();
         let changed = change(&guards, &visit, &head, verified.as_ref(), &mut room).unwrap();
         assert!(changed.connection_fields.is_empty());
-        let fields = changed.fields.iter().filter(|it| it.name.contains("x-"));
+        let fields = changed
+            .fields
+            .iter()
+            .filter(|it| it.name.contains("x-") || it.name.contains('_'));
         let fields: Vec<String> = fields
             .map(|it| format!("{}={}", it.name, String::from_utf8_lossy(it.value)))
             .collect();
@@ -301,6 +304,8 @@ fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
     };
     // Who is not known must not say who it is.
     assert_eq!(show("x-sub: eve\r\nx-payload: e30\r\n"), "");
+    // Nor in a spelling that servers take for it.
+    assert_eq!(show("x_sub: eve\r\nX-sub: eve\r\nX_Payload: e30\r\n"), "");
     let shown = show(&format!("{}x-sub: eve\r\n", bearer(&token)));
     assert!(shown.ends_with("x-sub=ann x-age=7"), "{shown}");
     assert!(!shown.contains("eve"), "{shown}");

@@ -10,6 +10,7 @@ use regex_automata::{Anchored, Input, meta::Regex};
 use super::{HostEntry, RouteArc, RouteEntry};
 use crate::net::head::{self, Head};
 use crate::net::limits::Limits;
+use crate::net::pattern::Budget;
 
 /// What a route of a test is made of.
 #[derive(Clone, Debug)]
@@ -85,7 +86,8 @@ fn with_head<R>(method: &str, path: &str, run: impl FnOnce(&Head<'_>) -> R) -> R
 
 fn find(host: &HostEntry, listener: &str, method: &str, path: &str) -> Option<String> {
     with_head(method, path, |head| {
-        let found = host.find(&listener.into(), head, None)?;
+        let found = host.find(&listener.into(), head, None, &Budget::default());
+        let found = found.ok()?;
         Some(found.sealed().name().to_string())
     })
 }
@@ -312,4 +314,100 @@ fn a_route_to_several_upstreams_knows_each_of_them() {
         }
         assert_eq!(entry.upstream_hash(names.len()), None);
     }
+}
+
+/// A host of regexes, in the order of their numbers.
+fn host_of(count: u64, pattern: impl Fn(u64) -> String) -> HostEntry {
+    let sketch = |number| Sketch {
+        path: PathMatch::Regex(pattern(number).into()),
+        rank: number,
+        listener: "http",
+        method: None,
+    };
+    HostEntry::new(
+        Host::any(),
+        entries(&(0..count).map(sketch).collect::<Vec<_>>()),
+    )
+}
+
+/// What is found on a host, and how many steps of regexes it takes.
+fn steps(host: &HostEntry, path: &str) -> (Option<String>, u32, bool) {
+    with_head("GET", path, |head| {
+        let budget = Budget::default();
+        let found = host.find(&"http".into(), head, None, &budget);
+        let name = found.ok().map(|found| found.sealed().name().to_string());
+        (name, budget.taken(), budget.is_spent())
+    })
+}
+
+fn bytes(host: &HostEntry) -> usize {
+    let patterns = host.routes().iter().filter_map(|route| route.path_regex());
+    patterns.map(|pattern| pattern.memory_usage()).sum()
+}
+
+#[test]
+fn of_many_regexes_with_prefixes_of_their_own_one_is_tried() {
+    for count in [256, 10_000] {
+        let host = host_of(count, |number| format!("(?i)/u{number}/(\\w+)/(\\w+)/edit"));
+        let path = "/u255/some-one/a_long_name_of_a_thing/edit";
+        // A look at one hint, and 11 bytes up to the dash, which is none of \w.
+        assert_eq!(steps(&host, path), (None, 6 + 11, false));
+        let path = "/u255/some_one/a_long_name_of_a_thing/edit";
+        assert_eq!(steps(&host, path), (Some("r0255".into()), 6 + 43, false));
+        assert_eq!(steps(&host, "/v1/a/b/edit"), (None, 0, false));
+        let bytes = bytes(&host);
+        assert!(bytes < count as usize * (10 << 10), "{bytes}");
+    }
+}
+
+#[test]
+fn regexes_that_differ_within_are_told_apart_by_their_letters() {
+    let host = host_of(256, |number| format!("(?i)/(\\w+)/(\\w+)/edit-{number:03}"));
+    let path = "/some_one/a_long_name_of_a_thing/EDIT-255";
+    // A look at each hint, and one regex.
+    assert_eq!(
+        steps(&host, path),
+        (Some("r0255".into()), 256 * 6 + 42, false)
+    );
+}
+
+#[test]
+fn hostile_regexes_spend_the_budget_and_no_more() {
+    let host = host_of(256, |number| format!("/(a{{1,200}}){{1,3}}b{number}"));
+    let path = format!("/{}c", "a".repeat(2_000));
+    let (found, _, is_spent) = steps(&host, &path);
+    assert!(is_spent && found.is_none());
+    let bytes = bytes(&host);
+    assert!(bytes < 256 * (16 << 10), "{bytes}");
+    // What needs few steps is served beside them.
+    assert_eq!(steps(&host, "/aab7").0.as_deref(), Some("r0007"));
+}
+
+#[test]
+fn a_route_before_all_regexes_costs_no_step() {
+    let mut sketches: Vec<Sketch> = (0..256)
+        .map(|number| Sketch {
+            path: PathMatch::Regex(format!("/(a{{1,200}}){{1,3}}b{number}").into()),
+            rank: number + 1,
+            listener: "http",
+            method: None,
+        })
+        .collect();
+    sketches.push(Sketch {
+        path: PathMatch::Start("/aaa".into()),
+        rank: 0,
+        listener: "http",
+        method: None,
+    });
+    let host = HostEntry::new(Host::any(), entries(&sketches));
+    let path = format!("/{}", "a".repeat(2_000));
+    assert_eq!(steps(&host, &path), (Some("r0256".into()), 0, false));
+}
+
+#[test]
+fn twenty_hosts_of_the_same_regexes_hold_each_once() {
+    let pattern = |number: u64| format!("/twenty/{number}/(\\w+)/(\\w+)/edit");
+    let hosts: Vec<HostEntry> = (0..20).map(|_| host_of(256, pattern)).collect();
+    let [first, last] = [&hosts[0], &hosts[19]].map(|host| host.routes()[7].path_regex().unwrap());
+    assert!(std::ptr::eq(first, last));
 }

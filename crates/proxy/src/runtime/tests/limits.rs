@@ -7,10 +7,16 @@ use myriad_model::{Listener, ListenerProtocol, Value};
 use super::endpoints::{Streams, put};
 use super::world::{Backend, PATIENCE, World, route};
 use crate::net::limits::Limits;
+use crate::net::limits::SPARE;
 use crate::net::limits::table::ROWS;
 
 /// Limits that a story of their own reaches elsewhere, with the place.
-const ELSEWHERE: [&str; 6] = [
+const ELSEWHERE: [&str; 9] = [
+    // In `silent`.
+    "silent_bytes",
+    "turn_timeout",
+    // In `balance::tables`.
+    "hash_table_bytes",
     "idle_per_endpoint",
     "idle_endpoints",
     "parsed_keys",
@@ -30,6 +36,8 @@ enum Way {
     Secure(Vec<u8>),
     /// So many connections at the port of TLS, that say nothing.
     Silent(usize),
+    /// So many connections at the port of TLS, that begin a handshake and do not go on with it.
+    Begun(usize),
     /// A client that reads nothing.
     Deaf(&'static str),
 }
@@ -111,11 +119,15 @@ fn odd_cases() -> Vec<Case> {
         },
         Case {
             set: "handshakes=1",
-            way: Way::Silent(2),
+            way: Way::Begun(2),
         },
         Case {
             set: "connections=16",
-            way: Way::Silent(18),
+            way: Way::Silent(SPARE + 1),
+        },
+        Case {
+            set: "silent=16",
+            way: Way::Silent(17),
         },
     ]
 }
@@ -169,6 +181,11 @@ async fn what_is_beyond_a_limit_is_refused_and_counted() {
                 for _ in 0..count {
                     let address = world.address("https");
                     held.push(tokio::net::TcpStream::connect(address).await.unwrap());
+                }
+            }
+            Way::Begun(count) => {
+                for _ in 0..count {
+                    held.push(super::overload::begin(&world, "a.example").await);
                 }
             }
             Way::Deaf(text) => {

@@ -11,7 +11,7 @@ use tokio::task::LocalSet;
 
 use super::world::{World, route};
 use crate::Limits;
-use crate::http::h1;
+use crate::http::h1::{self, Start};
 use crate::http::spans::Spans;
 use crate::http::worker::Worker;
 use crate::net::buffer::{HEAD_BYTES, held_bytes};
@@ -20,6 +20,8 @@ use crate::net::dice::Dice;
 use crate::net::journal::Journal;
 use crate::net::local::Local;
 use crate::net::names::{NameSettings, Names};
+use crate::net::request_id::RequestIds;
+use crate::net::room::Room;
 use crate::net::share::Fairness;
 use crate::net::standard::Library;
 use crate::net::stream::Stream;
@@ -42,6 +44,7 @@ impl Ends {
         let limits = Arc::new(Limits::default());
         let local = Rc::new(Local {
             fairness: Fairness::new(&limits, &Arc::default()),
+            room: Rc::new(Room::new(&limits, Arc::default())),
             limits,
             buckets: Arc::default(),
             counts: Arc::new(Counts::new()),
@@ -53,6 +56,7 @@ impl Ends {
             counts_all: false,
             names: Names::new(NameSettings::default(), &Metrics::new()),
             trusted_hops: 0,
+            request_ids: RequestIds::Keep,
             introductions: None,
         });
         let worker = Rc::new(Worker::new(
@@ -63,7 +67,10 @@ impl Ends {
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (mut client, served) = (client.await.unwrap(), listener.accept().await.unwrap());
         let visit = Visit::new("http".into(), served.1, 80);
-        myriad_base::task::spawn_local("served", h1::serve(worker, visit, Stream::Plain(served.0)));
+        myriad_base::task::spawn_local(
+            "served",
+            h1::serve(worker, visit, Stream::Plain(served.0), Start::default()),
+        );
         client.write_all(request).await.unwrap();
         let mut endpoint = backend.accept().await.unwrap().0;
         let mut read = Vec::new();

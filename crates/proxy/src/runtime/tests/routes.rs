@@ -55,9 +55,13 @@ async fn starts_authorities_and_schemes_are_matched() {
     world.put_route("start", saying(start("/a"), 0, "start"));
     world.put_route("port", by_port);
     world.put_route("scheme", by_scheme);
-    for (path, body) in [("/ab", "start"), ("/b", "port"), ("/c", "not found\n")] {
+    for (path, body) in [
+        ("/ab", "start"),
+        ("/b", "port"),
+        ("/c", "not found\nrequest id: "),
+    ] {
         let response = world.ask(&get(path)).await;
-        assert!(response.ends_with(&format!("\r\n\r\n{body}")), "{response}");
+        assert!(response.contains(&format!("\r\n\r\n{body}")), "{response}");
     }
     let without_port = "GET /b HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
     assert!(world.ask(without_port).await.starts_with("HTTP/1.1 404"));
@@ -292,4 +296,50 @@ async fn hosts_that_headers_set_are_the_authority() {
         assert!(response.contains(&head), "{response}");
         assert_eq!(response.matches("\r\nhost: ").count(), 1, "{response}");
     }
+}
+
+/// The attack: an ordinary Ingress made one anonymous request take gigabytes and seconds.
+#[tokio::test]
+async fn regexes_that_take_too_many_steps_fail_their_request_and_no_other() {
+    let mut world = World::start();
+    for number in 0..64 {
+        let pattern = format!("/(a{{1,200}}){{1,3}}b{number}");
+        let path = PathMatch::Regex(pattern.into());
+        world.put_route(&format!("r{number}"), saying(path, number, "hostile"));
+    }
+    world.put_route(
+        "plain",
+        saying(PathMatch::Prefix("/plain".into()), 100, "plain"),
+    );
+    let hostile = get(&format!("/{}", "a".repeat(4_000)));
+    for _ in 0..3 {
+        let response = world.ask(&hostile).await;
+        assert!(response.starts_with("HTTP/1.1 503"), "{response}");
+        assert!(response.contains("too much to match\n"), "{response}");
+        assert!(world.ask(&get("/plain")).await.ends_with("plain"));
+        assert!(world.ask(&get("/aab7")).await.ends_with("hostile"));
+    }
+    world.counts("reason=\"regex_budget\"} 3").await;
+}
+
+/// A condition that must not hold is not one that was not looked at.
+#[tokio::test]
+async fn a_condition_that_takes_too_many_steps_closes() {
+    let mut world = World::start();
+    let mut guarded = saying(PathMatch::Prefix("/".into()), 0, "open");
+    guarded.conditions = [ValueMatch {
+        source: Source::Header,
+        name: "x-a".into(),
+        test: Test::Regex("(a{1,200}){1,3}b".into()),
+        invert: true,
+    }]
+    .into();
+    world.put_route("guarded", guarded);
+    let ask = |value: &str| {
+        format!("GET / HTTP/1.1\r\nHost: a.example\r\nX-A: {value}\r\nConnection: close\r\n\r\n")
+    };
+    assert!(world.ask(&ask("c")).await.ends_with("open"));
+    assert!(world.ask(&ask("aab")).await.starts_with("HTTP/1.1 404"));
+    let hostile = "a".repeat(4_000);
+    assert!(world.ask(&ask(&hostile)).await.starts_with("HTTP/1.1 503"));
 }

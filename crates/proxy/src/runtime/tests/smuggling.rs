@@ -14,6 +14,7 @@ use crate::net::body::{BodyLength, Decoder};
 use crate::net::head::Finder;
 use crate::net::limits::Limits;
 use crate::net::path::PathRule;
+use crate::net::request_id::RequestIds;
 
 mod rows;
 
@@ -100,6 +101,8 @@ fn message(bytes: &[u8]) -> Option<usize> {
 fn world_of(recorder: &Recorder, rule: PathRule) -> World {
     let mut world = World::start_with(Settings {
         workers: 1,
+        // One that is made would be another each time.
+        request_ids: RequestIds::Pass,
         limits: Limits {
             paths: rule,
             ..Limits::default()

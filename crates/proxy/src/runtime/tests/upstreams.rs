@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_base::task;
 use myriad_model::{
-    Balancer, Certificate, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource, HashTable,
-    KeyEncoding, Outlier, PrivateKey, Protocol, ProxyProtocol, Trust, Upstream, UpstreamOptions,
-    UpstreamTls, Value,
+    Balancer, Certificate, Endpoint, Endpoints, Extent, HashBalancer, HashCookie, HashSource,
+    HashTable, KeyEncoding, Outlier, PrivateKey, Protocol, ProxyProtocol, Trust, Upstream,
+    UpstreamOptions, UpstreamTls, Value,
 };
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::ServerConfig;
@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::world::{Backend, Client, World, header, route};
+use crate::Settings;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
@@ -96,7 +97,7 @@ async fn where_all_are_left_out_the_answer_says_so() {
     assert!(world.ask(GET).await.starts_with("HTTP/1.1 500 "));
     let answer = world.ask(GET).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    assert!(answer.ends_with("no healthy endpoint\n"), "{answer}");
+    assert!(answer.contains("\r\n\r\nno healthy endpoint\n"), "{answer}");
     assert_eq!(bad.requests(), 1);
 }
 
@@ -112,7 +113,7 @@ async fn no_more_requests_are_in_flight_than_the_upstream_bears() {
     endpoint.read_until("\r\n\r\n").await;
     let answer = world.ask(GET).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    assert!(answer.ends_with("upstream overflow\n"), "{answer}");
+    assert!(answer.contains("\r\n\r\nupstream overflow\n"), "{answer}");
     endpoint
         .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         .await;
@@ -445,4 +446,54 @@ async fn a_workload_is_believed_by_its_identity() {
         let holds = answer.starts_with(expected) || answer.contains(expected);
         assert!(holds, "{listed}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn endpoints_that_are_the_proxy_itself_or_its_machine_are_refused_at_connect_time() {
+    let good = Backend::saying("good").await;
+    let admin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = admin.local_addr().unwrap();
+    let mut settings = Settings {
+        workers: 1,
+        ..Settings::default()
+    };
+    settings.names.border.own.push(own);
+    let mut world = World::start_with(settings);
+    world.put_route("r", route("a.example", "/", "u"));
+    for endpoint in [own, world.address("http"), world.address("https")] {
+        put(&mut world, &[endpoint], Upstream::plain(Protocol::Http1));
+        let answer = world.ask(GET).await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{endpoint}: {answer}");
+    }
+    put(
+        &mut world,
+        &[good.address],
+        Upstream::plain(Protocol::Http1),
+    );
+    assert!(world.ask(GET).await.ends_with("good"));
+    world.counts("endpoint_connections_refused_total 3").await;
+
+    // A resource of an older controller, which has no border of its own.
+    let mut settings = Settings {
+        workers: 1,
+        ..Settings::default()
+    };
+    settings.names.border.endpoints.extent = Extent::Elsewhere;
+    let mut world = World::start_with(settings);
+    world.put_route("r", route("a.example", "/", "u"));
+    put(
+        &mut world,
+        &[good.address],
+        Upstream::plain(Protocol::Http1),
+    );
+    assert!(world.ask(GET).await.starts_with("HTTP/1.1 503 "));
+    // The workload beside a sidecar is connected to from an address of its own, and is no endpoint
+    // that anybody names.
+    let beside = Upstream {
+        source_address: Some(Box::new([127, 0, 0, 6].into())),
+        ..Upstream::plain(Protocol::Http1)
+    };
+    put(&mut world, &[good.address], beside);
+    assert!(world.ask(GET).await.ends_with("good"));
+    world.counts("endpoint_connections_refused_total 1").await;
 }

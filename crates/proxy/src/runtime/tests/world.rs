@@ -122,9 +122,14 @@ impl World {
 
     /// Puts resources in with one commit.
     pub fn put_all(&mut self, resources: Vec<(&str, Value)>) -> Applied {
+        self.put_all_of("ns", resources)
+    }
+
+    /// The same of an object in a namespace.
+    pub fn put_all_of(&mut self, namespace: &str, resources: Vec<(&str, Value)>) -> Applied {
         let origin = Origin {
             kind: OriginKind::Ingress,
-            id: "ns/story".into(),
+            id: format!("{namespace}/story").into(),
         };
         let outputs = resources.into_iter().map(|(name, value)| {
             let origin = origin.clone();
@@ -438,7 +443,8 @@ async fn read_request(client: &mut Client<TcpStream>) -> Option<String> {
         let found = client.read.windows(4).position(|at| at == b"\r\n\r\n");
         if let Some(at) = found {
             let rest = client.read.split_off(at + 4);
-            break String::from_utf8(std::mem::replace(&mut client.read, rest)).unwrap();
+            let head = std::mem::replace(&mut client.read, rest);
+            break String::from_utf8_lossy(&head).into_owned();
         }
         client.read_some().await?;
     };

@@ -3,10 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_base::metrics::Metrics;
-use myriad_model::{Dns, DnsMode, DnsName, UpstreamOptions};
+use myriad_model::{Dns, DnsMode, DnsName, Extent, Reach, UpstreamOptions};
 
 use super::{Known, Resolution};
 use crate::balance::Manner;
+use crate::net::border::BorderSettings;
 use crate::net::name_server::{NameServer, Saying};
 use crate::net::names::{NameSettings, Names};
 
@@ -131,8 +132,9 @@ async fn old_addresses_serve_while_no_server_answers_and_go_where_dns_says_so() 
             told.until = now;
             told
         });
+        let members = shared.members(&known.told, None).into_iter();
         let answer = super::Answer {
-            pool: shared.pool(&known.told, None),
+            pool: super::Pool::with(members, &shared.options),
             told: told.collect(),
             until: now,
         };
@@ -149,4 +151,42 @@ async fn old_addresses_serve_while_no_server_answers_and_go_where_dns_says_so() 
     server.say("a.test", Saying::Nothing);
     assert!(shared.ask(&names).await.pool.is_empty());
     assert!(resolution.answer(&names).await.is_err());
+}
+
+#[tokio::test]
+async fn an_address_that_no_endpoint_may_have_is_none_however_often_dns_changes() {
+    let server = NameServer::start();
+    let border = BorderSettings {
+        endpoints: Reach {
+            extent: Extent::Elsewhere,
+            ..Reach::default()
+        },
+        ..BorderSettings::default()
+    };
+    let settings = NameSettings {
+        servers: vec![server.address()],
+        border,
+        ..NameSettings::default()
+    };
+    let metrics = Metrics::new();
+    let names = Names::new(settings, &metrics);
+    let say = |ips: &[&str]| {
+        let ips = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+        server.say("a.test", Saying::Addresses(ips, 0));
+    };
+    // All addresses of an answer are looked at, of either family.
+    say(&["127.0.0.1", "192.0.2.7", "169.254.169.254", "::1"]);
+    let fresh = || resolution(vec![name("a.test", 80, 1, 0)], None);
+    let answer = fresh().answer(&names).await.unwrap();
+    assert_eq!(last(&answer), [7]);
+    // Rebinding: the second answer is held to the same rule as the first.
+    for ip in ["127.0.0.1", "64:ff9b:1::7f00:1", "::ffff:169.254.169.254"] {
+        say(&[ip]);
+        assert!(fresh().answer(&names).await.is_err(), "{ip}");
+    }
+    let counted = metrics.encode();
+    assert!(
+        counted.contains("myriad_dns_addresses_refused_total"),
+        "{counted}"
+    );
 }

@@ -6,7 +6,7 @@ use serde::de::Deserializer;
 use serde_json::value::RawValue;
 
 use super::written::Written;
-use super::{Class, Hash, Outcome, classify, hash, may_hold_secret, read_json_object};
+use super::{Class, Hash, Outcome, Passed, classify, hash, may_hold_secret, read_json_object};
 use crate::directory::problem::Problem;
 
 /// A list whose items are read later, one by one.
@@ -57,10 +57,12 @@ impl Item for serde_json::Value {
 pub(super) fn read_items<T: Item>(items: &[T], kind: Option<ObjectKind>, text: &str) -> Outcome {
     let mut objects = Vec::new();
     let mut problems = Vec::new();
+    let mut passed = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match read_item(item, kind) {
-            Ok(Some(object)) => objects.push((object, item.hash())),
-            Ok(None) => {}
+            Ok(Taken::Object(object)) => objects.push((object, item.hash())),
+            Ok(Taken::Passed(kind)) => passed.push(kind),
+            Ok(Taken::Nothing) => {}
             Err(problem) => {
                 let problem = if may_hold_secret(text) {
                     problem.redacted()
@@ -73,10 +75,17 @@ pub(super) fn read_items<T: Item>(items: &[T], kind: Option<ObjectKind>, text: &
             }
         }
     }
-    Outcome::Mixed(objects, problems)
+    Outcome::Mixed(objects, problems, passed)
 }
 
-fn read_item<T: Item>(item: &T, listed: Option<ObjectKind>) -> Result<Option<Object>, Problem> {
+/// The outcome of an item that is not broken.
+enum Taken {
+    Object(Object),
+    Passed(Passed),
+    Nothing,
+}
+
+fn read_item<T: Item>(item: &T, listed: Option<ObjectKind>) -> Result<Taken, Problem> {
     let written = item
         .written()
         .map_err(|error| Problem::from_json(&error, ""))?;
@@ -85,9 +94,12 @@ fn read_item<T: Item>(item: &T, listed: Option<ObjectKind>) -> Result<Option<Obj
         Some(kind) if !written.has("kind") => (Class::Known(kind), None),
         _ => {
             let Some(head) = written.head()? else {
-                return Ok(None);
+                return Ok(Taken::Nothing);
             };
             let class = classify(&head);
+            if matches!(class, Class::Other) {
+                return Ok(Taken::Passed(Passed::of(&head)));
+            }
             let key = match &class {
                 Class::Known(kind) => head.key(*kind),
                 _ => None,
@@ -98,14 +110,15 @@ fn read_item<T: Item>(item: &T, listed: Option<ObjectKind>) -> Result<Option<Obj
     match class {
         Class::Known(kind) => {
             let object = item.object(kind);
-            object.map(Some).map_err(|problem| problem.with_object(key))
+            let object = object.map(Taken::Object);
+            object.map_err(|problem| problem.with_object(key))
         }
         Class::Near(problem) => Err(*problem),
         Class::List(_) => {
             let remedy = "list its items instead";
             Err(Problem::new("is a list inside a list", remedy))
         }
-        Class::Other => Ok(None),
+        Class::Other => Ok(Taken::Nothing),
     }
 }
 

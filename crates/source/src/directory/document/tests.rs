@@ -22,7 +22,7 @@ fn object(outcome: Outcome) -> Object {
 
 fn problem(outcome: Outcome) -> Problem {
     match outcome {
-        Outcome::Mixed(objects, mut problems) if objects.is_empty() && problems.len() == 1 => {
+        Outcome::Mixed(objects, mut problems, _) if objects.is_empty() && problems.len() == 1 => {
             problems.remove(0)
         }
         other => panic!("{other:?} should be one problem"),
@@ -62,15 +62,19 @@ fn other_kinds_are_nothing_and_need_not_even_parse() {
         "apiVersion: config.openshift.io/v1\nkind: Ingress\nmetadata: {name: x}\n",
         "apiVersion: v1\nkind: ConfigMapList\nitems: []\n",
         "{apiVersion: v1, kind: ConfigMap}",
-        "~",
-        "null",
     ] {
-        assert_eq!(yaml(text), Outcome::Nothing, "{text}");
+        assert!(matches!(yaml(text), Outcome::Passed(_)), "{text}");
     }
+    let passed = json(r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#);
+    let Outcome::Passed(passed) = passed else {
+        panic!("{passed:?}");
+    };
     assert_eq!(
-        json(r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#),
-        Outcome::Nothing
+        (&*passed.api_version, &*passed.kind),
+        ("apps/v1", "Deployment")
     );
+    assert_eq!(yaml("~"), Outcome::Nothing);
+    assert_eq!(yaml("null"), Outcome::Nothing);
     assert_eq!(json("null"), Outcome::Nothing);
 }
 
@@ -182,7 +186,7 @@ fn lists_are_read_item_by_item() {
                 - {apiVersion: apps/v1, kind: Deployment}\n\
                 - {apiVersion: v1, kind: Service, metadata: {}}\n\
                 - {apiVersion: v1, kind: Service, metadata: {name: b}}\n";
-    let Outcome::Mixed(objects, problems) = yaml(text) else {
+    let Outcome::Mixed(objects, problems, _) = yaml(text) else {
         panic!("a list")
     };
     let keys: Vec<_> = objects
@@ -194,7 +198,7 @@ fn lists_are_read_item_by_item() {
     assert_eq!(&*problems[0].field, "items[2].metadata.name");
 
     let changed = yaml(&text.replace("name: b", "name: c"));
-    let Outcome::Mixed(again, _) = changed else {
+    let Outcome::Mixed(again, ..) = changed else {
         panic!("a list")
     };
     assert_eq!(again[0].1, objects[0].1, "an item has a hash of its own");
@@ -202,14 +206,14 @@ fn lists_are_read_item_by_item() {
 
     let text = r#"{"kind":"ServiceList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},
         {"metadata":{"name":5}}]}"#;
-    let Outcome::Mixed(objects, problems) = json(text) else {
+    let Outcome::Mixed(objects, problems, _) = json(text) else {
         panic!("a list")
     };
     assert_eq!((objects.len(), problems.len()), (1, 1));
     assert_eq!(&*problems[0].field, "items[1].metadata.name");
     assert_eq!(
         yaml("apiVersion: v1\nkind: List\nitems: null\n"),
-        Outcome::Mixed(vec![], vec![])
+        Outcome::Mixed(vec![], vec![], vec![])
     );
     let outcome = yaml("apiVersion: v1\nkind: List\nitems: 5\n");
     assert!(outcome != Outcome::Nothing && !problem(outcome).message.is_empty());
@@ -286,7 +290,7 @@ fn a_secret_is_never_quoted() {
         let text = well_formed.replacen(from, &to, 1);
         assert_ne!(text, well_formed);
         let outcome = yaml(&text);
-        if let Outcome::Mixed(_, problems) = &outcome {
+        if let Outcome::Mixed(_, problems, _) = &outcome {
             broken_ones += 1;
             let place = std::sync::Arc::from("x.yaml");
             for problem in problems {
@@ -315,7 +319,7 @@ fn a_secret_is_never_quoted() {
         format!(r#"{{"apiVersion":"v1","kind":"Service","metadata":"{CANARY}"}}"#),
     ] {
         let outcome = json(&text);
-        assert!(matches!(&outcome, Outcome::Mixed(_, problems) if !problems.is_empty()));
+        assert!(matches!(&outcome, Outcome::Mixed(_, problems, _) if !problems.is_empty()));
         assert!(
             !format!("{outcome:?}").contains(CANARY),
             "{text}: {outcome:?}"

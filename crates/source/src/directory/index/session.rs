@@ -18,11 +18,14 @@ use myriad_api::{Batch, Change, Finding, Object, ObjectKey, Report};
 
 use super::findings::findings;
 use super::{Document, FileId, Holds, Index, Mixed, Owner};
-use crate::directory::document::{Hash, Outcome};
+use crate::directory::document::{Hash, Outcome, Passed};
 use crate::directory::file::{Files, Stamp};
 use crate::directory::parsed::{Content, Parsed, ParsedDocument, Reading};
 use crate::directory::problem::Problem;
 use crate::directory::{Counters, Limits};
+
+/// The most kinds that are told apart among objects that are not read.
+const PASSED_KINDS_MAX: usize = 1_000;
 
 /// One batch in the making.
 pub(crate) struct Session<'a> {
@@ -36,6 +39,8 @@ pub(crate) struct Session<'a> {
     touched: BTreeSet<FileId>,
     /// Files that are gone and had findings.
     cleared: Vec<Arc<str>>,
+    /// Objects that were read now and are of kinds that are not, by kind.
+    passed: BTreeMap<Passed, usize>,
 }
 
 /// What a file says about a key now. Without an object the one in effect is unchanged.
@@ -56,6 +61,7 @@ impl<'a> Session<'a> {
             orphans: BTreeSet::new(),
             touched: BTreeSet::new(),
             cleared: Vec::new(),
+            passed: BTreeMap::new(),
         }
     }
 
@@ -79,6 +85,11 @@ impl<'a> Session<'a> {
             Content::Trouble(problem) => self.suspend(&parsed.path, parsed.stamp, problem),
             Content::Documents(documents) => self.replace(&parsed.path, parsed.stamp, documents),
         }
+    }
+
+    /// How many objects this session came upon of each kind that is not read.
+    pub(crate) fn take_passed(&mut self) -> BTreeMap<Passed, usize> {
+        std::mem::take(&mut self.passed)
     }
 
     /// Ends the session. Reads again the files that hold what others let go.
@@ -153,6 +164,7 @@ impl<'a> Session<'a> {
         file.trouble = None;
         let old = std::mem::take(&mut file.documents);
         let mut matched = vec![false; old.len()];
+        self.count_passed(&parsed);
         let (mut documents, mut claims) = self.read_claims(&old, parsed, &mut matched);
         if documents.iter().any(|document| document.holds.is_broken()) {
             self.keep_last_good(id, &old, &matched, &mut documents, &mut claims);
@@ -169,6 +181,22 @@ impl<'a> Session<'a> {
         }
         if let Some(file) = self.index.file_mut(id) {
             file.documents = documents.into();
+        }
+    }
+
+    fn count_passed(&mut self, documents: &[ParsedDocument]) {
+        for document in documents {
+            let passed = match &document.reading {
+                Reading::Fresh(Outcome::Passed(passed)) => std::slice::from_ref(passed),
+                Reading::Fresh(Outcome::Mixed(_, _, passed)) => passed,
+                _ => continue,
+            };
+            for kind in passed {
+                let is_known = self.passed.contains_key(kind);
+                if is_known || self.passed.len() < PASSED_KINDS_MAX {
+                    *self.passed.entry(kind.clone()).or_default() += 1;
+                }
+            }
         }
     }
 
@@ -205,13 +233,13 @@ impl<'a> Session<'a> {
                     known.holds.keys().for_each(|key| claim(key, None));
                     known.holds.clone()
                 }
-                Reading::Fresh(Outcome::Nothing) => Holds::Nothing,
+                Reading::Fresh(Outcome::Nothing | Outcome::Passed(_)) => Holds::Nothing,
                 Reading::Fresh(Outcome::One(object)) => {
                     let key = object.key().clone();
                     claim(&key, Some((object, None)));
                     Holds::One(key)
                 }
-                Reading::Fresh(Outcome::Mixed(objects, problems)) => {
+                Reading::Fresh(Outcome::Mixed(objects, problems, _)) => {
                     let mut mixed = Mixed::new(problems, room);
                     for (object, hash) in objects {
                         let key = object.key().clone();

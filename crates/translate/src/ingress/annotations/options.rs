@@ -47,8 +47,21 @@ pub struct Options {
     pub affinity: Option<Affinity>,
     /// How often its paths are served.
     pub rate_limits: Box<[RateLimit]>,
+    /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
+    /// all.
+    pub wildcard_sharing: Box<[Box<str>]>,
     /// What has to stay closed.
     pub blocked: Blocked,
+}
+
+impl Options {
+    /// Whether somebody may not ask for its paths, or nobody may.
+    pub fn restricts(&self) -> bool {
+        let answers = self.respond.as_ref().map(|(status, _)| *status);
+        !self.sources_allowed.is_empty()
+            || self.blocked != Blocked::No
+            || matches!(answers, Some(401 | 403 | 503))
+    }
 }
 
 /// What has to stay closed because something that restricts access has no effect.
@@ -122,6 +135,7 @@ impl Default for Options {
             canary: None,
             affinity: None,
             rate_limits: Box::default(),
+            wildcard_sharing: Box::default(),
             blocked: Blocked::No,
         }
     }
@@ -157,6 +171,9 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
         let networks = sheet.read_closing(name, expected, values::networks);
         options.sources_allowed = networks.unwrap_or_default();
     }
+    let expected = "write namespaces separated by commas, or \"*\" for all";
+    let namespaces = sheet.read("wildcard-sharing", expected, values::namespaces);
+    options.wildcard_sharing = namespaces.unwrap_or_default();
     let expected = "write a number of bytes such as 8m, or 0 for no limit";
     if let Some(bytes) = sheet.read("proxy-body-size", expected, values::size) {
         options.request_body_bytes_max = bytes;

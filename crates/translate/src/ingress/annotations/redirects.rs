@@ -29,7 +29,8 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
 }
 
 fn read_redirect(sheet: &mut Sheet<'_>) -> Option<(u16, Box<str>)> {
-    let expected = "write a URL such as https://www.example.com/, without variables";
+    let expected =
+        "write a URL such as https://www.example.com/ or https://www.example.com$request_uri";
     let temporal = sheet.read_closing("temporal-redirect", expected, values::location);
     let permanent = sheet.read_closing("permanent-redirect", expected, values::location);
     let code = sheet.read(

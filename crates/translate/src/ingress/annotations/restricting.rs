@@ -1,9 +1,9 @@
 //! Which annotations close something, so that ignoring them would open it.
 
-use super::Blocked;
+use super::{Blocked, snippet};
 
 /// Names that restrict access to the paths of the Ingress. A `*` at the end stands for any rest.
-const PATHS: [&str; 13] = [
+const PATHS: [&str; 14] = [
     "auth-*",
     "basic-auth*",
     "blacklist-source-range",
@@ -16,6 +16,7 @@ const PATHS: [&str; 13] = [
     "enable-owasp-modsecurity-crs",
     "match-*",
     "modsecurity-snippet",
+    "proxy-ssl-verify",
     "valid-referers*",
 ];
 
@@ -23,45 +24,30 @@ const PATHS: [&str; 13] = [
 /// ingress-nginx puts them into the server block.
 const HOST: [&str; 1] = ["auth-tls-*"];
 
-/// Words by which a snippet of nginx configuration closes something.
-const SNIPPET_WORDS: [&str; 14] = [
-    "deny",
-    "allow",
-    "auth",
-    "satisfy",
-    "return 4",
-    "return 5",
-    "internal",
-    "limit_except",
-    "access_by_lua",
-    "rewrite_by_lua",
-    "secure_link",
-    "ssl_verify",
-    "ssl_client",
-    "modsecurity",
-];
-
-/// What has to stay closed while an annotation is without effect.
-pub fn judge(name: &str, value: &str) -> Blocked {
+/// The part that has to stay closed while an annotation is without effect, and the directive of a
+/// snippet that says so.
+pub fn judge(name: &str, value: &str) -> (Blocked, Option<String>) {
     if name.ends_with("-snippet") {
-        let text = value.to_ascii_lowercase();
-        let closes =
-            SNIPPET_WORDS.iter().any(|word| text.contains(word)) || text.contains("valid_referers");
-        return match (closes, name) {
-            (false, "auth-snippet" | "modsecurity-snippet") => Blocked::Paths,
-            (false, _) => Blocked::No,
-            (true, "server-snippet") => Blocked::Host,
-            (true, _) => Blocked::Paths,
+        let blocked = match name {
+            "server-snippet" => Blocked::Host,
+            _ => Blocked::Paths,
+        };
+        return match snippet::restricting(value) {
+            Some(directive) => (blocked, Some(directive)),
+            // These two are there to restrict.
+            None if matches!(name, "auth-snippet" | "modsecurity-snippet") => (blocked, None),
+            None => (Blocked::No, None),
         };
     }
     let is_one_of = |known: &[&str]| known.iter().any(|pattern| fits(pattern, name));
-    if is_one_of(&HOST) {
+    let blocked = if is_one_of(&HOST) {
         Blocked::Host
     } else if is_one_of(&PATHS) && !is_switched_off(name, value) {
         Blocked::Paths
     } else {
         Blocked::No
-    }
+    };
+    (blocked, None)
 }
 
 fn fits(pattern: &str, name: &str) -> bool {
@@ -73,7 +59,8 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 /// Switches that close nothing when they are off.
 fn is_switched_off(name: &str, value: &str) -> bool {
-    name.starts_with("enable-") && matches!(value, "false" | "False" | "FALSE" | "f" | "F" | "0")
+    let is_switch = name.starts_with("enable-") || name == "proxy-ssl-verify";
+    is_switch && matches!(value, "false" | "False" | "FALSE" | "f" | "F" | "0" | "off")
 }
 
 #[cfg(test)]
@@ -89,6 +76,8 @@ mod tests {
             ("enable-modsecurity", "true", Blocked::Paths),
             ("enable-modsecurity", "false", Blocked::No),
             ("match-method", "GET", Blocked::Paths),
+            ("proxy-ssl-verify", "on", Blocked::Paths),
+            ("proxy-ssl-verify", "off", Blocked::No),
             ("configuration-snippet", "deny all;", Blocked::Paths),
             (
                 "configuration-snippet",
@@ -100,11 +89,12 @@ mod tests {
                 "more_set_headers \"a: b\";",
                 Blocked::No,
             ),
-            ("server-snippet", "Allow 10.0.0.1;", Blocked::Host),
+            ("server-snippet", "allow 10.0.0.1;", Blocked::Host),
+            ("auth-snippet", "gzip on;", Blocked::Paths),
             ("proxy-buffering", "on", Blocked::No),
             ("limit-rps", "5", Blocked::No),
         ] {
-            assert_eq!(judge(name, value), blocked, "{name}: {value}");
+            assert_eq!(judge(name, value).0, blocked, "{name}: {value}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::sheet::Sheet;
 use super::{Affinity, Canary, HeaderTest, Options, values};
-use crate::ingress::paths;
+use crate::regex;
 
 /// Reads both.
 pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
@@ -24,7 +24,7 @@ fn read_canary(sheet: &mut Sheet<'_>) -> Canary {
     let value = sheet.text("canary-by-header-value").map(Box::from);
     let expected = "write a regex without look-around and back-references";
     let pattern = sheet.read("canary-by-header-pattern", expected, |value| {
-        paths::compile(value).map(|_| Box::from(value))
+        regex::compiles(value).then(|| Box::from(value))
     });
     let pattern_is_bad = pattern.is_none() && sheet.text("canary-by-header-pattern").is_some();
     let test = match (value, pattern) {

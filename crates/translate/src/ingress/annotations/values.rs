@@ -60,6 +60,18 @@ pub fn networks(value: &str) -> Option<Box<[IpNet]>> {
     Some(networks.into())
 }
 
+/// Namespaces separated by commas, or `*` for all.
+pub fn namespaces(value: &str) -> Option<Box<[Box<str>]>> {
+    let is_namespace = |name: &str| {
+        let mut bytes = name.bytes();
+        !name.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let names = value.split(',').map(str::trim);
+    names
+        .map(|name| (name == "*" || is_namespace(name)).then(|| name.into()))
+        .collect()
+}
+
 /// A path with `$1` to `$9` in it.
 pub fn rewrite(value: &str) -> Option<Box<str>> {
     let mut rest = value;
@@ -85,7 +97,8 @@ pub fn path(value: &str) -> Option<Box<str>> {
     (is_path(value) && !value.contains('$')).then(|| value.into())
 }
 
-/// A URL with `http` or `https`, or a path; without variables.
+/// A URL with `http` or `https`, or a path; without variables, but for those that keep what was
+/// asked for.
 pub fn location(value: &str) -> Option<Box<str>> {
     let lower = value.get(..8).unwrap_or(value).to_ascii_lowercase();
     let host = ["http://", "https://"]
@@ -93,8 +106,31 @@ pub fn location(value: &str) -> Option<Box<str>> {
         .find(|scheme| lower.starts_with(**scheme))
         .and_then(|scheme| value.get(scheme.len()..));
     let has_host = host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'));
+    if kept_location(value).is_some() {
+        return Some(value.into());
+    }
     let is_clean = value.bytes().all(|byte| byte > b' ' && byte != 0x7f) && !value.contains('$');
     ((has_host || is_path(value)) && is_clean).then(|| value.into())
+}
+
+/// The scheme, host and port of a URL that keeps the path and query that were asked for, as in
+/// `https://new.example$request_uri`; empty where those of the request are kept.
+pub fn kept_location(value: &str) -> Option<(&str, &str, Option<u16>)> {
+    let (scheme, rest) = value.strip_suffix("$request_uri")?.split_once("://")?;
+    let scheme = match scheme {
+        "$scheme" => "",
+        "http" | "https" => scheme,
+        _ => return None,
+    };
+    let (host, port) = match rest.split_once(':') {
+        Some((host, port)) => (host, Some(port.parse().ok().filter(|port| *port > 0)?)),
+        None => (rest, None),
+    };
+    if matches!(host, "$host" | "$http_host") {
+        return Some((scheme, "", port));
+    }
+    let is_host = myriad_model::Host::parse(host).is_ok() && !host.contains('*');
+    is_host.then_some((scheme, host, port))
 }
 
 /// The name of a header, a cookie or a method (RFC 9110, section 5.6.2).
@@ -144,7 +180,7 @@ fn is_path(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{location, networks, origins, path, quote, rewrite, size, tokens};
+    use super::{kept_location, location, networks, origins, path, quote, rewrite, size, tokens};
 
     #[test]
     fn sizes_have_units() {
@@ -185,10 +221,26 @@ mod tests {
             "https://",
             "a.example",
             "//a.example",
-            "https://a$request_uri",
+            "https://a$uri",
             "https://a\n",
         ] {
             assert!(location(text).is_none(), "{text}");
+        }
+        for (text, parts) in [
+            (
+                "https://b.example$request_uri",
+                Some(("https", "b.example", None)),
+            ),
+            (
+                "$scheme://b.example:81$request_uri",
+                Some(("", "b.example", Some(81))),
+            ),
+            ("https://$host$request_uri", Some(("https", "", None))),
+            ("https://b.example$uri$request_uri", None),
+            ("https://$arg_x$request_uri", None),
+        ] {
+            assert_eq!(kept_location(text), parts, "{text}");
+            assert_eq!(location(text).is_some(), parts.is_some(), "{text}");
         }
         assert!(path("/a").is_some() && path("a").is_none() && path("/$1").is_none());
     }

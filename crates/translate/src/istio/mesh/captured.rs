@@ -7,7 +7,7 @@ use std::sync::Arc;
 use myriad_api::istio::virtual_service::HttpRoute;
 use myriad_model::{
     Action, Capture, CaptureDirection, Host, Listener, ListenerProtocol, MutualTls, Name, Origin,
-    Passage, PathMatch, Protocol, Resource, Route, Upstream, Value, WeightedUpstream,
+    Passage, PathMatch, Protocol, Resource, Route, Underscores, Upstream, Value, WeightedUpstream,
 };
 
 use super::super::{policy, stream};
@@ -80,6 +80,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -
             [Host::any()].into(),
             LAST_RANK,
             upstreams,
+            reader.settings().underscores(Underscores::Colliding),
         );
         push(&mut output, elsewhere(&name), Value::Route(Box::new(route)));
     }
@@ -159,7 +160,10 @@ pub fn route(
     hosts: Arc<[Host]>,
     rank: u64,
     upstreams: [WeightedUpstream; 1],
+    underscores: Underscores,
 ) -> Route {
+    let mut policy = policy::build(&HttpRoute::default(), &mut Vec::new());
+    policy.underscores = underscores;
     Route {
         listeners,
         hosts,
@@ -167,7 +171,7 @@ pub fn route(
         conditions: Box::default(),
         rank,
         action: Action::Forward(upstreams.into()),
-        policy: Arc::new(policy::build(&HttpRoute::default(), &mut Vec::new())),
+        policy: Arc::new(policy),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use myriad_api::istio::{ServiceEntry, VirtualService};
 use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Service, ServicePort, Severity};
-use myriad_model::{Host, Name, Origin, OriginKind, Resource, Value};
+use myriad_model::{Host, Name, Origin, OriginKind, Resource, Underscores, Value};
 
 use super::super::entrance::{Door, Entrance};
 use super::super::host::Tenant;
@@ -340,7 +340,8 @@ impl Site<'_> {
             return;
         }
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
-        let route = captured::route(listeners.clone(), hosts, ROUTE_RANK, upstreams);
+        let usual = reader.settings().underscores(Underscores::Colliding);
+        let route = captured::route(listeners.clone(), hosts, ROUTE_RANK, upstreams, usual);
         self.push(label, Value::Route(Box::new(route)), output);
     }
 

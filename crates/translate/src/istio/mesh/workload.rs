@@ -10,13 +10,14 @@ use myriad_api::istio::sidecar::IngressListener;
 use myriad_api::{Service, ServicePort, TargetPort};
 use myriad_model::{
     CaptureDirection, Endpoint, Endpoints, Host, ListenerProtocol, MutualTls, Name, Origin,
-    OriginKind, Protocol, Resource, Upstream, Value,
+    OriginKind, Policy, Protocol, Resource, Underscores, Upstream, Value,
 };
 
 use super::super::{Merged, options};
 use super::Spoken;
 use super::captured;
 use super::peers::Peers;
+use crate::bounds::Bounds;
 use crate::engine::Reader;
 use crate::output::Output;
 use crate::upstream::Speech;
@@ -88,6 +89,7 @@ pub fn translate(reader: &mut Reader<'_>) -> Output {
             .entry(number)
             .or_insert_with(|| Port::bytes(Inner::Original));
     }
+    let underscores = reader.settings().underscores(Underscores::Colliding);
     for (number, port) in &ports {
         let pool = port.pool.as_deref().or(wide.as_deref());
         port.add(
@@ -95,11 +97,19 @@ pub fn translate(reader: &mut Reader<'_>) -> Output {
             *number,
             peers.at(*number),
             pool,
+            underscores,
             &mut output,
         );
     }
     let rest = Port::bytes(Inner::Original);
-    rest.add("any", 0, peers.elsewhere(), wide.as_deref(), &mut output);
+    rest.add(
+        "any",
+        0,
+        peers.elsewhere(),
+        wide.as_deref(),
+        underscores,
+        &mut output,
+    );
     output
 }
 
@@ -208,6 +218,7 @@ impl Port {
         number: u16,
         mutual: MutualTls,
         pool: Option<&ConnectionPool>,
+        underscores: Underscores,
         output: &mut Output,
     ) {
         let name = Name::new(format!("inbound/any:{word}"));
@@ -229,9 +240,12 @@ impl Port {
         let upstreams = || [captured::weighted(upstream.clone())];
         if protocol != ListenerProtocol::Tcp {
             let hosts: Arc<[Host]> = [Host::any()].into();
-            let mut route = captured::route(listeners.clone(), hosts, 0, upstreams());
+            let mut route = captured::route(listeners.clone(), hosts, 0, upstreams(), underscores);
             // Whoever sent it repeats it.
-            route.policy = Arc::default();
+            route.policy = Arc::new(Policy {
+                underscores,
+                ..Policy::default()
+            });
             self.push(name.clone(), Value::Route(Box::new(route)), output);
         }
         if protocol != ListenerProtocol::Http {
@@ -250,7 +264,8 @@ impl Port {
             pool,
             ..Merged::default()
         };
-        let mut options = options(&settings);
+        // No table of hashes is among them, so that no bound matters.
+        let mut options = options(&settings, &Bounds::default());
         if self.spoken == Spoken::Unknown {
             // Nobody says what is spoken, so requests go on as they came.
             options.get_or_insert_default().follows_client = true;

@@ -8,8 +8,9 @@ mod token;
 
 use myriad_model::{Attribute, Condition, ConditionStep, Literal, Relation, TextForm};
 
-use super::super::matching::compiles;
 use token::{Token, tokens};
+
+use crate::regex::compiles;
 
 /// The longest expression in bytes.
 const BYTES_MAX: usize = 4_096;

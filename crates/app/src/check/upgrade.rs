@@ -1,0 +1,295 @@
+//! The changed defaults of this release, and the objects that each affects. The same list stands in
+//! CHANGELOG.md, and a test compares the two.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use myriad_api::{Change, Finding, Object, ObjectKey};
+use serde::Serialize;
+
+/// A default that is another than in the release before.
+struct ChangedDefault {
+    /// Words of its line in CHANGELOG.md, which no other line has.
+    line: &'static str,
+    /// The change, in a few words.
+    change: &'static str,
+    /// The setting that brings the former default back; empty where none does.
+    setting: &'static str,
+    sign: Sign,
+}
+
+/// How objects that a changed default affects are recognised.
+enum Sign {
+    /// A finding about them with one of these texts in its field, message or remedy.
+    Finding(&'static [&'static str]),
+    /// Their content.
+    Object(fn(&Object) -> bool),
+    /// Requests or the environment decide, so no object can be named; what to look for instead.
+    Look(&'static str),
+}
+
+/// What one changed default affects.
+#[derive(Debug, Serialize)]
+pub struct Affected {
+    /// Words of its line in CHANGELOG.md.
+    line: &'static str,
+    change: &'static str,
+    setting: &'static str,
+    objects: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    look_for: Option<&'static str>,
+}
+
+const DEFAULTS: &[ChangedDefault] = &[
+    ChangedDefault {
+        line: "refuse endpoints at loopback",
+        change: "endpoints of the gateway's own machine, its link or its cloud are refused",
+        setting: "--endpoint-allow",
+        sign: Sign::Finding(&[
+            "--endpoint-allow",
+            "the gateway's own machine",
+            "gives credentials",
+            "listens itself",
+        ]),
+    },
+    ChangedDefault {
+        line: "refuse a `Host` that is neither",
+        change: "admin addresses are asked by IP address or localhost alone",
+        setting: "--admin-hosts",
+        sign: Sign::Look("look for scrapers and checks that ask them by another name"),
+    },
+    ChangedDefault {
+        line: "lets the namespace `monitoring`",
+        change: "the chart admits the namespace monitoring alone to admin addresses",
+        setting: "networkPolicy.adminFrom",
+        sign: Sign::Look("look where scrapers run"),
+    },
+    ChangedDefault {
+        line: "deciding entry in `X-Forwarded-For`",
+        change: "a client whose deciding entry in X-Forwarded-For is no address is unknown",
+        setting: "--trusted-hops=0",
+        sign: Sign::Look("look at what the proxies in front write, where there are allow lists"),
+    },
+    ChangedDefault {
+        line: "`X-Forwarded-Proto: https` counts",
+        change: "X-Forwarded-Proto of trusted proxies decides redirects to HTTPS",
+        setting: "--trusted-hops=0",
+        sign: Sign::Look("look for proxies in front that say https of plain requests"),
+    },
+    ChangedDefault {
+        line: "fields with underscores",
+        change: "header fields with underscores in their names are dropped",
+        setting: "--underscores-in-headers",
+        sign: Sign::Look("look for backends that read such fields"),
+    },
+    ChangedDefault {
+        line: "beyond 2^63 - 1",
+        change: "a Content-Length beyond 2^63 - 1 is refused",
+        setting: "",
+        sign: Sign::Look("no client is known to send one"),
+    },
+    ChangedDefault {
+        line: "get `X-Request-ID`",
+        change: "endpoints get X-Request-ID",
+        setting: "--request-id=pass",
+        sign: Sign::Look("look for backends that make their own where there is none"),
+    },
+    ChangedDefault {
+        line: "`Server: myriad`",
+        change: "responses without Date get one, and own answers say Server",
+        setting: "",
+        sign: Sign::Look("look for tests that compare whole heads"),
+    },
+    ChangedDefault {
+        line: "have a second line",
+        change: "bodies of the proxy's own failures have the id of the request",
+        setting: "",
+        sign: Sign::Look("look for tests that compare them"),
+    },
+    ChangedDefault {
+        line: "word that is no level",
+        change: "--log with a word that is no level is an error",
+        setting: "",
+        sign: Sign::Look("look at how the process is started"),
+    },
+    ChangedDefault {
+        line: "routes of Ingresses compare",
+        change: "paths are compared decoded, and what restricts one holds for every spelling",
+        setting: "--path-normalization=NONE",
+        sign: Sign::Object(restricts_paths),
+    },
+    ChangedDefault {
+        line: "no longer takes a host",
+        change: "a host belongs to the namespace of the oldest object of any API",
+        setting: "--host-sharing=cluster",
+        sign: Sign::Finding(&["--host-sharing", "which belongs to namespace"]),
+    },
+    ChangedDefault {
+        line: "below a wildcard of another",
+        change: "hosts below a wildcard of another namespace are not served with its certificate",
+        setting: "--wildcard-sharing='*'",
+        sign: Sign::Finding(&["is served over plain HTTP only"]),
+    },
+    ChangedDefault {
+        line: "snippets with a directive",
+        change: "snippets that may restrict, and proxy-ssl-verify, close their paths",
+        setting: "--ignore-annotations",
+        sign: Sign::Finding(&["-snippet]", "proxy-ssl-verify]"]),
+    },
+    ChangedDefault {
+        line: "Connections that have not said enough",
+        change: "silent connections are at most 16,384 of a worker",
+        setting: "--limit silent=65536",
+        sign: Sign::Look("look for clients that connect long before they ask"),
+    },
+    ChangedDefault {
+        line: "beyond `handshakes` wait",
+        change: "handshakes beyond the limit wait for their turn",
+        setting: "--limit turn_timeout=500ms",
+        sign: Sign::Look("look for clients that rely on being refused at once"),
+    },
+    ChangedDefault {
+        line: "names no format with",
+        change: "/metrics answers in text 0.0.4 whoever names no format",
+        setting: "Accept: application/openmetrics-text",
+        sign: Sign::Look("look for scrapers that rely on OpenMetrics without asking for it"),
+    },
+    ChangedDefault {
+        line: "at most 256 different regexes",
+        change: "a host has at most 256 different regexes",
+        setting: "--regexes-per-host",
+        sign: Sign::Finding(&["that a host may have"]),
+    },
+    ChangedDefault {
+        line: "131,072 steps",
+        change: "a request may spend 131,072 steps on regexes",
+        setting: "",
+        sign: Sign::Look("look for regexes with nested repetitions"),
+    },
+];
+
+/// Whether an object restricts who reaches a path, so that another spelling of it matters.
+fn restricts_paths(object: &Object) -> bool {
+    match object {
+        Object::Ingress(ingress) => {
+            let mut names = ingress.meta.annotations.iter().map(|(name, _)| name);
+            names.any(|name| {
+                let name = name.rsplit('/').next().unwrap_or_default();
+                name.ends_with("-source-range") || name.starts_with("auth-")
+            })
+        }
+        Object::AuthorizationPolicy(policy) => policy.spec.as_ref().is_ok_and(|spec| {
+            let to = spec.rules.iter().flat_map(|rule| &*rule.to);
+            let mut operations = to.filter_map(|to| to.operation.as_deref());
+            operations.any(|it| !it.paths.is_empty() || !it.not_paths.is_empty())
+        }),
+        _ => false,
+    }
+}
+
+/// The objects among changes with content that some default affects, told before translation takes
+/// them.
+pub fn signs_of(changes: &[Change]) -> Vec<(usize, ObjectKey)> {
+    let mut found = Vec::new();
+    for change in changes {
+        let Change::Put(object) = change else {
+            continue;
+        };
+        for (number, default) in DEFAULTS.iter().enumerate() {
+            if let Sign::Object(is_affected) = default.sign
+                && is_affected(object)
+            {
+                found.push((number, object.key().clone()));
+            }
+        }
+    }
+    found
+}
+
+/// What every changed default affects, by the signs of objects and by findings.
+pub fn judge(signs: &[(usize, ObjectKey)], findings: &[Finding]) -> Vec<Affected> {
+    let of = |(number, default): (usize, &ChangedDefault)| {
+        let mut objects = BTreeSet::new();
+        let mut look_for = None;
+        match default.sign {
+            Sign::Object(_) => {
+                let own = signs.iter().filter(|(of, _)| *of == number);
+                objects.extend(own.map(|(_, key)| key.to_string()));
+            }
+            Sign::Finding(texts) => {
+                let is_sign = |finding: &&Finding| {
+                    let has = |text: &&str| {
+                        let Finding {
+                            field,
+                            message,
+                            remedy,
+                            ..
+                        } = finding;
+                        [field, message, remedy].iter().any(|it| it.contains(*text))
+                    };
+                    texts.iter().any(has)
+                };
+                let keys = findings.iter().filter(is_sign);
+                objects.extend(keys.filter_map(|it| Some(it.object.as_ref()?.to_string())));
+            }
+            Sign::Look(text) => look_for = Some(text),
+        }
+        Affected {
+            line: default.line,
+            change: default.change,
+            setting: default.setting,
+            objects,
+            look_for,
+        }
+    };
+    DEFAULTS.iter().enumerate().map(of).collect()
+}
+
+impl Affected {
+    /// The change and its objects, a line each.
+    pub fn text(&self) -> String {
+        let change = self.change;
+        let former = match self.setting {
+            "" => String::new(),
+            setting => format!(" (as before by {setting})"),
+        };
+        let mut text = match (self.look_for, self.objects.len()) {
+            (Some(look_for), _) => format!("upgrade: {change}{former}; {look_for}\n"),
+            (None, 0) => format!("upgrade: {change}{former}; affects no object here\n"),
+            (None, 1) => format!("upgrade: {change}{former}; affects 1 object:\n"),
+            (None, count) => format!("upgrade: {change}{former}; affects {count} objects:\n"),
+        };
+        for object in &self.objects {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "  {object}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DEFAULTS;
+
+    #[test]
+    fn every_changed_default_of_the_changelog_is_told_with_its_setting_and_no_other() {
+        let changelog = include_str!("../../../../CHANGELOG.md");
+        let section = changelog.split("### Changed defaults\n").nth(1);
+        let section = section.and_then(|text| text.split("\n#").next());
+        let section = section.expect("the section");
+        let section = section.replace("\n  ", " ");
+        let lines: Vec<&str> = section
+            .lines()
+            .filter(|line| line.starts_with("- "))
+            .collect();
+        for line in &lines {
+            let told = DEFAULTS
+                .iter()
+                .filter(|default| line.contains(default.line));
+            let told: Vec<_> = told.collect();
+            assert_eq!(told.len(), 1, "{line}");
+            assert!(line.contains(told[0].setting), "{line}");
+        }
+        assert_eq!(DEFAULTS.len(), lines.len());
+    }
+}

@@ -1,0 +1,19 @@
+//! Settings of what one namespace may make proxies hold, as written.
+
+use clap::Args;
+
+/// Bounds as written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Bounds")]
+pub struct RawBounds {
+    /// Bound what one namespace may hold, or one upstream; may be given more than once. The names
+    /// are routes, endpoints, certificates, hash-slots and upstream-hash-slots; 0 is no bound.
+    /// The youngest objects of a namespace beyond a bound are without effect, with a finding.
+    #[arg(
+        long = "bound",
+        env = "MYRIAD_BOUNDS",
+        value_delimiter = ',',
+        value_name = "NAME=NUMBER"
+    )]
+    pub bounds: Vec<String>,
+}

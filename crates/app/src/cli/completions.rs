@@ -1,0 +1,12 @@
+//! What `completions` is told.
+
+use clap::Args;
+use clap_complete::Shell;
+
+/// Settings of `completions` as written.
+#[derive(Clone, Debug, Args)]
+pub struct RawCompletions {
+    /// The shell. In bash: `source <(myriad completions bash)`.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}

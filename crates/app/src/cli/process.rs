@@ -1,0 +1,35 @@
+//! Settings of every process that goes on, as written.
+
+use clap::Args;
+
+/// Settings of every process that goes on, as written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Process")]
+pub struct RawProcess {
+    /// Where health, metrics and the configuration dump are served.
+    #[arg(
+        long,
+        env = "MYRIAD_ADMIN",
+        default_value = "127.0.0.1:9901",
+        value_name = "ADDRESS"
+    )]
+    pub admin: String,
+    /// Names by which the admin address may be called, beside IP addresses and localhost. Requests
+    /// with another Host are refused, as they may come from a page of a stranger.
+    #[arg(
+        long,
+        env = "MYRIAD_ADMIN_HOSTS",
+        value_delimiter = ',',
+        value_name = "NAME,..."
+    )]
+    pub admin_hosts: Vec<String>,
+    /// What is logged to standard error: a level, or a list of target=level.
+    #[arg(
+        long,
+        env = "MYRIAD_LOG",
+        default_value = "info",
+        value_name = "FILTER",
+        help_heading = "Logs and metrics"
+    )]
+    pub log: String,
+}

@@ -1,0 +1,36 @@
+//! Settings of what is told of requests, to endpoints and to people.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Those settings, as written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Logs and metrics")]
+pub struct RawRequests {
+    /// Write the access log to this file, which SIGUSR1 opens anew, and not to standard output.
+    #[arg(long, env = "MYRIAD_ACCESS_LOG_FILE", value_name = "FILE")]
+    pub access_log_file: Option<PathBuf>,
+    /// The X-Request-ID that endpoints and the access log get: `keep` takes that of the client
+    /// where it is well formed and makes one otherwise, `replace` always makes one, `pass` passes
+    /// on what was sent and makes none.
+    #[arg(
+        long,
+        env = "MYRIAD_REQUEST_ID",
+        default_value = "keep",
+        value_name = "RULE",
+        value_enum
+    )]
+    pub request_id: RequestId,
+}
+
+/// What becomes of the ids of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RequestId {
+    /// One that a client sent is kept.
+    Keep,
+    /// One is always made.
+    Replace,
+    /// What was sent is passed on, and none made.
+    Pass,
+}

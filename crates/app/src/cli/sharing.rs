@@ -1,0 +1,26 @@
+//! Settings that say which namespace has a host, as written.
+
+use clap::Args;
+
+/// The settings that say which namespace has a host.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Objects")]
+pub struct RawSharing {
+    /// Reach of a host's sharing: its owner's `namespace`, or the whole `cluster`.
+    #[arg(
+        long,
+        env = "MYRIAD_HOST_SHARING",
+        default_value = "namespace",
+        value_name = "SCOPE"
+    )]
+    pub host_sharing: String,
+    /// Namespaces whose hosts below wildcards of others are served over HTTPS too, with the
+    /// certificates of those; `*` for all [default: none].
+    #[arg(
+        long,
+        env = "MYRIAD_WILDCARD_SHARING",
+        value_delimiter = ',',
+        value_name = "NAME,..."
+    )]
+    pub wildcard_sharing: Vec<String>,
+}

@@ -1,0 +1,84 @@
+//! What one namespace may make proxies hold.
+
+use myriad_model::HashTable;
+use myriad_translate::Bounds;
+
+use crate::cli::bounds::RawBounds;
+
+/// The smallest table that an upstream may be bounded to, and the largest.
+const UPSTREAM_SLOTS: std::ops::RangeInclusive<u32> = 64..=HashTable::SIZE_MAX;
+
+/// Checks settings, which take the place of these, one by one.
+pub fn read(raw: &RawBounds, defaults: Bounds, problems: &mut Vec<String>) -> Bounds {
+    let mut bounds = defaults;
+    for text in raw.bounds.iter().filter(|text| !text.is_empty()) {
+        if let Err(problem) = set(&mut bounds, text) {
+            problems.push(format!("--bound {text:?}: {problem}"));
+        }
+    }
+    bounds
+}
+
+fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
+    let (name, number) = text.split_once('=').ok_or("is not NAME=NUMBER")?;
+    let number = number.trim();
+    let read = |number: &str| number.parse::<u64>().map_err(|_| "is no number".to_owned());
+    match name.trim() {
+        "routes" => bounds.routes = read(number)?,
+        "endpoints" => bounds.endpoints = read(number)?,
+        "certificates" => bounds.certificates = read(number)?,
+        "hash-slots" => bounds.hash_slots = read(number)?,
+        "upstream-hash-slots" => {
+            let slots = match read(number)? {
+                0 => Some(HashTable::SIZE_MAX),
+                slots => u32::try_from(slots).ok(),
+            };
+            let slots = slots.filter(|slots| UPSTREAM_SLOTS.contains(slots));
+            let (min, max) = (UPSTREAM_SLOTS.start(), UPSTREAM_SLOTS.end());
+            bounds.upstream_hash_slots =
+                slots.ok_or_else(|| format!("is not 0, or {min} to {max}"))?;
+        }
+        _ => {
+            return Err(
+                "is none of routes, endpoints, certificates, hash-slots and upstream-hash-slots"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_translate::Bounds;
+
+    use super::read;
+    use crate::cli::bounds::RawBounds;
+
+    fn bounds(written: &[&str]) -> (Bounds, Vec<String>) {
+        let mut problems = Vec::new();
+        let raw = RawBounds {
+            bounds: written.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        let bounds = read(&raw, Bounds::of_tenants(), &mut problems);
+        (bounds, problems)
+    }
+
+    #[test]
+    fn a_bound_takes_the_place_of_its_default_alone() {
+        let (read, problems) = bounds(&["routes=0", "upstream-hash-slots=0"]);
+        let expected = Bounds {
+            routes: 0,
+            upstream_hash_slots: 1 << 20,
+            ..Bounds::of_tenants()
+        };
+        assert_eq!((read, problems), (expected, Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_bound_is_named() {
+        let wrong = ["routes", "routes=-1", "paths=3", "upstream-hash-slots=1"];
+        let (read, problems) = bounds(&wrong);
+        assert_eq!((read, problems.len()), (Bounds::of_tenants(), wrong.len()));
+    }
+}

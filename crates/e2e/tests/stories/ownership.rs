@@ -1,0 +1,77 @@
+//! Tenants that reach for each other's hosts, as clients see it.
+
+use myriad_e2e::authority::Authority;
+use myriad_e2e::istio::Scene;
+use myriad_e2e::{Backend, Site, World};
+
+/// The wildcard `*.wild.test` of one namespace, and `login.wild.test` of another without TLS.
+async fn below_a_wildcard(owner: &Backend, other: &Backend, arguments: &[&str]) -> World {
+    let authority = Authority::new();
+    let wild = Site::new("*.wild.test").to(owner.address());
+    let wild = wild.tls(&authority.issue(&["*.wild.test"]));
+    let login = Site::new("login.wild.test").to(other.address());
+    let files = [
+        ("wild.yaml", wild.namespace("a").yaml()),
+        ("login.yaml", login.namespace("b").yaml()),
+    ];
+    World::serve_with(authority, &files, arguments).await
+}
+
+#[tokio::test]
+async fn a_name_below_the_wildcard_of_another_tenant_is_not_served_with_its_certificate() {
+    let (owner, thief) = (Backend::start("owner").await, Backend::start("thief").await);
+    let world = below_a_wildcard(&owner, &thief, &[]).await;
+    let plain = world.get("http://login.wild.test/").await;
+    assert_eq!(plain.told()["backend"], "thief");
+    for url in ["https://login.wild.test/", "https://x.wild.test/"] {
+        for version in ["--http1.1", "--http2"] {
+            let curl = world.curl(url);
+            let answer = curl
+                .args(&["-H", "Host: login.wild.test", version])
+                .ask()
+                .await;
+            assert_eq!(answer.told()["backend"], "owner", "{url} {version}");
+        }
+    }
+    assert_eq!(thief.asked(), 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_setting_shares_a_wildcard() {
+    let (owner, friend) = (
+        Backend::start("owner").await,
+        Backend::start("friend").await,
+    );
+    let world = below_a_wildcard(&owner, &friend, &["--wildcard-sharing=b"]).await;
+    let answer = world.get("https://login.wild.test/").await;
+    assert_eq!(answer.told()["backend"], "friend");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_younger_ingress_takes_no_host_that_a_gateway_asks_for_client_certificates() {
+    let (owner, thief) = (Backend::start("owner").await, Backend::start("thief").await);
+    let clients = Authority::new();
+    let scene = Scene::new();
+    let pair = scene.authority().issue(&["a.test"]);
+    let ingress = Site::new("a.test").to(thief.address()).tls(&pair);
+    let ingress = format!("---\n{}", ingress.namespace("thief").yaml());
+    let world = scene
+        .own(&pair, &[("ca.crt", clients.root())])
+        .servers(&[
+            "port: {number: 80, name: http, protocol: HTTP}, hosts: [a.test]",
+            "port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.test], \
+             tls: {mode: MUTUAL, credentialName: own}",
+        ])
+        .to(&[owner.address()])
+        .with(&ingress)
+        .serve()
+        .await;
+    let plain = world.get("http://a.test/").await;
+    assert_eq!(plain.told()["backend"], "owner");
+    let unproved = world.get("https://a.test/").await;
+    assert_eq!(unproved.status, 0, "no client certificate");
+    assert_eq!(thief.asked(), 0);
+    world.stop().await;
+}

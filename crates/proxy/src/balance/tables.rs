@@ -1,0 +1,283 @@
+//! The tables that hashes lead to endpoints by: each is built once for all upstreams of the process
+//! that have the same endpoints and settings, within one budget of bytes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+
+use myriad_base::metrics::{Counter, Gauge, Metrics};
+use myriad_model::HashTable;
+
+use super::maglev::Maglev;
+use super::ring::Ring;
+
+/// The points that an endpoint has, on average, on a ring beyond the budget: as much memory as the
+/// endpoint itself takes.
+const POINTS_LEAST: u32 = 8;
+
+/// The bytes of a point on a ring.
+const POINT_BYTES: u64 = (size_of::<u64>() + size_of::<u32>()) as u64;
+
+/// The bytes of a place in a table of Maglev.
+const PLACE_BYTES: u64 = size_of::<u32>() as u64;
+
+/// A table by which hashes lead to members, and how many bytes it takes.
+pub struct Table {
+    /// How hashes lead to members.
+    pub kind: TableKind,
+    bytes: u64,
+    parts: Arc<Parts>,
+    tables: HashTables,
+}
+
+/// How hashes lead to members.
+pub enum TableKind {
+    /// A ring of points.
+    Ring(Ring),
+    /// A table of places.
+    Maglev(Maglev),
+}
+
+/// What makes tables equal: size, and the marks and weights of members in their order.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Parts {
+    is_maglev: bool,
+    size: u32,
+    members: Box<[(u64, u32)]>,
+}
+
+/// All tables that are in use. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct HashTables(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    known: Mutex<Known>,
+    bytes_max: AtomicU64,
+    shown: Shown,
+}
+
+#[derive(Default)]
+struct Known {
+    tables: BTreeMap<Arc<Parts>, Weak<Table>>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Shown {
+    count: Gauge<i64, AtomicI64>,
+    bytes: Gauge<i64, AtomicI64>,
+    reduced: Counter,
+}
+
+impl HashTables {
+    /// No tables, with a budget in bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        let tables = HashTables::default();
+        tables.0.bytes_max.store(bytes_max, Relaxed);
+        tables
+    }
+
+    /// Those of the process.
+    pub fn of_process() -> &'static HashTables {
+        static TABLES: LazyLock<HashTables> = LazyLock::new(|| HashTables::new(u64::MAX));
+        &TABLES
+    }
+
+    /// Sets the budget in bytes, and shows them as metrics. Tables that are there stay.
+    pub fn begin(&self, bytes_max: u64, metrics: &Metrics) {
+        self.0.bytes_max.store(bytes_max, Relaxed);
+        let shown = &self.0.shown;
+        let help = "Hash rings and Maglev tables in use, each counted once however many share it";
+        metrics.register("hash_tables", help, shown.count.clone());
+        let help = "The memory of hash rings and Maglev tables";
+        metrics.register("hash_table_bytes", help, shown.bytes.clone());
+        let help = "Hash rings and Maglev tables made small since all together were at their limit";
+        metrics.register("hash_tables_reduced", help, shown.reduced.clone());
+    }
+
+    /// The table of these members, which are marks with weights: the one that somebody has already,
+    /// or a new one. Where there is no room for it, a ring of few points.
+    pub fn get(&self, members: Box<[(u64, u32)]>, wanted: HashTable) -> Arc<Table> {
+        let parts = Parts::new(members, wanted);
+        if let Some(table) = self.find(&parts) {
+            return table;
+        }
+        let bytes = parts.bytes();
+        let fits = {
+            let known = self.lock();
+            known.bytes.saturating_add(bytes) <= self.0.bytes_max.load(Relaxed)
+        };
+        if fits {
+            return self.make(parts);
+        }
+        self.0.shown.reduced.inc();
+        let count = u32::try_from(parts.members.len()).unwrap_or(u32::MAX);
+        let least = HashTable::Ring(count.saturating_mul(POINTS_LEAST).max(1));
+        let parts = Parts::new(parts.members, least);
+        self.find(&parts).unwrap_or_else(|| self.make(parts))
+    }
+
+    fn find(&self, parts: &Parts) -> Option<Arc<Table>> {
+        self.lock().tables.get(parts).and_then(Weak::upgrade)
+    }
+
+    /// Builds a table outside of the lock, so that nobody waits for it who wants another.
+    fn make(&self, parts: Parts) -> Arc<Table> {
+        let parts = Arc::new(parts);
+        let kind = parts.build();
+        let bytes = kind.bytes();
+        let table = Arc::new(Table {
+            kind,
+            bytes,
+            parts: parts.clone(),
+            tables: self.clone(),
+        });
+        let mut known = self.lock();
+        // Somebody may have been faster. Its own goes unseen: it is not counted yet.
+        if let Some(first) = known.tables.get(&parts).and_then(Weak::upgrade) {
+            drop(known);
+            return first;
+        }
+        // One that is just being dropped is of the same size, and counted still.
+        if known.tables.insert(parts, Arc::downgrade(&table)).is_none() {
+            known.bytes += bytes;
+        }
+        self.show(&known);
+        drop(known);
+        table
+    }
+
+    fn show(&self, known: &Known) {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let shown = &self.0.shown;
+        shown.count.set(number(known.tables.len() as u64));
+        shown.bytes.set(number(known.bytes));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let mut known = self.tables.lock();
+        // Another may have come in its place, or it never had one.
+        let own = known.tables.get(&self.parts).map(Weak::as_ptr);
+        if own == Some(std::ptr::from_ref(self)) {
+            known.tables.remove(&self.parts);
+            known.bytes = known.bytes.saturating_sub(self.bytes);
+            self.tables.show(&known);
+        }
+    }
+}
+
+impl Parts {
+    fn new(members: Box<[(u64, u32)]>, wanted: HashTable) -> Self {
+        let (is_maglev, size) = match wanted {
+            HashTable::Ring(size) => (false, size),
+            HashTable::Maglev(size) => (true, size),
+        };
+        Parts {
+            is_maglev,
+            size,
+            members,
+        }
+    }
+
+    /// What the table will take at most.
+    fn bytes(&self) -> u64 {
+        match self.is_maglev {
+            true => u64::from(self.size) * PLACE_BYTES,
+            false => u64::from(self.points_max()) * POINT_BYTES,
+        }
+    }
+
+    /// The most points of a ring: what is asked for, and one more for each member, since each has
+    /// whole points.
+    fn points_max(&self) -> u32 {
+        let count = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        self.size.saturating_add(count)
+    }
+
+    fn build(&self) -> TableKind {
+        let members = &self.members;
+        match self.is_maglev {
+            true => TableKind::Maglev(Maglev::new(members, self.size)),
+            false => TableKind::Ring(Ring::new(members, self.size, self.points_max())),
+        }
+    }
+}
+
+impl TableKind {
+    fn bytes(&self) -> u64 {
+        match self {
+            TableKind::Ring(ring) => ring.len() as u64 * POINT_BYTES,
+            TableKind::Maglev(maglev) => maglev.len() as u64 * PLACE_BYTES,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use myriad_base::metrics::Metrics;
+    use myriad_model::HashTable;
+
+    use super::{HashTables, POINTS_LEAST, TableKind};
+
+    fn members(count: u64) -> Box<[(u64, u32)]> {
+        (1..=count).map(|mark| (mark << 32, 1)).collect()
+    }
+
+    fn bytes(tables: &HashTables) -> u64 {
+        tables.lock().bytes
+    }
+
+    #[test]
+    fn equal_endpoints_share_a_table_until_nobody_uses_it() {
+        let tables = HashTables::new(u64::MAX);
+        let subsets: Vec<_> = (0..100)
+            .map(|_| tables.get(members(3), HashTable::Ring(1 << 20)))
+            .collect();
+        assert!(subsets.iter().all(|it| Arc::ptr_eq(it, &subsets[0])));
+        assert_eq!(bytes(&tables), subsets[0].bytes);
+        let other = tables.get(members(3), HashTable::Maglev(251));
+        assert_eq!(bytes(&tables), subsets[0].bytes + 251 * 4);
+        drop(subsets);
+        assert_eq!(bytes(&tables), 251 * 4);
+        drop(other);
+        assert_eq!((bytes(&tables), tables.lock().tables.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_hundred_large_rings_of_different_endpoints_stay_within_the_budget() {
+        let budget = 16 << 20;
+        let tables = HashTables::new(budget);
+        let metrics = Metrics::new();
+        tables.begin(budget, &metrics);
+        let rings: Vec<_> = (1..=100)
+            .map(|count| tables.get(members(count), HashTable::Ring(1 << 20)))
+            .collect();
+        let least = 100 * 101 / 2 * u64::from(POINTS_LEAST) * 12;
+        assert!(bytes(&tables) <= budget + least, "{}", bytes(&tables));
+        // One has what it asked for, and each of the others still leads everywhere.
+        let text = metrics.encode();
+        assert!(
+            text.contains("myriad_hash_tables_reduced_total 99\n"),
+            "{text}"
+        );
+        assert!(text.contains("myriad_hash_tables 100\n"), "{text}");
+        for (ring, count) in rings.iter().zip(1..) {
+            let TableKind::Ring(ring) = &ring.kind else {
+                panic!("no ring")
+            };
+            let mut met: Vec<usize> = ring.walk(7).collect();
+            met.sort_unstable();
+            met.dedup();
+            assert_eq!(met.len(), count);
+        }
+    }
+}

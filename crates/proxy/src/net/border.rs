@@ -1,0 +1,220 @@
+//! Where endpoints may be, asked of every address that DNS tells and of every connection to an
+//! endpoint.
+//!
+//! Translation has left out what it can know. What a name leads to is known here alone, and so is
+//! where this process listens: a connection back into it would be a loop, or the admin page in the
+//! hands of whoever asks.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use myriad_base::clock::{self, Instant};
+use myriad_base::metrics::{Counter, Metrics};
+use myriad_model::{Extent, Reach, Unreachable, reach};
+
+/// The least time between two words of the log about addresses that are refused.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// The addresses that endpoints may have, as settings say.
+#[derive(Clone, Debug)]
+pub struct BorderSettings {
+    /// Those of endpoints that objects name, or that DNS tells of names in objects.
+    pub endpoints: Reach,
+    /// Those of hosts that clients choose.
+    pub chosen: Reach,
+    /// Where this process listens beside its listeners: its admin page.
+    pub own: Vec<SocketAddr>,
+}
+
+impl Default for BorderSettings {
+    /// Everywhere, and for hosts that clients choose to public addresses.
+    fn default() -> Self {
+        BorderSettings {
+            endpoints: Reach::default(),
+            chosen: Reach {
+                extent: Extent::Public,
+                ..Reach::default()
+            },
+            own: Vec::new(),
+        }
+    }
+}
+
+/// What endpoints may be, the same for all workers.
+pub struct Border {
+    settings: BorderSettings,
+    /// Where the process listens. As many as there are listeners, and its own.
+    own: ArcSwap<Vec<SocketAddr>>,
+    resolved: Counter,
+    connected: Counter,
+    /// When the log was last told of an address that is refused.
+    told: Mutex<Option<Instant>>,
+}
+
+impl Border {
+    /// Registers what is counted.
+    pub fn new(settings: BorderSettings, metrics: &Metrics) -> Self {
+        let (resolved, connected) = (Counter::default(), Counter::default());
+        let help = "Addresses that DNS told and that may not be connected to";
+        metrics.register("dns_addresses_refused", help, resolved.clone());
+        let help = "Connections to endpoints that were refused for their addresses";
+        metrics.register("endpoint_connections_refused", help, connected.clone());
+        Border {
+            own: ArcSwap::from_pointee(settings.own.clone()),
+            settings,
+            resolved,
+            connected,
+            told: Mutex::new(None),
+        }
+    }
+
+    /// Says where listeners are now.
+    pub fn set_listeners(&self, listeners: impl IntoIterator<Item = SocketAddr>) {
+        let own = self.settings.own.iter().copied();
+        let all: Vec<SocketAddr> = own.chain(listeners).collect();
+        if **self.own.load() != all {
+            self.own.store(all.into());
+        }
+    }
+
+    /// Whether an address that DNS told of a host may be connected to; counted where not. The host
+    /// may be one that a client chose.
+    pub fn admits_resolved(&self, host: &str, ip: IpAddr, is_chosen: bool) -> bool {
+        let chosen = || self.settings.chosen.refusal(ip).filter(|_| is_chosen);
+        let endpoint = || match chosen() {
+            None if is_chosen => self.settings.endpoints.denial(ip),
+            None => self.settings.endpoints.refusal(ip),
+            refusal => refusal,
+        };
+        let Some(why) = endpoint() else {
+            return true;
+        };
+        self.resolved.inc();
+        let flag = match is_chosen && why != Unreachable::Denied {
+            true => "--dynamic-dns-allow",
+            false => "--endpoint-allow",
+        };
+        self.tell(host, &ip, &why, flag);
+        false
+    }
+
+    /// Whether an endpoint may be connected to; counted where not. Those of DNS have been looked
+    /// at, as far as their addresses go.
+    pub fn admits(&self, endpoint: SocketAddr) -> bool {
+        let Some(why) = self.settings.endpoints.refusal(endpoint.ip()) else {
+            return true;
+        };
+        self.connected.inc();
+        self.tell("", &endpoint, &why, "--endpoint-allow");
+        false
+    }
+
+    /// Whether a connection to an endpoint ends at this very process; counted where so. Of a
+    /// connection within one machine both ends have one address, or are loopback.
+    pub fn is_own(&self, endpoint: SocketAddr, local: impl FnOnce() -> Option<SocketAddr>) -> bool {
+        let own = self.own.load();
+        let port = endpoint.port();
+        if !own.iter().any(|own| own.port() == port) {
+            return false;
+        }
+        let ip = endpoint.ip().to_canonical();
+        let is_here = ip.is_loopback()
+            || ip.is_unspecified()
+            || local().is_some_and(|local| local.ip().to_canonical() == ip);
+        let is_own = is_here && own.iter().any(|own| reach::is_met(*own, endpoint));
+        if is_own {
+            self.connected.inc();
+            self.tell("", &endpoint, &Unreachable::Own, "no setting");
+        }
+        is_own
+    }
+
+    /// Clients ask as often as they like, so the log is told now and then.
+    fn tell(&self, host: &str, at: &dyn fmt::Display, why: &dyn fmt::Display, flag: &str) {
+        let told = self.told.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        let now = clock::now();
+        if told.is_none_or(|told| now.duration_since(told) >= REFUSAL_PAUSE) {
+            *told = Some(now);
+            tracing::warn!(
+                host,
+                address = %at,
+                "an endpoint is not connected to: its address is {why}; {flag} admits it"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use myriad_base::metrics::Metrics;
+    use myriad_model::{Extent, Reach};
+
+    use super::{Border, BorderSettings};
+
+    fn border(own: &[&str]) -> Border {
+        let settings = BorderSettings {
+            endpoints: Reach {
+                extent: Extent::Elsewhere,
+                denied: vec!["10.9.0.0/16".parse().unwrap()],
+                ..Reach::default()
+            },
+            own: own.iter().map(|it| it.parse().unwrap()).collect(),
+            ..BorderSettings::default()
+        };
+        Border::new(settings, &Metrics::new())
+    }
+
+    fn is_own(border: &Border, endpoint: &str, local: &str) -> bool {
+        let local: SocketAddr = local.parse().unwrap();
+        border.is_own(endpoint.parse().unwrap(), || Some(local))
+    }
+
+    #[test]
+    fn an_address_of_dns_is_refused_by_what_holds_for_whoever_named_it() {
+        let border = border(&[]);
+        let admits = |ip: &str, is_chosen| {
+            let ip = ip.parse().unwrap();
+            border.admits_resolved("a.example", ip, is_chosen)
+        };
+        assert!(admits("10.1.0.1", false) && !admits("10.1.0.1", true));
+        assert!(!admits("127.0.0.1", false) && !admits("127.0.0.1", true));
+        assert!(!admits("10.9.0.1", false) && !admits("10.9.0.1", true));
+        assert_eq!(border.resolved.get(), 5);
+    }
+
+    #[test]
+    fn own_sockets_are_known_by_address_and_port() {
+        let border = border(&["127.0.0.1:9901", "0.0.0.0:8080"]);
+        border.set_listeners(["[::]:8443".parse().unwrap()]);
+        assert!(is_own(&border, "127.0.0.1:9901", "127.0.0.1:40000"));
+        assert!(is_own(&border, "10.0.0.5:8080", "10.0.0.5:40000"));
+        assert!(is_own(&border, "[::ffff:10.0.0.5]:8080", "10.0.0.5:40000"));
+        assert!(is_own(&border, "0.0.0.0:9901", "127.0.0.1:40000"));
+        assert!(is_own(&border, "[::1]:8443", "[::1]:40000"));
+        assert_eq!(border.connected.get(), 5);
+        for (endpoint, local) in [
+            ("10.0.0.5:9000", "10.0.0.5:40000"),
+            ("10.0.0.6:8080", "10.0.0.5:40000"),
+            ("10.0.0.5:9901", "10.0.0.5:40000"),
+        ] {
+            assert!(!is_own(&border, endpoint, local), "{endpoint}");
+        }
+        assert_eq!(border.connected.get(), 5);
+    }
+
+    #[test]
+    fn listeners_that_go_are_endpoints_again() {
+        let border = border(&["127.0.0.1:9901"]);
+        border.set_listeners(["0.0.0.0:81".parse().unwrap()]);
+        assert!(is_own(&border, "127.0.0.1:81", "127.0.0.1:1"));
+        border.set_listeners([]);
+        assert!(!is_own(&border, "127.0.0.1:81", "127.0.0.1:1"));
+        assert!(is_own(&border, "127.0.0.1:9901", "127.0.0.1:1"));
+    }
+}

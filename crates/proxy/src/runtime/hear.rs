@@ -1,0 +1,197 @@
+//! The words of a connection before it is served: it waits in little memory for a whole
+//! ClientHello, or a whole head, and takes nothing of which the worker has few.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use tokio::net::TcpStream;
+
+use super::introduce::introduce;
+use super::open::Kind;
+use crate::http::h1::Start;
+use crate::http::worker::Worker;
+use crate::net::buffer::Buffer;
+use crate::net::count::Count;
+use crate::net::deadline::Deadline;
+use crate::net::head;
+use crate::net::limits::{Limits, Reached};
+use crate::net::room::Hush;
+use crate::net::silent::source_of;
+use crate::route::visit::Visit;
+use crate::tls::hello;
+
+/// How many bytes are read at a time, at least.
+const READ_BYTES: usize = 512;
+
+/// A connection that has yet to say enough.
+struct Hearing<'a> {
+    worker: &'a Worker,
+    visit: &'a Visit,
+    tcp: &'a TcpStream,
+    hush: &'a Hush,
+    said: Option<Buffer>,
+    end: End,
+    is_last_call: bool,
+}
+
+/// The end of what is waited for.
+enum End {
+    Hello(hello::Finder),
+    Head(head::Finder),
+}
+
+/// Waits until a connection has said enough to be served; none where it has gone, or had to.
+pub async fn hear(
+    worker: &Worker,
+    visit: &mut Visit,
+    kind: Kind,
+    tcp: &TcpStream,
+    mut hush: Hush,
+) -> Option<Start> {
+    let (local, limits) = (&worker.local, &worker.local.limits);
+    if let Some(introductions) = &local.introductions
+        && introductions.are_asked_at(visit.port)
+    {
+        let introduced = Box::pin(introduce(introductions, local, visit, tcp));
+        if !unless_passed(hush.deadline(), introduced).await? {
+            return None;
+        }
+        hush.come_from(source_of(visit.client.ip()));
+    }
+    hush.deadline().set(match kind.is_tls {
+        true => limits.handshake_timeout,
+        false => limits.idle_timeout,
+    });
+    let mut hearing = Hearing {
+        worker,
+        visit,
+        tcp,
+        hush: &hush,
+        said: None,
+        end: match kind.is_tls {
+            true => End::Hello(hello::Finder::default()),
+            false => End::Head(head::Finder::default()),
+        },
+        is_last_call: false,
+    };
+    poll_fn(|context| hearing.poll(context)).await
+}
+
+/// The result of a wait, where the deadline does not pass before.
+async fn unless_passed<T>(
+    deadline: &Deadline,
+    mut waiting: impl Future<Output = T> + Unpin,
+) -> Option<T> {
+    poll_fn(|context| {
+        if let Poll::Ready(done) = std::pin::Pin::new(&mut waiting).poll(context) {
+            return Poll::Ready(Some(done));
+        }
+        deadline.poll_passed(context).map(|()| None)
+    })
+    .await
+}
+
+impl Hearing<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Start>> {
+        let local = &self.worker.local;
+        if self.hush.is_evicted() {
+            return Poll::Ready(None);
+        }
+        match self.poll_enough(context) {
+            Poll::Ready(Ok(true)) => {
+                let said = self.said.take();
+                return Poll::Ready(Some(Start {
+                    said,
+                    is_late: false,
+                }));
+            }
+            Poll::Ready(_) => {
+                if matches!(self.end, End::Hello(_)) {
+                    local.counts.add(Count::HandshakeFailed);
+                }
+                return Poll::Ready(None);
+            }
+            Poll::Pending => {}
+        }
+        let is_leaving =
+            self.worker.is_draining() || self.visit.is_leaving() || local.fairness.ends_idle();
+        if is_leaving && self.said.is_none() && !self.is_last_call {
+            // Who has only just connected is about to ask.
+            self.is_last_call = true;
+            self.hush.deadline().set(self.worker.last_call());
+        }
+        ready!(self.hush.deadline().poll_passed(context));
+        if self.hush.is_evicted() || self.is_last_call {
+            return Poll::Ready(None);
+        }
+        if matches!(self.end, End::Hello(_)) {
+            local.counts.add(Count::HandshakeTimeout);
+            return Poll::Ready(None);
+        }
+        let Some(said) = self.said.take() else {
+            local.counts.add_reached(Reached::IdleTimeout);
+            return Poll::Ready(None);
+        };
+        Poll::Ready(Some(Start {
+            said: Some(said),
+            is_late: true,
+        }))
+    }
+
+    /// Reads until enough was said; false at the end of the connection.
+    fn poll_enough(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            // No memory is taken for who says nothing.
+            ready!(self.tcp.poll_read_ready(context))?;
+            let has_begun = self.said.is_some();
+            let said = self.said.get_or_insert_with(Buffer::for_head);
+            said.reserve(READ_BYTES);
+            let read = self.tcp.try_read(said.spare());
+            match read {
+                Ok(0) => return Poll::Ready(Ok(false)),
+                Ok(count) => said.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if said.is_empty() {
+                        self.said = None;
+                    }
+                    continue;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            let limits = &self.worker.local.limits;
+            if self.end.is_reached(said, limits) {
+                return Poll::Ready(Ok(true));
+            }
+            if said.is_empty() {
+                self.said = None;
+                continue;
+            }
+            let held = said.capacity();
+            if !has_begun && matches!(self.end, End::Head(_)) {
+                self.hush.deadline().set(limits.head_timeout);
+            }
+            self.hush.hold(held);
+        }
+    }
+}
+
+impl End {
+    /// Whether this is enough, or too much, or wrong, which others then say.
+    fn is_reached(&mut self, said: &mut Buffer, limits: &Limits) -> bool {
+        match self {
+            End::Hello(finder) => {
+                said.len() > limits.client_hello_bytes_max || finder.is_whole(said.filled())
+            }
+            End::Head(finder) => {
+                // An empty line in front of a head is none (RFC 9112, section 2.2).
+                while said.filled().starts_with(b"\r\n") {
+                    said.consume(2);
+                    *finder = head::Finder::default();
+                }
+                said.len() > limits.head_bytes_max
+                    || !matches!(finder.find(said.filled()), Ok(None))
+            }
+        }
+    }
+}

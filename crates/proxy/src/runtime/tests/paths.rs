@@ -1,0 +1,175 @@
+//! Paths that another spelling of leads to the same place: what restricts one holds for all.
+
+use myriad_model::{Action, PathMatch, PathReading, PathRewrite, Respond, Rewrite};
+
+use super::world::{Backend, World, route, with_policy};
+use crate::Settings;
+use crate::net::limits::Limits;
+use crate::net::path::PathRule;
+
+/// Other spellings of a path below `/admin`, by what servers make of them.
+const SPELLINGS: [&str; 14] = [
+    "/%61dmin",
+    "//admin",
+    "/x/../admin",
+    "/x/..//admin",
+    "/admin%2fx",
+    "/%2fadmin",
+    "/admin;x",
+    "/;x/admin",
+    "/x/..;/admin",
+    "/..;/admin",
+    "/admin%5cx",
+    "/admin\\x",
+    "/admin%3bx",
+    "/%2561dmin",
+];
+
+fn start(paths: PathRule) -> World {
+    World::start_with(Settings {
+        workers: 1,
+        limits: Limits {
+            paths,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    })
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_restricted_path_is_served() {
+    let backend = Backend::saying("hello").await;
+    let readings = [PathReading::AsSent, PathReading::Base, PathReading::Decoded];
+    // More routes than are tried one by one are found by an index.
+    for (reading, more) in readings.into_iter().zip([0, 20, 0]) {
+        for rule in [PathRule::Dialect, PathRule::AsIs, PathRule::Base] {
+            let mut world = start(rule);
+            world.put_upstream("u", &[backend.address]);
+            let read = |route, nets: &[&str]| {
+                with_policy(route, |policy| {
+                    policy.path_reading = reading;
+                    policy.sources_allowed = nets.iter().map(|net| net.parse().unwrap()).collect();
+                })
+            };
+            let admin = route("a.example", "/admin", "u");
+            world.put_route("admin", read(admin, &["192.0.2.0/24"]));
+            world.put_route("all", read(route("a.example", "/", "u"), &[]));
+            for number in 0..more {
+                let path = format!("/{number}");
+                let other = route("a.example", &path, "u");
+                world.put_route(&path, read(other, &[]));
+            }
+            for path in SPELLINGS {
+                let answer = world.ask(&get(path)).await;
+                let status = &answer[9..12];
+                assert!(
+                    ["400", "403"].contains(&status),
+                    "{rule:?} {path}: {answer}"
+                );
+            }
+            // Neighbours are untouched.
+            for path in ["/administration", "/%61", "//", "/x;admin", "/x%2fy"] {
+                let answer = world.ask(&get(path)).await;
+                assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_closed_path_is_served() {
+    let backend = Backend::saying("hello").await;
+    let mut world = start(PathRule::Dialect);
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("all", route("a.example", "/", "u"));
+    let refusal = Respond {
+        status: 403,
+        body: b"closed".as_slice().into(),
+    };
+    for (action, status) in [
+        (Action::Forward([].into()), "503"),
+        (Action::Respond(Box::new(refusal)), "403"),
+    ] {
+        let mut closed = route("a.example", "/admin", "u");
+        closed.action = action;
+        world.put_route("closed", closed);
+        for path in SPELLINGS {
+            let answer = world.ask(&get(path)).await;
+            assert!(
+                ["400", status].contains(&&answer[9..12]),
+                "{path}: {answer}"
+            );
+        }
+    }
+    assert_eq!(backend.requests(), 0);
+}
+
+#[tokio::test]
+async fn each_route_reads_the_path_as_its_dialect_does() {
+    let backend = Backend::saying("hello").await;
+    let mut world = start(PathRule::Dialect);
+    world.put_upstream("u", &[backend.address]);
+    for (name, path, reading) in [
+        ("sent", "/sent%2F", PathReading::AsSent),
+        ("base", "/base", PathReading::Base),
+        ("decoded", "/decoded/x", PathReading::Decoded),
+    ] {
+        let mut read = with_policy(route("a.example", "/", "u"), |policy| {
+            policy.path_reading = reading;
+        });
+        read.path = PathMatch::Start(path.into());
+        world.put_route(name, read);
+    }
+    for (path, status) in [
+        ("/sent%2F", "200"),
+        ("/sent%2f", "404"),
+        ("/%62ase", "200"),
+        ("//base", "404"),
+        ("/x/../base", "200"),
+        ("/decoded%2fx", "200"),
+        ("//%64ecoded//x", "200"),
+        // What nginx refuses is refused on a host whose routes read as it does.
+        ("/decoded/x/%zz", "400"),
+        ("/../decoded/x", "400"),
+    ] {
+        let answer = world.ask(&get(path)).await;
+        assert_eq!(&answer[9..12], status, "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_decoded_path_is_rewritten_and_escaped_again() {
+    let backend = Backend::answering(|request| {
+        let target = request.split(' ').nth(1).unwrap_or_default().to_owned();
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{target}",
+            target.len()
+        )
+    })
+    .await;
+    let mut world = start(PathRule::Dialect);
+    world.put_upstream("u", &[backend.address]);
+    let rewritten = with_policy(route("a.example", "/api", "u"), |policy| {
+        policy.path_reading = PathReading::Decoded;
+        policy.rewrite = Some(Box::new(Rewrite {
+            path: Some(PathRewrite::Matched("/v1".into())),
+            authority: Box::default(),
+        }));
+    });
+    world.put_route("r", rewritten);
+    for (asked, got) in [
+        ("/api/a%20b?q=%20", "/v1/a%20b?q=%20"),
+        ("//%61pi/%3f%23%25%ff/x", "/v1/%3F%23%25%FF/x"),
+        ("/api%2Fgroup%2Fproject", "/v1/group/project"),
+    ] {
+        let answer = world.ask(&get(asked)).await;
+        assert!(
+            answer.ends_with(&format!("\r\n\r\n{got}")),
+            "{asked}: {answer}"
+        );
+    }
+}

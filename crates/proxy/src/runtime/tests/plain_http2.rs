@@ -1,0 +1,134 @@
+//! HTTP/2 by prior knowledge on a listener in plain text (RFC 9113, section 3.3).
+
+use std::net::SocketAddr;
+
+use ::h2::client::SendRequest;
+use bytes::Bytes;
+use http::Request;
+use myriad_base::task;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::floods::frame;
+use super::http2::ask;
+use super::limits::until_counted;
+use super::world::{Backend, PATIENCE, World, header, route};
+use crate::net::frame::{PREFACE, PREFACE_HEAD};
+use crate::{Introductions, Settings};
+
+async fn world(introductions: Option<Introductions>) -> World {
+    let backend = Backend::echo().await;
+    let mut world = World::start_with(Settings {
+        workers: 1,
+        introductions,
+        ..Settings::default()
+    });
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put_domain("a.example", &["a.example"], Default::default());
+    world
+}
+
+async fn connect(address: SocketAddr, before: &[u8]) -> SendRequest<Bytes> {
+    let mut tcp = TcpStream::connect(address).await.unwrap();
+    tcp.write_all(before).await.unwrap();
+    let (client, connection) = ::h2::client::handshake(tcp).await.unwrap();
+    task::spawn("client connection", async move {
+        let _ = connection.await;
+    });
+    client
+}
+
+fn post() -> Request<()> {
+    Request::post("http://a.example/x").body(()).unwrap()
+}
+
+#[tokio::test]
+async fn a_plain_listener_is_spoken_to_in_either_version() {
+    let world = world(None).await;
+    let mut client = connect(world.address("http"), b"").await;
+    let mut second = client.clone();
+    let (one, other) = tokio::join!(
+        ask(&mut client, post(), b"body"),
+        ask(&mut second, post(), b"body")
+    );
+    for (response, head) in [one, other] {
+        assert_eq!(response.status(), 200);
+        assert!(head.starts_with("POST /x HTTP/1.1\r\n"), "{head}");
+        assert_eq!(header(&head, "x-forwarded-proto"), Some("http"), "{head}");
+        assert_eq!(
+            header(&head, "x-forwarded-for"),
+            Some("127.0.0.1"),
+            "{head}"
+        );
+    }
+    let get = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+    assert!(world.ask(get).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_preface_may_come_byte_by_byte_and_behind_a_header_of_a_balancer() {
+    let introductions = Introductions {
+        ports: None,
+        senders: ["127.0.0.0/8".parse().unwrap()].into(),
+    };
+    let world = world(Some(introductions)).await;
+    let before = b"PROXY TCP4 192.0.2.7 203.0.113.9 4711 80\r\n";
+    let mut client = connect(world.address("http"), before).await;
+    let (_, head) = ask(&mut client, post(), b"").await;
+    assert_eq!(
+        header(&head, "x-forwarded-for"),
+        Some("192.0.2.7"),
+        "{head}"
+    );
+
+    let mut tcp = TcpStream::connect(world.address("http")).await.unwrap();
+    tcp.set_nodelay(true).unwrap();
+    tcp.write_all(before).await.unwrap();
+    for byte in PREFACE {
+        tcp.write_all(&[*byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    tcp.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    let mut start = [0; 9];
+    tcp.read_exact(&mut start).await.unwrap();
+    assert_eq!(start[3], 4, "SETTINGS come first");
+}
+
+#[tokio::test]
+async fn limits_of_http2_hold_in_plain_text_too() {
+    let world = world(None).await;
+    let mut tcp = TcpStream::connect(world.address("http")).await.unwrap();
+    let flood = frame(6, 0, 0, &[0; 8]).repeat(20_000);
+    tcp.write_all(&[PREFACE, &frame(4, 0, 0, &[])].concat())
+        .await
+        .unwrap();
+    // The connection may end before all of it is taken.
+    let (mut read, mut write) = tcp.split();
+    let sending = async { while write.write_all(&flood).await.is_ok() {} };
+    let mut answer = [0; 4_096];
+    let reading = async { while let Ok(1..) = read.read(&mut answer).await {} };
+    let ended = async {
+        tokio::select! { () = sending => {}, () = reading => {} }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    until_counted(&world, "limits_reached_total{limit=\"pings\"}").await;
+}
+
+#[tokio::test]
+async fn a_preface_is_no_request_behind_tls_or_behind_another_request() {
+    let world = world(None).await;
+    let mut client = world.tls_client("a.example").await.unwrap();
+    client.send(PREFACE).await;
+    let answer = client.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 505"), "{answer}");
+
+    let mut client = world.client().await;
+    client
+        .send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        .await;
+    assert!(client.response().await.0.starts_with("HTTP/1.1 200"));
+    client.send(PREFACE_HEAD).await;
+    let answer = client.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 505"), "{answer}");
+}

@@ -1,0 +1,204 @@
+//! Whose a host is, and whose are the wildcards above it, whatever dialect claims them.
+//!
+//! A host belongs to the namespace of the oldest object that claims it. A wildcard of another
+//! namespace that ends TLS keeps the HTTPS of the hosts below it that have no certificate of their
+//! own: nobody answers in its name by its certificate unless its owner says so.
+
+use std::sync::Arc;
+
+use myriad_api::{Meta, ObjectKey};
+use myriad_model::{Host, Name, host::Pattern};
+
+use crate::HostSharing;
+use crate::engine::{Reader, Shared};
+use crate::host::Claims;
+use crate::ingress::{self, Claimant};
+use crate::istio;
+
+/// The entry of `--wildcard-sharing` and its annotation that stands for every namespace.
+pub const EVERYBODY: &str = "*";
+
+/// An object's claim to a host. The smallest wins: the oldest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    created: i64,
+    /// The object.
+    pub key: ObjectKey,
+}
+
+/// The end of TLS at a listener for all names below a wildcard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shade {
+    /// The listener.
+    pub listener: Name,
+    /// The wildcard.
+    pub pattern: Host,
+    /// The object whose certificate is shown.
+    pub key: ObjectKey,
+    /// The namespaces that may answer by it, beside its own.
+    pub admitted: Vec<Box<str>>,
+}
+
+impl Claim {
+    /// The claim of an object.
+    pub fn of(meta: &Meta) -> Self {
+        Claim {
+            created: meta.created,
+            key: meta.key.clone(),
+        }
+    }
+
+    /// Whether an object is younger than this one.
+    pub fn is_before(&self, meta: &Meta) -> bool {
+        self.age() < Claim::of(meta).age()
+    }
+
+    /// By what claims are compared.
+    pub fn age(&self) -> (i64, &str, &str, u8) {
+        let kind = self.key.kind as u8;
+        (self.created, self.key.namespace(), self.key.name(), kind)
+    }
+
+    /// Whether objects of a namespace have the host.
+    pub fn is_of(&self, namespace: &str) -> bool {
+        self.key.namespace() == namespace
+    }
+}
+
+impl Shade {
+    /// Whether objects of a namespace may answer in it.
+    pub fn admits(&self, namespace: &str) -> bool {
+        let mut admitted = self.admitted.iter();
+        self.key.namespace() == namespace
+            || admitted.any(|known| **known == *EVERYBODY || **known == *namespace)
+    }
+}
+
+/// The oldest claim to a host; none where hosts are shared.
+pub fn owner(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claimants: &[Claimant],
+    claims: &Claims,
+) -> Option<Claim> {
+    if reader.settings().host_sharing == HostSharing::Cluster {
+        return None;
+    }
+    let mains = claimants.iter().filter(|known| !known.is_canary());
+    let mut all: Vec<Claim> = mains.map(|known| Claim::of(&known.ingress.meta)).collect();
+    all.extend(istio::claims_to(reader, host, claims));
+    if let Some(twin) = twin(host) {
+        // Two spellings of one wildcard: of one label in an Ingress, of any number in Istio.
+        let claims = reader.claims_above(&twin);
+        all.extend(istio::claims_to(reader, &twin, &claims));
+    }
+    all.into_iter().min_by(|a, b| a.age().cmp(&b.age()))
+}
+
+/// The narrowest wildcard above a host that ends TLS for it, at each listener but its own, where
+/// TLS is ended for the host itself.
+pub fn shades(reader: &mut Reader<'_>, shared: &Shared, host: &Host, own: &[Name]) -> Vec<Shade> {
+    let settings = reader.settings();
+    let is_shared = settings.host_sharing == HostSharing::Cluster;
+    if is_shared || settings.wildcard_sharing.contains(EVERYBODY) {
+        return Vec::new();
+    }
+    let mut found: Vec<Shade> = Vec::new();
+    for pattern in above(host) {
+        for shade in ends_of(reader, shared, &pattern) {
+            let is_taken = found.iter().any(|known| known.listener == shade.listener);
+            if !is_taken && !own.contains(&shade.listener) {
+                found.push(shade);
+            }
+        }
+    }
+    found
+}
+
+/// The listeners where TLS is ended for a wildcard, with the object that says so.
+fn ends_of(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
+    let claims = reader.claims_above(pattern);
+    if claims.ingresses.is_empty() && claims.gateways.is_empty() {
+        return Vec::new();
+    }
+    let mut claimants = match pattern.pattern() {
+        // TLS is never ended by an Ingress for names that nobody claims.
+        Pattern::Any => Vec::new(),
+        _ => ingress::gather(reader, &claims.ingresses),
+    };
+    let owner = match pattern.pattern() {
+        Pattern::Any => None,
+        _ => owner(reader, pattern, &claimants, &claims),
+    };
+    claimants.retain(|known| owner.as_ref().is_none_or(|it| it.is_of(known.namespace())));
+    let shade = |listener: Name, meta: &Meta, admitted| Shade {
+        listener,
+        pattern: pattern.clone(),
+        key: meta.key.clone(),
+        admitted,
+    };
+    let mut found: Vec<(Claim, Shade)> = Vec::new();
+    if let Some(known) = ingress::tls_claimant(pattern, &claimants) {
+        let meta = &known.ingress.meta;
+        for listener in shared.tls_listeners.iter() {
+            let admitted = known.options.wildcard_sharing.to_vec();
+            found.push((Claim::of(meta), shade(listener.clone(), meta, admitted)));
+        }
+    }
+    for site in istio::own_sites(reader, pattern, &claims, owner.as_ref()) {
+        for (listener, admitted) in istio::tls_ends(reader, &site, pattern) {
+            let meta = &site.meta;
+            found.push((Claim::of(meta), shade(listener, meta, admitted)));
+        }
+    }
+    found.sort_by(|(a, _), (b, _)| a.age().cmp(&b.age()));
+    let mut admitted: Vec<Box<str>> = Vec::new();
+    let everywhere = reader.settings().wildcard_sharing.iter();
+    admitted.extend(everywhere.map(|namespace| namespace.as_str().into()));
+    let shades = found.into_iter().map(|(_, mut shade)| {
+        shade.admitted.extend(admitted.iter().cloned());
+        shade
+    });
+    shades.collect()
+}
+
+/// The wildcards that cover a host, without itself, the narrowest first.
+fn above(host: &Host) -> Vec<Host> {
+    let mut found = Vec::new();
+    if let Pattern::Exact(name) = host.pattern()
+        && let Some((_, parent)) = name.split_once('.')
+    {
+        found.extend(Host::parse(&format!("*.{parent}")));
+    }
+    found.extend(istio::broader(host));
+    found
+}
+
+/// The wildcard of any number of labels that is written alike.
+pub fn twin(host: &Host) -> Option<Host> {
+    match host.pattern() {
+        Pattern::OneLabel(suffix) => Host::parse(&format!("**{suffix}")).ok(),
+        _ => None,
+    }
+}
+
+/// The name under which hosts ask for the claims to a wildcard; none for a host that is none.
+pub fn suffix_of(pattern: &Host) -> Option<&str> {
+    match pattern.pattern() {
+        Pattern::Any => Some(""),
+        Pattern::OneLabel(suffix) | Pattern::AnyLabels(suffix) => Some(suffix),
+        Pattern::Exact(_) => None,
+    }
+}
+
+/// The listeners among some that are open to a namespace.
+pub fn open_to(listeners: &Arc<[Name]>, shades: &[Shade], namespace: &str) -> Arc<[Name]> {
+    let is_open = |listener: &Name| {
+        let mut shades = shades.iter();
+        !shades.any(|shade| shade.listener == *listener && !shade.admits(namespace))
+    };
+    match listeners.iter().all(is_open) {
+        true => listeners.clone(),
+        false => listeners.iter().filter(|it| is_open(it)).cloned().collect(),
+    }
+}

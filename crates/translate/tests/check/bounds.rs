@@ -1,0 +1,116 @@
+//! Bounds of namespaces: what stays does not depend on the order in which objects came, and a
+//! change costs what it moves.
+
+use myriad_api::{Change, ObjectKey, ObjectKind};
+use myriad_translate::{Bounds, Engine, Settings, Work};
+use proptest::prelude::*;
+
+use crate::goldens::BASE;
+use crate::properties::{Batches, run_any, survivors};
+use crate::{universe, world};
+
+/// An engine in which the small universe has more than each namespace may hold.
+fn engine() -> Engine {
+    world::engine(Settings {
+        bounds: Bounds {
+            routes: 4,
+            endpoints: 3,
+            certificates: 1,
+            hash_slots: 2_048,
+            ..Bounds::default()
+        },
+        ..universe::settings()
+    })
+}
+
+fn run(test: impl Fn(Batches) -> Result<(), TestCaseError>) {
+    run_any(universe::history(), test);
+}
+
+fn findings(engine: &Engine) -> Vec<String> {
+    engine.findings().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_stays_is_the_same_from_scratch_and_in_any_order() {
+    run(|batches| {
+        let mut incremental = engine();
+        let mut now = world::NOW;
+        for (passed, changes) in &batches {
+            now += passed;
+            incremental.apply(changes.clone(), now);
+        }
+        let objects = survivors(&batches).into_iter().map(Change::Put);
+        let objects: Vec<Change> = objects.collect();
+        for order in [objects.clone(), objects.into_iter().rev().collect()] {
+            let mut fresh = engine();
+            fresh.apply(order, now);
+            prop_assert_eq!(findings(&incremental), findings(&fresh));
+            prop_assert_eq!(incremental.snapshot().digest(), fresh.snapshot().digest());
+            prop_assert_eq!(incremental.usage(), fresh.usage());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_same_objects_again_move_nobody() {
+    run(|batches| {
+        let mut engine = engine();
+        for (_, changes) in &batches {
+            engine.apply(changes.clone(), world::NOW);
+        }
+        let before = findings(&engine);
+        let again = survivors(&batches).into_iter().map(Change::Put).collect();
+        let outcome = engine.apply(again, world::NOW);
+        prop_assert!(outcome.delta.is_empty());
+        prop_assert_eq!(before, findings(&engine));
+        Ok(())
+    });
+}
+
+/// An Ingress with one path.
+fn ingress(number: usize) -> String {
+    format!(
+        "apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{namespace: shop, name: i{number:05}}}
+spec: {{rules: [{{host: h{number:05}.example, http: {{paths: [{{path: /, pathType: Prefix, \
+         backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}]}}
+"
+    )
+}
+
+/// How many objects are beyond a bound.
+fn beyond(engine: &Engine) -> usize {
+    let findings = engine.findings();
+    findings.filter(|it| it.remedy.contains("--bound")).count()
+}
+
+/// The work of one more Ingress that is older than all, and that of its removal, in a namespace
+/// that has twice as many as it may.
+fn work_at(count: usize) -> [Work; 2] {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            routes: count as u64,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    engine.apply(world::changes(BASE), world::NOW);
+    let all: Vec<String> = (1..=2 * count).map(ingress).collect();
+    engine.apply(world::changes(&all.join("---\n")), world::NOW);
+    assert_eq!(beyond(&engine), count);
+    // The oldest by its name: the youngest of those that stay has to go.
+    let came = engine.apply(world::changes(&ingress(0)), world::NOW);
+    assert_eq!(beyond(&engine), count + 1);
+    let key = ObjectKey::new(ObjectKind::Ingress, "shop", "i00000");
+    let went = engine.apply(vec![Change::Remove(key)], world::NOW);
+    assert_eq!(beyond(&engine), count);
+    [came.work, went.work]
+}
+
+#[test]
+fn a_change_at_a_bound_costs_what_it_moves() {
+    assert_eq!(work_at(10), work_at(200));
+}
