@@ -53,6 +53,12 @@ pub fn yield_to_older(reader: &mut Reader<'_>, host: &Host, sites: &[Site], outp
     for site in sites.iter().filter(is_older) {
         let mut ways = entrance::for_host(reader, &site.gateway, host, None).into_iter();
         if ways.any(|way| way.door.ends_tls() && domain.listeners.contains(&way.listener)) {
+            // What is wrong with a Secret that nothing uses now is nobody's trouble, and nobody
+            // would tell this host that it was mended.
+            let key = Some(&ingress.meta.key);
+            let is_of_tls =
+                |it: &Finding| it.object.as_ref() == key && it.field.starts_with("spec.tls[");
+            output.findings.retain(|it| !is_of_tls(it));
             output.findings.push(Finding::new(
                 Severity::Warning,
                 &ingress.meta.key,
