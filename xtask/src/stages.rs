@@ -22,7 +22,7 @@ struct Stage {
 }
 
 /// In the order in which they run: what is quick or stops everything comes first.
-const STAGES: [Stage; 12] = [
+const STAGES: [Stage; 13] = [
     stage("setup", setup::run),
     stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
     stage("walls", |place| crate::check_walls(&place.root)),
@@ -33,6 +33,7 @@ const STAGES: [Stage; 12] = [
     }),
     stage("deny", deny),
     stage("clippy", clippy),
+    stage("build", build),
     stage("unit", unit),
     stage("stories", stories),
     stage("cluster", cluster::run),
@@ -119,26 +120,24 @@ fn deny(place: &Place) -> Result<()> {
 }
 
 fn clippy(place: &Place) -> Result<()> {
-    let what = ["--locked", "--workspace", "--all-targets", "--all-features"];
+    let what = ["--locked", "--workspace", "--all-targets"];
     place.cargo(&[&["clippy"], &what[..], &["--", "-D", "warnings"]].concat())
 }
 
+/// Builds all that the stages behind it run, at once: packages that are built one by one have other
+/// features of what they depend on, and that is then compiled once more for each.
+fn build(place: &Place) -> Result<()> {
+    place.cargo(&["build", "--locked", "--workspace", "--all-targets"])
+}
+
 fn unit(place: &Place) -> Result<()> {
-    let what = ["--workspace", "--exclude", "myriad-e2e", "--all-features"];
-    place.cargo(&[&["test", "--locked"], &what[..]].concat())
+    place.cargo(&["test", "--locked", "--workspace", "--exclude", "myriad-e2e"])
 }
 
 /// The stories start the real program, so it is built first.
 fn stories(place: &Place) -> Result<()> {
-    place.cargo(&["build", "--locked", "--package", "myriad"])?;
-    place.cargo(&[
-        "test",
-        "--locked",
-        "--package",
-        "myriad-e2e",
-        "--test",
-        "stories",
-    ])
+    build(place)?;
+    place.cargo(&["test", "--locked", "--workspace", "--test", "stories"])
 }
 
 impl Place {

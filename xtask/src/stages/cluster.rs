@@ -81,7 +81,7 @@ const MONGO_VARIABLES: [&str; 2] = ["MYRIAD_MONGO_SERVER", "MYRIAD_MONGO_PYTHON"
 /// Starts clusters of its own, uses them, and ends them, whatever became of it.
 pub(super) fn run(place: &Place) -> Result<()> {
     // The stories start the real program.
-    place.cargo(&["build", "--locked", "--package", "myriad"])?;
+    super::build(place)?;
     within(place, |cluster| {
         timed("objects and roles", || {
             keep_objects(cluster)?;
@@ -154,7 +154,7 @@ fn enter(place: &Place, cluster: &Cluster) -> Result<()> {
 fn play(place: &Place, cluster: &Cluster, target: &str) -> Result<()> {
     let runner = toml_string(&cluster.entry().to_string_lossy());
     let mut command = Command::new("cargo");
-    command.args(["test", "--locked", "--package", "myriad-e2e"]);
+    command.args(["test", "--locked", "--workspace"]);
     command.args(["--test", target]);
     command.args(["--config", &format!("target.'cfg(all())'.runner={runner}")]);
     run_with(place, cluster, command)

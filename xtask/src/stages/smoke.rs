@@ -190,8 +190,9 @@ const EGRESS: Bench = Bench {
 
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
+    super::build(place)?;
     for bench in [INBOX, ISTIO, THROUGHPUT, THROUGHPUT_MORE] {
-        measure(place, &bench, Command::new("cargo"))?;
+        measure(place, &bench, |_| ())?;
     }
     Ok(())
 }
@@ -199,19 +200,17 @@ pub(super) fn run(place: &Place) -> Result<()> {
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
 pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
     for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY, MESH, EGRESS] {
-        let mut command = Command::new("cargo");
-        enter(&mut command);
-        measure(place, &bench, command)?;
+        measure(place, &bench, &enter)?;
     }
     Ok(())
 }
 
 /// Runs a benchmark and checks its report.
-fn measure(place: &Place, bench: &Bench, mut command: Command) -> Result<()> {
-    let arguments = "run --quiet --locked --package myriad-bench --";
-    println!("$ cargo {arguments} {}", bench.arguments);
-    let words = arguments.split_whitespace();
-    command.args(words.chain(bench.arguments.split_whitespace()));
+fn measure(place: &Place, bench: &Bench, enter: impl Fn(&mut Command)) -> Result<()> {
+    println!("$ myriad-bench {}", bench.arguments);
+    let mut command = Command::new(place.programs.join("myriad-bench"));
+    enter(&mut command);
+    command.args(bench.arguments.split_whitespace());
     command.current_dir(&place.root);
     command.stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = place.with_tools(command).output()?;
