@@ -34,6 +34,7 @@ use crate::net::kept::KeptHead;
 use crate::net::limits::Limits;
 use crate::net::pattern::Budget;
 use crate::net::proxy_header::Ends;
+use crate::net::request_id::RequestId;
 use crate::net::response;
 use crate::policy::check::{self, Answered, Question, Refusal, Verdict};
 use crate::policy::cors::Additions;
@@ -43,6 +44,9 @@ use crate::route::guards::Guards;
 use crate::route::host::{RouteArc, RouteEntry};
 use crate::route::tables::upstream_hash;
 use crate::route::visit::Visit;
+
+/// The field of the id of a request.
+const REQUEST_ID: &str = "x-request-id";
 
 /// The longest body of an answer in bytes; a longer one is no answer.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -64,22 +68,35 @@ pub struct Check {
 }
 
 impl Check {
-    /// A request with a head that whoever came before the providers has left.
+    /// A request with a head that whoever came before the providers has left, and the id that it
+    /// goes on with; none for what the client sent.
     pub fn new(
         providers: SmallVec<[SealedArc; 2]>,
         head: &Head<'_>,
+        id: Option<&RequestId>,
         token: Option<KeptToken>,
         guards: Guards,
         budget: Budget,
     ) -> Self {
+        let mut head = KeptHead::new(head);
+        if let Some(id) = id {
+            put_id(&mut head, id);
+        }
         Check {
             providers,
-            head: KeptHead::new(head),
+            head,
             token,
             guards,
             budget,
         }
     }
+}
+
+/// Puts the id of a request where a client's would stand: providers find it by the same one as the
+/// endpoint and the logs.
+fn put_id(head: &mut KeptHead, id: &RequestId) {
+    head.remove(|name| name == REQUEST_ID);
+    head.add(REQUEST_ID, id.text(&mut [0; 36]).as_bytes());
 }
 
 /// Asks, weighs what denies and allows, and makes of the plan what all of them say.

@@ -170,7 +170,8 @@ fn pass(
     // Whoever comes too often is not asked about either.
     if !planned.is_limited() {
         let token = verified.map(Verified::kept);
-        let check = Check::new(providers, head, token, guards.clone(), budget.clone());
+        let id = account.passed_id(worker);
+        let check = Check::new(providers, head, id, token, guards.clone(), budget.clone());
         planned.check = Some(Box::new(check));
     }
     Ok(planned)

@@ -107,6 +107,33 @@ async fn a_provider_over_http_lets_pass_and_refuses() {
 }
 
 #[tokio::test]
+async fn a_provider_is_told_the_id_that_the_endpoint_gets() {
+    let check = Backend::answering(|told| {
+        let id = header(told, "x-request-id").unwrap_or("none");
+        format!("HTTP/1.1 200 OK\r\nX-Session: {id}\r\nContent-Length: 0\r\n\r\n")
+    })
+    .await;
+    let mut provider = over_http();
+    if let CheckProtocol::Http(check) = &mut provider.protocol {
+        check.request = [NameMatch::Exact("x-request-id".into())].into();
+    }
+    let (mut world, _backend) = guarded(provider).await;
+    world.put_upstream("check", &[check.address]);
+    for (fields, is_made) in [
+        ("", true),
+        ("X-Request-ID: <b>\r\n", true),
+        ("X-Request-ID: mine-1\r\n", false),
+    ] {
+        let response = world.ask(&get(fields)).await;
+        let (head, echoed) = response.split_once("\r\n\r\n").unwrap();
+        let told = header(head, "x-session").unwrap();
+        assert_eq!(header(echoed, "x-request-id"), Some(told), "{response}");
+        assert_eq!(told.len() == 36, is_made, "{told}");
+        assert_eq!(told == "mine-1", !is_made, "{told}");
+    }
+}
+
+#[tokio::test]
 async fn a_provider_that_is_down_closes_or_opens_as_written() {
     for (fail_open, status) in [(false, "HTTP/1.1 503"), (true, "HTTP/1.1 200")] {
         let provider = Provider {
