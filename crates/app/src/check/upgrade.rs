@@ -166,6 +166,12 @@ const DEFAULTS: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Look("look for regexes with nested repetitions"),
     },
+    ChangedDefault {
+        line: "Sidecars pass on the `X-Forwarded-Proto`",
+        change: "sidecars pass on X-Forwarded-Proto of their workload and of the mesh's peers",
+        setting: "",
+        sign: Sign::Look("look for workloads that redirect by it"),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.

@@ -113,7 +113,7 @@ impl Account {
             }
             let trusted_hops = worker.local.trusted_hops;
             line.client = client::address(head, visit.client.ip(), trusted_hops);
-            if let Some(scheme) = client::forwarded_scheme(head, trusted_hops) {
+            if let Some(scheme) = client::forwarded_scheme(head, visit, trusted_hops) {
                 line.scheme = scheme;
             }
             line.trace = account.trace.map(|trace| trace.id);

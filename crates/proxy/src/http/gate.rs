@@ -28,7 +28,7 @@ use crate::route::visit::Visit;
 /// The scheme that the client of a request speaks, as far as those who are trusted tell it, and
 /// with this proxy otherwise.
 pub fn scheme(worker: &Worker, visit: &Visit, head: &Head<'_>) -> &'static str {
-    let forwarded = client::forwarded_scheme(head, worker.local.trusted_hops);
+    let forwarded = client::forwarded_scheme(head, visit, worker.local.trusted_hops);
     forwarded.unwrap_or_else(|| visit.scheme())
 }
 

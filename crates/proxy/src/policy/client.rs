@@ -21,9 +21,19 @@ pub fn address(head: &Head<'_>, peer: IpAddr, trusted_hops: usize) -> ClientAddr
 }
 
 /// The scheme that the client speaks by what `X-Forwarded-Proto` says, believed like
-/// [`address`]; none where no proxy that is trusted says one.
-pub fn forwarded_scheme(head: &Head<'_>, trusted_hops: usize) -> Option<&'static str> {
-    let entry = deciding(head, Known::ForwardedProto, trusted_hops)?.trim_ascii();
+/// [`address`]; none where no proxy that is trusted says one. Who is of this proxy's mesh is
+/// believed in this as one more proxy in front: it is where the scheme of the first client is
+/// known.
+pub fn forwarded_scheme(
+    head: &Head<'_>,
+    visit: &Visit,
+    trusted_hops: usize,
+) -> Option<&'static str> {
+    let hops = match visit.is_of_mesh() {
+        true => trusted_hops.max(1),
+        false => trusted_hops,
+    };
+    let entry = deciding(head, Known::ForwardedProto, hops)?.trim_ascii();
     let is_any = |names: [&str; 2]| {
         names
             .iter()
@@ -37,7 +47,7 @@ pub fn forwarded_scheme(head: &Head<'_>, trusted_hops: usize) -> Option<&'static
 
 /// Whether the client speaks TLS, with this proxy or with one in front that is trusted.
 pub fn is_secure(head: &Head<'_>, visit: &Visit, trusted_hops: usize) -> bool {
-    let forwarded = forwarded_scheme(head, trusted_hops);
+    let forwarded = forwarded_scheme(head, visit, trusted_hops);
     forwarded.map_or(visit.secured.is_some(), |scheme| scheme == "https")
 }
 
@@ -61,6 +71,7 @@ fn deciding<'a>(head: &Head<'a>, known: Known, trusted_hops: usize) -> Option<&'
 mod tests {
     use super::{address, forwarded_scheme, is_allowed};
     use crate::net::{head, limits::Limits};
+    use crate::route::visit::Visit;
 
     fn address_of(fields: &[u8], hops: usize) -> String {
         let text = [b"GET / HTTP/1.1\r\nHost: h\r\n", fields, b"\r\n"].concat();
@@ -136,11 +147,13 @@ mod tests {
 
     #[test]
     fn the_scheme_is_that_of_the_deciding_hop() {
-        let scheme_of = |value: &str, hops| {
+        let mut visit = Visit::new("l".into(), ([198, 51, 100, 1], 4711).into(), 80);
+        let scheme_by = |visit: &Visit, value: &str, hops| {
             let text = format!("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: {value}\r\n\r\n");
             let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-            forwarded_scheme(&head, hops)
+            forwarded_scheme(&head, visit, hops)
         };
+        let scheme_of = |value, hops| scheme_by(&visit, value, hops);
         assert_eq!(scheme_of("https", 0), None);
         assert_eq!(scheme_of("HTTPS", 1), Some("https"));
         assert_eq!(scheme_of("https", 2), Some("https"));
@@ -149,5 +162,10 @@ mod tests {
         assert_eq!(scheme_of("wss", 1), Some("https"));
         assert_eq!(scheme_of("https http", 1), None);
         assert_eq!(scheme_of("gopher", 1), None);
+        visit.is_captured = true;
+        assert_eq!(scheme_by(&visit, "http, https", 0), Some("https"));
+        assert_eq!(scheme_by(&visit, "https, http", 2), Some("https"));
+        visit.is_inbound = true;
+        assert_eq!(scheme_by(&visit, "https", 0), None, "plain text");
     }
 }

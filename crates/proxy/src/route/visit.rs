@@ -172,6 +172,14 @@ impl Visit {
         }
     }
 
+    /// Whether the other end is known to be of this proxy's mesh: the workload beside it, or a
+    /// proxy that has shown a certificate of the mesh.
+    pub fn is_of_mesh(&self) -> bool {
+        let secured = self.secured.as_ref();
+        let has_shown = secured.is_some_and(|it| it.is_mesh && it.peer.is_some());
+        has_shown || (self.is_captured && !self.is_inbound)
+    }
+
     /// Whether the connection shall end with the request it is in, since its listener is gone.
     pub fn is_leaving(&self) -> bool {
         self.is_closing.load(Ordering::Relaxed)

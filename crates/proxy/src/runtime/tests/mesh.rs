@@ -474,6 +474,32 @@ async fn a_workload_of_another_trust_domain_is_nobody_unless_it_is_taken_for_thi
     }
 }
 
+#[tokio::test]
+async fn the_scheme_of_the_first_client_is_believed_of_the_mesh_alone() {
+    if !is_inside("the_scheme_of_the_first_client_is_believed_of_the_mesh_alone") {
+        return;
+    }
+    let mut world = meshed(ListenerProtocol::Detected, MutualTls::Permissive).await;
+    let authority = Authority::new();
+    let identity = authority.identity("b", &[&authority]);
+    world.proxy.identify(identity).unwrap();
+    // By both proxies, as a gateway would that ended TLS, and then in plain text.
+    for protocol in [Protocol::Https1, Protocol::H2] {
+        put_secured(&mut world, "b", protocol, &["b"]);
+        for (at, told) in [
+            ("10.9.0.10:80", format!("{} https", uri("b"))),
+            ("10.9.1.20:80", "nobody http".to_owned()),
+        ] {
+            let mut client = connect(at).await;
+            client
+                .send("GET / HTTP/1.1\r\nHost: b\r\nX-Forwarded-Proto: https\r\n\r\n")
+                .await;
+            let (_, body) = client.response().await;
+            assert_eq!(body, told, "{at}");
+        }
+    }
+}
+
 /// A client without a certificate that offers a protocol.
 fn offering(protocol: &[u8]) -> Arc<rustls::ClientConfig> {
     let mut config = rustls::ClientConfig::clone(&trusting());
