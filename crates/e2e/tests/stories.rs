@@ -44,6 +44,7 @@ mod stories {
     mod own_sockets;
     mod ownership;
     mod paths;
+    mod peers;
     mod protocols;
     mod restart;
     mod restart_proxy;
