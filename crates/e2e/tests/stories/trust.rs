@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use myriad_e2e::authority::Authority;
 use myriad_e2e::istio::{Scene, service_speaking};
+use myriad_e2e::world::DEADLINE;
 use myriad_e2e::{Backend, Site, World};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
 
 /// The status that a request with these fields gets, as a balancer hands it on.
 async fn status(world: &World, fields: &[u8]) -> String {
@@ -134,5 +136,26 @@ async fn calls_of_grpc_go_in_plain_text_from_client_to_endpoint() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("application/grpc"));
     assert!(answer.body.starts_with("said"), "{}", answer.body);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_load_of_many_streams_in_plain_text_is_answered_whole() {
+    let backend = Backend::start("a").await;
+    let site = Site::new("a.test").to(backend.address());
+    let world = World::serve(&[("a.yaml", site.yaml())]).await;
+    let connect = format!("--connect-to={}", world.http());
+    let load = Command::new("h2load")
+        .args(["-n", "2000", "-c", "10", "-m", "10", &connect])
+        .arg("http://a.test/")
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(DEADLINE, load).await;
+    let output = output.expect("it ends in time");
+    let output = output.expect("h2load is installed; `cargo xtask test` sees to it");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let all = "status codes: 2000 2xx, 0 3xx, 0 4xx, 0 5xx";
+    assert!(said.contains(all), "{said}");
+    assert!(backend.asked() >= 2_000, "{said}");
     world.stop().await;
 }

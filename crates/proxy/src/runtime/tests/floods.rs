@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::limits::until_counted;
 use super::world::{Backend, PATIENCE, World, route, trusting_config};
+use crate::net::frame::PREFACE;
 
 /// The limits that are reached here.
 pub const LIMITS: [&str; 7] = [
@@ -86,26 +87,44 @@ fn floods() -> Vec<Flood> {
 
 #[tokio::test]
 async fn floods_of_frames_end_the_connection_and_are_counted() {
+    let mut config = trusting_config();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let config = Arc::new(config);
     let backend = Backend::echo().await;
-    for (number, flood) in floods().into_iter().enumerate() {
-        let mut world = World::start();
-        world.put_upstream("u", &[backend.address]);
-        world.put_route("r", route("a.example", "/", "u"));
-        world.put_domain("a.example", &["a.example"], Default::default());
-        let mut config = trusting_config();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let client = world
-            .tls_client_with("a.example", &Arc::new(config))
-            .await
-            .unwrap();
-        let (mut reading, mut writing) = tokio::io::split(client.stream);
+    for flood in floods() {
+        let world = flooded(&backend);
+        let client = world.tls_client_with("a.example", &config).await;
+        flood.ends(&world, client.unwrap().stream).await;
+    }
+}
+
+#[tokio::test]
+async fn floods_by_prior_knowledge_end_the_same_way() {
+    let backend = Backend::echo().await;
+    for flood in floods() {
+        let world = flooded(&backend);
+        flood.ends(&world, world.client().await.stream).await;
+    }
+}
+
+fn flooded(backend: &Backend) -> World {
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put_domain("a.example", &["a.example"], Default::default());
+    world
+}
+
+impl Flood {
+    /// Floods a connection of HTTP/2 until it ends, and sees to it that the reason was the flood.
+    async fn ends(self, world: &World, stream: impl AsyncRead + AsyncWrite) {
+        let (mut reading, mut writing) = tokio::io::split(stream);
         let sending = async {
-            let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-            let first = [preface, &frame(4, 0, 0, &[])[..], &flood.first].concat();
+            let first = [PREFACE, &frame(4, 0, 0, &[])[..], &self.first].concat();
             writing.write_all(&first).await.unwrap();
             for number in 0..100_000 {
                 // The end of the connection is the end of the flood.
-                if writing.write_all(&(flood.again)(number)).await.is_err() {
+                if writing.write_all(&(self.again)(number)).await.is_err() {
                     return;
                 }
             }
@@ -123,11 +142,11 @@ async fn floods_of_frames_end_the_connection_and_are_counted() {
         };
         let both = async { tokio::join!(sending, receiving) };
         let ((), said) = tokio::time::timeout(PATIENCE, both).await.unwrap();
-        let metric = format!("limits_reached_total{{limit=\"{}\"}}", flood.label);
-        until_counted(&world, &metric).await;
+        let metric = format!("limits_reached_total{{limit=\"{}\"}}", self.label);
+        until_counted(world, &metric).await;
         // The word may be lost where the kernel has more to say of what nobody reads any more.
         if let Some(reason) = goaway(&said) {
-            assert_eq!(reason, CALM, "flood {number} of {}", flood.label);
+            assert_eq!(reason, CALM, "{}", self.label);
         }
     }
 }

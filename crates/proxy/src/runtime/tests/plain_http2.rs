@@ -11,8 +11,7 @@ use tokio::net::TcpStream;
 
 use super::floods::frame;
 use super::http2::ask;
-use super::limits::until_counted;
-use super::world::{Backend, PATIENCE, World, header, route};
+use super::world::{Backend, World, header, route};
 use crate::net::frame::{PREFACE, PREFACE_HEAD};
 use crate::{Introductions, Settings};
 
@@ -93,26 +92,6 @@ async fn a_preface_may_come_byte_by_byte_and_behind_a_header_of_a_balancer() {
     let mut start = [0; 9];
     tcp.read_exact(&mut start).await.unwrap();
     assert_eq!(start[3], 4, "SETTINGS come first");
-}
-
-#[tokio::test]
-async fn limits_of_http2_hold_in_plain_text_too() {
-    let world = world(None).await;
-    let mut tcp = TcpStream::connect(world.address("http")).await.unwrap();
-    let flood = frame(6, 0, 0, &[0; 8]).repeat(20_000);
-    tcp.write_all(&[PREFACE, &frame(4, 0, 0, &[])].concat())
-        .await
-        .unwrap();
-    // The connection may end before all of it is taken.
-    let (mut read, mut write) = tcp.split();
-    let sending = async { while write.write_all(&flood).await.is_ok() {} };
-    let mut answer = [0; 4_096];
-    let reading = async { while let Ok(1..) = read.read(&mut answer).await {} };
-    let ended = async {
-        tokio::select! { () = sending => {}, () = reading => {} }
-    };
-    tokio::time::timeout(PATIENCE, ended).await.unwrap();
-    until_counted(&world, "limits_reached_total{limit=\"pings\"}").await;
 }
 
 #[tokio::test]
