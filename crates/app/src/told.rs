@@ -1,6 +1,7 @@
 //! Findings on the log: one line for each that appears or goes, and a count where they are many.
 
 use myriad_api::{Finding, Severity};
+use myriad_base::log::suppressed::Topic;
 
 /// The most lines of a second. What is beyond them is counted, and listed by `/config`.
 pub const LINES_PER_SECOND_MAX: usize = 20;
@@ -34,7 +35,10 @@ impl Told {
         let is_admitted = self.lines < LINES_PER_SECOND_MAX;
         match is_admitted {
             true => self.lines += 1,
-            false => self.left_out += 1,
+            false => {
+                self.left_out += 1;
+                Topic::Finding.suppress();
+            }
         }
         is_admitted
     }

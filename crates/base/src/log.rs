@@ -1,5 +1,7 @@
 //! Human logs on standard error.
 
+pub mod suppressed;
+
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;

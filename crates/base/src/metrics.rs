@@ -53,7 +53,8 @@ impl Metrics {
         registry.register(name, help, metric);
     }
 
-    /// Registers what the process tells of itself: its build, processor time, memory and files.
+    /// Registers what the process tells of itself: its build, processor time, memory and files,
+    /// and the lines that it left out of the log.
     pub fn register_process(&self, version: &'static str) {
         process::register(self, version);
     }

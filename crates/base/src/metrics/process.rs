@@ -8,6 +8,7 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::Metrics;
+use crate::log::suppressed;
 
 /// Clock ticks of a second, as Linux has it in everything that it tells of processes.
 const TICKS: f64 = 100.0;
@@ -70,13 +71,14 @@ const FIGURES: [Figure; 6] = [
     },
 ];
 
-/// Registers what the process tells of itself, and which build it is.
+/// Registers what the process tells of itself, which build it is, and what it left out of the log.
 pub fn register(metrics: &Metrics, version: &'static str) {
     for figure in FIGURES {
         metrics.register_plain(figure.name, figure.help, figure);
     }
     let help = "The build that runs; always 1";
     metrics.register("build_info", help, Build(version));
+    suppressed::register(metrics);
 }
 
 impl fmt::Debug for Figure {

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use myriad_base::clock;
+use myriad_base::log::suppressed::Topic;
 
 use crate::net::failure::FailureKind;
 use crate::route::host::RouteEntry;
@@ -29,6 +30,7 @@ impl Reason {
             Ok(_) => Some(self.left_out.swap(0, Relaxed)),
             Err(_) => {
                 self.left_out.fetch_add(1, Relaxed);
+                Topic::Failure.suppress();
                 None
             }
         }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use myriad_base::clock;
+use myriad_base::log::suppressed::Topic;
 
 use compile::Program;
 pub use hint::Hint;
@@ -115,14 +116,16 @@ pub fn tell_spent(host: &dyn Display, route: &dyn Display) {
     let now = clock::unix_seconds();
     let is_due = |said: i64| now.saturating_sub(said) >= LOG_INTERVAL || now < said;
     let next = SAID.fetch_update(Relaxed, Relaxed, |said| is_due(said).then_some(now));
-    if next.is_ok() {
-        tracing::warn!(
-            %host,
-            %route,
-            steps = STEPS_MAX,
-            "the regexes of a host take more steps than a request may; write simpler or fewer ones"
-        );
+    if next.is_err() {
+        Topic::Regex.suppress();
+        return;
     }
+    tracing::warn!(
+        %host,
+        %route,
+        steps = STEPS_MAX,
+        "the regexes of a host take more steps than a request may; write simpler or fewer ones"
+    );
 }
 
 impl Groups {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use myriad_base::clock;
+use myriad_base::log::suppressed::Topic;
 use rustls::{CertificateError, Error, OtherError};
 
 use super::count::{Count, Counts};
@@ -83,13 +84,15 @@ impl Refusal {
         };
         let is_due = |said: i64| now.saturating_sub(said) >= LOG_INTERVAL || now < said;
         let next = said.fetch_update(Relaxed, Relaxed, |said| is_due(said).then_some(now));
-        if next.is_ok() {
-            let reason = self.reason();
-            match side {
-                Side::Mesh => tracing::warn!(%peer, reason, "a peer of the mesh is not believed"),
-                Side::Client => tracing::warn!(%peer, reason, "a client is not believed"),
-                Side::Endpoint => tracing::warn!(%peer, reason, "an endpoint is not believed"),
-            }
+        if next.is_err() {
+            Topic::Peer.suppress();
+            return;
+        }
+        let reason = self.reason();
+        match side {
+            Side::Mesh => tracing::warn!(%peer, reason, "a peer of the mesh is not believed"),
+            Side::Client => tracing::warn!(%peer, reason, "a client is not believed"),
+            Side::Endpoint => tracing::warn!(%peer, reason, "an endpoint is not believed"),
         }
     }
 
