@@ -23,7 +23,7 @@ use crate::settings::Meaning;
 /// # Errors
 /// Settings that do not hold, or paths that cannot be read.
 pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
-    let meaning = Meaning::check(&raw.meaning)?;
+    let meaning = Meaning::check(&raw.meaning, &raw.endpoints)?;
     let Loaded {
         batch,
         locator,

@@ -406,6 +406,9 @@ pub struct RawExplain {
     /// Whom to ask.
     #[command(flatten)]
     pub question: RawQuestion,
+    /// Where endpoints in files may be.
+    #[command(flatten)]
+    pub endpoints: RawEndpoints,
     /// How objects in files are read.
     #[command(flatten)]
     pub meaning: RawMeaning,

@@ -82,7 +82,7 @@ fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
         Ok(question) => question,
         Err(problem) => bail!("{problem}"),
     };
-    let meaning = Meaning::check(&raw.meaning)?;
+    let meaning = Meaning::check(&raw.meaning, &raw.endpoints)?;
     let Loaded { batch, locator, .. } = directory::load(&raw.paths, &Limits::default())?;
     let writer = Writer::new(Sealer::new([0; 32], Form::Value));
     let mut engine = Engine::new(meaning.translate(), writer);

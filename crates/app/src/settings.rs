@@ -25,6 +25,7 @@ use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::{Bounds, CatchAll, GatewayPorts, MAIN};
 
+use crate::cli::endpoints::RawEndpoints;
 use crate::cli::listeners::RawListeners;
 use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
@@ -499,13 +500,15 @@ impl Meaning {
         aliases.map(|it| it.as_str().into()).collect()
     }
 
-    /// Checks settings.
+    /// Checks settings of commands that read files and serve nothing.
     ///
     /// # Errors
     /// All problems at once, each naming its setting.
-    pub fn check(raw: &RawMeaning) -> Result<Meaning, SettingsError> {
+    pub fn check(raw: &RawMeaning, endpoints: &RawEndpoints) -> Result<Meaning, SettingsError> {
         let mut problems = Vec::new();
-        let meaning = Meaning::read(raw, &mut problems);
+        let mut meaning = Meaning::read(raw, &mut problems);
+        // As `serve` reads them, which may be served from the same files.
+        meaning.endpoints = endpoints::read(endpoints, Extent::Everywhere, &mut problems);
         all_or(problems, meaning)
     }
 

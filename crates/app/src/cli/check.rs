@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::RawMeaning;
+use super::endpoints::RawEndpoints;
 
 /// Settings of `check` as written.
 #[derive(Clone, Debug, Args)]
@@ -23,6 +24,9 @@ pub struct RawCheck {
     /// The form of the findings.
     #[arg(long, default_value = "text", value_name = "FORM", value_enum)]
     pub output: CheckForm,
+    /// Where endpoints may be.
+    #[command(flatten)]
+    pub endpoints: RawEndpoints,
     /// How objects are read.
     #[command(flatten)]
     pub meaning: RawMeaning,

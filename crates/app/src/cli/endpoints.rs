@@ -7,8 +7,8 @@ use clap::Args;
 #[command(next_help_heading = "Endpoints")]
 pub struct RawEndpoints {
     /// Blocks of addresses that endpoints may have although they are of the gateway's own machine,
-    /// its link or its cloud's metadata, which `controller` and `proxy` refuse; `serve` allows
-    /// them. Where the process itself listens no endpoint is.
+    /// its link or its cloud's metadata, which `controller` and `proxy` refuse; `serve`, `check`
+    /// and `explain` allow them. Where the process itself listens no endpoint is.
     #[arg(
         long,
         env = "MYRIAD_ENDPOINT_ALLOW",

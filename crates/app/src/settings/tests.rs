@@ -1,6 +1,6 @@
 use clap::Parser;
 
-use super::{AccessLog, Serve};
+use super::{AccessLog, Meaning, Serve};
 use crate::cli::{Cli, Command};
 
 fn raw(arguments: &[&str]) -> crate::cli::RawServe {
@@ -75,4 +75,34 @@ fn the_meshs_settings_hold_where_no_flag_says_more() {
     let flags = [&*file, "--path-normalization=NONE", "--trusted-hops=0"];
     assert_eq!(read(&flags), (PathRule::AsIs, 0));
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn files_are_checked_and_explained_by_the_blocks_of_endpoints_that_are_given() {
+    let denied = [
+        "--endpoint-deny=127.0.0.0/8",
+        "--endpoint-allow=127.0.0.1/32",
+    ];
+    let check = ["myriad", "check", "dir"].iter().chain(&denied);
+    let Command::Check(check) = Cli::parse_from(check).command else {
+        panic!("another command")
+    };
+    let explain = ["myriad", "explain", "http://a.test/", "dir"].iter();
+    let Command::Explain(explain) = Cli::parse_from(explain.chain(&denied)).command else {
+        panic!("another command")
+    };
+    for meaning in [
+        Meaning::check(&check.meaning, &check.endpoints),
+        Meaning::check(&explain.meaning, &explain.endpoints),
+    ] {
+        let endpoints = meaning.unwrap().endpoints;
+        assert!(!endpoints.admits([127, 0, 0, 1].into()));
+        assert!(endpoints.admits([169, 254, 169, 254].into()));
+    }
+    let wrong = ["myriad", "check", "dir", "--endpoint-deny=localhost"];
+    let Command::Check(wrong) = Cli::parse_from(wrong).command else {
+        panic!("another command")
+    };
+    let problem = Meaning::check(&wrong.meaning, &wrong.endpoints).unwrap_err();
+    assert!(problem.to_string().contains("--endpoint-deny"), "{problem}");
 }
