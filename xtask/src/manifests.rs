@@ -70,8 +70,12 @@ const VARIANTS: [Variant; 7] = [
             "defaultCertificate=a/b",
             "ingressClass.default=true",
             "istio.watch=off",
+            "controller.regexesPerHost=1000000",
         ],
-        lines: &["- --default-certificate=a/b"],
+        lines: &[
+            "- --default-certificate=a/b",
+            "- --regexes-per-host=1000000",
+        ],
     },
     Variant {
         settings: &[

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use myriad_base::metrics::{Family, Gauge, Metrics};
 use myriad_model::{
-    Balancer, Change, HashTable, PathMatch, Resource, Route, SealedArc, Test, Upstream, Value, wire,
+    Balancer, Change, HashTable, PathMatch, PathRewrite, Resource, Route, SealedArc, Test,
+    Upstream, Value, wire,
 };
+use myriad_translate::regex_bytes;
 use serde::{Deserialize, Serialize};
 
 /// The most namespaces that a report lists, the largest first; all are counted.
@@ -43,8 +45,8 @@ const PARTS: [Part; 6] = [
     Part::Other,
 ];
 
-/// A number of things, and their bytes: of resources as they are encoded, of regexes as they are
-/// written, of hash tables what they take where nobody shares them.
+/// A number of things, and their bytes: of resources as they are encoded, of regexes and hash
+/// tables what they take where nobody shares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// How many there are.
@@ -268,10 +270,19 @@ fn regexes(route: &Route) -> Held {
         Test::Regex(text) => Some(text),
         _ => None,
     });
+    let rewrite = route.policy.rewrite.as_ref();
+    let of_rewrite = rewrite.and_then(|rewrite| match rewrite.path.as_ref()? {
+        PathRewrite::Substitution { regex, .. } => Some(regex),
+        PathRewrite::Template(_) | PathRewrite::Matched(_) => None,
+    });
+    let cors = route.policy.cors.iter();
+    let of_origins = cors.flat_map(|cors| &cors.origin_patterns);
+    let texts = of_path.into_iter().chain(of_values).chain(of_rewrite);
     let mut held = Held::default();
-    for text in of_path.into_iter().chain(of_values) {
+    for text in texts.chain(of_origins) {
         held.count += 1;
-        held.bytes += text.len() as u64;
+        // What a proxy holds, which is no longer the text.
+        held.bytes += regex_bytes(text).unwrap_or_default();
     }
     held
 }
@@ -293,7 +304,8 @@ mod tests {
     use myriad_api::{Change, Object, ObjectKey, ObjectKind};
     use myriad_base::metrics::Metrics;
     use myriad_model::{Form, Sealer, Writer};
-    use myriad_translate::Engine;
+    use myriad_proxy::net::pattern::Pattern;
+    use myriad_translate::{Engine, regex_bytes};
     use serde_json::json;
 
     use super::{Holdings, HoldingsReport, NAMESPACES_SHOWN_MAX};
@@ -349,6 +361,24 @@ mod tests {
         let (without, _) = after(vec![with_a, vec![Change::Remove(gone)]]);
         let (never, _) = after(vec![vec![ingress("b", 1)]]);
         assert_eq!(without, never);
+    }
+
+    #[test]
+    fn a_regex_counts_for_what_it_is_compiled_to() {
+        for pattern in [
+            "/u17/(\\w+)/(\\w+)/edit",
+            "(?i)/service-1(/|$)(.*)",
+            "(a{1,200}){1,3}b",
+            "/a{1000}",
+            "(a?b|c+){3,90}(?:d{2,})*$",
+            "/[^/]*/\\p{Greek}+\\b",
+        ] {
+            let told = regex_bytes(pattern).expect("a regex");
+            let taken = Pattern::new(pattern).expect("a regex").memory_usage();
+            assert!(taken as u64 <= told, "{pattern}: {taken} of {told}");
+        }
+        let large = regex_bytes("/a{1000}").expect("a regex");
+        assert!((8_000..9_000).contains(&large), "{large}");
     }
 
     #[test]

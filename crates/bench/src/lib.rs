@@ -3,7 +3,7 @@
 //! **Does** generate domains and traffic, measure from outside, and print one JSON object per run.
 //! **Knows** the app as a library, so that it can run it in a process of its own with a counting
 //! allocator.
-//! **Never** is part of the product, and never judges: it prints what it saw.
+//! **Never** is part of the product, and never judges unless asked: it prints what it saw.
 #![allow(
     clippy::disallowed_methods,
     reason = "measuring needs the real clock and plain threads"

@@ -46,6 +46,7 @@ mod stories {
     mod paths;
     mod peers;
     mod protocols;
+    mod regexes;
     mod restart;
     mod restart_proxy;
     mod tickets;

@@ -24,14 +24,14 @@ const CANARY_PATTERN: &str = "/canary-by-header-pattern";
 /// The points on the rings of a DestinationRule beyond the bound of its namespace.
 const REDUCED_POINTS: u32 = 64;
 
-/// The bytes of a regex that count as one route.
+/// The bytes of a compiled regex that count as one route.
 const ROW_BYTES: u64 = 1 << 10;
 
 /// What a namespace is bounded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holding {
     /// Rows of route tables: paths of Ingresses, and matches of VirtualServices on each host; for
-    /// a regex one more for each [`ROW_BYTES`] that it may take.
+    /// a regex one more for each [`ROW_BYTES`] that it may take once it is compiled.
     Routes,
     /// Addresses with a port of EndpointSlices, ServiceEntries and WorkloadEntries.
     Endpoints,

@@ -26,6 +26,7 @@ pub use bounds::{Bounds, Holding};
 pub use engine::{Engine, FindingsChange, Outcome, TooManyViews, Usage, VIEWS_MAX, Work};
 pub use istio::provider::MeshProvider;
 pub use istio::telemetry::{self, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
+pub use regex::bytes as regex_bytes;
 pub use settings::{CatchAll, GatewayPorts, HostSharing, Settings};
 pub use view::{MAIN, Role, View};
 pub use workload_names::workload_names;

@@ -3,20 +3,34 @@
 //! The bounds are the same for every dialect.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use myriad_model::{PathMatch, PathRewrite, Policy, Test, ValueMatch};
 use regex_automata::PatternID;
 use regex_automata::nfa::thompson::{Compiler, Config, NFA};
-use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Repetition};
 
 /// The most memory in bytes that one regex may take when it is compiled.
 pub const BYTES_MAX: usize = 256 << 10;
 
+/// The longest text of a regex in bytes. What is longer would hardly compile within
+/// [`BYTES_MAX`], and reading it takes memory before that is known: two letters may stand for a
+/// class of 6 KiB.
+pub const TEXT_BYTES_MAX: usize = 16 << 10;
+
 /// The most different regexes of one host, unless the settings say otherwise.
 pub const PER_HOST_MAX: usize = 256;
 
-/// The most memory in bytes that a regex takes beside its text, instructions and table.
+/// The most memory in bytes that a regex takes beside its text, instructions, classes and table.
 const FIXED_BYTES: u64 = 512;
+
+/// The memory of an instruction in bytes.
+const INSTRUCTION_BYTES: u64 = 8;
+
+/// The most memory in bytes that a class of characters takes beside its ranges, and for each of
+/// them.
+const CLASS_BYTES: u64 = 128;
+const RANGE_BYTES: u64 = 16;
 
 /// The most instructions of a regex that has a table, and the largest table in bytes.
 const TABLE_INSTRUCTIONS_MAX: u64 = 256;
@@ -84,32 +98,139 @@ impl Regexes {
     }
 }
 
-/// The most memory in bytes that a proxy takes for a regex, known without compiling it: eight for
-/// each instruction, and a small table over ASCII where there are few. None where it is no regex.
+/// The most memory in bytes that a proxy takes for a regex once it is compiled, known without
+/// compiling it: its instructions, its classes of characters, and a small table over ASCII where
+/// there are few instructions. None where it is no regex.
 pub fn bytes(pattern: &str) -> Option<u64> {
-    let instructions = instructions(&regex_syntax::parse(pattern).ok()?);
+    let hir = parse(pattern)?;
+    let instructions = program(&hir);
     let table = match instructions <= TABLE_INSTRUCTIONS_MAX {
         true => TABLE_BYTES_MAX,
         false => 0,
     };
-    let fixed = FIXED_BYTES.saturating_add(pattern.len() as u64 + table);
-    Some(instructions.saturating_mul(8).saturating_add(fixed))
+    let fixed = FIXED_BYTES + pattern.len() as u64 + table;
+    let program = instructions.saturating_mul(INSTRUCTION_BYTES);
+    Some(program.saturating_add(fixed + class_bytes(&hir)))
 }
 
-/// The instructions of a regex, of which a repetition has as many as it has turns.
+/// Whether a proxy can follow the groups of a regex, as far as it can compile it.
+pub fn has_groups_followed(pattern: &str) -> bool {
+    let instructions = parse(pattern).map_or(0, |hir| program(&hir));
+    instructions <= PathRewrite::INSTRUCTIONS_MAX as u64
+}
+
+/// How all paths begin that a regex takes; at least `/`. Where it does not regard case, in that
+/// in which it is written.
+pub fn literal_start(pattern: &str) -> String {
+    let mut start = String::new();
+    if let Some(hir) = parse(pattern) {
+        add_start(&hir, &mut start);
+    }
+    match start.starts_with('/') {
+        true => start,
+        false => "/".to_owned(),
+    }
+}
+
+/// Adds how all texts begin that a part of a regex takes; false where that is not all of them.
+fn add_start(hir: &Hir, start: &mut String) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => true,
+        HirKind::Literal(literal) => match str::from_utf8(&literal.0) {
+            Ok(text) => {
+                start.push_str(text);
+                true
+            }
+            Err(_) => false,
+        },
+        HirKind::Capture(capture) => add_start(&capture.sub, start),
+        HirKind::Concat(parts) => parts.iter().all(|part| add_start(part, start)),
+        HirKind::Class(_) | HirKind::Alternation(_) | HirKind::Repetition(_) => false,
+    }
+}
+
+fn parse(pattern: &str) -> Option<Hir> {
+    let is_short = pattern.len() <= TEXT_BYTES_MAX;
+    is_short
+        .then(|| regex_syntax::parse(pattern).ok())
+        .flatten()
+}
+
+/// The instructions that a proxy compiles a regex to, with the one for its end.
+fn program(hir: &Hir) -> u64 {
+    instructions(hir).saturating_add(1)
+}
+
+/// The instructions of a part of a regex, of which a repetition has as many as it has turns.
 fn instructions(hir: &Hir) -> u64 {
     let sum = |parts: &[Hir]| parts.iter().map(instructions).fold(0, u64::saturating_add);
     match hir.kind() {
         HirKind::Empty => 0,
-        HirKind::Literal(literal) => literal.0.len() as u64,
+        HirKind::Literal(literal) => {
+            let text = str::from_utf8(&literal.0);
+            text.map_or(literal.0.len(), |text| text.chars().count()) as u64
+        }
         HirKind::Class(_) | HirKind::Look(_) => 1,
-        HirKind::Capture(capture) => instructions(&capture.sub).saturating_add(2),
+        HirKind::Capture(capture) => {
+            let is_followed = capture.index as usize <= PathRewrite::GROUPS_MAX;
+            instructions(&capture.sub).saturating_add(if is_followed { 2 } else { 0 })
+        }
         HirKind::Concat(parts) => sum(parts),
-        HirKind::Alternation(parts) => sum(parts).saturating_add(parts.len() as u64),
-        HirKind::Repetition(repetition) => {
-            let turns = u64::from(repetition.max.unwrap_or(repetition.min).max(1));
-            let turn = instructions(&repetition.sub).saturating_add(1);
-            turn.saturating_mul(turns).saturating_add(1)
+        HirKind::Alternation(parts) => {
+            let others = parts.len().saturating_sub(1);
+            sum(parts).saturating_add(others as u64)
+        }
+        HirKind::Repetition(repetition) => repeated(repetition),
+    }
+}
+
+/// Each turn that need not be is one of two ways.
+fn repeated(repetition: &Repetition) -> u64 {
+    let turn = instructions(&repetition.sub);
+    let optional = turn.saturating_add(1);
+    let min = u64::from(repetition.min);
+    match repetition.max {
+        Some(max) => {
+            let max = u64::from(max).saturating_sub(min);
+            let required = turn.saturating_mul(min);
+            optional.saturating_mul(max).saturating_add(required)
+        }
+        None if min > 0 => optional.saturating_add(turn.saturating_mul(min - 1)),
+        None if repetition.sub.properties().minimum_len() == Some(0) => optional.saturating_add(1),
+        None => optional,
+    }
+}
+
+/// The memory in bytes of the different classes of a regex, beside those that everybody has: a
+/// process holds each once.
+fn class_bytes(hir: &Hir) -> u64 {
+    let mut classes = BTreeSet::new();
+    add_classes(hir, &mut classes);
+    let ranges = classes.iter().map(|ranges| ranges.len() as u64);
+    ranges
+        .map(|ranges| CLASS_BYTES + ranges * RANGE_BYTES)
+        .sum()
+}
+
+fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>) {
+    /// Those that everybody has.
+    static COMMON: LazyLock<Vec<Hir>> = LazyLock::new(|| {
+        let written = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "."];
+        written.iter().filter_map(|class| parse(class)).collect()
+    });
+    match hir.kind() {
+        HirKind::Class(Class::Unicode(class)) => {
+            if !COMMON.contains(hir) {
+                classes.insert(class.ranges());
+            }
+        }
+        // They are of ASCII, and hardly larger than what refers to them.
+        HirKind::Class(Class::Bytes(_)) => {}
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Look(_) => {}
+        HirKind::Capture(capture) => add_classes(&capture.sub, classes),
+        HirKind::Repetition(repetition) => add_classes(&repetition.sub, classes),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().for_each(|part| add_classes(part, classes));
         }
     }
 }
@@ -126,13 +247,19 @@ pub fn groups(pattern: &str) -> Option<usize> {
 }
 
 fn compile(pattern: &str) -> Option<NFA> {
+    if pattern.len() > TEXT_BYTES_MAX {
+        return None;
+    }
     let config = Config::new().nfa_size_limit(Some(BYTES_MAX));
     Compiler::new().configure(config).build(pattern).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Regexes, TooMany, bytes, compiles, groups};
+    use super::{
+        Regexes, TEXT_BYTES_MAX, TooMany, bytes, compiles, groups, has_groups_followed,
+        literal_start,
+    };
 
     #[test]
     fn what_needs_backtracking_is_no_regex() {
@@ -144,14 +271,58 @@ mod tests {
 
     #[test]
     fn what_a_regex_takes_is_known_without_compiling_it() {
-        let instructions = |pattern| super::instructions(&regex_syntax::parse(pattern).unwrap());
+        let instructions =
+            |pattern: &str| super::instructions(&regex_syntax::parse(pattern).unwrap());
         assert_eq!(instructions("abc"), 3);
-        assert_eq!(instructions("(a)|b[0-9]"), 3 + 2 + 2);
-        assert_eq!(instructions("(?:ab){3}"), 3 * 3 + 1);
+        assert_eq!(instructions("äbc"), 3);
+        assert_eq!(instructions("(a)|b[0-9]"), 3 + 2 + 1);
+        assert_eq!(instructions("(?:ab){3}"), 3 * 2);
+        assert_eq!(instructions("a{2,5}"), 2 + 3 * 2);
+        assert_eq!(instructions("a+"), 2);
+        assert_eq!(instructions("(?:a?)*"), 2 + 2);
+        assert_eq!(instructions("(?:ab){2,}"), 2 * 2 + 1);
+        // Only groups that a template can name are followed.
+        assert_eq!(instructions(&"(a)".repeat(12)), 12 + 9 * 2);
         // Many times many is much, and no overflow.
         assert!(instructions("(((a{1000}){1000}){1000}){1000}") > 1 << 39);
         assert_eq!(bytes("("), None);
         assert!(bytes("(a{1,200}){1,3}b").unwrap() < 16 << 10);
+        // Some 770 ranges of its own, however often it stands there; \w everybody has.
+        assert!(bytes("[\\w-]+/[\\w-]+").unwrap() > bytes("\\w+/\\w+").unwrap() + (12 << 10));
+        assert!(bytes("[\\w-]+/[\\w-]+").unwrap() < 24 << 10);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_not_read() {
+        let long = "\\w".repeat(TEXT_BYTES_MAX / 2 + 1);
+        assert!(bytes(&long).is_none() && !compiles(&long));
+    }
+
+    #[test]
+    fn groups_are_followed_in_regexes_of_bounded_size() {
+        // The end, the group, and the letters.
+        assert!(has_groups_followed("(a{1635})"));
+        assert!(!has_groups_followed("(a{1636})"));
+        // What is no regex is refused elsewhere.
+        assert!(has_groups_followed("("));
+    }
+
+    #[test]
+    fn a_regex_begins_as_all_that_it_takes() {
+        for (pattern, start) in [
+            ("/admin/.*", "/admin/"),
+            ("/admin", "/admin"),
+            ("/admins?/", "/admin"),
+            ("/v1+", "/v"),
+            ("/a{0}b", "/b"),
+            ("/a|/b", "/"),
+            ("/a/(b|c)", "/a/"),
+            ("^/(a)\\.b/", "/a.b/"),
+            ("(?i)/admin", "/"),
+            (".*", "/"),
+        ] {
+            assert_eq!(literal_start(pattern), start, "{pattern}");
+        }
     }
 
     #[test]

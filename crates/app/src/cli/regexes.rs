@@ -7,7 +7,8 @@ use clap::Args;
 #[command(next_help_heading = "Objects")]
 pub struct RawRegexes {
     /// The most different regexes of one host, in paths, conditions, rewrites and origins. What is
-    /// beyond it has no effect, and a finding says so.
+    /// beyond it has no effect or, where it restricts, closes what it may take, and a finding says
+    /// so.
     #[arg(
         long,
         env = "MYRIAD_REGEXES_PER_HOST",

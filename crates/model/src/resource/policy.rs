@@ -161,6 +161,16 @@ pub enum PathRewrite {
     },
 }
 
+impl PathRewrite {
+    /// The groups that a template may refer to.
+    pub const GROUPS_MAX: usize = 9;
+
+    /// The most instructions of a regex whose groups are followed: one for each character, class,
+    /// repetition, alternative and border of a group, as often as they are repeated, and one for
+    /// the end. What a thread keeps for the places of groups is bounded so.
+    pub const INSTRUCTIONS_MAX: usize = 1_638;
+}
+
 /// A cookie that keeps a client on its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Affinity {

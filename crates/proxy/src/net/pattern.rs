@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use myriad_base::clock;
 use myriad_base::log::suppressed::Topic;
+use myriad_model::PathRewrite;
 
 use compile::Program;
 pub use hint::Hint;
-pub use scratch::{Candidates, SCRATCH_BYTES_MAX, with_candidates};
+pub use scratch::{Candidates, SCRATCH_BYTES_MAX, memory_usage as scratch_bytes, with_candidates};
 pub use store::{Held, held, register};
 use table::Table;
 
@@ -35,7 +36,7 @@ pub const INSTRUCTIONS_MAX: usize = 1 << 15;
 pub const STEPS_MAX: u32 = 1 << 17;
 
 /// The groups that a template may refer to, and the whole match.
-pub const GROUPS: usize = 10;
+pub const GROUPS: usize = PathRewrite::GROUPS_MAX + 1;
 
 /// A regex is not valid, or too large.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use myriad_api::PathType;
-use myriad_model::PathMatch;
+use myriad_model::{PathMatch, PathRewrite};
 
 use super::annotations::Options;
 use crate::regex::{self, TooMany};
@@ -39,6 +39,9 @@ pub enum PathProblem {
     /// More than the settings allow.
     #[error("is beyond the {0} regexes that a host may have")]
     TooManyRegexes(usize),
+    /// Too large for its groups to be followed, which a rewrite refers to.
+    #[error("is a regex of more than {0} instructions, whose groups rewrite-target cannot have")]
+    GroupsTooLarge(usize),
 }
 
 impl From<TooMany> for PathProblem {
@@ -53,6 +56,9 @@ impl PathProblem {
         match self {
             PathProblem::TooManyRegexes(_) => {
                 "write plain prefixes where they do, or raise --regexes-per-host"
+            }
+            PathProblem::GroupsTooLarge(_) => {
+                "write fewer or smaller repetitions, or a rewrite-target without groups"
             }
             _ => "write a path such as /shop, or leave it out to match every path",
         }
@@ -203,6 +209,18 @@ pub fn advise(matched: &PathMatch, options: &Options) -> Option<(String, &'stati
     })
 }
 
+/// Why nothing can be sent on for a path that holds: its groups are asked for, and nobody can
+/// follow them.
+pub fn lost_groups(matched: &PathMatch, options: &Options) -> Option<PathProblem> {
+    let has_groups = |template: &str| template.contains('$');
+    let PathMatch::Regex(pattern) = matched else {
+        return None;
+    };
+    let is_lost =
+        options.rewrite.as_deref().is_some_and(has_groups) && !regex::has_groups_followed(pattern);
+    is_lost.then_some(PathProblem::GroupsTooLarge(PathRewrite::INSTRUCTIONS_MAX))
+}
+
 /// The highest group that a rewrite refers to.
 fn last_group(rewrite: &str) -> Option<usize> {
     let digits = rewrite
@@ -215,25 +233,9 @@ fn last_group(rewrite: &str) -> Option<usize> {
         .map(|digit| digit as usize)
 }
 
-/// How all paths begin that a regex takes, in either case; at least `/`.
-pub fn literal_start(pattern: &str) -> &str {
-    if pattern.contains('|') {
-        return "/";
-    }
-    let is_special = |letter: char| ".?\\()[]{}*+^$".contains(letter);
-    let end = pattern.find(is_special).unwrap_or(pattern.len());
-    let (start, rest) = pattern.split_at(end);
-    let mut letters = start.chars();
-    // A letter that is repeated may be missing.
-    if rest.starts_with(['?', '*', '{']) {
-        letters.next_back();
-    }
-    let start = letters.as_str();
-    if start.starts_with('/') { start } else { "/" }
-}
-
 /// What takes all paths that begin so, in either case.
 pub fn beginning(start: &str) -> PathMatch {
+    let start = regex_syntax::escape(start);
     PathMatch::Regex(format!("{ANY_CASE}{start}").into())
 }
 

@@ -9,7 +9,7 @@ use myriad_model::{Host, PathMatch};
 use super::annotations::Options;
 use super::host::Claimant;
 use super::paths::{self, PathProblem};
-use crate::regex::Regexes;
+use crate::regex::{Regexes, literal_start};
 
 /// Where a backend is written.
 #[derive(Clone)]
@@ -129,10 +129,16 @@ impl<'a> Table<'a> {
         }
         match self.paths.entry(matched.clone()) {
             Slot::Vacant(slot) => {
+                let problem = paths::lost_groups(slot.key(), &claimant.options);
+                let is_closed = problem.is_some();
+                findings.extend(problem.map(|problem| {
+                    let message = format!("{problem}, so it answers 503");
+                    Finding::new(Severity::Error, key, field(), message, problem.remedy())
+                }));
                 slot.insert(PathEntry {
                     main: Spot::of(&written),
                     canary: None,
-                    is_closed: false,
+                    is_closed,
                 });
             }
             Slot::Occupied(slot) => {
@@ -154,13 +160,13 @@ impl<'a> Table<'a> {
         written: &WrittenPath<'a>,
         problem: PathProblem,
         options: &Options,
-    ) -> Option<&'a str> {
+    ) -> Option<String> {
         let is_beyond = matches!(problem, PathProblem::TooManyRegexes(_));
         if !is_beyond || !options.restricts() {
             return None;
         }
-        let start = paths::literal_start(written.path?);
-        let entry = self.paths.entry(paths::beginning(start));
+        let start = literal_start(written.path?);
+        let entry = self.paths.entry(paths::beginning(&start));
         let entry = entry.or_insert_with(|| PathEntry {
             main: Spot::of(written),
             canary: None,

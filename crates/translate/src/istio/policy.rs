@@ -14,7 +14,7 @@ use myriad_model::{
 };
 
 use super::matching::escape;
-use crate::regex::compiles;
+use crate::regex::{compiles, has_groups_followed};
 
 /// For the connection to an endpoint, as Istio has it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,9 +78,32 @@ pub fn build(route: &HttpRoute, problems: &mut Vec<Problem>) -> Policy {
     policy
 }
 
+/// Whether a rule rewrites paths as nobody can: then it forwards nothing.
+pub fn is_closed(route: &HttpRoute) -> bool {
+    let rewrite = route.rewrite.as_ref();
+    let by_regex = rewrite.and_then(|rewrite| rewrite.uri_regex_rewrite.as_ref());
+    by_regex.is_some_and(|regex| is_too_large(&regex.pattern))
+}
+
+fn is_too_large(pattern: &str) -> bool {
+    !has_groups_followed(pattern) && compiles(pattern)
+}
+
 fn rewrite(written: &HttpRewrite, problems: &mut Vec<Problem>) -> Option<Rewrite> {
     let by_regex = written.uri_regex_rewrite.as_ref();
     let path = match by_regex.filter(|it| !it.pattern.is_empty()) {
+        Some(regex) if is_too_large(&regex.pattern) => {
+            let max = PathRewrite::INSTRUCTIONS_MAX;
+            problems.push(Problem {
+                field: "rewrite.uriRegexRewrite.match".into(),
+                message: format!(
+                    "is a regex of more than {max} instructions, which rewrites no path, so the \
+                     rule answers 503"
+                ),
+                remedy: "write fewer or smaller repetitions",
+            });
+            None
+        }
         Some(regex) if compiles(&regex.pattern) => Some(PathRewrite::Substitution {
             regex: regex.pattern.clone(),
             template: template(&regex.rewrite).into(),

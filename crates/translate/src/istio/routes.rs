@@ -12,6 +12,7 @@ use myriad_model::{
     Value, ValueMatch, WeightedUpstream,
 };
 
+use super::beyond::Rest;
 use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::host::Tenant;
@@ -159,7 +160,10 @@ fn add_rule(
     policy.underscores = reader.settings().underscores(Underscores::Colliding);
     policy.path_reading = PathReading::Base;
     let policy = Arc::new(policy);
-    if limits::is_closed(rule) || processor::is_closed(rule, reader.settings()) {
+    let is_closed = limits::is_closed(rule)
+        || processor::is_closed(rule, reader.settings())
+        || policy::is_closed(&rule.route);
+    if is_closed {
         needs.clear();
         action = Action::Forward(Arc::default());
     }
@@ -234,20 +238,37 @@ impl RuleScene<'_> {
             true => self.unless_misspelt(output),
             false => self.action.clone(),
         };
-        let service = &self.rule.service.meta.key;
-        if let Err(TooMany(max)) = regexes.admit_all(&path, &conditions, &self.policy) {
-            let (rule, at) = (self.rule.at, place.matched);
-            output.findings.push(Finding::new(
-                Severity::Error,
-                service,
-                format!("spec.http[{rule}].match[{at}]"),
-                format!(
-                    "has a regex beyond the {max} that a host may have, so the match has no effect"
-                ),
-                "write plain prefixes where they do, or raise --regexes-per-host",
-            ));
+        let admitted = regexes.admit_all(&path, &conditions, &self.policy);
+        let Err(TooMany(max)) = admitted else {
+            let parts = (path, conditions, action, self.policy.clone());
+            self.add(listeners, parts, place, output);
             return;
+        };
+        let uri = matched.and_then(|matched| matched.uri.as_ref());
+        let rest = Rest::of(uri, path, conditions, regexes);
+        let is_closed = rest.is_closed(&action, &self.policy);
+        let (rule, at, becomes) = (self.rule.at, place.matched, rest.becomes(is_closed));
+        output.findings.push(Finding::new(
+            Severity::Error,
+            &self.rule.service.meta.key,
+            format!("spec.http[{rule}].match[{at}]"),
+            format!("has a regex beyond the {max} that a host may have, {becomes}"),
+            "write plain prefixes where they do, or raise --regexes-per-host",
+        ));
+        if is_closed {
+            let closed = Action::Forward(Arc::default());
+            let parts = (rest.path, rest.conditions, closed, self.closed_policy());
+            self.add(listeners, parts, place, output);
         }
+    }
+
+    fn add(
+        &self,
+        listeners: Arc<[Name]>,
+        (path, conditions, action, policy): (PathMatch, Vec<ValueMatch>, Action, Arc<Policy>),
+        place: Place,
+        output: &mut Output,
+    ) {
         let route = Route {
             listeners,
             hosts: self.ground.hosts.clone(),
@@ -255,17 +276,26 @@ impl RuleScene<'_> {
             path,
             conditions: conditions.into(),
             action,
-            policy: self.policy.clone(),
+            policy,
         };
         let origin = Origin {
             kind: OriginKind::VirtualService,
-            id: service.id().clone(),
+            id: self.rule.service.meta.key.id().clone(),
         };
         let resource = Resource {
             origin,
             value: Value::Route(Box::new(route)),
         };
         output.resources.push((self.name(place), resource));
+    }
+
+    /// The policy of what is never sent on, with none of the regexes of the rule.
+    fn closed_policy(&self) -> Arc<Policy> {
+        Arc::new(Policy {
+            underscores: self.policy.underscores,
+            path_reading: self.policy.path_reading,
+            ..Policy::default()
+        })
     }
 
     /// The action of a rule that takes every request; no endpoint at all where that is most likely

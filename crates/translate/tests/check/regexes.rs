@@ -155,3 +155,19 @@ fn an_object_of_many_regexes_counts_for_what_they_take() {
     assert_eq!(translated(&text, bounds(weight)).0, 20 * 255);
     assert_eq!(translated(&text, bounds(weight - 1)).0, 0);
 }
+
+#[test]
+fn a_repetition_counts_for_each_of_its_turns() {
+    let text = ingress(1).replace("/u0/(\\\\w+)/(\\\\w+)/edit", "/a{3000}");
+    let bounds = |routes| Settings {
+        bounds: Bounds {
+            routes,
+            ..Bounds::of_tenants()
+        },
+        ..Settings::default()
+    };
+    // It stands twice, and is 24 KiB each time.
+    let weight = 2 * (1 + 24);
+    assert_eq!(translated(&text, bounds(weight)).0, 1);
+    assert_eq!(translated(&text, bounds(weight - 1)).0, 0);
+}

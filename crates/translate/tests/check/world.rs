@@ -70,6 +70,7 @@ pub fn settings(text: &str) -> Settings {
                 settings.trust_domain_aliases = list.collect();
             }
             "underscores-in-headers" => settings.passes_underscores = value == "true",
+            "regexes-per-host" => settings.regexes_per_host = value.parse().expect("a number"),
             "registry-only" => settings.allows_any = value != "true",
             "provider" => settings
                 .providers

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use myriad_model::PathRewrite;
+
 use super::{GROUPS, INSTRUCTIONS_MAX};
 
 /// The most scratch memory of a thread in bytes, whatever it matches and however many patterns
@@ -13,9 +15,6 @@ const FOLDED_MAX: usize = 64 << 10;
 
 /// The most patterns that are tried for one text; a budget is spent before.
 const CANDIDATES_MAX: usize = 16 << 10;
-
-/// The most places of groups that one list of states remembers.
-const SLOTS_MAX: usize = 32 << 10;
 
 /// The slots of a thread that follows groups.
 pub const SLOTS: usize = GROUPS * 2;
@@ -88,7 +87,7 @@ pub fn with_candidates<R>(text: &str, run: impl FnOnce(&mut Candidates) -> R) ->
 
 /// Whether a pattern of this many instructions can have its groups followed.
 pub fn has_room_for_groups(instructions: usize) -> bool {
-    instructions * SLOTS <= SLOTS_MAX
+    instructions <= PathRewrite::INSTRUCTIONS_MAX
 }
 
 impl Scratch {
@@ -103,7 +102,6 @@ impl Scratch {
     }
 
     /// The memory that it takes in bytes.
-    #[cfg(test)]
     pub fn memory_usage(&self) -> usize {
         let of = |states: &States| {
             let ids = states.order.capacity() + states.places.capacity();
@@ -114,7 +112,6 @@ impl Scratch {
 }
 
 /// The scratch memory that this thread holds in bytes.
-#[cfg(test)]
 pub fn memory_usage() -> usize {
     let candidates = CANDIDATES.take();
     let gathered = candidates.folded.capacity() + candidates.numbers.capacity() * size_of::<u32>();

@@ -234,6 +234,17 @@ fn the_largest_program_leaves_room_in_the_scratch_memory() {
     assert!(largest(count + 1).is_err());
 }
 
+/// Translation counts the same, and closes what could not be rewritten.
+#[test]
+fn groups_are_followed_in_programs_of_bounded_size() {
+    for (pattern, is_followed) in [("(a{1635})", true), ("(a{1636})", false)] {
+        let budget = Budget::default();
+        let found = Pattern::new(pattern).unwrap().groups(b"aa", &budget);
+        assert_eq!(found, None);
+        assert_eq!(budget.is_spent(), !is_followed, "{pattern}");
+    }
+}
+
 #[test]
 fn a_pattern_takes_a_few_kilobytes() {
     let honest = Pattern::new("(?i)/shop-1/(\\w+)/(\\w+)/edit").unwrap();
