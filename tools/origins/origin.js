@@ -3,7 +3,8 @@
 const fs = require('fs');
 const http = require('http');
 
-const tell = (text) => fs.writeSync(1, text + '\n');
+// Node reads each byte of a target as a letter, so that each letter is written as a byte again.
+const tell = (text) => fs.writeSync(1, Buffer.from(text + '\n', 'latin1'));
 
 const server = http.createServer((request, answer) => {
   tell(`head ${request.method} ${request.url}`);

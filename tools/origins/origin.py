@@ -2,13 +2,14 @@
 head was read, and again with the length of its body. What http.server leaves to handlers, the
 body, is read as its documentation says."""
 
-import sys
+import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 def tell(text):
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    # http.server reads each byte of a target as a letter, so that each letter is a byte again. A
+    # line is one write: others write at the same time.
+    os.write(1, (text + "\n").encode("latin-1"))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -46,6 +47,8 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+# With the five that wait by default, connections that come together wait a second.
+ThreadingHTTPServer.request_queue_size = 128
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 tell(f"listens 127.0.0.1:{server.server_address[1]}")
 server.serve_forever()

@@ -20,7 +20,7 @@ openssl req -newkey rsa:2048 -nodes -subj '/CN=client.example.com/O=client organ
   -keyout client.key -out client.csr
 ";
 
-/// The signature of that task, which leaves version 1 up to OpenSSL 3.1; later ones are asked for it.
+/// The signature of that task, which makes version 1 up to OpenSSL 3.1. Later ones are told to.
 const VERSION_1: &str = "
 openssl x509 -req -sha256 -days 365 -CA authority.crt -CAkey authority.key -set_serial 1 \
   -in client.csr -out first.crt

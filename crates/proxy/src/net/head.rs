@@ -548,13 +548,16 @@ fn upgrade<'a>(fields: &[Field<'a>]) -> Option<&'a [u8]> {
     (protocols.next().is_none() && !is_http(first)).then_some(field.value)
 }
 
+/// Whether a client waits for a 100. One expectation is understood, and it is told once: servers do
+/// not agree on what several fields mean, and nginx refuses them.
 fn expects_continue(head: &Head<'_>) -> Result<bool, FailureKind> {
-    match head.first(Known::Expect) {
-        None => Ok(false),
-        Some(value) if value.eq_ignore_ascii_case(b"100-continue") => {
+    let mut fields = head.fields.iter().filter(|f| f.known == Known::Expect);
+    match (fields.next(), fields.next()) {
+        (None, _) => Ok(false),
+        (Some(field), None) if field.value.eq_ignore_ascii_case(b"100-continue") => {
             Ok(head.version != Version::Http10 && head.body != BodyLength::None)
         }
-        Some(_) => Err(FailureKind::BadRequest),
+        (Some(_), _) => Err(FailureKind::BadRequest),
     }
 }
 

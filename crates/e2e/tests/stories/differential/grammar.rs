@@ -21,7 +21,7 @@ impl Dice {
 
     /// The plain form in most cases, so that what is odd about a request is mostly one thing.
     pub fn mostly<'a>(&mut self, plain: &'a str, odd: &[&'a str]) -> &'a str {
-        match self.below(5) {
+        match self.below(8) {
             0 => self.pick(odd),
             _ => plain,
         }
@@ -48,18 +48,33 @@ pub fn last(number: usize) -> String {
 fn request(dice: &mut Dice, path: &str, number: usize) -> String {
     let method = dice.mostly(
         "POST",
-        &["GET", "HEAD", "PUT", "OPTIONS", "DELETE", "get", "TRACE"],
+        &[
+            "GET", "HEAD", "PUT", "OPTIONS", "DELETE", "get", "TRACE", "CONNECT", "PRI", "P\0T",
+        ],
     );
     let version = dice.mostly(
         "HTTP/1.1",
-        &["HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "http/1.1"],
+        &[
+            "HTTP/1.0",
+            "HTTP/1.2",
+            "HTTP/2.0",
+            "http/1.1",
+            "HTTP/0.9",
+            "HTTP/1.",
+            "HTTP/1.1x",
+            "",
+        ],
     );
     let end = dice.pick(&[
         "", "?a=b", "?", "/%2f", "//x", ";a=b", "/%61", "/a%20b", "?a=/../b",
     ]);
-    let target = match dice.below(8) {
-        0 => format!("http://{HOST}{path}{end}"),
-        1 => format!("HTTP://{HOST}:80{path}{end}"),
+    let target = match dice.below(32) {
+        0..4 => format!("http://{HOST}{path}{end}"),
+        4..7 => format!("HTTP://{HOST}:80{path}{end}"),
+        7 => format!("http://a:b@{HOST}{path}{end}"),
+        8 => format!("http://{HOST}\\@other.alt{path}{end}"),
+        9 => format!("{HOST}:80"),
+        10 => "*".to_owned(),
         _ => format!("{path}{end}"),
     };
     let blank = dice.mostly(" ", &["  ", "\t", " \t"]);
@@ -76,6 +91,13 @@ fn request(dice: &mut Dice, path: &str, number: usize) -> String {
             "Host: HOST.alt\r\n other.alt\r\n",
             "Host: HOST.alt, other.alt\r\n",
             "Host: HOST.alt:80\r\n",
+            "Host: HOST.alt:\r\n",
+            "Host: HOST.alt.\r\n",
+            "Host: a@HOST.alt\r\n",
+            "Host: HOST.alt/a\r\n",
+            "Host: \r\n",
+            "Host:\r\n HOST.alt\r\n",
+            "Host: HOST.alt\0.other.alt\r\n",
         ],
     );
     let odd = dice.mostly(
@@ -91,18 +113,45 @@ fn request(dice: &mut Dice, path: &str, number: usize) -> String {
             "X-A\r\n",
             ": a\r\n",
             "X-A: a\0b\r\n",
+            "X-A: a\x0bb\r\n",
+            "X-A: a\x7fb\r\n",
+            "X-A: \u{e9}\r\n",
+            "X-\u{e9}: a\r\n",
+            "X-A:\r\n\ta\r\n",
+            "X-A: a\r\r\n",
+            "\0: a\r\n",
             "X-A: \r\n",
             "X A: a\r\n",
             "Expect: 100-continue\r\n",
             "Expect: 200-ok\r\n",
+            "Expect: 100-Continue\r\n",
+            "Expect: 100-continue, 200-ok\r\n",
+            "Expect: 100-continue\r\nExpect: 100-continue\r\n",
+            "Expect:\r\n",
             "Connection: Content-Length\r\n",
             "Connection: Transfer-Encoding\r\n",
             "Connection: keep-alive, x-a\r\nX-A: a\r\n",
             "Connection: close\r\n",
+            "Connection: close, keep-alive\r\n",
+            "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n",
+            "Connection: Host\r\n",
+            "Connection: Expect\r\n",
+            "Connection: X-Forwarded-For\r\n",
+            "Proxy-Connection: keep-alive\r\n",
             "Connection: upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
             "Connection: upgrade\r\nUpgrade: other\r\n",
+            "Connection: upgrade\r\nUpgrade: other, h2c\r\n",
+            "Connection: upgrade\r\nUpgrade: TLS/1.0\r\n",
+            "Upgrade: other\r\n",
             "TE: trailers\r\n",
+            "TE: chunked\r\n",
             "Trailer: Content-Length\r\n",
+            "Trailer: Transfer-Encoding\r\n",
+            "Content-Length:\r\n",
+            "Content-Length\r\n",
+            "Content-Length\0: 7\r\n",
+            "Transfer-Encoding:\r\n",
+            "Transfer-Encoding\0: chunked\r\n",
         ],
     );
     let (framing, body) = framing(dice, number);
@@ -132,6 +181,16 @@ fn framing(dice: &mut Dice, number: usize) -> (String, String) {
             "Transfer-Encoding:\r\n chunked\r\n",
             "Transfer-Encoding: \x0bchunked\r\n",
             "Transfer-Encoding: \"chunked\"\r\n",
+            "Transfer-Encoding: chunked;a=b\r\n",
+            "Transfer-Encoding: chunked,\r\n",
+            "Transfer-Encoding: , chunked\r\n",
+            "Transfer-Encoding: chunked \r\n",
+            "Transfer-Encoding: chunked\r\n chunked\r\n",
+            "Transfer-Encoding: chunked\0\r\n",
+            "Transfer-Encoding: chunked\r\r\n",
+            "Transfer-Encoding: chunked\u{a0}\r\n",
+            "Transfer-Encoding: \r\n",
+            "Transfer-Encoding: identity\r\n",
         ],
     );
     let exact = format!("Content-Length: {length}\r\n");
@@ -142,13 +201,25 @@ fn framing(dice: &mut Dice, number: usize) -> (String, String) {
         7 => (format!("{exact}{coding}"), chunks),
         8 => (format!("{coding}Content-Length: 3\r\n"), chunks),
         _ => {
-            let written = match dice.below(7) {
+            let written = match dice.below(18) {
                 0 => format!("Content-Length: +{length}\r\n"),
                 1 => format!("Content-Length: {length}\r\nContent-Length: {length}\r\n"),
                 2 => format!("Content-Length: {length}, {length}\r\n"),
                 3 => format!("Content-Length: 0{length}\r\n"),
                 4 => format!("Content-Length: {length} \r\n"),
                 5 => format!("Content-Length: 0x{length:x}\r\n"),
+                6 => format!("Content-Length: -{length}\r\n"),
+                7 => "Content-Length: 1e1\r\n".to_owned(),
+                8 => format!("Content-Length: {length}.0\r\n"),
+                9 => format!("Content-Length: {length};a\r\n"),
+                10 => format!("Content-Length: {length}\0\r\n"),
+                11 => format!("Content-Length: \x0b{length}\r\n"),
+                12 => format!("Content-Length: \t{length}\t\r\n"),
+                13 => format!("Content-Length:\r\n {length}\r\n"),
+                14 => format!("Content-Length: {length}\r\n 0\r\n"),
+                15 => format!("Content-Length: {length},\r\n"),
+                // As long as the body to whoever drops what is beyond 64 bits.
+                16 => format!("Content-Length: {}\r\n", (1_u128 << 64) + length as u128),
                 _ => format!("Content-Length: {length}\r\nContent-Length: 0\r\n"),
             };
             (written, plain)
@@ -158,24 +229,58 @@ fn framing(dice: &mut Dice, number: usize) -> (String, String) {
 
 fn chunks(dice: &mut Dice, plain: &str) -> String {
     let length = plain.len();
-    let size = match dice.below(10) {
+    let size = match dice.below(68) {
         0 => format!("{length:X};a=b"),
         1 => format!("{length:x};a=\"b;c\""),
         2 => format!("000{length:x}"),
         3 => format!("{length:x} "),
         4 => format!("0x{length:x}"),
         5 => format!("{length:x};a\rb"),
+        6 => format!("{length:x};a=\"\r\nb\""),
+        7 => format!("{length:x};a=\"b"),
+        8 => format!("{length:x};a=\"\nb\""),
+        9 => format!("{length:x};\0"),
+        10 => format!("{length:x};\u{e9}"),
+        11 => format!("{length:x} ;a=b"),
+        12 => format!("{length:x}\r"),
+        13 => format!("{length:x}\0"),
+        14 => format!("{length:x}\t"),
+        15 => format!(" {length:x}"),
+        16 => format!("-{length:x}"),
+        17 => format!("+{length:x}"),
+        18 => format!("{length:x}h"),
+        19 => format!("{length:016x}"),
+        20 => format!("{length:017x}"),
+        21 => "f".repeat(16),
+        22 => "f".repeat(17),
+        // As long as the body to whoever drops what is beyond 64 bits.
+        23 => format!("1{length:016x}"),
+        24 => String::new(),
+        25 => ";a".to_owned(),
         _ => format!("{length:x}"),
     };
-    let line_end = dice.mostly("\r\n", &["\n", "\r"]);
+    let line_end = dice.mostly("\r\n", &["\n", "\r", "\r\r\n", "\n\r\n"]);
     let end = dice.mostly(
         "0\r\n\r\n",
         &[
             "0\r\nX-A: a\r\n\r\n",
             "0\r\nContent-Length: 5\r\n\r\n",
+            "0\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "0\r\nHost: other.alt\r\n\r\n",
+            "0\r\nX-A: a\r\n b\r\n\r\n",
+            "0\r\nX-A: a\0b\r\n\r\n",
+            "0\r\nX-A: a\rb\r\n\r\n",
+            "0\r\nX-A: \u{e9}\r\n\r\n",
+            "0\r\nX-A\r\n\r\n",
+            "0\r\nGET /smuggled HTTP/1.1\r\n\r\n",
             "0;a=b\r\n\r\n",
+            "0;a=\"b\r\n\r\n",
             "00\r\n\r\n",
+            "-0\r\n\r\n",
+            "0000000000000000\r\n\r\n",
             "0\n\n",
+            "0\r\r\n\r\n",
+            "0\r\n\n",
             "0\r\nX-A: a\n\r\n",
         ],
     );

@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::grammar::{Dice, HOST};
 
 /// The first bytes of every connection, and settings that say nothing.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// Kinds of frames, and the flags that end a stream and a head.
 const DATA: u8 = 0;
@@ -42,9 +42,23 @@ fn stream(dice: &mut Dice, number: usize, place: u32, bytes: &mut Vec<u8>) {
             ";a",
             "#a",
             "/\u{e9}",
+            "?\u{e9}",
+            "\0",
+            "\u{7f}",
         ],
     );
-    let method = dice.mostly("POST", &["GET", "PUT", "GET /smuggled", "P\r\nT", "post"]);
+    let method = dice.mostly(
+        "POST",
+        &[
+            "GET",
+            "PUT",
+            "GET /smuggled",
+            "P\r\nT",
+            "post",
+            "CONNECT",
+            "",
+        ],
+    );
     let authority = dice.mostly(HOST, &["", "other.alt", "HOST.alt\r\nX-A: a", "a@HOST.alt"]);
     let mut fields = vec![
         (":method", method.to_owned()),
@@ -52,7 +66,7 @@ fn stream(dice: &mut Dice, number: usize, place: u32, bytes: &mut Vec<u8>) {
         (":path", path + more),
         (":authority", authority.to_owned()),
     ];
-    let (name, value) = match dice.below(12) {
+    let (name, value) = match dice.below(18) {
         0 => ("content-length", "3"),
         1 => ("content-length", "+3"),
         2 => ("transfer-encoding", "chunked"),
@@ -63,6 +77,12 @@ fn stream(dice: &mut Dice, number: usize, place: u32, bytes: &mut Vec<u8>) {
         7 => ("transfer_encoding", "chunked"),
         8 => ("X-A", "a"),
         9 => ("expect", "100-continue"),
+        10 => ("content-length", "1e1"),
+        11 => ("content-length", "-3"),
+        12 => ("content-length", "18446744073709551693"),
+        13 => ("te", "trailers, chunked"),
+        14 => ("x-a", "a\0b"),
+        15 => ("x-a", "\u{e9}"),
         _ => ("content-length", &*length),
     };
     fields.push((name, value.to_owned()));

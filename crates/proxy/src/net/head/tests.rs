@@ -81,6 +81,8 @@ fn what_two_servers_could_read_differently_is_refused() {
         format!("GET /a%5c..%5cb HTTP/1.1\r\n{H}\r\n"),
         // The rest.
         format!("GET / HTTP/1.1\r\n{H}Expect: magic\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{H}Expect: 100-continue\r\nExpect: magic\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{H}Expect: 100-continue\r\nExpect: 100-continue\r\n\r\n"),
     ] {
         assert_eq!(
             refusal(&request),
