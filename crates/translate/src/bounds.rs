@@ -5,6 +5,7 @@
 //! known before anything is translated, and a change costs what changes. Of a namespace beyond a
 //! bound the oldest objects stay: those whose sum, by age and then by name, is within it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::istio::destination_rule::TrafficPolicy;
@@ -14,7 +15,7 @@ use myriad_api::istio::{DestinationRule, ServiceEntry, StringMatch, VirtualServi
 use myriad_api::{EndpointSlice, Finding, Ingress, Object, ObjectKind, PathType, Severity};
 use myriad_model::HashTable;
 
-use crate::ingress::looks_like_regex;
+use crate::ingress::{self, looks_like_regex};
 use crate::istio::table_of;
 use crate::regex;
 
@@ -106,8 +107,9 @@ impl Bounds {
         (weight > 0).then_some((holding, weight))
     }
 
-    /// What people are told of an object beyond the bound of its namespace.
-    pub fn finding(&self, object: &Object) -> Option<Finding> {
+    /// What people are told of an object beyond the bound of its namespace. `ignored` are the
+    /// annotations that are ignored on request.
+    pub fn finding(&self, object: &Object, ignored: &BTreeSet<String>) -> Option<Finding> {
         let key = object.key();
         let holding = Holding::of(key.kind)?;
         let bound = self.get(holding)?;
@@ -117,6 +119,12 @@ impl Bounds {
             Holding::HashSlots => (
                 "spec.trafficPolicy.loadBalancer.consistentHash",
                 format!("so its hash tables are rings of {REDUCED_POINTS} points"),
+            ),
+            _ if reduce(object, ignored).is_some() => (
+                "",
+                "so it has no effect; since it restricts access, the paths of older Ingresses of \
+                 the namespace on its hosts answer 503"
+                    .to_owned(),
             ),
             _ => ("", "so it is as if it were not there".to_owned()),
         };
@@ -165,12 +173,21 @@ impl Holding {
 }
 
 /// What stands in the place of an object beyond a bound; none where nothing does. A DestinationRule
-/// stays, since it may say how endpoints are verified.
-pub fn reduce(object: &Object) -> Option<Object> {
-    let Object::DestinationRule(rule) = object else {
-        return None;
-    };
-    let mut rule = DestinationRule::clone(rule);
+/// stays, since it may say how endpoints are verified, and of an Ingress that restricts access so
+/// much that what it restricts is not open.
+pub fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Object> {
+    match object {
+        Object::DestinationRule(rule) => Some(reduce_rule(rule)),
+        Object::Ingress(ingress) => {
+            let closing = ingress::closing(ingress, ignored)?;
+            Some(Object::Ingress(Arc::new(closing)))
+        }
+        _ => None,
+    }
+}
+
+fn reduce_rule(rule: &DestinationRule) -> Object {
+    let mut rule = rule.clone();
     let subsets = rule.spec.subsets.iter_mut();
     let policies = subsets.filter_map(|subset| subset.traffic_policy.as_deref_mut());
     for policy in policies.chain(rule.spec.traffic_policy.as_deref_mut()) {
@@ -180,7 +197,7 @@ pub fn reduce(object: &Object) -> Option<Object> {
             .chain(policy.load_balancer.as_deref_mut())
             .for_each(shrink);
     }
-    Some(Object::DestinationRule(Arc::new(rule)))
+    Object::DestinationRule(Arc::new(rule))
 }
 
 fn shrink(balancer: &mut LoadBalancer) {

@@ -14,6 +14,7 @@ mod ports;
 mod reach;
 mod reader;
 mod revisit;
+mod rules;
 mod run;
 mod slab;
 mod stamp;
@@ -150,7 +151,7 @@ impl Engine {
             views: Views::new(settings.main_view()),
             audience: Audience::default(),
             partings: Partings::default(),
-            allowances: Allowances::new(settings.bounds),
+            allowances: Allowances::new(settings.bounds, settings.ignore_annotations.clone()),
             settings,
             writer,
             now: 0,
@@ -243,10 +244,11 @@ impl Engine {
     /// All Ingresses that are served, by `namespace/name`. A walk over all units: for a process
     /// that begins to lead, and never for a change.
     pub fn served(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.units.iter().filter_map(|record| match record.unit() {
+        let claiming = self.units.iter().filter_map(|record| match record.unit() {
             Unit::Ingress(ingress) if record.has_needs() => Some(ingress),
             _ => None,
-        })
+        });
+        claiming.filter(move |ingress| !self.allowances.is_ingress_beyond(ingress))
     }
 
     /// A Pod, by `namespace/name`.

@@ -43,7 +43,9 @@ pub fn translate(reader: &mut Reader<'_>, shared: &Shared, host: &Host, claims: 
         false => Vec::new(),
     };
     if !claimants.is_empty() {
-        ingress::translate_host(reader, shared, host, (&claimants, &shades), &mut output);
+        let is_closed = ingress::is_closed(reader, &claims.ingresses, &claimants);
+        let scene = (&*claimants, &*shades, is_closed);
+        ingress::translate_host(reader, shared, host, scene, &mut output);
     }
     if is_istio {
         let scene = istio::HostScene {

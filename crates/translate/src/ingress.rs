@@ -7,6 +7,7 @@ mod annotations;
 mod canary;
 mod claims;
 mod class;
+mod closing;
 mod host;
 mod host_name;
 mod opened;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use myriad_api::{Finding, Ingress, Severity};
 
 pub use claims::{is_shade_changed, wildcards};
+pub use closing::{closing, is_closed};
 pub use host::{Claimant, admit_unnamed, gather, keep_owner, translate_host};
 pub use opened::Opened;
 pub use paths::looks_like_regex;
@@ -36,15 +38,20 @@ pub fn translate_ingress(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     let Some(ingress) = reader.ingress(id) else {
         return output;
     };
+    // Of one beyond a bound all that there is to say is said elsewhere.
+    let is_beyond = reader.is_beyond(id);
     match class::judge(reader, &ingress) {
         Served::Ours => {}
         Served::Foreign(finding) => {
-            output.findings.extend(finding);
+            output.findings.extend(finding.filter(|_| !is_beyond));
             return output;
         }
     }
     let claims = claims::read(&ingress);
     output.needs = claims.hosts.into_iter().map(Unit::Host).collect();
+    if is_beyond {
+        return output;
+    }
     output.findings = claims.findings;
     let ignored = &reader.settings().ignore_annotations;
     let (_, problems) = annotations::read(&ingress.meta, ignored);

@@ -1,6 +1,6 @@
 //! What namespaces may hold: which objects stay, by their age, whatever order they came in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use myriad_api::{self as api, Finding, Object, ObjectKey, ObjectKind};
@@ -14,6 +14,8 @@ use crate::output::Unit;
 /// none where nothing is bounded.
 pub struct Allowances {
     bounds: Bounds,
+    /// Annotations that are ignored on request.
+    ignored: BTreeSet<String>,
     by_namespace: BTreeMap<(Box<str>, Holding), Allowance>,
     /// Objects beyond, as they were written.
     beyond: BTreeMap<ObjectKey, Object>,
@@ -44,9 +46,10 @@ struct Moved {
 
 impl Allowances {
     /// Nothing is held.
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: Bounds, ignored: BTreeSet<String>) -> Self {
         Allowances {
             bounds,
+            ignored,
             by_namespace: BTreeMap::new(),
             beyond: BTreeMap::new(),
         }
@@ -62,9 +65,17 @@ impl Allowances {
         self.beyond.contains_key(key)
     }
 
+    /// Whether an Ingress is beyond, by `namespace/name`.
+    pub fn is_ingress_beyond(&self, id: &Arc<str>) -> bool {
+        if self.beyond.is_empty() {
+            return false;
+        }
+        self.is_beyond(&ObjectKey::from_id(ObjectKind::Ingress, id.clone()))
+    }
+
     /// What people are told of an object that is beyond.
     pub fn finding(&self, key: &ObjectKey) -> Option<Finding> {
-        self.bounds.finding(self.beyond.get(key)?)
+        self.bounds.finding(self.beyond.get(key)?, &self.ignored)
     }
 
     /// Notes that an object came, changed or went; returns whether it stays, where it is there, and
@@ -175,11 +186,17 @@ impl Engine {
             return;
         }
         let beyond = self.allowances.beyond.remove(&key);
+        let was_beyond = beyond.is_some();
         let stored = || self.objects.get(&self.hasher, key.kind, key.id());
         let old = beyond.or_else(stored);
         let (stays, moved) = self.allowances.replace(old.as_ref(), new);
         match change {
-            api::Change::Put(object) if !stays => self.exclude(object, run),
+            api::Change::Put(object) if !stays => {
+                if !was_beyond {
+                    self.note_unserved(&key, run);
+                }
+                self.exclude(object, run);
+            }
             change => {
                 self.tell(&key, run);
                 self.ingest(change, run);
@@ -187,6 +204,7 @@ impl Engine {
         }
         for key in moved.out {
             if let Some(object) = self.objects.get(&self.hasher, key.kind, key.id()) {
+                self.note_unserved(&key, run);
                 self.exclude(object, run);
             }
         }
@@ -201,8 +219,7 @@ impl Engine {
     /// Takes an object out that its namespace may not hold, or puts a smaller one in its place.
     fn exclude(&mut self, object: Object, run: &mut Run) {
         let key = object.key().clone();
-        self.note_unserved(&key, run);
-        let change = match reduce(&object) {
+        let change = match reduce(&object, &self.allowances.ignored) {
             Some(reduced) => api::Change::Put(reduced),
             None => api::Change::Remove(key.clone()),
         };

@@ -13,8 +13,10 @@ use myriad_api::{
 
 use myriad_model::Host;
 
+use super::allowance::Allowances;
 use super::facts::{Fact, FactHasher, is_default, service_of, trust_of};
 use super::objects::Objects;
+use super::rules;
 use super::units::Units;
 use super::viewpoint::Viewpoint;
 use super::views::Views;
@@ -41,6 +43,7 @@ pub struct Reader<'a> {
     hasher: &'a FactHasher,
     settings: &'a Settings,
     views: &'a Views,
+    allowances: &'a Allowances,
     view: &'a Viewpoint<'a>,
     now: i64,
     units: &'a Units,
@@ -54,7 +57,7 @@ impl<'a> Reader<'a> {
     /// A handle for one run of one unit.
     pub fn new(
         (objects, hasher, units): (&'a Objects, &'a FactHasher, &'a Units),
-        (settings, views): (&'a Settings, &'a Views),
+        (settings, views, allowances): (&'a Settings, &'a Views, &'a Allowances),
         view: &'a Viewpoint<'a>,
         now: i64,
         opened: &'a mut Open,
@@ -64,6 +67,7 @@ impl<'a> Reader<'a> {
             hasher,
             settings,
             views,
+            allowances,
             view,
             now,
             units,
@@ -122,6 +126,12 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Whether an Ingress is beyond what its namespace may hold. It changes when it gets there,
+    /// so no fact is noted either.
+    pub fn is_beyond(&self, id: &Arc<str>) -> bool {
+        self.allowances.is_ingress_beyond(id)
     }
 
     /// A Secret, for the unit of its name, which runs again with it: no fact is noted.
@@ -398,7 +408,7 @@ impl<'a> Reader<'a> {
     pub fn rules(&mut self, namespace: &str, pattern: &str) -> Vec<Arc<DestinationRule>> {
         let stored = (self.objects, self.hasher);
         let domain = &self.settings.cluster_domain;
-        rules_of(stored, domain, namespace, pattern, &mut self.visited)
+        rules::find(stored, domain, namespace, pattern, &mut self.visited)
     }
 
     /// The same for the namespace of the view. Views whose namespaces have none are alike.
@@ -564,33 +574,4 @@ impl<'a> Reader<'a> {
     fn note(&mut self, fact: Fact<'_>) {
         self.facts.push(self.hasher.hash(fact));
     }
-}
-
-/// The DestinationRules of a namespace for a host or wildcard in full.
-pub fn rules_of(
-    (objects, hasher): (&Objects, &FactHasher),
-    domain: &str,
-    namespace: &str,
-    pattern: &str,
-    visited: &mut u64,
-) -> Vec<Arc<DestinationRule>> {
-    let mut found = Vec::new();
-    // A rule may name a Service of its own namespace in short.
-    let suffix = format!(".{namespace}.svc.{domain}");
-    let short = pattern
-        .strip_suffix(&suffix)
-        .filter(|it| !it.contains(['.', '*']));
-    for written in [Some(pattern), short].into_iter().flatten() {
-        let fact = hasher.hash(Fact::RulesIn(namespace, written));
-        for object in objects.collection(fact) {
-            *visited += 1;
-            if let Object::DestinationRule(rule) = object
-                && rule.meta.key.namespace() == namespace
-                && istio::rule_host(&rule.spec.host, namespace, domain) == pattern
-            {
-                found.push(rule);
-            }
-        }
-    }
-    found
 }

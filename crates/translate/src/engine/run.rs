@@ -9,8 +9,9 @@ use myriad_model::{Change, Delta, Key, Name, Policy, Resource, Route, Sealed, Se
 use super::drawn::{self, Drawn};
 use super::facts::{self, Fact};
 use super::interner::Interner;
-use super::reader::{self, Open, Reader};
+use super::reader::{Open, Reader};
 use super::revisit::Parting;
+use super::rules;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::units::{Record, UnitId};
 use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
@@ -302,7 +303,7 @@ impl Engine {
         let view = Viewpoint::new(slot, standing, self.views.is_single());
         let mut reader = Reader::new(
             (&self.objects, &self.hasher, &self.units),
-            (&self.settings, &self.views),
+            (&self.settings, &self.views, &self.allowances),
             &view,
             self.now,
             &mut run.opened,
@@ -356,14 +357,17 @@ impl Engine {
         let has_rules = |namespace: &str, pattern: &str| {
             let domain = &self.settings.cluster_domain;
             let stored = (&self.objects, &self.hasher);
-            !reader::rules_of(stored, domain, namespace, pattern, &mut 0).is_empty()
+            !rules::find(stored, domain, namespace, pattern, &mut 0).is_empty()
         };
         let is_needed = |needer, need| self.units.need(needer, need).has(slot);
         Viewpoint::answer(standing, question, has_rules, is_needed)
     }
 
     fn note_served(&self, unit: &Unit, id: UnitId, has_needs: bool, run: &mut Run) {
-        if let Unit::Ingress(ingress) = unit {
+        // One that is beyond claims its hosts to close them; it was told of when it was left out.
+        if let Unit::Ingress(ingress) = unit
+            && !self.allowances.is_ingress_beyond(ingress)
+        {
             if has_needs {
                 run.served.push(ingress.clone());
             } else if self.units.get(id).is_some_and(Record::has_needs) {

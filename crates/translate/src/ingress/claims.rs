@@ -67,6 +67,11 @@ pub fn wildcards(ingress: &Ingress) -> Vec<Host> {
         .collect()
 }
 
+/// Whether an Ingress has a backend for any request.
+pub fn leads_somewhere(ingress: &Ingress) -> bool {
+    ingress.default_backend.is_some() || ingress.rules.iter().any(|rule| !rule.paths.is_empty())
+}
+
 /// Whether hosts below the wildcards of an Ingress may read other things of it than before, its
 /// hosts aside.
 pub fn is_shade_changed(old: &Ingress, new: &Ingress) -> bool {
@@ -80,6 +85,8 @@ pub fn is_shade_changed(old: &Ingress, new: &Ingress) -> bool {
     old.meta.created != new.meta.created
         || old.tls != new.tls
         || annotations(old) != annotations(new)
+        // One without may stand for one beyond a bound, whose claims are no others'.
+        || leads_somewhere(old) != leads_somewhere(new)
 }
 
 impl Claims {

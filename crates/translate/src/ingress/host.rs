@@ -44,12 +44,13 @@ impl Claimant {
     }
 }
 
-/// Translates one host from the Ingresses that it belongs to.
+/// Translates one host from the Ingresses that it belongs to. `is_closed` says whether all of
+/// their paths have to stay closed for another one.
 pub fn translate_host(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,
-    (claimants, shades): (&[Claimant], &[Shade]),
+    (claimants, shades, is_closed): (&[Claimant], &[Shade], bool),
     output: &mut Output,
 ) {
     let chosen = tls::choose(reader, host, claimants, &mut output.findings);
@@ -61,9 +62,8 @@ pub fn translate_host(
         // As nginx does unless it is told otherwise.
         underscores: reader.settings().underscores(Underscores::Dropped),
     };
-    let is_blocked = claimants
-        .iter()
-        .any(|known| known.options.blocked == Blocked::Host);
+    let mut all = claimants.iter();
+    let is_blocked = is_closed || all.any(|known| known.options.blocked == Blocked::Host);
     let listeners = match claimants.first() {
         Some(first) => ownership::open_to(&shared.listeners, shades, first.namespace()),
         None => shared.listeners.clone(),
@@ -109,10 +109,13 @@ pub fn translate_host(
     }
 }
 
-/// The claiming Ingresses, the oldest first.
+/// The claiming Ingresses, the oldest first, but for those beyond a bound.
 pub fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
     let ignored = &reader.settings().ignore_annotations;
-    let found = ids.iter().filter_map(|id| reader.ingress(id));
+    let found = ids.iter().filter_map(|id| match reader.is_beyond(id) {
+        true => None,
+        false => reader.ingress(id),
+    });
     let mut claimants: Vec<Claimant> = found
         .map(|ingress| Claimant {
             options: annotations::read(&ingress.meta, ignored).0,

@@ -1,6 +1,8 @@
 //! Bounds of namespaces: what stays does not depend on the order in which objects came, and a
 //! change costs what it moves.
 
+use std::sync::Arc;
+
 use myriad_api::{Change, ObjectKey, ObjectKind};
 use myriad_translate::{Bounds, Engine, Settings, Work};
 use proptest::prelude::*;
@@ -79,6 +81,37 @@ spec: {{rules: [{{host: h{number:05}.example, http: {{paths: [{{path: /, pathTyp
          backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}]}}
 "
     )
+}
+
+#[test]
+fn one_that_closes_a_host_is_not_told_to_be_served_before_it_is_back() {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            routes: 1,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    engine.apply(world::changes(BASE), world::NOW);
+    let restricting = "name: i00001, annotations: \
+                       {nginx.ingress.kubernetes.io/whitelist-source-range: 10.0.0.0/8}";
+    let young = ingress(1).replace("name: i00001", restricting);
+    let young = young.replace("h00001", "h00000");
+    let served = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let both = [ingress(0), young.clone()].join("---\n");
+    let outcome = engine.apply(world::changes(&both), world::NOW);
+    assert_eq!(served(&outcome.served), ["shop/i00000"]);
+    assert_eq!(beyond(&engine), 1);
+    // Again the same, and nobody is told anything.
+    let outcome = engine.apply(world::changes(&young), world::NOW);
+    assert!(outcome.served.is_empty() && outcome.unserved.is_empty());
+    assert!(outcome.delta.is_empty());
+    let all: Vec<String> = engine.served().map(ToString::to_string).collect();
+    assert_eq!(all, ["shop/i00000"]);
+    let key = ObjectKey::new(ObjectKind::Ingress, "shop", "i00000");
+    let outcome = engine.apply(vec![Change::Remove(key)], world::NOW);
+    assert_eq!(served(&outcome.served), ["shop/i00001"]);
+    assert_eq!(beyond(&engine), 0);
 }
 
 /// How many objects are beyond a bound.
