@@ -34,7 +34,7 @@ struct Variant {
 }
 
 /// Each has to render.
-const VARIANTS: [Variant; 7] = [
+const VARIANTS: [Variant; 8] = [
     Variant {
         settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
         lines: &["kind: DaemonSet", "kind: PodMonitor"],
@@ -75,6 +75,15 @@ const VARIANTS: [Variant; 7] = [
         lines: &[
             "- --default-certificate=a/b",
             "- --regexes-per-host=1000000",
+        ],
+    },
+    Variant {
+        settings: &["nginxConfigMap=ingress-nginx/ingress-nginx-controller"],
+        lines: &[
+            "- --nginx-configmap=ingress-nginx/ingress-nginx-controller",
+            "name: myriad-controller-nginx-configmap",
+            "namespace: ingress-nginx",
+            "resourceNames: [ingress-nginx-controller]",
         ],
     },
     Variant {

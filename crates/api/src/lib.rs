@@ -6,6 +6,7 @@
 //! **Never** reads a file, a clock or a socket, and never sees a resource of the proxy.
 
 pub mod change;
+pub mod config_map;
 pub mod endpoint_slice;
 pub mod finding;
 pub mod ingress;
@@ -17,6 +18,7 @@ pub mod secret;
 pub mod service;
 
 pub use change::{Batch, Change, Report};
+pub use config_map::ConfigMap;
 pub use endpoint_slice::{Conditions, Endpoint, EndpointPort, EndpointSlice};
 pub use finding::{Finding, Place, Severity};
 pub use ingress::{

@@ -11,7 +11,7 @@ use crate::istio::{
     RequestAuthentication, ServiceEntry, Sidecar, Telemetry, VirtualService, WasmPlugin,
     WorkloadEntry,
 };
-use crate::{EndpointSlice, Ingress, IngressClass, Meta, Pod, Secret, Service};
+use crate::{ConfigMap, EndpointSlice, Ingress, IngressClass, Meta, Pod, Secret, Service};
 
 /// The kinds that are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,11 +55,13 @@ pub enum ObjectKind {
     WasmPlugin = 18,
     /// `v1` Pod; its labels say to which subset its addresses belong.
     Pod = 19,
+    /// `v1` ConfigMap; only that of an ingress-nginx has an effect.
+    ConfigMap = 20,
 }
 
 impl ObjectKind {
     /// Every kind, in a fixed order.
-    pub const ALL: [ObjectKind; 19] = [
+    pub const ALL: [ObjectKind; 20] = [
         ObjectKind::Ingress,
         ObjectKind::IngressClass,
         ObjectKind::Service,
@@ -79,9 +81,11 @@ impl ObjectKind {
         ObjectKind::EnvoyFilter,
         ObjectKind::WasmPlugin,
         ObjectKind::Pod,
+        ObjectKind::ConfigMap,
     ];
 
-    /// The kinds that every Kubernetes API serves; the others need definitions of their own.
+    /// The kinds that every Kubernetes API serves and that are always read; most others need
+    /// definitions of their own.
     pub const CORE: [ObjectKind; 5] = [
         ObjectKind::Ingress,
         ObjectKind::IngressClass,
@@ -112,6 +116,7 @@ impl ObjectKind {
             ObjectKind::EnvoyFilter => "EnvoyFilter",
             ObjectKind::WasmPlugin => "WasmPlugin",
             ObjectKind::Pod => "Pod",
+            ObjectKind::ConfigMap => "ConfigMap",
         }
     }
 
@@ -137,6 +142,7 @@ impl ObjectKind {
             ObjectKind::EnvoyFilter => "envoyfilters",
             ObjectKind::WasmPlugin => "wasmplugins",
             ObjectKind::Pod => "pods",
+            ObjectKind::ConfigMap => "configmaps",
         }
     }
 
@@ -145,7 +151,9 @@ impl ObjectKind {
     pub const fn api_versions(self) -> &'static [&'static str] {
         match self {
             ObjectKind::Ingress | ObjectKind::IngressClass => &["networking.k8s.io/v1"],
-            ObjectKind::Service | ObjectKind::Secret | ObjectKind::Pod => &["v1"],
+            ObjectKind::Service | ObjectKind::Secret | ObjectKind::Pod | ObjectKind::ConfigMap => {
+                &["v1"]
+            }
             ObjectKind::EndpointSlice => &["discovery.k8s.io/v1"],
             ObjectKind::IstioGateway
             | ObjectKind::VirtualService
@@ -297,6 +305,8 @@ pub enum Object {
     WasmPlugin(Arc<WasmPlugin>),
     /// See [`Pod`].
     Pod(Arc<Pod>),
+    /// See [`ConfigMap`].
+    ConfigMap(Arc<ConfigMap>),
 }
 
 impl Object {
@@ -322,6 +332,7 @@ impl Object {
             Object::EnvoyFilter(object) => &object.meta,
             Object::WasmPlugin(object) => &object.meta,
             Object::Pod(object) => &object.meta,
+            Object::ConfigMap(object) => &object.meta,
         }
     }
 
@@ -364,6 +375,7 @@ impl Object {
             ObjectKind::EnvoyFilter => Object::EnvoyFilter(Arc::deserialize(deserializer)?),
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::deserialize(deserializer)?),
             ObjectKind::Pod => Object::Pod(Arc::deserialize(deserializer)?),
+            ObjectKind::ConfigMap => Object::ConfigMap(Arc::deserialize(deserializer)?),
         })
     }
 
@@ -415,6 +427,7 @@ impl Object {
             ObjectKind::EnvoyFilter => Object::EnvoyFilter(Arc::new(reader.read()?)),
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::new(reader.read()?)),
             ObjectKind::Pod => Object::Pod(Arc::new(reader.read()?)),
+            ObjectKind::ConfigMap => Object::ConfigMap(Arc::new(reader.read()?)),
         })
     }
 }

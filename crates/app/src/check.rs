@@ -6,12 +6,13 @@ mod honoured;
 mod passed;
 mod upgrade;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use myriad_api::{Change, Finding, ObjectKey};
+use myriad_api::{Change, Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
 use myriad_model::{Form, Sealer, Writer};
-use myriad_source::directory::{self, Limits, Loaded, Locator};
+use myriad_source::directory::{self, Limits, Loaded, Locator, Passed};
 use myriad_translate::Engine;
 
 use self::form::Account;
@@ -27,10 +28,15 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
     let Loaded {
         batch,
         locator,
-        passed,
+        mut passed,
         ..
     } = directory::load(&raw.paths, &Limits::default())?;
-    let objects: Vec<ObjectKey> = batch.changes.iter().map(Change::key).cloned().collect();
+    let named = meaning.nginx_config_map.as_ref();
+    // Others are looked at, and have no effect.
+    let is_read = |key: &&ObjectKey| key.kind != ObjectKind::ConfigMap || Some(*key) == named;
+    let keys = batch.changes.iter().map(Change::key);
+    let objects: Vec<ObjectKey> = keys.filter(is_read).cloned().collect();
+    pass_over(batch.changes.len() - objects.len(), &mut passed);
     let signs = upgrade::signs_of(&batch.changes);
     // Versions are compared with nothing here, so the key does not matter.
     let writer = Writer::new(Sealer::new([0; 32], Form::Value));
@@ -63,6 +69,18 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+/// Counts ConfigMaps that have no effect as objects that are not read.
+fn pass_over(config_maps: usize, passed: &mut BTreeMap<Passed, usize>) {
+    if config_maps > 0 {
+        let kind = ObjectKind::ConfigMap;
+        let kind = Passed {
+            api_version: kind.api_version().into(),
+            kind: kind.as_str().into(),
+        };
+        *passed.entry(kind).or_default() += config_maps;
+    }
 }
 
 /// Gives findings the line of their field, in the order of their documents, each of which is then

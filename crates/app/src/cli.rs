@@ -483,7 +483,8 @@ pub struct RawMeaning {
         value_name = "NAMESPACE/SECRET"
     )]
     pub default_certificate: Option<String>,
-    /// Annotations that restrict access and shall be ignored all the same, by full name.
+    /// Annotations, and keys of the ConfigMap below, that restrict access and shall be ignored all
+    /// the same, by full name.
     #[arg(
         long,
         env = "MYRIAD_IGNORE_ANNOTATIONS",
@@ -491,6 +492,10 @@ pub struct RawMeaning {
         value_name = "NAME,..."
     )]
     pub ignore_annotations: Vec<String>,
+    /// The ConfigMap of an ingress-nginx, whose restrictions hold for all Ingresses. While it is
+    /// not there, their paths answer 503.
+    #[arg(long, env = "MYRIAD_NGINX_CONFIGMAP", value_name = "NAMESPACE/NAME")]
+    pub nginx_configmap: Option<String>,
     /// The namespaces that have a host.
     #[command(flatten)]
     pub sharing: RawSharing,

@@ -89,6 +89,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     process::start_admin(listener, pages, &drain, restart::at_once())?;
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
+    let config_map = settings.meaning.nginx_config_map.as_ref();
     let cluster = Cluster::connect(kubernetes::Settings {
         namespaces: namespaces.collect(),
         kinds: match settings.watches_istio {
@@ -96,6 +97,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
             false if has_mesh => [&ObjectKind::CORE[..], &[ObjectKind::Pod]].concat(),
             false => ObjectKind::CORE.into(),
         },
+        config_map: config_map.map(|key| (key.namespace().into(), key.name().into())),
         needs_pods: has_mesh,
         ..kubernetes::Settings::default()
     });

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_admin::Hosts;
+use myriad_api::ObjectKey;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::{Bounds, CatchAll, GatewayPorts, MAIN};
@@ -34,7 +35,7 @@ use crate::tickets;
 use sharing::Sharing;
 
 use address::address;
-use texts::{labels, name_pair, ranges, restart_socket, workload};
+use texts::{config_map, labels, name_pair, ranges, restart_socket, workload};
 
 pub use captures::Captures;
 pub(crate) use limits::path_rule;
@@ -174,6 +175,8 @@ pub struct Meaning {
     pub default_certificate: Option<(String, String)>,
     /// Annotations that are ignored on request.
     pub ignore_annotations: BTreeSet<String>,
+    /// The ConfigMap of an ingress-nginx that holds for all Ingresses.
+    pub nginx_config_map: Option<ObjectKey>,
     /// Whether Ingresses without a class are served.
     pub serves_classless: bool,
     /// The namespaces that have a host.
@@ -467,6 +470,7 @@ impl Meaning {
             wildcard_sharing: self.sharing.wildcards.clone(),
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
+            nginx_config_map: self.nginx_config_map.clone(),
             default_certificate: self.default_certificate.clone(),
             gateway_labels: self.gateway_labels.clone(),
             gateway_namespace: self.gateway_namespace.as_str().into(),
@@ -532,6 +536,7 @@ impl Meaning {
             controller_class: raw.controller_class.clone(),
             default_certificate,
             ignore_annotations: raw.ignore_annotations.iter().cloned().collect(),
+            nginx_config_map: config_map(raw.nginx_configmap.as_deref(), problems),
             serves_classless: true,
             sharing: sharing::read(&raw.sharing, problems),
             catch_all_namespaces: named.map(|names| names.cloned().collect()),

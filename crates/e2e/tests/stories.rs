@@ -39,6 +39,7 @@ mod stories {
     mod istio_workloads;
     mod memory;
     mod mesh_capture;
+    mod nginx_configmap;
     mod operators;
     mod overload;
     mod own_sockets;

@@ -9,7 +9,8 @@
 //! - Kinds whose definitions (CRDs) come and go are watched while they are there.
 //! - Pods are asked for only while there are definitions of DestinationRules or ServiceEntries,
 //!   and for more than their metadata only while a ServiceEntry selects workloads.
-//! - Of Secrets only those of type `kubernetes.io/tls` are asked for.
+//! - Of Secrets only those of type `kubernetes.io/tls` are asked for, and of ConfigMaps at most
+//!   one.
 
 mod backoff;
 mod budget;
@@ -62,8 +63,10 @@ pub struct Settings {
     pub namespaces: Vec<Arc<str>>,
     /// The kinds that are watched. With `namespaces` set, cluster-scoped kinds that the server
     /// forbids count as empty. Those beyond [`ObjectKind::CORE`] are watched while the server has
-    /// definitions of them, and count as empty else.
+    /// definitions of them, and count as empty else. ConfigMaps are not watched as a kind.
     pub kinds: Vec<ObjectKind>,
+    /// Namespace and name of the one ConfigMap that is watched, wherever it is.
+    pub config_map: Option<(Arc<str>, Arc<str>)>,
     /// Whether Pods are wanted whole, whatever else there is.
     pub needs_pods: bool,
     /// How long a definition that is installed may go unnoticed.
@@ -199,6 +202,7 @@ impl Default for Settings {
             access: Access::default(),
             namespaces: Vec::new(),
             kinds: ObjectKind::CORE.into(),
+            config_map: None,
             needs_pods: false,
             look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),
@@ -209,17 +213,17 @@ impl Default for Settings {
     }
 }
 
-/// What is watched: each kind in each namespace, cluster-scoped kinds once.
+/// What is watched: each kind in each namespace, cluster-scoped kinds once, and one ConfigMap.
 fn scopes(settings: &Settings) -> Vec<Scope> {
     let mut scopes: Vec<Scope> = Vec::new();
-    for kind in ObjectKind::ALL
-        .into_iter()
-        .filter(|kind| settings.kinds.contains(kind))
-    {
+    let is_wanted =
+        |kind: &ObjectKind| *kind != ObjectKind::ConfigMap && settings.kinds.contains(kind);
+    for kind in ObjectKind::ALL.into_iter().filter(is_wanted) {
         if kind.is_cluster_scoped() || settings.namespaces.is_empty() {
             scopes.push(Scope {
                 kind,
                 namespace: None,
+                name: None,
                 is_optional: !settings.namespaces.is_empty(),
                 api_version: kind.api_version(),
             });
@@ -229,6 +233,7 @@ fn scopes(settings: &Settings) -> Vec<Scope> {
             let scope = Scope {
                 kind,
                 namespace: Some(namespace.clone()),
+                name: None,
                 is_optional: false,
                 api_version: kind.api_version(),
             };
@@ -238,5 +243,13 @@ fn scopes(settings: &Settings) -> Vec<Scope> {
             }
         }
     }
+    let named = settings.config_map.as_ref();
+    scopes.extend(named.map(|(namespace, name)| Scope {
+        kind: ObjectKind::ConfigMap,
+        namespace: Some(namespace.clone()),
+        name: Some(name.clone()),
+        is_optional: false,
+        api_version: ObjectKind::ConfigMap.api_version(),
+    }));
     scopes
 }

@@ -191,6 +191,10 @@ impl Engine {
                 let unit = Unit::Certificate(name.as_str().into());
                 self.root(unit, &mut run);
             }
+            if let Some(key) = &self.settings.nginx_config_map {
+                let unit = Unit::ConfigMap(key.id().clone());
+                self.root(unit, &mut run);
+            }
             let providers = self.settings.providers.iter();
             let names: Vec<Arc<str>> = providers.map(|it| (&*it.name).into()).collect();
             for name in names {
@@ -206,6 +210,8 @@ impl Engine {
         self.policies.settle();
         self.views.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
+        // Read once, and not in every batch again.
+        self.run.opened = run.opened.keep();
         Outcome {
             delta: run.delta,
             others: self.name_deltas(run.others),

@@ -19,8 +19,9 @@ mod tls;
 
 use std::sync::Arc;
 
-use myriad_api::{Finding, Ingress, Severity};
+use myriad_api::{Finding, Ingress, Object, ObjectKey, ObjectKind, Severity};
 
+pub use annotations::Defaults;
 pub use claims::{is_shade_changed, wildcards};
 pub use closing::{closing, is_closed};
 pub use host::{Claimant, admit_unnamed, gather, keep_owner, translate_host};
@@ -54,13 +55,36 @@ pub fn translate_ingress(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     }
     output.findings = claims.findings;
     let ignored = &reader.settings().ignore_annotations;
-    let (_, problems) = annotations::read(&ingress.meta, ignored);
+    // What holds for all is told of once, and not here.
+    let (_, problems) = annotations::read(&ingress.meta, ignored, &Defaults::default());
     let findings = problems
         .into_iter()
         .map(|problem| problem.into_finding(&ingress.meta.key));
     output.findings.extend(findings);
     output.findings.extend(judge_shape(&ingress));
     output
+}
+
+/// Translates a ConfigMap: the one of an ingress-nginx that holds for all Ingresses, or one that is
+/// not read. It makes findings alone; hosts read its values for themselves.
+pub fn translate_config_map(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
+    let key = ObjectKey::from_id(ObjectKind::ConfigMap, id.clone());
+    let settings = reader.settings();
+    let ignored = &settings.ignore_annotations;
+    let is_named = settings.nginx_config_map.as_ref() == Some(&key);
+    let findings = match reader.itself(&key) {
+        Some(Object::ConfigMap(map)) if is_named => Defaults::read(&map, ignored).1,
+        Some(Object::ConfigMap(map)) => {
+            let finding = annotations::judge_unnamed(&map, ignored);
+            finding.into_iter().collect()
+        }
+        _ if is_named => vec![annotations::judge_missing(&key)],
+        _ => Vec::new(),
+    };
+    Output {
+        findings,
+        ..Output::default()
+    }
 }
 
 /// What is wrong with an Ingress as a whole.

@@ -14,6 +14,8 @@ use crate::istio::mesh::{CaptureKey, Spoken, Workload};
 pub enum Unit {
     /// What one Ingress, by `namespace/name`, claims, and what is wrong with it alone.
     Ingress(Arc<str>),
+    /// What is wrong with one ConfigMap of an ingress-nginx, by `namespace/name`.
+    ConfigMap(Arc<str>),
     /// The hosts of one Istio Gateway, by `namespace/name`, and what is wrong with it alone.
     Gateway(Arc<str>),
     /// The hosts of one VirtualService, by `namespace/name`, and what is wrong with it alone.
@@ -56,6 +58,7 @@ impl Unit {
     pub fn own_kind(&self) -> Option<ObjectKind> {
         match self {
             Unit::Ingress(_) => Some(ObjectKind::Ingress),
+            Unit::ConfigMap(_) => Some(ObjectKind::ConfigMap),
             Unit::Gateway(_) => Some(ObjectKind::IstioGateway),
             Unit::VirtualService(_) => Some(ObjectKind::VirtualService),
             Unit::Guard(key) | Unit::Refused(key) => Some(key.kind),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use myriad_api::ObjectKey;
 use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
 use myriad_model::{TlsSettings, Underscores};
 
@@ -38,6 +39,8 @@ pub struct Settings {
     /// Annotations that are left without effect and without finding: whole keys, or the part
     /// behind the prefix.
     pub ignore_annotations: BTreeSet<String>,
+    /// The ConfigMap of an ingress-nginx whose restrictions hold for all Ingresses.
+    pub nginx_config_map: Option<ObjectKey>,
     /// Namespace and name of the Secret for names that no domain covers.
     pub default_certificate: Option<(String, String)>,
     /// How handshakes are done.
@@ -205,6 +208,7 @@ impl Default for Settings {
             wildcard_sharing: BTreeSet::new(),
             catch_all_namespaces: CatchAll::All,
             ignore_annotations: BTreeSet::new(),
+            nginx_config_map: None,
             default_certificate: None,
             tls: TlsSettings::default(),
             gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),

@@ -105,6 +105,7 @@ const RIGHTS: &[Right] = &[
     (CONTROLLER, "delete", "secrets", NAMESPACE, false),
     (CONTROLLER, "update", "secrets", NAMESPACE, false),
     (CONTROLLER, "update", "configmaps", "tenant", false),
+    (CONTROLLER, "watch", "configmaps", "tenant", false),
     (CONTROLLER, "list", "pods", "tenant", true),
     (CONTROLLER, "create", "pods", "tenant", false),
     (CONTROLLER, "list", "namespaces", "", false),

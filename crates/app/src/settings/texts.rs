@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use myriad_api::{ObjectKey, ObjectKind};
 use myriad_proxy::Workload;
 
 use crate::cli::RawTraffic;
@@ -54,6 +55,12 @@ pub fn name_pair(
         problems.push(format!("{setting} is {text:?}, not NAMESPACE/NAME"));
     }
     parts.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+}
+
+/// The ConfigMap of an ingress-nginx, if one is named.
+pub fn config_map(written: Option<&str>, problems: &mut Vec<String>) -> Option<ObjectKey> {
+    let (namespace, name) = name_pair("--nginx-configmap", written?, problems)?;
+    Some(ObjectKey::new(ObjectKind::ConfigMap, &namespace, &name))
 }
 
 /// The path of the socket of a hot restart, if any.

@@ -39,6 +39,8 @@ pub(super) struct Scope {
     pub(super) kind: ObjectKind,
     /// The one namespace; none means all.
     pub(super) namespace: Option<Arc<str>>,
+    /// The one object, by its name; none means all.
+    pub(super) name: Option<Arc<str>>,
     /// Whether the kind counts as empty while the server forbids to list it.
     pub(super) is_optional: bool,
     /// The group and version in which it is asked for.

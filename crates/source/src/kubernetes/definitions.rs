@@ -65,7 +65,7 @@ impl Definitions {
 
 /// Whether the kind needs a definition: its own, or for Pods that of a kind which selects them.
 pub(super) fn is_defined(kind: ObjectKind) -> bool {
-    !ObjectKind::CORE.contains(&kind)
+    kind != ObjectKind::ConfigMap && !ObjectKind::CORE.contains(&kind)
 }
 
 /// The kinds that are listed before a kind is.

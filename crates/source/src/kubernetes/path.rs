@@ -49,6 +49,11 @@ pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64)
     if scope.kind == ObjectKind::Secret {
         path.push_str("&fieldSelector=type%3Dkubernetes.io%2Ftls");
     }
+    // A right to objects of this name is enough, since the question names it.
+    if let Some(name) = &scope.name {
+        path.push_str("&fieldSelector=metadata.name%3D");
+        path.push_str(&escape(name));
+    }
     path
 }
 
@@ -90,6 +95,7 @@ mod tests {
         let scope = Scope {
             kind,
             namespace: namespace.map(Into::into),
+            name: None,
             is_optional: false,
             api_version: kind.api_version(),
         };
@@ -129,5 +135,40 @@ mod tests {
             path(ObjectKind::Service, None, &Request::Stream)
                 .ends_with("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
         );
+    }
+
+    #[test]
+    fn every_question_about_one_object_names_it() {
+        let scope = Scope {
+            kind: ObjectKind::ConfigMap,
+            namespace: Some("n".into()),
+            name: Some("nginx".into()),
+            is_optional: false,
+            api_version: ObjectKind::ConfigMap.api_version(),
+        };
+        let page = Request::Page {
+            limit: 500,
+            token: None,
+        };
+        let check = Request::Check {
+            id: "n/nginx".into(),
+            version: 7,
+        };
+        let requests = [
+            Request::Stream,
+            Request::Watch(7),
+            page,
+            Request::Probe,
+            check,
+        ];
+        for request in requests {
+            let path = of_request(&scope, &request, 290);
+            assert!(
+                path.starts_with("/api/v1/namespaces/n/configmaps?"),
+                "{path}"
+            );
+            let named = path.matches("fieldSelector=metadata.name%3Dnginx").count();
+            assert_eq!(named, 1, "{path}");
+        }
     }
 }

@@ -197,6 +197,31 @@ async fn of_secrets_only_certificates_are_asked_for() {
 }
 
 #[tokio::test]
+async fn of_config_maps_the_one_that_is_named_is_asked_for_wherever_it_is() {
+    const MAPS: &str = "/api/v1/namespaces/ingress-nginx/configmaps";
+    let server = Server::start().await;
+    let map = |value: &str| json!({"data": {"ssl-redirect": value}});
+    server.put(MAPS, "controller", map("true"));
+    let settings = Settings {
+        namespaces: vec!["n".into()],
+        kinds: ObjectKind::ALL.into(),
+        config_map: Some(("ingress-nginx".into(), "controller".into())),
+        ..settings(&server)
+    };
+    let (mut cluster, first) = synced(settings).await;
+    assert_eq!(names(&first).0, ["controller"]);
+    server.put(MAPS, "controller", map("false"));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["controller"]);
+    let log = server.log();
+    let mut asked = log.iter().filter(|line| line.contains("/configmaps"));
+    assert!(asked.all(|line| {
+        line.contains(MAPS) && line.contains("fieldSelector=metadata.name%3Dcontroller")
+    }));
+    server.delete(MAPS, "controller");
+    assert_eq!(names(&changed(&mut cluster).await).1, ["controller"]);
+}
+
+#[tokio::test]
 async fn a_silent_connection_is_given_up_and_the_next_one_goes_on_where_it_ended() {
     let server = Server::start().await;
     let settings = Settings {

@@ -118,6 +118,10 @@ pub fn touched(
     let facts = &mut touched.facts;
     match key.kind {
         ObjectKind::Ingress => touched.unit = Some(Unit::Ingress(id.clone())),
+        ObjectKind::ConfigMap => {
+            touched.unit = Some(Unit::ConfigMap(id.clone()));
+            facts.push(hasher.hash(Fact::Object(key.kind, id)));
+        }
         ObjectKind::Secret => {
             touched.unit = Some(Unit::Certificate(id.clone()));
             // Names are only read where they may be the same: that takes a parse of a certificate.
@@ -125,16 +129,7 @@ pub fn touched(
                 (Some(_), Some(_)) => names(old) != names(new),
                 _ => old.is_some() != new.is_some(),
             };
-            if old.is_some() != new.is_some() {
-                facts.push(hasher.hash(Fact::Object(key.kind, id)));
-            }
-            let (old, new) = (trust_of(old), trust_of(new));
-            if old != new {
-                facts.push(hasher.hash(Fact::Trust(id)));
-            }
-            if old.is_some() != new.is_some() {
-                facts.push(hasher.hash(Fact::TrustThere(id)));
-            }
+            touch_secret(hasher, key, (old, new), facts);
         }
         ObjectKind::IngressClass => {
             facts.push(hasher.hash(Fact::Class(id)));
@@ -173,6 +168,26 @@ pub fn touched(
     touched
 }
 
+/// What is read of a Secret beside its certificate.
+fn touch_secret(
+    hasher: &FactHasher,
+    key: &ObjectKey,
+    (old, new): (Option<&Object>, Option<&Object>),
+    facts: &mut Vec<u64>,
+) {
+    let id = key.id();
+    if old.is_some() != new.is_some() {
+        facts.push(hasher.hash(Fact::Object(key.kind, id)));
+    }
+    let (old, new) = (trust_of(old), trust_of(new));
+    if old != new {
+        facts.push(hasher.hash(Fact::Trust(id)));
+    }
+    if old.is_some() != new.is_some() {
+        facts.push(hasher.hash(Fact::TrustThere(id)));
+    }
+}
+
 /// The same for Istio's kinds.
 fn touch_istio(
     hasher: &FactHasher,
@@ -184,6 +199,7 @@ fn touch_istio(
     let id = key.id();
     match key.kind {
         ObjectKind::Ingress
+        | ObjectKind::ConfigMap
         | ObjectKind::IngressClass
         | ObjectKind::Service
         | ObjectKind::EndpointSlice

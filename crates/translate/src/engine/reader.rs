@@ -1,5 +1,7 @@
 //! The tracked handle: the only way from a unit to objects.
 
+mod ingress;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,14 +9,12 @@ use myriad_api::istio::{
     DestinationRule, Gateway, Labels, PeerAuthentication, ServiceEntry, Sidecar, Telemetry,
     VirtualService, WorkloadEntry,
 };
-use myriad_api::{
-    BackendPort, EndpointSlice, IngressClass, Object, ObjectKey, ObjectKind, Pod, Secret, Service,
-};
+use myriad_api::{BackendPort, EndpointSlice, Object, ObjectKey, ObjectKind, Pod, Secret, Service};
 
 use myriad_model::Host;
 
 use super::allowance::Allowances;
-use super::facts::{Fact, FactHasher, is_default, service_of, trust_of};
+use super::facts::{Fact, FactHasher, service_of, trust_of};
 use super::objects::Objects;
 use super::rules;
 use super::units::Units;
@@ -23,7 +23,7 @@ use super::views::Views;
 use crate::Settings;
 use crate::certificate::{self, Names};
 use crate::host::Claims;
-use crate::ingress::Opened;
+use crate::ingress::{Defaults, Opened};
 use crate::istio::{self, OpenedGateway, PortClaim, PortKey, Resolved, Speech};
 use crate::output::Unit;
 use crate::ownership::suffix_of;
@@ -35,6 +35,27 @@ use crate::upstream::{self, PortFound};
 pub struct Open {
     ingress: Option<Arc<Opened>>,
     gateway: Option<OpenedGateway>,
+    /// Read by the hosts of all Ingresses, so it is kept beyond the batch.
+    defaults: Option<Arc<Defaults>>,
+}
+
+impl Open {
+    /// Forgets what may be the object of a kind that changes.
+    pub fn forget(&mut self, kind: ObjectKind) {
+        let defaults = self.defaults.take();
+        *self = Open {
+            defaults: defaults.filter(|_| kind != ObjectKind::ConfigMap),
+            ..Open::default()
+        };
+    }
+
+    /// What stays when the batch is over.
+    pub fn keep(self) -> Open {
+        Open {
+            defaults: self.defaults,
+            ..Open::default()
+        }
+    }
 }
 
 /// Hands out objects and remembers which facts about them were read.
@@ -108,24 +129,6 @@ impl<'a> Reader<'a> {
     /// The time of the run, in seconds since the epoch. Who reads it sets a deadline.
     pub fn now(&self) -> i64 {
         self.now
-    }
-
-    /// An Ingress, for the unit of its name or for a unit that it needs. Both run again with it,
-    /// so no fact is noted.
-    pub fn ingress(&mut self, id: &str) -> Option<Arc<Opened>> {
-        let open = self.opened.ingress.as_ref();
-        if let Some(ingress) = open.filter(|it| &**it.meta.key.id() == id) {
-            self.visited += 1;
-            return Some(ingress.clone());
-        }
-        match self.visit(ObjectKind::Ingress, id)? {
-            Object::Ingress(ingress) => {
-                let opened = Arc::new(Opened::new(ingress));
-                self.opened.ingress = Some(opened.clone());
-                Some(opened)
-            }
-            _ => None,
-        }
     }
 
     /// Whether an Ingress is beyond what its namespace may hold. It changes when it gets there,
@@ -530,39 +533,11 @@ impl<'a> Reader<'a> {
         slices
     }
 
-    /// Whether an IngressClass is there and ours.
-    pub fn is_class_ours(&mut self, name: &str) -> bool {
-        let id = format!("/{name}");
-        self.note(Fact::Class(&id));
-        match self.visit(ObjectKind::IngressClass, &id) {
-            Some(Object::IngressClass(class)) => self.is_ours(&class),
-            _ => false,
-        }
-    }
-
-    /// Whether an IngressClass of ours is the default one.
-    pub fn is_default_class_ours(&mut self) -> bool {
-        self.note(Fact::DefaultClass);
-        let fact = self.hasher.hash(Fact::DefaultClass);
-        let mut found = false;
-        for object in self.objects.collection(fact) {
-            self.visited += 1;
-            if let Object::IngressClass(class) = object {
-                found |= self.is_ours(&class) && is_default(&class);
-            }
-        }
-        found
-    }
-
     /// The facts read, sorted, and the number of objects visited.
     pub fn finish(mut self) -> (Vec<u64>, u64) {
         self.facts.sort_unstable();
         self.facts.dedup();
         (self.facts, self.visited)
-    }
-
-    fn is_ours(&self, class: &IngressClass) -> bool {
-        class.controller == self.settings.controller_name
     }
 
     fn visit(&mut self, kind: ObjectKind, id: &str) -> Option<Object> {

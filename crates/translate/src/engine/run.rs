@@ -39,7 +39,7 @@ pub struct Run {
     /// What it cost so far.
     pub work: Work,
     /// What units read last.
-    opened: Open,
+    pub opened: Open,
 }
 
 /// A unit to look at.
@@ -86,7 +86,7 @@ impl Engine {
     /// Takes a changed object into the store and marks the units that read what changed.
     pub(super) fn ingest(&mut self, change: api::Change, run: &mut Run) {
         // It may be what changes.
-        run.opened = Open::default();
+        run.opened.forget(change.key().kind);
         let (old, new) = match change {
             api::Change::Put(object) => match self.objects.put(&self.hasher, &object) {
                 Some(old) => (old, Some(object)),
@@ -207,6 +207,10 @@ impl Engine {
             Unit::Guard(key) | Unit::Refused(key) | Unit::Reachable(key) => {
                 self.objects.has(&self.hasher, key.kind, key.id())
             }
+            Unit::ConfigMap(id) => {
+                self.is_config_map_named(id)
+                    || self.objects.has(&self.hasher, ObjectKind::ConfigMap, id)
+            }
             Unit::Beyond(key) => self.allowances.is_beyond(key),
             Unit::Elsewhere => !self.views.of_sidecars().is_empty(),
             Unit::Workload(workload) => !self.views.of_workload(workload).is_empty(),
@@ -220,7 +224,7 @@ impl Engine {
     /// The views that a unit is translated for.
     pub(super) fn wanted(&self, unit: &Unit, id: UnitId) -> Stamp {
         match unit {
-            Unit::Ingress(_) => self.views.of_ingress().clone(),
+            Unit::Ingress(_) | Unit::ConfigMap(_) => self.views.of_ingress().clone(),
             Unit::Gateway(_) | Unit::VirtualService(_) | Unit::Beyond(_) => {
                 self.views.of_gateways().clone()
             }
@@ -310,6 +314,7 @@ impl Engine {
         );
         let mut output = match unit {
             Unit::Ingress(ingress) => ingress::translate_ingress(&mut reader, ingress),
+            Unit::ConfigMap(map) => ingress::translate_config_map(&mut reader, map),
             Unit::Gateway(gateway) => istio::translate_gateway(&mut reader, gateway),
             Unit::VirtualService(service) => istio::translate_service(&mut reader, service),
             Unit::Guard(key) => istio::translate_guard(&mut reader, key),
@@ -515,6 +520,12 @@ impl Engine {
             .default_certificate
             .as_ref()
             .is_some_and(|name| name.as_str() == secret)
+    }
+
+    /// Whether the settings name this ConfigMap, which then is missed where it is not there.
+    fn is_config_map_named(&self, id: &str) -> bool {
+        let named = self.settings.nginx_config_map.as_ref();
+        named.is_some_and(|key| **key.id() == *id)
     }
 }
 

@@ -91,6 +91,7 @@ impl Record {
         match &self.unit {
             // What those for sidecars make is stored whole.
             Unit::Ingress(_)
+            | Unit::ConfigMap(_)
             | Unit::Gateway(_)
             | Unit::VirtualService(_)
             | Unit::Refused(_)

@@ -311,7 +311,7 @@ impl Engine {
         let mut marked = Vec::new();
         for (id, record) in self.units.iter_ids() {
             let is_root = match record.unit() {
-                Unit::Ingress(_) => is_ingress,
+                Unit::Ingress(_) | Unit::ConfigMap(_) => is_ingress,
                 Unit::Certificate(id) => is_ingress && self.is_default_certificate(id),
                 Unit::Provider(_) | Unit::Guard(_) => true,
                 Unit::Telemetry => istio::telemetry::is_always(&self.settings),

@@ -2,8 +2,10 @@
 //!
 //! The same names stand under three prefixes; of a name that stands twice, the first prefix in
 //! [`PREFIXES`] wins. An invalid value has the effect of an absent one, except where that would
-//! open something that was closed: then the paths of the Ingress answer 503.
+//! open something that was closed: then the paths of the Ingress answer 503. What no annotation
+//! says may be said of all Ingresses, by a ConfigMap.
 
+mod defaults;
 mod limits;
 mod options;
 mod redirects;
@@ -18,8 +20,10 @@ use std::collections::BTreeSet;
 
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
+pub use defaults::{Defaults, judge_missing, judge_unnamed};
 pub use options::{Affinity, Blocked, Canary, HeaderTest, Options};
 
+use defaults::Replaced;
 use sheet::Sheet;
 
 /// The prefixes, the one that wins first.
@@ -81,6 +85,9 @@ const OWN: [&str; 4] = [
     "wildcard-sharing",
 ];
 
+/// The names of the networks of clients that are admitted.
+const SOURCES: [&str; 2] = ["whitelist-source-range", "allowlist-source-range"];
+
 /// What is wrong with one annotation.
 #[derive(Debug)]
 pub struct Problem {
@@ -99,10 +106,16 @@ impl Problem {
     }
 }
 
-/// Reads all annotations of an Ingress.
-pub fn read(meta: &Meta, ignored: &BTreeSet<String>) -> (Options, Vec<Problem>) {
-    let mut options = Options::default();
+/// Reads all annotations of an Ingress. Where they say nothing, the defaults hold.
+pub fn read(
+    meta: &Meta,
+    ignored: &BTreeSet<String>,
+    defaults: &Defaults,
+) -> (Options, Vec<Problem>) {
+    let mut options = defaults.options.clone();
+    let mut replaced = Replaced::default();
     if meta.annotations.is_empty() {
+        options.blocked = defaults.blocked(replaced);
         return (options, Vec::new());
     }
     let mut sheet = Sheet::default();
@@ -112,6 +125,9 @@ pub fn read(meta: &Meta, ignored: &BTreeSet<String>) -> (Options, Vec<Problem>) 
         };
         if ignored.contains(&**key) || ignored.contains(name) {
             continue;
+        }
+        if rank > 0 {
+            replaced.note(name, value);
         }
         match HONOURED.binary_search(&name) {
             Ok(at) if rank == 0 || !OWN.contains(&name) => {
@@ -124,7 +140,8 @@ pub fn read(meta: &Meta, ignored: &BTreeSet<String>) -> (Options, Vec<Problem>) 
     sharing::read(&mut sheet, &mut options);
     options::read(&mut sheet, &mut options);
     limits::read(meta, &mut sheet, &mut options);
-    options.blocked = sheet.blocked;
+    replaced.sources = SOURCES.iter().any(|name| sheet.text(name).is_some());
+    options.blocked = sheet.blocked.max(defaults.blocked(replaced));
     (options, sheet.problems)
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use myriad_api::{Ingress, IngressRule};
 
+use super::annotations::Defaults;
 use super::host::Claimant;
 use super::{annotations, claims};
 use crate::engine::Reader;
@@ -14,7 +15,7 @@ use crate::engine::Reader;
 /// What stands in the place of an Ingress; none where nothing does, since without it nobody may do
 /// more than with it.
 pub fn closing(ingress: &Ingress, ignored: &BTreeSet<String>) -> Option<Ingress> {
-    let (options, _) = annotations::read(&ingress.meta, ignored);
+    let (options, _) = annotations::read(&ingress.meta, ignored, &Defaults::default());
     // A canary takes a share of what another Ingress restricts or does not.
     if options.canary.is_some() || !options.restricts() || !claims::leads_somewhere(ingress) {
         return None;

@@ -111,14 +111,18 @@ pub fn translate_host(
 
 /// The claiming Ingresses, the oldest first, but for those beyond a bound.
 pub fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
+    if ids.is_empty() {
+        return Vec::new();
+    }
     let ignored = &reader.settings().ignore_annotations;
+    let defaults = reader.ingress_defaults();
     let found = ids.iter().filter_map(|id| match reader.is_beyond(id) {
         true => None,
         false => reader.ingress(id),
     });
     let mut claimants: Vec<Claimant> = found
         .map(|ingress| Claimant {
-            options: annotations::read(&ingress.meta, ignored).0,
+            options: annotations::read(&ingress.meta, ignored, &defaults).0,
             ingress,
         })
         .collect();

@@ -2,6 +2,7 @@
 //! counts of work at two sizes.
 
 mod bounds;
+mod config_map;
 mod fanout;
 mod fleet;
 mod goldens;

@@ -42,6 +42,10 @@ pub fn settings(text: &str) -> Settings {
             "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
             "wildcard-sharing" => settings.wildcard_sharing = list(),
             "ignore-annotations" => settings.ignore_annotations = list(),
+            "nginx-configmap" => {
+                let key = ObjectKey::from_id(ObjectKind::ConfigMap, value.into());
+                settings.nginx_config_map = Some(key);
+            }
             "serve-classless" => settings.serve_classless = value == "true",
             "gateway-ports" => {
                 let (from, to) = value.split_once('-').expect("FROM-TO");
@@ -52,10 +56,10 @@ pub fn settings(text: &str) -> Settings {
                 assert_eq!(value, "elsewhere");
                 settings.endpoints.extent = Extent::Elsewhere;
             }
-            "endpoint-allow" => {
-                let block = value.parse().expect("a block");
-                settings.endpoints.allowed.push(block);
-            }
+            "endpoint-allow" => settings
+                .endpoints
+                .allowed
+                .push(value.parse().expect("a block")),
             "admin" => settings.own.push(value.parse().expect("ADDRESS:PORT")),
             "bound" => bound(value, &mut settings.bounds),
             "root-namespace" => settings.root_namespace = Some(value.into()),
@@ -72,9 +76,10 @@ pub fn settings(text: &str) -> Settings {
             "underscores-in-headers" => settings.passes_underscores = value == "true",
             "regexes-per-host" => settings.regexes_per_host = value.parse().expect("a number"),
             "registry-only" => settings.allows_any = value != "true",
-            "provider" => settings
-                .providers
-                .push(provider(value, CheckProtocol::Grpc)),
+            "provider" => {
+                let provider = provider(value, CheckProtocol::Grpc);
+                settings.providers.push(provider);
+            }
             "processor" => {
                 let protocol = CheckProtocol::Process(Processing {
                     tells_response: true,

@@ -86,8 +86,16 @@ fn stream(dice: &mut Dice, number: usize, place: u32, bytes: &mut Vec<u8>) {
         _ => ("content-length", &*length),
     };
     fields.push((name, value.to_owned()));
+    let block = block(&fields);
+    let id = place * 2 + 1;
+    frame(HEADERS, END_HEADERS, id, &block, bytes);
+    frame(DATA, END_STREAM, id, body.as_bytes(), bytes);
+}
+
+/// The fields of a head, packed.
+fn block(fields: &[(&str, String)]) -> Vec<u8> {
     let mut block = Vec::new();
-    for (name, value) in &fields {
+    for (name, value) in fields {
         // A literal that is not remembered, with a name of its own (RFC 7541, section 6.2.2).
         block.push(0);
         for text in [name.as_bytes(), value.as_bytes()] {
@@ -95,9 +103,7 @@ fn stream(dice: &mut Dice, number: usize, place: u32, bytes: &mut Vec<u8>) {
             block.extend(text);
         }
     }
-    let id = place * 2 + 1;
-    frame(HEADERS, END_HEADERS, id, &block, bytes);
-    frame(DATA, END_STREAM, id, body.as_bytes(), bytes);
+    block
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], bytes: &mut Vec<u8>) {

@@ -60,8 +60,8 @@ fn other_kinds_are_nothing_and_need_not_even_parse() {
         "apiVersion: apps/v1\nkind: Deployment\nspec: [\n",
         "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: x}\n",
         "apiVersion: config.openshift.io/v1\nkind: Ingress\nmetadata: {name: x}\n",
-        "apiVersion: v1\nkind: ConfigMapList\nitems: []\n",
-        "{apiVersion: v1, kind: ConfigMap}",
+        "apiVersion: v1\nkind: EndpointsList\nitems: []\n",
+        "{apiVersion: v1, kind: Endpoints}",
     ] {
         assert!(matches!(yaml(text), Outcome::Passed(_)), "{text}");
     }

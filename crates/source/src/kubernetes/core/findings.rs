@@ -31,10 +31,11 @@ impl Findings {
     /// Nothing to tell.
     pub(super) fn new(scope: &Scope) -> Self {
         let kind = scope.kind.as_str();
-        let subject = match &scope.namespace {
-            Some(namespace) => format!("kubernetes/{kind}/{namespace}"),
-            None => format!("kubernetes/{kind}"),
-        };
+        let mut subject = format!("kubernetes/{kind}");
+        for part in [&scope.namespace, &scope.name].into_iter().flatten() {
+            subject.push('/');
+            subject.push_str(part);
+        }
         Findings {
             subject: subject.into(),
             objects: BTreeMap::new(),

@@ -68,6 +68,7 @@ fn core(hold: Duration) -> Core {
     let scope = Scope {
         kind: ObjectKind::IngressClass,
         namespace: None,
+        name: None,
         is_optional: false,
         api_version: ObjectKind::IngressClass.api_version(),
     };

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use myriad_model::{Cors, Policy, Protocol, RateLimit};
 
 use super::sheet::Sheet;
-use super::values;
+use super::{SOURCES, values};
 
 /// What the annotations of an Ingress ask for, defaults filled in.
 #[derive(Clone, Debug)]
@@ -165,8 +165,7 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
         },
     );
     options.protocol = protocol.unwrap_or(options.protocol);
-    let sources = ["whitelist-source-range", "allowlist-source-range"];
-    if let Some(name) = sources.iter().find(|name| sheet.text(name).is_some()) {
+    if let Some(name) = SOURCES.iter().find(|name| sheet.text(name).is_some()) {
         let expected = "write networks such as 10.0.0.0/8, separated by commas";
         let networks = sheet.read_closing(name, expected, values::networks);
         options.sources_allowed = networks.unwrap_or_default();

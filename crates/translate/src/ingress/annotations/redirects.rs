@@ -17,7 +17,9 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
     if let Some(redirect) = sheet.read("ssl-redirect", switch, values::boolean) {
         options.ssl_redirect = redirect;
     }
-    options.force_ssl_redirect = sheet.flag("force-ssl-redirect");
+    if let Some(redirect) = sheet.read("force-ssl-redirect", switch, values::boolean) {
+        options.force_ssl_redirect = redirect;
+    }
     let expected = "write a path that starts with '/'";
     options.app_root = sheet.read("app-root", expected, values::path);
     options.redirect = read_redirect(sheet);
