@@ -155,7 +155,8 @@ impl Process {
     fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         let mut stream = TcpStream::connect(self.admin)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+        let admin = self.admin;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let mut text = String::new();
         stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text)?;

@@ -80,12 +80,7 @@ pub fn settings(text: &str) -> Settings {
                 let provider = provider(value, CheckProtocol::Grpc);
                 settings.providers.push(provider);
             }
-            "processor" => {
-                let protocol = CheckProtocol::Process(Processing {
-                    tells_response: true,
-                });
-                settings.providers.push(provider(value, protocol));
-            }
+            "processor" => settings.providers.push(processor(value)),
             "spans" => settings.telemetry.providers.push(spans(value)),
             "https-port" => settings.https_port = value.parse().expect("a port"),
             "default-certificate" => {
@@ -149,6 +144,14 @@ fn spans(service: &str) -> TelemetryProvider {
             headers: Box::default(),
         }),
     }
+}
+
+fn processor(service: &str) -> MeshProvider {
+    let tells_response = true;
+    provider(
+        service,
+        CheckProtocol::Process(Processing { tells_response }),
+    )
 }
 
 /// A provider at `HOST:PORT`, of the same name.
