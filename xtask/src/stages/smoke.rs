@@ -85,6 +85,32 @@ const THROUGHPUT_MORE: Bench = Bench {
     ],
 };
 
+/// HTTPS beside connections that say nothing.
+const THROUGHPUT_SILENT: Bench = Bench {
+    arguments: "throughput --work W7 --short --json",
+    figures: &[
+        "silent",
+        "idle_p99_us",
+        "flooded_p99_us",
+        "ratio.median",
+        "ratio.rounds",
+        "rss_mib",
+        "errors",
+        "peer_errors",
+    ],
+};
+
+/// Hosts with many regexes.
+const REGEX: Bench = Bench {
+    arguments: "regex --patterns 1,256",
+    figures: &[
+        "honest_us",
+        "hostile_ms",
+        "scratch_bytes.1",
+        "scratch_bytes.256",
+    ],
+};
+
 /// The same as the first through the API of a cluster, with endpoints that change and a burst.
 const KUBERNETES: Bench = Bench {
     arguments: "activate --source kubernetes --domains 50 --samples 5 --samples-at-half 0 \
@@ -191,7 +217,8 @@ const EGRESS: Bench = Bench {
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
     super::build(place)?;
-    for bench in [INBOX, ISTIO, THROUGHPUT, THROUGHPUT_MORE] {
+    let throughput = [THROUGHPUT, THROUGHPUT_MORE, THROUGHPUT_SILENT];
+    for bench in [INBOX, ISTIO, REGEX].into_iter().chain(throughput) {
         measure(place, &bench, |_| ())?;
     }
     Ok(())
