@@ -320,7 +320,7 @@ impl Cluster {
 
     /// Writes the script by which tests kill parts of their cluster and start them again.
     fn write_control(&self, root: &Path, lock: &Lock) -> Result<()> {
-        let this = std::env::current_exe()?;
+        let this = crate::tool::this_program()?;
         let text = format!(
             "#!/bin/sh\n\
              # Does with this cluster what `cargo xtask cluster` does: `control kill etcd`.\n\

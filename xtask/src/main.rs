@@ -95,6 +95,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<()> {
     let root = workspace_root()?;
+    tool::this_program()?;
     match arguments.command {
         Command::Walls => check_walls(&root),
         Command::Tidy => check_tidy(&root),

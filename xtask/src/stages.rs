@@ -161,7 +161,7 @@ impl Place {
 }
 
 fn programs_folder() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
+    let this = tool::this_program()?;
     Ok(this
         .parent()
         .context("a program lies in a folder")?

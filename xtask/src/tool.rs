@@ -7,8 +7,20 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
+
+/// The path of this program. Asked for once, at the start: a build may put another file in its
+/// place, and the system then calls the first one deleted.
+pub(crate) fn this_program() -> Result<&'static Path> {
+    static THIS: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = THIS.get() {
+        return Ok(path);
+    }
+    let path = env::current_exe()?;
+    Ok(THIS.get_or_init(|| path))
+}
 
 /// A program of one version.
 pub(crate) struct Tool {

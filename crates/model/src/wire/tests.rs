@@ -16,10 +16,10 @@ use crate::{
     Abort, AbortAnswer, Action, Affinity, Capture, CaptureDirection, Certificate, CipherSuite,
     ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form,
     HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror, MutualTls,
-    Name, Origin, OriginKind, Passage, PathMatch, PathRewrite, Policy, PrivateKey, Protocol,
-    Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions,
-    Rewrite, Route, Sealer, Share, Source, Test, TlsRedirect, TlsSettings, Trust, Upstream,
-    UpstreamTls, Value, ValueMatch, WeightedUpstream,
+    Name, Origin, OriginKind, Passage, PathMatch, PathReading, PathRewrite, Policy, PrivateKey,
+    Protocol, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
+    RetryConditions, Rewrite, Route, Sealer, Share, Source, Test, TlsRedirect, TlsSettings, Trust,
+    Underscores, Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
 };
 
 fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -434,6 +434,21 @@ fn a_resource_asks_for_no_newer_schema_than_it_needs() {
         };
         assert_eq!(encoded(&resource(value))[..2], [0x08, schema], "{name}");
     }
+}
+
+#[test]
+fn how_paths_and_underscores_are_read_is_passed_over_by_older_proxies() {
+    let policy = Policy {
+        underscores: Underscores::Dropped,
+        path_reading: PathReading::Decoded,
+        ..Policy::default()
+    };
+    let route = Route {
+        policy: Arc::new(policy),
+        ..first_route()
+    };
+    let encoded = encoded(&resource(Value::Route(Box::new(route))));
+    assert_eq!(encoded[..2], [0x08, 1]);
 }
 
 #[test]

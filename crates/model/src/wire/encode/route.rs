@@ -4,23 +4,22 @@ use super::super::generated as wire;
 use super::names;
 use super::policy::{header_edits, policy};
 use crate::{
-    Action, PathMatch, PathReading, PathRewrite, Policy, Redirect, RedirectParts, RedirectPath,
-    RedirectTarget, Route, Source, Test, Underscores, ValueMatch, WeightedUpstream,
+    Action, PathMatch, PathRewrite, Policy, Redirect, RedirectParts, RedirectPath, RedirectTarget,
+    Route, Source, Test, ValueMatch, WeightedUpstream,
 };
 
 /// The lowest schema that understands a route. The second has what follows raw prefixes, tests of
-/// the authority and scheme, parts of URLs, and what is in `model::resource::traffic`.
+/// the authority and scheme, parts of URLs, and what is in `model::resource::traffic`. How paths
+/// and underscores are read needs none: an older proxy reads them in all routes as it always did,
+/// and would serve no new route of an Ingress if it had to know better.
 pub fn schema(value: &Route) -> u32 {
     let is_second = matches!(value.path, PathMatch::Start(_))
         || value.conditions.iter().any(is_second_test)
         || is_second_action(&value.action)
         || is_second_policy(&value.policy);
     let has_claim = |it: &ValueMatch| it.source == Source::Claim;
-    // What takes every path takes it in every reading.
-    let takes_all = matches!(&value.path, PathMatch::Prefix(prefix) if **prefix == *"/");
-    let is_read = value.policy.path_reading != PathReading::AsSent && !takes_all;
     let has_claims = value.conditions.iter().any(has_claim);
-    let is_third = is_third_policy(&value.policy) || has_claims || is_read;
+    let is_third = is_third_policy(&value.policy) || has_claims;
     match (is_third, is_second) {
         (true, _) => 3,
         (false, true) => 2,
@@ -63,7 +62,6 @@ fn is_third_policy(value: &Policy) -> bool {
     let cors = value.cors.as_deref();
     !value.rate_limits.is_empty()
         || value.processor.is_some()
-        || value.underscores != Underscores::Colliding
         || cors.is_some_and(|cors| cors.forwards_unmatched)
 }
 
