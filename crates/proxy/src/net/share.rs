@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use myriad_model::{Host, Origin};
+use myriad_model::{Host, Name, Origin};
 
 use super::hash::{hash, hash_numbers};
 use super::limits::Limits;
@@ -23,6 +23,9 @@ const PLACES: usize = 2_048;
 
 /// Tells hashes of domains from those of other tables.
 const SHARE_CLASS: u8 = 0x5a;
+
+/// Tells hashes of listeners, whose streams are told apart by nothing else, from those of domains.
+const LISTENER_CLASS: u8 = 0x5b;
 
 /// What a domain may always hold while anything is left.
 const FLOOR: usize = 4;
@@ -99,6 +102,15 @@ impl Owner {
             namespace,
             // Another namespace's routes of the host are another domain's.
             domain: hash_numbers(SHARE_CLASS, host.as_str(), &[namespace]),
+        }
+    }
+
+    /// The streams of a listener that an object says something of, whatever host they are for.
+    pub fn of_listener(origin: &Origin, listener: &Name) -> Self {
+        let namespace = hash(SHARE_CLASS, origin.namespace());
+        Owner {
+            namespace,
+            domain: hash_numbers(LISTENER_CLASS, listener.as_str(), &[namespace]),
         }
     }
 }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::leaf::{Hosted, Keyed, has_listener, place};
 use crate::net::hash::hash;
+use crate::net::share::Owner;
 use crate::upstream::entry;
 
 /// The class of listener names among hashes.
@@ -79,6 +80,18 @@ impl PassageEntry {
     /// The value; always there, since [`PassageEntry::new`] makes nothing else.
     pub fn passage(&self) -> Option<&Passage> {
         self.sealed.passage()
+    }
+
+    /// Whom its streams belong to: the namespace that it came from, and there its first host, or
+    /// else the listener that accepted them.
+    pub fn owner(&self, listener: &Name) -> Owner {
+        let Some(resource) = self.sealed.resource() else {
+            return Owner::default();
+        };
+        match self.passage().and_then(|passage| passage.hosts.first()) {
+            Some(host) => Owner::of(&resource.origin, host),
+            None => Owner::of_listener(&resource.origin, listener),
+        }
     }
 
     /// Hashes of the names of upstreams, in their order.

@@ -189,7 +189,9 @@ impl Visit {
     /// connections goes for it that waits for a request; false where none does.
     pub fn belong_to(&self, owner: Owner, local: &Local) -> bool {
         let fairness = &local.fairness;
-        let held = fairness.take_connection(owner, local.room.taken());
+        // Without a place it is one that is about to take it.
+        let all = local.room.taken() + usize::from(self.seat.is_none());
+        let held = fairness.take_connection(owner, all);
         let held = held.or_else(|| {
             let is_exchanged = !fairness.sheds() && local.room.exchange(owner.domain);
             is_exchanged.then(|| fairness.connections.exchange(owner))

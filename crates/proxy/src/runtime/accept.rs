@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::hear::hear;
-use super::open::{Handshaking, Kind, Opened, open, open_captured, secure};
+use super::open::{Handshaking, Kind, Opened, has_share, may_come, open, open_captured, secure};
 use crate::http::h1::Start;
 use crate::http::worker::Worker;
 use crate::http::{h1, h2};
@@ -125,6 +125,10 @@ impl Acceptor {
             self.worker.local.counts.add(Count::Closed);
             return;
         };
+        if kind.is_stream() && !may_come(&self.worker, &visit) {
+            self.worker.local.counts.add(Count::Closed);
+            return;
+        }
         let handshaking = self.handshaking.clone();
         // Servers may speak first where streams are served, and where a workload is captured.
         let has_to_ask = kind.is_tls || kind.protocol != ListenerProtocol::Tcp;
@@ -222,7 +226,7 @@ async fn serve(
         false => Some(Opened::Http1(Stream::Plain(tcp), start)),
     };
     match opened {
-        Some(Opened::Taken(taken)) => {
+        Some(Opened::Taken(taken)) if has_share(worker, &visit, &taken.entry) => {
             let room = Room {
                 local: &worker.local,
                 links: &worker.links,
@@ -230,6 +234,8 @@ async fn serve(
             };
             Box::pin(tcp::serve::serve(room, &visit, *taken)).await;
         }
+        // Its owner has its share of connections already.
+        Some(Opened::Taken(_)) => {}
         // Streams that no passage takes lead nowhere.
         Some(Opened::Lost) => worker.local.counts.add(Count::StreamFailed),
         Some(Opened::Http2(stream)) => {

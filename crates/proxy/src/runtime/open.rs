@@ -73,6 +73,13 @@ impl Kind {
         }
     }
 
+    /// Whether it is a stream in plain text whatever it says, so that where it comes from tells
+    /// which passage takes it.
+    pub fn is_stream(self) -> bool {
+        let is_plain = !self.is_tls && self.mutual == MutualTls::None;
+        is_plain && self.protocol == ListenerProtocol::Tcp
+    }
+
     /// What first bytes have to tell; none where nothing is to be found out.
     fn question(self) -> Option<Known> {
         let is_permissive = self.mutual == MutualTls::Permissive;
@@ -103,6 +110,25 @@ impl Kind {
             ListenerProtocol::Detected => Speech::Bytes,
         }
     }
+}
+
+/// Whether a stream in plain text may be served, by who it belongs to. It takes its share before it
+/// takes a place, so that a flood of them never stands in anybody's way.
+pub fn may_come(worker: &Worker, visit: &Visit) -> bool {
+    let tables = worker.tables.load();
+    let entry = tables.passage(arrival(visit), None);
+    // Where no passage takes it, it is told so as any other.
+    entry.is_none_or(|entry| has_share(worker, visit, entry))
+}
+
+/// Whether the connection counts for whoever a stream belongs to, or may from now on.
+pub fn has_share(worker: &Worker, visit: &Visit, entry: &PassageEntry) -> bool {
+    let has_one = visit.held.get().is_some();
+    let has_one = has_one || visit.belong_to(entry.owner(&visit.listener), &worker.local);
+    if !has_one {
+        worker.local.counts.add(Count::ShareConnections);
+    }
+    has_one
 }
 
 /// A connection in plain text, which a passage may take whatever it says.

@@ -182,8 +182,12 @@ impl Handshakes {
             ..arrival
         };
         let passage = tables.passage(ended, sni).cloned();
-        let choice = self.choose(&tables, arrival.listener, sni, counts);
+        let mut choice = self.choose(&tables, arrival.listener, sni, counts);
         drop(tables);
+        if let (Some(choice), Some(passage)) = (&mut choice, &passage) {
+            // A stream belongs to who routes it, whoever has the certificate.
+            choice.owner = passage.owner(arrival.listener);
+        }
         let speaks = match passage {
             Some(_) => Speaks::Anything,
             None => Speaks::Http,

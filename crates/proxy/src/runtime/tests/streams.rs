@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use super::overload::hello;
 use super::world::{Backend, Client, PATIENCE, World, certificate, header, route};
 use crate::{Limits, Settings};
 
@@ -347,4 +348,95 @@ async fn many_streams_at_a_time_keep_their_bytes_apart() {
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(ask(client, "end").await, format!("{number}-end"));
     }
+}
+
+/// A proxy with 40 places for connections, a passage of a namespace at a listener, and a route of
+/// another one.
+async fn crowded(listener: &str, hosts: &[&str]) -> World {
+    let limits = Limits {
+        connections_max: 40,
+        ..Limits::default()
+    };
+    let mut world = with_tcp(World::limited(limits));
+    let (endpoint, backend) = (plain_endpoint("e:").await, Backend::saying("ok").await);
+    world.put_upstream("u", &[endpoint]);
+    world.put_upstream("v", &[backend.address]);
+    let streams = value(passage(listener, hosts, &[("u", 1)]));
+    world.put_all_of("flood", vec![("p", streams)]);
+    let quiet = Value::Route(Box::new(route("quiet.example", "/", "v")));
+    world.put_all_of("quiet", vec![("r", quiet)]);
+    world
+}
+
+/// Sees to it that clients of the other namespace are answered, beside each other.
+async fn others_are_answered(world: &World) {
+    let mut others = Vec::new();
+    for _ in 0..5 {
+        let mut client = world.client().await;
+        client
+            .send("GET / HTTP/1.1\r\nHost: quiet.example\r\n\r\n")
+            .await;
+        let (head, _) = client.response().await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        others.push(client);
+    }
+    for refused in [
+        "connections_evicted_total{state=\"idle\"} 0\n",
+        "shed_total 0\n",
+    ] {
+        world.counts(refused).await;
+    }
+}
+
+#[tokio::test]
+async fn streams_of_one_namespace_leave_others_a_fifth_of_the_places_and_stay() {
+    let world = crowded("tcp", &[]).await;
+    let mut flood = Vec::new();
+    for _ in 0..60 {
+        flood.push(TcpStream::connect(world.address("tcp")).await.unwrap());
+    }
+    world
+        .counts("fair_share_refused_total{of=\"connections\"} 28\n")
+        .await;
+    world
+        .counts("myriad_streams_total{event=\"opened\"} 32\n")
+        .await;
+    others_are_answered(&world).await;
+    let mut flood: Vec<_> = flood.into_iter().map(Client::new).collect();
+    // Those that are beyond the share are closed, and no other.
+    for client in &mut flood[32..] {
+        assert_eq!(client.read_to_end().await, "");
+    }
+    for client in &mut flood[..32] {
+        assert_eq!(ask(client, "hello").await, "e:hello");
+    }
+    // What has ended leaves its place to the next one.
+    world
+        .counts("myriad_streams_total{event=\"ended\"} 32\n")
+        .await;
+    assert_eq!(ask_plain(&world, "again").await, "e:again");
+}
+
+#[tokio::test]
+async fn handshakes_that_are_passed_on_have_a_share_by_their_name() {
+    let world = crowded("https", &["flood.example"]).await;
+    let hello = hello("flood.example");
+    let mut flood = Vec::new();
+    for number in 1..=60 {
+        let tcp = TcpStream::connect(world.address("https")).await.unwrap();
+        let mut client = Client::new(tcp);
+        client.send(&hello).await;
+        match number {
+            0..=32 => {
+                let opened = format!("myriad_streams_total{{event=\"opened\"}} {number}\n");
+                world.counts(&opened).await;
+            }
+            _ => assert_eq!(client.read_to_end().await, ""),
+        }
+        flood.push(client);
+    }
+    world
+        .counts("fair_share_refused_total{of=\"connections\"} 28\n")
+        .await;
+    others_are_answered(&world).await;
 }
