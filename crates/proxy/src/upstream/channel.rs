@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,13 +17,14 @@ use h2::client::{Builder, Connection, SendRequest};
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
 use myriad_model::{Limits as UpstreamLimits, Ping};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 use super::dial::Dial;
 use super::link::{LinkKey, Links};
 use crate::balance::Target;
 use crate::balance::usage::Held;
-use crate::net::count::Count;
+use crate::net::count::{Count, Counts};
 use crate::net::failure::{Failure, FailureKind, Retry};
 use crate::net::frame::WINDOW_BYTES_MAX;
 use crate::net::limits::Limits;
@@ -38,6 +40,10 @@ const CHANNELS_MAX: usize = 16;
 
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
+
+/// The most bytes that are read of a connection while it carries no request: the rest of responses
+/// that were given up, and frames that nobody has asked for. Beyond, it is closed.
+const UNASKED_BYTES_MAX: usize = 1 << 20;
 
 /// The connections of one worker that carry many requests at a time.
 pub struct Channels {
@@ -76,6 +82,8 @@ struct Channel {
 struct State {
     /// Requests that it carries.
     active: Cell<usize>,
+    /// Bytes that were read since the last one has gone.
+    unasked: Cell<usize>,
     /// Whether it takes no more requests. Its task says so too, at its end.
     is_closed: Cell<bool>,
     /// Whether it is known what the endpoint offers, or never will be.
@@ -83,6 +91,13 @@ struct State {
     /// Somebody wants to know.
     asked: Notify,
     settled: Notify,
+}
+
+/// The bytes of a connection, of which those are bounded that come while it carries no request.
+/// The library answers every PING and takes every frame, for as long as they come.
+struct Bounded {
+    stream: Stream,
+    state: Rc<State>,
 }
 
 /// The window of a connection. It takes what all of its streams may have sent to clients that do
@@ -238,20 +253,25 @@ impl Channels {
         let mut link = links.open_within(dial, held).await?;
         let held = link.take_held();
         let limits = &self.local.limits;
-        let handshake = builder(limits).handshake(link.stream).await;
+        let state: Rc<State> = Rc::default();
+        let bounded = Bounded {
+            stream: link.stream,
+            state: state.clone(),
+        };
+        let handshake = builder(limits).handshake(bounded).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
         let (send, connection) = handshake.map_err(|_| failed)?;
-        let channel = Rc::new(self.channel(send, dial.limits(), held));
+        let channel = Rc::new(self.channel((send, state.clone()), dial.limits(), held));
         let rule = dial.limits().and_then(|limits| limits.ping);
-        let running = run(connection, channel.state.clone(), Window::new(limits), rule);
-        task::spawn_local("channel", running);
+        let (window, counts) = (Window::new(limits), self.local.counts.clone());
+        task::spawn_local("channel", run(connection, state, window, rule, counts));
         shelf.channels.borrow_mut().push(channel.clone());
         Ok(channel.place(false))
     }
 
     fn channel(
         &self,
-        send: SendRequest<Bytes>,
+        (send, state): (SendRequest<Bytes>, Rc<State>),
         limits: Option<&UpstreamLimits>,
         held: Option<Held>,
     ) -> Channel {
@@ -262,7 +282,7 @@ impl Channels {
         let now = clock::now();
         Channel {
             send,
-            state: Rc::default(),
+            state,
             idle_since: Cell::new(now),
             opened: now,
             left: Cell::new(or(own.connection_requests_max, u32::MAX)),
@@ -279,10 +299,11 @@ impl Channels {
 
 /// Drives a connection to its end, which also comes when a ping is not answered.
 async fn run(
-    mut connection: Connection<Stream, Bytes>,
+    mut connection: Connection<Bounded, Bytes>,
     state: Rc<State>,
     mut window: Window,
     rule: Option<Ping>,
+    counts: Arc<Counts>,
 ) {
     let mut pinging = pin!(ping(connection.ping_pong(), &state, rule));
     poll_fn(|context| {
@@ -294,6 +315,9 @@ async fn run(
         }
     })
     .await;
+    if state.has_heard_too_much() {
+        counts.add(Count::UpstreamEvicted);
+    }
     state.is_closed.set(true);
     state.settle();
 }
@@ -319,9 +343,69 @@ async fn ping(pings: Option<PingPong>, state: &State, rule: Option<Ping>) {
 }
 
 impl State {
+    /// Counts bytes that were read, where no request is there to have asked for them.
+    fn hear(&self, bytes: usize) {
+        if self.active.get() == 0 {
+            self.unasked.set(self.unasked.get().saturating_add(bytes));
+        }
+    }
+
+    fn has_heard_too_much(&self) -> bool {
+        self.unasked.get() > UNASKED_BYTES_MAX
+    }
+
     fn settle(&self) {
         self.is_settled.set(true);
         self.settled.notify_waiters();
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Bounded { stream, state } = self.get_mut();
+        let before = into.filled().len();
+        ready!(AsyncRead::poll_read(Pin::new(stream), context, into))?;
+        state.hear(into.filled().len() - before);
+        if state.has_heard_too_much() {
+            let error = io::Error::other("the endpoint says too much that nobody has asked for");
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        AsyncWrite::poll_write(Pin::new(&mut self.get_mut().stream), context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_flush(Pin::new(&mut self.get_mut().stream), context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_shutdown(Pin::new(&mut self.get_mut().stream), context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.get_mut().stream);
+        AsyncWrite::poll_write_vectored(stream, context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 }
 
@@ -399,6 +483,7 @@ impl Channel {
     fn place(self: &Rc<Self>, is_reused: bool) -> Place {
         let active = &self.state.active;
         active.set(active.get() + 1);
+        self.state.unasked.set(0);
         self.left.set(self.left.get().saturating_sub(1));
         Place {
             channel: self.clone(),

@@ -372,6 +372,38 @@ async fn what_an_endpoint_that_goes_away_has_not_seen_is_sent_again() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_floods_a_connection_without_requests_loses_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut world = World::start();
+    put(&mut world, "u", listener.local_addr().unwrap());
+    world.put_route("r", route("a.example", "/", "u"));
+    let flood = task::spawn("endpoint", async move {
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        for stream in read_streams(&mut tcp, 1).await {
+            tcp.write_all(&frame(1, 5, stream, &[0x88])).await.unwrap();
+        }
+        let (mut reading, mut writing) = tcp.into_split();
+        // What is answered is read, so that the proxy never waits for this.
+        task::spawn("answers", async move {
+            let _ = tokio::io::copy(&mut reading, &mut tokio::io::sink()).await;
+        });
+        let pings = frame(6, 0, 0, &[0; 8]).repeat(1_000);
+        while writing.write_all(&pings).await.is_ok() {}
+    });
+    let answer = world
+        .ask("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+        .await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    tokio::time::timeout(PATIENCE, flood)
+        .await
+        .unwrap()
+        .unwrap();
+    world
+        .counts("upstream_connections_total{event=\"evicted\"} 1\n")
+        .await;
+}
+
+#[tokio::test]
 async fn a_full_connection_leads_to_another() {
     let endpoint = Streams::with(1, |number, request, respond| {
         Box::pin(async move {
