@@ -1,10 +1,13 @@
 //! Names: which addresses the hosts file and DNS say that a host has, and for how long.
 //!
 //! One thread asks for the whole process, started by the first question, so that no worker has
-//! sockets, timers or caches of DNS. It keeps nothing: whoever asks keeps what it is told.
+//! sockets, timers or caches of DNS. It keeps nothing: whoever asks keeps what it is told. No
+//! namespace has more than a quarter of the questions, so that one whose names nobody answers does
+//! not hold up those of another.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -18,10 +21,11 @@ use hickory_resolver::{TokioResolver, system_conf};
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_base::task;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
 use super::border::{Border, BorderSettings};
+use super::hash::hash;
 
 /// The most addresses that are used of one answer.
 pub const ADDRESSES_MAX: usize = 64;
@@ -40,6 +44,16 @@ const WAITING_MAX: usize = 4_096;
 
 /// The most questions that are being asked at a time.
 const ASKED_MAX: usize = 256;
+
+/// The part of the questions, as a divisor, that one namespace may have of those that are being
+/// asked, and of those that wait.
+const SHARE: usize = 4;
+
+/// The lanes that namespaces are divided over by hash.
+const LANES: usize = 256;
+
+/// The class of namespaces among hashes.
+const CLASS: u8 = 15;
 
 /// How often it is looked whether the system's files are others.
 const LOOK: Duration = Duration::from_secs(5);
@@ -81,9 +95,24 @@ struct Inner {
     settings: NameSettings,
     counters: Counters,
     border: Border,
+    /// All questions without an answer.
+    asking: AtomicUsize,
+    lanes: Box<[Lane]>,
     /// None where the thread could not be started.
     questions: OnceLock<Option<mpsc::Sender<Question>>>,
 }
+
+/// The questions of a namespace, so that names which nobody answers hold up no others. Namespaces
+/// that share a lane by chance share what it has.
+struct Lane {
+    /// Places for those that are being asked.
+    places: Arc<Semaphore>,
+    /// Those that have no answer yet.
+    asking: AtomicUsize,
+}
+
+/// A question that somebody waits for.
+struct Waiting<'a>([&'a AtomicUsize; 2]);
 
 /// How questions ended.
 #[derive(Clone, Default)]
@@ -97,6 +126,8 @@ struct Counters {
 struct Question {
     host: Box<str>,
     answer: oneshot::Sender<Result<Found, NameError>>,
+    /// One of its owner, given back once it is answered, or given up.
+    place: OwnedSemaphorePermit,
 }
 
 /// The addresses of a host; at least one, at most [`ADDRESSES_MAX`].
@@ -152,6 +183,8 @@ impl Names {
                 border: Border::new(settings.border.clone(), metrics),
                 settings,
                 counters,
+                asking: AtomicUsize::new(0),
+                lanes: (0..LANES).map(|_| Lane::new()).collect(),
                 questions: OnceLock::new(),
             }),
         }
@@ -162,37 +195,84 @@ impl Names {
         &self.inner.border
     }
 
-    /// The addresses of a host. One with a dot is asked for as it is; only others are looked for
-    /// in the search domains of the system.
+    /// The addresses of a host, asked for by an upstream of an owner, which [`owner`] tells. One
+    /// with a dot is asked for as it is; only others are looked for in the search domains of the
+    /// system.
     ///
     /// # Errors
     /// When it has none, or nobody can tell within [`TIMEOUT`].
-    pub async fn look_up(&self, host: &str) -> Result<Found, NameError> {
+    pub async fn look_up(&self, owner: u64, host: &str) -> Result<Found, NameError> {
         if let Ok(ip) = host.parse() {
             return Ok(Found {
                 addresses: vec![ip],
                 ttl: self.inner.settings.ttl_max,
             });
         }
+        let answered = tokio::time::timeout(TIMEOUT, self.ask(owner, host)).await;
+        answered.unwrap_or(Err(NameError::Failed))
+    }
+
+    /// Asks once the owner has a place, however long that takes.
+    async fn ask(&self, owner: u64, host: &str) -> Result<Found, NameError> {
+        let inner = &*self.inner;
         let start = || {
-            let (settings, counters) = (&self.inner.settings, &self.inner.counters);
-            start(settings.clone(), counters.clone())
+            start(inner.settings.clone(), inner.counters.clone())
                 .inspect_err(|error| tracing::error!(%error, "names are not resolved"))
                 .ok()
         };
-        let questions = self.inner.questions.get_or_init(start).as_ref();
+        let questions = inner.questions.get_or_init(start).as_ref();
+        let waiting = inner.wait(owner).zip(questions);
+        let Some(((lane, _waiting), questions)) = waiting else {
+            inner.counters.refused.inc();
+            return Err(NameError::Failed);
+        };
+        let place = lane.places.clone().acquire_owned().await;
         let (answer, answered) = oneshot::channel();
-        let host = host.into();
-        let sent = questions.map(|questions| questions.try_send(Question { host, answer }));
-        if !matches!(sent, Some(Ok(()))) {
-            self.inner.counters.refused.inc();
+        let question = Question {
+            host: host.into(),
+            answer,
+            place: place.map_err(|_| NameError::Failed)?,
+        };
+        if questions.try_send(question).is_err() {
+            inner.counters.refused.inc();
             return Err(NameError::Failed);
         }
-        let answered = tokio::time::timeout(TIMEOUT, answered).await;
-        answered
-            .ok()
-            .and_then(Result::ok)
-            .unwrap_or(Err(NameError::Failed))
+        answered.await.unwrap_or(Err(NameError::Failed))
+    }
+}
+
+/// The owner of the upstreams of a namespace, as far as questions are concerned.
+pub fn owner(namespace: &str) -> u64 {
+    hash(CLASS, namespace)
+}
+
+impl Inner {
+    /// One more question of an owner, and its lane; none where too many wait already.
+    fn wait(&self, owner: u64) -> Option<(&Lane, Waiting<'_>)> {
+        let lane = self.lanes.get((owner >> 32) as usize % LANES)?;
+        let waiting = Waiting([&self.asking, &lane.asking]);
+        let [all, own] = waiting
+            .0
+            .map(|asking| asking.fetch_add(1, Ordering::Relaxed));
+        let max = WAITING_MAX + ASKED_MAX;
+        (all < max && own < max / SHARE).then_some((lane, waiting))
+    }
+}
+
+impl Lane {
+    fn new() -> Self {
+        Lane {
+            places: Arc::new(Semaphore::new(ASKED_MAX / SHARE)),
+            asking: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        for asking in self.0 {
+            asking.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -222,7 +302,7 @@ async fn run(settings: NameSettings, counters: Counters, mut inbox: mpsc::Receiv
         server.look(&settings.servers);
         let (resolver, counters) = (server.resolver.clone(), counters.clone());
         task::spawn_local("dns question", async move {
-            let _place = place;
+            let _places = (place, question.place);
             let asked = tokio::time::timeout(TIMEOUT, ask(resolver.as_deref(), &question.host));
             let mut found = asked.await.unwrap_or(Err(NameError::Failed));
             match &mut found {

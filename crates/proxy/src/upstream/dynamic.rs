@@ -32,6 +32,8 @@ pub struct Dynamic {
 }
 
 struct Shared {
+    /// Whose questions they are.
+    owner: u64,
     dns: Dns,
     manner: Arc<Manner>,
     options: UpstreamOptions,
@@ -49,8 +51,10 @@ struct Slot {
 }
 
 impl Dynamic {
-    /// Hosts that nobody has named yet, unless the upstream before was the same.
+    /// Hosts that nobody has named yet, unless the upstream before was the same. The owner is one
+    /// of [`owner`](crate::net::names::owner).
     pub fn new(
+        owner: u64,
         dns: &Dns,
         manner: Arc<Manner>,
         options: UpstreamOptions,
@@ -58,7 +62,10 @@ impl Dynamic {
     ) -> Self {
         let is_same = |before: &&Dynamic| {
             let known = &before.shared;
-            known.dns == *dns && known.manner == manner && known.options == options
+            known.owner == owner
+                && known.dns == *dns
+                && known.manner == manner
+                && known.options == options
         };
         if let Some(before) = before.filter(is_same) {
             let shared = before.shared.clone();
@@ -71,6 +78,7 @@ impl Dynamic {
                 patterns: names
                     .filter_map(|name| Some((pattern(&name.host)?, name.port)))
                     .collect(),
+                owner,
                 dns: dns.clone(),
                 manner,
                 options,
@@ -134,7 +142,7 @@ impl Dynamic {
         let mut dns = Dns::strict(&*host, *port);
         dns.mode = DnsMode::Dynamic;
         let (manner, options) = (shared.manner.clone(), shared.options.clone());
-        let resolution = Arc::new(Resolution::new(dns, manner, options, None));
+        let resolution = Arc::new(Resolution::new(shared.owner, dns, manner, options, None));
         let slot = Slot {
             resolution: resolution.clone(),
             asked_ms,
@@ -169,7 +177,7 @@ mod tests {
         let mut dns = Dns::strict(pattern, 443);
         dns.mode = DnsMode::Dynamic;
         let options = UpstreamOptions::default();
-        Dynamic::new(&dns, Manner::shared(None), options, before)
+        Dynamic::new(0, &dns, Manner::shared(None), options, before)
     }
 
     fn at(ip: &str) -> Saying {

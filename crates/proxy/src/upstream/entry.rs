@@ -17,7 +17,7 @@ use crate::balance::{Manner, Member, Pool};
 use crate::net::failure::{Failure, FailureKind};
 use crate::net::hash::hash;
 use crate::net::local::Local;
-use crate::net::names::Names;
+use crate::net::names::{self, Names};
 use crate::net::standard::{Book, Reporter};
 
 /// The class of upstream names among hashes.
@@ -92,7 +92,9 @@ impl UpstreamEntry {
         let manner = manner(&name, value, is_http2, before);
         let options = value.and_then(|value| value.options.as_deref());
         let known = before.and_then(|before| before.resolution.as_ref());
-        let resolution = value.and_then(|value| Resolving::new(value, &manner, known));
+        let resource = upstream.as_ref().and_then(|sealed| sealed.resource());
+        let owner = resource.map_or("", |resource| resource.origin.namespace());
+        let resolution = value.and_then(|value| Resolving::new(owner, value, &manner, known));
         let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
         let pool = match (value, listed) {
             (Some(value), Some(listed)) if resolution.is_none() => {
@@ -216,8 +218,13 @@ impl UpstreamEntry {
 }
 
 impl Resolving {
-    /// None, where endpoints are listed.
-    fn new(value: &Upstream, manner: &Arc<Manner>, before: Option<&Resolving>) -> Option<Self> {
+    /// None, where endpoints are listed. The owner is a namespace.
+    fn new(
+        owner: &str,
+        value: &Upstream,
+        manner: &Arc<Manner>,
+        before: Option<&Resolving>,
+    ) -> Option<Self> {
         let options = value.options.as_deref().cloned();
         let manner = match value.original_destination || value.dns.is_some() {
             true => unsecured(value, manner).unwrap_or_else(|| manner.clone()),
@@ -225,7 +232,8 @@ impl Resolving {
         };
         let options = options.unwrap_or_default();
         if let Some(dns) = value.dns.as_deref() {
-            return Some(Resolving::of_names(dns, manner, options, before));
+            let owner = names::owner(owner);
+            return Some(Resolving::of_names(owner, dns, manner, options, before));
         }
         let before = match before {
             Some(Resolving::Original(before)) => Some(before),
@@ -235,6 +243,7 @@ impl Resolving {
     }
 
     fn of_names(
+        owner: u64,
         dns: &Dns,
         manner: Arc<Manner>,
         options: UpstreamOptions,
@@ -242,15 +251,17 @@ impl Resolving {
     ) -> Self {
         match (dns.mode, before) {
             (DnsMode::Dynamic, Some(Resolving::Named(before))) => {
-                Resolving::Named(Dynamic::new(dns, manner, options, Some(before)))
+                Resolving::Named(Dynamic::new(owner, dns, manner, options, Some(before)))
             }
-            (DnsMode::Dynamic, _) => Resolving::Named(Dynamic::new(dns, manner, options, None)),
+            (DnsMode::Dynamic, _) => {
+                Resolving::Named(Dynamic::new(owner, dns, manner, options, None))
+            }
             (_, before) => {
                 let before = match before {
                     Some(Resolving::Listed(before)) => Some(&**before),
                     _ => None,
                 };
-                let resolution = Resolution::new(dns.clone(), manner, options, before);
+                let resolution = Resolution::new(owner, dns.clone(), manner, options, before);
                 Resolving::Listed(Box::new(resolution))
             }
         }

@@ -33,6 +33,8 @@ pub struct Resolution {
 }
 
 struct Shared {
+    /// Whose questions they are.
+    owner: u64,
     dns: Dns,
     manner: Arc<Manner>,
     options: UpstreamOptions,
@@ -72,8 +74,9 @@ impl Answer {
 
 impl Resolution {
     /// Names that nobody has asked for yet, unless those before were the same: then what is known
-    /// of them stays.
+    /// of them stays. The owner is one of [`owner`](crate::net::names::owner).
     pub fn new(
+        owner: u64,
         dns: Dns,
         manner: Arc<Manner>,
         options: UpstreamOptions,
@@ -81,7 +84,10 @@ impl Resolution {
     ) -> Self {
         let is_same = |before: &&Resolution| {
             let known = &before.shared;
-            known.dns == dns && known.manner == manner && known.options == options
+            known.owner == owner
+                && known.dns == dns
+                && known.manner == manner
+                && known.options == options
         };
         if let Some(before) = before.filter(is_same) {
             let shared = before.shared.clone();
@@ -89,6 +95,7 @@ impl Resolution {
         }
         Resolution {
             shared: Arc::new(Shared {
+                owner,
                 dns,
                 manner,
                 options,
@@ -166,7 +173,7 @@ impl Shared {
         let wanted = self.dns.names.iter().enumerate();
         let told = join_all(wanted.map(|(index, name)| {
             let before = before.as_ref().and_then(|before| before.told.get(index));
-            look_up(names, name, self.dns.mode, before)
+            look_up((names, self.owner), name, self.dns.mode, before)
         }))
         .await;
         let until = told.iter().map(|told| told.until).min();
@@ -240,12 +247,17 @@ fn weight(dns: &Dns, name: &DnsName, addresses: usize) -> u32 {
 
 /// The addresses of a name, in an order of their own. While no server answers, those before serve
 /// better than nothing; what DNS says that there is not any more is gone.
-async fn look_up(names: &Names, name: &DnsName, mode: DnsMode, before: Option<&Told>) -> Told {
+async fn look_up(
+    (names, owner): (&Names, u64),
+    name: &DnsName,
+    mode: DnsMode,
+    before: Option<&Told>,
+) -> Told {
     let now = clock::now();
     if let Some(before) = before.filter(|before| before.until > now) {
         return before.clone();
     }
-    let found = names.look_up(&name.host).await;
+    let found = names.look_up(owner, &name.host).await;
     let now = clock::now();
     let (mut addresses, ttl) = match (found, before) {
         (Ok(mut found), _) => {

@@ -1,9 +1,11 @@
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use myriad_base::metrics::Metrics;
 
-use super::{NameError, NameSettings, Names};
+use super::{NameError, NameSettings, Names, owner};
 use crate::net::name_server::{NameServer, Saying};
 
 /// Names that a server of the test is asked for.
@@ -27,7 +29,7 @@ async fn answers_are_kept_for_as_long_as_they_say_within_bounds() {
     let names = names(&server);
     for (ttl, kept) in [(0, 2), (30, 30), (900, 60)] {
         server.say("a.test", Saying::Addresses(ips(&["192.0.2.1"]), ttl));
-        let found = names.look_up("a.test").await.unwrap();
+        let found = names.look_up(0, "a.test").await.unwrap();
         assert_eq!(found.addresses, ips(&["192.0.2.1"]));
         assert_eq!(found.ttl, Duration::from_secs(kept));
     }
@@ -44,10 +46,10 @@ async fn what_does_not_exist_is_told_apart_from_what_nobody_answers() {
     server.say("broken.test", Saying::Failure);
     server.say("silent.test", Saying::Silence);
     let (gone, empty, broken, silent) = tokio::join!(
-        names.look_up("gone.test"),
-        names.look_up("empty.test"),
-        names.look_up("broken.test"),
-        names.look_up("silent.test"),
+        names.look_up(0, "gone.test"),
+        names.look_up(0, "empty.test"),
+        names.look_up(0, "broken.test"),
+        names.look_up(0, "silent.test"),
     );
     assert_eq!(gone, Err(NameError::Nothing));
     assert_eq!(empty, Err(NameError::Nothing));
@@ -60,7 +62,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_over_tcp() {
     let server = NameServer::start();
     let many: Vec<IpAddr> = (0..100).map(|host| [192, 0, 2, host].into()).collect();
     server.say("long.test", Saying::Long(many, 30));
-    let found = names(&server).look_up("long.test").await.unwrap();
+    let found = names(&server).look_up(0, "long.test").await.unwrap();
     assert_eq!(found.addresses.len(), super::ADDRESSES_MAX);
 }
 
@@ -71,14 +73,48 @@ async fn ipv6_is_used_where_there_is_nothing_else_and_addresses_need_no_server()
     let both = ips(&["2001:db8::1", "192.0.2.1"]);
     server.say("both.test", Saying::Addresses(both, 30));
     server.say("six.test", Saying::Addresses(ips(&["2001:db8::1"]), 30));
-    let both = names.look_up("both.test").await.unwrap();
+    let both = names.look_up(0, "both.test").await.unwrap();
     assert_eq!(both.addresses, ips(&["192.0.2.1"]));
-    let six = names.look_up("six.test").await.unwrap();
+    let six = names.look_up(0, "six.test").await.unwrap();
     assert_eq!(six.addresses, ips(&["2001:db8::1"]));
-    let literal = names.look_up("192.0.2.7").await.unwrap();
+    let literal = names.look_up(0, "192.0.2.7").await.unwrap();
     assert_eq!(literal.addresses, ips(&["192.0.2.7"]));
     // The hosts file goes first.
-    let local = names.look_up("localhost").await.unwrap();
+    let local = names.look_up(0, "localhost").await.unwrap();
     assert!(local.addresses[0].is_loopback());
     assert_eq!(server.asked("localhost"), 0);
+}
+
+#[tokio::test]
+async fn names_that_nobody_answers_hold_up_those_of_no_other_namespace() {
+    let server = NameServer::start();
+    let names = names(&server);
+    server.say("a.test", Saying::Addresses(ips(&["192.0.2.1"]), 30));
+    let silent: Vec<String> = (0..2_000).map(|it| format!("{it}.silent.test")).collect();
+    for name in &silent {
+        server.say(name, Saying::Silence);
+    }
+    let evil = owner("evil");
+    let flood = join_all(silent.iter().map(|name| names.look_up(evil, name)));
+    let honest = async {
+        let mut others = (0..).map(|it| owner(&format!("ns{it}")));
+        let lane = |owner: u64| (owner >> 32) as usize % super::LANES;
+        // Hashes are others in each process, and lanes are few.
+        let neighbour = others.find(|it| lane(*it) != lane(evil)).unwrap();
+        names.look_up(neighbour, "a.test").await
+    };
+    // The flood comes first.
+    let found = tokio::select! {
+        biased;
+        _ = flood => panic!("they were given up first"),
+        found = honest => found.unwrap(),
+    };
+    assert_eq!(found.addresses, ips(&["192.0.2.1"]));
+    let asked = silent.iter().filter(|name| server.asked(name) > 0).count();
+    assert!(asked <= super::ASKED_MAX / super::SHARE, "{asked}");
+    assert_eq!(
+        names.inner.asking.load(Ordering::Relaxed),
+        0,
+        "all are gone"
+    );
 }

@@ -34,7 +34,7 @@ fn resolution(names: Vec<DnsName>, before: Option<&Resolution>) -> Resolution {
         names: names.into(),
     };
     let (manner, options) = (Manner::shared(None), UpstreamOptions::default());
-    Resolution::new(dns, manner, options, before)
+    Resolution::new(0, dns, manner, options, before)
 }
 
 fn says(server: &NameServer, name: &str, last: u8, ttl: u32) {
