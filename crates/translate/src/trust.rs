@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use myriad_api::{Finding, SecretProblem, Severity};
+use myriad_api::{Finding, SecretProblem, Severity, TrustDer};
 use myriad_model::{Name, Origin, OriginKind, Resource, TRUST_PARTS_MAX, Trust, Value};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
 use crate::engine::Reader;
 use crate::output::Output;
+
+/// The most bytes of the certificates and revocation lists of one trust: as many as a Secret of
+/// Kubernetes holds. Every proxy has them in memory, and verifiers of their own beside.
+const TRUST_BYTES_MAX: usize = 1 << 20;
 
 /// Translates the authorities in one Secret. Those that cannot be read are left out, and a list
 /// of revocations that cannot be read takes the whole trust with it: nobody is to be admitted
@@ -38,8 +42,7 @@ pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
             return output;
         }
     };
-    if trust.roots.len().max(trust.crls.len()) > TRUST_PARTS_MAX {
-        let message = "has more than 1024 certificates or lists, so nobody is verified by it";
+    if let Some(message) = excess(trust) {
         say(Severity::Error, "data[ca.crt]", message);
         return output;
     }
@@ -72,6 +75,20 @@ pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     output
 }
 
+/// Why authorities are more than a trust may have; none where they are not.
+fn excess(trust: &TrustDer) -> Option<&'static str> {
+    let parts = trust.roots.len().max(trust.crls.len());
+    let all = trust.roots.iter().chain(&trust.crls);
+    let bytes: usize = all.map(Bytes::len).sum();
+    if parts > TRUST_PARTS_MAX {
+        Some("has more than 1024 certificates or lists, so nobody is verified by it")
+    } else if bytes > TRUST_BYTES_MAX {
+        Some("has certificates and lists of more than 1 MiB, so nobody is verified by it")
+    } else {
+        None
+    }
+}
+
 fn explain(problem: &SecretProblem) -> (&'static str, &'static str) {
     match problem {
         SecretProblem::OtherType => ("type", "is not kubernetes.io/tls or Opaque"),
@@ -82,5 +99,36 @@ fn explain(problem: &SecretProblem) -> (&'static str, &'static str) {
             ("data[ca.crl]", "holds no PEM block of a revocation list")
         }
         SecretProblem::NotPem(_) => ("data[ca.crt]", "holds no PEM block of a certificate"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use myriad_api::TrustDer;
+    use myriad_model::TRUST_PARTS_MAX;
+
+    use super::{TRUST_BYTES_MAX, excess};
+
+    fn trust(roots: &[usize], crls: &[usize]) -> TrustDer {
+        let parts = |lengths: &[usize]| -> Box<[Bytes]> {
+            lengths.iter().map(|it| Bytes::from(vec![0; *it])).collect()
+        };
+        TrustDer {
+            roots: parts(roots),
+            crls: parts(crls),
+        }
+    }
+
+    #[test]
+    fn authorities_are_bounded_in_number_and_in_bytes() {
+        let half = TRUST_BYTES_MAX / 2;
+        assert_eq!(excess(&trust(&[half], &[half])), None);
+        assert_eq!(excess(&trust(&[1; TRUST_PARTS_MAX], &[])), None);
+        let told = |roots: &[usize], crls: &[usize]| excess(&trust(roots, crls)).unwrap();
+        assert!(told(&[half, 1], &[half]).contains("1 MiB"));
+        assert!(told(&[half], &[half, 1]).contains("1 MiB"));
+        assert!(told(&[1; TRUST_PARTS_MAX + 1], &[]).contains("1024"));
+        assert!(told(&[1], &[1; TRUST_PARTS_MAX + 1]).contains("1024"));
     }
 }

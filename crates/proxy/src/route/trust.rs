@@ -14,6 +14,11 @@ use crate::net::hash::hash;
 
 const CLASS: u8 = 12;
 
+/// The most bytes of names of authorities in a handshake, each with its length. A message holds
+/// 65,535, and the library that writes it ends the process beyond; and each client of a long list
+/// would be sent all of it before it has shown anything.
+const HINT_BYTES_MAX: usize = 16 << 10;
+
 /// A trust resource and, after the first handshake that verifies by it, its authorities.
 pub struct TrustEntry {
     hash: u64,
@@ -60,8 +65,16 @@ impl TrustEntry {
     pub fn verifier(&self, mode: ClientAuthMode) -> Verifier {
         let make = || {
             let provider = Arc::new(aws_lc_rs::default_provider());
-            let builder = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider)
-                .with_crls(self.crls());
+            let roots = self.roots()?;
+            let are_told = hint_bytes(&roots) <= HINT_BYTES_MAX;
+            let builder =
+                WebPkiClientVerifier::builder_with_provider(roots, provider).with_crls(self.crls());
+            // Names are hints. Without any a client shows what it has (RFC 5246, section 7.4.4;
+            // RFC 8446, section 4.2.4), and is verified as ever.
+            let builder = match are_told {
+                true => builder,
+                false => builder.clear_root_hint_subjects(),
+            };
             let builder = match mode {
                 ClientAuthMode::Required => builder,
                 ClientAuthMode::Optional => builder.allow_unauthenticated(),
@@ -81,6 +94,12 @@ impl TrustEntry {
         let all = trust.map_or(&[][..], |trust| &trust.crls);
         all.iter().map(|der| der.to_vec().into()).collect()
     }
+}
+
+/// The bytes that the names of authorities take in a handshake.
+fn hint_bytes(roots: &RootCertStore) -> usize {
+    let names = roots.subjects();
+    names.iter().map(|name| name.as_ref().len() + 2).sum()
 }
 
 impl Keyed for TrustEntry {

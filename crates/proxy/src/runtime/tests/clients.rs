@@ -7,10 +7,10 @@ use myriad_model::{
     Authorize, CipherSuite, ClientAuth, ClientAuthMode, Guard, GuardAction, GuardCheck, GuardForm,
     GuardRule, GuardSubject, GuardTest, Kind, TlsSettings, TlsVersion, Trust, Value,
 };
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
-use rustls::ClientConfig;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, SupportedProtocolVersion};
 
 use super::world::{Backend, World, certificate, domain, route, trust, trusting};
 
@@ -30,6 +30,11 @@ impl Authority {
 
     /// A configuration that shows a certificate of this authority for the workload.
     fn client(&self) -> Arc<ClientConfig> {
+        self.client_of(&[&TLS12, &TLS13])
+    }
+
+    /// The same that speaks these versions alone.
+    fn client_of(&self, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         let uri = SanType::URI(WORKLOAD.try_into().unwrap());
         params.subject_alt_names = vec![uri];
@@ -39,7 +44,7 @@ impl Authority {
         let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS12, &TLS13])
+            .with_protocol_versions(versions)
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(trust())
@@ -51,6 +56,11 @@ impl Authority {
 
 /// A world whose `a.example` asks clients, and tells what the endpoint saw.
 async fn world(authority: &Authority, auth: ClientAuth) -> World {
+    world_of([authority.1.clone()].into(), auth).await
+}
+
+/// The same with any authorities.
+async fn world_of(roots: Box<[Bytes]>, auth: ClientAuth) -> World {
     let backend = Backend::answering(|head| {
         let told = head
             .lines()
@@ -69,7 +79,6 @@ async fn world(authority: &Authority, auth: ClientAuth) -> World {
     asking.client_auth = Some(Arc::new(auth));
     let open = domain("b.example", Some("cert"), TlsSettings::default());
     let own = certificate(&["a.example", "b.example"]);
-    let roots = [authority.1.clone()].into();
     let crls = Box::default();
     world.put_all(vec![
         ("cert", Value::Certificate(Box::new(own))),
@@ -127,6 +136,45 @@ async fn a_certificate_is_required_verified_and_told() {
         ask(&world, &other, "a.example").await.is_none(),
         "of another authority"
     );
+}
+
+/// Authorities with names of about 300 bytes each, none of which anybody is verified by.
+fn long_named(count: usize) -> Vec<Bytes> {
+    let key = KeyPair::generate().unwrap();
+    let make = |number: usize| {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let name = format!("{number:0300}");
+        params.distinguished_name.push(DnType::CommonName, name);
+        Bytes::from(params.self_signed(&key).unwrap().der().to_vec())
+    };
+    (0..count).map(make).collect()
+}
+
+/// More than a message holds ended the process.
+#[tokio::test]
+async fn authorities_with_more_names_than_a_message_holds_verify_all_the_same() {
+    let authority = Authority::new();
+    let other = Authority::new();
+    // Two bounds: that of hints, and that of a message.
+    for count in [80, 300] {
+        let mut roots = long_named(count);
+        roots.push(authority.1.clone());
+        for mode in [ClientAuthMode::Optional, ClientAuthMode::Required] {
+            let world = world_of(roots.clone().into(), auth(mode, &[])).await;
+            for version in [&TLS12, &TLS13] {
+                let known = ask(&world, &authority.client_of(&[version]), "a.example").await;
+                let case = format!("{count} {mode:?} {version:?}");
+                let (status, told) = known.expect(&case);
+                assert_eq!(status, "200", "{case}");
+                assert!(told.contains(&format!(";URI={WORKLOAD}")), "{case}: {told}");
+                let of_other = ask(&world, &other.client_of(&[version]), "a.example").await;
+                assert!(of_other.is_none(), "{case}: {of_other:?}");
+            }
+            let stranger = ask(&world, &trusting(), "a.example").await;
+            assert_eq!(stranger.is_some(), mode == ClientAuthMode::Optional);
+        }
+    }
 }
 
 /// A policy on the identity in the clients' certificates.
