@@ -6,7 +6,7 @@
 //! hands of whoever asks.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ use myriad_model::{Extent, Reach, Unreachable, reach};
 
 /// The least time between two words of the log about addresses that are refused.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Addresses that no machine has (RFC 5737 and RFC 3849).
+const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 /// The addresses that endpoints may have, as settings say.
 #[derive(Clone, Debug)]
@@ -112,19 +116,36 @@ impl Border {
         false
     }
 
+    /// Whether a connection to an endpoint, from an address where one is said, would end at this
+    /// very process; counted where so. To be asked before there is one: its other half is one more
+    /// client of ours, which may lead to the next.
+    pub fn leads_back(&self, endpoint: SocketAddr, source: Option<IpAddr>) -> bool {
+        self.meets(endpoint, |ip, is_bound| match source {
+            Some(source) => source.to_canonical() == ip,
+            None => is_bound || is_of_machine(endpoint),
+        })
+    }
+
     /// Whether a connection to an endpoint ends at this very process; counted where so. Of a
     /// connection within one machine both ends have one address, or are loopback.
     pub fn is_own(&self, endpoint: SocketAddr, local: impl FnOnce() -> Option<SocketAddr>) -> bool {
+        self.meets(endpoint, |ip, _| {
+            local().is_some_and(|local| local.ip().to_canonical() == ip)
+        })
+    }
+
+    /// Whether an endpoint is a socket of this process. Only where one of them would be met is it
+    /// asked whether the address is of this machine, and told whether a socket is bound to it.
+    fn meets(&self, endpoint: SocketAddr, is_here: impl FnOnce(IpAddr, bool) -> bool) -> bool {
         let own = self.own.load();
-        let port = endpoint.port();
-        if !own.iter().any(|own| own.port() == port) {
+        if !own.iter().any(|own| reach::is_met(*own, endpoint)) {
             return false;
         }
-        let ip = endpoint.ip().to_canonical();
-        let is_here = ip.is_loopback()
-            || ip.is_unspecified()
-            || local().is_some_and(|local| local.ip().to_canonical() == ip);
-        let is_own = is_here && own.iter().any(|own| reach::is_met(*own, endpoint));
+        let (ip, port) = (endpoint.ip().to_canonical(), endpoint.port());
+        let is_bound = own
+            .iter()
+            .any(|own| own.port() == port && own.ip().to_canonical() == ip);
+        let is_own = ip.is_loopback() || ip.is_unspecified() || is_here(ip, is_bound);
         if is_own {
             self.connected.inc();
             self.tell("", &endpoint, &Unreachable::Own, "no setting");
@@ -148,14 +169,37 @@ impl Border {
     }
 }
 
+/// Whether an address is one of this machine. Nothing is sent to find it out.
+fn is_of_machine(endpoint: SocketAddr) -> bool {
+    let mut at = endpoint;
+    at.set_ip(endpoint.ip().to_canonical());
+    at.set_port(0);
+    // An address of another machine cannot be bound to.
+    if UdpSocket::bind(at).is_err() {
+        return false;
+    }
+    let (any, nobody): (IpAddr, IpAddr) = match at {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), NOBODY_V4.into()),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), NOBODY_V6.into()),
+    };
+    // Unless the system lets any be bound to (`ip_nonlocal_bind`), as machines that share an
+    // address have it. What would be connected to from the address itself is here in any case.
+    at.set_port(endpoint.port());
+    let towards = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(at)?;
+        socket.local_addr()
+    });
+    towards.is_ok_and(|local| local.ip() == at.ip()) || UdpSocket::bind((nobody, 0)).is_err()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::net::{SocketAddr, UdpSocket};
 
     use myriad_base::metrics::Metrics;
     use myriad_model::{Extent, Reach};
 
-    use super::{Border, BorderSettings};
+    use super::{Border, BorderSettings, is_of_machine};
 
     fn border(own: &[&str]) -> Border {
         let settings = BorderSettings {
@@ -206,6 +250,43 @@ mod tests {
             assert!(!is_own(&border, endpoint, local), "{endpoint}");
         }
         assert_eq!(border.connected.get(), 5);
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_told_from_others_without_a_connection() {
+        let is_here = |endpoint: &str| is_of_machine(endpoint.parse().unwrap());
+        assert!(is_here("127.0.0.1:80") && is_here("[::ffff:127.0.0.1]:80"));
+        assert!(!is_here("192.0.2.7:80") && !is_here("[2001:db8::7]:80"));
+        assert!(!is_here("8.8.8.8:80"));
+        // None where there is no way out of this machine.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.7:9").is_ok() {
+            assert!(is_of_machine(socket.local_addr().unwrap()));
+        }
+    }
+
+    #[test]
+    fn own_sockets_are_known_before_there_is_a_connection() {
+        let border = border(&["127.0.0.1:9901", "0.0.0.0:8080", "10.0.0.5:81"]);
+        let leads_back = |endpoint: &str| border.leads_back(endpoint.parse().unwrap(), None);
+        for own in [
+            "127.0.0.1:9901",
+            "0.0.0.0:9901",
+            "127.0.0.7:8080",
+            "[::ffff:127.0.0.1]:8080",
+            "[::]:8080",
+            "10.0.0.5:81",
+        ] {
+            assert!(leads_back(own), "{own}");
+        }
+        assert_eq!(border.connected.get(), 6);
+        for other in ["192.0.2.7:8080", "127.0.0.1:8081", "10.0.0.6:81"] {
+            assert!(!leads_back(other), "{other}");
+        }
+        // From an address of its own the same machine is another, unless it is loopback.
+        let source = Some("127.0.0.6".parse().unwrap());
+        assert!(!border.leads_back("10.0.0.5:81".parse().unwrap(), source));
+        assert!(border.leads_back("127.0.0.1:8080".parse().unwrap(), source));
     }
 
     #[test]

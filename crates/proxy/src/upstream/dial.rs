@@ -1,7 +1,7 @@
 //! What a connection to an endpoint is wanted for, and how it begins.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,20 +72,29 @@ pub async fn connect(target: &Target, border: &Border) -> Result<TcpStream, Fail
     if target.manner.source.is_none() && !border.admits(target.address) {
         return Err(FailureKind::EndpointRefused);
     }
-    let tcp = open(target).await;
+    let (address, source) = (target.address, source(target));
+    if border.leads_back(address, source) {
+        return Err(FailureKind::EndpointRefused);
+    }
+    let tcp = open(address, source).await;
     let tcp = tcp.map_err(|_| FailureKind::ConnectFailed)?;
-    match border.is_own(target.address, || tcp.local_addr().ok()) {
+    // A listener may have come meanwhile.
+    match border.is_own(address, || tcp.local_addr().ok()) {
         true => Err(FailureKind::EndpointRefused),
         false => Ok(tcp),
     }
 }
 
-/// Opens a connection, from the address that its upstream says.
-async fn open(target: &Target) -> io::Result<TcpStream> {
-    let address = target.address;
-    let source = target.manner.source;
-    // An address of one family says nothing of the other.
-    let Some(source) = source.filter(|source| source.is_ipv4() == address.is_ipv4()) else {
+/// The address that an endpoint's upstream connects from, where it says so. One of one family says
+/// nothing of the other.
+fn source(target: &Target) -> Option<IpAddr> {
+    let is_ipv4 = target.address.is_ipv4();
+    target.manner.source.filter(|it| it.is_ipv4() == is_ipv4)
+}
+
+/// Opens a connection, from an address where one is said.
+async fn open(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let Some(source) = source else {
         return TcpStream::connect(address).await;
     };
     let socket = match address {

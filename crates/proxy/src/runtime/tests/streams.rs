@@ -1,6 +1,6 @@
 //! Streams: handshakes that are passed through, TLS that ends here, and plain connections.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -439,4 +439,52 @@ async fn handshakes_that_are_passed_on_have_a_share_by_their_name() {
         .counts("fair_share_refused_total{of=\"connections\"} 28\n")
         .await;
     others_are_answered(&world).await;
+}
+
+/// Addresses at which everything that listens on `0.0.0.0` is met.
+fn own_addresses() -> Vec<IpAddr> {
+    let mut own: Vec<IpAddr> = ["127.0.0.1", "127.0.0.9", "0.0.0.0"]
+        .map(|ip| ip.parse().unwrap())
+        .into();
+    // The one that this machine is seen by, where there is a way out; nothing is sent.
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    if socket.connect("192.0.2.7:9").is_ok() {
+        own.push(socket.local_addr().unwrap().ip());
+    }
+    own
+}
+
+/// Each accepted half was one more client, and led to the next: a core for one connection.
+#[tokio::test]
+async fn a_listener_that_is_its_own_endpoint_accepts_its_clients_and_nobody_else() {
+    let mut world = World::start();
+    let listener = Listener {
+        address: (Ipv4Addr::UNSPECIFIED, 0).into(),
+        tls: false,
+        default_certificate: None,
+        protocol: ListenerProtocol::Tcp,
+        capture: None,
+    };
+    world.put("tcp", Value::Listener(Box::new(listener)));
+    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    let port = world.address("tcp").port();
+    let mut accepted = 0;
+    for ip in own_addresses() {
+        world.put_upstream("u", &[SocketAddr::new(ip, port)]);
+        let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        assert_eq!(Client::new(tcp.unwrap()).read_to_end().await, "", "{ip}");
+        accepted += 1;
+        let failed = format!("myriad_streams_total{{event=\"failed\"}} {accepted}\n");
+        world.counts(&failed).await;
+        // What the kernel has of an own connection would be accepted before this one.
+        let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        assert_eq!(Client::new(tcp.unwrap()).read_to_end().await, "", "{ip}");
+        accepted += 1;
+        let line = format!("connections_accepted_total {accepted}\n");
+        world.counts(&line).await;
+    }
+    let refused = format!("endpoint_connections_refused_total {accepted}\n");
+    world.counts(&refused).await;
+    let all = format!("connections_accepted_total {accepted}\n");
+    assert!(world.metrics.encode().contains(&all));
 }
