@@ -88,9 +88,13 @@ impl Reach {
         refused.find_map(|ip| self.extent.refusal(ip))
     }
 
-    /// Whether an address is denied by name, whatever the extent is.
+    /// Whether an address is denied by name, whatever the extent is. One that is unspecified
+    /// leads to loopback, and is denied with it.
     pub fn denial(&self, ip: IpAddr) -> Option<Unreachable> {
-        let is_denied = Meant::of(ip).iter().any(|ip| is_in(&self.denied, ip));
+        let is_listed = |ip| is_in(&self.denied, ip);
+        let meant = Meant::of(ip);
+        let mut meant = meant.iter();
+        let is_denied = meant.any(|ip| is_listed(ip) || loopback_of(ip).is_some_and(is_listed));
         is_denied.then_some(Unreachable::Denied)
     }
 }
@@ -192,6 +196,15 @@ impl Meant {
 fn is_in(blocks: &[IpNet], ip: IpAddr) -> bool {
     let mut blocks = blocks.iter();
     blocks.any(|block| block.contains(&ip))
+}
+
+/// Where a connection to an unspecified address ends; none of other addresses.
+fn loopback_of(ip: IpAddr) -> Option<IpAddr> {
+    let loopback: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    ip.is_unspecified().then_some(loopback)
 }
 
 /// Whether what stands in such a place may be an address: zeros around one of another length are
@@ -345,6 +358,27 @@ mod tests {
         assert!(admits(&reach, "10.1.0.1") && admits(&reach, "::ffff:10.1.0.1"));
         assert!(!admits(&reach, "10.9.0.1") && !admits(&reach, "93.184.216.34"));
         assert!(!admits(&reach, "::ffff:10.9.0.1") && !admits(&reach, "192.168.0.1"));
+    }
+
+    #[test]
+    fn whoever_denies_loopback_denies_unspecified_addresses_of_its_family() {
+        let denied = |blocks: &[&str], ip: &str| {
+            let reach = Reach {
+                denied: blocks.iter().map(|block| block.parse().unwrap()).collect(),
+                ..Reach::default()
+            };
+            !admits(&reach, ip)
+        };
+        let both = ["127.0.0.0/8", "::1/128"];
+        for ip in ["0.0.0.0", "::", "::ffff:0.0.0.0", "64:ff9b::", "127.0.0.1"] {
+            assert!(denied(&both, ip), "{ip}");
+        }
+        for ip in ["0.0.0.1", "10.0.0.1", "::2"] {
+            assert!(!denied(&both, ip), "{ip}");
+        }
+        assert!(denied(&both[..1], "0.0.0.0") && !denied(&both[..1], "::"));
+        assert!(!denied(&both[1..], "0.0.0.0") && denied(&both[1..], "::"));
+        assert!(!denied(&["127.0.0.2/32"], "0.0.0.0"));
     }
 
     #[test]
