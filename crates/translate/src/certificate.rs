@@ -12,12 +12,17 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use x509_parser::prelude::{
     FromDer, GeneralName, SubjectPublicKeyInfo, X509Certificate, X509Version,
 };
+use x509_parser::public_key::PublicKey;
 
 use crate::engine::Reader;
 use crate::output::Output;
 
 /// The most certificates of one chain.
 pub const CHAIN_LENGTH_MAX: usize = 16;
+
+/// The most bytes of the modulus of an RSA key: 4,096 bits. Whoever shakes hands makes the proxy
+/// sign, which takes 31 ms with 8,192 bits, and so much that a few clients take all of its time.
+const RSA_BYTES_MAX: usize = 512;
 
 /// How long before its end a certificate is warned about, in seconds: 14 days.
 pub const EXPIRY_NOTICE_S: i64 = 14 * 24 * 60 * 60;
@@ -197,15 +202,24 @@ fn check(pair: &TlsPair) -> Result<X509Certificate<'_>, Problem> {
         return Err(problem(
             "data[tls.key]",
             "holds a private key that is broken or of a kind that is not supported",
-            "use ECDSA (P-256, P-384, P-521), RSA (2048 bits or more) or Ed25519",
+            "use ECDSA (P-256, P-384, P-521), RSA (2048 to 4096 bits) or Ed25519",
         ));
     };
     let public = key.public_key();
-    let fits = public.is_some_and(|public| {
-        let parsed = SubjectPublicKeyInfo::from_der(&public);
-        parsed.is_ok_and(|(_, info)| {
-            info.subject_public_key.data == leaf.public_key().subject_public_key.data
-        })
+    let parsed = public
+        .as_ref()
+        .and_then(|public| SubjectPublicKeyInfo::from_der(public).ok());
+    let info = parsed.map(|(_, info)| info);
+    if info.as_ref().map_or(0, rsa_bytes) > RSA_BYTES_MAX {
+        return Err(problem(
+            "data[tls.key]",
+            "holds an RSA key of more than 4096 bits, with which each handshake takes so long \
+             that a few clients stop all others; it is not served",
+            "use ECDSA (P-256), or RSA of at most 4096 bits",
+        ));
+    }
+    let fits = info.is_some_and(|info| {
+        info.subject_public_key.data == leaf.public_key().subject_public_key.data
     });
     if !fits {
         return Err(problem(
@@ -215,6 +229,16 @@ fn check(pair: &TlsPair) -> Result<X509Certificate<'_>, Problem> {
         ));
     }
     Ok(leaf)
+}
+
+/// The length of an RSA key's modulus in bytes; 0 of any other key.
+fn rsa_bytes(info: &SubjectPublicKeyInfo<'_>) -> usize {
+    let Ok(PublicKey::RSA(key)) = info.parsed() else {
+        return 0;
+    };
+    // One in front says that the number is not negative.
+    let zeroes = key.modulus.iter().take_while(|byte| **byte == 0).count();
+    key.modulus.len() - zeroes
 }
 
 /// What is to be said about a certificate's age, and when that changes next.
@@ -264,8 +288,41 @@ fn encoding(key: &KeyDer) -> KeyEncoding {
 #[cfg(test)]
 mod tests {
     use myriad_model::Host;
+    use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
 
-    use super::{EXPIRY_NOTICE_S, Names, judge_age};
+    use super::{EXPIRY_NOTICE_S, Names, RSA_BYTES_MAX, judge_age, rsa_bytes};
+
+    /// One value in DER.
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
+        let head = match content.len() {
+            0..=127 => vec![tag, low],
+            128..=255 => vec![tag, 0x81, low],
+            _ => vec![tag, 0x82, high, low],
+        };
+        [&head[..], content].concat()
+    }
+
+    /// How long the modulus of an RSA key is found to be, whose bytes are these.
+    fn found(modulus: &[u8]) -> usize {
+        let numbers = [der(0x02, modulus), der(0x02, &[1, 0, 1])].concat();
+        let key = der(0x03, &[&[0_u8][..], &der(0x30, &numbers)[..]].concat());
+        let kind = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
+        let algorithm = der(0x30, &[der(0x06, kind), der(0x05, &[])].concat());
+        let whole = der(0x30, &[algorithm, key].concat());
+        let (_, info) = SubjectPublicKeyInfo::from_der(&whole).unwrap();
+        rsa_bytes(&info)
+    }
+
+    #[test]
+    fn rsa_keys_are_measured_to_the_bit_beyond_which_none_is_served() {
+        let of = |first: &[u8], rest: usize| [first, &vec![0xff; rest][..]].concat();
+        // 2,048 and 4,096 bits, and one more.
+        assert_eq!(found(&of(&[0, 0x80], 255)), 256);
+        assert_eq!(found(&of(&[0, 0x80], 511)), RSA_BYTES_MAX);
+        assert_eq!(found(&of(&[1], 512)), RSA_BYTES_MAX + 1);
+        assert_eq!(found(&of(&[0, 0xc0], 1_023)), 1_024);
+    }
 
     #[test]
     fn age_is_judged_with_the_moment_of_its_next_change() {
