@@ -1,6 +1,6 @@
 //! Findings: what Myriad tells people about the objects they wrote.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -68,7 +68,9 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
+    /// One line, whatever the object says: names of fields are written by people as well.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = OneLine(f);
         if let Some(place) = &self.place {
             write!(f, "{}:{}: ", place.file, place.line)?;
         }
@@ -88,6 +90,42 @@ impl fmt::Display for Finding {
     }
 }
 
+/// A text as one line: what would end it, or show it in another order, is escaped.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    // Writing to a string does not fail.
+    let _ = OneLine(&mut line).write_str(text);
+    line
+}
+
+/// Writes on, with escapes.
+struct OneLine<'a, W>(&'a mut W);
+
+impl<W: fmt::Write> fmt::Write for OneLine<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(at) = rest.find(is_escaped) {
+            let (before, from) = rest.split_at(at);
+            self.0.write_str(before)?;
+            let mut letters = from.chars();
+            if let Some(letter) = letters.next() {
+                write!(self.0, "{}", letter.escape_default())?;
+            }
+            rest = letters.as_str();
+        }
+        self.0.write_str(rest)
+    }
+}
+
+/// Control characters, separators of lines and paragraphs, and marks of direction.
+fn is_escaped(letter: char) -> bool {
+    let is_mark = matches!(
+        letter,
+        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    letter.is_control() || is_mark
+}
+
 fn object_text<S: serde::Serializer>(
     object: &Option<ObjectKey>,
     serializer: S,
@@ -95,5 +133,38 @@ fn object_text<S: serde::Serializer>(
     match object {
         Some(key) => serializer.collect_str(key),
         None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Finding, Place, Severity, one_line};
+    use crate::{ObjectKey, ObjectKind};
+
+    #[test]
+    fn a_finding_is_one_line_whatever_stands_in_its_parts() {
+        let key = ObjectKey::new(ObjectKind::VirtualService, "n", "a");
+        let forged = "x\nERROR forged\r\u{1b}[2K\u{85}\u{2028}\u{202e}y";
+        let shown = "x\\nERROR forged\\r\\u{1b}[2K\\u{85}\\u{2028}\\u{202e}y";
+        let mut finding = Finding::new(Severity::Error, &key, forged, forged, forged);
+        finding.place = Some(Place {
+            file: "a\n.yaml".into(),
+            line: 7,
+        });
+        assert_eq!(
+            finding.to_string(),
+            format!("a\\n.yaml:7: error: VirtualService n/a: {shown}: {shown}; {shown}")
+        );
+        // What it holds stays as it was written.
+        assert_eq!(finding.field, forged);
+    }
+
+    #[test]
+    fn what_ends_no_line_stays_as_it_is() {
+        for text in ["", "spec.http[0].\"é\" \\d+ 漢", "a  b"] {
+            assert_eq!(one_line(text), text);
+        }
+        assert_eq!(one_line("\n"), "\\n");
+        assert_eq!(one_line("é\0漢\n"), "é\\u{0}漢\\n");
     }
 }

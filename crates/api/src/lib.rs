@@ -20,7 +20,7 @@ pub mod service;
 pub use change::{Batch, Change, Report};
 pub use config_map::ConfigMap;
 pub use endpoint_slice::{Conditions, Endpoint, EndpointPort, EndpointSlice};
-pub use finding::{Finding, Place, Severity};
+pub use finding::{Finding, Place, Severity, one_line};
 pub use ingress::{
     BackendPort, Ingress, IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls,
     PathType,

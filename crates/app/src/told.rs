@@ -74,7 +74,20 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
+
     use super::{LINES_PER_SECOND_MAX, Line, Told};
+
+    #[test]
+    fn what_is_told_of_a_finding_is_one_line() {
+        let key = ObjectKey::new(ObjectKind::VirtualService, "n", "a");
+        let field = "spec.http[0].headers.request.set[a\n2026 ERROR forged]";
+        let finding = Finding::new(Severity::Warning, &key, field, "b\r\nc", "d\ne");
+        // As `write` has it.
+        let line = format!("resolved: {finding}");
+        assert!(!line.contains(['\n', '\r']), "{line}");
+        assert!(line.contains("set[a\\n2026 ERROR forged]"), "{line}");
+    }
 
     #[test]
     fn a_mass_change_is_a_bounded_number_of_lines_and_a_count() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, Severity, one_line};
 use serde::Serialize;
 
 /// The most annotations that are summed up; the findings name them all.
@@ -78,7 +78,7 @@ impl AnnotationRow<'_> {
             1 => "1 object".to_owned(),
             objects => format!("{objects} objects"),
         };
-        format!("annotation {name}: {objects}; {remedy}")
+        one_line(&format!("annotation {name}: {objects}; {remedy}"))
     }
 }
 

@@ -125,6 +125,7 @@ fn escape(text: &str, is_property: bool) -> String {
             '\n' => escaped.push_str("%0A"),
             ':' if is_property => escaped.push_str("%3A"),
             ',' if is_property => escaped.push_str("%2C"),
+            letter if letter.is_control() => escaped.extend(letter.escape_default()),
             letter => escaped.push(letter),
         }
     }
@@ -136,6 +137,16 @@ mod tests {
     use myriad_api::{ObjectKey, ObjectKind, Place};
 
     use super::*;
+
+    #[test]
+    fn a_workflow_command_has_no_control_character() {
+        let key = ObjectKey::new(ObjectKind::Ingress, "n", "a");
+        let finding = Finding::new(Severity::Error, &key, "a\n::b", "is \u{1b}[2K", "c\r\td");
+        assert_eq!(
+            command(&finding),
+            "::error title=Ingress n/a a%0A%3A%3Ab::is \\u{1b}[2K; c%0D\\td"
+        );
+    }
 
     #[test]
     fn a_workflow_command_names_file_and_line_and_nothing_in_it_ends_it() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity, one_line};
 use myriad_model::Snapshot;
 
 use crate::board;
@@ -71,7 +71,7 @@ pub fn tell<'a>(
     }
     let mut lines: Vec<String> = accounts
         .iter()
-        .map(|(key, account)| format!("{key}: {}", account.text()))
+        .map(|(key, account)| one_line(&format!("{key}: {}", account.text())))
         .collect();
     lines.extend(sum(&accounts));
     lines

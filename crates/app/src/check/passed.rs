@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use myriad_api::one_line;
 use myriad_source::directory::Passed;
 use serde::Serialize;
 
@@ -123,7 +124,9 @@ impl PassedKind {
             remedy,
             ..
         } = self;
-        format!("not read: {objects} {kind} of {api_version}; {remedy}")
+        one_line(&format!(
+            "not read: {objects} {kind} of {api_version}; {remedy}"
+        ))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use myriad_api::{ObjectKey, ObjectKind};
+use myriad_api::{ObjectKey, ObjectKind, one_line};
 use myriad_base::clock;
 use myriad_model::Position;
 use serde::{Deserialize, Serialize};
@@ -136,7 +136,11 @@ impl State {
                 let streams = refusal.streams.iter();
                 let proxies = streams.filter_map(|stream| self.proxies.get(stream));
                 let names: Vec<_> = proxies.map(|proxy| &*proxy.newcomer.instance).collect();
-                format!("{} ({})", refusal.finding.message, names.join(", "))
+                one_line(&format!(
+                    "{} ({})",
+                    refusal.finding.message,
+                    names.join(", ")
+                ))
             })
             .collect()
     }

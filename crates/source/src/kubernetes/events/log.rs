@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, Severity, one_line};
 
 use crate::kubernetes::item;
 
@@ -143,7 +143,7 @@ impl Log {
     }
 }
 
-/// Field, message and remedy, as one text.
+/// Field, message and remedy, as one line.
 fn note(finding: &Finding) -> String {
     let mut note = String::new();
     if !finding.field.is_empty() {
@@ -153,7 +153,7 @@ fn note(finding: &Finding) -> String {
     note.push_str(&finding.message);
     note.push_str("; ");
     note.push_str(&finding.remedy);
-    note
+    one_line(&note)
 }
 
 #[cfg(test)]
