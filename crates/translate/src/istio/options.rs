@@ -17,6 +17,7 @@ use myriad_model::{
 
 use super::destination_rule::Merged;
 use super::locality;
+use super::sendable::{has_control, is_attribute, is_token};
 use crate::bounds::Bounds;
 
 /// The size of a ring of hashes where none is written.
@@ -105,13 +106,12 @@ fn hash_balancer(
     slots_max: u32,
     problems: &mut Vec<Problem>,
 ) -> Balancer {
-    let Some(source) = hash_source(written) else {
-        problems.push(warn(
-            "loadBalancer.consistentHash",
-            "does not say what is hashed, so LEAST_REQUEST is used",
-            "write httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName",
-        ));
-        return Balancer::LeastRequest;
+    let source = match hash_source(written, problems) {
+        Ok(source) => source,
+        Err(problem) => {
+            problems.push(problem);
+            return Balancer::LeastRequest;
+        }
     };
     let table = hash_table(written, slots_max, problems);
     Balancer::Hash(Box::new(HashBalancer { source, table }))
@@ -119,23 +119,49 @@ fn hash_balancer(
 
 /// The table that a balancer by hashes takes; none where it is no such balancer.
 pub fn table_of(written: &ConsistentHash, slots_max: u32) -> Option<HashTable> {
-    hash_source(written)?;
+    hash_source(written, &mut Vec::new()).ok()?;
     Some(hash_table(written, slots_max, &mut Vec::new()))
 }
 
-fn hash_source(written: &ConsistentHash) -> Option<HashSource> {
+/// What is hashed, or why nothing is.
+fn hash_source(
+    written: &ConsistentHash,
+    problems: &mut Vec<Problem>,
+) -> Result<HashSource, Problem> {
     let name = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
-    Some(if let Some(header) = name(&written.http_header_name) {
-        HashSource::Header(header.to_ascii_lowercase().into())
-    } else if let Some(cookie) = &written.http_cookie {
-        HashSource::Cookie(Box::new(hash_cookie(cookie)))
-    } else if let Some(query) = name(&written.http_query_parameter_name) {
-        HashSource::Query(query)
-    } else if written.use_source_ip == Some(true) {
-        HashSource::SourceIp
-    } else {
-        return None;
-    })
+    let bad = |field: &str| {
+        Err(warn(
+            &format!("loadBalancer.consistentHash.{field}"),
+            "is no name that a request can have, so LEAST_REQUEST is used",
+            "write a name without control characters, and that of a cookie without separators",
+        ))
+    };
+    if let Some(header) = name(&written.http_header_name) {
+        return match has_control(&header) {
+            true => bad("httpHeaderName"),
+            false => Ok(HashSource::Header(header.to_ascii_lowercase().into())),
+        };
+    }
+    if let Some(cookie) = &written.http_cookie {
+        return match is_token(&cookie.name) {
+            true => Ok(HashSource::Cookie(Box::new(hash_cookie(cookie, problems)))),
+            false => bad("httpCookie.name"),
+        };
+    }
+    if let Some(query) = name(&written.http_query_parameter_name) {
+        return match has_control(&query) {
+            true => bad("httpQueryParameterName"),
+            false => Ok(HashSource::Query(query)),
+        };
+    }
+    match written.use_source_ip {
+        Some(true) => Ok(HashSource::SourceIp),
+        _ => Err(warn(
+            "loadBalancer.consistentHash",
+            "does not say what is hashed, so LEAST_REQUEST is used",
+            "write httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName",
+        )),
+    }
 }
 
 fn hash_table(written: &ConsistentHash, slots_max: u32, problems: &mut Vec<Problem>) -> HashTable {
@@ -148,7 +174,21 @@ fn hash_table(written: &ConsistentHash, slots_max: u32, problems: &mut Vec<Probl
     }
 }
 
-fn hash_cookie(written: &HttpCookie) -> HashCookie {
+/// A cookie that clients bring is hashed all the same where none can be made.
+fn hash_cookie(written: &HttpCookie, problems: &mut Vec<Problem>) -> HashCookie {
+    if let Some(part) = bad_part(written) {
+        problems.push(warn(
+            &format!("loadBalancer.consistentHash.httpCookie.{part}"),
+            "cannot stand in a cookie, so none is made",
+            "leave out control characters, semicolons and what is not ASCII",
+        ));
+        return HashCookie {
+            name: written.name.clone(),
+            path: Box::default(),
+            age: None,
+            attributes: Box::default(),
+        };
+    }
     let attributes = written.attributes.iter();
     HashCookie {
         name: written.name.clone(),
@@ -159,6 +199,22 @@ fn hash_cookie(written: &HttpCookie) -> HashCookie {
             .map(|attribute| (attribute.name.clone(), attribute.value.clone()))
             .collect(),
     }
+}
+
+/// The first part of a cookie that would end its attribute, or the cookie.
+fn bad_part(written: &HttpCookie) -> Option<String> {
+    if !is_attribute(&written.path) {
+        return Some("path".to_owned());
+    }
+    let mut attributes = written.attributes.iter().enumerate();
+    attributes.find_map(|(at, attribute)| {
+        let part = match is_token(&attribute.name) {
+            true if is_attribute(&attribute.value) => return None,
+            true => "value",
+            false => "name",
+        };
+        Some(format!("attributes[{at}].{part}"))
+    })
 }
 
 fn ring_size(written: u64, slots_max: u32, problems: &mut Vec<Problem>) -> u32 {

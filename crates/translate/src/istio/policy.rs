@@ -14,6 +14,7 @@ use myriad_model::{
 };
 
 use super::matching::escape;
+use super::sendable::{authority, has_control, is_token};
 use crate::regex::{compiles, has_groups_followed};
 
 /// For the connection to an endpoint, as Istio has it.
@@ -80,9 +81,17 @@ pub fn build(route: &HttpRoute, problems: &mut Vec<Problem>) -> Policy {
 
 /// Whether a rule rewrites paths as nobody can: then it forwards nothing.
 pub fn is_closed(route: &HttpRoute) -> bool {
-    let rewrite = route.rewrite.as_ref();
-    let by_regex = rewrite.and_then(|rewrite| rewrite.uri_regex_rewrite.as_ref());
-    by_regex.is_some_and(|regex| is_too_large(&regex.pattern))
+    let Some(written) = &route.rewrite else {
+        return false;
+    };
+    let by_regex = written.uri_regex_rewrite.as_ref();
+    match by_regex.filter(|it| !it.pattern.is_empty()) {
+        Some(regex) => {
+            is_too_large(&regex.pattern)
+                || (has_control(&regex.rewrite) && compiles(&regex.pattern))
+        }
+        None => has_control(&written.uri),
+    }
 }
 
 fn is_too_large(pattern: &str) -> bool {
@@ -104,6 +113,10 @@ fn rewrite(written: &HttpRewrite, problems: &mut Vec<Problem>) -> Option<Rewrite
             });
             None
         }
+        Some(regex) if has_control(&regex.rewrite) && compiles(&regex.pattern) => {
+            problems.push(bad_rewrite("uriRegexRewrite.rewrite"));
+            None
+        }
         Some(regex) if compiles(&regex.pattern) => Some(PathRewrite::Substitution {
             regex: regex.pattern.clone(),
             template: template(&regex.rewrite).into(),
@@ -117,10 +130,32 @@ fn rewrite(written: &HttpRewrite, problems: &mut Vec<Problem>) -> Option<Rewrite
             None
         }
         None if written.uri.is_empty() => None,
+        None if has_control(&written.uri) => {
+            problems.push(bad_rewrite("uri"));
+            None
+        }
         None => Some(PathRewrite::Matched(written.uri.clone())),
     };
-    let authority = written.authority.clone();
+    let authority = match authority(&written.authority) {
+        Some(_) => written.authority.clone(),
+        None => {
+            problems.push(Problem {
+                field: "rewrite.authority".into(),
+                message: "is no host with or without a port, so it stays as it came".into(),
+                remedy: "write a host such as a.example.com, or a.example.com:8443",
+            });
+            Box::default()
+        }
+    };
     (path.is_some() || !authority.is_empty()).then_some(Rewrite { path, authority })
+}
+
+fn bad_rewrite(field: &str) -> Problem {
+    Problem {
+        field: format!("rewrite.{field}"),
+        message: "has a control character, which no path has, so the rule answers 503".into(),
+        remedy: "leave it out",
+    }
 }
 
 /// Groups are `\1` in RE2 and `$1` in the model.
@@ -306,10 +341,44 @@ pub fn share(percent: Percent, field: &str, problems: &mut Vec<Problem>) -> Opti
 }
 
 fn cors(written: &CorsPolicy, problems: &mut Vec<Problem>) -> Cors {
-    let mut origins: Vec<Box<str>> = written.allow_origin.to_vec();
+    let (origins, patterns) = origins(written, problems);
+    let mut listed = |written: &[Box<str>], field: &str| names(written, field, problems);
+    let age = written.max_age.unwrap_or_default().as_secs();
+    Cors {
+        origins,
+        methods: listed(&written.allow_methods, "allowMethods"),
+        headers_allowed: listed(&written.allow_headers, "allowHeaders"),
+        headers_exposed: listed(&written.expose_headers, "exposeHeaders"),
+        credentials: written.allow_credentials.unwrap_or_default(),
+        age_max_s: u32::try_from(age).unwrap_or(u32::MAX),
+        origin_patterns: patterns,
+        forwards_unmatched: written.unmatched_preflights != UnmatchedPreflights::Ignore,
+    }
+}
+
+/// The origins that are allowed to the letter, and the regexes of others.
+fn origins(
+    written: &CorsPolicy,
+    problems: &mut Vec<Problem>,
+) -> (Box<[Box<str>]>, Box<[Box<str>]>) {
+    let mut origins: Vec<Box<str>> = Vec::new();
     let mut patterns: Vec<Box<str>> = Vec::new();
+    let bad = |field: String| Problem {
+        field,
+        message: "has a control character, so it allows no origin".into(),
+        remedy: "write an origin such as https://a.example.com",
+    };
+    for (at, origin) in written.allow_origin.iter().enumerate() {
+        match has_control(origin) {
+            true => problems.push(bad(format!("corsPolicy.allowOrigin[{at}]"))),
+            false => origins.push(origin.clone()),
+        }
+    }
     for (at, origin) in written.allow_origins.iter().enumerate() {
         match origin {
+            StringMatch::Exact(text) if has_control(text) => {
+                problems.push(bad(format!("corsPolicy.allowOrigins[{at}].exact")));
+            }
             StringMatch::Exact(text) => origins.push(text.clone()),
             StringMatch::Prefix(text) => patterns.push(format!("{}.*", escape(text)).into()),
             StringMatch::Regex(text) if compiles(text) => patterns.push(text.clone()),
@@ -321,21 +390,24 @@ fn cors(written: &CorsPolicy, problems: &mut Vec<Problem>) -> Cors {
             StringMatch::Present => patterns.push(".*".into()),
         }
     }
-    let joined = |names: &[Box<str>]| -> Box<str> {
-        let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
-        texts.join(",").into()
-    };
-    let age = written.max_age.unwrap_or_default().as_secs();
-    Cors {
-        origins: origins.into(),
-        methods: joined(&written.allow_methods),
-        headers_allowed: joined(&written.allow_headers),
-        headers_exposed: joined(&written.expose_headers),
-        credentials: written.allow_credentials.unwrap_or_default(),
-        age_max_s: u32::try_from(age).unwrap_or(u32::MAX),
-        origin_patterns: patterns.into(),
-        forwards_unmatched: written.unmatched_preflights != UnmatchedPreflights::Ignore,
+    (origins.into(), patterns.into())
+}
+
+/// The names that answers list; an entry may be a list of its own.
+fn names(written: &[Box<str>], field: &str, problems: &mut Vec<Problem>) -> Box<str> {
+    let mut kept: Vec<&str> = Vec::new();
+    for (at, entry) in written.iter().enumerate() {
+        let names = || entry.split(',').map(|name| name.trim_matches([' ', '\t']));
+        match names().all(is_token) {
+            true => kept.extend(names()),
+            false => problems.push(Problem {
+                field: format!("corsPolicy.{field}[{at}]"),
+                message: "is no name that can be sent, so it has no effect".into(),
+                remedy: "write a method such as GET, a header such as x-token, or *",
+            }),
+        }
     }
+    kept.join(",").into()
 }
 
 /// What is changed about headers; none where nothing is.
@@ -361,7 +433,7 @@ fn header_edit(written: &HeaderOperations, field: &str, problems: &mut Vec<Probl
     let mut pairs = |written: &Labels, end: &str| {
         let mut kept = Vec::new();
         for (name, value) in written.iter() {
-            if is_header_name(name) && !value.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+            if is_token(name) && !has_control(value) {
                 kept.push((name.to_ascii_lowercase().into(), value.clone()));
             } else {
                 problems.push(bad_header(format!("{field}.{end}[{name}]")));
@@ -372,7 +444,7 @@ fn header_edit(written: &HeaderOperations, field: &str, problems: &mut Vec<Probl
     let (set, add) = (pairs(&written.set, "set"), pairs(&written.add, "add"));
     let mut remove = Vec::new();
     for (at, name) in written.remove.iter().enumerate() {
-        match is_header_name(name) {
+        match is_token(name) {
             true => remove.push(name.to_ascii_lowercase().into()),
             false => problems.push(bad_header(format!("{field}.remove[{at}]"))),
         }
@@ -390,12 +462,6 @@ fn bad_header(field: String) -> Problem {
         message: "is no header that can be sent, so it has no effect".into(),
         remedy: "write a header name, and a value without control characters",
     }
-}
-
-/// A token (RFC 9110, section 5.1).
-fn is_header_name(name: &str) -> bool {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(is_token)
 }
 
 #[cfg(test)]
@@ -417,6 +483,37 @@ mod tests {
         assert!(forwards(UnmatchedPreflights::Unspecified));
         assert!(forwards(UnmatchedPreflights::Forward));
         assert!(!forwards(UnmatchedPreflights::Ignore));
+    }
+
+    #[test]
+    fn names_that_would_end_their_field_are_left_out_and_told() {
+        let list = |texts: &[&str]| -> Box<[Box<str>]> {
+            texts.iter().map(|text| (*text).into()).collect()
+        };
+        let written = CorsPolicy {
+            allow_origin: list(&["https://a", "https://b\r\n"]),
+            allow_methods: list(&["GET", "PUT\r\nx: y", "*"]),
+            allow_headers: list(&["x-a, x-b", "", "x c"]),
+            expose_headers: list(&["x-d\n"]),
+            ..CorsPolicy::default()
+        };
+        let mut problems = Vec::new();
+        let made = cors(&written, &mut problems);
+        assert_eq!(made.origins.join(" "), "https://a");
+        assert_eq!(&*made.methods, "GET,*");
+        assert_eq!(&*made.headers_allowed, "x-a,x-b");
+        assert_eq!(&*made.headers_exposed, "");
+        let fields: Vec<&str> = problems.iter().map(|it| &*it.field).collect();
+        assert_eq!(
+            fields,
+            [
+                "corsPolicy.allowOrigin[1]",
+                "corsPolicy.allowMethods[1]",
+                "corsPolicy.allowHeaders[1]",
+                "corsPolicy.allowHeaders[2]",
+                "corsPolicy.exposeHeaders[0]",
+            ]
+        );
     }
 
     #[test]

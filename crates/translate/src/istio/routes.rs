@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use myriad_api::istio::virtual_service::{
-    Destination, DirectResponse, HttpMatch, HttpRedirect, HttpRoute, RedirectPort,
-};
+use myriad_api::istio::virtual_service::{Destination, DirectResponse, HttpMatch, HttpRoute};
 use myriad_api::{Finding, Severity};
 use myriad_model::{
-    Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy, Redirect,
-    RedirectParts, RedirectPath, RedirectTarget, Resource, Respond, Route, Share, Underscores,
-    Value, ValueMatch, WeightedUpstream,
+    Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy, Resource,
+    Respond, Route, Share, Underscores, Value, ValueMatch, WeightedUpstream,
 };
 
 use super::beyond::Rest;
@@ -17,7 +14,7 @@ use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::host::Tenant;
 use super::policy::{self, Problem};
-use super::{destination, limits, matching, misspelt, names, processor};
+use super::{destination, limits, matching, misspelt, names, processor, redirect};
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 use crate::regex::{Regexes, TooMany};
@@ -162,7 +159,8 @@ fn add_rule(
     let policy = Arc::new(policy);
     let is_closed = limits::is_closed(rule)
         || processor::is_closed(rule, reader.settings())
-        || policy::is_closed(&rule.route);
+        || policy::is_closed(&rule.route)
+        || redirect::is_closed(&rule.route);
     if is_closed {
         needs.clear();
         action = Action::Forward(Arc::default());
@@ -364,7 +362,7 @@ fn action(
     let rare = rule.route.rare.as_deref();
     note_rivals(&rule.route, problems);
     if let Some(written) = rare.and_then(|rare| rare.redirect.as_ref()) {
-        return redirect(written, problems);
+        return redirect::build(written, problems);
     }
     if let Some(written) = rare.and_then(|rare| rare.direct_response.as_ref()) {
         return respond(written, problems);
@@ -441,55 +439,6 @@ fn find(
             None
         }
     }
-}
-
-fn redirect(written: &HttpRedirect, problems: &mut Vec<Problem>) -> Action {
-    let status = match written.redirect_code {
-        0 => 301,
-        code @ (301 | 302 | 303 | 307 | 308) => code,
-        code => {
-            problems.push(Problem {
-                field: "redirect.redirectCode".into(),
-                message: format!("is {code}, which is no redirect, so 301 is sent"),
-                remedy: "write 301, 302, 303, 307 or 308",
-            });
-            301
-        }
-    };
-    let path = match (&*written.uri, &*written.prefix_rewrite) {
-        ("", "") => None,
-        ("", start) => Some(RedirectPath::Matched(start.into())),
-        (whole, _) => Some(RedirectPath::Whole(whole.into())),
-    };
-    let (host, of_authority) = match written.authority.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() => (host, port.parse().ok()),
-        _ => (&*written.authority, None),
-    };
-    let port = match written.derive_port {
-        Some(RedirectPort::FromRequestPort) => None,
-        _ => written.port.or(of_authority),
-    };
-    let scheme = match &*written.scheme {
-        known @ ("" | "http" | "https") => known,
-        other => {
-            problems.push(Problem {
-                field: "redirect.scheme".into(),
-                message: format!("is {other}, so the scheme stays as it came"),
-                remedy: "write http or https",
-            });
-            ""
-        }
-    };
-    let parts = RedirectParts {
-        scheme: scheme.into(),
-        host: host.into(),
-        port,
-        path,
-    };
-    Action::Redirect(Box::new(Redirect {
-        status,
-        target: RedirectTarget::Parts(Box::new(parts)),
-    }))
 }
 
 fn respond(written: &DirectResponse, problems: &mut Vec<Problem>) -> Action {

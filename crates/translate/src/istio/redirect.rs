@@ -1,0 +1,122 @@
+//! Where a rule of a VirtualService redirects to.
+
+use myriad_api::istio::virtual_service::{HttpRedirect, HttpRoute, RedirectPort};
+use myriad_model::{Action, Redirect, RedirectParts, RedirectPath, RedirectTarget};
+
+use super::policy::Problem;
+use super::sendable;
+
+/// The action of a rule that redirects. What cannot be sent is left out of it: see [`is_closed`].
+pub fn build(written: &HttpRedirect, problems: &mut Vec<Problem>) -> Action {
+    let status = match written.redirect_code {
+        0 => 301,
+        code @ (301 | 302 | 303 | 307 | 308) => code,
+        code => {
+            problems.push(Problem {
+                field: "redirect.redirectCode".into(),
+                message: format!("is {code}, which is no redirect, so 301 is sent"),
+                remedy: "write 301, 302, 303, 307 or 308",
+            });
+            301
+        }
+    };
+    let path = path(written).unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
+    let (host, of_authority) = authority(written).unwrap_or_else(|problem| {
+        problems.push(problem);
+        ("", None)
+    });
+    let port = match written.derive_port {
+        Some(RedirectPort::FromRequestPort) => None,
+        _ => written.port.or(of_authority),
+    };
+    let scheme = match &*written.scheme {
+        known @ ("" | "http" | "https") => known,
+        other => {
+            problems.push(Problem {
+                field: "redirect.scheme".into(),
+                message: format!("is {other:?}, so the scheme stays as it came"),
+                remedy: "write http or https",
+            });
+            ""
+        }
+    };
+    let parts = RedirectParts {
+        scheme: scheme.into(),
+        host: host.into(),
+        port,
+        path,
+    };
+    Action::Redirect(Box::new(Redirect {
+        status,
+        target: RedirectTarget::Parts(Box::new(parts)),
+    }))
+}
+
+/// Whether a rule redirects to where no client can be sent: then it answers 503.
+pub fn is_closed(route: &HttpRoute) -> bool {
+    let rare = route.rare.as_deref();
+    let written = rare.and_then(|rare| rare.redirect.as_ref());
+    written.is_some_and(|written| path(written).is_err() || authority(written).is_err())
+}
+
+fn path(written: &HttpRedirect) -> Result<Option<RedirectPath>, Problem> {
+    match (&*written.uri, &*written.prefix_rewrite) {
+        ("", "") => Ok(None),
+        ("", start) => {
+            let text = sendable::escaped(start).ok_or_else(|| bad_path("prefixRewrite"))?;
+            Ok(Some(RedirectPath::Matched(text)))
+        }
+        (whole, _) => {
+            let text = sendable::escaped(whole).filter(|text| text.starts_with('/'));
+            Ok(Some(RedirectPath::Whole(
+                text.ok_or_else(|| bad_path("uri"))?,
+            )))
+        }
+    }
+}
+
+fn bad_path(field: &str) -> Problem {
+    Problem {
+        field: format!("redirect.{field}"),
+        message: "is no path that can be sent, so the rule answers 503".into(),
+        remedy: "write a path that starts with /, without control characters",
+    }
+}
+
+fn authority(written: &HttpRedirect) -> Result<(&str, Option<u16>), Problem> {
+    sendable::authority(&written.authority).ok_or_else(|| Problem {
+        field: "redirect.authority".into(),
+        message: "is no host with or without a port, so the rule answers 503".into(),
+        remedy: "write a host such as a.example.com, or a.example.com:8443",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HttpRedirect, authority, path};
+
+    #[test]
+    fn what_would_end_its_field_leads_nowhere() {
+        let is_fine = |authority_text: &str, uri: &str, start: &str| {
+            let written = HttpRedirect {
+                authority: authority_text.into(),
+                uri: uri.into(),
+                prefix_rewrite: start.into(),
+                ..HttpRedirect::default()
+            };
+            path(&written).is_ok() && authority(&written).is_ok()
+        };
+        assert!(is_fine("", "", ""));
+        assert!(is_fine("a.example:80", "/x?y=z#w", ""));
+        assert!(is_fine("", "", "x/"));
+        let split = "/x\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK";
+        assert!(!is_fine("", split, ""));
+        assert!(!is_fine("", "", split));
+        assert!(!is_fine("", "x", ""));
+        assert!(!is_fine("a.example\r\nx: y", "", ""));
+        assert!(!is_fine("a.example:80\n", "", ""));
+    }
+}
