@@ -82,8 +82,8 @@ fn settings() -> Settings {
     }
 }
 
-/// Whatever objects say, what is translated of them can be sent and obeyed, and once they are gone
-/// everything is as it was.
+/// Whatever objects say, what is translated of them can be sent and obeyed, so that none of its
+/// texts could end a field of a head, and once they are gone everything is as it was.
 pub fn translated(bytes: &[u8]) -> bool {
     let changes = objects_of("a.yaml", bytes).changes;
     if changes.is_empty() {

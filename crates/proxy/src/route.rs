@@ -16,5 +16,6 @@ pub mod leaf;
 pub mod passage;
 pub mod tables;
 pub mod telemetry;
+pub mod text;
 pub mod trust;
 pub mod visit;

@@ -14,6 +14,7 @@ use super::host::{HostEntry, RouteArc, RouteEntry};
 use super::leaf::Leaf;
 use super::passage::{HostPassages, ListenerPassages, PassageEntry, Place, listener_hash};
 use super::tables::{DomainEntry, Tables};
+use super::text::{self, Splitting};
 use super::trust::{self, TrustEntry};
 use crate::net::pattern::BadRegex;
 use crate::upstream::entry::{self, UpstreamEntry};
@@ -28,6 +29,9 @@ pub enum EditError {
     /// One of its regexes cannot be compiled.
     #[error(transparent)]
     Regex(#[from] BadRegex),
+    /// One of its texts could end the field of a head.
+    #[error(transparent)]
+    Text(#[from] Splitting),
 }
 
 /// One commit being applied.
@@ -69,7 +73,11 @@ impl<'a> Edit<'a> {
         let Some(some) = new.or(old) else {
             return Ok(());
         };
-        match &some.resource().ok_or(EditError::NotOpened)?.value {
+        let value = &some.resource().ok_or(EditError::NotOpened)?.value;
+        if new.is_some() {
+            text::check(value)?;
+        }
+        match value {
             Value::Listener(_) => self.change_listener(old, new),
             Value::Provider(_) => replace(&mut self.tables.providers, some.name(), new),
             Value::Telemetry(_) => self.tables.telemetries.change(some.name(), new)?,

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use myriad_model::{
     Action, Authenticate, Certificate, Change, CheckProtocol, Delta, Domain, Endpoint, Endpoints,
     Form, Guard, GuardCheck, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol, Name,
-    Origin, Passage, PathMatch, PrivateKey, Protocol, Provider, Resource, Route, Sealer, Telemetry,
-    TlsSettings, Trust, Upstream, Value, Writer,
+    Origin, Passage, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource,
+    Route, Sealer, Telemetry, TlsSettings, Trust, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
 
-use super::{Edit, Targets};
+use super::{Edit, EditError, Splitting, Targets};
 use crate::route::tables::Tables;
 
 /// A resource of few possible names and contents, so that changes meet.
@@ -236,4 +236,35 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
     }
     // 16^4 > 20,000, and a path may end one deeper.
     assert!(most <= 6, "{most} nodes were copied");
+}
+
+#[test]
+fn a_route_that_could_split_a_response_leaves_the_one_before_in_place() {
+    let sealed = |uri: &str| {
+        let Value::Route(mut route) = value(Kind::Route, 0) else {
+            panic!("not a route")
+        };
+        route.action = Action::Redirect(Box::new(Redirect {
+            status: 301,
+            target: RedirectTarget::Path(uri.into()),
+        }));
+        let resource = Resource {
+            origin: Origin::settings(),
+            value: Value::Route(route),
+        };
+        let mut delta = Delta::default();
+        let changes = writer().replace(&[], vec![(Name::from("n0"), resource)], &mut delta);
+        changes[0].new.clone().unwrap()
+    };
+    let (fine, split) = (sealed("/x"), sealed("/x\r\nSet-Cookie: a=b"));
+    let (mut tables, mut targets) = (Tables::default(), Targets::new());
+    let mut edit = Edit::new(&mut tables, &mut targets);
+    edit.change(None, Some(&fine)).unwrap();
+    edit.finish();
+    let before = tables.describe();
+    let mut edit = Edit::new(&mut tables, &mut targets);
+    let taken = edit.change(Some(&fine), Some(&split));
+    assert_eq!(taken, Err(EditError::Text(Splitting("location"))));
+    edit.finish();
+    assert_eq!(tables.describe(), before);
 }
