@@ -137,7 +137,7 @@ fn body(bytes: &[u8], size: usize) -> Option<(Vec<u8>, usize)> {
     Some((data, used))
 }
 
-/// No trailer frames or routes a message.
+/// No trailer frames or routes a message, or sets a cookie.
 pub fn trailers(bytes: &[u8]) -> bool {
     let Some(trailers) = trailer::parse(bytes) else {
         return false;
@@ -147,6 +147,7 @@ pub fn trailers(bytes: &[u8]) -> bool {
         "transfer-encoding",
         "host",
         "authorization",
+        "set-cookie",
     ] {
         assert!(!trailers.contains_key(name));
     }

@@ -8,6 +8,36 @@ use super::field::Known;
 /// The most fields of one set of trailers; beyond them none is passed on.
 const TRAILERS_MAX: usize = 64;
 
+/// Fields beside the known ones that say nothing behind a body, or say it too late: who asks, who
+/// may, what the body is, and what is to be done with it.
+const BEFORE: [&str; 25] = [
+    "age",
+    "authentication-info",
+    "authorization",
+    "cache-control",
+    "clear-site-data",
+    "content-encoding",
+    "content-range",
+    "content-security-policy",
+    "content-type",
+    "expires",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "location",
+    "max-forwards",
+    "pragma",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "range",
+    "retry-after",
+    "set-cookie",
+    "strict-transport-security",
+    "www-authenticate",
+];
+
 /// The field by which gRPC tells how a call ended.
 pub const GRPC_STATUS: &str = "grpc-status";
 
@@ -41,16 +71,26 @@ pub fn parse(lines: &[u8]) -> Option<Trailers> {
     filter(trailers)
 }
 
-/// Takes out what must not stand behind a body: framing, routing, and what belongs to a
-/// connection. None where nothing is left.
+/// Takes out what must not stand behind a body: framing, routing, what belongs to a connection,
+/// and what is of use only before the body (RFC 9110, section 6.5.1). None where nothing is left.
 pub fn filter(trailers: Trailers) -> Option<Trailers> {
     if trailers.len() > TRAILERS_MAX {
         return None;
     }
-    let is_allowed = |name: &HeaderName| {
-        Known::of(name.as_str()) == Known::Other && name != http::header::AUTHORIZATION
-    };
-    if trailers.keys().all(is_allowed) {
+    keep(trailers, |name| {
+        Known::of(name.as_str()) == Known::Other && !BEFORE.contains(&name.as_str())
+    })
+}
+
+/// The same of those of a request, without names with underscores, whatever its route says of
+/// them in a head: servers that join trailers to the head would take them for what the proxy has
+/// set or verified there. None where nothing is left.
+pub fn of_request(trailers: Trailers) -> Option<Trailers> {
+    keep(trailers, |name| !name.as_str().contains('_'))
+}
+
+fn keep(trailers: Trailers, is_allowed: impl Fn(&HeaderName) -> bool) -> Option<Trailers> {
+    if trailers.keys().all(&is_allowed) {
         return (!trailers.is_empty()).then_some(trailers);
     }
     let mut kept = Trailers::default();
@@ -72,7 +112,7 @@ pub fn write(trailers: &http::HeaderMap, out: &mut Buffer) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Buffer, parse, write};
+    use super::{Buffer, of_request, parse, write};
 
     #[test]
     fn trailers_come_out_as_they_went_in_but_for_what_must_not_be_there() {
@@ -80,6 +120,25 @@ mod tests {
         let mut out = Buffer::take();
         write(&parse(text).unwrap(), &mut out);
         assert_eq!(out.filled(), b"grpc-status: 0\r\nx-a: b\r\nx-a: c\r\n");
+    }
+
+    #[test]
+    fn what_is_of_use_before_a_body_does_not_stand_behind_it() {
+        let text = b"Set-Cookie: a=b\r\nContent-Type: d\r\nx_a: e\r\netag: f\r\n\r\n";
+        let mut out = Buffer::take();
+        write(&parse(text).unwrap(), &mut out);
+        assert_eq!(out.filled(), b"x_a: e\r\netag: f\r\n");
+        assert!(parse(b"set-cookie: a=b\r\n\r\n").is_none());
+    }
+
+    #[test]
+    fn trailers_of_a_request_have_no_underscores() {
+        let text = b"x_forwarded_for: 192.0.2.1\r\nx-a: b\r\n\r\n";
+        let mut out = Buffer::take();
+        write(&parse(text).and_then(of_request).unwrap(), &mut out);
+        assert_eq!(out.filled(), b"x-a: b\r\n");
+        let all = parse(b"x_forwarded_for: 192.0.2.1\r\n\r\n").and_then(of_request);
+        assert!(all.is_none());
     }
 
     #[test]

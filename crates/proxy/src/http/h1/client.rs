@@ -16,7 +16,7 @@ use crate::net::head::Version;
 use crate::net::limits::Reached;
 use crate::net::response::ResponseHead;
 use crate::net::stream::Stream;
-use crate::net::trailer::Trailers;
+use crate::net::trailer::{self, Trailers};
 
 /// The most bytes that are thrown away after the last response.
 const LINGER_BYTES_MAX: usize = 256 << 10;
@@ -286,7 +286,8 @@ impl Peer for Client {
                 }
             }
             if self.decoder.is_done() {
-                self.trailers = self.decoder.take_trailers();
+                let received = self.decoder.take_trailers();
+                self.trailers = received.and_then(trailer::of_request);
                 if encoder == Encoder::Chunked {
                     encoder.end_with(self.trailers.take().as_ref(), out);
                 }

@@ -147,6 +147,7 @@ impl Peer for Client {
             }
             None => {
                 let received = self.handle.take_trailers().and_then(trailer::filter);
+                let received = received.and_then(trailer::of_request);
                 if encoder == Encoder::Chunked {
                     encoder.end_with(received.as_ref(), out);
                 } else {

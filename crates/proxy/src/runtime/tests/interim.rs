@@ -253,6 +253,7 @@ async fn trailers_pass_from_http2_to_http1_and_back() {
     trailers.insert("x-sum", "1".parse().unwrap());
     trailers.insert("content-length", "9".parse().unwrap());
     trailers.insert("authorization", "no".parse().unwrap());
+    trailers.insert("x_forwarded_for", "192.0.2.1".parse().unwrap());
     send.send_trailers(trailers).unwrap();
     let mut endpoint = accept(&listener).await;
     let body = endpoint.read_until("x-sum: 1\r\n\r\n").await;
@@ -263,7 +264,8 @@ async fn trailers_pass_from_http2_to_http1_and_back() {
     endpoint
         .send(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
-             2\r\nok\r\n0\r\nX-Sum: 2\r\nTransfer-Encoding: gzip\r\nHost: evil\r\n\r\n",
+             2\r\nok\r\n0\r\nX-Sum: 2\r\nTransfer-Encoding: gzip\r\nHost: evil\r\n\
+             Set-Cookie: a=b\r\n\r\n",
         )
         .await;
     let (parts, body) = response.await.unwrap().into_parts();
@@ -283,7 +285,7 @@ async fn trailers_pass_from_http1_to_http2_and_back() {
         .send(
             "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
              TE: trailers, deflate\r\nConnection: TE\r\n\r\n\
-             3\r\nabc\r\n0\r\nX-Sum: 1\r\nHost: evil\r\n\r\n",
+             3\r\nabc\r\n0\r\nX-Sum: 1\r\nX_Real_IP: evil\r\nHost: evil\r\n\r\n",
         )
         .await;
     let head = client.read_until("\r\n\r\n").await;
