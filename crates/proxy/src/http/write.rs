@@ -207,7 +207,7 @@ fn is_of_connection(head: &ResponseHead<'_>, name: &str) -> bool {
 
 fn is_passed(field: &Field<'_>, head: &Head<'_>, trusts: bool) -> bool {
     match field.known {
-        Known::Host | Known::ContentLength => false,
+        Known::Host | Known::ContentLength | Known::Proxy => false,
         // Written anew below.
         Known::ForwardedFor
         | Known::ForwardedProto

@@ -68,6 +68,9 @@ pub enum Known {
     Cors,
     /// `HTTP2-Settings`
     Http2Settings,
+    /// `Proxy`, which no standard knows, and which CGI makes the variable `HTTP_PROXY` of: by that
+    /// programs find the proxy for their own requests
+    Proxy,
 }
 
 impl Known {
@@ -84,6 +87,7 @@ impl Known {
                 ("vary", Known::Vary),
                 ("date", Known::Date),
             ],
+            5 => &[("proxy", Known::Proxy)],
             6 => &[
                 ("cookie", Known::Cookie),
                 ("accept", Known::Accept),
@@ -160,7 +164,8 @@ impl Known {
             | Known::Accept
             | Known::RequestId
             | Known::Cors
-            | Known::CorsRequestMethod => false,
+            | Known::CorsRequestMethod
+            | Known::Proxy => false,
             Known::Host | Known::ContentLength | Known::TransferEncoding => true,
             known => !known.is_hop_by_hop(),
         }
@@ -237,6 +242,8 @@ mod tests {
         assert_eq!(Known::of("ACCEPT"), Known::Accept);
         assert_eq!(Known::of("X-Request-ID"), Known::RequestId);
         assert_eq!(Known::of("accepts"), Known::Other);
+        assert_eq!(Known::of("Proxy"), Known::Proxy);
+        assert!(!Known::Proxy.is_for_all("proxy"));
     }
 
     #[test]

@@ -259,7 +259,7 @@ fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>
     head.fields.iter().filter(|field| {
         let is_own = matches!(
             field.known,
-            Known::Host | Known::ContentLength | Known::Expect | Known::ForwardedFor
+            Known::Host | Known::ContentLength | Known::Expect | Known::ForwardedFor | Known::Proxy
         );
         !is_own && !field.known.is_hop_by_hop()
     })

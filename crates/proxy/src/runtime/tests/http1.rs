@@ -28,7 +28,8 @@ async fn a_request_reaches_its_endpoint_and_its_answer_the_client() {
     let mut client = world.client().await;
     for _ in 0..3 {
         let request = "GET /x?y=z HTTP/1.1\r\nHost: a.example\r\nConnection: x-drop\r\n\
-                       X-Drop: 1\r\nX-Keep: 2\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n";
+                       X-Drop: 1\r\nX-Keep: 2\r\nX-Forwarded-For: 9.9.9.9\r\n\
+                       Proxy: http://evil/\r\n\r\n";
         client.send(request).await;
         let (head, body) = client.response().await;
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -38,6 +39,7 @@ async fn a_request_reaches_its_endpoint_and_its_answer_the_client() {
         );
         assert_eq!(header(&body, "x-keep"), Some("2"));
         assert_eq!(header(&body, "x-drop"), None);
+        assert_eq!(header(&body, "proxy"), None);
         assert_eq!(header(&body, "x-forwarded-for"), Some("127.0.0.1"));
         assert_eq!(header(&body, "x-forwarded-proto"), Some("http"));
         assert_eq!(header(&body, "x-forwarded-host"), Some("a.example"));
