@@ -5,6 +5,7 @@
 //! broader pattern, each as a fact of its own, so that a Gateway of a thousand servers costs one
 //! host when one server changes.
 
+mod answer;
 mod beyond;
 mod client_tls;
 mod delegate;

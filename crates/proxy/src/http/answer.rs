@@ -127,6 +127,11 @@ impl Answer {
         self.page = Some(form);
     }
 
+    /// Whether its status has a body at all.
+    pub fn has_body(&self) -> bool {
+        !matches!(self.status, 100..200 | 204 | 304)
+    }
+
     /// The body.
     pub fn body(&self) -> &[u8] {
         if let Some(body) = &self.body {

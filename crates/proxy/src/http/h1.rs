@@ -367,7 +367,7 @@ impl Connection {
         let limits = &self.worker.local.limits;
         self.client.answer(answer, limits.discard_bytes_max);
         account.status = answer.status;
-        self.flush().await;
+        self.flush(answer).await;
     }
 
     /// Refuses a head that cannot be understood, after which nothing can be.
@@ -405,10 +405,10 @@ impl Connection {
         }
     }
 
-    async fn flush(&mut self) {
+    async fn flush(&mut self, answer: &Answer) {
         self.deadline.set(self.worker.local.limits.write_timeout);
         let flushed = poll_fn(|context| {
-            if let Poll::Ready(flushed) = self.client.poll_send(context) {
+            if let Poll::Ready(flushed) = self.client.poll_answer(context, answer) {
                 return Poll::Ready(flushed);
             }
             let passed = self.deadline.poll_passed(context);

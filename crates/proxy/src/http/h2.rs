@@ -102,8 +102,13 @@ pub async fn serve(worker: Rc<Worker>, visit: Visit, stream: Stream, said: Optio
     let mut waits = Waits::Start;
     while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
         shared.active.set(shared.active.get() + 1);
-        let active = Active(shared.clone());
-        task::spawn_local("stream", serve_stream(begin(active, opened)));
+        let begun = begin(Active(shared.clone()), opened);
+        let is_answer = matches!(begun.planned.plan, Plan::Answer(_));
+        task::spawn_local("stream", serve_stream(begun));
+        if is_answer {
+            // What it is answered with counts before another stream is read.
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -418,12 +423,9 @@ async fn respond_with(
         _ => {}
     }
     account.put_page(answer);
-    if client.answer(answer, is_head).is_err() {
-        return;
-    }
     deadline.set(worker.local.limits.write_timeout);
     let flushed = poll_fn(|context| {
-        if let Poll::Ready(flushed) = client.poll_flush(context) {
+        if let Poll::Ready(flushed) = client.poll_answer(context, answer, is_head) {
             return Poll::Ready(flushed);
         }
         let passed = deadline.poll_passed(context);

@@ -60,7 +60,7 @@ pub trait Peer {
         changes: &Changes<'_>,
     ) -> Result<(), FailureKind>;
 
-    /// Whether more of the response body may be given.
+    /// Whether the response may begin, or more of its body be given.
     fn has_room(&self) -> bool;
 
     /// Gives some of the response body.

@@ -78,6 +78,9 @@ impl<'a, P: Peer> Processed<'a, P> {
         let Stage::Told(held) = &mut self.stage else {
             return Poll::Ready(Ok(()));
         };
+        if !self.peer.has_room() {
+            ready!(self.peer.poll_flush(context))?;
+        }
         let answer = ready!(self.talk.poll_answer(context));
         let has = |name: &str| {
             let limits = &self.worker.local.limits;

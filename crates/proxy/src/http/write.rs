@@ -146,18 +146,15 @@ pub fn interim(head: &ResponseHead<'_>, out: &mut Buffer) {
     out.append(b"\r\n");
 }
 
-/// Writes an answer of the proxy, with its body unless it answers HEAD.
-pub fn answer(answer: &Answer, framing: Framing, is_head: bool, out: &mut Buffer) {
+/// Writes the head of an answer of the proxy.
+pub fn answer(answer: &Answer, framing: Framing, out: &mut Buffer) {
     status_line(answer.status, reason(answer.status), out);
     answer.fields(|name, value| field(name, value, out));
-    if !matches!(answer.status, 100..200 | 204 | 304) {
+    if answer.has_body() {
         content_length(answer.body().len() as u64, out);
     }
     connection(framing, out);
     out.append(b"\r\n");
-    if !is_head && !matches!(answer.status, 100..200 | 204 | 304) {
-        out.append(answer.body());
-    }
 }
 
 /// The fields of a response that are passed on, and those that are put in.

@@ -29,6 +29,16 @@ const RETRY_ATTEMPTS: u8 = 2;
 /// The wait before the first repetition, as Envoy has it.
 const RETRY_BACKOFF: Duration = Duration::from_millis(25);
 
+/// What a rule and one of its destinations may add to a request and its response in all, with
+/// what separates names and values.
+const HEADER_BYTES_MAX: usize = 32 << 10;
+
+/// What separates name and value of a header, and ends it.
+const SEPARATOR_BYTES: usize = 4;
+
+/// The longest list of names that a CORS policy tells clients, and the longest authority.
+const LIST_BYTES_MAX: usize = 8 << 10;
+
 /// A part of a rule that cannot be honoured: the field below the rule, what is wrong, and what
 /// becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,15 +85,18 @@ pub fn build(route: &HttpRoute, problems: &mut Vec<Problem>) -> Policy {
     policy.headers = rare
         .headers
         .as_ref()
-        .and_then(|it| headers(it, "headers", problems));
+        .and_then(|it| headers(it, "headers", HEADER_BYTES_MAX, problems));
     policy
 }
 
-/// Whether a rule rewrites paths as nobody can: then it forwards nothing.
+/// Whether a rule rewrites as nobody can: then it forwards nothing.
 pub fn is_closed(route: &HttpRoute) -> bool {
     let Some(written) = &route.rewrite else {
         return false;
     };
+    if written.authority.len() > LIST_BYTES_MAX {
+        return true;
+    }
     let by_regex = written.uri_regex_rewrite.as_ref();
     match by_regex.filter(|it| !it.pattern.is_empty()) {
         Some(regex) => {
@@ -92,6 +105,21 @@ pub fn is_closed(route: &HttpRoute) -> bool {
         }
         None => has_control(&written.uri),
     }
+}
+
+/// How much the destinations of a rule may add beside the headers of the rule.
+pub fn bytes_left(edits: Option<&HeaderEdits>) -> usize {
+    let Some(HeaderEdits { request, response }) = edits else {
+        return HEADER_BYTES_MAX;
+    };
+    let pairs = [&request.set, &request.add, &response.set, &response.add];
+    let pairs = pairs.into_iter().flat_map(|pairs| pairs.iter());
+    let taken: usize = pairs.map(|(name, value)| header_bytes(name, value)).sum();
+    HEADER_BYTES_MAX.saturating_sub(taken)
+}
+
+fn header_bytes(name: &str, value: &str) -> usize {
+    name.len() + value.len() + SEPARATOR_BYTES
 }
 
 fn is_too_large(pattern: &str) -> bool {
@@ -136,6 +164,13 @@ fn rewrite(written: &HttpRewrite, problems: &mut Vec<Problem>) -> Option<Rewrite
         }
         None => Some(PathRewrite::Matched(written.uri.clone())),
     };
+    if written.authority.len() > LIST_BYTES_MAX {
+        problems.push(Problem {
+            field: "rewrite.authority".into(),
+            message: format!("is longer than {LIST_BYTES_MAX} bytes, so the rule answers 503"),
+            remedy: "write a shorter one",
+        });
+    }
     let authority = match authority(&written.authority) {
         Some(_) => written.authority.clone(),
         None => {
@@ -395,11 +430,11 @@ fn origins(
 
 /// The names that answers list; an entry may be a list of its own.
 fn names(written: &[Box<str>], field: &str, problems: &mut Vec<Problem>) -> Box<str> {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut kept: Vec<Box<str>> = Vec::new();
     for (at, entry) in written.iter().enumerate() {
         let names = || entry.split(',').map(|name| name.trim_matches([' ', '\t']));
         match names().all(is_token) {
-            true => kept.extend(names()),
+            true => kept.extend(names().map(Into::into)),
             false => problems.push(Problem {
                 field: format!("corsPolicy.{field}[{at}]"),
                 message: "is no name that can be sent, so it has no effect".into(),
@@ -407,19 +442,47 @@ fn names(written: &[Box<str>], field: &str, problems: &mut Vec<Problem>) -> Box<
             }),
         }
     }
-    kept.join(",").into()
+    joined(&kept, field, problems)
 }
 
-/// What is changed about headers; none where nothing is.
+/// Names as clients are told them, as far as they fit.
+fn joined(names: &[Box<str>], field: &str, problems: &mut Vec<Problem>) -> Box<str> {
+    let mut text = String::new();
+    let mut beyond = 0;
+    for name in names {
+        if text.len() + name.len() + 1 > LIST_BYTES_MAX {
+            beyond += 1;
+            continue;
+        }
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(name);
+    }
+    if beyond > 0 {
+        problems.push(Problem {
+            field: format!("corsPolicy.{field}"),
+            message: format!(
+                "is longer than {LIST_BYTES_MAX} bytes, so {beyond} of its words have no effect"
+            ),
+            remedy: "write fewer or shorter ones",
+        });
+    }
+    text.into()
+}
+
+/// What is changed about headers; none where nothing is. No more than `left` bytes are added.
 pub fn headers(
     written: &Headers,
     field: &str,
+    mut left: usize,
     problems: &mut Vec<Problem>,
 ) -> Option<Box<HeaderEdits>> {
     let mut edit = |written: &Option<HeaderOperations>, direction: &str| {
         let field = format!("{field}.{direction}");
         let written = written.as_ref();
-        written.map_or_else(HeaderEdit::default, |it| header_edit(it, &field, problems))
+        let edit = |it| header_edit(it, &field, &mut left, problems);
+        written.map_or_else(HeaderEdit::default, edit)
     };
     let edits = HeaderEdits {
         request: edit(&written.request, "request"),
@@ -429,15 +492,29 @@ pub fn headers(
     (!is_empty).then(|| Box::new(edits))
 }
 
-fn header_edit(written: &HeaderOperations, field: &str, problems: &mut Vec<Problem>) -> HeaderEdit {
+fn header_edit(
+    written: &HeaderOperations,
+    field: &str,
+    left: &mut usize,
+    problems: &mut Vec<Problem>,
+) -> HeaderEdit {
     let mut pairs = |written: &Labels, end: &str| {
-        let mut kept = Vec::new();
+        let (mut kept, mut beyond) = (Vec::new(), 0);
         for (name, value) in written.iter() {
-            if is_token(name) && !has_control(value) {
-                kept.push((name.to_ascii_lowercase().into(), value.clone()));
-            } else {
+            if !is_token(name) || has_control(value) {
                 problems.push(bad_header(format!("{field}.{end}[{name}]")));
+                continue;
             }
+            match left.checked_sub(header_bytes(name, value)) {
+                Some(rest) => {
+                    *left = rest;
+                    kept.push((name.to_ascii_lowercase().into(), value.clone()));
+                }
+                None => beyond += 1,
+            }
+        }
+        if beyond > 0 {
+            problems.push(too_many_headers(format!("{field}.{end}"), beyond));
         }
         kept.into()
     };
@@ -456,6 +533,17 @@ fn header_edit(written: &HeaderOperations, field: &str, problems: &mut Vec<Probl
     }
 }
 
+fn too_many_headers(field: String, count: usize) -> Problem {
+    Problem {
+        field,
+        message: format!(
+            "has {count} beyond the {HEADER_BYTES_MAX} bytes that a rule and one of its \
+             destinations may add in all, which have no effect"
+        ),
+        remedy: "write fewer or shorter ones",
+    }
+}
+
 fn bad_header(field: String) -> Problem {
     Problem {
         field,
@@ -466,7 +554,71 @@ fn bad_header(field: String) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::{CorsPolicy, UnmatchedPreflights, cors, grpc_status, template};
+    use myriad_api::istio::Labels;
+    use myriad_api::istio::header::{HeaderOperations, Headers};
+
+    use super::{
+        CorsPolicy, HEADER_BYTES_MAX, LIST_BYTES_MAX, UnmatchedPreflights, bytes_left, cors,
+        grpc_status, headers, joined, template,
+    };
+
+    fn labels(pairs: &[(&str, usize)]) -> Labels {
+        let pair = |(name, length): &(&str, usize)| -> (Box<str>, Box<str>) {
+            ((*name).into(), "x".repeat(*length).into())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_a_rule_adds_is_bounded_with_what_its_destinations_add() {
+        let written = Headers {
+            request: Some(HeaderOperations {
+                set: labels(&[("a", 20 << 10)]),
+                ..HeaderOperations::default()
+            }),
+            response: Some(HeaderOperations {
+                add: labels(&[("b", 20 << 10), ("c", 4 << 10)]),
+                ..HeaderOperations::default()
+            }),
+        };
+        let mut problems = Vec::new();
+        let edits = headers(&written, "headers", HEADER_BYTES_MAX, &mut problems).unwrap();
+        assert_eq!(edits.request.set.len(), 1);
+        let added: Vec<&str> = edits.response.add.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(added, ["c"]);
+        let fields: Vec<&str> = problems.iter().map(|it| &*it.field).collect();
+        assert_eq!(fields, ["headers.response.add"]);
+        assert!(
+            problems[0]
+                .message
+                .starts_with("has 1 beyond the 32768 bytes")
+        );
+        let left = bytes_left(Some(&edits));
+        assert_eq!(left, HEADER_BYTES_MAX - (24 << 10) - 10);
+        let of_share = headers(&written, "route[0].headers", left, &mut problems).unwrap();
+        assert!(of_share.request.is_empty());
+        assert_eq!(of_share.response.add.len(), 1);
+        assert_eq!(problems.len(), 3);
+        assert_eq!(bytes_left(None), HEADER_BYTES_MAX);
+    }
+
+    #[test]
+    fn lists_of_a_cors_policy_are_bounded() {
+        let name: Box<str> = "x".repeat(LIST_BYTES_MAX / 2 - 1).into();
+        let mut problems = Vec::new();
+        let text = joined(&[name], "allowHeaders", &mut problems);
+        assert!(problems.is_empty());
+        let names = [text.clone(), text.clone(), text, "y".into()];
+        let text = joined(&names, "allowHeaders", &mut problems);
+        assert_eq!(text.len(), LIST_BYTES_MAX - 1);
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].field, "corsPolicy.allowHeaders");
+        assert!(
+            problems[0]
+                .message
+                .ends_with("so 2 of its words have no effect")
+        );
+    }
 
     #[test]
     fn preflights_that_fit_no_origin_are_forwarded_unless_it_is_said_otherwise() {

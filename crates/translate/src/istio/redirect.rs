@@ -6,6 +6,9 @@ use myriad_model::{Action, Redirect, RedirectParts, RedirectPath, RedirectTarget
 use super::policy::Problem;
 use super::sendable;
 
+/// The most bytes of what is written of a URL: many clients may wait for it at once.
+const URL_BYTES_MAX: usize = 8 << 10;
+
 /// The action of a rule that redirects. What cannot be sent is left out of it: see [`is_closed`].
 pub fn build(written: &HttpRedirect, problems: &mut Vec<Problem>) -> Action {
     let status = match written.redirect_code {
@@ -20,6 +23,15 @@ pub fn build(written: &HttpRedirect, problems: &mut Vec<Problem>) -> Action {
             301
         }
     };
+    if is_too_long(written) {
+        problems.push(Problem {
+            field: "redirect".into(),
+            message: format!(
+                "leads to a URL of more than {URL_BYTES_MAX} bytes, so the rule answers 503"
+            ),
+            remedy: "write a shorter uri, prefixRewrite or authority",
+        });
+    }
     let path = path(written).unwrap_or_else(|problem| {
         problems.push(problem);
         None
@@ -59,7 +71,17 @@ pub fn build(written: &HttpRedirect, problems: &mut Vec<Problem>) -> Action {
 pub fn is_closed(route: &HttpRoute) -> bool {
     let rare = route.rare.as_deref();
     let written = rare.and_then(|rare| rare.redirect.as_ref());
-    written.is_some_and(|written| path(written).is_err() || authority(written).is_err())
+    written.is_some_and(|written| {
+        is_too_long(written) || path(written).is_err() || authority(written).is_err()
+    })
+}
+
+fn is_too_long(written: &HttpRedirect) -> bool {
+    let path = match &*written.uri {
+        "" => &written.prefix_rewrite,
+        _ => &written.uri,
+    };
+    path.len() + written.authority.len() > URL_BYTES_MAX
 }
 
 fn path(written: &HttpRedirect) -> Result<Option<RedirectPath>, Problem> {
@@ -96,7 +118,29 @@ fn authority(written: &HttpRedirect) -> Result<(&str, Option<u16>), Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HttpRedirect, authority, path};
+    use super::{HttpRedirect, URL_BYTES_MAX, authority, build, is_too_long, path};
+
+    #[test]
+    fn a_redirect_beyond_the_bound_is_a_problem() {
+        for (uri, prefix, is_beyond) in [
+            (URL_BYTES_MAX, 0, false),
+            (URL_BYTES_MAX, 1, false),
+            (URL_BYTES_MAX + 1, 0, true),
+            (0, URL_BYTES_MAX, false),
+            (0, URL_BYTES_MAX + 1, true),
+        ] {
+            let text = |count: usize| -> Box<str> { "/".repeat(count).into() };
+            let written = HttpRedirect {
+                uri: text(uri),
+                prefix_rewrite: text(prefix),
+                ..HttpRedirect::default()
+            };
+            let mut problems = Vec::new();
+            build(&written, &mut problems);
+            assert_eq!(problems.len(), usize::from(is_beyond));
+            assert_eq!(is_too_long(&written), is_beyond);
+        }
+    }
 
     #[test]
     fn what_would_end_its_field_leads_nowhere() {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use myriad_api::istio::virtual_service::{Destination, DirectResponse, HttpMatch, HttpRoute};
+use myriad_api::istio::virtual_service::{Destination, HttpMatch, HttpRoute};
 use myriad_api::{Finding, Severity};
 use myriad_model::{
     Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy, Resource,
-    Respond, Route, Share, Underscores, Value, ValueMatch, WeightedUpstream,
+    Route, Share, Underscores, Value, ValueMatch, WeightedUpstream,
 };
 
 use super::beyond::Rest;
@@ -14,7 +14,7 @@ use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::host::Tenant;
 use super::policy::{self, Problem};
-use super::{destination, limits, matching, misspelt, names, processor, redirect};
+use super::{answer, destination, limits, matching, misspelt, names, processor, redirect};
 use crate::engine::Reader;
 use crate::output::{Output, Unit};
 use crate::regex::{Regexes, TooMany};
@@ -138,7 +138,8 @@ fn add_rule(
 ) {
     let (mut problems, mut needs) = (Vec::new(), Vec::new());
     let mut policy = policy::build(&rule.route, &mut problems);
-    let mut action = action(reader, rule, &mut problems, &mut needs);
+    let left = policy::bytes_left(policy.headers.as_deref());
+    let mut action = action(reader, rule, left, &mut problems, &mut needs);
     if matches!(action, Action::Forward(_)) {
         policy.mirrors = mirrors(reader, rule, &mut problems, &mut needs);
     } else {
@@ -160,6 +161,7 @@ fn add_rule(
     let is_closed = limits::is_closed(rule)
         || processor::is_closed(rule, reader.settings())
         || policy::is_closed(&rule.route)
+        || answer::is_closed(&rule.route)
         || redirect::is_closed(&rule.route);
     if is_closed {
         needs.clear();
@@ -353,9 +355,11 @@ impl RuleScene<'_> {
     }
 }
 
+/// What a rule does. Each of its destinations may add `left` bytes of headers.
 fn action(
     reader: &mut Reader<'_>,
     rule: &Rule,
+    left: usize,
     problems: &mut Vec<Problem>,
     needs: &mut Vec<Unit>,
 ) -> Action {
@@ -365,7 +369,7 @@ fn action(
         return redirect::build(written, problems);
     }
     if let Some(written) = rare.and_then(|rare| rare.direct_response.as_ref()) {
-        return respond(written, problems);
+        return answer::respond(written, problems);
     }
     let shares = &rule.route.route;
     let is_only = shares.len() == 1;
@@ -375,7 +379,7 @@ fn action(
         let lost = lost_name(rule, at);
         let upstream = find(reader, rule, (&field, &share.destination), problems, needs);
         let headers = share.headers.as_deref().and_then(|headers| {
-            policy::headers(headers, &format!("route[{at}].headers"), problems)
+            policy::headers(headers, &format!("route[{at}].headers"), left, problems)
         });
         upstreams.push(WeightedUpstream {
             upstream: upstream.map_or(lost, Name::new),
@@ -439,29 +443,6 @@ fn find(
             None
         }
     }
-}
-
-fn respond(written: &DirectResponse, problems: &mut Vec<Problem>) -> Action {
-    let body = written.body.as_ref();
-    let text = body.and_then(|body| body.string.as_ref());
-    let bytes = body.and_then(|body| body.bytes.as_ref());
-    let body: Box<[u8]> = match (text, bytes) {
-        (Some(text), _) => text.as_bytes().into(),
-        (None, Some(bytes)) => bytes.0.clone(),
-        (None, None) => Box::default(),
-    };
-    let status = match written.status {
-        status @ 200..=599 => status,
-        status => {
-            problems.push(Problem {
-                field: "directResponse.status".into(),
-                message: format!("is {status}, so 503 is sent"),
-                remedy: "write a status from 200 to 599",
-            });
-            503
-        }
-    };
-    Action::Respond(Box::new(Respond { status, body }))
 }
 
 /// Where copies of the requests of a rule go.

@@ -157,8 +157,8 @@ impl Client {
         self.keep_alive = false;
     }
 
-    /// Puts an answer of the proxy into the output. The connection goes on where no more than
-    /// `discard_bytes_max` of the request is left to be thrown away.
+    /// Puts the head of an answer of the proxy into the output. The connection goes on where no
+    /// more than `discard_bytes_max` of the request is left to be thrown away.
     pub fn answer(&mut self, answer: &Answer, discard_bytes_max: u64) {
         let left = self.decoder.remaining();
         if left.is_some_and(|left| left > discard_bytes_max) {
@@ -172,9 +172,31 @@ impl Client {
             self.keep_alive = self.keep_alive && self.is_request_done();
         }
         let framing = self.framing(BodyLength::None);
-        let is_head = self.request.is_head;
-        write::answer(answer, framing, is_head, self.output());
-        self.bytes_sent += answer.body().len() as u64;
+        write::answer(answer, framing, self.output());
+    }
+
+    /// Sends an answer whose head was put into the output, and its body in pieces: the rest of it
+    /// stays where it is. False where the client is gone.
+    pub fn poll_answer(&mut self, context: &mut Context<'_>, answer: &Answer) -> Poll<bool> {
+        let has_body = answer.has_body() && !self.request.is_head;
+        let body = if has_body { answer.body() } else { &[] };
+        loop {
+            let sent = usize::try_from(self.bytes_sent).unwrap_or(usize::MAX);
+            let rest = body.get(sent..).unwrap_or_default();
+            let unsent = self.output.as_ref().map_or(0, Buffer::len);
+            let room = BUFFER_BYTES.saturating_sub(unsent);
+            let part = rest.get(..room).unwrap_or(rest);
+            if !part.is_empty() {
+                self.output().append(part);
+                self.bytes_sent += part.len() as u64;
+            }
+            if !ready!(self.poll_send(context)) {
+                return Poll::Ready(false);
+            }
+            if part.len() == rest.len() {
+                return Poll::Ready(true);
+            }
+        }
     }
 
     /// Sends what is in the output; false where the client is gone.

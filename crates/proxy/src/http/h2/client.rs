@@ -23,6 +23,8 @@ pub struct Client {
     body_bytes_max: u64,
     /// What windows and room do not allow to be sent yet.
     waiting: Option<Buffer>,
+    /// The head of the response was sent.
+    is_begun: bool,
     is_ended: bool,
     /// What came behind the body of the request.
     received: Option<Trailers>,
@@ -49,6 +51,7 @@ impl Client {
             handle,
             body_bytes_max,
             waiting: None,
+            is_begun: false,
             is_ended: false,
             received: None,
             trailers: None,
@@ -74,12 +77,36 @@ impl Client {
         self.bytes_sent
     }
 
-    /// Gives an answer of the proxy.
+    /// Gives an answer of the proxy: its head once there is room for it, then of its body as much
+    /// at a time as may be sent, and the rest of it stays where it is. Ready when all was taken.
     ///
     /// # Errors
     /// A client that went away.
-    pub fn answer(&mut self, answer: &Answer, is_head: bool) -> Result<(), FailureKind> {
-        let has_body = !matches!(answer.status, 100..200 | 204 | 304);
+    pub fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+        answer: &Answer,
+        is_head: bool,
+    ) -> Poll<Result<(), FailureKind>> {
+        if !self.is_begun {
+            ready!(self.handle.poll_room(context))?;
+            self.begin_answer(answer, is_head)?;
+        }
+        if !self.is_ended {
+            let sent = usize::try_from(self.bytes_sent).unwrap_or(usize::MAX);
+            let rest = answer.body().get(sent..).unwrap_or_default();
+            let taken = self.handle.data(rest)?;
+            self.bytes_sent += taken as u64;
+            if taken < rest.len() {
+                return self.handle.poll_wait(context).map(|gone| Err(gone.into()));
+            }
+            self.end(None);
+        }
+        self.poll_flush(context)
+    }
+
+    fn begin_answer(&mut self, answer: &Answer, is_head: bool) -> Result<(), FailureKind> {
+        let has_body = answer.has_body();
         let is_empty = !has_body || is_head || answer.body().is_empty();
         self.send_head(is_empty, |out| {
             hpack::status(answer.status, out);
@@ -88,10 +115,9 @@ impl Client {
                 content_length(answer.body().len() as u64, out);
             }
         })?;
-        if !is_empty {
-            self.data(answer.body());
+        if is_empty {
+            self.end(None);
         }
-        self.end(None);
         Ok(())
     }
 
@@ -114,6 +140,7 @@ impl Client {
         pack: impl FnOnce(&mut Buffer),
     ) -> Result<(), FailureKind> {
         self.handle.head(is_end, pack)?;
+        self.is_begun = true;
         self.is_closed = is_end;
         Ok(())
     }
@@ -210,9 +237,10 @@ impl Peer for Client {
     }
 
     fn has_room(&self) -> bool {
-        self.waiting
-            .as_ref()
-            .is_none_or(|waiting| waiting.len() < BUFFER_BYTES)
+        match &self.waiting {
+            Some(waiting) => waiting.len() < BUFFER_BYTES,
+            None => self.is_begun || self.handle.has_room(),
+        }
     }
 
     fn data(&mut self, data: &[u8]) {
@@ -247,7 +275,13 @@ impl Peer for Client {
             }
             self.waiting = None;
         }
+        if !self.is_begun {
+            return self.handle.poll_room(context).map_err(FailureKind::from);
+        }
         if self.is_ended && !self.is_closed {
+            if self.trailers.is_some() {
+                ready!(self.handle.poll_room(context))?;
+            }
             match self.trailers.take() {
                 Some(trailers) => self.handle.head(true, |out| {
                     for (name, value) in &*trailers {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use super::flood::Frames;
 use super::request::Opening;
 use super::streams::{Fault, Gone, Handle, Link};
-use crate::net::buffer::{BUFFER_BYTES, Buffer};
+use crate::net::buffer::Buffer;
 use crate::net::frame::{
     self, FRAME_BYTES_MAX, FrameHead, HEAD_BYTES, PREFACE, Reason, flag, kind,
 };
@@ -19,9 +19,6 @@ use crate::net::stream::Stream;
 mod heads;
 
 use heads::Unfinished;
-
-/// While so much waits to be sent, no more is read that has to be answered.
-const UNSENT_BYTES: usize = 4 * BUFFER_BYTES;
 
 /// The most bytes that are thrown away once the connection is at its end.
 const LINGER_BYTES_MAX: usize = 256 << 10;
@@ -188,7 +185,7 @@ impl Connection {
                 }
                 Poll::Pending if self.is_ending() => {}
                 Poll::Pending => {
-                    let has_waited = self.link.with(|it| it.unsent()) > UNSENT_BYTES;
+                    let has_waited = self.link.with(|streams| streams.is_full());
                     match self.link.poll_send(context, &mut self.stream) {
                         Poll::Ready(Err(Gone)) => {
                             self.link.with(|streams| streams.end_all());
@@ -207,6 +204,10 @@ impl Connection {
     /// too much waits to be sent.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Opened, Gone>> {
         loop {
+            // What was read at once asks for no more than what comes one by one.
+            if self.link.with(|streams| streams.is_full()) {
+                return Poll::Pending;
+            }
             match self.step() {
                 Ok(Step::Opened(opened)) => return Poll::Ready(Ok(opened)),
                 Ok(Step::Done) => continue,
@@ -220,9 +221,6 @@ impl Connection {
                     self.end(reason);
                     return Poll::Pending;
                 }
-            }
-            if self.link.with(|streams| streams.unsent()) > UNSENT_BYTES {
-                return Poll::Pending;
             }
             match ready!(self.stream.poll_fill(context, &mut self.input)) {
                 Ok(1..) => {}

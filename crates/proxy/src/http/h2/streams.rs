@@ -61,6 +61,8 @@ pub struct Streams {
     stream_receive_max: u32,
     /// Slots that wait for a window or for room.
     waiting: Vec<usize>,
+    /// Slots whose heads wait for room.
+    heads_waiting: Vec<usize>,
     connection: Option<Waker>,
     is_gone: bool,
 }
@@ -91,6 +93,7 @@ struct Slot {
     is_sent: bool,
     is_reset: bool,
     is_waiting: bool,
+    is_head_waiting: bool,
 }
 
 impl Receiving {
@@ -150,6 +153,7 @@ impl Link {
             receiving: Receiving::new(limits.connection_window_bytes),
             stream_receive_max: window_bytes,
             waiting: Vec::new(),
+            heads_waiting: Vec::new(),
             connection: None,
             is_gone: false,
         })))
@@ -181,8 +185,8 @@ impl Link {
         if output.is_empty() {
             streams.output = None;
         }
-        if sent > 0 && streams.window > 0 && streams.has_room(output::PART_BYTES) {
-            streams.wake_waiting();
+        if sent > 0 {
+            streams.wake_for_room();
         }
         drained.map_err(|_| Gone)
     }

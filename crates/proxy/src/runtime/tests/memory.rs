@@ -5,18 +5,21 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use myriad_base::metrics::Metrics;
+use myriad_model::{Action, HeaderEdit, HeaderEdits, Redirect, RedirectTarget, Respond, Route};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::LocalSet;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::{LocalSet, yield_now};
 
-use super::world::{World, route};
+use super::floods::frame;
+use super::world::{Backend, PATIENCE, World, route, with_policy};
 use crate::Limits;
 use crate::http::h1::{self, Start};
 use crate::http::spans::Spans;
 use crate::http::worker::Worker;
-use crate::net::buffer::{HEAD_BYTES, held_bytes};
+use crate::net::buffer::{BUFFER_BYTES, HEAD_BYTES, held_bytes};
 use crate::net::count::Counts;
 use crate::net::dice::Dice;
+use crate::net::frame::PREFACE;
 use crate::net::journal::Journal;
 use crate::net::local::Local;
 use crate::net::names::{NameSettings, Names};
@@ -27,6 +30,50 @@ use crate::net::standard::Library;
 use crate::net::stream::Stream;
 use crate::route::visit::Visit;
 
+/// What the kernel takes of what a client does not read, about.
+const SOCKET_BYTES: u32 = 16 << 10;
+
+/// A client of a connection that this thread serves as the world says.
+async fn serve(world: &World) -> TcpStream {
+    let limits = Arc::new(Limits::default());
+    let local = Rc::new(Local {
+        fairness: Fairness::new(&limits, &Arc::default()),
+        room: Rc::new(Room::new(&limits, Arc::default())),
+        limits,
+        buckets: Arc::default(),
+        counts: Arc::new(Counts::new()),
+        dice: Dice::new(1),
+        journal: Journal::default(),
+        logs_all: false,
+        number: 0,
+        library: Arc::new(Library::new(1)),
+        counts_all: false,
+        names: Names::new(NameSettings::default(), &Metrics::new()),
+        trusted_hops: 0,
+        request_ids: RequestIds::Keep,
+        introductions: None,
+    });
+    let worker = Rc::new(Worker::new(
+        local,
+        Arc::new(ArcSwap::new(world.proxy.tables())),
+        Spans::default(),
+    ));
+    let listening = TcpSocket::new_v4().unwrap();
+    listening.set_send_buffer_size(SOCKET_BYTES).unwrap();
+    listening.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = listening.listen(1).unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(SOCKET_BYTES).unwrap();
+    let client = socket.connect(listener.local_addr().unwrap());
+    let (client, served) = (client.await.unwrap(), listener.accept().await.unwrap());
+    let visit = Visit::new("http".into(), served.1, 80);
+    myriad_base::task::spawn_local(
+        "served",
+        h1::serve(worker, visit, Stream::Plain(served.0), Start::default()),
+    );
+    client
+}
+
 /// A client and an endpoint of a connection that this thread serves.
 struct Ends {
     client: TcpStream,
@@ -36,41 +83,11 @@ struct Ends {
 impl Ends {
     /// Has a request sent, until the endpoint has read so many bytes of it.
     async fn ask(request: &[u8], bytes: impl Fn(&[u8]) -> bool) -> Ends {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let backend = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let mut world = World::start();
         world.put_upstream("u", &[backend.local_addr().unwrap()]);
         world.put_route("r", route("a.example", "/", "u"));
-        let limits = Arc::new(Limits::default());
-        let local = Rc::new(Local {
-            fairness: Fairness::new(&limits, &Arc::default()),
-            room: Rc::new(Room::new(&limits, Arc::default())),
-            limits,
-            buckets: Arc::default(),
-            counts: Arc::new(Counts::new()),
-            dice: Dice::new(1),
-            journal: Journal::default(),
-            logs_all: false,
-            number: 0,
-            library: Arc::new(Library::new(1)),
-            counts_all: false,
-            names: Names::new(NameSettings::default(), &Metrics::new()),
-            trusted_hops: 0,
-            request_ids: RequestIds::Keep,
-            introductions: None,
-        });
-        let worker = Rc::new(Worker::new(
-            local,
-            Arc::new(ArcSwap::new(world.proxy.tables())),
-            Spans::default(),
-        ));
-        let client = TcpStream::connect(listener.local_addr().unwrap());
-        let (mut client, served) = (client.await.unwrap(), listener.accept().await.unwrap());
-        let visit = Visit::new("http".into(), served.1, 80);
-        myriad_base::task::spawn_local(
-            "served",
-            h1::serve(worker, visit, Stream::Plain(served.0), Start::default()),
-        );
+        let mut client = serve(&world).await;
         client.write_all(request).await.unwrap();
         let mut endpoint = backend.accept().await.unwrap().0;
         let mut read = Vec::new();
@@ -120,6 +137,172 @@ async fn a_body_that_was_sent_on_is_not_held_while_more_of_it_is_waited_for() {
         assert_eq!(held_bytes(), 0);
         ends.answer().await;
         assert_eq!(held_bytes(), 0);
+    };
+    LocalSet::new().run_until(story).await;
+}
+
+/// The streams that a client asks for at once.
+const STREAMS: u32 = 100;
+
+/// GET of `/` at `a.example` as HPACK has it.
+const ASK: &[u8] = b"\x82\x86\x84\x01\x09a.example";
+
+/// Asks by so many streams at once, none of which may be sent a body.
+async fn ask_all(client: &mut TcpStream) {
+    let window = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let mut said = [PREFACE, &window[..]].concat();
+    (0..STREAMS).for_each(|number| said.extend(frame(1, 5, number * 2 + 1, ASK)));
+    client.write_all(&said).await.unwrap();
+}
+
+/// The kind, flags and payload of the next frame.
+async fn read_frame(client: &mut TcpStream) -> (u8, u8, Vec<u8>) {
+    let mut head = [0; 9];
+    client.read_exact(&mut head).await.unwrap();
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; length as usize];
+    client.read_exact(&mut payload).await.unwrap();
+    (head[3], head[4], payload)
+}
+
+/// Reads until all heads were sent, and sees to it that no more than this is held meanwhile.
+async fn read_heads(client: &mut TcpStream, held_max: usize) {
+    let mut heads = 0;
+    while heads < STREAMS {
+        let (kind, ..) = read_frame(client).await;
+        heads += u32::from(kind == 1);
+        let held = held_bytes();
+        assert!(held <= held_max, "{held} bytes after {heads} heads");
+    }
+}
+
+/// Gives the proxy time to do all that it can, and tells the most that it held.
+async fn held_most() -> usize {
+    let mut most = 0;
+    for _ in 0..2_000 {
+        yield_now().await;
+        most = most.max(held_bytes());
+    }
+    most
+}
+
+fn answering(body: usize) -> Route {
+    let body = vec![b'#'; body].into();
+    Route {
+        action: Action::Respond(Box::new(Respond { status: 200, body })),
+        ..route("a.example", "/", "u")
+    }
+}
+
+#[tokio::test]
+async fn answers_that_wait_for_a_window_are_not_copied() {
+    const BODY_BYTES: usize = 1 << 20;
+    let story = async {
+        let mut world = World::start();
+        world.put_route("r", answering(BODY_BYTES));
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let mut client = serve(&world).await;
+            ask_all(&mut client).await;
+            read_heads(&mut client, 64 << 10).await;
+            clients.push(client);
+        }
+        assert!(held_most().await <= BUFFER_BYTES);
+        // A window for one of them, of its stream and of its connection.
+        let client = clients.last_mut().unwrap();
+        for stream in [0, 1] {
+            let window = frame(8, 0, stream, &[0, 0x10, 0, 0]);
+            client.write_all(&window).await.unwrap();
+        }
+        let mut read = 0;
+        loop {
+            let (kind, flags, payload) = read_frame(client).await;
+            if kind == 0 {
+                read += payload.len();
+                assert!(payload.iter().all(|byte| *byte == b'#'));
+                if flags & 1 != 0 {
+                    break;
+                }
+            }
+        }
+        assert_eq!(read, BODY_BYTES);
+    };
+    LocalSet::new().run_until(story).await;
+}
+
+/// A route that adds many fields to its responses.
+fn adding(route: Route) -> Route {
+    let field = |number: u32| (format!("x-{number}").into(), "y".repeat(1 << 10).into());
+    with_policy(route, |policy| {
+        policy.headers = Some(Box::new(HeaderEdits {
+            request: HeaderEdit::default(),
+            response: HeaderEdit {
+                add: (0..48).map(field).collect(),
+                ..HeaderEdit::default()
+            },
+        }));
+    })
+}
+
+#[tokio::test]
+async fn heads_that_nobody_reads_are_bounded_for_each_connection() {
+    const HELD_BYTES_MAX: usize = 768 << 10;
+    let story = async {
+        let backend = Backend::saying("").await;
+        let url = format!("https://b.example/{}", "z".repeat(48 << 10));
+        let redirect = Route {
+            action: Action::Redirect(Box::new(Redirect {
+                status: 301,
+                target: RedirectTarget::Url(url.into()),
+            })),
+            ..route("a.example", "/", "u")
+        };
+        let own = adding(answering(1));
+        let forwarded = adding(route("a.example", "/", "u"));
+        for (what, route) in [
+            ("redirect", redirect),
+            ("own", own),
+            ("forwarded", forwarded),
+        ] {
+            let mut world = World::start();
+            world.put_upstream("u", &[backend.address]);
+            world.put_route("r", route);
+            let mut client = serve(&world).await;
+            ask_all(&mut client).await;
+            let filled = async {
+                while held_bytes() <= 64 << 10 {
+                    yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, filled).await.unwrap();
+            let held = held_most().await;
+            assert!(held <= HELD_BYTES_MAX, "{what}: {held} bytes");
+            read_heads(&mut client, HELD_BYTES_MAX).await;
+        }
+    };
+    LocalSet::new().run_until(story).await;
+}
+
+#[tokio::test]
+async fn pipelined_answers_are_sent_in_pieces_and_one_after_the_other() {
+    const BODY_BYTES: usize = 1 << 20;
+    const REQUESTS: usize = 8;
+    let story = async {
+        let mut world = World::start();
+        world.put_route("r", answering(BODY_BYTES));
+        let mut client = serve(&world).await;
+        let get = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n".repeat(REQUESTS);
+        client.write_all(get.as_bytes()).await.unwrap();
+        assert!(held_most().await <= 4 * BUFFER_BYTES);
+        let (mut bodies, mut bytes) = (0, vec![0; BUFFER_BYTES]);
+        while bodies < REQUESTS * BODY_BYTES {
+            let count = client.read(&mut bytes).await.unwrap();
+            assert!(count > 0);
+            // No head has what bodies are made of.
+            let of_body = bytes[..count].iter().filter(|byte| **byte == b'#');
+            bodies += of_body.count();
+            assert!(held_bytes() <= 4 * BUFFER_BYTES);
+        }
     };
     LocalSet::new().run_until(story).await;
 }

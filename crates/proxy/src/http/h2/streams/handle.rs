@@ -109,6 +109,28 @@ impl Handle {
         Poll::Pending
     }
 
+    /// Whether a head may be sent now. Whoever sends it nevertheless makes the connection hold
+    /// more than it should.
+    pub fn has_room(&self) -> bool {
+        !self.link.0.borrow().is_full()
+    }
+
+    /// Waits until a head may be sent.
+    ///
+    /// # Errors
+    /// A client that went away.
+    pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if self.poll_gone(context).is_ready() {
+            return Poll::Ready(Err(Gone));
+        }
+        let mut streams = self.link.0.borrow_mut();
+        if streams.is_full() {
+            streams.wait_for_room(self.slot);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Ready once the client, or its stream, is gone.
     pub fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut streams = self.link.0.borrow_mut();
@@ -163,6 +185,9 @@ impl Drop for Handle {
             // Whoever has the slot next waits for itself.
             streams.waiting.retain(|place| *place != self.slot);
         }
+        if slot.is_head_waiting {
+            streams.heads_waiting.retain(|place| *place != self.slot);
+        }
         if let Some(received) = &slot.received {
             streams.use_up(received.len());
         }
@@ -200,5 +225,35 @@ mod tests {
             drop(handle);
             link.with(|streams| assert!(streams.waiting.is_empty()));
         }
+    }
+
+    #[test]
+    fn a_head_waits_while_too_much_is_to_be_sent() {
+        let link = Link::new(&Limits::default());
+        let mut context = Context::from_waker(Waker::noop());
+        let slot = link.with(|streams| {
+            streams.note(1).unwrap();
+            streams.open(1, true, None)
+        });
+        let mut handle = Handle::new(link.clone(), slot);
+        assert!(handle.poll_room(&mut context).is_ready());
+        link.with(|streams| streams.output().append(&[0; 65 << 10]));
+        assert!(!handle.has_room());
+        for _ in 0..2 {
+            assert!(handle.poll_room(&mut context).is_pending());
+        }
+        link.with(|streams| {
+            assert_eq!(streams.heads_waiting, [slot]);
+            streams.wake_for_room();
+            assert_eq!(streams.heads_waiting, [slot]);
+            streams.output().consume(2 << 10);
+            streams.wake_for_room();
+            assert!(streams.heads_waiting.is_empty());
+        });
+        assert!(handle.has_room() && handle.poll_room(&mut context).is_ready());
+        link.with(|streams| streams.output().append(&[0; 2 << 10]));
+        assert!(handle.poll_room(&mut context).is_pending());
+        drop(handle);
+        link.with(|streams| assert!(streams.heads_waiting.is_empty()));
     }
 }

@@ -1,17 +1,50 @@
-//! How heads, bodies and ends of streams are written.
+//! How heads, bodies and ends of streams are written, and when.
 
-use super::Streams;
+use super::{Streams, wake};
 use crate::net::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::frame::{self, FLAGS_AT, FrameHead, HEAD_BYTES, flag, kind};
 use crate::net::hpack;
 
-/// Bodies wait while so much is to be sent; heads and what answers a frame do not.
+/// Bodies wait while so much is to be sent.
 const OUTPUT_BYTES: usize = BUFFER_BYTES;
 
+/// Heads wait while more than this is to be sent, and nothing is read that has to be answered.
+const UNSENT_BYTES: usize = 4 * BUFFER_BYTES;
+
 /// The least that is sent of a body because of room.
-pub const PART_BYTES: usize = 1 << 10;
+const PART_BYTES: usize = 1 << 10;
 
 impl Streams {
+    /// Whether so much waits to be sent that no head is written, and no frame read.
+    pub fn is_full(&self) -> bool {
+        self.unsent() > UNSENT_BYTES
+    }
+
+    /// Has a slot's stream told once there is room for a head.
+    pub fn wait_for_room(&mut self, place: usize) {
+        if let Some(slot) = self.slots.get_mut(place)
+            && !slot.is_head_waiting
+        {
+            slot.is_head_waiting = true;
+            self.heads_waiting.push(place);
+        }
+    }
+
+    /// Those who wait for room look again where there is some, in the order in which they came.
+    pub fn wake_for_room(&mut self) {
+        if !self.is_full() {
+            for place in std::mem::take(&mut self.heads_waiting) {
+                if let Some(slot) = self.slots.get_mut(place) {
+                    slot.is_head_waiting = false;
+                    wake(&slot.waker);
+                }
+            }
+        }
+        if self.window > 0 && self.has_room(PART_BYTES) {
+            self.wake_waiting();
+        }
+    }
+
     /// Whether some of a body of so many bytes may be written.
     pub fn has_room(&self, count: usize) -> bool {
         OUTPUT_BYTES.saturating_sub(self.unsent() + HEAD_BYTES) >= count.min(PART_BYTES)
