@@ -51,10 +51,11 @@ pub fn translate(reader: &mut Reader<'_>, shared: &Shared, host: &Host, claims: 
         let scene = istio::HostScene {
             host,
             sites,
-            owner,
+            owner: owner.clone(),
             shades: &shades,
         };
         istio::add_host(reader, shared, scene, &mut output);
     }
+    istio::keep_claimed(shared, host, (owner.as_ref(), &*shades), &mut output);
     output
 }

@@ -48,9 +48,12 @@ use myriad_model::host::Pattern;
 pub use client_tls::{Plan, plan};
 pub use destination::Resolved;
 pub use destination_rule::{Merged, find as find_rules};
+pub use domain::keep_claimed;
 pub use entrance::places;
 pub use guard::{name as guard_name, translate as translate_guard};
-pub use host::{HostScene, add_host, claims_to, gather_sites, own_sites, tls_ends, tls_listeners};
+pub use host::{
+    HostScene, add_host, claims_to, gather_sites, own_sites, passed_on, tls_ends, tls_listeners,
+};
 pub use names::{broader, rule_host, service_host};
 pub use opened::OpenedGateway;
 pub use options::table_of;
@@ -147,6 +150,13 @@ pub fn translate_service(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
         } else if !gateways.is_empty() && matches!(host.pattern(), Pattern::Exact(_)) {
             // A wildcard still takes the hosts below it that a server names.
             output.doubts.push(not_covered(key, field));
+        }
+    }
+    // A name of a rule for TLS is claimed like any host, where its handshakes are handed on.
+    for host in stream::claimed(&service) {
+        let mut gateways = gateways.iter();
+        if gateways.any(|gateway| !host::passing(reader, gateway, &host, own).is_empty()) {
+            output.needs.push(Unit::Host(host));
         }
     }
     output

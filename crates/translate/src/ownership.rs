@@ -26,15 +26,20 @@ pub struct Claim {
     pub key: ObjectKey,
 }
 
-/// The end of TLS at a listener for all names below a wildcard.
+/// The end of TLS at a listener for all names below a wildcard, be it at whom handshakes are
+/// handed on to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shade {
     /// The listener.
     pub listener: Name,
     /// The wildcard.
     pub pattern: Host,
-    /// The object whose certificate is shown.
+    /// The object whose certificate is shown, or that hands handshakes on.
     pub key: ObjectKey,
+    /// Its claim.
+    claim: Claim,
+    /// Whether handshakes are handed on as they come.
+    pub is_passing: bool,
     /// The namespaces that may answer by it, beside its own.
     pub admitted: Vec<Box<str>>,
 }
@@ -66,6 +71,11 @@ impl Claim {
 }
 
 impl Shade {
+    /// Whether it is older than the claim to a host.
+    pub fn is_before(&self, owner: Option<&Claim>) -> bool {
+        owner.is_none_or(|owner| self.claim.age() < owner.age())
+    }
+
     /// Whether objects of a namespace may answer in it.
     pub fn admits(&self, namespace: &str) -> bool {
         let mut admitted = self.admitted.iter();
@@ -118,7 +128,7 @@ pub fn shades(reader: &mut Reader<'_>, shared: &Shared, host: &Host, own: &[Name
 /// The listeners where TLS is ended for a wildcard, with the object that says so.
 fn ends_of(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
     let claims = reader.claims_above(pattern);
-    if claims.ingresses.is_empty() && claims.gateways.is_empty() {
+    if claims.ingresses.is_empty() && claims.gateways.is_empty() && claims.services.is_empty() {
         return Vec::new();
     }
     let mut claimants = match pattern.pattern() {
@@ -135,6 +145,8 @@ fn ends_of(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shad
         listener,
         pattern: pattern.clone(),
         key: meta.key.clone(),
+        claim: Claim::of(meta),
+        is_passing: false,
         admitted,
     };
     let mut found: Vec<(Claim, Shade)> = Vec::new();
@@ -146,9 +158,21 @@ fn ends_of(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shad
         }
     }
     for site in istio::own_sites(reader, pattern, &claims, owner.as_ref()) {
-        for (listener, admitted) in istio::tls_ends(reader, &site, pattern) {
-            let meta = &site.meta;
-            found.push((Claim::of(meta), shade(listener, meta, admitted)));
+        for (way, admitted) in istio::tls_ends(reader, &site, pattern) {
+            let is_passing = !way.door.ends_tls();
+            let end = shade(way.listener, &site.meta, admitted);
+            found.push((Claim::of(&site.meta), Shade { is_passing, ..end }));
+        }
+    }
+    for (service, listeners) in istio::passed_on(reader, pattern, &claims, owner.as_ref()) {
+        for listener in listeners {
+            // A Gateway for the wildcard says who else may answer there.
+            if !found.iter().any(|(_, known)| known.listener == listener) {
+                let meta = &service.meta;
+                let mut end = shade(listener, meta, Vec::new());
+                end.is_passing = true;
+                found.push((Claim::of(meta), end));
+            }
         }
     }
     found.sort_by(|(a, _), (b, _)| a.age().cmp(&b.age()));

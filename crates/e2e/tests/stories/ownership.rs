@@ -1,8 +1,10 @@
 //! Tenants that reach for each other's hosts, as clients see it.
 
 use myriad_e2e::authority::Authority;
-use myriad_e2e::istio::Scene;
+use myriad_e2e::istio::{self, Scene};
 use myriad_e2e::{Backend, Site, World};
+
+use super::istio_tcp::tls_endpoint;
 
 /// The wildcard `*.wild.test` of one namespace, and `login.wild.test` of another without TLS.
 async fn below_a_wildcard(owner: &Backend, other: &Backend, arguments: &[&str]) -> World {
@@ -73,5 +75,32 @@ async fn a_younger_ingress_takes_no_host_that_a_gateway_asks_for_client_certific
     let unproved = world.get("https://a.test/").await;
     assert_eq!(unproved.status, 0, "no client certificate");
     assert_eq!(thief.asked(), 0);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_rule_for_tls_takes_no_name_of_another_tenant() {
+    let authority = Authority::new();
+    let owner = Backend::start("owner").await;
+    let pair = authority.issue(&["a.test", "free.test"]);
+    let thief = tls_endpoint("thief", &pair).await;
+    let site = Site::new("a.test").to(owner.address());
+    let site = site.tls(&authority.issue(&["a.test"])).namespace("a");
+    let servers = [
+        "port: {number: 443, name: t, protocol: TLS}, hosts: ['*'], \
+                    tls: {mode: PASSTHROUGH}",
+    ];
+    let rule = "match: [{sniHosts: [a.test, free.test]}], \
+                route: [{destination: {host: thief, port: {number: 80}}}]";
+    let names = istio::virtual_service("thief", "hosts: ['*'], gateways: [edge]", "tls", &[rule]);
+    let taken = istio::gateway("edge", &servers) + &istio::service("thief", &[thief]) + &names;
+    let files = [("site.yaml", site.yaml()), ("thief.yaml", taken)];
+    let world = World::serve_with(authority, &files, &[]).await;
+    let kept = world.get("https://a.test/").await;
+    assert_eq!(kept.told()["backend"], "owner");
+    assert_eq!(world.get("https://free.test/").await.body, "thief");
+    let findings = world.findings().await;
+    let mut findings = findings.iter();
+    assert!(findings.any(|it| it.contains("a.test, which belongs to namespace a")));
     world.stop().await;
 }

@@ -22,9 +22,9 @@ use crate::{Settings, ingress, istio, upstream};
 pub enum Fact<'a> {
     /// A whole object, by kind and `namespace/name`.
     Object(ObjectKind, &'a str),
-    /// What number a port of a Service has, if it has that port.
+    /// What number a port of a Service has, if it has that port, and who sees the Service.
     ServicePort(&'a str, &'a BackendPort),
-    /// Whether a Service is there, and whether it is an alias of an outside host.
+    /// Whether a Service is there, who sees it, and whether it is an alias of an outside host.
     ServiceShape(&'a str),
     /// A Service and its EndpointSlices.
     Endpoints(&'a str),
@@ -149,6 +149,7 @@ pub fn touched(
             for port in upstream::ports_changed(old, new) {
                 facts.push(hasher.hash(Fact::ServicePort(id, &port)));
             }
+            touch_exports(hasher, id, (old, new), facts);
             if settings.sidecars {
                 let known = [old, new].into_iter().flatten();
                 facts.extend(known.filter_map(|service| selecting(hasher, service)));
@@ -166,6 +167,25 @@ pub fn touched(
     touched.facts.sort_unstable();
     touched.facts.dedup();
     touched
+}
+
+/// What is read of a Service where other namespaces see it than before. Who reads a port that is
+/// listed reads that too, and who found none reads the shape.
+fn touch_exports(
+    hasher: &FactHasher,
+    id: &str,
+    (old, new): (Option<&Service>, Option<&Service>),
+    facts: &mut Vec<u64>,
+) {
+    if old.map(istio::mesh::exports) == new.map(istio::mesh::exports) {
+        return;
+    }
+    facts.push(hasher.hash(Fact::ServiceShape(id)));
+    for service in [old, new].into_iter().flatten() {
+        let ports = service.ports.iter();
+        let ports = ports.map(|port| BackendPort::Number(port.port));
+        facts.extend(ports.map(|port| hasher.hash(Fact::ServicePort(id, &port))));
+    }
 }
 
 /// What is read of a Secret beside its certificate.
@@ -272,7 +292,8 @@ fn touch_claims(
             ingress::wildcards(new)
         }
         (Some(Object::VirtualService(old)), Some(Object::VirtualService(new)))
-            if (old.meta.created, &old.spec.gateways) != (new.meta.created, &new.spec.gateways) =>
+            if (old.meta.created, &old.spec.gateways, &old.spec.tls)
+                != (new.meta.created, &new.spec.gateways, &new.spec.tls) =>
         {
             istio::wildcards(new)
         }

@@ -375,6 +375,12 @@ impl<'a> Reader<'a> {
 
     /// The number of a port of a Service.
     pub fn service_port(&mut self, id: &str, port: &BackendPort) -> PortFound {
+        self.exported_port(id, port).0
+    }
+
+    /// The number of a port of a Service, by its number, and the namespaces to which the Service
+    /// is exported, as written; none for all.
+    pub fn exported_port(&mut self, id: &str, port: &BackendPort) -> (PortFound, Vec<Box<str>>) {
         self.note(Fact::ServicePort(id, port));
         let service = match self.visit(ObjectKind::Service, id) {
             Some(Object::Service(service)) => Some(service),
@@ -384,7 +390,8 @@ impl<'a> Reader<'a> {
         if !matches!(found, PortFound::Listed(_)) {
             self.note(Fact::ServiceShape(id));
         }
-        found
+        let exports = service.as_deref().map(istio::mesh::exports);
+        (found, exports.unwrap_or_default())
     }
 
     /// Notes that what DestinationRules say of a host is read by [`Reader::rules`].

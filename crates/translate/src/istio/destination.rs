@@ -5,6 +5,7 @@ use std::sync::Arc;
 use myriad_api::istio::virtual_service::Destination;
 use myriad_api::{BackendPort, ObjectKind};
 
+use super::mesh::{self, EXPORT_TO};
 use super::{destination_rule, names, service_entry};
 use crate::engine::Reader;
 use crate::upstream::{self, PortFound};
@@ -65,7 +66,7 @@ fn look_up(
         .map(|port| port.number)
         .filter(|number| *number > 0);
     let found = match &service {
-        Some(id) => of_service(reader, id, wanted)?,
+        Some(id) => of_service(reader, id, namespace, wanted)?,
         None => None,
     };
     let (full, owner, number) = match (found, service) {
@@ -106,18 +107,29 @@ enum Owner {
 }
 
 /// The port of a Service; none where there is no such Service.
-fn of_service(reader: &mut Reader<'_>, id: &str, wanted: Option<u16>) -> Result<Option<u16>, Lost> {
+fn of_service(
+    reader: &mut Reader<'_>,
+    id: &str,
+    namespace: &str,
+    wanted: Option<u16>,
+) -> Result<Option<u16>, Lost> {
     let number = match wanted {
         Some(number) => number,
         None => match reader.service(id) {
             None => return Ok(None),
             Some(service) => match &*service.ports {
                 [only] => only.port,
-                ports => return Err(no_port_named("Service", id, ports.len())),
+                ports => {
+                    let exports = mesh::exports(&service);
+                    seen(reader, id, &exports, namespace)?;
+                    return Err(no_port_named("Service", id, ports.len()));
+                }
             },
         },
     };
-    match reader.service_port(id, &BackendPort::Number(number)) {
+    let (found, exports) = reader.exported_port(id, &BackendPort::Number(number));
+    seen(reader, id, &exports, namespace)?;
+    match found {
         PortFound::Listed(number) | PortFound::Implied(number) => Ok(Some(number)),
         PortFound::NoService => Ok(None),
         PortFound::NoPort => Err(Lost {
@@ -126,6 +138,25 @@ fn of_service(reader: &mut Reader<'_>, id: &str, wanted: Option<u16>) -> Result<
             remedy: "name one of spec.ports of the Service",
         }),
     }
+}
+
+/// Whether an object of a namespace sees a Service: one of its own, or one that is exported to it.
+/// At sidecars the Service itself says who reaches it.
+///
+/// # Errors
+/// That it does not, as if the Service were not there.
+fn seen(reader: &Reader<'_>, id: &str, exports: &[Box<str>], namespace: &str) -> Result<(), Lost> {
+    let own = id.split_once('/').map_or("", |(own, _)| own);
+    let is_seen = own == namespace || names::is_exported(exports, own, namespace);
+    if is_seen || reader.view().is_sidecar() {
+        return Ok(());
+    }
+    Err(Lost {
+        field: "host",
+        problem: format!("Service {id} is not exported to namespace {namespace} by {EXPORT_TO}"),
+        remedy: "name a Service of this namespace, or let the owner of the Service add this \
+                 namespace to its annotation networking.istio.io/exportTo",
+    })
 }
 
 /// The namespace and port of a host that no Service has.

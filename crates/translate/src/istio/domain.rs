@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, Severity};
 use myriad_model::{
-    ClientAuth, Domain, Host, Name, Origin, OriginKind, Resource, TlsSettings, Value,
+    ClientAuth, Domain, Host, Name, Origin, OriginKind, Resource, TlsSettings, Value, host::Pattern,
 };
 
 use super::entrance::{self, Entrance};
@@ -14,7 +14,7 @@ use super::stream::Holders;
 use super::tls::{self, Clients, Terms};
 use crate::engine::{Reader, Shared};
 use crate::output::{Output, Unit};
-use crate::ownership::Claim;
+use crate::ownership::{Claim, Shade};
 
 /// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
 /// has such a name, since it has two slashes.
@@ -23,7 +23,7 @@ const CLOSED: &str = "closed";
 /// What a listener does for a host; equal ones share a domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Answer {
-    /// None where it is the mesh's.
+    /// None where it is the mesh's, or that of the listener.
     certificate: Option<Name>,
     alternatives: Vec<Name>,
     tls: TlsSettings,
@@ -107,6 +107,51 @@ pub fn add(
     }
     for (answer, listeners) in answers {
         push(shared, host, answer, listeners, output);
+    }
+}
+
+/// Keeps the handshakes for a host that is claimed from Gateways of other namespaces that hand on
+/// those for all names: they claim none. Where HTTPS is spoken and nobody else answers, it is as if
+/// those were not there; on other ports only where the host has routes.
+pub fn keep_claimed(
+    shared: &Shared,
+    host: &Host,
+    (owner, shades): (Option<&Claim>, &[Shade]),
+    output: &mut Output,
+) {
+    let Some(owner) = owner else {
+        return;
+    };
+    for shade in shades {
+        let listener = &shade.listener;
+        let is_of_all = shade.is_passing && shade.pattern.pattern() == Pattern::Any;
+        let mut values = output.resources.iter().map(|(_, resource)| &resource.value);
+        let is_answered = values.any(|value| match value {
+            Value::Domain(domain) => domain.listeners.contains(listener),
+            Value::Passage(passage) => {
+                passage.hosts.contains(host) && passage.listeners.contains(listener)
+            }
+            _ => false,
+        });
+        let mut values = output.resources.iter().map(|(_, resource)| &resource.value);
+        let is_wanted = shared.tls_listeners.contains(listener)
+            || values.any(|value| match value {
+                Value::Route(route) => route.listeners.contains(listener),
+                _ => false,
+            });
+        if !is_of_all || !is_wanted || is_answered || owner.is_of(shade.key.namespace()) {
+            continue;
+        }
+        let answer = Answer {
+            // That of the listener, if it has one.
+            certificate: None,
+            alternatives: Vec::new(),
+            tls: (*shared.tls).clone(),
+            client_auth: None,
+            mesh: false,
+            gateway: shade.key.id().clone(),
+        };
+        push(shared, host, answer, vec![listener.clone()], output);
     }
 }
 

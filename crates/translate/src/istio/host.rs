@@ -34,6 +34,19 @@ pub struct Tenant {
     pub service: Arc<VirtualService>,
     /// By Gateway.
     pub entrances: Vec<(Arc<str>, Entrance)>,
+    /// By what it is there.
+    pub named: Named,
+}
+
+/// By what a VirtualService is on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Its hosts, one of which is this one or a broader one.
+    Hosts,
+    /// The names of its rules for TLS alone: nothing but handshakes that go on as they come.
+    Sni,
+    /// Its hosts, at sidecars, where names within the host are no hosts of their own.
+    Captured,
 }
 
 /// The status of a redirect to HTTPS.
@@ -52,6 +65,58 @@ pub fn is_covered(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace
     })
 }
 
+/// The listeners where a Gateway hands on handshakes for a host as they come, of servers that
+/// admit a namespace.
+pub fn passing(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace: &str) -> Vec<Name> {
+    let mut patterns = vec![host.clone()];
+    patterns.extend(broader(host));
+    let mut found = Vec::new();
+    for pattern in &patterns {
+        let Some(gateway) = reader.servers(gateway, pattern) else {
+            continue;
+        };
+        let ways = entrance::for_host(reader, &gateway, pattern, Some(namespace)).into_iter();
+        let passing = ways.filter(|way| way.door == Door::Passing);
+        found.extend(passing.map(|way| way.listener));
+    }
+    found
+}
+
+/// The VirtualServices of the owner of a wildcard whose rules for TLS hand on all names below it,
+/// and the listeners where they do.
+pub fn passed_on(
+    reader: &mut Reader<'_>,
+    pattern: &Host,
+    claims: &Claims,
+    owner: Option<&Claim>,
+) -> Vec<(Arc<VirtualService>, Vec<Name>)> {
+    let mut found = Vec::new();
+    if pattern.pattern() == Pattern::Any {
+        return found;
+    }
+    for id in &claims.services {
+        let Some(service) = reader.virtual_service_itself(id) else {
+            continue;
+        };
+        let own = service.meta.key.namespace();
+        if owner.is_some_and(|owner| !owner.is_of(own)) || !stream::takes(&service, pattern) {
+            continue;
+        }
+        let gateways = service.spec.gateways.iter();
+        let gateways: Vec<Arc<str>> = gateways
+            .filter_map(|text| names::gateway(text, own))
+            .collect();
+        let mut listeners = Vec::new();
+        for gateway in gateways {
+            listeners.extend(passing(reader, &gateway, pattern, own));
+        }
+        listeners.sort_unstable();
+        listeners.dedup();
+        found.push((service, listeners));
+    }
+    found
+}
+
 /// A host, and whose it is.
 pub struct HostScene<'a> {
     /// The host.
@@ -64,6 +129,20 @@ pub struct HostScene<'a> {
     pub shades: &'a [Shade],
 }
 
+impl HostScene<'_> {
+    /// The wildcard of another namespace that keeps objects of a namespace from a way in. What
+    /// shows a certificate of its own, as handshakes that are handed on do, yields to older
+    /// wildcards alone.
+    pub fn shade_over(&self, way: &Entrance, namespace: &str) -> Option<&Shade> {
+        let mut shades = self.shades.iter();
+        shades.find(|shade| {
+            shade.listener == way.listener
+                && !shade.admits(namespace)
+                && (way.door != Door::Passing || shade.is_before(self.owner.as_ref()))
+        })
+    }
+}
+
 /// Adds the domain and the routes of a host.
 pub fn add_host(
     reader: &mut Reader<'_>,
@@ -73,7 +152,7 @@ pub fn add_host(
 ) {
     let (host, sites) = (scene.host, &scene.sites);
     domain::yield_to_older(reader, host, sites, output);
-    let holders = stream::holders(reader, host, sites, output);
+    let holders = stream::holders(reader, &scene, output);
     domain::add(reader, shared, host, (sites, &holders), output);
     let mut tenants = gather_tenants(reader, host, sites);
     leave_shades(&scene, &mut tenants, output);
@@ -113,15 +192,16 @@ pub fn own_sites(
     sites
 }
 
-/// The listeners where a Gateway ends TLS for a host, and the namespaces that may answer there.
+/// The listeners where a Gateway ends TLS for a host or hands it on, and the namespaces that may
+/// answer there.
 pub fn tls_ends(
     reader: &mut Reader<'_>,
     gateway: &Gateway,
     host: &Host,
-) -> Vec<(Name, Vec<Box<str>>)> {
+) -> Vec<(Entrance, Vec<Box<str>>)> {
     let own = gateway.meta.key.namespace();
     let ways = entrance::for_host(reader, gateway, host, None).into_iter();
-    let ends = ways.filter(|way| way.door.ends_tls());
+    let ends = ways.filter(|way| way.door.ends_tls() || way.door == Door::Passing);
     let end = |way: Entrance| {
         let server = gateway.spec.servers.get(way.server)?;
         let named = server.hosts.iter().map(|text| ServerHost::read(text));
@@ -130,7 +210,8 @@ pub fn tls_ends(
             "." => own.into(),
             namespace => namespace.into(),
         });
-        Some((way.listener, admitted.collect()))
+        let admitted = admitted.collect();
+        Some((way, admitted))
     };
     ends.filter_map(end).collect()
 }
@@ -255,6 +336,13 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
                 if !reader.view().sees(&service.spec.export_to, key.namespace()) {
                     continue;
                 }
+                let mut hosts = service.spec.hosts.iter();
+                let named = match hosts.any(|text| is_host(text, pattern)) {
+                    true => Named::Hosts,
+                    // Its hosts, which its names for TLS are within, are among those above too.
+                    false if pattern != host => continue,
+                    false => Named::Sni,
+                };
                 let mut covering = vec![host];
                 if pattern == host {
                     covering.extend(&above);
@@ -265,6 +353,9 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
                     let ways = entrance::for_host(reader, &site.gateway, cover, admitted);
                     entrances.extend(ways.into_iter().map(|way| (id.clone(), way)));
                 }
+                if named == Named::Sni {
+                    entrances.retain(|(_, way): &(_, Entrance)| way.door == Door::Passing);
+                }
                 if entrances.is_empty() {
                     continue;
                 }
@@ -272,7 +363,11 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
                 let tenant = found.entry(place).or_insert_with(|| Tenant {
                     service: service.clone(),
                     entrances: Vec::new(),
+                    named,
                 });
+                if named == Named::Hosts {
+                    tenant.named = named;
+                }
                 tenant.entrances.extend(entrances);
             }
         }
@@ -283,22 +378,14 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
 /// Takes out the ways in where a wildcard of another namespace ends TLS.
 fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output: &mut Output) {
     for tenant in tenants {
-        let key = &tenant.service.meta.key;
-        let is_shaded = |shade: &&Shade, way: &Entrance| {
-            shade.listener == way.listener && !shade.admits(key.namespace())
-        };
-        let mut shades = scene.shades.iter();
-        let first = shades.find(|shade| {
-            let mut ways = tenant.entrances.iter();
-            ways.any(|(_, way)| is_shaded(shade, way))
-        });
+        let service = tenant.service.clone();
+        let own = service.meta.key.namespace();
+        let over = |way: &Entrance| scene.shade_over(way, own);
+        let first = tenant.entrances.iter().find_map(|(_, way)| over(way));
         if let Some(shade) = first {
-            output.findings.push(shaded(key, scene.host, shade));
+            output.findings.push(shaded(tenant, scene.host, shade));
         }
-        tenant.entrances.retain(|(_, way)| {
-            let mut shades = scene.shades.iter();
-            !shades.any(|shade| is_shaded(&shade, way))
-        });
+        tenant.entrances.retain(|(_, way)| over(way).is_none());
     }
 }
 
@@ -323,7 +410,7 @@ fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Out
         tenant.entrances.retain(|(id, _)| find(id).is_some());
         let is_kept = !tenant.entrances.is_empty();
         if !is_kept {
-            findings.push(foreign(key, "spec.hosts", host, &owner.key));
+            findings.push(foreign(key, &tenant.field(host), host, &owner.key));
         }
         is_kept
     });
@@ -346,7 +433,7 @@ fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Out
             || owner.is_of(namespace)
             || tenant.entrances.iter().any(is_named);
         if !is_kept {
-            findings.push(foreign(key, "spec.hosts", host, &first));
+            findings.push(foreign(key, &tenant.field(host), host, &first));
         }
         is_kept
     });
@@ -365,8 +452,11 @@ fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Find
     )
 }
 
-fn shaded(key: &ObjectKey, host: &Host, shade: &Shade) -> Finding {
-    let owner = &shade.key;
+fn shaded(tenant: &Tenant, host: &Host, shade: &Shade) -> Finding {
+    let (key, owner) = (&tenant.service.meta.key, &shade.key);
+    if tenant.named == Named::Sni || tenant.service.spec.http.is_empty() {
+        return lost_to(key, &tenant.field(host), host, shade);
+    }
     Finding::new(
         Severity::Warning,
         key,
@@ -383,11 +473,37 @@ fn shaded(key: &ObjectKey, host: &Host, shade: &Shade) -> Finding {
     )
 }
 
+/// The finding about handshakes for a host, which a wildcard of another namespace keeps.
+pub fn lost_to(key: &ObjectKey, field: &str, host: &Host, shade: &Shade) -> Finding {
+    let owner = &shade.key;
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!(
+            "is without effect on {host}, whose TLS belongs to namespace {} by {} of {owner}",
+            owner.namespace(),
+            shade.pattern
+        ),
+        "use another host, or let the owner of the wildcard share it: by namespaces in the hosts \
+         of its Gateway, or by the annotation myriad.dev/wildcard-sharing of its Ingress",
+    )
+}
+
 impl Tenant {
     /// Whether it names exactly this host.
     fn is_exact(&self, host: &Host) -> bool {
         let mut hosts = self.service.spec.hosts.iter();
-        hosts.any(|text| is_host(text, host))
+        hosts.any(|text| is_host(text, host)) || stream::takes(&self.service, host)
+    }
+
+    /// The field by which it is on a host.
+    pub fn field(&self, host: &Host) -> String {
+        let of_name = match self.named {
+            Named::Sni => stream::field_of(&self.service, host),
+            Named::Hosts | Named::Captured => None,
+        };
+        of_name.unwrap_or_else(|| "spec.hosts".to_owned())
     }
 }
 

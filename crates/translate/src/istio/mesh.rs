@@ -17,7 +17,7 @@ mod workload;
 
 pub use captured::{CaptureKey, claim, translate as translate_captured, translate_elsewhere};
 pub use hosts::judge as judge_hosts;
-pub use reachable::{exported_to, translate as translate_reachable};
+pub use reachable::{EXPORT_TO, exported_to, exports, translate as translate_reachable};
 pub use scope::Scope;
 pub use sidecar::{judge as judge_sidecar, judge_peers};
 pub use spoken::Spoken;

@@ -12,7 +12,7 @@ use myriad_model::{
 use super::beyond::Rest;
 use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
-use super::host::Tenant;
+use super::host::{Named, Tenant};
 use super::policy::{self, Problem};
 use super::{answer, destination, limits, matching, misspelt, names, processor, redirect};
 use crate::engine::Reader;
@@ -76,9 +76,11 @@ pub fn build(
     tenants: &[Tenant],
     output: &mut Output,
 ) {
-    let is_shared = tenants.len() > 1;
+    // Those that are there by names of handshakes alone have no say on requests.
+    let of_requests = tenants.iter().filter(|it| it.named != Named::Sni);
+    let is_shared = of_requests.clone().count() > 1;
     let mut regexes = Regexes::new(reader.settings().regexes_per_host);
-    for (number, tenant) in tenants.iter().enumerate() {
+    for (number, tenant) in of_requests.enumerate() {
         let service = &tenant.service;
         for (at, root) in service.spec.http.iter().enumerate() {
             let rules = match is_delegating(root) {
@@ -158,12 +160,7 @@ fn add_rule(
     policy.underscores = reader.settings().underscores(Underscores::Colliding);
     policy.path_reading = PathReading::Base;
     let policy = Arc::new(policy);
-    let is_closed = limits::is_closed(rule)
-        || processor::is_closed(rule, reader.settings())
-        || policy::is_closed(&rule.route)
-        || answer::is_closed(&rule.route)
-        || redirect::is_closed(&rule.route);
-    if is_closed {
+    if is_closed(reader, rule) {
         needs.clear();
         action = Action::Forward(Arc::default());
     }
@@ -200,6 +197,15 @@ fn add_rule(
     if output.resources.len() > routes_before {
         output.needs.extend(needs);
     }
+}
+
+/// Whether a rule does what nobody can, so that nothing of it is sent on.
+fn is_closed(reader: &Reader<'_>, rule: &Rule) -> bool {
+    limits::is_closed(rule)
+        || processor::is_closed(rule, reader.settings())
+        || policy::is_closed(&rule.route)
+        || answer::is_closed(&rule.route)
+        || redirect::is_closed(&rule.route)
 }
 
 impl RuleScene<'_> {

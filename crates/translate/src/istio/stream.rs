@@ -9,6 +9,7 @@ mod rule;
 
 pub use rule::blank;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::istio::VirtualService;
@@ -17,8 +18,8 @@ use myriad_model::host::Pattern;
 use myriad_model::{Host, Name, Origin, OriginKind, Passage, Resource, Value};
 
 use super::entrance::{self, Door};
-use super::host::{Site, Tenant};
-use super::names::{self, broader};
+use super::host::{self, HostScene, Named, Site, Tenant};
+use super::names::{self, broader, is_host};
 use crate::engine::Reader;
 use crate::output::Output;
 
@@ -39,8 +40,7 @@ const CLOSING_RANK: u64 = u64::MAX;
 impl Holders {
     /// Whether handshakes go on as they come.
     pub fn is_passed(&self, listener: &Name) -> bool {
-        self.admits(listener, &Door::Passing)
-            && self.0.iter().any(|holder| holder.listener == *listener)
+        self.admits(listener, &Door::Passing) && self.is_held(listener)
     }
 
     /// Whether a way in by this door is not in the way of somebody older.
@@ -49,16 +49,29 @@ impl Holders {
         let holder = holders.find(|holder| holder.listener == *listener);
         holder.is_none_or(|holder| holder.door.as_ref() == Some(door))
     }
+
+    /// Whether anybody has a listener.
+    fn is_held(&self, listener: &Name) -> bool {
+        self.0.iter().any(|holder| holder.listener == *listener)
+    }
+
+    /// Who is in the way of all ways in of a VirtualService.
+    fn in_the_way(&self, tenant: &Tenant) -> Option<&Holder> {
+        let mut ways = tenant.entrances.iter().map(|(_, way)| way);
+        if ways.any(|way| self.admits(&way.listener, &way.door)) {
+            return None;
+        }
+        let (_, first) = tenant.entrances.first()?;
+        let mut holders = self.0.iter();
+        holders.find(|holder| holder.listener == first.listener)
+    }
 }
 
 /// Who has each listener for a host: the oldest Gateway with a server that names it, unless an
-/// Ingress ends TLS there. Younger ones that do otherwise are told so.
-pub fn holders(
-    reader: &mut Reader<'_>,
-    host: &Host,
-    sites: &[Site],
-    output: &mut Output,
-) -> Holders {
+/// Ingress ends TLS there. Younger ones that do otherwise are told so, and those that hand on what
+/// an older wildcard of another namespace keeps.
+pub fn holders(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Output) -> Holders {
+    let (host, sites) = (scene.host, &scene.sites);
     let mut holders = Vec::new();
     for (_, resource) in &output.resources {
         if let Value::Domain(domain) = &resource.value {
@@ -73,6 +86,14 @@ pub fn holders(
         let key = &site.gateway.meta.key;
         for way in entrance::for_host(reader, &site.gateway, host, None) {
             if !is_tls(&way.door) {
+                continue;
+            }
+            let shade = scene.shade_over(&way, key.namespace());
+            if let Some(shade) = shade.filter(|_| way.door == Door::Passing) {
+                let field = format!("spec.servers[{}].hosts", way.server);
+                output
+                    .findings
+                    .push(host::lost_to(key, &field, host, shade));
                 continue;
             }
             let known = holders.iter().find(|it| it.listener == way.listener);
@@ -117,6 +138,11 @@ pub fn build(
 ) {
     let before = output.resources.len();
     for (number, tenant) in tenants.iter().enumerate() {
+        if tenant.named == Named::Sni
+            && let Some(holder) = holders.in_the_way(tenant)
+        {
+            output.findings.push(kept(tenant, host, holder));
+        }
         rule::add(
             reader,
             (host, host.as_str()),
@@ -134,7 +160,11 @@ pub fn build(
     }
     for site in sites.iter().filter(|site| site.is_own) {
         for way in entrance::for_host(reader, &site.gateway, host, None) {
-            let is_stream = matches!(way.door, Door::Passing | Door::TlsStream | Door::Stream);
+            let is_stream = match way.door {
+                Door::Passing | Door::TlsStream => holders.is_held(&way.listener),
+                Door::Stream => true,
+                Door::Plain | Door::ToTls | Door::Tls | Door::Closed => false,
+            };
             if is_stream && holders.admits(&way.listener, &way.door) {
                 let key = &site.gateway.meta.key;
                 output.findings.push(nowhere(key, way.server, host));
@@ -240,6 +270,44 @@ pub fn judge(service: &VirtualService) -> Vec<Finding> {
     findings
 }
 
+/// The names of the rules for TLS of a VirtualService that are claimed beside its hosts, and are
+/// within them.
+pub fn claimed(service: &VirtualService) -> BTreeSet<Host> {
+    if service.spec.tls.is_empty() {
+        return BTreeSet::new();
+    }
+    let hosts = service.spec.hosts.iter();
+    let hosts: BTreeSet<Host> = hosts.filter_map(|text| names::host(text).ok()).collect();
+    let matches = service.spec.tls.iter().flat_map(|tls| tls.matches.iter());
+    let written = matches.flat_map(|matched| matched.sni_hosts.iter());
+    let written = written.filter_map(|text| names::host(text).ok());
+    let within = written.filter(|sni| {
+        let mut above = broader(sni).into_iter();
+        !hosts.contains(sni) && above.any(|host| hosts.contains(&host))
+    });
+    within.collect()
+}
+
+/// Whether a rule for TLS of a VirtualService names exactly this host, which is within its hosts.
+pub fn takes(service: &VirtualService, host: &Host) -> bool {
+    field_of(service, host).is_some()
+}
+
+/// Where a rule for TLS of a VirtualService first names a host that is within its hosts.
+pub fn field_of(service: &VirtualService, host: &Host) -> Option<String> {
+    for (at, tls) in service.spec.tls.iter().enumerate() {
+        for (number, matched) in tls.matches.iter().enumerate() {
+            let mut names = matched.sni_hosts.iter();
+            let found = names.position(|sni| is_host(sni, host) && is_own_name(service, sni));
+            if let Some(sni_at) = found {
+                let field = format!("spec.tls[{at}].match[{number}].sniHosts[{sni_at}]");
+                return Some(field);
+            }
+        }
+    }
+    None
+}
+
 /// Whether a name is within the hosts of a VirtualService.
 fn is_own_name(service: &VirtualService, written: &str) -> bool {
     let Ok(sni) = names::host(written) else {
@@ -273,6 +341,19 @@ fn too_late(key: &ObjectKey, server: usize, host: &Host, known: &Holder) -> Find
         format!(
             "is without effect on {host}, whose TLS {} {does} there",
             known.origin
+        ),
+        "use another host or port",
+    )
+}
+
+fn kept(tenant: &Tenant, host: &Host, holder: &Holder) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &tenant.service.meta.key,
+        tenant.field(host),
+        format!(
+            "is without effect on {host}, whose TLS {} ends there",
+            holder.origin
         ),
         "use another host or port",
     )

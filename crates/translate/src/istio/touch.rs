@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use myriad_api::istio::gateway::Server;
 use myriad_api::istio::{Gateway, Labels, VirtualService};
-use myriad_model::Host;
+use myriad_model::{Host, host::Pattern};
 
-use super::mesh;
 use super::names::{self, ServerHost};
+use super::{mesh, stream};
 use crate::engine::Views;
 
 /// The Gateways and hosts under which a VirtualService is found.
@@ -40,17 +40,24 @@ pub fn bound(service: &VirtualService) -> Vec<(Arc<str>, Host)> {
         let gateways = gateways.iter();
         pairs.extend(gateways.map(|gateway| (gateway.clone(), host.clone())));
     }
+    for host in stream::claimed(service) {
+        let gateways = gateways.iter();
+        pairs.extend(gateways.map(|gateway| (gateway.clone(), host.clone())));
+    }
     pairs.sort_unstable();
     pairs.dedup();
     pairs
 }
 
-/// The wildcards that a VirtualService names, but for the one of all hosts.
+/// The wildcards that a VirtualService names, but for the one of all hosts: those of its rules for
+/// TLS too.
 pub fn wildcards(service: &VirtualService) -> Vec<Host> {
     let hosts = service.spec.hosts.iter();
     let wildcards = hosts.filter(|text| text.starts_with("*."));
+    let named = stream::claimed(service).into_iter();
     wildcards
         .filter_map(|text| names::host(text).ok())
+        .chain(named.filter(|host| matches!(host.pattern(), Pattern::AnyLabels(_))))
         .collect()
 }
 

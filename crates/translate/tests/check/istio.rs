@@ -73,6 +73,8 @@ fn gateway() -> impl Strategy<Value = String> {
             "port: {number: 443, name: t, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: s}",
             "port: {number: 443, name: t, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: t}",
             "port: {number: 443, name: t, protocol: HTTPS}, tls: {mode: MUTUAL}",
+            "port: {number: 443, name: t, protocol: TLS}, tls: {mode: PASSTHROUGH}",
+            "port: {number: 443, name: t, protocol: TLS}, tls: {mode: PASSTHROUGH}",
             "port: {number: 9000, name: x, protocol: TCP}",
         ][..],
     );
@@ -141,7 +143,8 @@ fn virtual_service() -> impl Strategy<Value = String> {
         vec(host, 0..3),
         vec(gateway, 0..3),
     );
-    (parts, vec(rule, 0..3), export).prop_map(|(parts, rules, export)| {
+    let rules = (vec(rule, 0..3), option::weighted(0.4, names()));
+    (parts, rules, export).prop_map(|(parts, (rules, names), export)| {
         let (namespace, name, year, hosts, gateways) = parts;
         let head = head("VirtualService", namespace, name, year);
         let (hosts, gateways) = (hosts.join(", "), gateways.join(", "));
@@ -149,7 +152,28 @@ fn virtual_service() -> impl Strategy<Value = String> {
             true => String::new(),
             false => format!("  http:\n{}", rules.concat()),
         };
-        format!("{head}  hosts: [{hosts}]\n  gateways: [{gateways}]\n{export}{rules}")
+        let names = names.unwrap_or_default();
+        format!("{head}  hosts: [{hosts}]\n  gateways: [{gateways}]\n{export}{rules}{names}")
+    })
+}
+
+/// A rule for TLS.
+fn names() -> impl Strategy<Value = String> {
+    let name = select(
+        &[
+            "a.example",
+            "b.example",
+            "'*.example'",
+            "c.d.example",
+            "'*.d.example'",
+        ][..],
+    );
+    vec(name, 1..4).prop_map(|names| {
+        let names = names.join(", ");
+        format!(
+            "  tls:\n  - {{match: [{{sniHosts: [{names}]}}], route: [{{destination: {{host: v, \
+             port: {{number: 80}}}}}}]}}\n"
+        )
     })
 }
 

@@ -214,13 +214,18 @@ fn service() -> impl Strategy<Value = Service> {
     const SELECTORS: [&[(&str, &str)]; 3] = [&[], &[("x", "1")], &[("x", "1"), ("y", "2")]];
     let selector = select(&SELECTORS[..]);
     let address = option::of(select(&["10.1.0.1", "10.1.0.2"][..]));
-    let parts = (
+    let exported = (
         meta(ObjectKind::Service, &["v", "w"]),
-        alias,
-        ports,
-        selector,
-        address,
+        option::weighted(0.3, select(&[".", "one", "~"][..])),
     );
+    let meta = exported.prop_map(|(mut meta, to)| {
+        let pair = |to: &str| -> (Box<str>, Box<str>) {
+            ("networking.istio.io/exportTo".into(), to.into())
+        };
+        meta.annotations = to.map(pair).into_iter().collect();
+        meta
+    });
+    let parts = (meta, alias, ports, selector, address);
     parts.prop_map(|(meta, external_name, ports, selector, address)| Service {
         addresses: address
             .into_iter()

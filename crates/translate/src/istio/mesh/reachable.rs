@@ -11,7 +11,7 @@ use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Service, ServicePort, S
 use myriad_model::{Host, Name, Origin, OriginKind, Resource, Underscores, Value};
 
 use super::super::entrance::{Door, Entrance};
-use super::super::host::Tenant;
+use super::super::host::{Named, Tenant};
 use super::super::names::{self, broader};
 use super::super::routes::{self, Ground};
 use super::super::stream;
@@ -25,6 +25,9 @@ const ROUTE_RANK: u64 = 7 << 56;
 
 /// The same for passages, behind those of rules; the older ones go first.
 const PASSAGE_RANK: u64 = u64::MAX - (1 << 36);
+
+/// The annotation of a Service with the namespaces that see it.
+pub const EXPORT_TO: &str = "networking.istio.io/exportTo";
 
 /// One port of one host.
 struct Site<'a> {
@@ -183,8 +186,9 @@ pub fn exported_to(object: &Object) -> Option<BTreeSet<Box<str>>> {
     Some(resolved.collect())
 }
 
-fn exports(service: &Service) -> Vec<Box<str>> {
-    let written = service.meta.annotation("networking.istio.io/exportTo");
+/// The namespaces to which a Service is exported, as written; none for all.
+pub fn exports(service: &Service) -> Vec<Box<str>> {
+    let written = service.meta.annotation(EXPORT_TO);
     let written = written.unwrap_or_default().split(',').map(str::trim);
     written
         .filter(|it| !it.is_empty())
@@ -413,6 +417,7 @@ impl Site<'_> {
         Tenant {
             service: service.clone(),
             entrances,
+            named: Named::Captured,
         }
     }
 

@@ -13,7 +13,7 @@ use myriad_model::{Host, Name, OriginKind, Passage, Resource, Value, WeightedUps
 use super::{Holders, is_own_name, is_within, origin};
 use crate::engine::Reader;
 use crate::istio::entrance::Door;
-use crate::istio::host::Tenant;
+use crate::istio::host::{Named, Tenant};
 use crate::istio::{destination, matching, names};
 use crate::output::{Output, Unit};
 
@@ -243,12 +243,14 @@ impl Scene<'_> {
         })
     }
 
-    /// The names that both a match and the host are about.
+    /// The name that both a match and the host are about. At gateways a name within the host is
+    /// a host of its own, which may be somebody else's.
     fn meet(&self, sni: Host) -> Option<Host> {
-        match is_within(&sni, self.host) {
-            true => Some(sni),
-            false => is_within(self.host, &sni).then(|| self.host.clone()),
+        if is_within(self.host, &sni) {
+            return Some(self.host.clone());
         }
+        let is_captured = self.tenant.named == Named::Captured;
+        (is_captured && is_within(&sni, self.host)).then_some(sni)
     }
 
     /// Gives passages what their rule leads to.
