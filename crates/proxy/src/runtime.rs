@@ -47,6 +47,7 @@ mod introduce;
 mod keys;
 mod listen;
 mod open;
+mod places;
 mod sockets;
 mod worker;
 

@@ -195,7 +195,8 @@ pub struct Limits {
     /// The most requests on their way to an endpoint at a time; 503 beyond. A domain with more than
     /// its share of them gets no more once a fifth is left, as with connections and handshakes.
     pub requests_max: usize,
-    /// The most listeners, in all workers together; others are refused.
+    /// The most listeners, in all workers together, of which objects of one namespace open at most
+    /// a quarter; others are refused until there is a place.
     pub listeners_max: usize,
     /// The most HTTP/2 streams at a time on one connection.
     pub streams_max: u32,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use myriad_model::{CaptureDirection, Change, Name};
 use tokio::sync::mpsc;
 
+use super::places::Places;
 use super::sockets::{Inherited, Role, Sockets};
 use super::worker::Command;
 use crate::net::count::Counts;
@@ -22,9 +23,9 @@ const CAPTURES: u64 = 0;
 pub struct Doors {
     workers: Vec<mpsc::Sender<Command>>,
     bound: HashMap<Name, Bound>,
-    /// Where listeners that were refused wanted to listen.
-    unbound: HashMap<Name, SocketAddr>,
-    listeners_max: usize,
+    /// What listeners that were refused wait for.
+    unbound: HashMap<Name, Wait>,
+    places: Places,
     counts: Arc<Counts>,
     opened: u64,
     /// What the process before listened on, and nothing here has asked for yet.
@@ -34,6 +35,14 @@ pub struct Doors {
     held: Option<Vec<(usize, Command)>>,
     sockets: Sockets,
     captures: Vec<(CaptureDirection, SocketAddr)>,
+}
+
+/// What a listener that was refused waits for.
+enum Wait {
+    /// That its address is free.
+    Address(SocketAddr),
+    /// That there is a place for a listener of its namespace.
+    Place(Box<str>),
 }
 
 struct Bound {
@@ -92,7 +101,7 @@ impl Doors {
             workers,
             bound: HashMap::new(),
             unbound: HashMap::new(),
-            listeners_max,
+            places: Places::new(listeners_max),
             counts,
             opened: CAPTURES,
             held: inherited.is_some().then(Vec::new),
@@ -142,10 +151,13 @@ impl Doors {
         bound.chain(self.captures.iter().map(|(_, address)| *address))
     }
 
-    /// Whether an address could be listened on now that could not before. Says so once.
+    /// Whether a listener could be opened now that could not before. Says so once.
     pub fn take_bindable(&mut self) -> bool {
         let before = self.unbound.len();
-        self.unbound.retain(|_, address| !socket::is_free(*address));
+        self.unbound.retain(|_, wait| match wait {
+            Wait::Address(address) => !socket::is_free(*address),
+            Wait::Place(namespace) => self.places.refusal(namespace).is_some(),
+        });
         self.unbound.len() < before
     }
 
@@ -185,7 +197,7 @@ impl Doors {
     /// Opens sockets where a listener needs new ones.
     ///
     /// # Errors
-    /// Its address cannot be listened on.
+    /// Its address cannot be listened on, or there is no place for it.
     pub fn prepare(&mut self, change: &Change) -> io::Result<Vec<Order>> {
         let name = &change.key.name;
         let new = change.new.as_ref().and_then(|sealed| sealed.listener());
@@ -194,24 +206,31 @@ impl Doors {
         let wanted = own.map(|listener| listener.address);
         self.unbound.remove(name);
         let known = self.bound.get(name).map(|bound| (bound.wanted, bound.id));
+        let namespace = namespace(change);
         if known.map(|(wanted, _)| wanted) == wanted {
+            if known.is_some() {
+                self.places.take(name, namespace);
+            }
             return Ok(Vec::new());
         }
         let mut orders = Vec::new();
         if let Some(wanted) = wanted {
-            if known.is_none() && self.bound.len() >= self.listeners_max {
+            let full = self.places.refusal(namespace);
+            if let Some(full) = full.filter(|_| known.is_none()) {
                 self.counts.add_reached(Reached::Listeners);
-                return Err(io::Error::other(
-                    "there are as many listeners as there may be",
-                ));
+                let wait = Wait::Place(namespace.into());
+                self.unbound.insert(name.clone(), wait);
+                return Err(io::Error::other(full.as_str()));
             }
             let (address, sockets) = match self.open(Role::Listener, wanted) {
                 Ok(opened) => opened,
                 Err(error) => {
-                    self.unbound.insert(name.clone(), wanted);
+                    self.unbound.insert(name.clone(), Wait::Address(wanted));
                     return Err(error);
                 }
             };
+            // Those of one commit are opened together, and count from here on.
+            self.places.take(name, namespace);
             self.opened += 1;
             orders.push(Order::Open {
                 name: name.clone(),
@@ -259,6 +278,7 @@ impl Doors {
                 }
                 if self.bound.get(&name).is_some_and(|bound| bound.id == id) {
                     self.bound.remove(&name);
+                    self.places.release(&name);
                 }
             }
         }
@@ -297,4 +317,11 @@ impl Doors {
             tracing::error!(worker = number, "a worker does not take its socket");
         }
     }
+}
+
+/// The namespace of the object that a listener comes from; empty for the process' own.
+fn namespace(change: &Change) -> &str {
+    let resource = change.new.as_ref().and_then(|sealed| sealed.resource());
+    let id = resource.map_or("", |resource| &*resource.origin.id);
+    id.split_once('/').map_or("", |(namespace, _)| namespace)
 }

@@ -271,7 +271,8 @@ pub static ROWS: &[Row] = &[
         "How long an idle connection to an endpoint is kept, where its upstream says nothing",
         "shorter than the idle time of the endpoints"),
     row!("listeners" listeners_max Count 1..=65_536, Counted::Own(Reached::Listeners),
-        "Listeners of all workers together; others are refused, by a finding",
+        "Listeners of all workers together, and a quarter of them of one namespace; others are \
+         refused, by a finding, until there is a place",
         "more for gateways with very many ports"),
     row!("parsed_keys" parsed_keys_max Count 16..=4_194_304,
         failure("certificate_keys_total{event=\"evicted\"}"),

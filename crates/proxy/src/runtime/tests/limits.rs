@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use myriad_model::{Listener, ListenerProtocol, Value};
+use myriad_model::{Kind, Listener, ListenerProtocol, Value};
 
 use super::endpoints::{Streams, put};
 use super::world::{Backend, PATIENCE, World, route};
@@ -242,6 +242,64 @@ async fn listeners_beyond_the_limit_are_refused_and_counted() {
     assert_eq!(world.put(name, value).refused.len(), 1);
     let metric = "limits_reached_total{limit=\"listeners\"}";
     assert_eq!(counted(&world, metric), 1);
+}
+
+/// A listener at whatever port is free.
+fn any_port() -> Value {
+    Value::Listener(Box::new(Listener {
+        address: ([127, 0, 0, 1], 0).into(),
+        tls: false,
+        default_certificate: None,
+        protocol: ListenerProtocol::Http,
+        capture: None,
+    }))
+}
+
+#[tokio::test]
+async fn a_listener_beyond_the_limit_is_worth_another_try_once_another_is_gone() {
+    let limits = Limits {
+        listeners_max: 3,
+        ..Limits::default()
+    };
+    let mut world = World::limited(limits);
+    // Two are there from the start. Those of one commit count one by one.
+    let all = ["a", "b", "c"].map(|name| (name, any_port()));
+    let applied = world.put_all_of("flood", all.into());
+    assert_eq!(applied.refused.len(), 2);
+    assert!(!world.proxy.take_bindable());
+    for receipt in &applied.refused {
+        world.remove(Kind::Listener, receipt.key.name.as_str());
+    }
+    let refused = world.put_all_of("mine", vec![("mine", any_port())]).refused;
+    assert_eq!(refused.len(), 1);
+    assert!(!world.proxy.take_bindable());
+    let opened = ["a", "b", "c"].into_iter();
+    let mut opened = opened.filter(|name| {
+        let mut refused = applied.refused.iter();
+        !refused.any(|receipt| receipt.key.name.as_str() == *name)
+    });
+    world.remove(Kind::Listener, opened.next().unwrap());
+    assert!(world.proxy.take_bindable());
+    assert!(!world.proxy.take_bindable(), "it is said once");
+    world.remove(Kind::Listener, "mine");
+    let applied = world.put_all_of("mine", vec![("mine", any_port())]);
+    assert!(applied.refused.is_empty());
+}
+
+#[tokio::test]
+async fn a_namespace_has_at_most_a_quarter_of_the_listeners() {
+    let limits = Limits {
+        listeners_max: 24,
+        ..Limits::default()
+    };
+    let mut world = World::limited(limits);
+    let names: Vec<String> = (0..9).map(|number| format!("port-{number}")).collect();
+    let all = names.iter().map(|name| (name.as_str(), any_port()));
+    let applied = world.put_all_of("flood", all.collect());
+    assert_eq!(applied.refused.len(), 3);
+    assert!(applied.refused[0].reason.contains("its namespace"));
+    let applied = world.put_all_of("mine", vec![("mine", any_port())]);
+    assert!(applied.refused.is_empty());
 }
 
 #[test]
