@@ -26,6 +26,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Istio's own rule for repetitions, where none is written.
 const RETRY_ATTEMPTS: u8 = 2;
 
+/// The most repetitions that a rule may ask for. Proxies take more of older controllers.
+const ATTEMPTS_MAX: u8 = 10;
+
 /// The wait before the first repetition, as Envoy has it.
 const RETRY_BACKOFF: Duration = Duration::from_millis(25);
 
@@ -252,19 +255,18 @@ fn retry(written: &HttpRetry, problems: &mut Vec<Problem>) -> Retry {
     statuses.sort_unstable();
     statuses.dedup();
     let attempts = u8::try_from(written.attempts).unwrap_or(u8::MAX);
-    if attempts > Retry::ATTEMPTS_MAX {
+    if attempts > ATTEMPTS_MAX {
         problems.push(Problem {
             field: "retries.attempts".into(),
             message: format!(
-                "is {}, and {} are the most that are made",
-                written.attempts,
-                Retry::ATTEMPTS_MAX
+                "is {}, and {ATTEMPTS_MAX} are the most that are made",
+                written.attempts
             ),
             remedy: "write a smaller number",
         });
     }
     Retry {
-        attempts: attempts.min(Retry::ATTEMPTS_MAX),
+        attempts: attempts.min(ATTEMPTS_MAX),
         try_timeout: written.per_try_timeout.unwrap_or_default(),
         conditions,
         statuses: statuses.into(),

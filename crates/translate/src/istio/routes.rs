@@ -28,6 +28,9 @@ const RULE_RANK: u64 = 5 << 56;
 /// Rules that take everything go behind those of younger VirtualServices that do not.
 const CATCH_ALL_RANK: u64 = 6 << 56;
 
+/// The mirrors of a rule that get copies: each request of a client is as many to endpoints.
+const MIRRORS_MAX: usize = 8;
+
 /// Where a rule stands among all of its host.
 #[derive(Clone, Copy)]
 struct Place {
@@ -472,7 +475,18 @@ fn mirrors(
         (&mirror.destination, mirror.percentage, None, field)
     });
     let mut found = Vec::new();
-    for (to, percentage, of_whole, field) in single.chain(several) {
+    for (at, (to, percentage, of_whole, field)) in single.chain(several).enumerate() {
+        if at == MIRRORS_MAX {
+            problems.push(Problem {
+                field,
+                message: format!(
+                    "is beyond the {MIRRORS_MAX} mirrors that a rule may have, so no copies go \
+                     there, nor to those behind it"
+                ),
+                remedy: "remove mirrors",
+            });
+            break;
+        }
         let share = match (percentage, of_whole) {
             (Some(percent), _) => policy::share(percent, &field, problems),
             (None, Some(share)) => Some(share).filter(|share| share.ppm() > 0),
