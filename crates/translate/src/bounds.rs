@@ -34,7 +34,8 @@ pub enum Holding {
     /// Rows of route tables: paths of Ingresses, and matches of VirtualServices on each host; for
     /// a regex one more for each [`ROW_BYTES`] that it may take once it is compiled.
     Routes,
-    /// Addresses with a port of EndpointSlices, ServiceEntries and WorkloadEntries.
+    /// Addresses with a port of EndpointSlices, of ServiceEntries for each of their hosts, and of
+    /// WorkloadEntries.
     Endpoints,
     /// Secrets.
     Certificates,
@@ -55,6 +56,11 @@ pub struct Bounds {
     pub hash_slots: u64,
     /// The slots that one upstream may have, 2 to [`HashTable::SIZE_MAX`].
     pub upstream_hash_slots: u32,
+    /// The subsets that a host may have.
+    pub host_subsets: u64,
+    /// The endpoints that the subsets of a host may have together, where they are more than eight
+    /// times those of the host.
+    pub subset_endpoints: u64,
 }
 
 impl Default for Bounds {
@@ -66,6 +72,8 @@ impl Default for Bounds {
             certificates: 0,
             hash_slots: 4 << 20,
             upstream_hash_slots: 65_537,
+            host_subsets: 256,
+            subset_endpoints: 65_536,
         }
     }
 }
@@ -78,6 +86,15 @@ impl Bounds {
             endpoints: 250_000,
             certificates: 150_000,
             ..Bounds::default()
+        }
+    }
+
+    /// The subsets that a host may have.
+    pub fn subsets_max(&self) -> usize {
+        let bound = usize::try_from(self.host_subsets).unwrap_or(usize::MAX);
+        match bound {
+            0 => usize::MAX,
+            bound => bound,
         }
     }
 
@@ -268,8 +285,9 @@ fn of_slice(slice: &EndpointSlice) -> u64 {
 
 fn of_entry(entry: &ServiceEntry) -> u64 {
     let spec = &entry.spec;
-    let addresses = spec.endpoints.len().max(spec.addresses.len());
-    let addresses = addresses.max(spec.hosts.len()) as u64;
+    // Each host has all endpoints.
+    let of_hosts = spec.endpoints.len().max(1).saturating_mul(spec.hosts.len());
+    let addresses = of_hosts.max(spec.addresses.len()) as u64;
     addresses.saturating_mul(spec.ports.len().max(1) as u64)
 }
 

@@ -34,6 +34,7 @@ mod rule_facts;
 mod sendable;
 mod service_entry;
 mod stream;
+mod subset;
 pub mod telemetry;
 mod tls;
 mod touch;
@@ -47,7 +48,7 @@ use myriad_model::host::Pattern;
 
 pub use client_tls::{Plan, plan};
 pub use destination::Resolved;
-pub use destination_rule::{Merged, find as find_rules};
+pub use destination_rule::{Choice, Merged, find as find_rules};
 pub use domain::keep_claimed;
 pub use entrance::places;
 pub use guard::{name as guard_name, translate as translate_guard};

@@ -295,6 +295,24 @@ impl Draft<'_> {
         self.finish(reader, &Merged::default(), Place::nowhere())
     }
 
+    /// The same for a subset that has more endpoints than it may.
+    fn close_beyond(&self, reader: &Reader<'_>) -> Output {
+        let mut output = self.close(reader);
+        let max = reader.settings().bounds.subset_endpoints;
+        output.findings.push(Finding::new(
+            Severity::Error,
+            self.key,
+            "",
+            format!(
+                "would have more than {max} endpoints on port {} in all subsets together, so \
+                 subset {} has none, and its routes answer 503",
+                self.address.port, self.address.subset
+            ),
+            format!("define fewer or smaller subsets, or raise --bound subset-endpoints={max}"),
+        ));
+        output
+    }
+
     fn no_endpoint(&self, remedy: &str) -> Finding {
         let of = match self.address.subset {
             "" => String::new(),
@@ -393,7 +411,9 @@ fn translate_entry(
     let Some(choice) = rules.choose(address.subset, address.port) else {
         return Some(draft.close(reader));
     };
-    let place = entry.place(reader, host, choice.labels);
+    let Some(place) = entry.place(reader, host, &choice) else {
+        return Some(draft.close_beyond(reader));
+    };
     let is_empty = matches!(&place, Place::Endpoints(found) if found.endpoints.is_empty());
     let mut output = draft.finish(reader, &choice.policy, place);
     if is_empty && entry.is_resolvable() && !is_beside(reader) {

@@ -6,9 +6,10 @@ use clap::Args;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Bounds")]
 pub struct RawBounds {
-    /// Bound what one namespace may hold, or one upstream; may be given more than once. The names
-    /// are routes, endpoints, certificates, hash-slots and upstream-hash-slots; 0 is no bound.
-    /// The youngest objects of a namespace beyond a bound are without effect, with a finding.
+    /// Bound what one namespace may hold, or one upstream or host; may be given more than once. The
+    /// names are routes, endpoints, certificates, hash-slots, upstream-hash-slots, host-subsets and
+    /// subset-endpoints; 0 is no bound. The youngest objects of a namespace beyond a bound are
+    /// without effect, with a finding.
     #[arg(
         long = "bound",
         env = "MYRIAD_BOUNDS",

@@ -28,6 +28,8 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "endpoints" => bounds.endpoints = read(number)?,
         "certificates" => bounds.certificates = read(number)?,
         "hash-slots" => bounds.hash_slots = read(number)?,
+        "host-subsets" => bounds.host_subsets = read(number)?,
+        "subset-endpoints" => bounds.subset_endpoints = read(number)?,
         "upstream-hash-slots" => {
             let slots = match read(number)? {
                 0 => Some(HashTable::SIZE_MAX),
@@ -40,7 +42,8 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         }
         _ => {
             return Err(
-                "is none of routes, endpoints, certificates, hash-slots and upstream-hash-slots"
+                "is none of routes, endpoints, certificates, hash-slots, upstream-hash-slots, \
+                 host-subsets and subset-endpoints"
                     .to_owned(),
             );
         }
@@ -66,10 +69,18 @@ mod tests {
 
     #[test]
     fn a_bound_takes_the_place_of_its_default_alone() {
-        let (read, problems) = bounds(&["routes=0", "upstream-hash-slots=0"]);
+        let set = [
+            "routes=0",
+            "upstream-hash-slots=0",
+            "host-subsets=9",
+            "subset-endpoints=0",
+        ];
+        let (read, problems) = bounds(&set);
         let expected = Bounds {
             routes: 0,
             upstream_hash_slots: 1 << 20,
+            host_subsets: 9,
+            subset_endpoints: 0,
             ..Bounds::of_tenants()
         };
         assert_eq!((read, problems), (expected, Vec::new()));

@@ -14,7 +14,6 @@ use super::answer::Answer;
 use super::check::settle;
 use super::exchange::{Outcome, Switched, exchange};
 use super::gate::{plan, scheme};
-use super::peer::Peer as _;
 use super::plan::{Forward, Plan, Planned, tell_trouble};
 use super::process::{Ended, accompany};
 use super::tunnel;

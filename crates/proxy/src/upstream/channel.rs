@@ -419,7 +419,7 @@ impl Window {
 
     /// Makes room for as many streams as there are. It is never narrowed: what is not read is
     /// bounded by the streams, and a window that nobody fills costs nothing.
-    fn widen(&mut self, connection: &mut Connection<Stream, Bytes>, streams: usize) {
+    fn widen(&mut self, connection: &mut Connection<Bounded, Bytes>, streams: usize) {
         let streams = u32::try_from(streams).unwrap_or(u32::MAX);
         let bytes = self
             .stream_bytes

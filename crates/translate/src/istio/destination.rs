@@ -5,6 +5,7 @@ use std::sync::Arc;
 use myriad_api::istio::virtual_service::Destination;
 use myriad_api::{BackendPort, ObjectKind};
 
+use super::destination_rule::SubsetFound;
 use super::mesh::{self, EXPORT_TO};
 use super::{destination_rule, names, service_entry};
 use crate::engine::Reader;
@@ -85,16 +86,32 @@ fn look_up(
     };
     let subset = &*destination.subset;
     let (Owner::Service(_, namespace) | Owner::Entry(namespace)) = &owner;
-    if !subset.is_empty() && !destination_rule::find_subset(reader, &full, namespace, subset) {
-        return Err(Lost {
-            field: "subset",
-            problem: format!("{subset} is defined by no DestinationRule for {full}"),
-            remedy: "add the subset to a DestinationRule of that host, or correct the name",
-        });
+    if !subset.is_empty() {
+        let found = destination_rule::find_subset(reader, &full, namespace, subset);
+        check_subset(found, subset, &full)?;
     }
     Ok(match owner {
         Owner::Service(id, _) => upstream::subset_name(&id, number, subset),
         Owner::Entry(namespace) => upstream::entry_name(&namespace, &full, number, subset),
+    })
+}
+
+fn check_subset(found: SubsetFound, subset: &str, host: &str) -> Result<(), Lost> {
+    let (problem, remedy) = match found {
+        SubsetFound::Defined => return Ok(()),
+        SubsetFound::Unknown => (
+            format!("{subset} is defined by no DestinationRule for {host}"),
+            "add the subset to a DestinationRule of that host, or correct the name",
+        ),
+        SubsetFound::Beyond(max) => (
+            format!("{subset} is none of the first {max} subsets of {host}"),
+            "remove subsets of that host, correct the name, or raise --bound host-subsets",
+        ),
+    };
+    Err(Lost {
+        field: "subset",
+        problem,
+        remedy,
     })
 }
 

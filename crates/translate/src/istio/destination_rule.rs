@@ -7,22 +7,41 @@ use myriad_api::istio::destination_rule::balancer::LoadBalancer;
 use myriad_api::istio::destination_rule::connection::{
     ClientTls, ConnectionPool, H2Upgrade, OutlierDetection, ProxyProtocol, RetryBudget, Tunnel,
 };
-use myriad_api::istio::destination_rule::{PortPolicy, TrafficPolicy};
+use myriad_api::istio::destination_rule::{PortPolicy, Subset, TrafficPolicy};
 use myriad_api::istio::{DestinationRule, Labels};
 use myriad_api::{ObjectKey, Severity};
 
+use super::subset::Rank;
 use super::{client_tls, names, options};
+use crate::bounds::Bounds;
 use crate::engine::{Reader, Viewpoint};
 use crate::output::Output;
 
 /// The DestinationRules that hold for a host, the oldest first; none where nobody wrote one.
 #[derive(Default)]
-pub struct Rules(Vec<Arc<DestinationRule>>);
+pub struct Rules {
+    rules: Vec<Arc<DestinationRule>>,
+    /// The subsets that are defined, from the first of the oldest rule on.
+    subsets_max: usize,
+}
+
+/// What became of a subset that a destination names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubsetFound {
+    /// A rule defines it.
+    Defined,
+    /// No rule does.
+    Unknown,
+    /// It is none of those that are defined, and rules have more than so many.
+    Beyond(usize),
+}
 
 /// What holds for one port of a host, or of a subset of it.
 pub struct Choice<'a> {
     /// The labels of the subset; none for all endpoints.
     pub labels: Option<&'a Labels>,
+    /// The place of the subset; none for all endpoints.
+    rank: Option<Rank>,
     /// What the rules set.
     pub policy: Merged<'a>,
 }
@@ -55,9 +74,14 @@ pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
 }
 
 /// Whether the rules that hold for a host of a namespace define a subset.
-pub fn find_subset(reader: &mut Reader<'_>, host: &str, namespace: &str, subset: &str) -> bool {
+pub fn find_subset(
+    reader: &mut Reader<'_>,
+    host: &str,
+    namespace: &str,
+    subset: &str,
+) -> SubsetFound {
     reader.note_subsets(host);
-    look_up(reader, host, namespace).has_subset(subset)
+    look_up(reader, host, namespace).find_subset(subset)
 }
 
 fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
@@ -66,6 +90,7 @@ fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
         return Rules::default();
     }
     let settings = reader.settings();
+    let subsets_max = settings.bounds.subsets_max();
     let (view, root) = (reader.view(), settings.root_namespace());
     let mut patterns = vec![host.to_owned()];
     patterns.extend(names::broader_texts(host));
@@ -77,7 +102,8 @@ fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
             false => view.sees(&rule.spec.export_to, rule.meta.key.namespace()),
         });
         if !rules.is_empty() {
-            return Rules(select(rules, view));
+            let rules = select(rules, view);
+            return Rules { rules, subsets_max };
         }
     }
     // The root namespace may be the view's own, which was asked for what it keeps to itself.
@@ -87,7 +113,8 @@ fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Rules {
             let mut rules = reader.rules(level, pattern);
             rules.retain(|rule| view.sees(&rule.spec.export_to, level));
             if !rules.is_empty() {
-                return Rules(select(rules, view));
+                let rules = select(rules, view);
+                return Rules { rules, subsets_max };
             }
         }
     }
@@ -99,6 +126,19 @@ pub fn judge(reader: &mut Reader<'_>, rule: &DestinationRule) -> Output {
     let mut output = Output::default();
     let key = &rule.meta.key;
     output.findings = super::notes(key, &rule.notes);
+    let subsets_max = reader.settings().bounds.subsets_max();
+    if rule.spec.subsets.len() > subsets_max {
+        output.findings.push(Finding::new(
+            Severity::Error,
+            key,
+            format!("spec.subsets[{subsets_max}]"),
+            format!(
+                "is beyond the {subsets_max} subsets that a host may have, so it is not defined, \
+                 nor are those behind it"
+            ),
+            format!("remove subsets, or raise --bound host-subsets={subsets_max}"),
+        ));
+    }
     let mut policies: Vec<(String, &TrafficPolicy)> = Vec::new();
     if let Some(policy) = rule.spec.traffic_policy.as_deref() {
         policies.push(("spec.trafficPolicy".to_owned(), policy));
@@ -116,35 +156,60 @@ pub fn judge(reader: &mut Reader<'_>, rule: &DestinationRule) -> Output {
 
 impl Rules {
     /// Whether any rule defines a subset.
-    pub fn has_subset(&self, name: &str) -> bool {
-        let mut rules = self.0.iter();
-        rules.any(|rule| rule.spec.subsets.iter().any(|known| *known.name == *name))
+    fn find_subset(&self, name: &str) -> SubsetFound {
+        if self.subsets().any(|known| *known.name == *name) {
+            SubsetFound::Defined
+        } else if self.subsets_written() > self.subsets_max {
+            SubsetFound::Beyond(self.subsets_max)
+        } else {
+            SubsetFound::Unknown
+        }
+    }
+
+    /// The subsets that are defined, the oldest first.
+    fn subsets(&self) -> impl Iterator<Item = &Subset> {
+        let all = self.rules.iter().flat_map(|rule| rule.spec.subsets.iter());
+        all.take(self.subsets_max)
+    }
+
+    fn subsets_written(&self) -> usize {
+        self.rules.iter().map(|rule| rule.spec.subsets.len()).sum()
     }
 
     /// What holds for a port of a subset, or of all endpoints where its name is empty; none where
     /// no rule defines the subset. The oldest rule that says something wins.
     pub fn choose(&self, subset: &str, port: u16) -> Option<Choice<'_>> {
-        let mut policies = self
-            .0
-            .iter()
-            .map(|rule| rule.spec.traffic_policy.as_deref());
-        let top = policies.find_map(|policy| policy);
+        let mut rules = self.rules.iter();
+        let top = rules.find_map(|rule| rule.spec.traffic_policy.as_deref());
         let policy = top.map_or_else(Merged::default, |policy| {
             Merged::default().overlay(policy, port)
         });
         if subset.is_empty() {
-            let labels = None;
-            return Some(Choice { labels, policy });
+            return Some(Choice {
+                labels: None,
+                rank: None,
+                policy,
+            });
         }
-        let mut subsets = self.0.iter().flat_map(|rule| rule.spec.subsets.iter());
-        let found = subsets.find(|known| *known.name == *subset)?;
+        let mut subsets = self.subsets().enumerate();
+        let (before, found) = subsets.find(|(_, known)| *known.name == *subset)?;
+        let count = self.subsets_written().min(self.subsets_max);
         Some(Choice {
             labels: Some(&found.labels),
+            rank: Some(Rank { before, count }),
             policy: match found.traffic_policy.as_deref() {
                 Some(own) => policy.overlay(own, port),
                 None => policy,
             },
         })
+    }
+}
+
+impl Choice<'_> {
+    /// The endpoints that it may have, of a host that has so many; one that has more has none.
+    pub fn room(&self, endpoints: usize, bounds: &Bounds) -> usize {
+        let rank = self.rank;
+        rank.map_or(usize::MAX, |it| it.room(endpoints, bounds.subset_endpoints))
     }
 }
 

@@ -8,9 +8,10 @@ use myriad_api::istio::service_entry::{
     EntryPort, Resolution, ServiceEntrySpec, WorkloadEntrySpec,
 };
 use myriad_api::istio::{Labels, ServiceEntry, WorkloadEntry};
-use myriad_api::{Finding, Severity};
+use myriad_api::{Finding, Pod, Severity};
 use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, Unreachable, host::Pattern};
 
+use super::destination_rule::Choice;
 use super::names;
 use crate::engine::Reader;
 use crate::output::Output;
@@ -22,6 +23,14 @@ pub struct Entry {
     /// Those of one namespace that name host and port, the oldest first; never empty.
     entries: Vec<Arc<ServiceEntry>>,
     number: u16,
+}
+
+/// A ServiceEntry, and whom its selector finds.
+struct Source<'a> {
+    entry: &'a ServiceEntry,
+    port: &'a EntryPort,
+    workloads: Vec<Arc<WorkloadEntry>>,
+    pods: Vec<Arc<Pod>>,
 }
 
 /// The `namespace` whose ServiceEntries tell of a host to those of another, and the ports that
@@ -217,26 +226,19 @@ impl Entry {
         &self.first().spec.subject_alt_names
     }
 
-    /// Its endpoints, of a subset where labels are given. Several ServiceEntries of one host and
-    /// resolution add theirs up.
-    pub fn place(&self, reader: &mut Reader<'_>, host: &str, labels: Option<&Labels>) -> Place {
+    /// Its endpoints, of a subset where one was chosen; none where the subset has more than it may.
+    /// Several ServiceEntries of one host and resolution add theirs up.
+    pub fn place(&self, reader: &mut Reader<'_>, host: &str, choice: &Choice<'_>) -> Option<Place> {
         let resolution = self.first().spec.resolution;
-        let mut found = Found {
-            ips: Group::default(),
-            names: BTreeMap::new(),
-            border: Border::of(reader),
-        };
-        let same = self.entries.iter();
-        for entry in same.filter(|entry| entry.spec.resolution == resolution) {
-            if let Some(port) = self.port(entry) {
-                self.collect(reader, entry, port, labels, &mut found);
+        Some(match resolution {
+            Resolution::Static => {
+                let found = self.collect(reader, resolution, choice)?;
+                Place::Endpoints(found.ips.endpoints())
             }
-        }
-        match resolution {
-            Resolution::Static => Place::Endpoints(found.ips.endpoints()),
             Resolution::None => Place::nowhere(),
             Resolution::DynamicDns => self.dynamic(host),
             Resolution::Dns | Resolution::DnsRoundRobin => {
+                let mut found = self.collect(reader, resolution, choice)?;
                 if self.entries.iter().all(|entry| is_bare(&entry.spec))
                     && let Some(host) = dns_host(host)
                     && let Some(port) = self.port(self.first())
@@ -248,7 +250,7 @@ impl Entry {
                     _ => DnsMode::Strict,
                 })
             }
-        }
+        })
     }
 
     /// Whatever the host covers.
@@ -268,32 +270,56 @@ impl Entry {
         ports.find(|port| port.number == self.number)
     }
 
-    fn collect(
+    /// What a choice has of all entries of a resolution; none where that is more than it may have.
+    fn collect<'a>(
         &self,
-        reader: &mut Reader<'_>,
-        entry: &ServiceEntry,
-        port: &EntryPort,
-        labels: Option<&Labels>,
-        found: &mut Found<'_>,
-    ) {
-        for endpoint in &entry.spec.endpoints {
-            found.add(endpoint, port, labels);
-        }
-        let Some(selector) = &entry.spec.workload_selector else {
-            return;
-        };
-        let namespace = entry.meta.key.namespace();
-        for workload in reader.workloads(namespace, &selector.labels) {
-            found.add(&workload.spec, port, labels);
-        }
-        for pod in reader.pods(namespace, &selector.labels) {
-            if let Some(address) = pod.address.filter(|_| pod.is_ready)
-                && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
-            {
-                let address = SocketAddr::new(address, target(port));
-                found.add_address(address, 1, Marks::default());
+        reader: &mut Reader<'a>,
+        resolution: Resolution,
+        choice: &Choice<'_>,
+    ) -> Option<Found<'a>> {
+        let mut sources = Vec::new();
+        let same = self.entries.iter();
+        for entry in same.filter(|entry| entry.spec.resolution == resolution) {
+            if let Some(port) = self.port(entry) {
+                sources.push(Source::read(reader, entry, port));
             }
         }
+        let endpoints = sources.iter().map(Source::count).sum();
+        let mut found = Found {
+            ips: Group::default(),
+            names: BTreeMap::new(),
+            room: choice.room(endpoints, &reader.settings().bounds),
+            border: Border::of(reader),
+        };
+        if found.room == 0 {
+            return None;
+        }
+        for source in &sources {
+            found.add_source(source, choice.labels);
+        }
+        (!found.is_beyond()).then_some(found)
+    }
+}
+
+impl<'a> Source<'a> {
+    fn read(reader: &mut Reader<'_>, entry: &'a ServiceEntry, port: &'a EntryPort) -> Self {
+        let (mut workloads, mut pods) = (Vec::new(), Vec::new());
+        if let Some(selector) = &entry.spec.workload_selector {
+            let namespace = entry.meta.key.namespace();
+            workloads = reader.workloads(namespace, &selector.labels);
+            pods = reader.pods(namespace, &selector.labels);
+        }
+        Source {
+            entry,
+            port,
+            workloads,
+            pods,
+        }
+    }
+
+    /// How many there are before anybody asks for a subset.
+    fn count(&self) -> usize {
+        self.entry.spec.endpoints.len() + self.workloads.len() + self.pods.len()
     }
 }
 
@@ -301,10 +327,38 @@ impl Entry {
 struct Found<'a> {
     ips: Group,
     names: BTreeMap<(Box<str>, u16), u32>,
+    /// How many there may be.
+    room: usize,
     border: Border<'a>,
 }
 
 impl Found<'_> {
+    /// Whether there are more than there may be, however many are still to come.
+    fn is_beyond(&self) -> bool {
+        self.ips.len() + self.names.len() > self.room
+    }
+
+    fn add_source(&mut self, source: &Source<'_>, labels: Option<&Labels>) {
+        let port = source.port;
+        let listed = source.entry.spec.endpoints.iter();
+        let selected = source.workloads.iter().map(|workload| &workload.spec);
+        for endpoint in listed.chain(selected) {
+            if self.is_beyond() {
+                return;
+            }
+            self.add(endpoint, port, labels);
+        }
+        for pod in &source.pods {
+            if let Some(address) = pod.address.filter(|_| pod.is_ready)
+                && !self.is_beyond()
+                && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
+            {
+                let address = SocketAddr::new(address, target(port));
+                self.add_address(address, 1, Marks::default());
+            }
+        }
+    }
+
     fn add_address(&mut self, at: SocketAddr, weight: u32, marks: Marks<'_>) {
         if self.border.refusal(at).is_none() {
             self.ips.add(at, weight, marks);

@@ -32,6 +32,11 @@ impl Group {
         self.0.is_empty()
     }
 
+    /// How many addresses there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Adds an address, unless it is there.
     pub fn add(&mut self, address: SocketAddr, weight: u32, marks: Marks<'_>) {
         self.0.entry(address).or_insert_with(|| Found {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use myriad_api::istio::Labels;
+use myriad_api::istio::{Labels, WorkloadEntry};
 use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
 use myriad_model::{
     Dns, Endpoints, Host, Origin, OriginKind, Unreachable, UpstreamTls, host::Pattern,
@@ -14,8 +14,8 @@ use super::{
     Address, Border, Draft, Group, Marks, Members, Place, Speech, is_beside, member_name, remedy,
 };
 use crate::engine::Reader;
-use crate::istio;
 use crate::istio::mesh::Spoken;
+use crate::istio::{self, Choice};
 use crate::output::Output;
 
 /// What became of a port that a backend names.
@@ -105,17 +105,13 @@ pub(super) fn translate(
         return Output::default();
     };
     let mut found = Found::new(reader);
-    let endpoints = found.collect(reader, &service, port, choice.labels);
+    let Some(endpoints) = found.collect(reader, &service, port, &choice) else {
+        return draft.close_beyond(reader);
+    };
     if reader.settings().sidecars {
+        let name = member_name(&host, address.port, address.subset);
         let is_original = service.is_headless && is_beside(reader);
-        let mut all = endpoints.endpoints.iter();
-        let is_all = !endpoints.endpoints.is_empty() && all.all(|endpoint| endpoint.mesh);
-        draft.members = Members {
-            name: Some(member_name(&host, address.port, address.subset)),
-            is_usual: true,
-            identities: found.identities.into_known(),
-            original: is_original.then_some(is_all),
-        };
+        draft.members = members(name, is_original, found.identities, &endpoints);
     }
     let is_empty = endpoints.endpoints.is_empty();
     let mut output = draft.finish(reader, &choice.policy, Place::Endpoints(endpoints));
@@ -125,6 +121,23 @@ pub(super) fn translate(
         output.findings.push(no_endpoint(&draft, choice.labels));
     }
     output
+}
+
+/// Those that its sidecars speak to.
+fn members(
+    name: String,
+    is_original: bool,
+    identities: Identities,
+    endpoints: &Endpoints,
+) -> Members {
+    let mut all = endpoints.endpoints.iter();
+    let is_all = !endpoints.endpoints.is_empty() && all.all(|endpoint| endpoint.mesh);
+    Members {
+        name: Some(name),
+        is_usual: true,
+        identities: identities.into_known(),
+        original: is_original.then_some(is_all),
+    }
 }
 
 fn no_endpoint(draft: &Draft<'_>, labels: Option<&Labels>) -> Finding {
@@ -148,6 +161,8 @@ struct Found<'a> {
     leaving: Group,
     identities: Identities,
     border: Border<'a>,
+    /// How many there may be.
+    room: usize,
     /// What is told of addresses that are left out.
     findings: Vec<Finding>,
 }
@@ -159,45 +174,61 @@ impl<'a> Found<'a> {
             leaving: Group::default(),
             identities: Identities::default(),
             border: Border::of(reader),
+            room: usize::MAX,
             findings: Vec::new(),
         }
     }
 
     /// The addresses that may take traffic: the ready ones, or, if there is none, those that still
-    /// serve while they terminate. An address in two slices counts once.
+    /// serve while they terminate. An address in two slices counts once. None where a subset has
+    /// more than it may.
     fn collect(
         &mut self,
         reader: &mut Reader<'_>,
         service: &Service,
         port: &ServicePort,
-        labels: Option<&Labels>,
-    ) -> Endpoints {
-        let labels = labels.filter(|labels| !labels.is_empty());
+        choice: &Choice<'_>,
+    ) -> Option<Endpoints> {
+        let mut parts = Vec::new();
         for slice in reader.slices(service.meta.key.id()) {
             let ports = slice.ports.iter().filter(|known| {
                 *known.name == *port.name && known.protocol.as_deref().is_none_or(|p| p == "TCP")
             });
-            for number in ports.filter_map(|port| port.port) {
-                self.add_slice(reader, &slice, number, labels);
-            }
+            let numbers = ports.filter_map(|port| port.port);
+            parts.extend(numbers.map(|number| (slice.clone(), number)));
         }
-        self.add_workloads(reader, service, port, labels);
+        let workloads = reader.workloads(service.meta.key.namespace(), &service.selector);
+        let listed = parts.iter().map(|(slice, _)| slice.endpoints.len());
+        let listed = listed.sum::<usize>() + workloads.len();
+        self.room = choice.room(listed, &reader.settings().bounds);
+        if self.room == 0 {
+            return None;
+        }
+        let labels = choice.labels.filter(|labels| !labels.is_empty());
+        for (slice, number) in &parts {
+            self.add_slice(reader, slice, *number, labels);
+        }
+        self.add_workloads(reader, port, &workloads, labels);
         let chosen = match self.ready.is_empty() {
             true => &mut self.leaving,
             false => &mut self.ready,
         };
-        std::mem::take(chosen).endpoints()
+        let chosen = std::mem::take(chosen);
+        (chosen.len() <= self.room).then(|| chosen.endpoints())
     }
 
     fn add_workloads(
         &mut self,
-        reader: &mut Reader<'_>,
-        service: &Service,
+        reader: &Reader<'_>,
         port: &ServicePort,
+        workloads: &[Arc<WorkloadEntry>],
         labels: Option<&Labels>,
     ) {
-        let namespace = service.meta.key.namespace();
-        for workload in reader.workloads(namespace, &service.selector) {
+        for workload in workloads {
+            if self.ready.len() > self.room {
+                return;
+            }
+            let namespace = workload.meta.key.namespace();
             let spec = &workload.spec;
             let own = spec.ports.get(&port.name).copied();
             let target = match port.target_port {
@@ -238,6 +269,10 @@ impl<'a> Found<'a> {
         let namespace = slice.meta.key.namespace();
         let mut refused = None;
         for (index, endpoint) in slice.endpoints.iter().enumerate() {
+            // Then there are more, whatever follows.
+            if self.ready.len() > self.room {
+                return;
+            }
             let Some(address) = endpoint.address else {
                 continue;
             };

@@ -147,3 +147,130 @@ fn work_at(count: usize) -> [Work; 2] {
 fn a_change_at_a_bound_costs_what_it_moves() {
     assert_eq!(work_at(10), work_at(200));
 }
+
+/// A host with so many endpoints, all of them in each of its subsets, and a route to each subset.
+fn copies(endpoints: usize, subsets: usize) -> String {
+    let list = |count: usize, text: &dyn Fn(usize) -> String| {
+        (0..count).map(text).collect::<Vec<_>>().join(", ")
+    };
+    let endpoints = list(endpoints, &|at| {
+        let (high, low) = (at / 250, at % 250 + 1);
+        format!("{{address: 10.9.{high}.{low}, labels: {{a: b}}}}")
+    });
+    let defined = list(subsets, &|at| format!("{{name: s{at}, labels: {{a: b}}}}"));
+    let rules = list(subsets, &|at| {
+        format!(
+            "{{match: [{{uri: {{prefix: /{at}}}}}], \
+             route: [{{destination: {{host: many.example, subset: s{at}}}}}]}}"
+        )
+    });
+    let object = |kind: &str, spec: String| {
+        format!(
+            "apiVersion: networking.istio.io/v1
+kind: {kind}
+metadata: {{namespace: shop, name: many}}
+spec: {{{spec}}}
+"
+        )
+    };
+    let objects = [
+        object(
+            "Gateway",
+            "servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [m.example]}]"
+                .to_owned(),
+        ),
+        object(
+            "ServiceEntry",
+            format!(
+                "hosts: [many.example], resolution: STATIC, \
+                 ports: [{{number: 80, name: http, protocol: HTTP}}], endpoints: [{endpoints}]"
+            ),
+        ),
+        object(
+            "DestinationRule",
+            format!("host: many.example, subsets: [{defined}]"),
+        ),
+        object(
+            "VirtualService",
+            format!("hosts: [m.example], gateways: [many], http: [{rules}]"),
+        ),
+    ];
+    objects.join("---\n")
+}
+
+/// How many endpoints there are in all subsets, and how many subsets have some.
+fn in_subsets(engine: &Engine) -> (usize, usize) {
+    let snapshot = engine.snapshot();
+    let all = snapshot.iter().filter_map(|sealed| sealed.endpoints());
+    let counts: Vec<usize> = all.map(|it| it.endpoints.len()).collect();
+    let some = counts.iter().filter(|count| **count > 0).count();
+    (counts.iter().sum(), some)
+}
+
+fn told(engine: &Engine, text: &str) -> usize {
+    let findings = findings(engine);
+    findings.iter().filter(|it| it.contains(text)).count()
+}
+
+#[test]
+fn equal_subsets_of_a_large_host_are_bounded_together() {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(world::changes(&copies(1_400, 300)), world::NOW);
+    // 46 times 1,400 are within 65,536.
+    assert_eq!(in_subsets(&engine), (64_400, 46));
+    assert_eq!(told(&engine, "--bound subset-endpoints=65536"), 256 - 46);
+    assert_eq!(told(&engine, "--bound host-subsets=256"), 1);
+    assert_eq!(told(&engine, "is none of the first 256 subsets"), 300 - 256);
+}
+
+#[test]
+fn subsets_beyond_are_the_same_from_scratch() {
+    let new_engine = || {
+        world::engine(Settings {
+            bounds: Bounds {
+                host_subsets: 12,
+                subset_endpoints: 16,
+                ..Bounds::default()
+            },
+            ..Settings::default()
+        })
+    };
+    let mut incremental = new_engine();
+    let states = [
+        // Eight have all, and the others more than their share.
+        ((10, 20), (80, 8)),
+        // A host of one endpoint has it in all that are defined.
+        ((1, 20), (12, 12)),
+        // The ninth would be looked at beyond what is worth it.
+        ((30, 9), (240, 8)),
+        ((10, 8), (80, 8)),
+        ((10, 20), (80, 8)),
+    ];
+    for ((endpoints, subsets), expected) in states {
+        let text = copies(endpoints, subsets);
+        incremental.apply(world::changes(&text), world::NOW);
+        let mut fresh = new_engine();
+        fresh.apply(world::changes(&text), world::NOW);
+        assert_eq!(in_subsets(&fresh), expected, "{endpoints} in {subsets}");
+        assert_eq!(findings(&incremental), findings(&fresh));
+        assert_eq!(incremental.snapshot().digest(), fresh.snapshot().digest());
+    }
+}
+
+#[test]
+fn endpoints_of_an_entry_count_for_each_of_its_hosts() {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            endpoints: 29,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    let one = copies(10, 1);
+    engine.apply(world::changes(&one), world::NOW);
+    assert_eq!(beyond(&engine), 0);
+    let three = "hosts: [many.example, more.example, most.example], resolution";
+    let three = one.replace("hosts: [many.example], resolution", three);
+    engine.apply(world::changes(&three), world::NOW);
+    assert_eq!(beyond(&engine), 1);
+}

@@ -102,6 +102,8 @@ fn bound(text: &str, bounds: &mut Bounds) {
         "endpoints" => bounds.endpoints = number,
         "certificates" => bounds.certificates = number,
         "hash-slots" => bounds.hash_slots = number,
+        "host-subsets" => bounds.host_subsets = number,
+        "subset-endpoints" => bounds.subset_endpoints = number,
         other => panic!("no bound {other}"),
     }
 }
