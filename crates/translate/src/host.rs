@@ -1,11 +1,14 @@
 //! One host pattern: what all dialects that claim it add up to.
 
+mod kept;
+
 use std::sync::Arc;
 
 use myriad_model::Host;
 
 use crate::engine::{Reader, Shared};
 use crate::output::Output;
+use crate::ownership::Above;
 use crate::{ingress, istio, ownership};
 
 /// The objects that claim a host, by `namespace/name`.
@@ -38,13 +41,13 @@ pub fn translate(reader: &mut Reader<'_>, shared: &Shared, host: &Host, claims: 
         own.extend(shared.tls_listeners.iter().cloned());
     }
     // Those that end TLS at the one listener there is for it are in nobody's shade.
-    let shades = match is_istio || !own.contains(&shared.tls_listeners[0]) {
-        true => ownership::shades(reader, shared, host, &own),
-        false => Vec::new(),
+    let above = match is_istio || !own.contains(&shared.tls_listeners[0]) {
+        true => ownership::shades(reader, shared, host, (claims, owner.as_ref()), &own),
+        false => Above::default(),
     };
     if !claimants.is_empty() {
         let is_closed = ingress::is_closed(reader, &claims.ingresses, &claimants);
-        let scene = (&*claimants, &*shades, is_closed);
+        let scene = (&*claimants, &*above.shades, is_closed);
         ingress::translate_host(reader, shared, host, scene, &mut output);
     }
     if is_istio {
@@ -52,10 +55,14 @@ pub fn translate(reader: &mut Reader<'_>, shared: &Shared, host: &Host, claims: 
             host,
             sites,
             owner: owner.clone(),
-            shades: &shades,
+            above: &above,
         };
         istio::add_host(reader, shared, scene, &mut output);
     }
-    istio::keep_claimed(shared, host, (owner.as_ref(), &*shades), &mut output);
+    istio::keep_claimed(shared, host, (owner.as_ref(), &above.shades), &mut output);
+    if let Some(owner) = owner.as_ref().filter(|_| is_istio || !claimants.is_empty()) {
+        let whose = (owner, &*claimants);
+        kept::add(reader, shared, host, whose, &above, &mut output);
+    }
     output
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use myriad_api::{Finding, Ingress, Object, ObjectKey, ObjectKind, Severity};
 
 pub use annotations::Defaults;
-pub use claims::{is_shade_changed, wildcards};
+pub use claims::{field_of, is_shade_changed, wildcards};
 pub use closing::{closing, is_closed};
 pub use host::{Claimant, admit_unnamed, gather, keep_owner, translate_host};
 pub use opened::Opened;

@@ -6,6 +6,7 @@
 //! host when one server changes.
 
 mod answer;
+mod below;
 mod beyond;
 mod client_tls;
 mod delegate;
@@ -46,14 +47,16 @@ use myriad_api::{Finding, Object, ObjectKey, Severity};
 use myriad_model::UpstreamOptions;
 use myriad_model::host::Pattern;
 
+pub use below::inherit;
 pub use client_tls::{Plan, plan};
 pub use destination::Resolved;
 pub use destination_rule::{Choice, Merged, find as find_rules};
-pub use domain::keep_claimed;
+pub use domain::{CLOSED, is_there as has_domain, keep_claimed};
 pub use entrance::places;
 pub use guard::{name as guard_name, translate as translate_guard};
 pub use host::{
-    HostScene, add_host, claims_to, gather_sites, own_sites, passed_on, tls_ends, tls_listeners,
+    HostScene, add_host, claims_to, gather_sites, named_by_owner, own_sites, passed_on, tls_ends,
+    tls_listeners,
 };
 pub use names::{broader, rule_host, service_host};
 pub use opened::OpenedGateway;

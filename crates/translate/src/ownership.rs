@@ -2,11 +2,12 @@
 //!
 //! A host belongs to the namespace of the oldest object that claims it. A wildcard of another
 //! namespace that ends TLS keeps the HTTPS of the hosts below it that have no certificate of their
-//! own: nobody answers in its name by its certificate unless its owner says so.
+//! own: nobody answers in its name by its certificate unless its owner says so. It does so where it
+//! is older than the host: a younger wildcard takes no HTTPS from a host that was there before.
 
 use std::sync::Arc;
 
-use myriad_api::{Meta, ObjectKey};
+use myriad_api::{Meta, ObjectKey, ObjectKind};
 use myriad_model::{Host, Name, host::Pattern};
 
 use crate::HostSharing;
@@ -34,14 +35,21 @@ pub struct Shade {
     pub listener: Name,
     /// The wildcard.
     pub pattern: Host,
-    /// The object whose certificate is shown, or that hands handshakes on.
-    pub key: ObjectKey,
-    /// Its claim.
-    claim: Claim,
-    /// Whether handshakes are handed on as they come.
-    pub is_passing: bool,
+    /// The claim of the object whose certificate is shown.
+    pub claim: Claim,
     /// The namespaces that may answer by it, beside its own.
     pub admitted: Vec<Box<str>>,
+    /// Whether handshakes go on as they come, so that no certificate is shown here.
+    pub is_passing: bool,
+}
+
+/// What the wildcards above a host do with its handshakes, once for each listener.
+#[derive(Debug, Default)]
+pub struct Above {
+    /// The ends of TLS that hold for it.
+    pub shades: Vec<Shade>,
+    /// Those of others that came after it, and that it has to be kept from.
+    pub younger: Vec<Shade>,
 }
 
 impl Claim {
@@ -79,7 +87,7 @@ impl Shade {
     /// Whether objects of a namespace may answer in it.
     pub fn admits(&self, namespace: &str) -> bool {
         let mut admitted = self.admitted.iter();
-        self.key.namespace() == namespace
+        self.claim.is_of(namespace)
             || admitted.any(|known| **known == *EVERYBODY || **known == *namespace)
     }
 }
@@ -106,26 +114,80 @@ pub fn owner(
 }
 
 /// The narrowest wildcard above a host that ends TLS for it, at each listener but its own, where
-/// TLS is ended for the host itself.
-pub fn shades(reader: &mut Reader<'_>, shared: &Shared, host: &Host, own: &[Name]) -> Vec<Shade> {
+/// TLS is ended for the host itself; and those that are too young to.
+pub fn shades(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    host: &Host,
+    (claims, owner): (&Claims, Option<&Claim>),
+    own: &[Name],
+) -> Above {
     let settings = reader.settings();
     let is_shared = settings.host_sharing == HostSharing::Cluster;
+    let mut found = Above::default();
     if is_shared || settings.wildcard_sharing.contains(EVERYBODY) {
-        return Vec::new();
+        return found;
     }
-    let mut found: Vec<Shade> = Vec::new();
+    // Where an older wildcard hands handshakes on, a younger one takes nothing of the host.
+    let mut passed: Vec<Name> = Vec::new();
     for pattern in above(host) {
         for shade in ends_of(reader, shared, &pattern) {
-            let is_taken = found.iter().any(|known| known.listener == shade.listener);
-            if !is_taken && !own.contains(&shade.listener) {
-                found.push(shade);
+            let listener = &shade.listener;
+            let is_at = |known: &Shade| known.listener == *listener;
+            if own.contains(listener) || found.shades.iter().any(is_at) {
+                continue;
+            }
+            if is_younger(reader, shared, &shade, (claims, owner)) {
+                if !passed.contains(listener) && !found.younger.iter().any(is_at) {
+                    found.younger.push(shade);
+                }
+            } else if shade.is_passing {
+                passed.push(shade.listener);
+            } else {
+                found.shades.push(shade);
             }
         }
     }
     found
 }
 
-/// The listeners where TLS is ended for a wildcard, with the object that says so.
+/// Whether a wildcard of another namespace came after a host and has no say on its HTTPS: neither
+/// the operator nor the owner of the host lets it, and it would take something from the host.
+fn is_younger(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    shade: &Shade,
+    (claims, owner): (&Claims, Option<&Claim>),
+) -> bool {
+    let Some(owner) = owner else {
+        return false;
+    };
+    let namespace = owner.key.namespace();
+    let is_let = reader.settings().wildcard_sharing.contains(namespace);
+    if shade.claim.is_of(namespace) || is_let || shade.claim.age() < owner.age() {
+        return false;
+    }
+    if !shade.admits(namespace) {
+        return true;
+    }
+    // What is shared with the namespace adds HTTPS to a host that has none without it.
+    if !shade.is_passing && !has_default(reader, shared, &shade.listener) {
+        return false;
+    }
+    let key = &shade.claim.key;
+    let named = istio::named_by_owner(reader, claims, Some(owner));
+    key.kind != ObjectKind::IstioGateway || !named.contains(key.id())
+}
+
+/// Whether a listener shows the default certificate for names that no domain covers.
+pub fn has_default(reader: &Reader<'_>, shared: &Shared, listener: &Name) -> bool {
+    shared.default_certificate.is_some()
+        && *listener == shared.tls_listeners[0]
+        && reader.view().is_ingress()
+}
+
+/// The listeners where TLS is ended for a wildcard, or handshakes are handed on, with the object
+/// that says so.
 fn ends_of(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
     let claims = reader.claims_above(pattern);
     if claims.ingresses.is_empty() && claims.gateways.is_empty() && claims.services.is_empty() {
@@ -141,49 +203,47 @@ fn ends_of(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shad
         _ => owner(reader, pattern, &claimants, &claims),
     };
     claimants.retain(|known| owner.as_ref().is_none_or(|it| it.is_of(known.namespace())));
-    let shade = |listener: Name, meta: &Meta, admitted| Shade {
-        listener,
-        pattern: pattern.clone(),
-        key: meta.key.clone(),
-        claim: Claim::of(meta),
-        is_passing: false,
-        admitted,
-    };
-    let mut found: Vec<(Claim, Shade)> = Vec::new();
+    let mut found: Vec<Shade> = Vec::new();
     if let Some(known) = ingress::tls_claimant(pattern, &claimants) {
-        let meta = &known.ingress.meta;
-        for listener in shared.tls_listeners.iter() {
-            let admitted = known.options.wildcard_sharing.to_vec();
-            found.push((Claim::of(meta), shade(listener.clone(), meta, admitted)));
-        }
+        found.extend(shared.tls_listeners.iter().map(|listener| Shade {
+            listener: listener.clone(),
+            pattern: pattern.clone(),
+            claim: Claim::of(&known.ingress.meta),
+            admitted: known.options.wildcard_sharing.to_vec(),
+            is_passing: false,
+        }));
     }
     for site in istio::own_sites(reader, pattern, &claims, owner.as_ref()) {
-        for (way, admitted) in istio::tls_ends(reader, &site, pattern) {
-            let is_passing = !way.door.ends_tls();
-            let end = shade(way.listener, &site.meta, admitted);
-            found.push((Claim::of(&site.meta), Shade { is_passing, ..end }));
-        }
+        let ends = istio::tls_ends(reader, &site, pattern).into_iter();
+        found.extend(ends.map(|end| Shade {
+            listener: end.listener,
+            pattern: pattern.clone(),
+            claim: Claim::of(&site.meta),
+            admitted: end.admitted,
+            is_passing: end.is_passing,
+        }));
     }
     for (service, listeners) in istio::passed_on(reader, pattern, &claims, owner.as_ref()) {
         for listener in listeners {
             // A Gateway for the wildcard says who else may answer there.
-            if !found.iter().any(|(_, known)| known.listener == listener) {
-                let meta = &service.meta;
-                let mut end = shade(listener, meta, Vec::new());
-                end.is_passing = true;
-                found.push((Claim::of(meta), end));
+            if !found.iter().any(|known| known.listener == listener) {
+                found.push(Shade {
+                    listener,
+                    pattern: pattern.clone(),
+                    claim: Claim::of(&service.meta),
+                    admitted: Vec::new(),
+                    is_passing: true,
+                });
             }
         }
     }
-    found.sort_by(|(a, _), (b, _)| a.age().cmp(&b.age()));
-    let mut admitted: Vec<Box<str>> = Vec::new();
-    let everywhere = reader.settings().wildcard_sharing.iter();
-    admitted.extend(everywhere.map(|namespace| namespace.as_str().into()));
-    let shades = found.into_iter().map(|(_, mut shade)| {
-        shade.admitted.extend(admitted.iter().cloned());
-        shade
-    });
-    shades.collect()
+    found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
+    for shade in &mut found {
+        let everywhere = reader.settings().wildcard_sharing.iter();
+        let everywhere = everywhere.map(|namespace| Box::<str>::from(namespace.as_str()));
+        shade.admitted.extend(everywhere);
+    }
+    found
 }
 
 /// The wildcards that cover a host, without itself, the narrowest first.

@@ -104,3 +104,35 @@ async fn a_rule_for_tls_takes_no_name_of_another_tenant() {
     assert!(findings.any(|it| it.contains("a.test, which belongs to namespace a")));
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_younger_wildcard_takes_no_https_from_an_older_name() {
+    for has_secret in [false, true] {
+        let (owner, thief) = (Backend::start("owner").await, Backend::start("thief").await);
+        let authority = Authority::new();
+        // No certificate names the host but that of the operator and that of the wildcard.
+        let operator = Site::new("op.test").to(owner.address()).namespace("op");
+        let operator = operator.tls(&authority.issue(&["*.wild.test"]));
+        let plain = Site::new("plain.wild.test").to(owner.address());
+        let wild = Site::new("*.wild.test").to(thief.address()).namespace("b");
+        let wild = wild.tls(&authority.issue(&["*.wild.test"])).yaml();
+        let wild = match has_secret {
+            true => wild,
+            false => wild.replace("    secretName: any-wild-test\n", ""),
+        };
+        let files = [
+            ("op.yaml", operator.yaml()),
+            ("plain.yaml", plain.namespace("a").yaml()),
+        ];
+        let arguments = ["--default-certificate=op/op-test"];
+        let world = World::serve_with(authority, &files, &arguments).await;
+        let before = world.get("https://plain.wild.test/").await;
+        assert_eq!(before.told()["backend"], "owner");
+        world.write("wild.yaml", &wild);
+        let other = world.eventually("https://x.wild.test/", |it| it.status == 200);
+        assert_eq!(other.await.told()["backend"], "thief");
+        let after = world.get("https://plain.wild.test/").await;
+        assert_eq!(after.told()["backend"], "owner", "has_secret={has_secret}");
+        world.stop().await;
+    }
+}

@@ -52,6 +52,8 @@ pub enum Question {
     IsNeeded(UnitId, UnitId),
     /// Whether it is a sidecar.
     IsSidecar,
+    /// Whether it answers for Ingresses.
+    IsIngress,
     /// Whether it imports a host of a namespace at a port.
     Imports(Box<str>, Box<str>, u16),
     /// Whether it may connect to whom no object names; none where no Sidecar says so.
@@ -143,6 +145,13 @@ impl<'a> Viewpoint<'a> {
         is
     }
 
+    /// Whether it answers for Ingresses, and so has the default certificate.
+    pub fn is_ingress(&self) -> bool {
+        let is = self.standing.view.role == Role::Ingress;
+        self.note(|| (Question::IsIngress, Answer::Is(is)));
+        is
+    }
+
     /// Whether the Sidecar for it lets it reach a port of a host of a namespace. Where that
     /// differs, the view is asked again.
     pub fn imports(&self, namespace: &str, host: &str, port: u16) -> bool {
@@ -199,6 +208,7 @@ impl<'a> Viewpoint<'a> {
             Question::HasRules(pattern) => Answer::Is(has_rules(&view.namespace, pattern)),
             Question::IsNeeded(needer, need) => Answer::Is(is_needed(*needer, *need)),
             Question::IsSidecar => Answer::Is(view.role == Role::Sidecar),
+            Question::IsIngress => Answer::Is(view.role == Role::Ingress),
             Question::Imports(namespace, host, port) => {
                 Answer::Is(imports(standing, namespace, host, *port))
             }

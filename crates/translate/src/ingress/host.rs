@@ -209,7 +209,7 @@ fn foreign(ingress: &Opened, owner: &Claim, host: &Host) -> Finding {
 fn shaded(claimants: &[Claimant], shade: &Shade, host: &Host) -> Option<Finding> {
     let first = claimants.iter().find(|known| !known.is_canary())?;
     (!shade.admits(first.namespace())).then(|| {
-        let key = &shade.key;
+        let key = &shade.claim.key;
         Finding::new(
             Severity::Warning,
             &first.ingress.meta.key,

@@ -18,7 +18,7 @@ use crate::ownership::{Claim, Shade};
 
 /// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
 /// has such a name, since it has two slashes.
-const CLOSED: &str = "closed";
+pub const CLOSED: &str = "closed";
 
 /// What a listener does for a host; equal ones share a domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -95,7 +95,7 @@ pub fn add(
     }
     let mut answers: BTreeMap<Answer, Vec<Name>> = BTreeMap::new();
     for site in sites.iter().filter(|site| site.is_own) {
-        for way in entrance::for_host(reader, &site.gateway, host, None) {
+        for way in entrance::effective(reader, &site.gateway, host) {
             let ends_tls = way.door.ends_tls() && !holders.is_passed(&way.listener);
             if !ends_tls || taken.contains(&way.listener) {
                 continue;
@@ -139,7 +139,7 @@ pub fn keep_claimed(
                 Value::Route(route) => route.listeners.contains(listener),
                 _ => false,
             });
-        if !is_of_all || !is_wanted || is_answered || owner.is_of(shade.key.namespace()) {
+        if !is_of_all || !is_wanted || is_answered || owner.is_of(shade.claim.key.namespace()) {
             continue;
         }
         let answer = Answer {
@@ -149,10 +149,31 @@ pub fn keep_claimed(
             tls: (*shared.tls).clone(),
             client_auth: None,
             mesh: false,
-            gateway: shade.key.id().clone(),
+            gateway: shade.claim.key.id().clone(),
         };
         push(shared, host, answer, vec![listener.clone()], output);
     }
+}
+
+/// Adds the domain of a host on the listener of a server above it, as that server says.
+pub fn add_as(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    host: &Host,
+    (site, way): (&Site, &Entrance),
+    output: &mut Output,
+) {
+    let answer = answer(reader, site, host, way, output);
+    push(shared, host, answer, vec![way.listener.clone()], output);
+}
+
+/// Whether there is a domain on a listener already.
+pub fn is_there(output: &Output, listener: &Name) -> bool {
+    let mut resources = output.resources.iter();
+    resources.any(|(_, resource)| match &resource.value {
+        Value::Domain(domain) => domain.listeners.contains(listener),
+        _ => false,
+    })
 }
 
 fn push(

@@ -3,13 +3,13 @@
 use myriad_api::istio::gateway::{Server, TlsMode};
 use myriad_api::istio::{Gateway, GatewaySpec};
 use myriad_api::{Finding, ObjectKey};
-use myriad_model::{Host, Name};
+use myriad_model::{Host, Name, host::Pattern};
 
 use super::names::{ServerHost, is_host};
 use super::port::{self, Homeless, Speech, Stand};
 use super::tls::{self, Problem};
-use crate::Settings;
 use crate::engine::Reader;
+use crate::{CatchAll, Settings};
 
 /// What a server does with connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,11 @@ impl Door {
     /// Whether handshakes end here, be it for nobody.
     pub fn ends_tls(&self) -> bool {
         matches!(self, Door::Tls | Door::TlsStream | Door::Closed)
+    }
+
+    /// Whether handshakes come to it, wherever they end.
+    pub fn takes_tls(&self) -> bool {
+        self.ends_tls() || *self == Door::Passing
     }
 }
 
@@ -78,6 +83,42 @@ pub fn for_host(
     named
         .filter_map(|(at, server)| of(reader, at, server))
         .collect()
+}
+
+/// The entrances that name a pattern and have a say on it: for names that nobody claims those that
+/// [`keep_answering`] leaves, and otherwise all.
+pub fn effective(reader: &mut Reader<'_>, gateway: &Gateway, host: &Host) -> Vec<Entrance> {
+    let mut ways = for_host(reader, gateway, host, None);
+    keep_answering(reader, gateway, host, &mut ways);
+    ways
+}
+
+/// Leaves of the entrances for hosts that nobody names those that may answer for them.
+pub fn keep_answering(
+    reader: &Reader<'_>,
+    gateway: &Gateway,
+    host: &Host,
+    ways: &mut Vec<Entrance>,
+) {
+    if host.pattern() == Pattern::Any {
+        let namespace = gateway.meta.key.namespace();
+        ways.retain(|way| answers_unnamed(reader, namespace, way));
+    }
+}
+
+/// Whether a server of a namespace may answer for names that nobody claims: the settings say so,
+/// or the gateway is of that namespace itself. Plain connections have no names.
+fn answers_unnamed(reader: &Reader<'_>, namespace: &str, way: &Entrance) -> bool {
+    let (settings, view) = (reader.settings(), reader.view());
+    let is_default = settings.default_certificate.is_some()
+        && way.door.takes_tls()
+        && way.listener.as_str() == "https";
+    match &settings.catch_all_namespaces {
+        _ if way.door == Door::Stream => true,
+        CatchAll::Only(known) => known.contains(namespace) || view.is_of(namespace),
+        // The operator's certificate goes before that of whoever comes.
+        CatchAll::All => !is_default || view.is_of(namespace) || !view.is_ingress(),
+    }
 }
 
 /// What a server is; none where it cannot be listened on.

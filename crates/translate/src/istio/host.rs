@@ -10,15 +10,14 @@ use myriad_model::{
     RedirectTarget, Resource, Route, Source, Test, Value, ValueMatch, host::Pattern,
 };
 
-use super::domain;
 use super::entrance::{self, Door, Entrance};
 use super::names::{self, ServerHost, broader, is_host};
 use super::routes::Ground;
-use super::{routes, stream};
+use super::{below, domain, routes, stream};
 use crate::engine::{Reader, Shared};
 use crate::host::Claims;
 use crate::output::Output;
-use crate::ownership::{Claim, Shade};
+use crate::ownership::{Above, Claim, Shade};
 
 /// A Gateway as one host sees it.
 pub struct Site {
@@ -125,8 +124,8 @@ pub struct HostScene<'a> {
     pub sites: Vec<Site>,
     /// The oldest object that claims it; none where hosts are shared.
     pub owner: Option<Claim>,
-    /// Where wildcards of others end TLS for it.
-    pub shades: &'a [Shade],
+    /// What wildcards above it do with its handshakes.
+    pub above: &'a Above,
 }
 
 impl HostScene<'_> {
@@ -134,7 +133,7 @@ impl HostScene<'_> {
     /// shows a certificate of its own, as handshakes that are handed on do, yields to older
     /// wildcards alone.
     pub fn shade_over(&self, way: &Entrance, namespace: &str) -> Option<&Shade> {
-        let mut shades = self.shades.iter();
+        let mut shades = self.above.shades.iter();
         shades.find(|shade| {
             shade.listener == way.listener
                 && !shade.admits(namespace)
@@ -152,11 +151,13 @@ pub fn add_host(
 ) {
     let (host, sites) = (scene.host, &scene.sites);
     domain::yield_to_older(reader, host, sites, output);
-    let holders = stream::holders(reader, &scene, output);
+    below::judge_unnamed(reader, host, sites, output);
+    let mut holders = stream::holders(reader, &scene, output);
     domain::add(reader, shared, host, (sites, &holders), output);
     let mut tenants = gather_tenants(reader, host, sites);
     leave_shades(&scene, &mut tenants, output);
     keep_owner(&scene, &mut tenants, output);
+    below::add(reader, shared, (&scene, &tenants), &mut holders, output);
     add_redirect(reader, host, sites, &tenants, output);
     routes::build(reader, &Ground::of(host), &tenants, output);
     stream::build(reader, host, (sites, &tenants), &holders, output);
@@ -171,9 +172,14 @@ pub fn claims_to(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<C
         let gateways = gateways.filter_map(|id| reader.servers(id, host));
         found.extend(gateways.map(|gateway| Claim::of(&gateway.meta)));
     }
-    let services = claims.services.iter();
-    let services = services.filter_map(|id| reader.virtual_service_itself(id));
-    found.extend(services.map(|service| Claim::of(&service.meta)));
+    for id in &claims.services {
+        let Some(service) = reader.virtual_service_itself(id) else {
+            continue;
+        };
+        if host.pattern() != Pattern::Any || below::answers_unnamed(reader, &service) {
+            found.push(Claim::of(&service.meta));
+        }
+    }
     found
 }
 
@@ -192,16 +198,21 @@ pub fn own_sites(
     sites
 }
 
-/// The listeners where a Gateway ends TLS for a host or hands it on, and the namespaces that may
-/// answer there.
-pub fn tls_ends(
-    reader: &mut Reader<'_>,
-    gateway: &Gateway,
-    host: &Host,
-) -> Vec<(Entrance, Vec<Box<str>>)> {
+/// What a server of a Gateway does with handshakes for a pattern.
+pub struct End {
+    /// The listener.
+    pub listener: Name,
+    /// The namespaces that may answer there.
+    pub admitted: Vec<Box<str>>,
+    /// Whether they go on as they come.
+    pub is_passing: bool,
+}
+
+/// Where handshakes for a host come to a Gateway.
+pub fn tls_ends(reader: &mut Reader<'_>, gateway: &Gateway, host: &Host) -> Vec<End> {
     let own = gateway.meta.key.namespace();
-    let ways = entrance::for_host(reader, gateway, host, None).into_iter();
-    let ends = ways.filter(|way| way.door.ends_tls() || way.door == Door::Passing);
+    let ways = entrance::effective(reader, gateway, host).into_iter();
+    let ends = ways.filter(|way| way.door.takes_tls());
     let end = |way: Entrance| {
         let server = gateway.spec.servers.get(way.server)?;
         let named = server.hosts.iter().map(|text| ServerHost::read(text));
@@ -210,8 +221,11 @@ pub fn tls_ends(
             "." => own.into(),
             namespace => namespace.into(),
         });
-        let admitted = admitted.collect();
-        Some((way, admitted))
+        Some(End {
+            admitted: admitted.collect(),
+            is_passing: way.door == Door::Passing,
+            listener: way.listener,
+        })
     };
     ends.filter_map(end).collect()
 }
@@ -220,7 +234,7 @@ pub fn tls_ends(
 pub fn tls_listeners(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Name> {
     let mut found = Vec::new();
     for site in sites.iter().filter(|site| site.is_own) {
-        let ways = entrance::for_host(reader, &site.gateway, host, None).into_iter();
+        let ways = entrance::effective(reader, &site.gateway, host).into_iter();
         let ends = ways.filter(|way| way.door.ends_tls());
         found.extend(ends.map(|way| way.listener));
     }
@@ -228,7 +242,7 @@ pub fn tls_listeners(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Ve
 }
 
 /// The Gateways that VirtualServices of the owner of a host name, and that it lets in so.
-fn named_by_owner(
+pub fn named_by_owner(
     reader: &mut Reader<'_>,
     claims: &Claims,
     owner: Option<&Claim>,
@@ -350,7 +364,9 @@ fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<T
                 let mut entrances = Vec::new();
                 for cover in covering {
                     let admitted = Some(key.namespace());
-                    let ways = entrance::for_host(reader, &site.gateway, cover, admitted);
+                    let gateway = &site.gateway;
+                    let mut ways = entrance::for_host(reader, gateway, cover, admitted);
+                    entrance::keep_answering(reader, gateway, host, &mut ways);
                     entrances.extend(ways.into_iter().map(|way| (id.clone(), way)));
                 }
                 if named == Named::Sni {
@@ -453,7 +469,7 @@ fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Find
 }
 
 fn shaded(tenant: &Tenant, host: &Host, shade: &Shade) -> Finding {
-    let (key, owner) = (&tenant.service.meta.key, &shade.key);
+    let (key, owner) = (&tenant.service.meta.key, &shade.claim.key);
     if tenant.named == Named::Sni || tenant.service.spec.http.is_empty() {
         return lost_to(key, &tenant.field(host), host, shade);
     }
@@ -475,7 +491,7 @@ fn shaded(tenant: &Tenant, host: &Host, shade: &Shade) -> Finding {
 
 /// The finding about handshakes for a host, which a wildcard of another namespace keeps.
 pub fn lost_to(key: &ObjectKey, field: &str, host: &Host, shade: &Shade) -> Finding {
-    let owner = &shade.key;
+    let owner = &shade.claim.key;
     Finding::new(
         Severity::Error,
         key,
@@ -519,7 +535,7 @@ fn add_redirect(
     let mut ways: Vec<(Arc<str>, Entrance)> = Vec::new();
     for site in sites {
         let id = site.gateway.meta.key.id();
-        let own = entrance::for_host(reader, &site.gateway, host, None);
+        let own = entrance::effective(reader, &site.gateway, host);
         ways.extend(own.into_iter().map(|way| (id.clone(), way)));
     }
     let of_tenants = tenants.iter().flat_map(|tenant| &tenant.entrances);

@@ -17,7 +17,7 @@ use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::host::Pattern;
 use myriad_model::{Host, Name, Origin, OriginKind, Passage, Resource, Value};
 
-use super::entrance::{self, Door};
+use super::entrance::{self, Door, Entrance};
 use super::host::{self, HostScene, Named, Site, Tenant};
 use super::names::{self, broader, is_host};
 use crate::engine::Reader;
@@ -41,6 +41,15 @@ impl Holders {
     /// Whether handshakes go on as they come.
     pub fn is_passed(&self, listener: &Name) -> bool {
         self.admits(listener, &Door::Passing) && self.is_held(listener)
+    }
+
+    /// Has a server that names a broader pattern hold its listener for the host.
+    pub fn hold(&mut self, gateway: &ObjectKey, way: &Entrance) {
+        self.0.push(Holder {
+            listener: way.listener.clone(),
+            door: Some(way.door.clone()),
+            origin: origin(OriginKind::Gateway, gateway),
+        });
     }
 
     /// Whether a way in by this door is not in the way of somebody older.
@@ -84,8 +93,8 @@ pub fn holders(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Outp
     }
     for site in sites.iter().filter(|site| site.is_own) {
         let key = &site.gateway.meta.key;
-        for way in entrance::for_host(reader, &site.gateway, host, None) {
-            if !is_tls(&way.door) {
+        for way in entrance::effective(reader, &site.gateway, host) {
+            if !way.door.takes_tls() {
                 continue;
             }
             let shade = scene.shade_over(&way, key.namespace());
@@ -111,13 +120,6 @@ pub fn holders(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Outp
         }
     }
     Holders(holders)
-}
-
-fn is_tls(door: &Door) -> bool {
-    match door {
-        Door::Tls | Door::TlsStream | Door::Passing | Door::Closed => true,
-        Door::Plain | Door::ToTls | Door::Stream => false,
-    }
 }
 
 /// Whether somebody else does another thing with handshakes, where one of both hands bytes on.
@@ -159,7 +161,7 @@ pub fn build(
         return;
     }
     for site in sites.iter().filter(|site| site.is_own) {
-        for way in entrance::for_host(reader, &site.gateway, host, None) {
+        for way in entrance::effective(reader, &site.gateway, host) {
             let is_stream = match way.door {
                 Door::Passing | Door::TlsStream => holders.is_held(&way.listener),
                 Door::Stream => true,
