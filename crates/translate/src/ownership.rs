@@ -128,8 +128,6 @@ pub fn shades(
     if is_shared || settings.wildcard_sharing.contains(EVERYBODY) {
         return found;
     }
-    // Where an older wildcard hands handshakes on, a younger one takes nothing of the host.
-    let mut passed: Vec<Name> = Vec::new();
     for pattern in above(host) {
         for shade in ends_of(reader, shared, &pattern) {
             let listener = &shade.listener;
@@ -138,11 +136,9 @@ pub fn shades(
                 continue;
             }
             if is_younger(reader, shared, &shade, (claims, owner)) {
-                if !passed.contains(listener) && !found.younger.iter().any(is_at) {
+                if !found.younger.iter().any(is_at) {
                     found.younger.push(shade);
                 }
-            } else if shade.is_passing {
-                passed.push(shade.listener);
             } else {
                 found.shades.push(shade);
             }
