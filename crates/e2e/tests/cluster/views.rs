@@ -1,9 +1,11 @@
 //! Two gateways of one controller: each serves what is meant for it, and a proxy is of the one
 //! that its token says.
 
+use std::time::Duration;
+
 use myriad_e2e::Answer;
 use myriad_e2e::cluster::{Cluster, Pod, Process, Relay};
-use myriad_e2e::world::eventually;
+use myriad_e2e::world::{eventually, eventually_within};
 
 use super::istio::{installed, shop};
 use crate::is_refused;
@@ -20,10 +22,13 @@ async fn proxy(cluster: &Cluster, service: &Relay, pod: (&Pod, u16), account: &s
         .start()
 }
 
+/// How long a proxy may take that starts beside all that the other stories start.
+const LIVE_DEADLINE: Duration = Duration::from_secs(60);
+
 async fn until(cluster: &Cluster, pod: &Pod, host: &str, wanted: impl Fn(&Answer) -> bool) {
     let mut last = None;
     let address = pod.address().to_string();
-    let asked = eventually(async || {
+    let asked = eventually_within(LIVE_DEADLINE, async || {
         let answer = cluster.get_at(host, &address).await;
         let fits = wanted(&answer);
         last = Some(answer);

@@ -393,11 +393,11 @@ fn cors(written: &CorsPolicy, problems: &mut Vec<Problem>) -> Cors {
     }
 }
 
+/// A list of texts.
+type Texts = Box<[Box<str>]>;
+
 /// The origins that are allowed to the letter, and the regexes of others.
-fn origins(
-    written: &CorsPolicy,
-    problems: &mut Vec<Problem>,
-) -> (Box<[Box<str>]>, Box<[Box<str>]>) {
+fn origins(written: &CorsPolicy, problems: &mut Vec<Problem>) -> (Texts, Texts) {
     let mut origins: Vec<Box<str>> = Vec::new();
     let mut patterns: Vec<Box<str>> = Vec::new();
     let bad = |field: String| Problem {

@@ -62,7 +62,8 @@ pub fn authority(text: &str) -> Option<(&str, Option<u16>)> {
     };
     let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = !host.is_empty() && !host.starts_with('.') && !host.contains("..");
-    if !host.starts_with('[') && !(is_name && host.bytes().all(is_host_byte)) {
+    let is_host = host.starts_with('[') || (is_name && host.bytes().all(is_host_byte));
+    if !is_host {
         return None;
     }
     let port = match text.get(host.len()..)?.strip_prefix(':') {
