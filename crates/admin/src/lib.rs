@@ -28,7 +28,7 @@ pub use caller::Hosts;
 /// How long a drain waits for those who were let in and have not asked yet.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
-/// What those are told who call it by another name.
+/// The answer to a request for a name that the admin address does not have.
 const MISDIRECTED: &str = "this address is called by an IP address, localhost or a name that \
                            --admin-hosts lists\n";
 

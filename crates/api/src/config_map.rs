@@ -36,7 +36,7 @@ pub const CONFIG_MAP_KEYS: [&str; 21] = [
 pub struct ConfigMap {
     /// Key and age.
     pub meta: Meta,
-    /// What `data` has of [`CONFIG_MAP_KEYS`], sorted by key.
+    /// The entries of `data` whose keys are among [`CONFIG_MAP_KEYS`], sorted by key.
     pub data: Box<[(Box<str>, Box<str>)]>,
 }
 

@@ -43,7 +43,7 @@ struct State {
     position: u64,
     counts: Vec<(&'static str, usize)>,
     sample: Option<(Host, Box<str>)>,
-    /// What the log may be told; none until it is told anything.
+    /// The bound on lines about findings; none until the first one is written.
     told: Option<Told>,
 }
 
@@ -96,7 +96,7 @@ impl Board {
         }
     }
 
-    /// What each namespace holds.
+    /// The ledger of memory by namespace.
     pub fn holdings(&self) -> &Holdings {
         &self.holdings
     }

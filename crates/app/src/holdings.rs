@@ -25,7 +25,7 @@ const NO_NAMESPACE: &str = "-";
 const POINT_BYTES: u64 = 12;
 const PLACE_BYTES: u64 = 4;
 
-/// What is told apart of what is held.
+/// A kind of memory that the ledger counts by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Routes,

@@ -22,7 +22,7 @@ pub struct Account<'a> {
     pub annotations: Vec<AnnotationRow<'a>>,
     /// The kinds that are not read.
     pub not_read: Vec<PassedKind>,
-    /// What changed defaults affect, where that was asked for.
+    /// The objects that changed defaults affect, with `--upgrade`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Vec<Affected>>,
     /// A line for each of Istio's objects, where that was asked for.

@@ -80,7 +80,7 @@ const KINDS: [(&str, &str, &str); 16] = [
     ),
 ];
 
-/// What to do about a kind that is none of [`KINDS`].
+/// The remedy for a kind that is not among [`KINDS`].
 const NO_ROUTING: &str = "nothing to do where it says nothing about who is served";
 
 /// The kinds that were passed over, those that decide routing first.

@@ -28,7 +28,7 @@ enum Sign {
     Look(&'static str),
 }
 
-/// What one changed default affects.
+/// The objects that one changed default affects.
 #[derive(Debug, Serialize)]
 pub struct Affected {
     /// Words of its line in CHANGELOG.md.
@@ -386,7 +386,7 @@ pub fn signs_of(changes: &[Change]) -> Vec<(usize, ObjectKey)> {
     found
 }
 
-/// What every changed default affects, by the signs of objects and by findings.
+/// The objects that each changed default affects, by their content and by findings.
 pub fn judge(signs: &[(usize, ObjectKey)], findings: &[Finding]) -> Vec<Affected> {
     let of = |(number, default): (usize, &ChangedDefault)| {
         let mut objects = BTreeSet::new();
