@@ -1,6 +1,6 @@
 //! How nginx and Envoy read paths, recorded for the tests of ours.
 //!
-//! The paths are those of the file already: whoever wants to know about another one adds it with
+//! The paths are those of the file already: to ask about another one, add it with
 //! any answers, and records them anew.
 
 use std::fmt::Write as _;
@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::peer::{self, Peer};
 
-/// Where the answers are.
-const FILE: &str = "crates/proxy/src/net/path/answers.txt";
+/// The file of answers.
+const FILE: &str = "crates/proxy/src/codec/path/answers.txt";
 
 /// The start of the names of Envoy's filters.
 const TYPES: &str = "type.googleapis.com/envoy.extensions.filters";
@@ -139,7 +139,7 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// The path as the program reads it; none where it refuses the request.
+/// The path as the program reads it; `None` where it refuses the request.
 fn ask(reader: &Reader, path: &str) -> Result<Option<Vec<u8>>> {
     let mut stream = TcpStream::connect(reader.address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::tool::Tool;
+use myriad_lab::tool::Tool;
 
 /// Kept like a program, by the version that `tools/istio/go.mod` requires.
 const DEFINITIONS: Tool = Tool {
@@ -15,9 +15,9 @@ const DEFINITIONS: Tool = Tool {
 };
 
 const MODULE: &str = "istio.io/api";
-/// Where the module is pinned, below the workspace.
+/// The folder where the module is pinned, below the workspace.
 const FOLDER: &str = "tools/istio";
-/// Where the definitions are, in the module.
+/// The file of the definitions, in the module.
 const FILE: &str = "kubernetes/customresourcedefinitions.gen.yaml";
 
 /// The file with the definitions, which is fetched where it is not there yet.

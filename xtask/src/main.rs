@@ -29,10 +29,10 @@ mod peer;
 mod stages;
 mod survey;
 mod tidy;
-mod tool;
 mod violation;
 mod walls;
 
+use myriad_lab::tool;
 use survey::Survey;
 use violation::Violation;
 
@@ -46,7 +46,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Checks who may depend on whom: crates, third parties, and the modules of the proxy.
+    /// Checks the allowed dependencies: between crates, on third parties, and between modules of
+    /// the proxy.
     Walls,
     /// Checks limits and habits of style: sizes, orphans, names, notes, reasons.
     Tidy,

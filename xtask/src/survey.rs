@@ -18,7 +18,7 @@ pub(crate) use tree::Tree;
 
 use crate::violation::Violation;
 
-/// Whom a Rust file serves.
+/// The target that a Rust file is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// It is part of a library or a program.
@@ -60,7 +60,7 @@ impl RustFile {
 /// The whole work tree.
 pub(crate) struct Survey {
     pub(crate) tree: Tree,
-    /// In order of their paths.
+    /// The Rust files in order of their paths.
     pub(crate) rust: Vec<RustFile>,
     /// Rust files that do not parse.
     pub(crate) unparsable: Vec<Violation>,
@@ -105,7 +105,7 @@ impl Survey {
     }
 }
 
-/// What cargo knows of the workspace and of all that it depends on.
+/// The metadata that cargo has of the workspace and of all that it depends on.
 pub(crate) fn read_metadata(root: &Path) -> Result<Metadata> {
     let mut command = MetadataCommand::new();
     command.manifest_path(root.join("Cargo.toml"));
@@ -138,7 +138,7 @@ fn parse(tree: &Tree) -> (BTreeMap<String, syn::File>, Vec<Violation>) {
     (parsed, unparsable)
 }
 
-/// What is built by hand only, in a workspace of its own below this one.
+/// The roots of what is built by hand only, in a workspace of its own below this one.
 fn roots_apart(tree: &Tree) -> Vec<Root> {
     let mut roots = Vec::new();
     for (path, text) in tree.files() {

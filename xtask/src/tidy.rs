@@ -14,7 +14,7 @@ mod tests;
 use crate::survey::{Role, Survey};
 use crate::violation::Violation;
 
-/// Where the known offenders are listed.
+/// The file that lists the known offenders.
 const RATCHET: &str = "xtask/ratchet.txt";
 
 /// All violations but those on the ratchet, in order of path and line.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where, what, the limit that it breaks, and how to mend it.
+/// A violation: its place, the rule, the limit that it breaks, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Violation {
     /// Relative to the workspace, with `/`.
@@ -11,9 +11,9 @@ pub(crate) struct Violation {
     pub(crate) line: usize,
     /// The rule's short name, as the ratchet file names it.
     pub(crate) rule: &'static str,
-    /// What is the case, and the limit where there is one.
+    /// The fact, and the limit where there is one.
     pub(crate) what: String,
-    /// What to do about it.
+    /// The remedy.
     pub(crate) remedy: &'static str,
 }
 

@@ -1,11 +1,13 @@
-//! Who may depend on whom, between crates and within the proxy.
+//! Allowed dependencies between crates, and between modules of those whose modules have an order.
 //!
 //! A wall is a crate border that Cargo enforces one way; the table says which way. An edge is
 //! added by changing the table, where a reviewer sees it.
 
+mod cycles;
 mod edges;
 mod graph;
 mod order;
+mod paths;
 mod size;
 mod table;
 #[cfg(test)]
@@ -16,11 +18,13 @@ pub(crate) use graph::Graph;
 use crate::survey::Survey;
 use crate::violation::Violation;
 
-/// All violations, in order of path and line. There is no ratchet: a wall holds or is moved.
+/// All violations, in order of path and line. A wall holds or is moved; only for cycles of files
+/// there is a ratchet.
 pub(crate) fn check(graph: &Graph, survey: &Survey) -> Vec<Violation> {
     let mut found = edges::check(graph, survey);
     found.extend(size::check(graph, survey));
     found.extend(order::check(survey));
+    found.extend(cycles::check(survey, table::KNOWN_CYCLES));
     found.sort();
     found
 }
@@ -42,7 +46,7 @@ fn in_manifest(survey: &Survey, folder: &str, dependency: &str, broken: Broken) 
     }
 }
 
-/// What is wrong with a manifest.
+/// A manifest that breaks a rule, and how.
 struct Broken {
     rule: &'static str,
     what: String,

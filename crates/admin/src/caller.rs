@@ -6,8 +6,7 @@
 
 use std::net::IpAddr;
 
-use axum::extract::Request;
-use axum::http::header;
+use http::{Request, header};
 
 /// Names by which the pages may be called, beside IP addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +46,7 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use axum::extract::Request;
+    use http::Request;
 
     use super::Hosts;
 

@@ -1,32 +1,32 @@
 //! The door for operators: health, readiness, metrics, dumps.
 //!
 //! **Does** serve the pages that it is handed as closures, on an address of its own, to those who
-//! call it by that address.
+//! call it by that address; and lends its server to others that few callers ask.
 //! **Knows** HTTP and the paths `/healthz` and `/readyz`.
 //! **Never** sees an object, a resource or a secret: what a page shows is decided by who hands
 //! it in.
 
-use std::future::IntoFuture;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{RawQuery, Request};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use http::{HeaderValue, Method, StatusCode, header};
 use myriad_base::drain::Drained;
 use myriad_base::readiness::Readiness;
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 mod caller;
+mod guests;
+mod patient;
+pub mod server;
 
 pub use caller::Hosts;
 
-/// How long a drain waits for those who were let in and have not asked yet.
-const LAST_CALL: Duration = Duration::from_secs(1);
+use self::server::{Answering, Question, Server, status, text, typed};
+
+/// The largest body of a request for a page; none of them reads it.
+const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The answer to a request for a name that the admin address does not have.
 const MISDIRECTED: &str = "this address is called by an IP address, localhost or a name that \
@@ -52,128 +52,115 @@ pub struct Form {
     pub content_type: &'static str,
     /// Makes the body, or says what is wrong with the question, out of the query of the request
     /// as it came. Runs on a thread of its own and may take its time; one form answers at once.
-    pub answer: Answer,
+    pub answer: Responder,
 }
 
 /// See [`Form::answer`].
-pub type Answer = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
+pub type Responder = Box<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
 /// The pages of a process.
 pub struct Admin {
-    router: Router,
+    entries: BTreeMap<&'static str, Entry>,
+    readiness: Readiness,
     index: String,
     hosts: Hosts,
     /// Held while a form answers: one who asks too often waits, and nobody else does.
     answering: Arc<Semaphore>,
 }
 
+/// The entry under a path.
+enum Entry {
+    Index,
+    Health,
+    Readiness,
+    Page(Page),
+    Form(Arc<Form>),
+}
+
 impl Admin {
     /// Health and readiness alone, for those who call it by an address or one of these names.
     pub fn new(readiness: Readiness, hosts: Hosts) -> Self {
-        let ready = move || async move {
-            let pending = readiness.pending();
-            if pending.is_empty() {
-                return (StatusCode::OK, "ready\n".to_owned());
-            }
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("waiting for {}\n", pending.join(", ")),
-            )
-        };
-        let router = Router::new()
-            .route("/healthz", get(|| async { "ok\n" }))
-            .route("/readyz", get(ready));
-        Admin {
-            router,
-            index: "/healthz\n/readyz\n".to_owned(),
+        let mut admin = Admin {
+            entries: BTreeMap::from([("/", Entry::Index)]),
+            readiness,
+            index: String::new(),
             hosts,
             answering: Arc::new(Semaphore::new(1)),
-        }
+        };
+        admin.add("/healthz", Entry::Health);
+        admin.add("/readyz", Entry::Readiness);
+        admin
     }
 
     /// One more page.
     #[must_use]
     pub fn page(mut self, page: Page) -> Self {
-        let path = page.path;
-        let page = Arc::new(page);
-        self.index.push_str(path);
-        self.index.push('\n');
-        self.router = self.router.route(
-            path,
-            get(move |headers: HeaderMap| {
-                let page = page.clone();
-                async move { answer(&page, &headers) }
-            }),
-        );
+        self.add(page.path, Entry::Page(page));
         self
     }
 
     /// One more page that answers questions.
     #[must_use]
     pub fn form(mut self, form: Form) -> Self {
-        let path = form.path;
-        let (form, answering) = (Arc::new(form), self.answering.clone());
-        self.index.push_str(path);
-        self.index.push('\n');
-        self.router = self.router.route(
-            path,
-            get(move |RawQuery(query): RawQuery| {
-                let (form, answering) = (form.clone(), answering.clone());
-                async move { answer_form(form, query.unwrap_or_default(), answering).await }
-            }),
-        );
+        self.add(form.path, Entry::Form(Arc::new(form)));
         self
     }
 
+    fn add(&mut self, path: &'static str, entry: Entry) {
+        self.index.push_str(path);
+        self.index.push('\n');
+        self.entries.insert(path, entry);
+    }
+
     /// Serves until the drain is asked for.
-    ///
-    /// # Errors
-    /// Those of the listening socket.
-    pub async fn serve(
-        self,
-        listener: tokio::net::TcpListener,
-        drained: Drained,
-    ) -> std::io::Result<()> {
-        let index = self.index;
-        let router = self.router.route("/", get(move || async move { index }));
-        let hosts = Arc::new(self.hosts);
-        let router = router.layer(middleware::from_fn(move |request: Request, next: Next| {
-            let is_called = hosts.admit(&request);
-            async move {
-                match is_called {
-                    true => next.run(request).await,
-                    false => (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response(),
-                }
-            }
-        }));
+    pub async fn serve(self, listener: TcpListener, drained: Drained) {
         let address: Option<SocketAddr> = listener.local_addr().ok();
         tracing::debug!(?address, "admin pages are served");
-        let signal = drained.clone();
-        let serving = axum::serve(listener, router)
-            .with_graceful_shutdown(async move { signal.signalled().await });
-        // Idle connections end at once. One that has just come is answered, if it asks.
-        let over = async {
-            drained.signalled().await;
-            tokio::time::sleep(LAST_CALL).await;
+        let admin = Arc::new(self);
+        let server = Server {
+            tls: None,
+            body_bytes_max: BODY_BYTES_MAX,
+            answerer: Arc::new(move |question| -> Answering {
+                let admin = admin.clone();
+                Box::pin(async move { admin.answer(&question).await })
+            }),
         };
-        tokio::select! {
-            result = serving.into_future() => result,
-            () = over => Ok(()),
+        server.serve(listener, drained).await;
+    }
+
+    async fn answer(&self, question: &Question) -> server::Answer {
+        if !self.hosts.admit(question) {
+            return text(StatusCode::MISDIRECTED_REQUEST.as_u16(), MISDIRECTED);
+        }
+        let Some(entry) = self.entries.get(question.uri().path()) else {
+            return status(StatusCode::NOT_FOUND);
+        };
+        if !matches!(*question.method(), Method::GET | Method::HEAD) {
+            let mut answer = status(StatusCode::METHOD_NOT_ALLOWED);
+            let methods = HeaderValue::from_static("GET,HEAD");
+            answer.headers_mut().insert(header::ALLOW, methods);
+            return answer;
+        }
+        match entry {
+            Entry::Index => text(200, self.index.clone()),
+            Entry::Health => text(200, "ok\n"),
+            Entry::Readiness => server::readiness(&self.readiness),
+            Entry::Page(page) => {
+                let (content_type, body) = (page.render)(server::accept(question));
+                typed(200, content_type, body)
+            }
+            Entry::Form(form) => {
+                let query = question.uri().query().unwrap_or_default();
+                answer_form(form.clone(), query.to_owned(), self.answering.clone()).await
+            }
         }
     }
 }
 
-fn answer(page: &Page, headers: &HeaderMap) -> Response {
-    let accept = headers.get(header::ACCEPT);
-    let accept = accept.and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let (content_type, body) = (page.render)(accept);
-    ([(header::CONTENT_TYPE, content_type)], body).into_response()
-}
-
-async fn answer_form(form: Arc<Form>, query: String, answering: Arc<Semaphore>) -> Response {
+async fn answer_form(form: Arc<Form>, query: String, answering: Arc<Semaphore>) -> server::Answer {
     let content_type = form.content_type;
     let Ok(permit) = answering.acquire_owned().await else {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        return status(StatusCode::SERVICE_UNAVAILABLE);
     };
     let answer = move || {
         let answer = (form.answer)(&query);
@@ -181,8 +168,11 @@ async fn answer_form(form: Arc<Form>, query: String, answering: Arc<Semaphore>) 
         answer
     };
     match tokio::task::spawn_blocking(answer).await {
-        Ok(Ok(body)) => ([(header::CONTENT_TYPE, content_type)], body).into_response(),
-        Ok(Err(problem)) => (StatusCode::BAD_REQUEST, problem + "\n").into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Ok(Ok(body)) => typed(200, content_type, body),
+        Ok(Err(problem)) => text(400, problem + "\n"),
+        Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
+
+#[cfg(test)]
+mod tests;

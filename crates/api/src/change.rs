@@ -27,7 +27,7 @@ impl Change {
 /// replaces the former one of the same subject; an empty one clears it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// What the findings are about, for instance a path relative to the served directory.
+    /// The subject of the findings, for instance a path relative to the served directory.
     pub subject: Arc<str>,
     /// The findings, at most as many as the source's stated limit per subject.
     pub findings: Vec<Finding>,

@@ -38,9 +38,9 @@ pub struct Finding {
     pub object: Option<ObjectKey>,
     /// Path of the field in the object, such as `spec.rules[0].host`; empty for the whole.
     pub field: String,
-    /// What is wrong, one sentence without trailing stop. Never holds key material.
+    /// The problem, one sentence without trailing stop. Never holds key material.
     pub message: String,
-    /// What to do about it, one sentence without trailing stop.
+    /// The remedy, one sentence without trailing stop.
     pub remedy: String,
     /// File and line, where the object came from one.
     #[serde(skip_serializing_if = "Option::is_none")]

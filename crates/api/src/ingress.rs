@@ -50,7 +50,7 @@ pub struct IngressPath {
     pub path: Option<Box<str>>,
     /// How it is compared.
     pub path_type: PathType,
-    /// Where requests go.
+    /// The backend that requests go to.
     pub backend: IngressBackend,
 }
 
@@ -59,9 +59,10 @@ pub struct IngressPath {
 pub enum PathType {
     /// The whole path, case-sensitive.
     Exact,
-    /// By path element.
+    /// Matches the path element by element.
     Prefix,
-    /// As the controller decides: here like `Prefix`, or a regex where `use-regex` says so.
+    /// Matches as the controller decides: here like `Prefix`, or as a regex where `use-regex` says
+    /// so.
     ImplementationSpecific,
 }
 

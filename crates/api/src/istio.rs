@@ -1,4 +1,4 @@
-//! Istio's API, as of its reference for 1.31.
+//! Istio's API, from its reference for 1.31.
 //!
 //! Every object is an [`IstioObject`]: what Istio calls its spec, and [`Note`]s of all that was
 //! written and is not read. Objects that Istio's own validation refuses as malformed (a required
@@ -58,7 +58,7 @@ pub type Sidecar = IstioObject<SidecarSpec>;
 pub type RequestAuthentication = IstioObject<Result<RequestAuthenticationSpec, SpecProblem>>;
 /// Whether peers must present certificates; see the module on `Result`.
 pub type PeerAuthentication = IstioObject<Result<PeerAuthenticationSpec, SpecProblem>>;
-/// Who may do what; see the module on `Result`.
+/// Rules of who may do what; see the module on `Result`.
 pub type AuthorizationPolicy = IstioObject<Result<AuthorizationPolicySpec, SpecProblem>>;
 /// Access logs, metrics and traces.
 pub type Telemetry = IstioObject<TelemetrySpec>;

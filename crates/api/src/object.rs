@@ -344,7 +344,7 @@ impl Object {
     /// Reads an object of a known kind from any serde format.
     ///
     /// # Errors
-    /// Those of the deserializer: a field of a wrong type, a required field missing.
+    /// The errors of the deserializer: a field of a wrong type, a required field missing.
     pub fn deserialize<'de, D: serde::Deserializer<'de>>(
         kind: ObjectKind,
         deserializer: D,
@@ -388,7 +388,7 @@ impl Object {
         Object::deserialize(kind, &mut serde_json::Deserializer::from_str(json))
     }
 
-    /// What is wrong with an object that [`Object::from_json`] does not read, and the path of the
+    /// The problem of an object that [`Object::from_json`] does not read, and the path of the
     /// field; that takes longer than reading does.
     pub fn json_problem(kind: ObjectKind, json: &str) -> Option<(serde_json::Error, String)> {
         let mut track = serde_path_to_error::Track::new();
@@ -401,7 +401,7 @@ impl Object {
     /// Reads an object with a function that reads one type, as YAML libraries offer.
     ///
     /// # Errors
-    /// Those of `reader`.
+    /// The errors of `reader`.
     pub fn read<E>(kind: ObjectKind, reader: impl ReadOne<Error = E>) -> Result<Object, E> {
         Ok(match kind {
             ObjectKind::Ingress => Object::Ingress(Arc::new(reader.read()?)),

@@ -17,9 +17,9 @@ pub struct Pod {
     pub labels: Labels,
     /// `status.podIP`; none before it has one.
     pub address: Option<IpAddr>,
-    /// `spec.serviceAccountName`; none where only the metadata was asked for.
+    /// `spec.serviceAccountName`; `None` where only the metadata was asked for.
     pub account: Option<Box<str>>,
-    /// What runs it: the owner in `metadata.ownerReferences` that is marked as controller.
+    /// The controller of the Pod: the owner in `metadata.ownerReferences` that is marked as such.
     pub owner: Option<Owner>,
     /// Whether its condition `Ready` is not false; one without conditions is ready.
     pub is_ready: bool,

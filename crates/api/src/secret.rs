@@ -24,7 +24,7 @@ const PAIR: (&str, &str) = ("tls.crt", "tls.key");
 /// Where Istio's users put them in generic Secrets.
 const GENERIC_PAIR: (&str, &str) = ("cert", "key");
 
-/// Where authorities stand.
+/// The entries where authorities stand.
 const AUTHORITIES: [&str; 2] = ["ca.crt", "cacert"];
 
 /// Where revocation lists stand.

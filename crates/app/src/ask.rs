@@ -47,7 +47,7 @@ pub fn ask<T: DeserializeOwned>(
 /// Prints an answer in the form that was asked for.
 ///
 /// # Errors
-/// Those of standard output.
+/// The errors of standard output.
 pub fn print<T: Serialize + std::fmt::Display>(
     question: &RawQuestion,
     answer: &T,

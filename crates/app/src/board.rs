@@ -38,7 +38,7 @@ struct State {
     reports: BTreeMap<Arc<str>, Vec<Finding>>,
     refusals: BTreeMap<Key, Finding>,
     snapshot: Snapshot,
-    /// Of the views beside the main one.
+    /// The snapshots of the views beside the main one.
     others: BTreeMap<Arc<str>, Snapshot>,
     position: u64,
     counts: Vec<(&'static str, usize)>,
@@ -66,7 +66,7 @@ pub struct Work {
     pub batches: Counter,
 }
 
-/// What a dump shows.
+/// The content of a dump.
 #[derive(Serialize)]
 struct Dump<'a> {
     digest: String,

@@ -15,7 +15,7 @@ use myriad_model::{Form, Sealer, Writer};
 use myriad_source::directory::{self, Limits, Loaded, Locator, Passed};
 use myriad_translate::Engine;
 
-use self::form::Account;
+use self::form::CheckReport;
 use crate::cli::RawCheck;
 use crate::settings::Meaning;
 
@@ -56,7 +56,7 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
         true => honoured::tell(objects.iter(), engine.snapshot(), &findings),
         false => Vec::new(),
     };
-    let account = Account {
+    let report = CheckReport {
         objects: objects.len(),
         annotations: annotations::sum_up(&findings),
         not_read: passed::kinds(&passed),
@@ -64,8 +64,8 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
         honoured,
         findings: &findings,
     };
-    account.print(raw.output, &mut std::io::stdout().lock())?;
-    Ok(match account.has_errors() {
+    report.print(raw.output, &mut std::io::stdout().lock())?;
+    Ok(match report.has_errors() {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })

@@ -1,4 +1,5 @@
-//! The command line. Every setting is defined once, here, with its name, default and help.
+//! The command line. Every setting is defined once, with its name, default and help: here, or in
+//! `sidecar` where a command of that crate reads it.
 
 pub mod bounds;
 pub mod check;
@@ -7,11 +8,11 @@ pub mod endpoints;
 pub mod inject;
 pub mod life;
 pub mod listeners;
+pub mod meaning;
 pub mod mesh;
 pub mod names;
 pub mod probes;
 pub mod process;
-pub mod redirect;
 pub mod regexes;
 pub mod requests;
 pub mod sharing;
@@ -23,31 +24,29 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use myriad_model::wire::SCHEMA;
+use myriad_sidecar::inject::RawInject;
+use myriad_sidecar::redirect::RawRedirect;
 use myriad_translate::MAIN;
 
-use self::bounds::RawBounds;
 pub use self::check::{CheckForm, RawCheck};
 use self::completions::RawCompletions;
 use self::endpoints::RawEndpoints;
-use self::inject::{RawInject, RawInjection};
+use self::inject::RawInjection;
 use self::life::RawLife;
 use self::listeners::RawListeners;
-use self::mesh::{RawMesh, RawMeshAuthority};
+pub use self::meaning::RawMeaning;
+use self::mesh::RawMeshAuthority;
 use self::names::RawNames;
 use self::probes::RawProbes;
 use self::process::RawProcess;
-use self::redirect::RawRedirect;
-use self::regexes::RawRegexes;
 use self::requests::RawRequests;
-use self::sharing::RawSharing;
 use self::tickets::RawTickets;
-use self::trust::RawTrust;
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
 #[command(name = "myriad", version, about, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -84,7 +83,7 @@ pub struct RawServe {
     /// files.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Where listeners are.
+    /// Addresses of listeners.
     #[command(flatten)]
     pub listeners: RawListeners,
     /// The process.
@@ -93,7 +92,7 @@ pub struct RawServe {
     /// How connections are served.
     #[command(flatten)]
     pub traffic: RawTraffic,
-    /// Where endpoints may be.
+    /// Addresses that endpoints may have.
     #[command(flatten)]
     pub endpoints: RawEndpoints,
     /// How objects are read.
@@ -158,16 +157,16 @@ pub struct RawController {
         value_enum
     )]
     pub istio: Istio,
-    /// Who signs identities of the mesh.
+    /// The authority that signs identities of the mesh.
     #[command(flatten)]
     pub authority: RawMeshAuthority,
-    /// What proxies make session tickets by.
+    /// Settings of session tickets.
     #[command(flatten)]
     pub tickets: RawTickets,
-    /// Where listeners are, on every proxy.
+    /// Addresses of listeners, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,
-    /// Where endpoints may be.
+    /// Addresses that endpoints may have.
     #[command(flatten)]
     pub endpoints: RawEndpoints,
     /// Which Pods get a proxy on their way into the cluster.
@@ -224,10 +223,10 @@ pub struct RawProxy {
     /// Ask the controller for an identity of the mesh. A sidecar is not ready until there is one.
     #[arg(long, env = "MYRIAD_MESH")]
     pub mesh: bool,
-    /// What a sidecar is asked.
+    /// The checks that a sidecar answers.
     #[command(flatten)]
     pub probes: RawProbes,
-    /// Where endpoints may be.
+    /// Addresses that endpoints may have.
     #[command(flatten)]
     pub endpoints: RawEndpoints,
     /// The process.
@@ -273,7 +272,7 @@ pub struct RawTraffic {
     /// Write one JSON line per request to standard output.
     #[arg(long, env = "MYRIAD_ACCESS_LOG", help_heading = "Logs and metrics")]
     pub access_log: bool,
-    /// What is told of requests.
+    /// Settings of what is told of requests.
     #[command(flatten)]
     pub requests: RawRequests,
     /// Count Istio's standard metrics, with this as the source of requests.
@@ -293,7 +292,7 @@ pub struct RawTraffic {
         value_name = "NAME=VALUE"
     )]
     pub limits: Vec<String>,
-    /// What becomes of paths that servers understand differently: with DIALECT, the default, each
+    /// Treatment of paths that servers understand differently: with DIALECT, the default, each
     /// route reads them as its dialect does and endpoints get them as they came; NONE compares them
     /// as they came and refuses dot segments and backslashes, BASE, MERGE_SLASHES and
     /// DECODE_AND_MERGE_SLASHES normalise as Istio does, and STRICT refuses all that these would
@@ -360,7 +359,7 @@ pub struct RawTraffic {
         help_heading = "Sidecar"
     )]
     pub detection_timeout: u64,
-    /// Where names are asked for, and where the proxy is.
+    /// Servers of names, and the locality of the proxy.
     #[command(flatten)]
     pub names: RawNames,
 }
@@ -368,20 +367,20 @@ pub struct RawTraffic {
 /// Settings of `status` as written.
 #[derive(Clone, Debug, Args)]
 pub struct RawStatus {
-    /// What about; the whole process if nothing is named.
+    /// The subject; the whole process if nothing is named.
     #[command(subcommand)]
     pub subject: Option<StatusSubject>,
-    /// Whom to ask.
+    /// The process to ask.
     #[command(flatten)]
     pub question: RawQuestion,
 }
 
-/// What a status is asked of.
+/// The subject of a status.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StatusSubject {
     /// One Ingress: its hosts and findings, and on how many proxies it is live.
     Ingress {
-        /// Which.
+        /// The Ingress.
         #[arg(value_name = "NAMESPACE/NAME")]
         name: String,
     },
@@ -403,10 +402,35 @@ pub struct RawExplain {
     /// The gateway that it is sent to, of those that a controller has.
     #[arg(long, default_value = MAIN, value_name = "NAME")]
     pub view: String,
-    /// Whom to ask.
+    /// The address of the client, which policies and source ranges are about; 127.0.0.1 if none is
+    /// given.
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "ADDRESS"
+    )]
+    pub client: String,
+    /// The name in the TLS handshake, where it is not the host of the URL.
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "NAME"
+    )]
+    pub sni: String,
+    /// The claims of a token, as JSON, which count as verified.
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "JSON"
+    )]
+    pub claims: String,
+    /// The process to ask.
     #[command(flatten)]
     pub question: RawQuestion,
-    /// Where endpoints in files may be.
+    /// Addresses that endpoints in files may have.
     #[command(flatten)]
     pub endpoints: RawEndpoints,
     /// How objects in files are read.
@@ -449,136 +473,10 @@ pub enum Istio {
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OutputForm {
-    /// For people.
+    /// A text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
-}
-
-/// Settings that decide what objects mean, as written.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Objects")]
-pub struct RawMeaning {
-    /// The ingress class that is served; `serve` serves objects without a class too.
-    #[arg(
-        long,
-        env = "MYRIAD_INGRESS_CLASS",
-        default_value = "myriad",
-        value_name = "NAME"
-    )]
-    pub ingress_class: String,
-    /// What an IngressClass names as its controller to be served here too; two installations in
-    /// one cluster differ in it, or each serves and reports the other's Ingresses.
-    #[arg(
-        long,
-        env = "MYRIAD_CONTROLLER_CLASS",
-        default_value = "myriad.dev/ingress-controller",
-        value_name = "NAME"
-    )]
-    pub controller_class: String,
-    /// The certificate for names that no other covers.
-    #[arg(
-        long,
-        env = "MYRIAD_DEFAULT_CERTIFICATE",
-        value_name = "NAMESPACE/SECRET"
-    )]
-    pub default_certificate: Option<String>,
-    /// Annotations, and keys of the ConfigMap below, that restrict access and shall be ignored all
-    /// the same, by full name.
-    #[arg(
-        long,
-        env = "MYRIAD_IGNORE_ANNOTATIONS",
-        value_delimiter = ',',
-        value_name = "NAME,..."
-    )]
-    pub ignore_annotations: Vec<String>,
-    /// The ConfigMap of an ingress-nginx, whose restrictions hold for all Ingresses. While it is
-    /// not there, their paths answer 503.
-    #[arg(long, env = "MYRIAD_NGINX_CONFIGMAP", value_name = "NAMESPACE/NAME")]
-    pub nginx_configmap: Option<String>,
-    /// The namespaces that have a host.
-    #[command(flatten)]
-    pub sharing: RawSharing,
-    /// Namespaces whose objects without host take effect; `*` for all [default: all; for a
-    /// controller none].
-    #[arg(
-        long,
-        env = "MYRIAD_CATCH_ALL_NAMESPACES",
-        value_delimiter = ',',
-        value_name = "NAME,..."
-    )]
-    pub catch_all_namespaces: Option<Vec<String>>,
-    /// Labels of the gateway's workload, which selectors of Istio's Gateways and `sourceLabels`
-    /// are compared with.
-    #[arg(
-        long,
-        env = "MYRIAD_GATEWAY_LABELS",
-        default_value = "istio=ingressgateway",
-        value_delimiter = ',',
-        value_name = "KEY=VALUE,...",
-        help_heading = "Gateways"
-    )]
-    pub gateway_labels: Vec<String>,
-    /// Namespace of the gateway's workload, where Secrets that Istio's Gateways name are looked
-    /// for first.
-    #[arg(
-        long,
-        env = "MYRIAD_GATEWAY_NAMESPACE",
-        default_value = "istio-system",
-        value_name = "NAME",
-        help_heading = "Gateways"
-    )]
-    pub gateway_namespace: String,
-    /// A file that lists further gateways, each with its name, namespace, labels and the service
-    /// accounts of its proxies. Read once, at the start.
-    #[arg(
-        long,
-        env = "MYRIAD_GATEWAYS",
-        value_name = "FILE",
-        help_heading = "Gateways"
-    )]
-    pub gateways: Option<PathBuf>,
-    /// A file with Istio's MeshConfig, such as the key `mesh` of the ConfigMap `istio`, mounted.
-    /// Its extension providers and what it says of telemetry are honoured. Read once, at the
-    /// start.
-    #[arg(
-        long,
-        env = "MYRIAD_MESH_CONFIG",
-        value_name = "FILE",
-        help_heading = "Mesh"
-    )]
-    pub mesh_config: Option<PathBuf>,
-    /// What the mesh is.
-    #[command(flatten)]
-    pub mesh: RawMesh,
-    /// What is believed of requests.
-    #[command(flatten)]
-    pub trust: RawTrust,
-    /// What the full names of Services end with.
-    #[arg(
-        long,
-        env = "MYRIAD_CLUSTER_DOMAIN",
-        default_value = "cluster.local",
-        value_name = "DOMAIN"
-    )]
-    pub cluster_domain: String,
-    /// Ports that Istio's Gateways may have listeners on, beside those of HTTP and HTTPS; those
-    /// of the admin pages and of proxies are never among them.
-    #[arg(
-        long,
-        env = "MYRIAD_GATEWAY_PORTS",
-        default_value = "1-65535",
-        value_delimiter = ',',
-        value_name = "FROM-TO,...",
-        help_heading = "Gateways"
-    )]
-    pub gateway_ports: Vec<String>,
-    /// What one namespace may hold.
-    #[command(flatten)]
-    pub bounds: RawBounds,
-    /// How many regexes objects may have.
-    #[command(flatten)]
-    pub regexes: RawRegexes,
 }
 
 /// Writes an error and its causes to standard error.

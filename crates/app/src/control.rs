@@ -1,6 +1,8 @@
 //! The control loop: one inbox, one writer, and the only place where batching is written.
 
 mod beside;
+mod event;
+mod outlet;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -11,47 +13,18 @@ use std::time::Duration;
 use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
-use myriad_model::{Position, WorkloadNames};
-use myriad_translate::{Engine, FindingsChange, MAIN, Outcome, View, workload_names};
-use tokio::sync::{mpsc, oneshot, watch};
+use myriad_model::Position;
+use myriad_translate::{Engine, MAIN, Outcome, workload_names};
+use tokio::sync::{mpsc, watch};
 
+pub use self::event::{Event, INBOX_EVENTS_MAX};
+pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::Shares;
 
-use self::beside::{Answer, Beside};
+use self::beside::Beside;
 use self::queue::Queue;
 use crate::board::Board;
 use crate::live::{Live, Root};
-use crate::outlet::Outlet;
-
-/// Everything that can wake the control loop.
-#[derive(Debug)]
-pub enum Event {
-    /// A source saw objects change.
-    Changed(Batch),
-    /// Batches from here on count revisions anew.
-    Epoch(u64),
-    /// There is a view, or another one of its name.
-    ViewPut(View),
-    /// A view is gone.
-    ViewGone(Arc<str>),
-    /// The proxy of a Pod, by `namespace/name`, asks which view it sees.
-    Asked(String, Answer),
-    /// Whoever signs for the proxy of a Pod, by `namespace/name`, asks what its workload is
-    /// called; none where the Pod is not known.
-    Named(String, oneshot::Sender<Option<WorkloadNames>>),
-    /// A proxy follows a view, or does not any more.
-    Followed(Arc<str>, bool),
-    /// Everything that is told to people shall be told again.
-    Restate,
-    /// Somebody else has found something, or found it gone.
-    Found(FindingsChange),
-    /// The process was asked to stop.
-    Stop,
-}
-
-/// The most events that wait in the inbox. A source that finds it full waits: what would pile up
-/// here during a first list is memory that a million small objects leave in pieces.
-pub const INBOX_EVENTS_MAX: usize = 32;
 
 /// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
 const TICK_SECONDS_MAX: i64 = 60;
@@ -76,9 +49,6 @@ pub struct Control<O> {
     ready: Condition,
     addresses: watch::Sender<Option<Addresses>>,
 }
-
-/// Where listeners are bound, by name.
-pub type Addresses = Vec<(myriad_model::Name, std::net::SocketAddr)>;
 
 impl<O: Outlet> Control<O> {
     /// A control loop that has seen nothing yet. `ready` is met, and `addresses` announced, when
@@ -187,6 +157,14 @@ impl<O: Outlet> Control<O> {
                 let _ = answer.send(names);
             }
             Event::Followed(view, is_there) => self.beside.follow(&view, is_there),
+            Event::Learned(claims) => {
+                self.engine.learn(claims);
+                self.translate_views();
+            }
+            Event::Overrun(namespace) => {
+                self.engine.overrun(&namespace);
+                self.translate_views();
+            }
             Event::Restate => self.outlet.restate(&mut self.engine.served()),
             Event::Found(findings) => {
                 self.outlet.tell(&findings);
@@ -246,7 +224,7 @@ impl<O: Outlet> Control<O> {
         }
     }
 
-    /// Translates what other views see; before the end of the first list nobody does.
+    /// Translates what no change of an object leads to, once the first list has ended.
     fn translate_views(&mut self) {
         if self.is_listed {
             self.translate(Vec::new(), clock::now());
@@ -308,6 +286,7 @@ impl<O: Outlet> Control<O> {
         self.outlet.publish_others(&self.engine, &outcome.others);
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
+        self.outlet.claims(outcome.claims);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
         self.board.set_others(&self.engine, &outcome.others);

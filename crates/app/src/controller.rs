@@ -2,16 +2,17 @@
 
 mod authority;
 mod certificate;
+pub mod claims;
 mod fleet;
+mod outlet;
 mod roots;
 mod signer;
 mod tickets;
+mod trust;
 mod watcher;
 mod webhook;
-pub mod word;
+mod word;
 
-pub use authority::SECRET_NAME;
-pub use certificate::Renewed;
 pub use signer::{Signer, Terms};
 
 use std::future::Future;
@@ -26,6 +27,7 @@ use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
+use myriad_source::kubernetes::lease::Claim;
 use myriad_source::kubernetes::{self, Client, Cluster};
 use myriad_sync::Views;
 use myriad_translate::{Engine, MAIN};
@@ -37,16 +39,18 @@ use crate::control::{Control, Event, INBOX_EVENTS_MAX, Shares};
 use crate::descriptors;
 use crate::explain::Explainer;
 use crate::live::Live;
-use crate::outlet::Fleet;
-use crate::process::{self, Pages};
+use crate::mesh;
+use crate::pages::{self, Pages};
 use crate::restart;
 use crate::settings::{Controller, MeshAuthority};
 use crate::signals::Stop;
 use crate::status::report::Reporter;
 use crate::tokens::Tokens;
-use crate::trust::{self, Trust};
-use authority::Keeper;
+use authority::AuthorityKeeper;
+use claims::{Claims, Known};
+use outlet::Fleet;
 use roots::Namespaces;
+use trust::Trust;
 use word::Word;
 
 /// How long is waited before the API server is asked again for what nothing works without.
@@ -81,16 +85,16 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let (board, live) = (Board::new(&metrics), Live::new(&metrics));
     let ready = readiness.require("the first complete list of every kind");
-    let listener = process::bind_admin(settings.admin, None)?;
+    let listener = pages::bind(settings.admin, None)?;
     let sync = fleet::bind(settings.sync)?;
     let webhook = webhook::bind(settings.injection.as_ref())?;
     let hosts = settings.admin_hosts.clone();
     let pages = pages(&metrics, readiness, (&board, &live), hosts);
-    process::start_admin(listener, pages, &drain, restart::at_once())?;
+    pages::start(listener, pages, &drain, restart::at_once())?;
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
     let config_map = settings.meaning.nginx_config_map.as_ref();
-    let cluster = Cluster::connect(kubernetes::Settings {
+    let cluster = Cluster::connect(kubernetes::ClusterSettings {
         namespaces: namespaces.collect(),
         kinds: match settings.watches_istio {
             true => ObjectKind::ALL.into(),
@@ -99,13 +103,13 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         },
         config_map: config_map.map(|key| (key.namespace().into(), key.name().into())),
         needs_pods: has_mesh,
-        ..kubernetes::Settings::default()
+        ..kubernetes::ClusterSettings::default()
     });
     let cluster = cluster.await?;
     let client = cluster.client();
     cluster.counters().register(&metrics);
     let prepared = prepare(&client, &settings);
-    let (trust, tokens) = tokio::select! {
+    let (trust, tokens, known) = tokio::select! {
         prepared = prepared => prepared,
         _ = stop.asked() => return Ok(()),
     };
@@ -133,11 +137,12 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let keeper = trust::keep(client.clone(), home, certificate, bundle);
     keep_secrets(keeper, &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
+    let engine = engine(&settings, &trust, &known);
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
+    let claims = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
     follow(cluster, inbox.clone(), namespaces);
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
-    let fleet = Fleet::new(views, word);
-    let engine = engine(&settings, &trust);
+    let fleet = Fleet::new(views, word, claims);
     Control::new(engine, fleet, Shares::FAIR, board, live, ready, announce)
         .run(events)
         .await;
@@ -185,7 +190,7 @@ fn publish_roots(
 ) -> Namespaces {
     let (namespaces, heard) = Namespaces::new();
     if let Some(injection) = &settings.injection {
-        let keeper = roots::Keeper {
+        let keeper = roots::RootKeeper {
             client: client.clone(),
             configuration: injection.configuration.clone(),
             config_map: injection.sidecar.ca_config_map.clone(),
@@ -193,6 +198,21 @@ fn publish_roots(
         drop(task::spawn("webhook roots", keeper.keep(told, heard)));
     }
     namespaces
+}
+
+/// Keeps since when objects claim hosts, beyond this process; returns where it is told.
+fn keep_claims(
+    (client, settings): (&Client, &Controller),
+    inbox: &mpsc::Sender<Event>,
+    leads: Claim,
+    known: Known,
+    drain: &Drain,
+) -> Claims {
+    let claims = Claims::default();
+    let place = (client.clone(), settings.namespace.clone());
+    let keeper = claims::ClaimKeeper::new(place, claims.clone(), inbox.clone(), leads, known);
+    drop(task::spawn("claims", keeper.keep(drain.holder())));
+    claims
 }
 
 /// Lets everything be replaced in time that the replicas share by Secrets: the trust, and the keys
@@ -208,7 +228,7 @@ fn keep_secrets(
         let (client, namespace) = (client.clone(), settings.namespace.clone());
         let views = settings.meaning.gateways.views.iter();
         let gateways = std::iter::once(MAIN.into()).chain(views.map(|view| view.name.clone()));
-        let keeper = tickets::Keeper::new(client, namespace, gateways.collect(), metrics);
+        let keeper = tickets::TicketKeeper::new(client, namespace, gateways.collect(), metrics);
         drop(task::spawn("ticket keys", keeper.keep()));
     }
 }
@@ -235,7 +255,7 @@ fn look_after_authority(
         overlap,
     };
     let signer = Signer::new(terms, inbox.clone(), metrics);
-    let keeper = Keeper {
+    let keeper = AuthorityKeeper {
         client: client.clone(),
         namespace,
         name,
@@ -247,8 +267,9 @@ fn look_after_authority(
     Some(signer)
 }
 
-/// Asks until what nothing works without is there: the shared trust, and the keys of tokens.
-async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>) {
+/// Asks until what nothing works without is there: the shared trust, the keys of tokens, and what
+/// is known of claims to hosts.
+async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>, Known) {
     let trust = loop {
         match prepare_trust(client, &settings.namespace).await {
             Ok(trust) => break trust,
@@ -264,6 +285,7 @@ async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>)
         tracing::warn!("the keys of tokens cannot be read: {error:#}; trying again");
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
+    let known = claims::load(client, &settings.namespace).await;
     let (client, refreshed) = (client.clone(), tokens.clone());
     drop(task::spawn("token keys", async move {
         loop {
@@ -276,7 +298,7 @@ async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>)
             }
         }
     }));
-    (trust, tokens)
+    (trust, tokens, known)
 }
 
 async fn prepare_trust(client: &Client, namespace: &str) -> anyhow::Result<Trust> {
@@ -287,7 +309,8 @@ async fn prepare_trust(client: &Client, namespace: &str) -> anyhow::Result<Trust
 
 async fn refresh(client: &Client, tokens: &Tokens) -> anyhow::Result<()> {
     let published = client.token_keys().await?;
-    Ok(tokens.set_keys(&published)?)
+    let set = tokens.set_keys(&published);
+    set.map_err(|reason| anyhow::anyhow!("the published set {reason}"))
 }
 
 /// Carries what the watches see into the inbox.
@@ -310,9 +333,11 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, namespaces: Namespac
     }));
 }
 
-fn engine(settings: &Controller, trust: &Trust) -> Engine {
+fn engine(settings: &Controller, trust: &Trust, known: &Known) -> Engine {
     let writer = Writer::new(Sealer::new(trust.version_key.0, Form::Encoded));
-    let mesh = &settings.meaning.mesh;
-    mesh.warn(mesh.edge.remedies());
-    Engine::new(settings.translate(), writer)
+    let config = &settings.meaning.mesh;
+    mesh::warn(config, mesh::remedies(&config.edge));
+    let mut engine = Engine::new(settings.translate(), writer);
+    engine.learn(known.claims.clone());
+    engine
 }

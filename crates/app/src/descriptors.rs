@@ -32,12 +32,12 @@ const IDLE_PART: u64 = 8;
 /// The part of the descriptors of clients that silent ones have beyond the limit of all.
 const SPARE_PART: u64 = 8;
 
-/// What was wanted and had.
+/// The descriptors that were needed, and the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// What `connections` and their endpoints need, with the reserve.
+    /// The descriptors that `connections` and their endpoints need, with the reserve.
     pub needed: u64,
-    /// What the process may have open.
+    /// The descriptors that the process may have open.
     pub had: u64,
     /// Connections of clients for each worker, as they were set.
     pub connections_set: usize,
@@ -97,7 +97,7 @@ impl Descriptors {
 
     /// Whether connections had to be lowered.
     pub fn is_short(&self) -> bool {
-        self.had < self.needed
+        self.connections < self.connections_set
     }
 
     fn finding(&self) -> Option<Finding> {
@@ -135,7 +135,7 @@ impl fmt::Display for Descriptors {
     }
 }
 
-/// What connections of clients, requests on their way and idle connections to endpoints need.
+/// The descriptors for clients' connections, requests in flight and idle connections to endpoints.
 fn needed(workers: u64, limits: &Limits) -> u64 {
     let clients = limits.connections_max as u64 + limits.spare_max as u64;
     let own = clients + of_endpoints(limits);
@@ -200,7 +200,7 @@ mod tests {
 
     use super::{Descriptors, RESERVE_MAX, lower, needed};
 
-    /// What is open at most once limits were lowered to a number of descriptors.
+    /// The most descriptors in use once limits were lowered to a number of descriptors.
     fn lowered(workers: u64, had: u64) -> (u64, Limits) {
         let mut limits = Limits::default();
         lower(workers, had, &mut limits);
@@ -253,8 +253,29 @@ mod tests {
         assert!(finding.remedy.contains("LimitNOFILE"), "{finding:?}");
         let enough = Descriptors {
             had: 173_056,
+            connections: 65_536,
             ..short
         };
         assert_eq!(enough.finding(), None);
+    }
+
+    #[test]
+    fn nothing_is_said_where_connections_stay_as_they_were_set() {
+        let mut limits = Limits {
+            connections_max: 200,
+            ..Limits::default()
+        };
+        let (needed, had) = (needed(1, &limits), 20_000);
+        assert!(had < needed);
+        lower(1, had, &mut limits);
+        let stays = Descriptors {
+            needed,
+            had,
+            connections_set: 200,
+            connections: limits.connections_max,
+        };
+        assert_eq!(stays.finding(), None);
+        let text = "20000 file descriptors for 200 connections per worker";
+        assert_eq!(stays.to_string(), text);
     }
 }

@@ -7,42 +7,36 @@ mod answer;
 mod gather;
 mod parts;
 mod question;
+mod scene;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
 use myriad_api::Finding;
 use myriad_base::clock;
-use myriad_model::{Form, Sealer, Snapshot, Writer};
+use myriad_model::{Form, Sealer, Writer};
 use myriad_proxy::route::tables::Tables;
 use myriad_source::directory::{self, Limits, Loaded};
 use myriad_translate::Engine;
 
 pub use self::parts::Explanation;
 pub use self::question::Question;
+pub use self::scene::Scene;
 
 use crate::ask;
 use crate::board::Board;
 use crate::cli::RawExplain;
-use crate::settings::Meaning;
+use crate::settings::{Meaning, Traffic};
 
-/// Where it is served.
+/// The path where it is served.
 pub const PATH: &str = "/explain";
 
 /// The most findings of an explanation.
 const FINDINGS_SHOWN_MAX: usize = 50;
-
-/// What an explanation is read from.
-pub struct Scene {
-    tables: Arc<Tables>,
-    /// Every host that is known, for the names that were perhaps meant.
-    hosts: BTreeSet<Box<str>>,
-}
 
 /// Finds what a question is answered from, for the view of a name, if there is one.
 type Find = dyn Fn(&Question, &str) -> Option<Scene> + Send + Sync;
@@ -53,8 +47,8 @@ pub struct Explainer {
     board: Board,
 }
 
-/// Runs the command: exit code 1 where the request would not be forwarded, redirected or
-/// answered as a route says.
+/// Runs the command: exit code 1 where the request would not get through, which is to an endpoint,
+/// or to a redirect or an answer that a route wants.
 ///
 /// # Errors
 /// A URL that is none, a directory that cannot be read, or nobody answers.
@@ -64,6 +58,9 @@ pub fn run(raw: &RawExplain) -> anyhow::Result<ExitCode> {
             ("url", &*raw.url),
             ("method", &*raw.method),
             ("view", &*raw.view),
+            ("client", &*raw.client),
+            ("sni", &*raw.sni),
+            ("claims", &*raw.claims),
         ];
         parameters.extend(raw.header.iter().map(|header| ("header", &**header)));
         ask::ask(&raw.question, PATH, &parameters)?
@@ -78,7 +75,9 @@ pub fn run(raw: &RawExplain) -> anyhow::Result<ExitCode> {
 }
 
 fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
-    let question = match Question::new(&raw.url, &raw.method, &raw.header) {
+    let question = Question::new(&raw.url, &raw.method, &raw.header)
+        .and_then(|it| it.of_client(&raw.client, &raw.sni, &raw.claims));
+    let question = match question {
         Ok(question) => question,
         Err(problem) => bail!("{problem}"),
     };
@@ -90,7 +89,7 @@ fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
     let Some(snapshot) = engine.snapshot_of(&raw.view) else {
         bail!("--view: {}", no_view(&raw.view));
     };
-    let scene = Scene::of_snapshot(snapshot, &question);
+    let scene = gather::gather(snapshot, &question.names());
     let reported = batch.reports.into_iter().flat_map(|it| it.findings);
     let mut findings: Vec<Finding> = engine.findings().cloned().chain(reported).collect();
     for finding in &mut findings {
@@ -105,40 +104,36 @@ fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
 }
 
 impl Explainer {
-    /// Of a process that has a proxy.
+    /// Of a process that has a proxy, with what this was told of the proxies in front of it.
     pub fn of_proxy(
         tables: impl Fn() -> Arc<Tables> + Send + Sync + 'static,
+        traffic: &Traffic,
         board: Board,
     ) -> Explainer {
+        let trusted_hops = traffic.trusted_hops;
         // A proxy is asked about itself, whatever its view is.
-        let scene = Box::new(move |_: &Question, _: &str| Some(Scene::of_tables(tables())));
+        let scene = move |_: &Question, _: &str| Some(Scene::of_tables(tables(), trusted_hops));
+        let scene = Box::new(scene);
         Explainer { scene, board }
     }
 
-    /// Of a process that has resources alone.
+    /// The explainer of a process that has resources alone.
     pub fn of_board(board: Board) -> Explainer {
         let shown = board.clone();
         let scene = Box::new(move |question: &Question, view: &str| {
             let snapshot = shown.snapshot_of(view)?;
-            Some(Scene::of_snapshot(&snapshot, question))
+            Some(gather::gather(&snapshot, &question.names()))
         });
         Explainer { scene, board }
     }
 
-    /// Answers one question.
+    /// Answers one question, of a view where there are several.
     ///
     /// # Errors
     /// What is wrong with the question.
-    pub fn explain(
-        &self,
-        url: &str,
-        method: &str,
-        headers: &[String],
-        view: &str,
-    ) -> Result<Explanation, String> {
-        let question = Question::new(url, method, headers)?;
-        let scene = (self.scene)(&question, view).ok_or_else(|| no_view(view))?;
-        Ok(answer::explain(&scene, &question, &|is_wanted| {
+    pub fn explain(&self, question: &Question, view: &str) -> Result<Explanation, String> {
+        let scene = (self.scene)(question, view).ok_or_else(|| no_view(view))?;
+        Ok(answer::explain(&scene, question, &|is_wanted| {
             self.board.findings_where(FINDINGS_SHOWN_MAX, is_wanted)
         }))
     }
@@ -146,17 +141,4 @@ impl Explainer {
 
 fn no_view(name: &str) -> String {
     format!("there is no gateway {name}; --gateways lists them")
-}
-
-impl Scene {
-    /// The tables that requests are answered from.
-    fn of_tables(tables: Arc<Tables>) -> Scene {
-        let hosts = tables.hosts().map(|host| host.as_str().into()).collect();
-        Scene { tables, hosts }
-    }
-
-    /// Tables of those resources that concern a question. Reads through all routes and domains.
-    fn of_snapshot(snapshot: &Snapshot, question: &Question) -> Scene {
-        gather::gather(snapshot, &question.names())
-    }
 }

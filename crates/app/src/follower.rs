@@ -17,6 +17,7 @@ use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::task;
 use myriad_model::{Change, Commit, Snapshot};
 use myriad_proxy::{Inherited, Proxy};
+use myriad_sidecar::probes::{self, Probes};
 use myriad_sync::{
     Anchors, Apply, Client, ClientCounters, ClientError, ClientSettings, Delivery, Issued,
     NotSigned, Refusal,
@@ -25,8 +26,8 @@ use myriad_sync::{
 use crate::board::Board;
 use crate::cli::RawProxy;
 use crate::explain::Explainer;
-use crate::probes::{self, Probes};
-use crate::process::{self, Pages};
+use crate::pages::{self, Pages};
+use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
 use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
@@ -90,10 +91,10 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let pages = Pages {
         metrics: metrics.clone(),
         reporter: reporter(&settings, &readiness, &board, &kept),
-        explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
+        explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board.clone()),
         hosts: settings.admin_hosts.clone(),
     };
-    process::start_admin(opened.listener, pages, &drain, opened.from)?;
+    pages::start(opened.listener, pages, &drain, opened.from)?;
     let mut follower = Follower {
         proxy,
         kept,
@@ -123,7 +124,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the process listens beside its listeners.
+/// The addresses that the process listens on beside its listeners.
 fn own_addresses(
     settings: &settings::Proxy,
     admin: &TcpListener,
@@ -179,16 +180,16 @@ fn client(settings: &settings::Proxy) -> anyhow::Result<ClientSettings> {
 
 /// The sockets of the process, but for those of the proxy.
 struct Opened {
-    /// That of the admin pages.
+    /// The socket of the admin pages.
     listener: TcpListener,
-    /// What the next process is given of them.
+    /// The sockets among them that the next process is given.
     own: Vec<(Role, OwnedFd)>,
     /// When questions are answered.
     from: CancellationToken,
     /// Cancelled once everything that is waited for is there.
     is_live: CancellationToken,
     restart: Option<Restart>,
-    /// What the process before has left to the proxy.
+    /// The sockets and keys that the process before has left to the proxy.
     inherited: Option<Inherited>,
 }
 
@@ -202,10 +203,12 @@ fn open(
     let is_live = CancellationToken::new();
     let from = restart.as_ref().map(|it| it.answers_from(&is_live));
     let from = from.unwrap_or_else(restart::at_once);
-    let listener = process::bind_admin(settings.admin, restart.as_mut())?;
+    let listener = pages::bind(settings.admin, restart.as_mut())?;
     let mut own = vec![(Role::Admin, listener.try_clone()?.into())];
     if let (Some(probes), Some(settings)) = (probes, &settings.probes) {
-        let bound = probes::bind(settings.address, restart.as_mut())?;
+        let inherited = restart.as_mut();
+        let inherited = inherited.and_then(|it| it.take(Role::Probes, settings.address));
+        let bound = probes::bind(settings.address, inherited)?;
         own.push((Role::Probes, bound.try_clone()?.into()));
         probes.start(bound, drain, from.clone())?;
     }

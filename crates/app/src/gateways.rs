@@ -31,12 +31,12 @@ const NAME_BYTES_MAX: usize = 253;
 /// Namespace and name of a service account.
 pub type Account = (String, String);
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Gateways {
     /// The views of the gateways.
     pub views: Vec<View>,
-    /// Whose proxies see which of them.
+    /// The view that the proxies of each account see.
     pub accounts: BTreeMap<Account, Arc<str>>,
 }
 

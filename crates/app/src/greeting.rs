@@ -68,7 +68,7 @@ fn write(
     Ok(())
 }
 
-/// What is served, as it was given.
+/// The paths that are served, as they were given.
 fn paths(settings: &Serve) -> String {
     let paths = settings.paths.iter();
     let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();

@@ -1,4 +1,4 @@
-//! What each namespace makes this process hold, kept in step with every change.
+//! The holdings of each namespace in this process, kept in step with every change.
 //!
 //! A resource counts for the namespace of the object that it came from. Nothing is walked: a change
 //! costs what it changes, and the largest namespaces stand in an index of their own.
@@ -55,29 +55,29 @@ pub struct Held {
     pub bytes: u64,
 }
 
-/// What is held, and by whom most of it.
+/// The sum of what is held, and the namespaces that hold most of it.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldingsReport {
     /// How many namespaces hold anything.
     pub namespaces_total: usize,
-    /// What all of them hold together, by part.
+    /// The sums over all namespaces, by part.
     pub parts: BTreeMap<String, Held>,
     /// The namespaces that hold most, at most [`NAMESPACES_SHOWN_MAX`].
     pub namespaces: Vec<NamespaceReport>,
 }
 
-/// What one namespace holds.
+/// The holdings of one namespace.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceReport {
     /// Its name; `-` for what came from no object.
     pub namespace: String,
     /// The bytes of all parts.
     pub bytes: u64,
-    /// What it holds, by part.
+    /// The holdings, by part.
     pub parts: BTreeMap<String, Held>,
 }
 
-/// What is held by namespace. Cheap to clone.
+/// The holdings of all namespaces. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Holdings {
     state: Arc<Mutex<State>>,
@@ -92,7 +92,7 @@ struct State {
     all: Row,
 }
 
-/// What one namespace holds, by the number of the part.
+/// The holdings of one namespace, by the number of the part.
 type Row = [Held; PARTS.len()];
 
 type Label = [(&'static str, &'static str); 1];
@@ -137,7 +137,7 @@ impl Holdings {
         self.show(&state);
     }
 
-    /// What is held.
+    /// The report of what is held.
     pub fn report(&self) -> HoldingsReport {
         let state = self.lock();
         let largest = state.by_bytes.iter().rev().take(NAMESPACES_SHOWN_MAX);
@@ -240,7 +240,7 @@ fn bytes(row: &Row) -> u64 {
     row.iter().map(|held| held.bytes).sum()
 }
 
-/// What a resource counts for.
+/// The amounts that a resource counts for.
 fn amounts(resource: &Resource, bytes: u64) -> Row {
     let mut row = Row::default();
     let (part, count) = match &resource.value {
@@ -304,7 +304,7 @@ mod tests {
     use myriad_api::{Change, Object, ObjectKey, ObjectKind};
     use myriad_base::metrics::Metrics;
     use myriad_model::{Form, Sealer, Writer};
-    use myriad_proxy::net::pattern::Pattern;
+    use myriad_proxy::pattern::Pattern;
     use myriad_translate::{Engine, regex_bytes};
     use serde_json::json;
 

@@ -5,7 +5,6 @@
 //! **Knows** every crate of the product.
 //! **Never** decides what an object means, and never touches a connection.
 
-pub mod answering;
 pub mod ask;
 pub mod board;
 pub mod check;
@@ -19,15 +18,12 @@ pub mod follower;
 pub mod gateways;
 pub mod greeting;
 pub mod holdings;
-pub mod inject;
 pub mod limits;
 pub mod live;
 pub mod log_file;
 pub mod mesh;
-pub mod outlet;
-pub mod probes;
+pub mod pages;
 pub mod process;
-pub mod redirect;
 pub mod resident;
 pub mod restart;
 pub mod serve;
@@ -37,4 +33,3 @@ pub mod status;
 pub mod tickets;
 pub mod tokens;
 pub mod told;
-pub mod trust;

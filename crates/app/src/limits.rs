@@ -8,7 +8,7 @@ use myriad_proxy::limits_markdown;
 /// Writes the table to standard output.
 ///
 /// # Errors
-/// Those of standard output.
+/// The errors of standard output.
 pub fn run() -> anyhow::Result<ExitCode> {
     std::io::stdout().write_all(limits_markdown().as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, Severity, one_line};
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Gauge, Histogram, Metrics};
 use myriad_model::{Digest, Key, Position};
@@ -40,6 +40,12 @@ pub const REFUSERS_MAX: usize = 20;
 /// The most objects of which people are told that they are slow.
 pub const SLOW_MAX: usize = 100;
 
+/// The most proxies that a report lists, those that are furthest behind first; all are counted.
+pub const PROXIES_SHOWN_MAX: usize = 1_000;
+
+/// The most proxies that are named because they lack an object.
+const MISSING_SHOWN_MAX: usize = 20;
+
 /// After which time a commit that is not live is slow.
 pub const SLOW_AFTER: Duration = Duration::from_secs(5);
 
@@ -59,11 +65,11 @@ pub struct Live {
 /// A proxy that connects.
 #[derive(Debug)]
 pub struct Newcomer {
-    /// Who it is, as its token proves.
+    /// The subject of its token.
     pub subject: Arc<str>,
     /// The view that it sees.
     pub view: Arc<str>,
-    /// What it calls itself.
+    /// The name that it gives itself.
     pub instance: String,
     /// The newest schema that it understands.
     pub schema: u32,
@@ -71,12 +77,12 @@ pub struct Newcomer {
 
 /// A resource that a proxy refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedResource {
     /// The resource.
     pub key: Key,
     /// The object that it came from.
     pub object: Option<ObjectKey>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -225,7 +231,12 @@ impl Live {
     }
 
     /// A proxy has refused resources. Returns what people should know of it.
-    pub fn refused(&self, stream: u64, refused: Vec<Refused>, omitted: u64) -> FindingsChange {
+    pub fn refused(
+        &self,
+        stream: u64,
+        refused: Vec<RefusedResource>,
+        omitted: u64,
+    ) -> FindingsChange {
         let mut state = self.lock();
         let mut change = FindingsChange::default();
         let Some(proxy) = state.proxies.get_mut(&stream) else {
@@ -290,6 +301,54 @@ impl Live {
         };
         state.slow = slow;
         change
+    }
+
+    /// The connected proxies, and which commits they serve.
+    pub fn report(&self) -> LiveReport {
+        let state = self.lock();
+        let mut proxies: Vec<_> = state.proxies.values().collect();
+        proxies.sort_by_key(|proxy| proxy.reached);
+        let (now, newest) = (clock::now(), state.newest);
+        let resources = |number| state.commit(number).map(|commit| commit.resources);
+        let report = |proxy: &&Proxy| ProxyReport {
+            instance: proxy.newcomer.instance.clone(),
+            subject: proxy.newcomer.subject.to_string(),
+            view: proxy.newcomer.view.to_string(),
+            schema: proxy.newcomer.schema,
+            connected_seconds: now.saturating_duration_since(proxy.since).as_secs(),
+            is_in_step: proxy.reached == newest,
+            commits_behind: (proxy.reached > 0).then_some(newest - proxy.reached),
+            resources_behind: resources(proxy.reached).map(|known| state.resources - known),
+            position: by_kind(&proxy.position),
+            refused: proxy.refused,
+        };
+        LiveReport {
+            proxies_total: proxies.len(),
+            in_step: state.reached.get(&newest).copied().unwrap_or(0),
+            commits: newest,
+            commits_live: state.live,
+            proxies: proxies.iter().take(PROXIES_SHOWN_MAX).map(report).collect(),
+            refusals: state.refusals(|_| true),
+        }
+    }
+
+    /// The commits and proxies by which an object is live.
+    pub fn report_of(&self, object: &ObjectKey) -> ObjectReport {
+        let state = self.lock();
+        // What is not remembered has not changed for longer than commits are.
+        let noted = state.objects.get(object).copied();
+        let number = noted.unwrap_or(1);
+        let commit = state.commit(number);
+        let missing = state.missing(number);
+        ObjectReport {
+            proxies_total: state.proxies.len(),
+            live: state.proxies.len() - state.missing(number).count(),
+            missing: missing.take(MISSING_SHOWN_MAX).map(str::to_owned).collect(),
+            changed_unix: commit.map(|commit| commit.since_unix),
+            live_since_unix: commit.and_then(|commit| Some(commit.live?.0)),
+            live_after_ms: commit.and_then(|commit| u64::try_from(commit.live?.1.as_millis()).ok()),
+            refused: state.refusals(|about| about == Some(object)),
+        }
     }
 
     /// Finds what has become live, and counts who is behind.
@@ -372,7 +431,7 @@ impl State {
         });
     }
 
-    /// Whoever was in step and sees nothing of the newest commit has reached it.
+    /// Counts a proxy that was in step and sees nothing of the newest commit as having reached it.
     fn carry(&mut self, roots: &[Root]) {
         let before = self.newest - 1;
         if self.views.len() == 1 || before == 0 {
@@ -419,12 +478,29 @@ impl State {
         }
     }
 
-    /// Who has not reached a commit, by what they call themselves.
+    /// The proxies that have not reached a commit, by the names they give themselves.
     fn missing(&self, number: u64) -> impl Iterator<Item = &str> {
         let proxies = self.proxies.values();
         proxies
             .filter(move |proxy| proxy.reached < number)
             .map(|proxy| &*proxy.newcomer.instance)
+    }
+
+    fn refusals(&self, is_wanted: impl Fn(Option<&ObjectKey>) -> bool) -> Vec<String> {
+        let refusals = self.refusals.values();
+        refusals
+            .filter(|refusal| is_wanted(refusal.finding.object.as_ref()))
+            .map(|refusal| {
+                let streams = refusal.streams.iter();
+                let proxies = streams.filter_map(|stream| self.proxies.get(stream));
+                let names: Vec<_> = proxies.map(|proxy| &*proxy.newcomer.instance).collect();
+                one_line(&format!(
+                    "{} ({})",
+                    refusal.finding.message,
+                    names.join(", ")
+                ))
+            })
+            .collect()
     }
 
     fn find_slow(&self, now: Instant) -> BTreeSet<Arc<Finding>> {

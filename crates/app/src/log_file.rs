@@ -19,7 +19,7 @@ impl LogFile {
     /// Opens it, and makes it where it is not there.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn open(path: &Path) -> io::Result<LogFile> {
         Ok(LogFile {
             path: path.to_owned(),
@@ -30,7 +30,7 @@ impl LogFile {
     /// Opens it anew; where that fails, the file before goes on.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn reopen(&self) -> io::Result<()> {
         let file = append(&self.path)?;
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
@@ -40,7 +40,7 @@ impl LogFile {
     /// Opens it anew at each SIGUSR1, for as long as the run-time goes on.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn reopen_at_signal(&self) -> io::Result<()> {
         let (log, mut signals) = (self.clone(), signal(SignalKind::user_defined1())?);
         drop(task::spawn("access log file", async move {

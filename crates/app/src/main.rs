@@ -17,8 +17,8 @@ fn main() -> ExitCode {
         Command::Check(raw) => myriad::check::run(&raw),
         Command::Status(raw) => myriad::status::run(&raw),
         Command::Explain(raw) => myriad::explain::run(&raw),
-        Command::Inject(raw) => myriad::inject::run(&raw),
-        Command::Redirect(raw) => myriad::redirect::run(&raw),
+        Command::Inject(raw) => myriad_sidecar::inject::run(&raw),
+        Command::Redirect(raw) => myriad_sidecar::redirect::run(&raw),
         Command::Limits => myriad::limits::run(),
         Command::Completions(raw) => myriad::completions::run(&raw),
     };

@@ -1,166 +1,28 @@
-//! The file of `--mesh-config`: what is honoured of Istio's MeshConfig.
+//! The file of `--mesh-config`, and what a process says of fields that have no effect in it.
 //!
-//! It is the text below the key `mesh` of the ConfigMap `istio`, mounted as a file, so that one
-//! setting serves a directory and a cluster alike. It is read once, at the start.
+//! The file is mounted, so that one setting serves a directory and a cluster alike. It is read
+//! once, at the start.
 
-mod edge;
-mod telemetry;
-
-use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
-use std::time::Duration;
 
-use myriad_model::{CheckBody, CheckProtocol, HttpCheck, Name, NameMatch, Processing, Provider};
-use myriad_translate::{MeshProvider, MeshTelemetry, ProviderForm, TelemetryProvider};
-use serde::Deserialize;
-use serde_json::Value;
-
-pub use edge::{Edge, Remedy};
+use myriad_translate::mesh_config::{self, Edge, MeshConfig};
 
 /// The largest file in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The most providers.
-const PROVIDERS_MAX: usize = 64;
-
-/// The longest that an answer is waited for, and what Istio has where nothing is written.
-const TIMEOUT_MAX: Duration = Duration::from_secs(600);
-
-/// The longest that an answer of a processor is waited for where nobody wrote it, as in Envoy.
-const MESSAGE_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// What the file says.
-#[derive(Clone, Debug)]
-pub struct Mesh {
-    /// Services that are asked whether requests may pass.
-    pub providers: Vec<MeshProvider>,
-    /// The namespace whose policies and DestinationRules are for all.
-    pub root_namespace: Option<Box<str>>,
-    /// The trust domain of identities, and others that are taken for it.
-    pub trust_domain: Option<String>,
-    /// See `trust_domain`.
-    pub trust_domain_aliases: Vec<String>,
-    /// Whether sidecars may connect to what no object names.
-    pub allows_any: bool,
-    /// What is recorded.
-    pub telemetry: MeshTelemetry,
-    /// How connections and paths are taken.
-    pub edge: Edge,
-    /// Fields that have no effect here.
-    pub unheard: Vec<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawMesh {
-    root_namespace: Option<String>,
-    trust_domain: Option<String>,
-    trust_domain_aliases: Vec<String>,
-    outbound_traffic_policy: RawOutbound,
-    extension_providers: Vec<RawProvider>,
-    path_normalization: edge::RawPaths,
-    default_config: RawConfig,
-    /// What is traced follows from providers.
-    #[serde(rename = "enableTracing")]
-    _enable_tracing: Option<bool>,
-    #[serde(flatten)]
-    telemetry: telemetry::RawTelemetry,
-    #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawOutbound {
-    /// ALLOW_ANY where nothing is written.
-    mode: Option<String>,
-}
-
-/// What proxies are started with.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct RawConfig {
-    tracing: telemetry::RawSampling,
-    gateway_topology: edge::RawTopology,
-    #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawProvider {
-    name: String,
-    envoy_ext_authz_http: Option<RawCheck>,
-    envoy_ext_authz_grpc: Option<RawCheck>,
-    /// Myriad's own: Istio has no field for processors.
-    myriad_ext_proc_grpc: Option<RawProcessor>,
-    #[serde(flatten)]
-    telemetry: telemetry::RawForms,
-    #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawCheck {
-    service: String,
-    port: u16,
-    timeout: Option<String>,
-    path_prefix: Option<String>,
-    #[serde(default)]
-    fail_open: bool,
-    status_on_error: Option<String>,
-    #[serde(default)]
-    clear_route_cache: bool,
-    #[serde(default)]
-    include_headers_in_check: Vec<String>,
-    #[serde(default)]
-    include_request_headers_in_check: Vec<String>,
-    #[serde(default)]
-    include_additional_headers_in_check: BTreeMap<String, String>,
-    include_request_body_in_check: Option<RawBody>,
-    #[serde(default)]
-    headers_to_upstream_on_allow: Vec<String>,
-    #[serde(default)]
-    headers_to_downstream_on_allow: Vec<String>,
-    #[serde(default)]
-    headers_to_downstream_on_deny: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawProcessor {
-    service: String,
-    port: u16,
-    timeout: Option<String>,
-    #[serde(default)]
-    fail_open: bool,
-    status_on_error: Option<String>,
-    include_request_body: Option<RawProcessorBody>,
-    include_response_headers: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawProcessorBody {
-    max_request_bytes: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawBody {
-    #[serde(default)]
-    max_request_bytes: u32,
-    #[serde(default)]
-    allow_partial_message: bool,
-    #[serde(default)]
-    pack_as_bytes: bool,
+/// A field that has no effect in this process, and its remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// The field.
+    pub field: &'static str,
+    /// The remedy.
+    pub remedy: String,
 }
 
 /// Reads the file.
 #[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
-pub fn read(path: &Path, problems: &mut Vec<String>) -> Mesh {
+pub fn read(path: &Path, problems: &mut Vec<String>) -> MeshConfig {
     let text = std::fs::File::open(path).and_then(|file| {
         let mut text = String::new();
         match file.take(BYTES_MAX).read_to_string(&mut text)? {
@@ -170,347 +32,75 @@ pub fn read(path: &Path, problems: &mut Vec<String>) -> Mesh {
         }
     });
     match text {
-        Ok(text) => parse(&text, problems),
+        Ok(text) => mesh_config::parse(&text, problems),
         Err(error) => {
             problems.push(format!("--mesh-config {}: {error}", path.display()));
-            Mesh::default()
+            MeshConfig::default()
         }
     }
 }
 
-impl Default for Mesh {
-    fn default() -> Self {
-        Mesh {
-            providers: Vec::new(),
-            root_namespace: None,
-            trust_domain: None,
-            trust_domain_aliases: Vec::new(),
-            allows_any: true,
-            telemetry: MeshTelemetry::default(),
-            edge: Edge::default(),
-            unheard: Vec::new(),
-        }
+/// Names what has no effect in the log, and what has none here, with what to do about it.
+pub fn warn(mesh: &MeshConfig, elsewhere: impl IntoIterator<Item = Remedy>) {
+    for field in &mesh.unheard {
+        tracing::warn!(%field, "of --mesh-config has no effect");
+    }
+    for Remedy { field, remedy } in elsewhere {
+        tracing::warn!(%field, %remedy, "of --mesh-config has no effect here");
     }
 }
 
-impl Mesh {
-    /// Names what has no effect in the log, and what has none here, with what to do about it.
-    pub fn warn(&self, elsewhere: impl IntoIterator<Item = Remedy>) {
-        for field in &self.unheard {
-            tracing::warn!(%field, "of --mesh-config has no effect");
-        }
-        for Remedy { field, remedy } in elsewhere {
-            tracing::warn!(%field, %remedy, "of --mesh-config has no effect here");
-        }
-    }
-}
-
-/// Whether what no object names is let through.
-fn allows_any(raw: &RawOutbound, problems: &mut Vec<String>) -> bool {
-    match raw.mode.as_deref() {
-        None | Some("ALLOW_ANY") => true,
-        Some("REGISTRY_ONLY") => false,
-        Some(mode) => {
-            problems.push(format!(
-                "--mesh-config: outboundTrafficPolicy.mode is {mode:?}, not ALLOW_ANY or \
-                 REGISTRY_ONLY"
-            ));
-            false
-        }
-    }
-}
-
-fn parse(text: &str, problems: &mut Vec<String>) -> Mesh {
-    let raw: RawMesh = match serde_saphyr::from_str(text) {
-        Ok(raw) => raw,
-        Err(error) => {
-            problems.push(format!("--mesh-config: {error}"));
-            return Mesh::default();
-        }
-    };
-    let mut mesh = Mesh {
-        allows_any: allows_any(&raw.outbound_traffic_policy, problems),
-        root_namespace: raw
-            .root_namespace
-            .filter(|it| !it.is_empty())
-            .map(Into::into),
-        trust_domain: raw.trust_domain.filter(|it| !it.is_empty()),
-        trust_domain_aliases: raw.trust_domain_aliases,
-        unheard: raw.rest.into_keys().collect(),
-        ..Mesh::default()
-    };
-    let (config, unheard) = (raw.default_config, &mut mesh.unheard);
-    unheard.extend(config.rest.keys().map(|key| format!("defaultConfig.{key}")));
-    mesh.edge = edge::read(
-        &raw.path_normalization,
-        config.gateway_topology,
-        unheard,
-        problems,
-    );
-    mesh.telemetry = telemetry::settings(raw.telemetry, config.tracing, unheard, problems);
-    providers(raw.extension_providers, &mut mesh, problems);
-    mesh
-}
-
-fn providers(raw: Vec<RawProvider>, mesh: &mut Mesh, problems: &mut Vec<String>) {
-    if raw.len() > PROVIDERS_MAX {
-        let problem = format!("--mesh-config has more than {PROVIDERS_MAX} extensionProviders");
-        problems.push(problem);
-    }
-    for (at, raw) in raw.into_iter().take(PROVIDERS_MAX).enumerate() {
-        let place = format!("extensionProviders[{at}]");
-        let is_grpc = raw.envoy_ext_authz_grpc.is_some();
-        let (name, rest) = (raw.name, raw.rest);
-        match telemetry::provider(&name, &place, raw.telemetry, &mut mesh.unheard) {
-            Ok(Some(provider)) => {
-                mesh.telemetry.providers.push(provider);
-                continue;
-            }
-            Ok(None) => {}
-            Err(problem) => problems.push(format!("--mesh-config: {place}: {problem}")),
-        }
-        mesh.unheard
-            .extend(rest.keys().map(|key| format!("{place}.{key}")));
-        if let Some(raw) = raw.myriad_ext_proc_grpc {
-            match processor(&name, &raw) {
-                Ok(provider) => mesh.providers.push(provider),
-                Err(problem) => problems.push(format!("--mesh-config: {place}.{problem}")),
-            }
-            continue;
-        }
-        let Some(check) = raw.envoy_ext_authz_http.or(raw.envoy_ext_authz_grpc) else {
-            if let Some(form) = rest.into_keys().next() {
-                mesh.telemetry.providers.push(TelemetryProvider {
-                    name: name.into(),
-                    form: ProviderForm::Other(form.into()),
-                });
-            }
-            continue;
-        };
-        match provider(&name, &check, is_grpc) {
-            Ok(provider) => mesh.providers.push(provider),
-            Err(problem) => problems.push(format!("--mesh-config: {place}.{problem}")),
-        }
-    }
-}
-
-fn processor(name: &str, raw: &RawProcessor) -> Result<MeshProvider, String> {
-    let timeout = timeout(raw.timeout.as_deref(), MESSAGE_TIMEOUT)?;
-    let error_status = error_status(raw.status_on_error.as_deref().unwrap_or("500"))?;
-    let body = raw.include_request_body.as_ref().map(|body| CheckBody {
-        bytes_max: body.max_request_bytes.clamp(1, Provider::BODY_BYTES_MAX),
-        allows_part: false,
-        is_raw: true,
+/// The remedies for fields that proxies have to be told by flags, since nobody else tells them.
+pub fn remedies(edge: &Edge) -> Vec<Remedy> {
+    let paths = edge.paths.map(|paths| Remedy {
+        field: "pathNormalization",
+        remedy: format!(
+            "start gateways with --path-normalization={} (chart: proxy.pathNormalization)",
+            paths.as_str()
+        ),
     });
-    let protocol = CheckProtocol::Process(Processing {
-        tells_response: raw.include_response_headers.unwrap_or(true),
+    let hops = edge.trusted_hops.map(|hops| Remedy {
+        field: "defaultConfig.gatewayTopology.numTrustedProxies",
+        remedy: format!("start gateways with --trusted-hops={hops} (chart: proxy.trustedHops)"),
     });
-    let provider = Provider {
-        upstream: Name::from(""),
-        authority: authority(&raw.service, raw.port),
-        timeout,
-        fail_open: raw.fail_open,
-        reroutes: false,
-        error_status,
-        body,
-        protocol,
-    };
-    placed(name, &raw.service, raw.port, provider)
+    let all = [paths, hops, introductions(edge)];
+    all.into_iter().flatten().collect()
 }
 
-/// A provider of a name at a place.
-fn placed(
-    name: &str,
-    service: &str,
-    port: u16,
-    provider: Provider,
-) -> Result<MeshProvider, String> {
-    if name.is_empty() || service.is_empty() || port == 0 {
-        return Err("has no name, service or port".to_owned());
-    }
-    Ok(MeshProvider {
-        name: name.into(),
-        service: service.into(),
-        port,
-        provider,
+/// The remedy for load balancers alone, which a process that serves has no flag about.
+pub fn introductions(edge: &Edge) -> Option<Remedy> {
+    edge.wants_introductions.then(|| Remedy {
+        field: "defaultConfig.gatewayTopology.proxyProtocol",
+        remedy: "it does not say who is believed: start gateways with --proxy-protocol and \
+                 --proxy-protocol-from (chart: proxy.proxyProtocol)"
+            .to_owned(),
     })
-}
-
-fn authority(service: &str, port: u16) -> Box<str> {
-    let host = service.rsplit('/').next().unwrap_or_default();
-    format!("{host}:{port}").into()
-}
-
-fn timeout(text: Option<&str>, default: Duration) -> Result<Duration, String> {
-    let timeout = match text {
-        None => default,
-        Some(text) => duration(text).ok_or_else(|| format!("timeout {text:?} is no duration"))?,
-    };
-    Ok(timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX))
-}
-
-fn error_status(text: &str) -> Result<u16, String> {
-    let status = text.parse().ok();
-    let status = status.filter(|status| (400..600).contains(status));
-    status.ok_or_else(|| format!("statusOnError {text:?} is not 400 to 599"))
-}
-
-fn provider(name: &str, raw: &RawCheck, is_grpc: bool) -> Result<MeshProvider, String> {
-    let error_status = error_status(raw.status_on_error.as_deref().unwrap_or("403"))?;
-    let body = raw
-        .include_request_body_in_check
-        .as_ref()
-        .map(|body| CheckBody {
-            bytes_max: body.max_request_bytes.clamp(1, Provider::BODY_BYTES_MAX),
-            allows_part: body.allow_partial_message,
-            is_raw: body.pack_as_bytes,
-        });
-    let provider = Provider {
-        upstream: Name::from(""),
-        authority: authority(&raw.service, raw.port),
-        timeout: timeout(raw.timeout.as_deref(), TIMEOUT_MAX)?,
-        fail_open: raw.fail_open,
-        reroutes: raw.clear_route_cache,
-        error_status,
-        body,
-        protocol: match is_grpc {
-            true => CheckProtocol::Grpc,
-            false => CheckProtocol::Http(Box::new(http_check(raw)?)),
-        },
-    };
-    placed(name, &raw.service, raw.port, provider)
-}
-
-fn http_check(raw: &RawCheck) -> Result<HttpCheck, String> {
-    let prefix = raw.path_prefix.clone().unwrap_or_default();
-    let is_path = prefix.is_empty() || prefix.starts_with('/');
-    if !is_path || prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err(format!("pathPrefix {prefix:?} is no path"));
-    }
-    let mut request = names(&raw.include_request_headers_in_check)?.to_vec();
-    request.extend(names(&raw.include_headers_in_check)?);
-    let additional = raw.include_additional_headers_in_check.iter();
-    let additional = additional.map(|(name, value)| {
-        let is_text = value.bytes().all(|byte| byte >= b' ' && byte != 0x7f);
-        let name = token(name).filter(|_| is_text);
-        name.map(|name| (name, value.as_str().into()))
-            .ok_or_else(|| "includeAdditionalHeadersInCheck has no header".to_owned())
-    });
-    Ok(HttpCheck {
-        path_prefix: prefix.trim_end_matches('/').into(),
-        request: request.into(),
-        additional: additional.collect::<Result<_, _>>()?,
-        upstream_on_allow: names(&raw.headers_to_upstream_on_allow)?,
-        downstream_on_allow: names(&raw.headers_to_downstream_on_allow)?,
-        downstream_on_deny: names(&raw.headers_to_downstream_on_deny)?,
-    })
-}
-
-/// Names with a `*` at one of their ends, as Istio has them.
-fn names(texts: &[String]) -> Result<Box<[NameMatch]>, String> {
-    let one = |text: &String| {
-        let read = match (text.strip_suffix('*'), text.strip_prefix('*')) {
-            (Some(start), _) => token(start).map(NameMatch::Start),
-            (None, Some(end)) => token(end).map(NameMatch::End),
-            (None, None) => token(text).map(NameMatch::Exact),
-        };
-        read.ok_or_else(|| format!("{text:?} is no name of a header"))
-    };
-    texts.iter().map(one).collect()
-}
-
-/// A token in lower case (RFC 9110, section 5.6.2).
-fn token(text: &str) -> Option<Box<str>> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let is_name = !text.is_empty() && text.bytes().all(is_token);
-    is_name.then(|| text.to_ascii_lowercase().into())
-}
-
-/// A duration as protobuf and Go write it: a number and `s`, `ms`, `m` or `h`.
-fn duration(text: &str) -> Option<Duration> {
-    let at = text.find(|letter: char| letter.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(at);
-    let number: f64 = number.parse().ok()?;
-    let seconds = match unit {
-        "ms" => number / 1_000.0,
-        "s" => number,
-        "m" => number * 60.0,
-        "h" => number * 3_600.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use myriad_translate::mesh_config::{Edge, PathNormalization};
 
-    use myriad_model::{CheckProtocol, NameMatch, Processing};
-
-    use super::{Mesh, duration, parse};
-
-    pub(super) fn read(text: &str) -> (Mesh, Vec<String>) {
-        let mut problems = Vec::new();
-        (parse(text, &mut problems), problems)
-    }
+    use super::remedies;
 
     #[test]
-    fn providers_are_read_and_what_else_is_there_is_told() {
-        let (mesh, problems) = read(
-            "accessLogFile: /dev/stdout\nrootNamespace: root\nextensionProviders:\n- name: http\n  \
-             envoyExtAuthzHttp:\n    service: check.auth.svc.cluster.local\n    port: 8000\n    \
-             timeout: 1.5s\n    failOpen: true\n    statusOnError: \"503\"\n    \
-             pathPrefix: /check\n    includeRequestHeadersInCheck: [X-Let-In, 'x-a-*']\n    \
-             headersToUpstreamOnAllow: ['*-user']\n    includeRequestBodyInCheck:\n      \
-             maxRequestBytes: 99999999\n      allowPartialMessage: true\n- name: grpc\n  \
-             envoyExtAuthzGrpc:\n    service: auth/check.local\n    port: 9000\n\
-             - name: filter\n  myriadExtProcGrpc:\n    service: filter.local\n    port: 9001\n    \
-             includeRequestBody: {maxRequestBytes: 4096}\n    includeResponseHeaders: false\n\
-             - name: traces\n  zipkin:\n    service: z\n    port: 1\n",
-        );
-        assert_eq!(problems, [""; 0]);
-        assert_eq!(mesh.root_namespace.as_deref(), Some("root"));
-        assert_eq!(mesh.unheard, ["extensionProviders[3].zipkin"]);
-        let [http, grpc, filter] = &mesh.providers[..] else {
-            panic!("{:?}", mesh.providers);
+    fn what_gateways_are_told_by_flags_is_told_with_the_flag() {
+        let edge = Edge {
+            paths: Some(PathNormalization::MergeSlashes),
+            trusted_hops: Some(2),
+            wants_introductions: true,
         };
-        let provider = &http.provider;
-        assert_eq!(provider.timeout, Duration::from_millis(1_500));
-        assert_eq!((provider.fail_open, provider.error_status), (true, 503));
-        assert_eq!(provider.body.unwrap().bytes_max, 1 << 20);
-        let CheckProtocol::Http(check) = &provider.protocol else {
-            panic!("not over HTTP");
-        };
-        assert_eq!(check.request[1], NameMatch::Start("x-a-".into()));
-        assert_eq!(check.upstream_on_allow[0], NameMatch::End("-user".into()));
-        assert_eq!(grpc.provider.timeout, Duration::from_secs(600));
-        assert_eq!(&*grpc.provider.authority, "check.local:9000");
-        let processing = CheckProtocol::Process(Processing {
-            tells_response: false,
-        });
-        assert_eq!(filter.provider.protocol, processing);
-        assert_eq!(filter.provider.timeout, Duration::from_millis(200));
-        assert_eq!(filter.provider.error_status, 500);
-        assert_eq!(filter.provider.body.map(|body| body.bytes_max), Some(4_096));
-    }
-
-    #[test]
-    fn a_provider_that_cannot_be_asked_is_a_problem() {
-        let with = |rest: &str| {
-            let head = "extensionProviders:\n- name: a\n  envoyExtAuthzHttp:\n";
-            read(&format!("{head}    service: s\n    port: 1\n{rest}")).1
-        };
-        assert!(with("").is_empty());
-        for rest in [
-            "    timeout: soon\n",
-            "    statusOnError: \"200\"\n",
-            "    pathPrefix: check\n",
-            "    headersToUpstreamOnAllow: ['a b']\n",
-            "    misspelt: 1\n",
-        ] {
-            assert_eq!(with(rest).len(), 1, "{rest}");
+        let told = remedies(&edge);
+        let expected = [
+            ("pathNormalization", "--path-normalization=MERGE_SLASHES "),
+            ("numTrustedProxies", "--trusted-hops=2 "),
+            ("proxyProtocol", "--proxy-protocol-from "),
+        ];
+        assert_eq!(told.len(), expected.len());
+        for (told, (field, remedy)) in told.iter().zip(expected) {
+            assert!(told.field.ends_with(field), "{told:?}");
+            assert!(told.remedy.contains(remedy), "{told:?}");
         }
-        assert_eq!(duration("10ms"), Some(Duration::from_millis(10)));
-        assert_eq!(duration("-1s"), None);
+        assert_eq!(remedies(&Edge::default()), []);
     }
 }

@@ -10,10 +10,10 @@
     reason = "unmapping pages has no safe form; the ranges are the kernel's own, and unwritten"
 )]
 
-use std::io::Read;
 use std::ops::Range;
 use std::time::Duration;
 
+use myriad_base::kernel;
 use myriad_base::readiness::Readiness;
 use rustix::mm::{Advice, madvise};
 
@@ -41,14 +41,7 @@ pub async fn give_back_when_ready(readiness: Readiness) {
 /// address space they are in.
 fn give_back() -> std::io::Result<usize> {
     let binary = std::fs::read_link("/proc/self/exe")?;
-    let mut mappings = String::new();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "bounded by take; the kernel is the writer"
-    )]
-    std::fs::File::open("/proc/self/smaps")?
-        .take(MAPPINGS_BYTES_MAX)
-        .read_to_string(&mut mappings)?;
+    let mappings = kernel::text("/proc/self/smaps", MAPPINGS_BYTES_MAX)?;
     let mut bytes = 0;
     for range in unwritten(&mappings, &binary.to_string_lossy()) {
         let length = range.end - range.start;

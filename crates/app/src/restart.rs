@@ -1,7 +1,7 @@
 //! Hot restart: a process takes over the listening sockets of the one before, which then drains.
 //!
-//! Who starts asks whoever listens at the path of `--restart-socket`, is given copies of every
-//! socket, and says when it is live; until then the process before goes on as if nothing was.
+//! A new process asks the one that listens at the path of `--restart-socket`, is given copies of
+//! its sockets, and says when it is live; until then the process before goes on as if nothing was.
 //! Connections that nobody has accepted yet wait in the sockets, so that none is lost.
 
 pub mod message;
@@ -36,7 +36,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a process may take to become live, before its predecessor gives it up.
 const LIVE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// What a process was given by the one before, or that there was none.
+/// The sockets and keys that a process was given by the one before, if there was one.
 pub struct Restart {
     path: PathBuf,
     /// The process before, which waits to hear that this one is live.
@@ -47,11 +47,11 @@ pub struct Restart {
     over: CancellationToken,
 }
 
-/// What the next process is given.
+/// The sockets that the next process is given.
 pub struct Offer {
     /// The proxy's sockets.
     pub sockets: Sockets,
-    /// Those of this process.
+    /// Sockets of this process that are not the proxy's.
     pub own: Vec<(Role, OwnedFd)>,
     /// Ends what answers at the admin address, which the next process does from then on.
     pub admin: Drain,
@@ -249,7 +249,7 @@ impl Counters {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Keeper {
     restart: Restart,
     offer: Offer,

@@ -1,5 +1,7 @@
 //! `serve`: the whole pipe in one process, both ends sharing one snapshot.
 
+mod here;
+
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -26,14 +28,15 @@ use crate::cli::RawServe;
 use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX, Shares};
 use crate::explain::Explainer;
 use crate::live::Live;
-use crate::outlet::Here;
-use crate::process::{self, Pages};
+use crate::pages::{self, Pages};
+use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
 use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
-use crate::{descriptors, greeting, settings, tickets};
+use crate::{descriptors, greeting, mesh, settings, tickets};
+use here::Here;
 
-/// Where objects come from.
+/// A source of objects.
 pub enum Input {
     /// The directories and files of the settings.
     Directory,
@@ -96,7 +99,7 @@ pub fn start(settings: settings::Serve, input: Input) -> anyhow::Result<Running>
 /// Like [`start`], and calls `at_start` first thing on the control thread.
 ///
 /// # Errors
-/// Those of [`start`].
+/// The errors of [`start`].
 pub fn start_with(
     mut settings: settings::Serve,
     input: Input,
@@ -114,7 +117,7 @@ pub fn start_with(
     let board = Board::new(&metrics);
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let (announce, addresses) = watch::channel(None);
-    let listener = process::bind_admin(settings.admin, restart.as_mut())?;
+    let listener = pages::bind(settings.admin, restart.as_mut())?;
     let admin = listener.local_addr()?;
     settings.admin = admin;
     settings.traffic.names.border.own.push(admin);
@@ -155,7 +158,7 @@ impl Running {
         &self.board
     }
 
-    /// Where admin pages are served.
+    /// The address where admin pages are served.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
@@ -203,7 +206,7 @@ fn join(control: std::thread::JoinHandle<anyhow::Result<()>>) -> anyhow::Result<
     }
 }
 
-/// What the control thread is started with.
+/// The parts that the control thread is started with.
 struct Parts {
     settings: settings::Serve,
     input: Input,
@@ -224,7 +227,7 @@ struct Parts {
 /// before anything is started, and port 0 becomes the port that redirects will name. The workers'
 /// sockets share the address with this one, which is held as long as they.
 ///
-/// What the process before has reserved stays so.
+/// An address that the process before has reserved stays so.
 fn reserve(
     setting: &str,
     role: Role,
@@ -284,9 +287,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let is_live = CancellationToken::new();
         let from = restart.as_ref().map(|it| it.answers_from(&is_live));
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
-        let mesh = &settings.meaning.mesh;
-        let is_told = settings.traffic.introductions.is_some();
-        mesh.warn(mesh.edge.introductions().filter(|_| !is_told));
+        warn_of_mesh(&settings);
         let engine = Engine::new(settings.translate(), writer);
         let drain = Drain::new();
         let live = Live::new(&metrics);
@@ -305,14 +306,14 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let pages = Pages {
             metrics: metrics.clone(),
             reporter,
-            explainer: Explainer::of_proxy(proxy.reader(), board.clone()),
+            explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board.clone()),
             hosts: settings.admin_hosts.clone(),
         };
         let offer = offer(&proxy, &listener, &reserved, &drain)?;
         let succession = restart.map(|it| it.go_on(offer, is_live.clone(), &metrics));
         let succession = succession.transpose()?;
         let from = from.unwrap_or_else(restart::at_once);
-        process::start_admin(listener, pages, &drain, from)?;
+        pages::start(listener, pages, &drain, from)?;
         let longest = settings.traffic.drain_longest();
         let here = Here::new(proxy, live.clone(), is_live, longest);
         Control::new(engine, here, Shares::WHOLE, board, live, ready, announce)
@@ -323,6 +324,16 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         drop((reserved, succession));
         Ok(())
     })
+}
+
+/// Says which fields of the mesh's configuration have no effect here.
+fn warn_of_mesh(settings: &settings::Serve) {
+    let config = &settings.meaning.mesh;
+    let is_told = settings.traffic.introductions.is_some();
+    mesh::warn(
+        config,
+        mesh::introductions(&config.edge).filter(|_| !is_told),
+    );
 }
 
 /// What the next process is given.

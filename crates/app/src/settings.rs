@@ -24,13 +24,14 @@ use myriad_admin::Hosts;
 use myriad_api::ObjectKey;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
+use myriad_translate::mesh_config::{Edge, MeshConfig};
 use myriad_translate::{Bounds, CatchAll, GatewayPorts, MAIN};
 
 use crate::cli::endpoints::RawEndpoints;
 use crate::cli::listeners::RawListeners;
 use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
-use crate::mesh::{self as mesh_config, Edge, Mesh};
+use crate::mesh as mesh_file;
 use crate::tickets;
 use sharing::Sharing;
 
@@ -38,7 +39,6 @@ use address::address;
 use texts::{config_map, labels, name_pair, ranges, restart_socket, workload};
 
 pub use captures::Captures;
-pub(crate) use limits::path_rule;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 pub use requests::AccessLog;
 pub use sidecar::{Injection, Probes};
@@ -48,11 +48,11 @@ pub use sidecar::{Injection, Probes};
 pub struct Serve {
     /// The directories and files.
     pub paths: Vec<PathBuf>,
-    /// Where listeners are.
+    /// The addresses of listeners.
     pub listeners: Listeners,
-    /// Where admin pages are served.
+    /// The address of the admin pages.
     pub admin: SocketAddr,
-    /// By what names they are called beside addresses.
+    /// The names by which admin pages are called, beside addresses.
     pub admin_hosts: Hosts,
     /// How connections are served.
     pub traffic: Traffic,
@@ -63,7 +63,7 @@ pub struct Serve {
 /// Settings of `controller`.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    /// Where proxies connect.
+    /// The address that proxies connect to.
     pub sync: SocketAddr,
     /// Names by which they do.
     pub sync_hosts: Vec<String>,
@@ -77,17 +77,17 @@ pub struct Controller {
     pub namespaces: Vec<String>,
     /// Whether Istio's kinds are watched where the cluster has them.
     pub watches_istio: bool,
-    /// Who signs identities of the mesh.
+    /// The authority that signs identities of the mesh.
     pub authority: MeshAuthority,
     /// Whether the keys of session tickets are made here for the proxies.
     pub keeps_tickets: bool,
-    /// Where listeners are, on every proxy.
+    /// The addresses of listeners, on every proxy.
     pub listeners: Listeners,
     /// Which Pods get a proxy on their way into the cluster; none if none do.
     pub injection: Option<Injection>,
-    /// Where admin pages are served.
+    /// The address of the admin pages.
     pub admin: SocketAddr,
-    /// By what names they are called beside addresses.
+    /// The names by which admin pages are called, beside addresses.
     pub admin_hosts: Hosts,
     /// How objects are read.
     pub meaning: Meaning,
@@ -102,28 +102,28 @@ pub struct Proxy {
     pub token_file: PathBuf,
     /// The file of the roots.
     pub ca_file: PathBuf,
-    /// Where the last good snapshot is kept.
+    /// The directory of the last good snapshot.
     pub state_dir: PathBuf,
     /// The newest schema of resources that is understood.
     pub schema_max: u32,
     /// Whether an identity of the mesh is wanted.
     pub wants_identity: bool,
-    /// What a sidecar answers to those outside of the mesh; none if it answers nothing.
+    /// The checks that a sidecar answers to those outside of the mesh; `None` if it answers none.
     pub probes: Option<Probes>,
-    /// Where admin pages are served.
+    /// The address of the admin pages.
     pub admin: SocketAddr,
-    /// By what names they are called beside addresses.
+    /// The names by which admin pages are called, beside addresses.
     pub admin_hosts: Hosts,
     /// How connections are served.
     pub traffic: Traffic,
 }
 
-/// Where listeners are.
+/// The addresses of listeners.
 #[derive(Clone, Debug)]
 pub struct Listeners {
-    /// Where HTTP is served.
+    /// The address of HTTP.
     pub http: SocketAddr,
-    /// Where HTTPS is served.
+    /// The address of HTTPS.
     pub https: SocketAddr,
     /// The port in redirects to HTTPS; none takes the port that HTTPS is served on.
     pub redirect_port: Option<u16>,
@@ -140,27 +140,27 @@ pub struct Traffic {
     pub drain_timeout: Duration,
     /// The memory that the process may have; none for no budget.
     pub memory_max: Option<u64>,
-    /// Where the process before is met, and the next one waited for.
+    /// The socket where the process before is met, and the next one waited for.
     pub restart_socket: Option<PathBuf>,
     /// The file of the keys of session tickets.
     pub ticket_keys: Option<PathBuf>,
-    /// Where requests are logged.
+    /// The output of the access log.
     pub access_log: AccessLog,
-    /// What becomes of the ids of requests.
+    /// The treatment of clients' request ids.
     pub request_ids: RequestIds,
-    /// What the proxy is in the labels of standard metrics, which are counted for it.
+    /// The proxy's workload in the labels of standard metrics, which are counted for it.
     pub workload: Option<Workload>,
     /// Proxies in front of this one that are believed about the client's address.
     pub trusted_hops: usize,
-    /// Where load balancers introduce clients; none where nowhere.
+    /// The listeners where load balancers introduce clients; `None` for no listener.
     pub introductions: Option<Introductions>,
-    /// Where the proxy is, if it knows.
+    /// The locality of the proxy, if it knows.
     pub locality: Option<Locality>,
-    /// Who is asked for the addresses of names.
+    /// The servers that are asked for the addresses of names.
     pub names: NameSettings,
-    /// Where captured connections come in.
+    /// The sockets where captured connections come in.
     pub captures: Captures,
-    /// What anybody outside can make grow, and how far.
+    /// The limits of what anybody outside can make grow.
     pub limits: Limits,
 }
 
@@ -169,7 +169,7 @@ pub struct Traffic {
 pub struct Meaning {
     /// The ingress class that is served.
     pub ingress_class: String,
-    /// What an IngressClass names as its controller to be served.
+    /// The controller that an IngressClass names to be served.
     pub controller_class: String,
     /// Namespace and Secret of the default certificate.
     pub default_certificate: Option<(String, String)>,
@@ -189,19 +189,19 @@ pub struct Meaning {
     pub gateway_namespace: String,
     /// Gateways beside that one.
     pub gateways: Gateways,
-    /// What Istio's mesh settings say.
-    pub mesh: Mesh,
-    /// What identities are called; none where there is no mesh.
+    /// Istio's mesh settings.
+    pub mesh: MeshConfig,
+    /// The trust domain of identities; `None` where there is no mesh.
     pub trust_domain: Option<TrustDomain>,
-    /// What the full names of Services end with.
+    /// The end of the full names of Services.
     pub cluster_domain: String,
     /// Whether header fields with underscores in their names are passed on.
     pub passes_underscores: bool,
     /// The ports that Gateways may have listeners on.
     pub gateway_ports: GatewayPorts,
-    /// Where endpoints may be.
+    /// The addresses that endpoints may have.
     pub endpoints: Reach,
-    /// What one namespace may make proxies hold.
+    /// The bounds of what one namespace may make proxies hold.
     pub bounds: Bounds,
     /// The most different regexes of one host.
     pub regexes_per_host: usize,
@@ -218,7 +218,7 @@ const WORKERS_MAX: usize = 1_024;
 /// The longest drain.
 const DRAIN_SECONDS_MAX: u64 = 3_600;
 
-/// What redirects name where the listeners are behind a Service.
+/// The port in redirects where the listeners are behind a Service.
 const HTTPS_PORT: u16 = 443;
 
 impl Serve {
@@ -255,7 +255,7 @@ impl Serve {
         all_or(problems, settings)
     }
 
-    /// What the engine is started with. The ports are those that are really bound.
+    /// The settings of the engine. The ports are those that are really bound.
     pub fn translate(&self) -> myriad_translate::Settings {
         myriad_translate::Settings {
             own: vec![self.admin],
@@ -313,18 +313,22 @@ impl Controller {
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             meaning,
         };
-        let rule = settings.meaning.mesh.edge.paths.as_ref();
+        let rule = settings.meaning.mesh.edge.paths;
         if let Some(injection) = &mut settings.injection {
-            injection.sidecar.path_normalization = rule.map(|(_, name)| name.clone());
+            injection.sidecar.path_normalization = rule.map(|rule| rule.as_str().into());
         }
         let own = [settings.admin.port(), settings.sync.port()];
         settings.meaning.gateway_ports.except.extend(own);
         all_or(problems, settings)
     }
 
-    /// What the engine is started with.
+    /// The settings of the engine.
     pub fn translate(&self) -> myriad_translate::Settings {
-        self.listeners.translate(self.meaning.translate())
+        myriad_translate::Settings {
+            // Objects are of tenants, and their history is seen and kept.
+            late_claims: true,
+            ..self.listeners.translate(self.meaning.translate())
+        }
     }
 }
 
@@ -418,10 +422,10 @@ impl Traffic {
         }
     }
 
-    /// What no flag says is as the mesh's settings say.
+    /// Takes from the mesh's settings what no flag says.
     fn follow(&mut self, raw: &RawTraffic, edge: &Edge) {
-        if let (None, Some((rule, _))) = (&raw.path_normalization, &edge.paths) {
-            self.limits.paths = *rule;
+        if let (None, Some(rule)) = (&raw.path_normalization, edge.paths) {
+            self.limits.paths = limits::rule_of(rule);
         }
         if let (None, Some(hops)) = (raw.trusted_hops, edge.trusted_hops) {
             self.trusted_hops = hops;
@@ -433,7 +437,7 @@ impl Traffic {
         self.drain_delay + self.drain_timeout
     }
 
-    /// What the proxy is started with.
+    /// The settings of the proxy.
     pub fn proxy(&self) -> myriad_proxy::Settings {
         myriad_proxy::Settings {
             workers: self.workers,
@@ -459,7 +463,7 @@ impl Traffic {
 }
 
 impl Meaning {
-    /// What the engine is started with, where nothing is served.
+    /// The settings of the engine, where nothing is served.
     pub fn translate(&self) -> myriad_translate::Settings {
         let catch_all = self.catch_all_namespaces.clone();
         myriad_translate::Settings {
@@ -492,7 +496,7 @@ impl Meaning {
         }
     }
 
-    /// What identities begin with, behind `spiffe://`.
+    /// The start of identities, behind `spiffe://`.
     fn trust_domain(&self) -> &str {
         let domain = self.trust_domain.as_ref();
         domain.map_or(DEFAULT_TRUST_DOMAIN, |it| &it.own)
@@ -530,7 +534,7 @@ impl Meaning {
         let named = named.filter(|names| names.iter().all(|name| name != "*"));
         let named = named.map(|names| names.iter().filter(|name| !name.is_empty()));
         let mesh = raw.mesh_config.as_ref();
-        let mesh = mesh.map(|path| mesh_config::read(path, problems));
+        let mesh = mesh.map(|path| mesh_file::read(path, problems));
         let mut meaning = Meaning {
             ingress_class: raw.ingress_class.clone(),
             controller_class: raw.controller_class.clone(),

@@ -20,7 +20,7 @@ impl Stop {
     /// Listens from now on. SIGHUP and SIGUSR1 no longer end the process either.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn listen() -> std::io::Result<Stop> {
         // Whoever has been listened to once is never ended by the system any more.
         drop((hangup()?, signal(SignalKind::user_defined1())?));
@@ -55,7 +55,7 @@ impl Stop {
 /// SIGHUP, from now on.
 ///
 /// # Errors
-/// Those of the system.
+/// The errors of the system.
 pub fn hangup() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }

@@ -23,7 +23,7 @@ struct Follower {
     path: PathBuf,
     keys: Arc<TicketKeys>,
     failures: Counter,
-    /// What has been said of the file, until it is well again.
+    /// The problem of the file that was told last, until it is well again.
     told: Option<String>,
     /// Whether the file has ever had keys.
     has_keys: bool,

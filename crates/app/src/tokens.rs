@@ -1,12 +1,14 @@
-//! Who a proxy is: projected service account tokens, checked offline against the cluster's
+//! Identities of proxies: projected service account tokens, checked offline against the cluster's
 //! published keys, so that reconnects work while the API server is down.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jsonwebtoken::jwk::JwkSet;
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use myriad_base::clock;
+use myriad_proxy::policy::token::{Unverified, is_timely};
+use myriad_proxy::route::keys::{Algorithm, KeySet};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::gateways::Account;
@@ -15,23 +17,20 @@ use crate::gateways::Account;
 /// one for us is of no use there.
 const AUDIENCE: &str = "myriad";
 
-/// The longest token that is looked at, in bytes.
-const TOKEN_BYTES_MAX: usize = 16 << 10;
-
 /// What clusters sign tokens with.
 const ALGORITHMS: [Algorithm; 4] = [
-    Algorithm::RS256,
-    Algorithm::ES256,
-    Algorithm::ES384,
-    Algorithm::EdDSA,
+    Algorithm::Rs256,
+    Algorithm::Es256,
+    Algorithm::Es384,
+    Algorithm::EdDsa,
 ];
 
 /// Checks tokens.
 pub struct Tokens {
     accounts: BTreeMap<Account, Arc<str>>,
-    /// Whether whoever is in a Pod may be beside its workload.
+    /// Whether a proxy in a Pod may be beside the Pod's workload.
     admits_sidecars: bool,
-    keys: Mutex<JwkSet>,
+    keys: Mutex<Arc<KeySet>>,
     /// Somebody came with a key that is not known.
     pub stale: Notify,
 }
@@ -66,12 +65,7 @@ pub enum Refused {
     Account(String),
 }
 
-#[derive(Deserialize)]
-struct Claims {
-    #[serde(rename = "kubernetes.io")]
-    kubernetes: Bound,
-}
-
+/// The claim `kubernetes.io`.
 #[derive(Deserialize)]
 struct Bound {
     namespace: String,
@@ -92,7 +86,7 @@ impl Tokens {
         Tokens {
             accounts,
             admits_sidecars,
-            keys: Mutex::new(JwkSet { keys: Vec::new() }),
+            keys: Mutex::default(),
             stale: Notify::new(),
         }
     }
@@ -100,9 +94,9 @@ impl Tokens {
     /// Replaces the keys by a published JWK set (RFC 7517).
     ///
     /// # Errors
-    /// The set cannot be read; the former keys stay.
-    pub fn set_keys(&self, published: &[u8]) -> Result<(), serde_json::Error> {
-        let keys = serde_json::from_slice(published)?;
+    /// Why the set cannot be used; the former keys stay.
+    pub fn set_keys(&self, published: &[u8]) -> Result<(), &'static str> {
+        let keys = Arc::new(KeySet::read(published)?);
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
         Ok(())
     }
@@ -112,22 +106,31 @@ impl Tokens {
     /// # Errors
     /// See [`Refused`].
     pub fn check(&self, token: &str) -> Result<Identity, Refused> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(Refused::Unreadable);
+        self.check_at(token, clock::unix_seconds())
+    }
+
+    fn check_at(&self, token: &str, now: i64) -> Result<Identity, Refused> {
+        let invalid = |reason: &str| Refused::Invalid(reason.to_owned());
+        let token = Unverified::parse(token).ok_or(Refused::Unreadable)?;
+        if !ALGORITHMS.contains(&token.algorithm()) {
+            return Err(invalid("no cluster signs by its algorithm"));
         }
-        let header = jsonwebtoken::decode_header(token).map_err(|_| Refused::Unreadable)?;
-        if !ALGORITHMS.contains(&header.alg) {
-            return Err(Refused::Invalid(format!("{:?}", header.alg)));
+        let keys = self.keys_with(token.key_id())?;
+        let claims = token.verify(&keys);
+        let claims = claims.ok_or_else(|| invalid("its signature is not by the key it names"))?;
+        let members = claims.members();
+        if !members.get("aud").is_some_and(is_for_us) {
+            return Err(invalid("it is for another audience"));
         }
-        let key = self.key(header.kid.as_deref())?;
-        let mut validation = Validation::new(header.alg);
-        validation.set_audience(&[AUDIENCE]);
-        validation.set_required_spec_claims(&["exp", "aud"]);
-        validation.validate_nbf = true;
-        let claims = jsonwebtoken::decode::<Claims>(token, &key, &validation)
-            .map_err(|error| Refused::Invalid(error.to_string()))?
-            .claims
-            .kubernetes;
+        if !members.contains_key("exp") {
+            return Err(invalid("it never expires"));
+        }
+        if !is_timely(&claims, now) {
+            return Err(invalid("it has expired, or is not valid yet"));
+        }
+        let bound = members.get("kubernetes.io").unwrap_or(&Value::Null);
+        let claims = Bound::deserialize(bound);
+        let claims = claims.map_err(|error| Refused::Invalid(error.to_string()))?;
         let account = (claims.namespace, claims.serviceaccount.name);
         let pod = claims.pod.map(|pod| pod.name).unwrap_or_default();
         let view = self.accounts.get(&account).cloned();
@@ -142,13 +145,24 @@ impl Tokens {
         })
     }
 
-    fn key(&self, id: Option<&str>) -> Result<DecodingKey, Refused> {
+    /// The keys, where the one of an id is among them.
+    fn keys_with(&self, id: Option<&str>) -> Result<Arc<KeySet>, Refused> {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = id.and_then(|id| keys.find(id));
-        let Some(found) = found else {
-            self.stale.notify_one();
-            return Err(Refused::UnknownKey);
-        };
-        DecodingKey::from_jwk(found).map_err(|error| Refused::Invalid(error.to_string()))
+        if id.is_some_and(|id| keys.has(id)) {
+            return Ok(keys.clone());
+        }
+        self.stale.notify_one();
+        Err(Refused::UnknownKey)
     }
 }
+
+/// Whether an audience is ours, or a list of audiences has ours.
+fn is_for_us(audience: &Value) -> bool {
+    match audience {
+        Value::Array(several) => several.iter().any(|one| one == AUDIENCE),
+        one => one == AUDIENCE,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use myriad_base::log::suppressed::Topic;
 /// The most lines of a second. What is beyond them is counted, and listed by `/config`.
 pub const LINES_PER_SECOND_MAX: usize = 20;
 
-/// What may still be told in this second.
+/// The lines that were told and left out in this second.
 #[derive(Default)]
 pub struct Told {
     second: i64,

@@ -1,12 +1,16 @@
 //! The run-time floor that the running process stands on.
 //!
-//! **Does** hold the clock, named tasks, drain, readiness, logs and the metrics registry.
-//! **Knows** tokio and the format of metrics, and nothing of gateways.
+//! **Does** hold the clock, back-off, named tasks, drain, readiness, logs, the metrics registry,
+//! the verifier of TLS servers and the reader of the kernel's files.
+//! **Knows** tokio, TLS and the format of metrics, and nothing of gateways.
 //! **Never** sees an object, a resource or a request.
 
+pub mod backoff;
 pub mod clock;
 pub mod drain;
+pub mod kernel;
 pub mod log;
 pub mod metrics;
 pub mod readiness;
 pub mod task;
+pub mod tls;

@@ -59,8 +59,8 @@ impl Metrics {
         process::register(self, version);
     }
 
-    /// What an `Accept` field prefers of OpenMetrics and Prometheus' older text, behind its
-    /// `Content-Type`.
+    /// The metrics in the format that an `Accept` field prefers, OpenMetrics or Prometheus' older
+    /// text, behind its `Content-Type`.
     pub fn expose(&self, accept: &str) -> (&'static str, String) {
         let exposition = Exposition::accepted(accept);
         let text = match exposition {

@@ -14,10 +14,10 @@ use crate::poll::{Poll, Ready};
 /// The length of every body.
 pub const BODY_BYTES: usize = 1_024;
 
-/// What the first and the second endpoint answer with.
+/// The statuses that the first and the second endpoint answer with.
 pub const STATUSES: [u16; 2] = [200, 203];
 
-/// What bodies consist of.
+/// The byte that bodies consist of.
 pub const FILLING: u8 = b'x';
 
 /// The answer to what is not for `/`.
@@ -29,11 +29,11 @@ const LET_PASS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 /// The longest request head; the generator's are a tenth of it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Who answers on a listener.
+/// A listener, and the answer that it gives.
 struct Service {
     listener: TcpListener,
     response: Vec<u8>,
-    /// What requests start with, as the load generator and the prober send them. A request for
+    /// The start of requests, as the load generator and the prober send them. A request for
     /// another path shows that a proxy did not rewrite it.
     start: &'static [u8],
     /// Whether a request came that bore the identity of its caller; none where nobody asks.
@@ -255,7 +255,7 @@ impl Visitor {
     }
 }
 
-/// Whether proxies say by whom a request comes.
+/// Whether proxies state the identity of the caller.
 fn has_identity(head: &[u8]) -> bool {
     memmem::find(head, b"URI=spiffe://").is_some()
 }

@@ -33,12 +33,12 @@ pub struct ChildArgs {
     workers: usize,
 }
 
-/// What the child says once it serves.
+/// The child's message once it serves.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ready {
-    /// Where HTTP is served.
+    /// The address of HTTP.
     pub http: SocketAddr,
-    /// Where HTTPS is served.
+    /// The address of HTTPS.
     pub https: SocketAddr,
 }
 
@@ -57,7 +57,7 @@ pub struct Counts {
     pub bytes_allocated: u64,
     /// Bytes encoded in order to be hashed or sent.
     pub bytes_encoded: u64,
-    /// Bytes that arrived at a follower; none where nobody follows.
+    /// Bytes that arrived at a follower; `None` where nobody follows.
     pub bytes_received: u64,
 }
 
@@ -67,7 +67,7 @@ const LIST_BATCH_CHANGES: usize = 1_024;
 /// Runs the child until its standard input ends.
 ///
 /// # Errors
-/// Those of the app and of the pipe.
+/// The errors of the app and of the pipe.
 pub fn run(args: &ChildArgs) -> anyhow::Result<()> {
     let workers = format!("--workers={}", args.workers);
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("/"));
@@ -203,7 +203,7 @@ impl Running {
     /// Starts a child of this very program.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn start(dir: Option<&Path>, workers: usize) -> anyhow::Result<Running> {
         // Not by path: a build that replaces the file meanwhile must not change what is measured.
         let mut command = Command::new("/proc/self/exe");

@@ -24,7 +24,7 @@ const INSIDE: &str = "MYRIAD_BENCH_INSIDE";
 /// started for it and ended after it. The program starts itself anew in there.
 ///
 /// # Errors
-/// Those of the work, or the cluster does not come up.
+/// The errors of the work, or the cluster does not come up.
 pub fn inside(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     if std::env::var_os(INSIDE).is_some() {
         return work();

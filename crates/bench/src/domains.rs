@@ -47,7 +47,7 @@ pub struct Domain {
     pub host: String,
     /// Its only endpoint.
     pub endpoint: SocketAddr,
-    /// Its certificate; none where it uses the shared one.
+    /// Its certificate; `None` where it uses the shared one.
     pub own: Option<Pair>,
 }
 
@@ -198,7 +198,7 @@ impl Generator {
         }
     }
 
-    /// What clients of a domain must see.
+    /// The answer that clients of a domain must see.
     pub fn answer(&self, domain: &Domain) -> Wanted {
         Wanted::Answer {
             leaf: self.leaf(domain).to_vec(),

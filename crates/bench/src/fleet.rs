@@ -67,7 +67,8 @@ struct Report {
     proxies: usize,
     services: u64,
     controller_start_s: f64,
-    /// From the first connection until all proxies, which hold everything already, are in step.
+    /// The time from the first connection until all proxies, which hold everything already, are in
+    /// step.
     join_s: f64,
     /// Processor time of the controller for that.
     join_cpu_s: f64,
@@ -83,10 +84,10 @@ struct Report {
 
 #[derive(Serialize)]
 struct Changes {
-    /// From the write of an endpoint until the last proxy has it.
+    /// The time from the write of an endpoint until the last proxy has it.
     last_proxy_ms: Quantiles,
     cpu_ms_per_change: f64,
-    /// Of the controller meanwhile, in percent of one core.
+    /// The controller's processor time meanwhile, in percent of one core.
     cpu_percent: f64,
     bytes_per_proxy: f64,
     /// Streams that were sent something, per change.
@@ -100,9 +101,9 @@ struct Changes {
 #[derive(Serialize)]
 struct Restart {
     downtime_s: f64,
-    /// From the start of the process.
+    /// The time from the start of the process until it is ready.
     ready_s: f64,
-    /// From there until all proxies are in step.
+    /// The time from there until all proxies are in step.
     settled_s: f64,
     cpu_s: f64,
     bytes_per_proxy: f64,

@@ -19,18 +19,18 @@ pub use filters::{Filters, MESH_FILE, Mode};
 /// Settings of `generate`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GenerateArgs {
-    /// What is generated.
+    /// The objects that are generated.
     #[arg(value_enum)]
     shape: Shape,
     #[command(flatten)]
     setup: Setup,
-    /// Where all Services have their endpoint.
+    /// The address of the endpoint of all Services.
     #[arg(long, default_value = "127.0.0.1:9080")]
     endpoint: SocketAddr,
-    /// What requests shall meet beside TLS and the routes.
+    /// The filters that requests meet beside TLS and the routes.
     #[arg(long, value_enum, default_value = "nofilters")]
     mode: Mode,
-    /// Where the service is that is asked for each request, in modes that have one.
+    /// The service that is asked for each request, in modes that have one.
     #[arg(long, default_value = "127.0.0.1:9081")]
     authorizer: SocketAddr,
     /// The directory that the objects are written into.
@@ -44,7 +44,7 @@ pub struct GenerateArgs {
     envoy_listen: SocketAddr,
 }
 
-/// What can be generated.
+/// The objects that can be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Shape {
     /// A Gateway with TLS and a VirtualService for each domain.
@@ -128,7 +128,7 @@ impl Setup {
     /// The same with keys of that kind.
     ///
     /// # Errors
-    /// Those of [`Setup::make`].
+    /// The errors of [`Setup::make`].
     pub fn make_with(&self, keys: Keys) -> anyhow::Result<Vec<Served>> {
         ensure!(self.workspaces > 0, "there is a workspace");
         ensure!(self.domains > 0 && self.paths > 0, "there is a route");

@@ -24,7 +24,7 @@ use report::{Row, Side};
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LatencyArgs {
-    /// What is recorded, one run for each. `baseline` has no proxy.
+    /// The records that proxies keep, one run for each. `baseline` has no proxy.
     #[arg(
         long,
         value_enum,
@@ -75,7 +75,7 @@ pub struct LatencyArgs {
     json: bool,
 }
 
-/// What is recorded of each request.
+/// The records of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
@@ -98,10 +98,10 @@ pub enum Variant {
 /// The server's account and Service.
 const SERVER: &str = "server";
 
-/// Where the server listens.
+/// The port that the server listens on.
 const PORT: u16 = 8_080;
 
-/// Where its Service does.
+/// The port of its Service.
 const SERVICE_PORT: u16 = 80;
 
 /// How long traffic runs before it is measured, so that connections are made and pools filled.

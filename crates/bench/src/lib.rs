@@ -21,9 +21,6 @@ pub mod istio;
 pub mod latency;
 pub mod load;
 pub mod mesh;
-// The stories' own; of their crate nothing else is needed here.
-#[path = "../../e2e/src/name_server.rs"]
-pub mod name_server;
 pub mod pods;
 pub mod poll;
 pub mod probe;

@@ -34,7 +34,7 @@ pub struct Load {
     thread: std::thread::JoinHandle<anyhow::Result<()>>,
 }
 
-/// What the thread of the traffic shares with those who watch it.
+/// The state that the thread of the traffic shares with those who watch it.
 #[derive(Clone)]
 struct Traffic {
     address: SocketAddr,
@@ -54,7 +54,7 @@ impl Load {
         Ok(Load { traffic, thread })
     }
 
-    /// What was measured since the last look.
+    /// The measurements since the last look.
     pub fn take(&self) -> Measured {
         self.traffic.tally.take()
     }

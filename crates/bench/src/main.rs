@@ -31,15 +31,16 @@ struct Cli {
 enum Command {
     /// How long a new domain takes, and what it costs, when so many exist.
     Activate(ActivateArgs),
-    /// What each way out of a mesh costs, to a database behind TLS.
+    /// The cost of each way out of a mesh, to a database behind TLS.
     Egress(EgressArgs),
-    /// What a change, and a controller that starts anew, cost with so many proxies.
+    /// The cost of a change, and of a controller that starts anew, with so many proxies.
     Fleet(FleetArgs),
-    /// What a pair of sidecars adds to a request and costs, beside Envoy as the same pair.
+    /// The cost of a pair of sidecars, and what they add to a request, beside Envoy as the same
+    /// pair.
     Latency(LatencyArgs),
     /// A graph of services, each with a sidecar, under one controller.
     Mesh(MeshArgs),
-    /// What finding a route costs on a host with many regexes.
+    /// The cost of finding a route on a host with many regexes.
     Regex(RegexArgs),
     /// Requests per second, latency, processor time and memory with many domains and routes.
     Scale(ScaleArgs),

@@ -17,7 +17,7 @@ use anyhow::{Context, ensure};
 use crate::cluster;
 use crate::cluster::process::Process;
 use crate::load::{Asked, OpenLoop, Schedule, Seen};
-use crate::pods::{Mesh, Network, Pod};
+use crate::pods::{Mesh, Pod, network};
 use crate::table::Table;
 use report::Row;
 use service::{BEGIN, Peer, Plan, TELL, Told};
@@ -46,10 +46,10 @@ pub struct MeshArgs {
     json: bool,
 }
 
-/// The name of whoever asks the entrypoint, which has a sidecar too.
+/// The name of the client of the entrypoint, which has a sidecar too.
 const LOAD: &str = "load";
 
-/// Where services listen, and their Services.
+/// The port of services, and of their Services.
 const PORT: u16 = 8_080;
 const SERVICE_PORT: u16 = 80;
 
@@ -59,7 +59,7 @@ const WARMING: Duration = Duration::from_secs(1);
 /// How long the entrypoint may take until it answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Between two attempts.
+/// The time between two attempts.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs the command.
@@ -80,7 +80,7 @@ pub fn run(args: &MeshArgs) -> anyhow::Result<()> {
 /// A Pod with its processes.
 struct Replica {
     sidecar: Process,
-    /// None beside whoever asks.
+    /// The process of the workload; `None` for the client.
     process: Option<Running>,
     pod: Pod,
 }
@@ -92,7 +92,7 @@ struct Running {
     output: BufReader<ChildStdout>,
 }
 
-/// The services of a graph with their replicas, and whoever asks.
+/// The services of a graph with their replicas, and the client.
 struct World {
     mesh: Mesh,
     controller: Process,
@@ -155,7 +155,7 @@ fn measure(args: &MeshArgs, topology: &Topology) -> anyhow::Result<()> {
 
 /// Processor time so far.
 struct Worked {
-    /// Of each service's sidecars, and of the one beside whoever asks.
+    /// The processor times of each service's sidecars, and of the client's.
     sidecars: Vec<Duration>,
     controller: Duration,
 }
@@ -178,7 +178,7 @@ impl World {
         mesh.account(LOAD)?;
         let mut number = 0;
         let mut replica = |name: &str, app: &str, plan: Option<&Path>| {
-            let pod = mesh.pod(name, app, Network::new(number)?)?;
+            let pod = mesh.pod(name, app, network(number)?)?;
             number += 1;
             let process = plan.map(|plan| Running::start(&pod, plan)).transpose()?;
             let sidecar = mesh.sidecar(&pod, args.workers, &[], Stdio::null())?;

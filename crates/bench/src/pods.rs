@@ -7,4 +7,4 @@ pub mod mesh;
 mod network;
 
 pub use mesh::{ADMIN_PORT, GATEWAY, Mesh, Pod, SYNC};
-pub use network::{Door, Network};
+pub use network::{Network, network, redirect, words_of_proxy};

@@ -16,14 +16,14 @@ const READY_MAX: usize = 256;
 /// The sockets that are watched.
 pub struct Poll(OwnedFd);
 
-/// Those that are ready, by the number that each was added with.
+/// Sockets that are ready, by the number that each was added with.
 pub struct Ready(Vec<Event>);
 
 impl Poll {
     /// Watches nothing yet.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn new() -> io::Result<Poll> {
         Ok(Poll(epoll::create(CreateFlags::CLOEXEC)?))
     }
@@ -32,7 +32,7 @@ impl Poll {
     /// says that it would block is not told of again.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn add(&self, socket: impl AsFd, number: usize) -> io::Result<()> {
         let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(
@@ -46,7 +46,7 @@ impl Poll {
     /// Watches one that tells again and again while somebody waits to be accepted.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn add_listener(&self, socket: impl AsFd, number: usize) -> io::Result<()> {
         let number = EventData::new_u64(number as u64);
         Ok(epoll::add(&self.0, socket, number, EventFlags::IN)?)
@@ -55,7 +55,7 @@ impl Poll {
     /// Waits until some are ready, or so long, to the millisecond.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn wait(&self, ready: &mut Ready, timeout: Option<Duration>) -> io::Result<()> {
         ready.0.clear();
         let timeout = timeout.map(Timespec::try_from).transpose();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use myriad::probes::Anybody;
+use myriad_base::tls::{Anybody, ServerVerifier};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Stream};
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// How long one connection may stand still.
 const STALL: Duration = Duration::from_secs(5);
 
-/// What a connection is to find.
+/// The answer that a connection is to find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Exactly this certificate, and an answer with this status.
@@ -34,7 +34,7 @@ pub enum Wanted {
     Alert,
 }
 
-/// What a connection found.
+/// The answer that a connection found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
     Answer { leaf: Vec<u8>, status: u16 },
@@ -229,7 +229,7 @@ pub fn client_config(resumes: bool) -> anyhow::Result<Arc<ClientConfig>> {
     let mut config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody::new(provider)))
+        .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(Anybody, provider)))
         .with_no_client_auth();
     if !resumes {
         config.resumption = Resumption::disabled();

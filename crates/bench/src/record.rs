@@ -1,4 +1,4 @@
-//! What goes over the pipe to a child, and the typed objects that the child makes of it.
+//! The messages over the pipe to a child, and the typed objects that the child makes of them.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::domains::{Domain, NAMESPACE, Pair, SHARED_SECRET, object_name};
 /// The longest part of a record.
 const PART_BYTES_MAX: usize = 1 << 20;
 
-/// What the parent tells the child.
+/// A message from the parent to the child.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Record {
     /// The issuer of all certificates, in DER.

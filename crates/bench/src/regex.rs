@@ -1,4 +1,4 @@
-//! What it costs to find the route of a request on a host with many regexes.
+//! The time to find the route of a request on a host with many regexes.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -10,9 +10,9 @@ use clap::Args;
 use myriad_model::{
     Action, Form, Host, Name, Origin, PathMatch, Resource, Route, SealedArc, Sealer, Value,
 };
-use myriad_proxy::net::head;
-use myriad_proxy::net::limits::Limits;
-use myriad_proxy::net::pattern::{Budget, SCRATCH_BYTES_MAX, scratch_bytes};
+use myriad_proxy::codec::head;
+use myriad_proxy::limits::Limits;
+use myriad_proxy::pattern::{Budget, SCRATCH_BYTES_MAX, scratch_bytes};
 use myriad_proxy::route::host::{HostEntry, RouteArc, RouteEntry};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -24,13 +24,13 @@ const MEASURED_MS: u128 = 300;
 const HONEST_PATTERNS: u32 = 256;
 const HONEST_US_MAX: f64 = 50.0;
 
-/// What a request may cost that is meant to be expensive.
+/// The most time of a request that is meant to be expensive.
 const HOSTILE_MS_MAX: f64 = 1.0;
 
 /// The patterns whose groups are followed as well, for the scratch memory that it takes.
 const FOLLOWED_MAX: usize = 64;
 
-/// What is measured.
+/// The settings of the command.
 #[derive(Debug, Args)]
 pub struct RegexArgs {
     /// The numbers of regexes on the host.
@@ -41,7 +41,7 @@ pub struct RegexArgs {
     check: bool,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     /// Processor time in microseconds of the most expensive honest request on a host of 256
@@ -66,7 +66,7 @@ struct Row {
     /// Steps that it takes from its budget.
     steps: u32,
     is_spent: bool,
-    /// What all patterns hold.
+    /// The bytes of all patterns.
     pattern_bytes: usize,
     compile_ms: u128,
 }

@@ -3,7 +3,6 @@
 
 mod changes;
 pub(crate) mod cores;
-pub(crate) mod peer;
 pub(crate) mod report;
 mod subject;
 mod traffic;
@@ -13,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use myriad_lab::peer;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::backend;
@@ -25,10 +25,10 @@ use traffic::Traffic;
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScaleArgs {
-    /// Whose objects and requests.
+    /// The setup of objects and requests.
     #[arg(long, value_enum)]
     requests: Requests,
-    /// What requests meet. Envoy has its turn in `nofilters` alone.
+    /// The filters that requests meet. Envoy has its turn in `nofilters` alone.
     #[arg(long, value_enum, default_value = "nofilters")]
     mode: Mode,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub struct ScaleArgs {
     json: bool,
 }
 
-/// Whose objects and requests are measured.
+/// The setup of objects and requests that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Requests {
     /// Istio's published setup at the ingress gateway.

@@ -4,12 +4,12 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-/// What a row of `N` columns shows.
+/// A row of `N` columns.
 pub trait Row<const N: usize>: Serialize {
-    /// What stands above each column, and its width.
+    /// The heads of the columns, and their widths.
     const COLUMNS: [(&'static str, usize); N];
 
-    /// What stands in them.
+    /// The cells of the row.
     fn cells(&self) -> [String; N];
 
     /// Why requests failed, if some did.

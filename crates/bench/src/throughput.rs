@@ -38,7 +38,7 @@ use work::{Case, Work};
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ThroughputArgs {
-    /// Whom Myriad is measured beside; the floor always takes part where it can.
+    /// The peers to measure beside Myriad; the floor always takes part where it can.
     #[arg(long, value_enum, value_delimiter = ',')]
     against: Vec<Peer>,
     /// The works, one row for each and each peer.
@@ -147,7 +147,7 @@ struct Stage<'a> {
     is_shared: bool,
 }
 
-/// What is printed.
+/// The tables that are printed.
 struct Tables {
     costs: Table,
     latencies: Table,

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What the figures are is for real runs to judge; here they must be there, and agree.
+/// Runs the command. Figures are for real runs to judge; here they must be there, and agree.
 fn activate(arguments: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_myriad-bench"));
     command.args(["activate", "--json", "--domains=40", "--samples=4"]);

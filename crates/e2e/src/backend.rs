@@ -30,7 +30,7 @@ impl Backend {
         Backend::start_at(name, SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
 
-    /// The same at an address of its own.
+    /// A backend at an address of its own.
     ///
     /// # Panics
     /// Where the address is taken, or not of this network.
@@ -57,7 +57,7 @@ impl Backend {
         }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -10,7 +10,7 @@ pub struct Curl {
     url: String,
 }
 
-/// What a client got.
+/// The answer that a client got.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status; 0 where no response came.
@@ -21,7 +21,7 @@ pub struct Answer {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: String,
-    /// What curl said on standard error, and its exit code.
+    /// The output of curl on standard error, and its exit code.
     pub error: String,
 }
 
@@ -46,7 +46,7 @@ impl Curl {
         }
     }
 
-    /// In the network that a script enters.
+    /// Runs in the network that a script enters.
     #[must_use]
     pub fn inside(mut self, enter: &std::path::Path) -> Self {
         self.command = crate::cluster::enter(enter, &self.command);

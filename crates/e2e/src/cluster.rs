@@ -134,7 +134,7 @@ impl Cluster {
     /// Runs kubectl with this input to its end, and returns what it printed.
     ///
     /// # Errors
-    /// What it complained about, where it failed.
+    /// The complaint of kubectl, where it failed.
     pub async fn try_kubectl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         let mut command = Command::new(&self.enter);
         command.arg("kubectl").args(arguments);
@@ -260,13 +260,13 @@ impl Cluster {
             .set("--workers", 1)
     }
 
-    /// Where a controller of this story is followed.
+    /// The address where a controller of this story is followed.
     pub fn sync_address(&self, replica: u16) -> SocketAddr {
         let port = 15_000 + self.number * 20 + replica;
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    /// Where the proxies of this story serve HTTPS.
+    /// The address where the proxies of this story serve HTTPS.
     pub fn https(&self) -> SocketAddr {
         SocketAddr::from(([10, 244, 1, self.last_octet()], 8443))
     }
@@ -346,7 +346,7 @@ impl Cluster {
         Curl::new(url, resolve, &self.root()).inside(&self.enter)
     }
 
-    /// A handshake with whoever is at an address in the network of the cluster.
+    /// A handshake with the server at an address in the network of the cluster.
     pub fn shaker(&self, address: SocketAddr, name: &str) -> Shaker {
         Shaker::new(address, name, &self.root()).inside(&self.enter)
     }

@@ -1,10 +1,11 @@
 //! Istio's objects as people write them, and a world behind a Gateway for `a.test`.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+
+pub use myriad_lab::port::free_port;
 
 use crate::authority::{Authority, Pair};
 use crate::world::World;
@@ -15,8 +16,8 @@ pub const TO: &str = "route: [{destination: {host: api, port: {number: 80}}}]";
 /// The file of a scene's VirtualService on `a.test`.
 pub const RULES: &str = "rules.yaml";
 
-/// What is served, under construction: a Gateway `edge`, a Service `api` and the rest, all in the
-/// namespace `default`.
+/// The objects that are served, under construction: a Gateway `edge`, a Service `api` and the rest,
+/// all in the namespace `default`.
 pub struct Scene {
     authority: Authority,
     servers: Vec<String>,
@@ -178,7 +179,7 @@ pub fn service(name: &str, endpoints: &[SocketAddr]) -> String {
     service_speaking("http", name, endpoints)
 }
 
-/// The same of a port with a name, which says what is spoken.
+/// A Service whose port has a name, which says what is spoken.
 pub fn service_speaking(port: &str, name: &str, endpoints: &[SocketAddr]) -> String {
     let spec = format!("clusterIP: None, ports: [{{name: {port}, port: 80}}]");
     let mut text = object("v1", "Service", name, &spec);
@@ -212,27 +213,4 @@ pub fn secret(name: &str, kind: &str, entries: &[(&str, &str)]) -> String {
         "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: \
          default}}\ntype: {kind}\ndata:\n{entries}"
     )
-}
-
-/// Ports that stories are given.
-const PORTS_START: u16 = 25_000;
-const PORTS_END: u16 = 32_000;
-
-/// How many were asked for.
-static PORTS_ASKED: AtomicU64 = AtomicU64::new(0);
-
-/// A port that nobody listens on now.
-///
-/// # Panics
-/// Where there is none.
-pub fn free_port() -> u16 {
-    // Below those that the system chooses: one of these would be chosen again by another story
-    // while nobody listens on it yet. Runs side by side begin at different places.
-    let run = u64::from(std::process::id()) * 61;
-    let asked = || PORTS_ASKED.fetch_add(1, Ordering::Relaxed);
-    let place = || (run + asked()) % u64::from(PORTS_END - PORTS_START);
-    let ports = std::iter::repeat_with(|| PORTS_START + u16::try_from(place()).unwrap_or(0));
-    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let mut free = ports.take(1_000).filter(is_free);
-    free.next().expect("a port")
 }

@@ -17,7 +17,6 @@ pub mod controller;
 pub mod document;
 pub mod issuer;
 pub mod istio;
-pub mod name_server;
 pub mod objects;
 pub mod prometheus;
 pub mod shaker;
@@ -25,7 +24,7 @@ pub mod world;
 
 pub use backend::Backend;
 pub use client::{Answer, Curl};
-pub use name_server::NameServer;
+pub use myriad_lab::name_server::{self, NameServer};
 pub use objects::Site;
 pub use shaker::Shaker;
 pub use world::World;

@@ -49,28 +49,28 @@ impl Site {
         self
     }
 
-    /// In this namespace.
+    /// Puts the objects into this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = namespace.to_owned();
         self
     }
 
-    /// With an annotation on the Ingress.
+    /// Adds an annotation to the Ingress.
     #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.push((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// Of this ingress class.
+    /// Sets the ingress class.
     #[must_use]
     pub fn class(mut self, class: &str) -> Self {
         self.class = Some(class.to_owned());
         self
     }
 
-    /// With this path prefix instead of `/`.
+    /// Sets this path prefix instead of `/`.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
         self.path = path.to_owned();

@@ -69,7 +69,7 @@ impl Prometheus {
         }
     }
 
-    /// What a query finds now: labels and value of each series.
+    /// The series that a query finds now: labels and value of each.
     ///
     /// # Panics
     /// Where it is no query.

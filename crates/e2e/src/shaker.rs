@@ -14,7 +14,7 @@ pub struct Shaker {
 }
 
 impl Shaker {
-    /// With the server at this address by this name, trusting this root.
+    /// A handshake with the server at this address by this name, trusting this root.
     pub fn new(address: SocketAddr, name: &str, root: &Path) -> Self {
         let mut command = Command::new("openssl");
         command.args(["s_client", "-ign_eof", "-servername", name]);
@@ -26,21 +26,21 @@ impl Shaker {
         }
     }
 
-    /// In the network that a script enters.
+    /// Runs in the network that a script enters.
     #[must_use]
     pub fn inside(mut self, enter: &Path) -> Self {
         self.command = crate::cluster::enter(enter, &self.command);
         self
     }
 
-    /// By one version of TLS, such as `-tls1_2`.
+    /// Speaks one version of TLS, such as `-tls1_2`.
     #[must_use]
     pub fn version(mut self, version: &str) -> Self {
         self.command.arg(version);
         self
     }
 
-    /// With the session of a file.
+    /// Resumes the session of a file.
     #[must_use]
     pub fn resuming(mut self, session: &Path) -> Self {
         self.command.arg("-sess_in").arg(session);
@@ -57,7 +57,7 @@ impl Shaker {
     /// Shakes hands and asks; says whether a session was resumed.
     ///
     /// # Errors
-    /// What openssl said, where the answer is not 200.
+    /// The output of openssl, where the answer is not 200.
     ///
     /// # Panics
     /// Where openssl is not installed: a story that cannot run is a failure.

@@ -98,17 +98,17 @@ impl World {
         }
     }
 
-    /// Where HTTP is served.
+    /// The address of HTTP.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// Where HTTPS is served.
+    /// The address of HTTPS.
     pub fn https(&self) -> SocketAddr {
         self.https
     }
 
-    /// Where admin pages are served.
+    /// The address of the admin pages.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin
     }
@@ -203,7 +203,7 @@ impl World {
         self.admin_curl(path).ask().await
     }
 
-    /// The same, for who asks otherwise than curl does.
+    /// A request for a page of the admin address, to be changed before it is sent.
     pub fn admin_curl(&self, path: &str) -> Curl {
         let url = format!("http://{}{path}", self.admin);
         Curl::new(&url, &[], &self.root())
@@ -254,7 +254,7 @@ pub async fn eventually<T>(ask: impl AsyncFnMut() -> Option<T>) -> Option<T> {
     eventually_within(DEADLINE, ask).await
 }
 
-/// The same with a deadline of its own, for what takes its time by design.
+/// Asks as [`eventually`] does, with a deadline of its own, for what takes its time by design.
 pub async fn eventually_within<T>(
     deadline: Duration,
     mut ask: impl AsyncFnMut() -> Option<T>,

@@ -6,6 +6,7 @@
 
 mod cluster {
     mod cert_manager;
+    mod claims;
     mod egress;
     mod extremes;
     mod identity;

@@ -1,4 +1,4 @@
-//! What fails in a cluster, and that users notice nothing of it: stories against the real parts,
+//! Faults in a cluster, of which users notice nothing: stories against the real parts,
 //! in a cluster whose servers may be killed.
 #![allow(
     clippy::disallowed_methods,

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use myriad_pki::{Authority, Identity, MeshAuthority};
-use myriad_proxy::net::workloads::Met;
+use myriad_proxy::telemetry::workloads::Met;
 use myriad_proxy::tls::client::peer;
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;

@@ -3,7 +3,7 @@
 /// The longest input in bytes.
 pub const BYTES_MAX: usize = 8 << 10;
 
-/// What parsers look for, and what confuses them.
+/// Words that parsers look for, and that confuse them.
 const WORDS: [&[u8]; 40] = [
     b"\r\n",
     b"\n",
@@ -51,7 +51,7 @@ const WORDS: [&[u8]; 40] = [
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Those of a seed.
+    /// The numbers of a seed.
     pub fn new(seed: u64) -> Self {
         Numbers(seed | 1)
     }

@@ -7,7 +7,7 @@ use myriad_api::{Batch, Change, Finding};
 use myriad_model::{Delta, Digest, Form, Sealer, Writer};
 use myriad_proxy::route::edit::Edit;
 use myriad_proxy::route::tables::Tables;
-use myriad_proxy::upstream::target::Targets;
+use myriad_proxy::upstream::endpoint::EndpointTable;
 use myriad_source::{Limits, read};
 use myriad_translate::{Engine, Outcome, Role, Settings, View};
 use serde_json::value::RawValue;
@@ -17,14 +17,14 @@ use crate::resources::assert_written;
 /// When all of it happens: 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
 
-/// What a directory says that has a file that made a parser fail.
+/// The finding about a file that made a parser fail.
 const FAILED: &str = "made the parser fail";
 
 /// A document that stands behind others.
 const NEIGHBOUR: &str =
     "---\napiVersion: v1\nkind: Service\nmetadata: {name: zz-neighbour, namespace: zz}\n";
 
-/// What is there before anything else comes.
+/// The objects that are there before anything else comes.
 const BASE: &str = include_str!("documents/base.yaml");
 
 /// A file of documents is read the same each time, no key is given twice, a document behind the
@@ -55,7 +55,7 @@ pub fn documents(bytes: &[u8]) -> bool {
     !batch.changes.is_empty()
 }
 
-/// What a directory gives that has one file.
+/// The batch of a directory that has one file.
 fn objects_of(path: &str, bytes: &[u8]) -> Batch {
     let batch = read(path, bytes, &Limits::default());
     for finding in batch.reports.iter().flat_map(|report| &report.findings) {
@@ -107,10 +107,10 @@ pub fn translated(bytes: &[u8]) -> bool {
 /// An engine, and the tables of the proxies that obey it.
 struct World {
     engine: Engine,
-    tables: BTreeMap<Arc<str>, (Tables, Targets)>,
+    tables: BTreeMap<Arc<str>, (Tables, EndpointTable)>,
 }
 
-/// What is left of what came.
+/// The state after all changes.
 struct State {
     digest: Digest,
     findings: Vec<Finding>,

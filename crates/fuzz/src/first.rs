@@ -51,7 +51,8 @@ pub fn client_hello(bytes: &[u8]) -> bool {
     true
 }
 
-/// What is told, nothing where more has to come, or that it is none.
+/// The name and protocols, `None` where more bytes have to come, or an error where it is no
+/// ClientHello.
 fn hello(bytes: &[u8], size: usize) -> Result<Option<Told>, ()> {
     let mut arriving = Arriving::default();
     for piece in bytes.chunks(size.max(1)) {

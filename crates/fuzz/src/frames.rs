@@ -1,13 +1,13 @@
 //! Frames of HTTP/2, and heads as they are packed in them.
 
-use myriad_proxy::http::h2::request::{Request, trailers};
-use myriad_proxy::net::buffer::Buffer;
-use myriad_proxy::net::frame::{
+use myriad_proxy::codec::buffer::Buffer;
+use myriad_proxy::codec::frame::{
     self, FrameHead, HEAD_BYTES, PREFACE, WINDOW_BYTES_MAX, flag, kind,
 };
-use myriad_proxy::net::head;
-use myriad_proxy::net::hpack::{self, Decoder, Section};
-use myriad_proxy::net::limits::Limits;
+use myriad_proxy::codec::head;
+use myriad_proxy::codec::hpack::{self, Decoder, Section};
+use myriad_proxy::http::downstream::h2::request::{Request, trailers};
+use myriad_proxy::limits::Limits;
 
 use crate::heads::assert_plain;
 

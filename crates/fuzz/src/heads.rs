@@ -1,11 +1,13 @@
 //! Heads, bodies and trailers of HTTP, and what stands in front of them.
 
-use myriad_proxy::net::body::{BodyLength, Decoder};
-use myriad_proxy::net::field::{Field, Known};
-use myriad_proxy::net::head::{self, Finder, Head, Pseudo, split_authority};
-use myriad_proxy::net::limits::Limits;
-use myriad_proxy::net::path::PathRule;
-use myriad_proxy::net::{proxy_header, response, trailer};
+use myriad_proxy::codec::body::{BodyLength, Decoder};
+use myriad_proxy::codec::field::{Field, Known};
+use myriad_proxy::codec::head::{self, Finder, Head, Pseudo, split_authority};
+use myriad_proxy::codec::proxy_header;
+use myriad_proxy::codec::response;
+use myriad_proxy::codec::trailer;
+use myriad_proxy::limits::Limits;
+use myriad_proxy::limits::PathRule;
 
 /// Calls with the head of a request that the bytes begin with, if they do.
 pub fn with_head(bytes: &[u8], call: impl FnOnce(&Head<'_>)) -> bool {
@@ -41,8 +43,9 @@ fn is_end(byte: &u8) -> bool {
     matches!(byte, b'\r' | b'\n' | 0)
 }
 
-/// The same of HTTP/2, of which the library has read frames and fields, one of them a line here:
-/// what could change the framing is refused, and an upgrade is what it would be over HTTP/1.1.
+/// Request heads of HTTP/2 keep the same rules. The library has read frames and fields, one of them
+/// a line here: what could change the framing is refused, and an upgrade is what it would be over
+/// HTTP/1.1.
 pub fn request_head_2(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
@@ -95,7 +98,7 @@ fn is_token(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// The same of responses.
+/// Response heads keep the same rules.
 pub fn response_head(bytes: &[u8]) -> bool {
     let Ok(head) = response::parse(bytes, &Limits::default()) else {
         return false;

@@ -43,12 +43,12 @@ pub struct Target {
 pub struct Memory {
     /// So many bytes for each byte that is read.
     pub per_byte: usize,
-    /// And so many beside them, whatever is read.
+    /// The bytes beside them, whatever is read.
     pub beside: usize,
 }
 
 impl Memory {
-    /// What is enough for a parser that only reads.
+    /// The memory that is enough for a parser that only reads.
     pub const SMALL: Memory = Memory {
         per_byte: 64,
         beside: 64 << 10,

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use myriad::inject::{Decision, Labels, Reason, Sidecar, decide, inject};
 use myriad_api::{Object, ObjectKind};
+use myriad_sidecar::inject::{Decision, Labels, Reason, Sidecar, decide, inject};
 use serde_json::Value;
 
 /// Whatever somebody writes as an object is one that has a name, or an error that has a place.

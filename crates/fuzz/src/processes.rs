@@ -1,4 +1,4 @@
-//! What processes of Myriad say to each other.
+//! The messages of processes of Myriad to each other.
 
 use myriad::restart::message::{MESSAGE_BYTES_MAX, Message, SOCKETS_PER_MESSAGE_MAX};
 

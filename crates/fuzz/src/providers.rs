@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use myriad_model::{CheckProtocol, HttpCheck, NameMatch, Provider};
-use myriad_proxy::net::buffer::Buffer;
-use myriad_proxy::net::head::{self, Head};
-use myriad_proxy::net::kept::KeptHead;
-use myriad_proxy::net::limits::Limits;
-use myriad_proxy::net::response;
+use myriad_proxy::codec::buffer::Buffer;
+use myriad_proxy::codec::head::{self, Head};
+use myriad_proxy::codec::kept::KeptHead;
+use myriad_proxy::codec::response;
+use myriad_proxy::limits::Limits;
 use myriad_proxy::policy::check::{self, Answered, Changes, Refusal, Told, Verdict, is_sendable};
 use myriad_proxy::policy::process::{self, Part, Reply};
 

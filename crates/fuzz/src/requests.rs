@@ -1,21 +1,21 @@
-//! What is read of a request beside its framing: cookies, queries, and who is said to have asked.
+//! The parts of a request beside its framing: cookies, queries, and the sender that it names.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 
-use myriad_model::{Affinity, GuardForm, Source, Test, ValueMatch};
-use myriad_proxy::net::head::Head;
-use myriad_proxy::net::kept::KeptHead;
-use myriad_proxy::net::path::PathRule;
-use myriad_proxy::net::path::reading::Readings;
-use myriad_proxy::net::pattern::Budget;
+use myriad_model::{Affinity, GuardForm, Source, Test, ValueMatch, unescape};
+use myriad_proxy::codec::head::Head;
+use myriad_proxy::codec::kept::KeptHead;
+use myriad_proxy::codec::path::reading::Readings;
+use myriad_proxy::limits::PathRule;
+use myriad_proxy::pattern::Budget;
 use myriad_proxy::policy::authorize::path::fits;
 use myriad_proxy::policy::{affinity, client};
 use myriad_proxy::route::condition::{cookie, hold, query_value};
 
 use crate::heads::with_head;
 
-/// Who asks, as the socket has it.
+/// The client's address, as the socket has it.
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 static AFFINITY: LazyLock<Affinity> = LazyLock::new(|| Affinity {
@@ -89,11 +89,11 @@ fn assert_kept(head: &Head<'_>) {
     assert_eq!(pairs(&kept), pairs(head));
 }
 
-/// What is forbidden.
+/// The prefix of paths that are forbidden.
 const FORBIDDEN: &str = "/admin/";
 
-/// Who closes a path closes all that an endpoint may read as it, and who opens one opens no more
-/// than that.
+/// A rule that closes a path closes all that an endpoint may read as it, and one that opens a path
+/// opens no more than that.
 pub fn guarded_path(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
@@ -121,19 +121,12 @@ pub fn guarded_path(bytes: &[u8]) -> bool {
 fn readings(path: &str) -> [Vec<u8>; 2] {
     let (mut undone, mut rest) = (Vec::new(), path.as_bytes());
     while let [byte, behind @ ..] = rest {
+        let (byte, behind) = match byte {
+            b'%' => unescape(behind).unwrap_or((b'%', behind)),
+            byte => (*byte, behind),
+        };
+        undone.push(byte);
         rest = behind;
-        let digits = rest
-            .get(..2)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let digits = digits.filter(|it| it.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match escaped.filter(|_| *byte == b'%') {
-            Some(escaped) => {
-                undone.push(escaped);
-                rest = rest.get(2..).unwrap_or_default();
-            }
-            None => undone.push(*byte),
-        }
     }
     let mut merged = undone.clone();
     merged.dedup_by(|next, before| (*next, *before) == (b'/', b'/'));

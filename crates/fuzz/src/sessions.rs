@@ -1,4 +1,4 @@
-//! What a controller and its proxies say to each other: messages, each behind its length in two
+//! The messages of a controller and its proxies, each behind its length in two
 //! bytes, the highest first.
 
 use std::collections::HashSet;

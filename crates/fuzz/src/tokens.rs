@@ -24,7 +24,7 @@ const KEYS: &[u8] = br#"{"keys":[{"kty":"EC","crv":"P-256",
     "x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
     "y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
 
-/// What its signature signs, and nothing else.
+/// The text that its signature signs, and nothing else.
 const SIGNED: &str = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6\
     Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.";
 
@@ -43,7 +43,7 @@ pub fn is_believed(token: &str) -> bool {
     KeySet::read(KEYS).is_ok_and(|keys| token::read(token, &keys).is_some())
 }
 
-/// What the ticket holds.
+/// The content of the ticket.
 const SESSION: &[u8] = b"a session";
 
 /// The tickets of one configuration, by a secret that came into use just now, and one of them.

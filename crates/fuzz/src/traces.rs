@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use myriad_model::{Share, TraceProtocol, Tracing};
-use myriad_proxy::net::buffer::Buffer;
-use myriad_proxy::net::dice::Dice;
-use myriad_proxy::net::head::{self, Finder, Head};
-use myriad_proxy::net::limits::Limits;
+use myriad_proxy::codec::buffer::Buffer;
+use myriad_proxy::codec::head::{self, Finder, Head};
+use myriad_proxy::limits::Limits;
 use myriad_proxy::policy::trace::{Trace, begin, write};
+use myriad_proxy::random::rng::Rng;
 
 fn tracing(keeps_context: bool) -> Tracing {
     Tracing {
@@ -25,7 +25,7 @@ fn tracing(keeps_context: bool) -> Tracing {
     }
 }
 
-/// Whoever is handed a request goes on with the trace that it was in, one span further, and sees
+/// The receiver of a request goes on with the trace that it was in, one span further, and sees
 /// one context; what is kept as it is stays the same to the byte.
 pub fn trace_context(bytes: &[u8]) -> bool {
     let start: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\n";
@@ -33,7 +33,7 @@ pub fn trace_context(bytes: &[u8]) -> bool {
     let Some(head) = parse(&text) else {
         return false;
     };
-    let trace = begin(&tracing(false), &head, &Dice::new(7));
+    let trace = begin(&tracing(false), &head, &Rng::new(7));
     assert!(trace.id != [0; 16] && trace.span != [0; 8]);
     let mut request = Buffer::take();
     request.append(&text);
@@ -42,7 +42,7 @@ pub fn trace_context(bytes: &[u8]) -> bool {
     let written = written.filled();
     let behind = written.strip_suffix(b"body").unwrap_or_default();
     let next =
-        parse(behind).map(|head| (begin(&tracing(false), &head, &Dice::new(8)), count(&head)));
+        parse(behind).map(|head| (begin(&tracing(false), &head, &Rng::new(8)), count(&head)));
     let Some((next, contexts)) = next else {
         panic!("the head that is written is none");
     };
@@ -69,7 +69,7 @@ fn count(head: &Head<'_>) -> usize {
 }
 
 fn assert_untouched(request: &Buffer, head: &Head<'_>) {
-    let trace: Trace = begin(&tracing(true), head, &Dice::new(7));
+    let trace: Trace = begin(&tracing(true), head, &Rng::new(7));
     let written = write(request, &trace);
     assert_eq!(written.filled(), request.filled());
 }

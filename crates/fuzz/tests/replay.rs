@@ -29,12 +29,12 @@ struct Seed {
     bytes: Vec<u8>,
 }
 
-/// What a target came to.
+/// The results of a target.
 #[derive(Default)]
 struct Tally {
     /// Inputs.
     fed: u32,
-    /// Those that were taken.
+    /// Inputs that were taken.
     taken: u32,
     /// The most bytes that it had at a time.
     bytes_max: usize,

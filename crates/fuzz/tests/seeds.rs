@@ -24,7 +24,7 @@ fn put(out: &mut Vec<u8>, message: &[u8]) {
     out.extend(message);
 }
 
-/// What a proxy and its controller say until both are in step: to the controller, and to the
+/// The messages of a proxy and its controller until both are in step: to the controller, and to the
 /// proxy.
 fn conversation(mut client: ClientSession) -> [Vec<u8>; 2] {
     let (mut server, now) = (server(), clock::now());
@@ -75,7 +75,7 @@ fn sessions() -> Vec<Seed> {
     ]
 }
 
-/// What a proxy of another key is told: it has to begin anew.
+/// The message to a proxy of another key: it has to begin anew.
 fn no_more() -> Vec<u8> {
     let counters = ClientCounters::default();
     let new = ClientSession::new("proxy", None, Snapshot::new(), counters);

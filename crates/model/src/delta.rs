@@ -11,11 +11,11 @@ pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 /// One resource that appeared (`old` is none), changed, or went (`new` is none).
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Which resource.
+    /// The resource's key.
     pub key: Key,
-    /// What it was.
+    /// The resource before the change; `None` where it is new.
     pub old: Option<SealedArc>,
-    /// What it is now.
+    /// The resource after the change; `None` where it is removed.
     pub new: Option<SealedArc>,
 }
 
@@ -66,7 +66,7 @@ impl Delta {
         })
     }
 
-    /// The same difference the other way round.
+    /// The opposite difference: what this one adds it removes, and the other way round.
     pub fn inverted(mut self) -> Delta {
         self.changes.reverse();
         for change in &mut self.changes {

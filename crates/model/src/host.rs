@@ -11,7 +11,7 @@ pub const HOST_BYTES_MAX: usize = 253;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host(Arc<str>);
 
-/// What a [`Host`] matches.
+/// The names that a [`Host`] matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern<'a> {
     /// Every host.
@@ -77,7 +77,7 @@ impl Host {
         &self.0
     }
 
-    /// What it matches.
+    /// The names that it matches.
     pub fn pattern(&self) -> Pattern<'_> {
         let text = &*self.0;
         if text == "*" {

@@ -133,9 +133,9 @@ impl Key {
         }
     }
 
-    /// What takes effect together with everything of its kind that has the same group: the routes
-    /// of one host, whose names are `namespace/object/host/` and the rest. Everything else, and a
-    /// route of another name, is a group of its own.
+    /// The group of a resource: resources of one kind and group take effect together. The routes of
+    /// one host, whose names are `namespace/object/host/` and the rest, are a group. Everything
+    /// else, and a route of another name, is a group of its own.
     pub fn group(&self) -> &str {
         let mut parts = self.name.splitn(4, '/').skip(2);
         match (self.kind, parts.next(), parts.next()) {

@@ -1,4 +1,4 @@
-//! Where in the history of its sources a snapshot stands.
+//! The place of a snapshot in the history of its sources.
 
 /// Content has no order, so a snapshot also carries how far each source had been read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Which addresses endpoints may have.
 //!
-//! Whoever writes endpoints, or owns the zone that they are resolved in, could let them point at
+//! The author of endpoints, or the owner of the zone they are resolved in, could let them point at
 //! the proxy's own machine, where doors are open that no client should find.
 
 use std::fmt;
@@ -17,7 +17,7 @@ const METADATA_V4: [Ipv4Addr; 4] = [
     Ipv4Addr::new(192, 0, 0, 192),
 ];
 
-/// The same of IPv6: of Amazon's cloud, and of Google's.
+/// IPv6 addresses of the same kind: of Amazon's cloud, and of Google's.
 const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
@@ -26,23 +26,23 @@ const METADATA_V6: [Ipv6Addr; 2] = [
 /// The addresses that may be connected to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Those that may be where neither list says anything.
+    /// The addresses that may be connected to unless one of the lists says otherwise.
     pub extent: Extent,
-    /// Blocks that are admitted beyond that.
+    /// Blocks that are admitted beyond the extent.
     pub allowed: Vec<IpNet>,
-    /// Blocks that are refused all the same, whatever else admits them.
+    /// Blocks that are refused, even where the extent or `allowed` admits them.
     pub denied: Vec<IpNet>,
 }
 
-/// How far a proxy reaches where nobody says anything.
+/// The addresses that a proxy may connect to by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// To every address.
+    /// Every address.
     #[default]
     Everywhere,
-    /// To those of other machines: not to its own, its link, or its cloud's metadata.
+    /// Addresses of other machines: not its own, its link's, or its cloud's metadata service.
     Elsewhere,
-    /// To public addresses alone.
+    /// Public addresses alone.
     Public,
 }
 
@@ -61,7 +61,7 @@ pub enum Unreachable {
     Multicast,
     /// It is not public.
     Private,
-    /// Whoever runs the proxy refuses it.
+    /// It is in a block that the operator of the proxy refuses.
     Denied,
     /// The proxy itself listens there.
     Own,

@@ -209,7 +209,7 @@ impl Sealer {
         }
     }
 
-    /// The same, which opens nothing that needs a newer schema than this.
+    /// This sealer, but one that opens nothing that needs a newer schema than this.
     #[must_use]
     pub fn within(self, schema_max: u32) -> Self {
         Sealer { schema_max, ..self }
@@ -242,7 +242,7 @@ impl Sealer {
         }
     }
 
-    /// The same resource at the place that this sealer's key gives it.
+    /// The resource at the place that this sealer's key gives it.
     pub fn adopt(&self, sealed: &Sealed) -> Sealed {
         Sealed {
             slot: slot(&self.key, &sealed.key),

@@ -60,8 +60,8 @@ impl Snapshot {
         self.tree.with_hash(slot).map(|leaf| &leaf.0)
     }
 
-    /// What makes this snapshot into `newer`, in no particular order. Costs the number of changes
-    /// times the depth of the tree, whatever the number of resources.
+    /// The changes from this snapshot to `newer`, in no particular order. Costs the number of
+    /// changes times the depth of the tree, whatever the number of resources.
     pub fn diff(&self, newer: &Snapshot) -> Changes {
         Changes(self.tree.diff(&newer.tree))
     }

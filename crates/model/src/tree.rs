@@ -11,7 +11,7 @@ pub use diff::{Diff, Difference};
 
 use triomphe::{Arc, ThinArc};
 
-/// What a tree holds. Entries are cloned with the nodes, so they should be pointers.
+/// An entry of a tree. Entries are cloned with the nodes, so they should be pointers.
 pub trait Entry: Clone {
     /// The hash of the entry's key. Must not change while the entry is in a tree.
     fn hash(&self) -> u64;
@@ -38,7 +38,7 @@ pub enum Child<E> {
 
 /// A persistent map of entries, with `1 << BITS` children per node at most (`BITS` <= 6).
 ///
-/// With 4 bits a change copies little; with 6 a comparison of two trees takes few steps.
+/// With `BITS` 4 a change copies little; with 6 a comparison of two trees takes few steps.
 #[derive(Clone)]
 pub struct Tree<E: Entry, const BITS: u32 = 4> {
     root: Node<E>,
@@ -146,8 +146,8 @@ impl<E: Entry, const BITS: u32> Tree<E, BITS> {
         }
     }
 
-    /// The sums of the children of the node at a path of child indices, by index; none where
-    /// the path leads to an entry or nowhere.
+    /// The sums of the children of the node at a path of child indices, by index; `None` where no
+    /// inner node is at the path.
     pub fn sums_at(&self, path: &[u8]) -> Option<Vec<(u8, u128)>> {
         let node = self.node_at(path)?;
         Some(
@@ -158,8 +158,8 @@ impl<E: Entry, const BITS: u32> Tree<E, BITS> {
         )
     }
 
-    /// The children of the node at a path of child indices, by index; none where the path leads
-    /// to an entry or nowhere. Entries whose hashes are equal all have the index 0.
+    /// The children of the node at a path of child indices, by index; `None` where no inner node is
+    /// at the path. Entries whose hashes are equal all have the index 0.
     pub fn children_at(&self, path: &[u8]) -> Option<Vec<(u8, Child<E>)>> {
         let node = self.node_at(path)?;
         let child = |slot: &Slot<E>| match slot {
@@ -210,7 +210,7 @@ impl<E: Entry, const BITS: u32> Tree<E, BITS> {
         })
     }
 
-    /// What differs in `newer`: each entry of this tree beside its successor. Skips whatever
+    /// The differences to `newer`: each entry of this tree beside its successor. Skips whatever
     /// both share, so it costs the number of differences times the depth.
     pub fn diff(&self, newer: &Self) -> Diff<E, BITS> {
         Diff::new(&self.root, &newer.root)
@@ -290,7 +290,7 @@ impl<E: Entry> Slot<E> {
     }
 }
 
-/// What one change did, carried down the path.
+/// The effects of one change, carried down the path.
 struct Edit {
     nodes_copied: u64,
     weight_removed: u128,

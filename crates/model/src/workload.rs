@@ -1,13 +1,13 @@
-//! What a workload is called, as certificates of the mesh say it beside the identity, so that
-//! whoever it speaks to can tell of it.
+//! The names of a workload. Certificates of the mesh state them beside the identity, so that peers
+//! can report them.
 //!
-//! It is written by whoever signs, who knows the workload's Pod, and is believed as far as the
-//! certificate is. It names, and never admits: policies look at the identity alone.
+//! They are written by the signer, who knows the workload's Pod, and are believed as far as the
+//! certificate is. They name, and never admit: policies look at the identity alone.
 
 /// The names that a workload goes by; empty where it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadNames {
-    /// What runs it: a Deployment, say.
+    /// The object that runs it, a Deployment for instance.
     pub workload: Box<str>,
     /// Its label `app`.
     pub app: Box<str>,
@@ -24,13 +24,13 @@ const UTF8_STRING: u8 = 0x0c;
 
 impl WorkloadNames {
     /// The extension of certificates that holds them: an arc below 2.25, where nobody has to
-    /// register, and never critical, so that whoever does not know it passes it over.
+    /// register, and never critical, so that a peer that does not know it ignores it.
     pub const OID: [u64; 3] = [2, 25, 0x6d79_7269_6164_0001];
 
     /// The longest name in bytes; a longer one counts as none.
     pub const NAME_BYTES_MAX: usize = 253;
 
-    /// What the extension holds: the names as lines of one text.
+    /// The content of the extension: the names as lines of one text.
     pub fn to_der(&self) -> Vec<u8> {
         let names = [
             &self.workload,
@@ -56,7 +56,7 @@ impl WorkloadNames {
         der
     }
 
-    /// Reads what an extension holds; none where it is something else.
+    /// Reads the content of an extension; `None` where it is something else.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let (UTF8_STRING, rest) = der.split_first().map(|(tag, rest)| (*tag, rest))? else {
             return None;

@@ -10,9 +10,9 @@ use crate::{Change, Delta, Key, Name, Position, Resource, SealedArc, Sealer, Sna
 /// Where there are several views, each has a snapshot. They share what is the same in them.
 pub struct Writer {
     sealer: Sealer,
-    /// Of the main view, whose place is 0.
+    /// The snapshot of the main view, whose place is 0.
     snapshot: Snapshot,
-    /// Of the others, by their places.
+    /// The snapshots of the other views, by their places.
     others: BTreeMap<u32, Snapshot>,
 }
 
@@ -139,7 +139,7 @@ impl Writer {
         SealedArc::new(sealed)
     }
 
-    /// Those of these that the snapshot at a place has.
+    /// The resources with these keys that the snapshot at a place has.
     pub fn outputs_at(&self, place: u32, keys: &[Key]) -> Vec<SealedArc> {
         let Some(snapshot) = self.snapshot_at(place) else {
             return Vec::new();

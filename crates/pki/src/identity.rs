@@ -1,5 +1,5 @@
-//! Who a workload is: a name in SPIFFE's form, of the trust domain, namespace and account that
-//! Kubernetes has attested.
+//! The identity of a workload: a name in SPIFFE's form, of the trust domain, namespace and account
+//! that Kubernetes has attested.
 
 use std::fmt;
 

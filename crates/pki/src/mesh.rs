@@ -64,7 +64,7 @@ pub struct MeshAuthority {
     /// From the authority upwards, without the root; empty if it is the root.
     intermediates: Vec<CertificateDer<'static>>,
     roots: Vec<CertificateDer<'static>>,
-    /// Those of the roots that its own chain ends in.
+    /// The roots that the authority's own chain ends in, a subset of `roots`.
     anchors: Vec<CertificateDer<'static>>,
     until: i64,
 }
@@ -96,7 +96,7 @@ pub struct Credential {
     pub signed: Signed,
     /// The private key, in PKCS#8.
     pub key: PrivateKeyDer<'static>,
-    /// Who it is, as the certificate says.
+    /// The identity that the certificate states.
     pub identity: Identity,
 }
 
@@ -215,7 +215,8 @@ impl MeshAuthority {
         MeshAuthority::of(root, root.certificate_pem())
     }
 
-    /// The same, of several that follow one another: the current one signs, and all are trusted.
+    /// The authority of a cluster with several that follow one another: the current one signs, and
+    /// all are trusted.
     ///
     /// # Errors
     /// Their texts cannot be read.
@@ -285,12 +286,13 @@ impl MeshAuthority {
         })
     }
 
-    /// What the peers of its workloads have to trust.
+    /// The roots that peers of the workloads have to trust.
     pub fn roots(&self) -> &[CertificateDer<'static>] {
         &self.roots
     }
 
-    /// Those of the roots of which one suffices to trust what it signs.
+    /// The roots that the authority's own chain ends in: each of them suffices to trust what it
+    /// signs.
     pub fn anchors(&self) -> &[CertificateDer<'static>] {
         &self.anchors
     }
@@ -404,7 +406,7 @@ impl Request {
         })
     }
 
-    /// What the request and the chain that was signed for it make together.
+    /// Joins the request and the chain that was signed for it into a credential.
     ///
     /// # Errors
     /// See [`CredentialError`].

@@ -66,7 +66,7 @@ struct Previous {
     until: i64,
 }
 
-/// What was done to the roots.
+/// A step in the replacement of the roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The next authority was made.

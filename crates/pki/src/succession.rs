@@ -1,8 +1,8 @@
 //! How one authority of a mesh follows another while workloads trust what both have signed.
 //!
-//! What peers are known by is told to proxies over their streams, and a proxy that is told has
-//! it within moments; one whose stream is broken has it when it is back. So a new root is told
-//! for a while before anything is signed with it, and an old one until nothing that was signed
+//! The roots that peers are known by are told to proxies over their streams, and a proxy that is
+//! told has it within moments; one whose stream is broken has it when it is back. So a new root is
+//! told for a while before anything is signed with it, and an old one until nothing that was signed
 //! with it holds any more.
 
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Succession {
         }
     }
 
-    /// What is read now where the authority is kept; `now` is in seconds since the epoch.
+    /// Takes in the authority that is kept now; `now` is in seconds since the epoch.
     /// Returns whether what is to be trusted has changed.
     pub fn see(&mut self, newest: MeshAuthority, now: i64) -> bool {
         let before = self.roots.len();

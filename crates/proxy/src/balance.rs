@@ -24,40 +24,40 @@ use myriad_model::{Name, ProxyProtocol, UpstreamTls};
 
 pub use pool::{Choice, Member, Pool};
 
-use crate::net::dice::Dice;
-use crate::net::hash::hash_stable;
-use crate::net::workloads::WorkloadId;
+use crate::random::hash::hash_stable;
+use crate::random::rng::Rng;
+use crate::telemetry::workloads::WorkloadId;
 use outlier::Record;
 
 /// One address that requests are sent to, and how it is spoken to. Upstreams that name the same
 /// address share it, with its connections and its count of requests.
-pub struct Target {
+pub struct Endpoint {
     /// Unique in the process, and never used again.
     pub id: u64,
     /// The address.
     pub address: SocketAddr,
     /// How it is spoken to.
-    pub manner: Arc<Manner>,
-    /// What its answers tell of it.
+    pub manner: Arc<TransportSettings>,
+    /// The outcomes of its answers, by which it may be left out.
     pub record: Record,
     /// When it came, in milliseconds of [`now_ms`].
     pub born_ms: u64,
     active: AtomicU32,
-    /// Who has shown a certificate of the mesh there.
+    /// The number of the workload that has shown a certificate of the mesh there.
     met: AtomicU16,
 }
 
 /// How endpoints are spoken to, as far as connections differ by it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct TransportSettings {
     /// How TLS is done; none for plain text.
     pub tls: Option<UpstreamTls>,
     /// Whether HTTP/2 is spoken.
     pub is_http2: bool,
     /// The header that connections begin with.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// The upstream whose own they are, where it counts or spares them; none where they are
-    /// shared with others.
+    /// The upstream that these settings are for, where it counts or spares its endpoints; `None`
+    /// where they are shared with others.
     pub owner: Option<Name>,
     /// The address that connections are opened from; none for any.
     pub source: Option<IpAddr>,
@@ -65,7 +65,7 @@ pub struct Manner {
 
 /// A request in flight at a target; counted until it is dropped.
 pub struct Flight {
-    target: Arc<Target>,
+    target: Arc<Endpoint>,
 }
 
 /// Milliseconds since the process began to choose; never 0.
@@ -77,19 +77,19 @@ pub fn now_ms() -> u64 {
         .saturating_add(1)
 }
 
-impl Manner {
+impl TransportSettings {
     /// HTTP/1 over connections that are shared with other upstreams.
     pub fn shared(tls: Option<UpstreamTls>) -> Arc<Self> {
-        Manner {
+        TransportSettings {
             tls,
-            ..Manner::default()
+            ..TransportSettings::default()
         }
         .intern()
     }
 
     /// It, stored once where it is the one that nearly all upstreams have.
     pub fn intern(self) -> Arc<Self> {
-        static PLAIN: LazyLock<Arc<Manner>> = LazyLock::new(Arc::default);
+        static PLAIN: LazyLock<Arc<TransportSettings>> = LazyLock::new(Arc::default);
         match self == **PLAIN {
             true => PLAIN.clone(),
             false => Arc::new(self),
@@ -97,11 +97,11 @@ impl Manner {
     }
 }
 
-impl Target {
+impl Endpoint {
     /// A target without requests.
-    pub fn new(address: SocketAddr, manner: Arc<Manner>) -> Self {
+    pub fn new(address: SocketAddr, manner: Arc<TransportSettings>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Target {
+        Endpoint {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             address,
             manner,
@@ -132,7 +132,7 @@ impl Target {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// What an affinity cookie says of it: the same in every process, and not its address.
+    /// The value of an affinity cookie for it: the same in every process, and not its address.
     pub fn mark(&self) -> u64 {
         let mut bytes = [0; 18];
         let ip = match self.address.ip() {
@@ -147,13 +147,13 @@ impl Target {
 
 impl Flight {
     /// Counts a request.
-    pub fn start(target: Arc<Target>) -> Self {
+    pub fn start(target: Arc<Endpoint>) -> Self {
         target.active.fetch_add(1, Ordering::Relaxed);
         Flight { target }
     }
 
-    /// Where the request is.
-    pub fn target(&self) -> &Arc<Target> {
+    /// The endpoint that the request is sent to.
+    pub fn target(&self) -> &Arc<Endpoint> {
         &self.target
     }
 }
@@ -165,7 +165,7 @@ impl Drop for Flight {
 }
 
 /// Draws one of several shares; none where all are 0.
-pub fn draw_share(shares: impl Iterator<Item = u32> + Clone, dice: &Dice) -> Option<usize> {
+pub fn draw_share(shares: impl Iterator<Item = u32> + Clone, dice: &Rng) -> Option<usize> {
     let sum: u64 = shares.clone().map(u64::from).sum();
     if sum == 0 {
         return None;
@@ -183,11 +183,11 @@ pub fn draw_share(shares: impl Iterator<Item = u32> + Clone, dice: &Dice) -> Opt
 #[cfg(test)]
 mod tests {
     use super::draw_share;
-    use crate::net::dice::Dice;
+    use crate::random::rng::Rng;
 
     #[test]
     fn shares_are_drawn_by_weight() {
-        let dice = Dice::new(7);
+        let dice = Rng::new(7);
         let mut taken = [0; 3];
         for _ in 0..10_000 {
             taken[draw_share([90, 0, 10].into_iter(), &dice).unwrap()] += 1;

@@ -6,27 +6,34 @@
 //! **Never** sees an object that people wrote, decides what a resource means, or does work that
 //! grows with the number of domains.
 
+mod admission;
 pub mod balance;
+pub mod codec;
+pub mod failure;
 pub mod http;
+pub mod limits;
+mod local;
 pub mod mesh;
-pub mod net;
+mod net;
+pub mod pattern;
 pub mod policy;
+pub mod random;
 pub mod route;
 pub mod runtime;
 pub mod tcp;
+pub mod telemetry;
 pub mod tls;
 pub mod upstream;
 
 pub use balance::locality::Locality;
+pub use codec::proxy_header::Introductions;
+pub use limits::table::markdown as limits_markdown;
+pub use limits::{Limits, PathRule};
 pub use net::border::BorderSettings;
-pub use net::limits::Limits;
-pub use net::limits::table::markdown as limits_markdown;
 pub use net::names::NameSettings;
-pub use net::path::PathRule;
-pub use net::proxy_header::Introductions;
-pub use net::request_id::RequestIds;
 pub use route::identity::Identity;
 pub use runtime::{
     Applied, Inherited, Proxy, Receipt, Role as SocketRole, Settings, Sockets, Workload,
 };
+pub use telemetry::request_id::RequestIds;
 pub use tls::tickets::{TicketKeys, TicketSecret};

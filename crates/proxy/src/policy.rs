@@ -1,4 +1,4 @@
-//! What holds for a route beside its match and its action: pure functions of a request.
+//! The rules of a route beside its match and its action: pure functions of a request.
 
 pub mod affinity;
 pub mod authorize;

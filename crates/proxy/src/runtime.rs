@@ -13,32 +13,32 @@ use myriad_base::metrics::{Counter, Metrics};
 use myriad_model::{CaptureDirection, Change, Commit, Key, Kind, Name, SealedArc, Version};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::admission::bucket::Buckets;
+use crate::admission::pressure::Pressure;
+use crate::admission::room::Room;
+use crate::admission::share::Fairness;
 use crate::balance::locality::Locality;
 use crate::balance::tables::HashTables;
+use crate::codec::proxy_header::Introductions;
 use crate::http::spans::Spans;
-use crate::net::bucket::Buckets;
-use crate::net::count::{self, Count, Counts};
-use crate::net::dice::Dice;
-use crate::net::hash::hash;
-use crate::net::journal::Journal;
-use crate::net::limits::Limits;
-use crate::net::local::Local;
+use crate::limits::Limits;
+use crate::local::Local;
 use crate::net::names::{NameSettings, Names};
-use crate::net::pattern;
-use crate::net::pressure::Pressure;
-use crate::net::proxy_header::Introductions;
-use crate::net::request_id::RequestIds;
-use crate::net::room::Room;
-use crate::net::share::Fairness;
-use crate::net::standard::{self, Library};
+use crate::pattern;
+use crate::random::hash::hash;
+use crate::random::rng::Rng;
 use crate::route::edit::Edit;
 use crate::route::identity::{Identity, IdentityEntry};
 use crate::route::tables::Tables;
+use crate::telemetry::count::{self, Count, Counts};
+use crate::telemetry::journal::Journal;
+use crate::telemetry::request_id::RequestIds;
+use crate::telemetry::standard::{self, Library};
 use crate::tls::accept::Handshakes;
 use crate::tls::key::{self, Unusable};
 use crate::tls::tickets::TicketKeys;
+use crate::upstream::endpoint::EndpointTable;
 use crate::upstream::secure;
-use crate::upstream::target::Targets;
 
 mod accept;
 mod expiry;
@@ -51,7 +51,7 @@ mod places;
 mod sockets;
 mod worker;
 
-pub use crate::net::standard::Workload;
+pub use crate::telemetry::standard::Workload;
 use expiry::Expiries;
 use listen::{Doors, Order};
 pub use sockets::{Inherited, Role, Sockets};
@@ -72,29 +72,29 @@ pub struct Settings {
     pub drain_delay: Duration,
     /// How long requests have to end after that.
     pub drain_timeout: Duration,
-    /// What anybody outside can make grow, and how far.
+    /// The limits of what anybody outside can make grow.
     pub limits: Limits,
-    /// Where the proxy is; none where nobody said, which prefers no endpoint.
+    /// The locality of the proxy; `None` where nobody said, which prefers no endpoint.
     pub locality: Option<Locality>,
-    /// Who is asked for the addresses of names.
+    /// The servers that are asked for the addresses of names.
     pub names: NameSettings,
-    /// Where the access log goes; none for no log.
+    /// The output of the access log; `None` for no log.
     pub access_log: Option<Box<dyn io::Write + Send>>,
     /// How many proxies in front of this one are believed when they tell the client's address.
     pub trusted_hops: usize,
-    /// What becomes of the ids that clients send with requests.
+    /// The treatment of clients' request ids.
     pub request_ids: RequestIds,
-    /// Where clients are introduced by a balancer in front; none where nowhere.
+    /// The listeners where a balancer in front introduces clients; `None` for no listener.
     pub introductions: Option<Introductions>,
-    /// What the proxy is, as standard metrics tell it; none counts them only beside a workload,
+    /// The workload of the proxy in standard metrics; `None` counts them only beside a workload,
     /// and where Telemetry says something of them.
     pub workload: Option<Workload>,
-    /// Where connections come in that a workload's network rules lead here; none captures none.
+    /// The sockets that a workload's network rules lead to; empty captures nothing.
     pub captures: Vec<(CaptureDirection, SocketAddr)>,
     /// The memory in bytes that the process may have; none for no budget.
     pub memory_max: Option<u64>,
-    /// What the process before listened on; none where there was none. With it nothing is
-    /// accepted before [`Proxy::go_live`].
+    /// The sockets and keys of the process before; `None` where there was none. With them nothing
+    /// is accepted before [`Proxy::go_live`].
     pub inherited: Option<Inherited>,
     /// Whether there may be a next process that is given the sockets.
     pub hands_over: bool,
@@ -127,10 +127,10 @@ pub struct Proxy {
     tables: Arc<ArcSwap<Tables>>,
     /// The tables as they are, owned, so that changes begin without a load.
     next: Tables,
-    targets: Targets,
+    targets: EndpointTable,
     workers: Vec<WorkerHandle>,
     doors: Doors,
-    /// What is in service of resources whose newest version was refused.
+    /// The versions in service of resources whose newest version was refused.
     last_good: HashMap<Key, Option<SealedArc>>,
     /// Former tables that requests may still read. They are dropped here, so that no worker has
     /// to walk what only they held.
@@ -145,7 +145,7 @@ pub struct Proxy {
     names: Names,
     /// One row for each worker.
     counts: Vec<Arc<Counts>>,
-    /// Those of what the proxy does of its own accord.
+    /// The counts of what the proxy does of its own accord.
     own_counts: Arc<Counts>,
 }
 
@@ -154,7 +154,7 @@ struct WorkerHandle {
     thread: JoinHandle<()>,
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Debug, Default)]
 pub struct Applied {
     /// Resources that were not taken. What they replace stays in service.
@@ -166,11 +166,11 @@ pub struct Applied {
 /// A resource that was not taken.
 #[derive(Clone, Debug)]
 pub struct Receipt {
-    /// Which.
+    /// The resource's key.
     pub key: Key,
     /// Which version of it.
     pub version: Version,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -231,7 +231,7 @@ impl Proxy {
         Ok(Proxy {
             tables,
             next: Tables::default(),
-            targets: Targets::seen_from(settings.locality),
+            targets: EndpointTable::seen_from(settings.locality),
             workers,
             doors,
             last_good: HashMap::new(),
@@ -339,12 +339,12 @@ impl Proxy {
         Ok(())
     }
 
-    /// Where the proxy listens, with the ports that the system chose; by name.
+    /// The addresses that the proxy listens on, with the ports that the system chose; by name.
     pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
         self.doors.addresses()
     }
 
-    /// Where captured connections come in, with the ports that the system chose.
+    /// The sockets of captured connections, with the ports that the system chose.
     pub fn captures(&self) -> &[(CaptureDirection, SocketAddr)] {
         self.doors.captures()
     }
@@ -361,12 +361,12 @@ impl Proxy {
         self.doors.go_live();
     }
 
-    /// What the next process is given.
+    /// The sockets and keys that the next process is given.
     pub fn sockets(&self) -> Sockets {
         self.doors.sockets().clone()
     }
 
-    /// What session tickets are made by.
+    /// The keys that session tickets are made with.
     pub fn ticket_keys(&self) -> Arc<TicketKeys> {
         self.doors.sockets().ticket_keys()
     }
@@ -448,7 +448,7 @@ impl Proxy {
             library,
             counts_all: false,
             counts,
-            dice: Dice::new(hash(0, "spans")),
+            dice: Rng::new(hash(0, "spans")),
             journal,
             logs_all: false,
             trusted_hops: 0,
@@ -502,7 +502,7 @@ fn memory(max: Option<u64>, limits: &Limits, metrics: &Metrics) -> Arc<Pressure>
     Arc::new(Pressure::of_process(max, metrics))
 }
 
-/// What tickets are made by: as the process before did, where there was one.
+/// The keys of tickets: those of the process before, where there was one.
 fn tickets(inherited: Option<&mut Inherited>, metrics: &Metrics) -> io::Result<Arc<TicketKeys>> {
     let secrets = inherited.map(|it| std::mem::take(&mut it.tickets));
     let keys = TicketKeys::new(secrets.unwrap_or_default());

@@ -47,7 +47,7 @@ use self::index::{Index, Session};
 use self::parsed::Parsed;
 use self::queue::{Queue, Work};
 use self::rescan::Seen;
-use self::watch::Watch;
+use self::watch::DirectoryWatch;
 
 /// The most files of the first load that end in one batch.
 const BATCH_FILES_MAX: usize = 1_024;
@@ -57,14 +57,14 @@ const BATCH_FILES_MAX: usize = 1_024;
 pub struct Settings {
     /// The directory, or a link to it. Findings name files beginning with this text.
     pub root: PathBuf,
-    /// What bounds the work and the memory that files can cause.
+    /// The bounds of the work and the memory that files can cause.
     pub limits: Limits,
     /// For how long a file may be missing before its objects go. It spans the moment in which
     /// editors and `git` have taken the old file away and not begun the new one.
     pub removal_hold: Duration,
 }
 
-/// What bounds the work and the memory that files can cause.
+/// The bounds of the work and the memory that files can cause.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The longest file that is read, in bytes.
@@ -105,7 +105,7 @@ pub enum OpenError {
     Unreadable {
         /// The directory or file.
         path: Arc<str>,
-        /// What is wrong with it.
+        /// The error of the system.
         error: io::Error,
     },
     /// A limit of the system (`fs.inotify.max_user_instances` or `max_user_watches`), or of
@@ -114,13 +114,13 @@ pub enum OpenError {
     Unwatchable {
         /// The directory.
         path: Arc<str>,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
-/// What the directories of one process know together: of two files with the same object the one
-/// whose path sorts first has its way, whichever directory it is in. Cheap to clone.
+/// The knowledge that the directories of one process share: of two files with the same object, the
+/// one whose path sorts first has its way, whichever directory it is in. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Known {
     index: Arc<RwLock<Index>>,
@@ -147,11 +147,11 @@ pub struct Directory {
     limits: Limits,
     index: Arc<RwLock<Index>>,
     counters: Counters,
-    watch: Watch,
+    watch: DirectoryWatch,
     queue: Queue,
     /// The results of the first load, until it is complete.
     loading: Option<mpsc::Receiver<Vec<Parsed>>>,
-    /// What is wrong with the tree, as found before the first load.
+    /// Problems of the tree that were found before the first load.
     early: Vec<Parsed>,
 }
 
@@ -164,10 +164,10 @@ impl Directory {
         Directory::open_beside(settings, &Known::default())
     }
 
-    /// The same beside others. Where the root is a file, it alone is read of its directory.
+    /// Opens a root beside others. Where the root is a file, it alone is read of its directory.
     ///
     /// # Errors
-    /// Those of [`Directory::open`], and a file whose name is not one of those that are read.
+    /// The errors of [`Directory::open`], and a file whose name is not one of those that are read.
     pub fn open_beside(settings: Settings, known: &Known) -> Result<Directory, OpenError> {
         let Some(root) = settings.root.to_str() else {
             return Err(OpenError::NotUtf8(settings.root));
@@ -180,7 +180,7 @@ impl Directory {
         if let Err(error) = std::fs::read_dir(&*root) {
             return Err(OpenError::Unreadable { path: root, error });
         }
-        let mut watch = Watch::new(&root).map_err(unwatchable)?;
+        let mut watch = DirectoryWatch::new(&root).map_err(unwatchable)?;
         watch.anchor();
         watch.add(&root).map_err(unwatchable)?;
         let limits = settings.limits;

@@ -5,7 +5,7 @@
 //!   something that translation reads has changed. What is kept of them is their key, version
 //!   and hash.
 //! - Nothing is `synced` before every kind has been listed. A kind that is suddenly empty keeps
-//!   its objects for [`Settings::removal_hold`].
+//!   its objects for [`ClusterSettings::removal_hold`].
 //! - Kinds whose definitions (CRDs) come and go are watched while they are there.
 //! - Pods are asked for only while there are definitions of DestinationRules or ServiceEntries,
 //!   and for more than their metadata only while a ServiceEntry selects workloads.
@@ -35,13 +35,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::{Batch, ObjectKind};
+use myriad_base::backoff::random_seed;
 use myriad_base::task;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 pub use self::client::{Access, CallError, Client, ConnectError, RETRY_AFTER_MAX};
-pub use self::counters::Counters;
-pub use self::own::{Secret, Texts};
+pub use self::counters::WatchCounters;
+pub use self::own::{OwnConfigMap, Secret, Texts};
 
 use self::core::{Core, Limits, Scope};
 use self::definitions::Look;
@@ -56,7 +57,7 @@ const MESSAGES_MAX: usize = 64;
 
 /// Which cluster, which part of it, and within which limits.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ClusterSettings {
     /// Where the API server is.
     pub access: Access,
     /// The namespaces that are watched, each by a watch of its own; none means all, by one.
@@ -71,7 +72,7 @@ pub struct Settings {
     pub needs_pods: bool,
     /// How long a definition that is installed may go unnoticed.
     pub look_interval: Duration,
-    /// For how long a kind that was not empty and suddenly is keeps its objects.
+    /// The time that a kind which was not empty and suddenly is keeps its objects.
     pub removal_hold: Duration,
     /// A watch that is silent for longer is dead. The server sends a bookmark a minute, so
     /// less than that makes every quiet watch begin anew.
@@ -88,7 +89,7 @@ pub struct Cluster {
     receiver: mpsc::Receiver<Message>,
     merge: Merge,
     epoch: u64,
-    counters: Counters,
+    counters: WatchCounters,
     watches: Vec<JoinHandle<Option<()>>>,
 }
 
@@ -98,7 +99,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When there is no usable description of the server.
-    pub async fn connect(settings: Settings) -> Result<Cluster, ConnectError> {
+    pub async fn connect(settings: ClusterSettings) -> Result<Cluster, ConnectError> {
         let client = Client::new(&settings.access, settings.namespaces.clone().into()).await?;
         if settings.needs_pods {
             client.definitions().need_pods();
@@ -111,7 +112,7 @@ impl Cluster {
             page_objects: settings.page_objects,
         };
         let (counters, restored) = (
-            Counters::default(),
+            WatchCounters::default(),
             Arc::new(tokio::sync::watch::Sender::new(0)),
         );
         let start = |(number, scope): (usize, Scope)| {
@@ -120,7 +121,7 @@ impl Cluster {
                 is_whole: scope.kind != ObjectKind::Pod,
                 definition: client.definitions().follow(scope.kind),
                 client: client.clone(),
-                core: Core::new(scope, limits, backoff::random_seed()),
+                core: Core::new(scope, limits, random_seed()),
                 idle_timeout: settings.idle_timeout,
                 watch_timeout: settings.watch_timeout,
                 sender: sender.clone(),
@@ -178,7 +179,7 @@ impl Cluster {
     }
 
     /// What the watches have done so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &WatchCounters {
         &self.counters
     }
 
@@ -196,9 +197,9 @@ impl Drop for Cluster {
     }
 }
 
-impl Default for Settings {
+impl Default for ClusterSettings {
     fn default() -> Self {
-        Settings {
+        ClusterSettings {
             access: Access::default(),
             namespaces: Vec::new(),
             kinds: ObjectKind::CORE.into(),
@@ -214,7 +215,7 @@ impl Default for Settings {
 }
 
 /// What is watched: each kind in each namespace, cluster-scoped kinds once, and one ConfigMap.
-fn scopes(settings: &Settings) -> Vec<Scope> {
+fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
     let mut scopes: Vec<Scope> = Vec::new();
     let is_wanted =
         |kind: &ObjectKind| *kind != ObjectKind::ConfigMap && settings.kinds.contains(kind);

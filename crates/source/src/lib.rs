@@ -1,4 +1,4 @@
-//! Where objects come from.
+//! Sources of objects.
 //!
 //! **Does** watch a directory or a cluster and emit the objects in it as batches of changes, each
 //! with what was found wrong on the way, and write back what a cluster shall show.

@@ -22,9 +22,9 @@ pub struct ClientSession {
     instance: String,
     schema_max: u32,
     sealer: Sealer,
-    /// What is in service.
+    /// The resources in service.
     held: Snapshot,
-    /// What was sent: `held`, but with stand-ins where a resource was refused.
+    /// The snapshot that was sent: `held`, but with stand-ins where a resource was refused.
     received: Snapshot,
     is_welcomed: bool,
     assembly: Assembly,
@@ -55,19 +55,19 @@ struct Applying {
     receipts_omitted: u64,
 }
 
-/// What a message asks of whoever runs the session.
+/// The action that a message asks of the caller.
 pub enum Received {
     /// Nothing.
     Nothing,
-    /// To send an answer.
+    /// Send an answer.
     Answer(FromProxy),
-    /// To remember the cluster's key and send an answer.
+    /// Remember the cluster's key and send an answer.
     Key([u8; 32], FromProxy),
-    /// To put a commit into service, and then to call [`ClientSession::applied`].
+    /// Put a commit into service, and then call [`ClientSession::applied`].
     Apply(Delivery),
-    /// To trust these from now on. [`ClientSession::ask`] may be called.
+    /// Trust these anchors from now on. [`ClientSession::ask`] may be called.
     Anchors(Anchors),
-    /// To take the certificate that was asked for, or to ask again later.
+    /// Take the certificate that was asked for, or ask again later.
     Signed(Result<Issued, NotSigned>),
 }
 
@@ -76,7 +76,7 @@ pub enum Received {
 pub struct Delivery {
     /// The changes, decoded and checked, and the position that they lead to.
     pub commit: Commit,
-    /// The same, as it was received, for the log.
+    /// The commit as it was received, for the log.
     pub logged: Logged,
     /// Resources that were refused already, since they cannot be read.
     pub refused: Vec<Refusal>,
@@ -85,7 +85,7 @@ pub struct Delivery {
 /// A resource that cannot be obeyed, and why, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which resource.
+    /// The resource's key.
     pub key: Key,
     /// One sentence; cut at [`wire::TEXT_BYTES_MAX`] bytes.
     pub reason: String,
@@ -114,7 +114,7 @@ impl ClientSession {
         }
     }
 
-    /// The same, as a build does it that understands no newer schema than this.
+    /// This session, as of a build that understands no newer schema than this.
     #[must_use]
     pub fn within(mut self, schema_max: u32) -> Self {
         self.schema_max = schema_max.min(SCHEMA);
@@ -122,7 +122,7 @@ impl ClientSession {
         self
     }
 
-    /// The same, which wants an identity of the mesh.
+    /// This session, which wants an identity of the mesh.
     #[must_use]
     pub fn wanting_identity(mut self) -> Self {
         self.asking = Asking::NotYet;
@@ -145,7 +145,7 @@ impl ClientSession {
         Some(wire::from_proxy(from_proxy::Body::SignRequest(asked)))
     }
 
-    /// What is in service.
+    /// The resources in service.
     pub fn held(&self) -> &Snapshot {
         &self.held
     }
@@ -434,7 +434,7 @@ fn removal(sealed: SealedArc) -> Change {
     }
 }
 
-/// The same resources at the places that another key gives them. Their versions are those of the
+/// The resources at the places that another key gives them. Their versions are those of the
 /// old key, so that all of them will be sent again, each replacing itself.
 pub(crate) fn rekeyed(snapshot: &Snapshot, sealer: &Sealer) -> Snapshot {
     let mut moved = Snapshot::new();

@@ -33,7 +33,7 @@ pub struct Log {
     shared: Arc<Shared>,
 }
 
-/// What the log's owner and its threads both see.
+/// The state that the log's owner and its threads share.
 #[derive(Default)]
 struct Shared {
     /// Something was not written, so nothing may be written after it.
@@ -48,7 +48,7 @@ enum Command {
     Flush(SyncSender<()>),
 }
 
-/// What a log counts. Cheap to clone.
+/// The counters of a log. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct LogCounters {
     /// Bytes written.
@@ -98,24 +98,24 @@ pub enum LogError {
     /// The disk or its rights are to blame.
     #[error("{path}: {error}")]
     Io {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// Bytes in the middle are not what was written. Nothing of the file is to be trusted; the
     /// owner moves it away and fetches everything anew.
     #[error("{path}: corrupt at byte {offset}")]
     Corrupt {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where the first record begins that cannot be read.
+        /// The offset, in bytes, of the first record that cannot be read.
         offset: u64,
     },
     /// A build that wrote another format.
     #[error("{path}: not a log that this build can read")]
     OtherFormat {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
@@ -182,7 +182,7 @@ impl Log {
         self.send(logged, room.ok())
     }
 
-    /// The same, but waits for room where the disk is slower than the network. Nobody else waits
+    /// Appends, but waits for room where the disk is slower than the network. Nobody else waits
     /// for it but the controller, which sends no further commit before this one is acknowledged.
     pub async fn append_when_room(&self, logged: Logged) -> bool {
         let room = self.room.clone().acquire_many_owned(units(&logged)).await;

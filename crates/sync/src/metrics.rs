@@ -1,8 +1,8 @@
-//! What the two ends count.
+//! The counters of the two ends.
 
 use myriad_base::metrics::{Counter, Metrics};
 
-/// What a controller counts over all its streams. Cheap to clone.
+/// The counters of a controller, over all its streams. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ServerCounters {
     /// Encoded bytes of all frames sent.
@@ -120,7 +120,7 @@ impl ServerCounters {
     }
 }
 
-/// What a proxy counts. Cheap to clone.
+/// The counters of a proxy. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ClientCounters {
     /// Commits received.

@@ -46,14 +46,14 @@ const MISMATCHES_MAX: u32 = 3;
 pub struct ServerSession {
     key: [u8; 32],
     newest: Snapshot,
-    /// What the proxy has been sent, whether it obeys it or refused it.
+    /// The resources that the proxy has been sent, whether it obeys or refused them.
     sent: Snapshot,
-    /// What else the proxy had when the two were compared. Some of it is written over by what is
-    /// sent, and the rest is removed once everything has been sent.
+    /// Other resources that the proxy had when the two were compared. Some are written over by what
+    /// is sent, and the rest are removed once everything has been sent.
     strangers: Strangers,
     state: State,
     plan: Option<Plan>,
-    /// What other streams of the same view have worked out already.
+    /// Steps that other streams of the same view have worked out already.
     steps: Arc<Steps>,
     /// The frames of at most one commit.
     outbox: VecDeque<Frame>,
@@ -68,10 +68,10 @@ pub struct ServerSession {
 
 /// A message to send.
 enum Frame {
-    /// Of this stream alone. It is encoded when its turn comes, so that a commit's bytes are
-    /// copied one frame at a time.
+    /// A message of this stream alone. It is encoded when its turn comes, so that a commit's bytes
+    /// are copied one frame at a time.
     Own(FromServer),
-    /// Of several streams.
+    /// An encoded message that several streams share.
     Shared(Bytes),
 }
 
@@ -86,7 +86,7 @@ enum State {
     Following,
 }
 
-/// What a proxy said about itself.
+/// The digest, size and position of the snapshot that a proxy says it has.
 #[derive(Clone)]
 struct Theirs {
     root: Digest,
@@ -94,14 +94,14 @@ struct Theirs {
     position: Position,
 }
 
-/// What a message meant to whoever runs the session.
+/// The meaning of a message for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Nothing to tell.
     Nothing,
     /// The proxy introduced itself.
     Greeted {
-        /// What it calls itself.
+        /// The name that the proxy gives itself.
         instance: String,
         /// The newest schema it understands.
         schema: u32,
@@ -119,7 +119,7 @@ pub enum Report {
         root: Digest,
         /// Whether it has been sent everything that is newest here.
         is_in_step: bool,
-        /// What it refused of this commit.
+        /// The resources of this commit that it refused.
         receipts: Vec<Receipt>,
         /// Refusals that were counted but not listed.
         receipts_omitted: u64,
@@ -129,7 +129,7 @@ pub enum Report {
 /// One resource that a proxy refused. Its last good version stays in service there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Which resource.
+    /// The resource's key.
     pub key: Key,
     /// The version that was refused.
     pub version: Version,
@@ -169,14 +169,14 @@ impl ServerSession {
         self.signing.anchor(anchors);
     }
 
-    /// What the proxy asks to have signed, if it may ask now. To be called after every message,
-    /// and to be answered by [`signed`](Self::signed).
+    /// The request that the proxy wants signed, if it may ask now. To be called after every
+    /// message, and to be answered by [`signed`](Self::signed).
     pub fn asked(&mut self, now: Instant) -> Option<Asked> {
         self.signing.take(now)
     }
 
-    /// What became of what it asked for: the chain, or why there is none. The authority of the
-    /// chain has to be among the anchors already.
+    /// Answers a request to sign: the chain, or why there is none. The authority of the chain has
+    /// to be among the anchors already.
     pub fn signed(&mut self, outcome: Result<Vec<Bytes>, NotSigned>) {
         self.signing.answer(outcome);
     }
@@ -271,7 +271,8 @@ impl ServerSession {
         }
     }
 
-    /// What concerns signatures goes between the frames of a commit, but never before the welcome.
+    /// The next message to send. Signatures go between the frames of a commit, never before the
+    /// welcome.
     fn next_frame(&mut self) -> Option<Frame> {
         let is_welcomed = match self.state {
             State::Start { .. } => false,
@@ -462,7 +463,7 @@ impl ServerSession {
         self.outbox.push_back(frame);
     }
 
-    /// What is being sent is what the proxy will have.
+    /// Notes that the proxy will have these changes, since they are being sent.
     fn record(&mut self, changes: &[Change]) {
         for change in changes {
             self.sent.apply(change);

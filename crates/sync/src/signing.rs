@@ -23,7 +23,7 @@ pub const TRUST_DOMAIN_BYTES_MAX: usize = 255;
 /// The longest time that a proxy is kept from asking again.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
 
-/// What peers of the mesh are known by.
+/// The roots and trust domains by which peers of the mesh are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Anchors {
     /// Certificates in DER, at most [`ROOTS_MAX`].
@@ -37,7 +37,7 @@ pub struct Anchors {
 pub struct Issued {
     /// Certificates in DER, the proxy's own first; at most [`CHAIN_MAX`].
     pub chain: Vec<Bytes>,
-    /// What peers are known by, the authority of this chain included.
+    /// The anchors of the mesh, the authority of this chain included.
     pub anchors: Anchors,
 }
 
@@ -47,7 +47,7 @@ pub struct Issued {
 pub struct NotSigned {
     /// One sentence, without secrets; cut at [`wire::TEXT_BYTES_MAX`] bytes.
     pub reason: String,
-    /// At most [`RETRY_AFTER_MAX`]; nothing leaves it to the proxy.
+    /// The wait before another request, at most [`RETRY_AFTER_MAX`]; zero leaves it to the proxy.
     pub retry_after: Duration,
 }
 
@@ -79,7 +79,7 @@ impl Anchors {
     }
 }
 
-/// What a server answered to a request.
+/// Reads a server's answer to a request.
 pub(crate) fn read(message: wire::Signed) -> Result<Result<Issued, NotSigned>, SessionError> {
     if message.chain.is_empty() {
         let retry_after = Duration::from_secs(message.retry_after.into());

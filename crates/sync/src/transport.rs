@@ -1,7 +1,6 @@
 //! gRPC around the session cores.
 
 mod accept;
-mod backoff;
 pub mod client;
 mod codec;
 mod connection;
@@ -11,7 +10,6 @@ mod views;
 
 use std::time::Duration;
 
-pub use backoff::{BACKOFF_MAX, BACKOFF_MIN, QUICK_MAX};
 pub use connection::{Connection, Guest};
 pub use views::{TooManyViews, VIEWS_MAX, Views};
 

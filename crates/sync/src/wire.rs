@@ -125,7 +125,7 @@ pub(crate) fn position_message(position: &model::Position) -> Option<Position> {
     })
 }
 
-/// At most [`TEXT_BYTES_MAX`] bytes of a text, without control characters.
+/// The first [`TEXT_BYTES_MAX`] bytes of a text at most, without control characters.
 pub(crate) fn cut_text(text: &str) -> String {
     let mut cut = String::new();
     for character in text.chars().filter(|it| !it.is_control()) {

@@ -1,53 +1,67 @@
 //! The incremental engine: keyed units, the facts that they read, and what one batch changes.
 
+mod admit;
 mod allowance;
 mod audience;
+mod batch;
+mod claiming;
+mod copies;
 mod drawn;
-mod facts;
-mod interner;
+mod late;
 mod ledger;
-mod multimap;
 mod needs;
-mod objects;
-mod packed;
+mod output;
+mod policies;
 mod ports;
 mod reach;
 mod reader;
 mod revisit;
+mod row;
 mod rules;
 mod run;
-mod slab;
+mod scope;
 mod stamp;
+mod unit;
 mod units;
 mod viewing;
 mod viewpoint;
 mod views;
+mod weighing;
 
 use std::sync::Arc;
 
-use myriad_api::{Change, Finding, Object, ObjectKind, Pod};
+use myriad_api::{Change, Finding};
 use myriad_model::{Delta, Name, Policy, Position, Snapshot, TlsSettings, Writer};
 
+pub use copies::Weight;
+pub use late::{ClaimsChange, LateClaims, NewlyClaimed};
 pub use ledger::FindingsChange;
-pub use reader::Reader;
+pub use output::Output;
+pub use ports::{PortClaim, PortFact, PortKey, PortSpeech};
+pub use reader::{Kept, Moment, Reader, ScopeFact};
+pub use rules::{BoundRules, Dialect, Rules, Scene, States, Touched, Translate};
+pub use scope::{Scope, Scoping};
+pub use unit::{Bond, Own, Stays, Unit, UnitKey, UnitKind, Viewers, namespace_of};
 pub use viewpoint::Viewpoint;
 pub use views::{TooManyViews, VIEWS_MAX, Views};
 
-use crate::Settings;
-use crate::output::Unit;
+use crate::settings::Settings;
+use crate::store::interner::Interner;
+use crate::store::{FactHasher, Objects};
 use crate::view::Role;
 use allowance::Allowances;
 use audience::Audience;
-use facts::FactHasher;
-use interner::Interner;
+use batch::Run;
+use copies::Copies;
+use late::Late;
 use ledger::Ledger;
-use objects::Objects;
 use revisit::Partings;
-use run::Run;
 use units::Units;
 
 /// Holds all objects, and keeps resources and findings in step with them.
 pub struct Engine {
+    /// What it is told by those who know the kinds of objects.
+    rules: &'static Rules,
     settings: Settings,
     shared: Shared,
     hasher: FactHasher,
@@ -59,11 +73,13 @@ pub struct Engine {
     /// Which sidecars are led to which units.
     audience: Audience,
     partings: Partings,
-    /// What namespaces may hold.
+    /// The bounds of namespaces, and their holdings.
     allowances: Allowances,
+    /// Hosts that objects came to after their creation.
+    late: Late,
     writer: Writer,
     now: i64,
-    /// What was taken in and is not translated yet.
+    /// The objects that were taken in and are not translated yet.
     run: Run,
     /// Whether an outcome was given; the first carries what follows from settings alone.
     is_started: bool,
@@ -81,7 +97,7 @@ pub struct Shared {
     pub default_certificate: Option<Name>,
 }
 
-/// What one batch changed, and what it cost.
+/// The changes of one batch, and their cost.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Changed resources of the main view.
@@ -94,6 +110,8 @@ pub struct Outcome {
     pub served: Vec<Arc<str>>,
     /// Ingresses that were served before, are still there and are not served any more.
     pub unserved: Vec<Arc<str>>,
+    /// The changes of the claims that objects came to after their creation.
+    pub claims: ClaimsChange,
     /// Counted work.
     pub work: Work,
 }
@@ -126,11 +144,13 @@ pub struct Usage {
     pub interned: usize,
     /// Findings.
     pub findings: usize,
+    /// Hosts that objects came to after their creation.
+    pub late_claims: usize,
 }
 
 impl Engine {
-    /// An engine without objects. The first outcome carries the listeners.
-    pub fn new(settings: Settings, writer: Writer) -> Engine {
+    /// An engine without objects that is told these rules. The first outcome carries the listeners.
+    pub(crate) fn with_rules(rules: &'static Rules, settings: Settings, writer: Writer) -> Engine {
         let [http, https] = ["http", "https"].map(Name::from);
         let shared = Shared {
             listeners: [http, https.clone()].into(),
@@ -141,17 +161,20 @@ impl Engine {
                 .as_ref()
                 .map(|(namespace, name)| Name::new(format!("{namespace}/{name}"))),
         };
+        let copies = Copies::new(settings.bounds.copies(), rules.bounds.place);
         let mut engine = Engine {
+            rules,
             shared,
             hasher: FactHasher::new(),
-            objects: Objects::new(),
+            objects: Objects::new(rules.found_under),
             units: Units::new(),
             ledger: Ledger::default(),
             policies: Interner::new(),
             views: Views::new(settings.main_view()),
             audience: Audience::default(),
             partings: Partings::default(),
-            allowances: Allowances::new(settings.bounds, settings.ignore_annotations.clone()),
+            allowances: Allowances::new(copies),
+            late: Late::new(settings.late_claims, settings.bounds.late_claims),
             settings,
             writer,
             now: 0,
@@ -183,25 +206,13 @@ impl Engine {
     /// several changes of one object the last one holds.
     pub fn apply(&mut self, changes: Vec<Change>, now: i64) -> Outcome {
         let bytes_encoded = self.writer.bytes_encoded();
+        self.now = self.now.max(now);
         self.load(changes);
         let mut run = std::mem::take(&mut self.run);
-        self.now = self.now.max(now);
         if !std::mem::replace(&mut self.is_started, true) {
-            if let Some(name) = &self.shared.default_certificate {
-                let unit = Unit::Certificate(name.as_str().into());
+            self.leave_old_claims();
+            for unit in (self.rules.roots)(&self.settings) {
                 self.root(unit, &mut run);
-            }
-            if let Some(key) = &self.settings.nginx_config_map {
-                let unit = Unit::ConfigMap(key.id().clone());
-                self.root(unit, &mut run);
-            }
-            let providers = self.settings.providers.iter();
-            let names: Vec<Arc<str>> = providers.map(|it| (&*it.name).into()).collect();
-            for name in names {
-                self.root(Unit::Provider(name), &mut run);
-            }
-            if crate::istio::telemetry::is_always(&self.settings) {
-                self.root(Unit::Telemetry, &mut run);
             }
         }
         self.mark_due(&mut run);
@@ -211,13 +222,15 @@ impl Engine {
         self.views.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
         // Read once, and not in every batch again.
-        self.run.opened = run.opened.keep();
+        run.opened.forget(Moment::End);
+        self.run.opened = run.opened;
         Outcome {
             delta: run.delta,
             others: self.name_deltas(run.others),
             findings: self.ledger.settle(),
             served: run.served,
             unserved: run.unserved,
+            claims: self.late.settle(),
             work: run.work,
         }
     }
@@ -250,19 +263,10 @@ impl Engine {
     /// All Ingresses that are served, by `namespace/name`. A walk over all units: for a process
     /// that begins to lead, and never for a change.
     pub fn served(&self) -> impl Iterator<Item = &Arc<str>> {
-        let claiming = self.units.iter().filter_map(|record| match record.unit() {
-            Unit::Ingress(ingress) if record.has_needs() => Some(ingress),
-            _ => None,
-        });
-        claiming.filter(move |ingress| !self.allowances.is_ingress_beyond(ingress))
-    }
-
-    /// A Pod, by `namespace/name`.
-    pub fn pod(&self, id: &str) -> Option<Arc<Pod>> {
-        match self.objects.get(&self.hasher, ObjectKind::Pod, id)? {
-            Object::Pod(pod) => Some(pod),
-            _ => None,
-        }
+        let claiming = self.units.iter().filter(|it| it.has_needs());
+        let units = claiming.map(|record| record.unit());
+        let units = units.filter(|unit| unit.kind().has_status && !self.is_beyond(unit));
+        units.filter_map(|unit| unit.name())
     }
 
     /// How much is held.
@@ -273,6 +277,7 @@ impl Engine {
             links: self.units.links_len(),
             interned: self.policies.len() + self.objects.issuers_len(),
             findings: self.ledger.len(),
+            late_claims: self.late.len(),
         }
     }
 }

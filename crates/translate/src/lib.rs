@@ -6,27 +6,25 @@
 //! precedence and conflict.
 //! **Never** fails, reads a clock, waits, or touches a unit that did not read what changed.
 
-mod bounds;
-mod certificate;
+mod dialect;
 mod engine;
-mod host;
-mod ingress;
-mod istio;
 mod limit;
-mod output;
-mod ownership;
+pub mod mesh_config;
 mod regex;
+mod resolve;
 mod settings;
-mod trust;
-mod upstream;
+mod store;
 mod view;
 mod workload_names;
 
-pub use bounds::{Bounds, Holding};
-pub use engine::{Engine, FindingsChange, Outcome, TooManyViews, Usage, VIEWS_MAX, Work};
-pub use istio::provider::MeshProvider;
-pub use istio::telemetry::{self, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
+pub use dialect::istio::telemetry;
+pub use engine::{
+    ClaimsChange, Engine, FindingsChange, LateClaims, Outcome, TooManyViews, Usage, VIEWS_MAX, Work,
+};
 pub use regex::bytes as regex_bytes;
-pub use settings::{CatchAll, GatewayPorts, HostSharing, Settings};
+pub use settings::{
+    Bounds, CatchAll, GatewayPorts, Holding, HostSharing, MeshProvider, MeshTelemetry,
+    ProviderForm, Settings, SpanService, TelemetryProvider,
+};
 pub use view::{MAIN, Role, View};
 pub use workload_names::workload_names;

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use myriad_model::RateLimit;
 
-/// What people should write.
+/// The advice to people who write a limit.
 pub const EXPECTED: &str = "write such as \"100/s burst 200 per client\": a number per s, m or h, \
      then burst, then per client, host or route; several separated by commas";
 
 /// One limit as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenLimit {
     requests: u32,
     interval: Duration,
     burst: u32,
@@ -27,7 +27,7 @@ pub struct Written {
     is_per_route: bool,
 }
 
-impl Written {
+impl WrittenLimit {
     /// Whether hosts or routes of an object count for themselves.
     pub fn is_divided(&self) -> bool {
         self.is_per_host || self.is_per_route
@@ -58,12 +58,12 @@ impl Written {
 }
 
 /// Reads limits; none where any of them is not understood.
-pub fn parse(text: &str) -> Option<Box<[Written]>> {
-    let limits: Box<[Written]> = text.split(',').map(one).collect::<Option<_>>()?;
+pub fn parse(text: &str) -> Option<Box<[WrittenLimit]>> {
+    let limits: Box<[WrittenLimit]> = text.split(',').map(one).collect::<Option<_>>()?;
     (limits.len() <= RateLimit::PER_POLICY_MAX).then_some(limits)
 }
 
-fn one(text: &str) -> Option<Written> {
+fn one(text: &str) -> Option<WrittenLimit> {
     let mut words = text.split_ascii_whitespace();
     let (number, unit) = words.next()?.split_once('/')?;
     let requests = count(number)?;
@@ -73,7 +73,7 @@ fn one(text: &str) -> Option<Written> {
         "h" => 3_600,
         _ => return None,
     });
-    let mut written = Written {
+    let mut written = WrittenLimit {
         requests,
         interval,
         burst: requests - 1,

@@ -36,6 +36,9 @@ const RANGE_BYTES: u64 = 16;
 const TABLE_INSTRUCTIONS_MAX: u64 = 256;
 const TABLE_BYTES_MAX: u64 = 8 << 10;
 
+/// The bytes of a compiled regex that count as one route.
+const ROW_BYTES: u64 = 1 << 10;
+
 /// The different regexes of one host so far.
 pub struct Regexes {
     known: BTreeSet<Box<str>>,
@@ -96,6 +99,13 @@ impl Regexes {
         let mut origins = cors.flat_map(|cors| &cors.origin_patterns);
         origins.try_for_each(|pattern| self.admit(pattern))
     }
+}
+
+/// The routes that patterns count for once they are compiled.
+pub fn rows<'a>(patterns: impl Iterator<Item = &'a str>) -> u64 {
+    let bytes = patterns.filter_map(bytes);
+    let rows = bytes.map(|bytes| bytes.div_ceil(ROW_BYTES));
+    rows.fold(0, u64::saturating_add)
 }
 
 /// The most memory in bytes that a proxy takes for a regex once it is compiled, known without
@@ -213,7 +223,7 @@ fn class_bytes(hir: &Hir) -> u64 {
 }
 
 fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>) {
-    /// Those that everybody has.
+    /// Classes that all patterns share, which are not counted.
     static COMMON: LazyLock<Vec<Hir>> = LazyLock::new(|| {
         let written = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "."];
         written.iter().filter_map(|class| parse(class)).collect()
@@ -240,7 +250,7 @@ pub fn compiles(pattern: &str) -> bool {
     compile(pattern).is_some()
 }
 
-/// The number of groups of a regex; none where the proxy cannot compile it.
+/// The number of groups of a regex; `None` where the proxy cannot compile it.
 pub fn groups(pattern: &str) -> Option<usize> {
     let groups = compile(pattern)?.group_info().group_len(PatternID::ZERO);
     Some(groups.saturating_sub(1))

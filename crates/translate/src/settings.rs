@@ -1,4 +1,7 @@
-//! The settings of translation, already checked by whoever read them.
+//! The settings of translation, already checked by their reader.
+
+mod bounds;
+mod mesh;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -8,18 +11,18 @@ use myriad_api::ObjectKey;
 use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
 use myriad_model::{TlsSettings, Underscores};
 
-use crate::bounds::Bounds;
-use crate::istio::provider::MeshProvider;
-use crate::istio::telemetry::MeshTelemetry;
+pub use bounds::{Bounds, Holding, REDUCED_POINTS};
+pub use mesh::{MeshProvider, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
+
 use crate::regex;
 use crate::view::{MAIN, Role, View};
 
-/// What holds for all objects.
+/// The settings that hold for all objects.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where plain HTTP is accepted.
+    /// The address of plain HTTP.
     pub http: SocketAddr,
-    /// Where HTTPS is accepted.
+    /// The address of HTTPS.
     pub https: SocketAddr,
     /// The port that clients reach HTTPS at, for redirects; 443 is left out of URLs.
     pub https_port: u16,
@@ -29,12 +32,17 @@ pub struct Settings {
     pub class_name: Box<str>,
     /// Whether Ingresses that name no class are ours.
     pub serve_classless: bool,
-    /// Who may add to a host that another namespace claimed first.
+    /// The namespaces that may add to a host that another claimed first.
     pub host_sharing: HostSharing,
+    /// Whether an object that comes to a host after its creation claims it from then on, so that
+    /// nobody takes a host that is served by an edit of an old object. It takes a source whose
+    /// history is seen, and somebody who keeps [`crate::LateClaims`].
+    pub late_claims: bool,
     /// Namespaces whose hosts may be served with the certificates of wildcards of others; `*` for
     /// all.
     pub wildcard_sharing: BTreeSet<String>,
-    /// Whose rules without host and default backends take effect for unmatched hosts.
+    /// The namespaces whose rules without host and default backends take effect for unmatched
+    /// hosts.
     pub catch_all_namespaces: CatchAll,
     /// Annotations that are left without effect and without finding: whole keys, or the part
     /// behind the prefix.
@@ -55,15 +63,15 @@ pub struct Settings {
     /// The namespace whose policies and DestinationRules are for all; none for that of the main
     /// gateway.
     pub root_namespace: Option<Box<str>>,
-    /// What the full names of Services end with.
+    /// The end of the full names of Services.
     pub cluster_domain: Box<str>,
     /// Services that are asked whether requests may pass.
     pub providers: Vec<MeshProvider>,
-    /// What Istio's mesh settings say of what is recorded.
+    /// Istio's mesh settings of what is recorded.
     pub telemetry: MeshTelemetry,
     /// Whether there may be views of sidecars. Without it nobody pays for what they would read.
     pub sidecars: bool,
-    /// What identities of the mesh begin with, behind `spiffe://`.
+    /// The start of identities of the mesh, behind `spiffe://`.
     pub trust_domain: Box<str>,
     /// Trust domains whose workloads are the same as those of its own.
     pub trust_domain_aliases: Vec<Box<str>>,
@@ -74,11 +82,13 @@ pub struct Settings {
     pub gateway_ports: GatewayPorts,
     /// Whether header fields with underscores in their names are passed on.
     pub passes_underscores: bool,
-    /// Where gateways may lead. Sidecars are for whatever their workload could reach itself.
+    /// The addresses that gateways may lead to. Sidecars are for whatever their workload could
+    /// reach itself.
     pub endpoints: Reach,
-    /// Where the process that serves listens beside its listeners, where it is this one.
+    /// The addresses that the serving process listens on beside its listeners, where it is this
+    /// one.
     pub own: Vec<SocketAddr>,
-    /// What one namespace may make proxies hold.
+    /// The bounds of what one namespace may make proxies hold.
     pub bounds: Bounds,
     /// The most different regexes of one host, of each dialect.
     pub regexes_per_host: usize,
@@ -91,7 +101,7 @@ impl Settings {
         std::iter::once(&*self.trust_domain).chain(aliases)
     }
 
-    /// Why no gateway leads to an address; none where it may.
+    /// Why no gateway leads to an address; `None` where it may.
     pub fn refusal(&self, at: SocketAddr) -> Option<Unreachable> {
         let ip = at.ip().to_canonical();
         let is_here = ip.is_loopback() || ip.is_unspecified();
@@ -103,7 +113,7 @@ impl Settings {
         refused.or_else(|| own.any(is_own).then_some(Unreachable::Own))
     }
 
-    /// The same of a host, as far as it can be told without DNS.
+    /// Why no gateway leads to a host, as far as it can be told without DNS; `None` where it may.
     pub fn refusal_of_host(&self, host: &str, port: u16) -> Option<Unreachable> {
         if let Ok(ip) = host.trim_matches(['[', ']']).parse() {
             return self.refusal(SocketAddr::new(ip, port));
@@ -122,7 +132,7 @@ impl Settings {
         }
     }
 
-    /// What becomes of header fields with underscores in their names, where nobody says that they
+    /// The treatment of header fields with underscores in their names, where nobody says that they
     /// pass: `usual`, which is the dialect's.
     pub fn underscores(&self, usual: Underscores) -> Underscores {
         match self.passes_underscores {
@@ -142,9 +152,9 @@ impl Settings {
 /// Ports that Gateways may have listeners on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayPorts {
-    /// Those that they may use.
+    /// Ports that they may use.
     pub ranges: Vec<RangeInclusive<u16>>,
-    /// Those that they may not all the same: what the process listens on itself.
+    /// Ports that they may not use although a range has them: what the process listens on itself.
     pub except: BTreeSet<u16>,
 }
 
@@ -165,7 +175,7 @@ impl Default for GatewayPorts {
     }
 }
 
-/// Who may add to a host that another namespace claimed first.
+/// The namespaces that may add to a host that another claimed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostSharing {
     /// Nobody: a host belongs to the namespace of the oldest object that claims it.
@@ -174,12 +184,12 @@ pub enum HostSharing {
     Cluster,
 }
 
-/// Whose objects may answer for hosts that nobody names.
+/// The namespaces whose objects may answer for hosts that nobody names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatchAll {
-    /// Those of every namespace.
+    /// Every namespace.
     All,
-    /// Those of these namespaces.
+    /// These namespaces.
     Only(BTreeSet<String>),
 }
 
@@ -194,7 +204,7 @@ impl CatchAll {
 }
 
 impl Default for Settings {
-    /// Those of `myriad serve`: every class-less Ingress, ports 8080 and 8443.
+    /// The settings of `myriad serve`: every class-less Ingress, ports 8080 and 8443.
     fn default() -> Self {
         let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Settings {
@@ -205,6 +215,7 @@ impl Default for Settings {
             class_name: "myriad".into(),
             serve_classless: true,
             host_sharing: HostSharing::Namespace,
+            late_claims: false,
             wildcard_sharing: BTreeSet::new(),
             catch_all_namespaces: CatchAll::All,
             ignore_annotations: BTreeSet::new(),

@@ -9,12 +9,12 @@ use myriad_api::istio::Labels;
 /// The name of the view that is always there.
 pub const MAIN: &str = "gateway";
 
-/// What equal proxies are.
+/// The properties that equal proxies share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// What it is called.
+    /// The name of the view.
     pub name: Arc<str>,
-    /// What its proxies are for.
+    /// The role of its proxies.
     pub role: Role,
     /// The labels of their workload, by which selectors and `sourceLabels` find it.
     pub labels: BTreeMap<String, String>,
@@ -22,7 +22,7 @@ pub struct View {
     pub namespace: Box<str>,
 }
 
-/// What the proxies of a view are for.
+/// The role of a view's proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// A gateway that answers for Ingresses, and for the Gateways that select it.
@@ -49,5 +49,27 @@ impl View {
     /// Whether proxies of the other one see the same.
     pub fn is_like(&self, other: &View) -> bool {
         (self.role, &self.labels, &self.namespace) == (other.role, &other.labels, &other.namespace)
+    }
+}
+
+/// A workload beside whom there is a sidecar: what equal ones are known by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Workload {
+    namespace: Box<str>,
+    labels: BTreeMap<String, String>,
+}
+
+impl Workload {
+    /// That of a view.
+    pub fn of(view: &View) -> Self {
+        Workload {
+            namespace: view.namespace.clone(),
+            labels: view.labels.clone(),
+        }
+    }
+
+    /// Whether a view is of its sidecars.
+    pub fn is_of(&self, view: &View) -> bool {
+        self.namespace == view.namespace && self.labels == view.labels
     }
 }

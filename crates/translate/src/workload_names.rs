@@ -1,4 +1,4 @@
-//! What the workload of a Pod is called, by the rules that Istio's metrics go by.
+//! The names of a Pod's workload, by the rules that Istio's metrics go by.
 
 use myriad_api::{Owner, Pod};
 use myriad_model::WorkloadNames;
@@ -37,7 +37,7 @@ pub fn workload_names(pod: &Pod) -> WorkloadNames {
     }
 }
 
-/// What people wrote that runs the owner: a Deployment has ReplicaSets named after it and the
+/// The object that runs the owner: a Deployment has ReplicaSets named after it and the
 /// template, a CronJob has Jobs named after it and the minute.
 fn runner<'a>(owner: &'a Owner, template_hash: Option<&str>) -> &'a str {
     let name = &*owner.name;

@@ -9,10 +9,10 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use super::{Place, roles, smoke};
-use crate::cluster::{Cluster, Isolation, Name, down};
 use crate::{istio, manifests, mongo};
+use myriad_lab::cluster::{Cluster, Isolation, Name, down};
 
-/// What a tenant writes, in the order in which a careful one does.
+/// The objects of a tenant, in the order in which a careful one writes them.
 const OBJECTS: &str = "\
 apiVersion: v1
 kind: Namespace
@@ -63,19 +63,19 @@ const READ_BACK: [(&str, &str, &str); 4] = [
     ("ingress/web", "{.spec.rules[0].host}", "web.example.com"),
 ];
 
-/// By this the tests find the script that runs a command in the network of the cluster.
+/// The variable by which tests find the script that runs a command in the network of the cluster.
 const ENTRY_VARIABLE: &str = "MYRIAD_CLUSTER";
 
-/// And by this the one that kills parts of the cluster and starts them again.
+/// The variable of the script that kills parts of the cluster and starts them again.
 const CONTROL_VARIABLE: &str = "MYRIAD_CLUSTER_CONTROL";
 
-/// And by this the program that renders the chart.
+/// The variable of the program that renders the chart.
 const HELM_VARIABLE: &str = "MYRIAD_HELM";
 
-/// And by this the file with the definitions of Istio's kinds.
+/// The variable of the file with the definitions of Istio's kinds.
 const ISTIO_VARIABLE: &str = "MYRIAD_ISTIO_DEFINITIONS";
 
-/// And by these the server that speaks MongoDB's protocol, and Python with a driver of it.
+/// The variables of the server that speaks MongoDB's protocol, and of Python with a driver of it.
 const MONGO_VARIABLES: [&str; 2] = ["MYRIAD_MONGO_SERVER", "MYRIAD_MONGO_PYTHON"];
 
 /// Starts clusters of its own, uses them, and ends them, whatever became of it.

@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::Place;
-use crate::cluster::Cluster;
 use crate::manifests::{self, NAMESPACE};
+use myriad_lab::cluster::Cluster;
 
 /// Service account, verb, resource (with `#` before a subresource and `/` before a name),
 /// namespace, and whether it may.
@@ -91,6 +91,20 @@ const RIGHTS: &[Right] = &[
         "configmaps/myriad-ca",
         NAMESPACE,
         true,
+    ),
+    (
+        CONTROLLER,
+        "patch",
+        "configmaps/myriad-claims-7",
+        NAMESPACE,
+        true,
+    ),
+    (
+        CONTROLLER,
+        "patch",
+        "configmaps/myriad-ca",
+        NAMESPACE,
+        false,
     ),
     (CONTROLLER, "get", "services/myriad-proxy", NAMESPACE, true),
     (CONTROLLER, "get", "/openid/v1/jwks", "", true),

@@ -1,4 +1,4 @@
-//! What the tests need and a fresh Debian with Rust and Go does not have.
+//! The packages that tests need and a fresh Debian with Rust and Go does not have.
 //!
 //! Packages come from Debian; tools are built from pinned sources and kept. What cannot be had
 //! is an error: a test that silently did not run would look like one that passed.
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Place;
 use crate::peer::{self, Peer};
-use crate::tool::{Tool, build_go, run_in};
+use myriad_lab::tool::{Tool, build_go, run_in};
 
 /// A program, the Debian package that has it, and what it is for.
 struct Program {
@@ -172,8 +172,8 @@ fn is_installed(program: &str) -> bool {
     find(program).is_some()
 }
 
-/// Where a program is. Those of the administrator count too, although an ordinary user's path may
-/// lack them.
+/// The path of a program. Those of the administrator count too, although an ordinary user's path
+/// may lack them.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

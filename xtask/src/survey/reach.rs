@@ -1,4 +1,4 @@
-//! Which files a target's module declarations reach, and for whom.
+//! The files that a target's module declarations reach, and the target.
 
 use std::collections::BTreeMap;
 

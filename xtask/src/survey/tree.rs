@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 /// Folders that hold nothing written by hand.
 const SKIPPED: [&str; 3] = [".git", ".cache", "target"];
 
-/// What is read as text; everything else (certificates, archives, images) is data.
+/// The extensions that are read as text; everything else (certificates, archives, images) is data.
 const EXTENSIONS: [&str; 8] = ["go", "md", "proto", "rs", "sh", "toml", "txt", "yaml"];
 
 /// Scripts without an extension.

@@ -1,4 +1,5 @@
-//! Habits of text: notes with an issue, clean line ends, and how a crate introduces itself.
+//! Habits of text: notes with an issue, clean line ends, doc lines that begin with the thing, and
+//! how a crate introduces itself.
 
 use crate::survey::{self, Survey};
 use crate::tidy::sizes;
@@ -12,7 +13,10 @@ const NOTES: [&str; 3] = [
     concat!("X", "XX"),
 ];
 
-/// What each crate says of itself, in this order.
+/// Words that no doc line opens with: they leave out the thing that the line is about.
+const RIDDLES: [&str; 3] = ["Those", "Whom", "Whoever"];
+
+/// The sentences that each crate opens with, in this order.
 const SENTENCES: [&str; 3] = ["**Does**", "**Knows**", "**Never**"];
 
 /// Checks any text file.
@@ -42,6 +46,10 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Violation> {
         }
         if rust && line.contains('\t') {
             add("tab", "a tab".to_owned(), "run `cargo fmt`, or write \\t");
+        }
+        if rust && let Some(word) = riddle(line) {
+            let what = format!("a doc line that opens with `{word}`");
+            add("riddle", what, "begin with the thing, and say what it is");
         }
     }
     found
@@ -93,6 +101,19 @@ fn note_without_issue(line: &str) -> Option<&'static str> {
             let whole = !before.is_some_and(is_word) && !after.chars().next().is_some_and(is_word);
             whole && !names_issue(after)
         })
+    })
+}
+
+/// The word that a doc line opens with, if it is one of [`RIDDLES`].
+fn riddle(line: &str) -> Option<&'static str> {
+    let line = line.trim_start();
+    let text = line
+        .strip_prefix("///")
+        .or_else(|| line.strip_prefix("//!"))?;
+    let text = text.trim_start();
+    RIDDLES.into_iter().find(|word| {
+        let rest = text.strip_prefix(word);
+        rest.is_some_and(|rest| !rest.starts_with(is_word))
     })
 }
 

@@ -23,7 +23,7 @@ fn violations<const N: usize>(files: [(&str, &str); N]) -> Vec<String> {
         .collect()
 }
 
-/// The same for the text of one library file below a proper header (two lines).
+/// The violations in the text of one library file below a proper header (two lines).
 fn in_library(text: &str) -> Vec<String> {
     violations([("crates/a/src/lib.rs", &format!("{HEADER}\n{text}"))])
 }
@@ -175,6 +175,30 @@ fn tabs_and_trailing_spaces_are_found() {
     assert_eq!(in_library("fn a() {\t}\n"), found);
     let files = [("README.md", "one\ntwo \n"), ("a.sh", "\tindented\n")];
     assert_eq!(violations(files), ["README.md:2 trailing-space"]);
+}
+
+#[test]
+fn a_doc_line_that_opens_with_a_riddle_is_found() {
+    let found = ["crates/a/src/lib.rs:3 riddle"];
+    for word in ["Those", "Whom", "Whoever"] {
+        assert_eq!(
+            in_library(&format!("/// {word} of a.\nfn a() {{}}\n")),
+            found
+        );
+        assert_eq!(
+            in_library(&format!("//! {word}, that is.\nfn a() {{}}\n")),
+            found
+        );
+        let indented =
+            format!("fn a() {{\n    /// B.\n    /// {word} of it.\n    fn b() {{}}\n}}\n");
+        assert_eq!(in_library(&indented), ["crates/a/src/lib.rs:5 riddle"]);
+        let kept = format!(
+            "/// The errors of {word}.\n/// {word}ever else.\n// {word} of a.\nfn a() {{}}\n"
+        );
+        assert_eq!(in_library(&kept), Vec::<String>::new());
+    }
+    let script = [("a.sh", "/// Those of a.\n")];
+    assert_eq!(violations(script), Vec::<String>::new());
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn depends_on_tool(wall: &Wall, to: &str) -> Broken {
     Broken {
         rule: "edge",
         what: format!("`{}` depends on the tool `{to}`", wall.name),
-        remedy: "move the test to the tool: nothing depends on one, not even for tests",
+        remedy: "move the test to the tool: no product crate depends on one, not even for tests",
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata, PackageId};
 
-/// What the workspace consists of and depends on.
+/// The members of the workspace, and their dependencies.
 #[derive(Default)]
 pub(crate) struct Graph {
-    /// In order of their names.
+    /// The members in order of their names.
     pub(super) members: Vec<Member>,
     packages: BTreeMap<String, Package>,
 }
@@ -31,7 +31,7 @@ struct Package {
 }
 
 impl Graph {
-    /// From the dependencies that cargo has resolved, on every platform and with the features of
+    /// Made of the dependencies that cargo has resolved, on every platform and with the features of
     /// the whole workspace. That is never less than what one package alone would get.
     pub(crate) fn of(metadata: &Metadata) -> Result<Self> {
         let resolve = metadata.resolve.as_ref().context("nothing was resolved")?;

@@ -1,7 +1,7 @@
 //! Each wall is shown to fail when something breaks it, on a workspace made up for it.
 
 use super::graph::Graph;
-use super::{check, edges, size};
+use super::{cycles, edges, order, size};
 use crate::survey::{Role, Root, Survey, Tree};
 
 /// Members with their folders, and edges; a package is known by its name alone.
@@ -33,6 +33,7 @@ fn broken_edges(edges_: &[(&str, &str, bool)]) -> Vec<String> {
         ("myriad-api", "crates/api"),
         ("myriad-base", "crates/base"),
         ("myriad-e2e", "crates/e2e"),
+        ("myriad-lab", "crates/lab"),
         ("myriad-model", "crates/model"),
         ("myriad-proxy", "crates/proxy"),
         ("myriad-source", "crates/source"),
@@ -119,12 +120,16 @@ fn errors_without_a_type_stay_in_the_app() {
 }
 
 #[test]
-fn nothing_depends_on_a_tool_not_even_for_tests() {
+fn nothing_of_the_product_depends_on_a_tool_not_even_for_tests() {
     let found = ["crates/proxy/Cargo.toml:1 edge"];
     let edges = [("myriad-proxy", "myriad-e2e", FOR_TESTS)];
     assert_eq!(broken_edges(&edges), found);
     let edges = [("myriad-proxy", "myriad-e2e", NORMAL)];
     assert_eq!(broken_edges(&edges), found);
+    let edges = [("myriad-proxy", "myriad-lab", FOR_TESTS)];
+    assert_eq!(broken_edges(&edges), found);
+    let edges = [("myriad-e2e", "myriad-lab", NORMAL)];
+    assert_eq!(broken_edges(&edges), Vec::<String>::new());
 }
 
 #[test]
@@ -143,10 +148,10 @@ fn an_unknown_member_and_a_misplaced_one_are_found() {
 }
 
 #[test]
-fn more_than_fifteen_members_are_found() {
-    let names: Vec<String> = (0..16).map(|n| format!("crate-{n}")).collect();
+fn more_than_sixteen_members_are_found() {
+    let names: Vec<String> = (0..17).map(|n| format!("crate-{n}")).collect();
     let members: Vec<(&str, &str)> = names.iter().map(|n| (&**n, "crates/x")).collect();
-    let found = size::check(&graph(&members[..15], &[]), &no_files());
+    let found = size::check(&graph(&members[..16], &[]), &no_files());
     assert!(found.is_empty());
     let found = size::check(&graph(&members, &[]), &no_files());
     assert_eq!(found.len(), 1);
@@ -187,7 +192,7 @@ fn out_of_order(path: &str, text: &str) -> Vec<usize> {
     ];
     let roots = [production("crates/proxy/src/lib.rs")];
     let survey = Survey::new(Tree::from(files), &roots);
-    let found = check(&Graph::default(), &survey).into_iter();
+    let found = order::check(&survey).into_iter();
     found
         .inspect(|v| assert_eq!((&*v.path, v.rule), (path, "order")))
         .map(|v| v.line)
@@ -250,4 +255,117 @@ fn tests_may_name_any_module() {
 #[test]
 fn a_module_without_a_place_in_the_order_is_found() {
     assert_eq!(out_of_order("crates/proxy/src/extra.rs", ""), [1]);
+}
+
+#[test]
+fn the_app_has_an_order_as_well() {
+    let files = [
+        (
+            "crates/app/src/lib.rs",
+            "mod control; mod serve; mod status;",
+        ),
+        (
+            "crates/app/src/control.rs",
+            "use crate::serve;\nuse crate::status;\n",
+        ),
+        ("crates/app/src/serve.rs", "use crate::{control, status};\n"),
+        ("crates/app/src/status.rs", ""),
+    ];
+    let roots = [production("crates/app/src/lib.rs")];
+    let survey = Survey::new(Tree::from(files), &roots);
+    let found = order::check(&survey).into_iter();
+    let found: Vec<_> = found.map(|v| (v.path, v.line, v.rule)).collect();
+    let expected = [1, 2].map(|line| ("crates/app/src/control.rs".to_owned(), line, "order"));
+    assert_eq!(found, expected);
+}
+
+/// A crate of the product with these files, and one that joins them.
+fn crate_of<const N: usize>(files: [(&str, &str); N]) -> Survey {
+    let roots = [production("crates/pki/src/lib.rs")];
+    Survey::new(Tree::from(files), &roots)
+}
+
+/// `path what` of the cycles that are found.
+fn circles(survey: &Survey, known: &[&[&str]]) -> Vec<String> {
+    let found = cycles::check(survey, known).into_iter();
+    found
+        .inspect(|v| assert_eq!(v.rule, "cycle"))
+        .map(|v| format!("{} {}", v.path, v.what))
+        .collect()
+}
+
+const A: &str = "crates/pki/src/a.rs";
+const B: &str = "crates/pki/src/b.rs";
+const C: &str = "crates/pki/src/c/inner.rs";
+
+/// Three files in a circle, and one that leads there.
+fn circle() -> Survey {
+    crate_of([
+        ("crates/pki/src/lib.rs", "mod a; mod b; mod c; mod d;"),
+        (A, "use crate::b::B; pub struct A;"),
+        (B, "pub struct B; fn b() { super::c::inner::c() }"),
+        ("crates/pki/src/c.rs", "pub mod inner;"),
+        (C, "use crate::{a::A as First}; pub fn c() {}"),
+        ("crates/pki/src/d.rs", "use crate::a::A;"),
+    ])
+}
+
+#[test]
+fn files_in_a_circle_are_found_with_the_way_round() {
+    let what = format!("3 files name each other in a circle: {A} -> {B} -> {C} -> {A}");
+    assert_eq!(circles(&circle(), &[]), [format!("{A} {what}")]);
+}
+
+#[test]
+fn a_known_circle_may_lose_files_and_none_may_join() {
+    assert_eq!(circles(&circle(), &[&[A, B, C]]), Vec::<String>::new());
+    let joined = circles(&circle(), &[&[A, B]]);
+    assert!(joined[0].starts_with(A), "{joined:?}");
+    let d = "crates/pki/src/d.rs";
+    let lost = circles(&circle(), &[&[A, B, C, d]]);
+    let table = "xtask/src/walls/table.rs";
+    let left = format!("{table} `{d}` is in no cycle any more");
+    assert_eq!(lost, [left]);
+}
+
+#[test]
+fn a_module_and_its_parts_are_no_circle() {
+    let survey = crate_of([
+        ("crates/pki/src/lib.rs", "mod a; mod b; use a::A;"),
+        (
+            A,
+            "mod part; pub use part::Part; use self::part::Other; use crate::b::B;",
+        ),
+        (
+            "crates/pki/src/a/part.rs",
+            "use super::A; use crate::b; use crate::Root;",
+        ),
+        (B, "#[cfg(test)]\nmod tests { use crate::a::A; }"),
+    ]);
+    assert_eq!(circles(&survey, &[]), Vec::<String>::new());
+}
+
+#[test]
+fn parts_of_a_module_may_form_a_circle() {
+    let survey = crate_of([
+        ("crates/pki/src/lib.rs", "mod a;"),
+        (A, "mod one; mod two;"),
+        ("crates/pki/src/a/one.rs", "use super::two::Two;"),
+        (
+            "crates/pki/src/a/two.rs",
+            "fn two() { log!(\"{}\", super::one::ONE) }",
+        ),
+    ]);
+    assert_eq!(circles(&survey, &[]).len(), 1);
+}
+
+#[test]
+fn a_circle_in_a_tool_is_left_alone() {
+    let files = [
+        ("xtask/src/main.rs", "mod a; mod b;"),
+        ("xtask/src/a.rs", "use crate::b;"),
+        ("xtask/src/b.rs", "use crate::a;"),
+    ];
+    let survey = Survey::new(Tree::from(files), &[production("xtask/src/main.rs")]);
+    assert_eq!(circles(&survey, &[]), Vec::<String>::new());
 }

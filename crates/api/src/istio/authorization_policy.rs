@@ -25,7 +25,7 @@ message! {
 }
 
 words! {
-    /// What becomes of requests that fit.
+    /// The outcome for requests that match.
     pub enum Action {
         Allow = 0 "ALLOW",
         Deny = 1 "DENY",
@@ -49,7 +49,7 @@ message! {
         from: Box<[From]> = "from",
         /// Any of these; empty means any operation.
         to: Box<[To]> = "to",
-        /// All of these.
+        /// Conditions that all have to hold.
         when: Box<[Condition]> = "when",
     }
 }
@@ -69,7 +69,7 @@ message! {
 }
 
 message! {
-    /// Who asks: one of each list, and none of each that starts with `not`.
+    /// The sender of a request: one of each list, and none of each that starts with `not`.
     #[derive(Eq)]
     pub struct Source {
         principals: Names = "principals",
@@ -94,7 +94,7 @@ message! {
 }
 
 message! {
-    /// What is asked for: one of each list, and none of each that starts with `not`.
+    /// The request itself: one of each list, and none of each that starts with `not`.
     #[derive(Eq)]
     pub struct Operation {
         hosts: Names = "hosts",

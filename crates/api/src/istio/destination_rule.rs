@@ -32,7 +32,7 @@ message! {
         name: Box<str> = "name" required,
         /// Labels that the endpoints must have.
         labels: Labels = "labels",
-        /// What it sets stands in the place of the rule's own settings, one by one.
+        /// Settings of the subset. Each replaces the rule's own setting of the same name.
         traffic_policy: Option<Box<TrafficPolicy>> = "trafficPolicy" | "traffic_policy",
     }
 }

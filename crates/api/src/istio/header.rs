@@ -4,7 +4,7 @@ use super::reading::message;
 use super::{Labels, Names};
 
 message! {
-    /// What is done to headers.
+    /// Changes to the headers of requests and responses.
     pub struct Headers {
         request: Option<HeaderOperations> = "request",
         response: Option<HeaderOperations> = "response",
@@ -12,7 +12,7 @@ message! {
 }
 
 message! {
-    /// What is done to the headers of one direction.
+    /// Changes to the headers of one direction.
     #[derive(Eq)]
     pub struct HeaderOperations {
         /// Values that replace those that are there.

@@ -18,7 +18,7 @@ use crate::{Meta, ObjectKind};
 pub struct IstioObject<S> {
     /// Key, age and annotations.
     pub meta: Meta,
-    /// What Istio calls the spec.
+    /// The fields of Istio's message, which Istio calls the spec.
     pub spec: S,
     /// Fields that were written and are not read, in the order of their paths; at most
     /// [`NOTES_MAX`](super::NOTES_MAX).

@@ -12,7 +12,7 @@ message! {
         /// None means all workloads of the namespace.
         selector: Option<WorkloadSelector> = "selector",
         mtls: Option<MutualTls> = "mtls",
-        /// By the workload's port number.
+        /// Settings for single ports of the workload, by port number.
         port_level_mtls: Map<MutualTls> = "portLevelMtls" | "port_level_mtls",
     }
 }
@@ -28,7 +28,7 @@ message! {
 words! {
     /// Whether plain connections are taken.
     pub enum MutualTlsMode {
-        /// What the next wider policy says.
+        /// The mode of the next wider policy.
         Unset = 0 "UNSET",
         Disable = 1 "DISABLE",
         Permissive = 2 "PERMISSIVE",

@@ -40,11 +40,11 @@ pub(crate) trait Message: Default {
         map: &mut A,
         notes: &mut Notes,
     ) -> Result<bool, A::Error>;
-    /// What is wrong with the fields that were set, given as a set of numbers.
+    /// The fault of a message with these fields, given as a set of their numbers.
     fn fault(set: u64) -> Option<Fault>;
 }
 
-/// What is wrong with a message whose fields can all be read.
+/// A fault of a message whose fields can all be read.
 pub(crate) enum Fault {
     /// A field that must be set is not.
     Missing(&'static str),
@@ -296,12 +296,12 @@ impl<T: Read> Read for Map<T> {
     }
 }
 
-/// What is wrong with a `spec` that could not be read.
+/// The problem of a `spec` that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecProblem {
     /// Path of the field, from `spec`.
     pub field: Box<str>,
-    /// What is wrong, without trailing stop.
+    /// A description of the problem, without trailing stop.
     pub message: Box<str>,
 }
 
@@ -356,7 +356,7 @@ macro_rules! message {
                 pub $field: $type,
             )*
             $(
-                /// The fields that are seldom set; none where none is.
+                /// The fields that are seldom set; `None` where none of them is.
                 pub rare: Option<Box<$rare>>,
             )?
         }

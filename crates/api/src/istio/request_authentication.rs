@@ -52,7 +52,7 @@ message! {
     #[derive(Eq)]
     pub struct JwtHeader {
         name: Box<str> = "name" required,
-        /// What stands before the token, such as `Bearer `.
+        /// The text before the token in the header's value, such as `Bearer `.
         prefix: Box<str> = "prefix",
     }
 }

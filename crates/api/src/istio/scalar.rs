@@ -147,8 +147,9 @@ impl Read for Base64 {
     }
 }
 
-/// Reads a sequence of decimal numbers with units. Parts below a nanosecond are dropped.
-fn parse_duration(text: &str) -> Option<Duration> {
+/// Reads a duration as protobuf and Go write it: a sequence of decimal numbers with units. Parts
+/// below a nanosecond are dropped; none for what is negative, or is no duration.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Some(Duration::ZERO);

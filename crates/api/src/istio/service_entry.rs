@@ -66,7 +66,7 @@ message! {
         address: Box<str> = "address",
         /// Numbers by the names of the service's ports.
         ports: Map<u16> = "ports",
-        /// Of a WorkloadEntry, with the labels of the object below them.
+        /// Labels of a WorkloadEntry; the labels of its object complete them.
         labels: Labels = "labels",
         network: Box<str> = "network",
         /// `region/zone/subzone`.

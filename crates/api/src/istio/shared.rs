@@ -39,7 +39,7 @@ impl<T: ?Sized + PartialEq> Kept<T> {
         }
     }
 
-    /// What is kept and equal, or else what is made, which takes the place of the oldest.
+    /// The equal part that is kept, or else a new one, which replaces the oldest.
     fn share(&mut self, part: &T, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let mut known = self.parts.iter().flatten();
         if let Some(known) = known.find(|known| ***known == *part) {

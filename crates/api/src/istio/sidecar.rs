@@ -32,7 +32,7 @@ message! {
 }
 
 message! {
-    /// What a workload accepts on one port.
+    /// A port on which a workload accepts connections.
     pub struct IngressListener {
         port: SidecarPort = "port" required,
         bind: Box<str> = "bind",
@@ -45,7 +45,7 @@ message! {
 }
 
 message! {
-    /// What a workload can reach.
+    /// The hosts that a workload can reach.
     pub struct EgressListener {
         port: Option<SidecarPort> = "port",
         bind: Box<str> = "bind",
@@ -76,7 +76,7 @@ words! {
 }
 
 message! {
-    /// What becomes of traffic to unknown places.
+    /// The treatment of traffic to unknown destinations.
     pub struct OutboundTrafficPolicy {
         mode: OutboundMode = "mode",
         egress_proxy: Option<Destination> = "egressProxy" | "egress_proxy",

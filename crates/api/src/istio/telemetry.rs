@@ -24,7 +24,7 @@ message! {
 }
 
 words! {
-    /// Whose requests are meant: those that a workload makes, serves, or both.
+    /// The requests that are meant: those that a workload makes, serves, or both.
     pub enum WorkloadMode {
         ClientAndServer = 0 "CLIENT_AND_SERVER",
         Client = 1 "CLIENT",
@@ -33,7 +33,7 @@ words! {
 }
 
 message! {
-    /// Whose requests are meant.
+    /// Selects the requests that a workload makes, serves, or both.
     #[derive(Copy, Eq)]
     pub struct ModeSelector {
         mode: WorkloadMode = "mode",
@@ -159,7 +159,7 @@ message! {
 }
 
 words! {
-    /// What is done to a tag.
+    /// The change to a tag.
     pub enum TagOperation {
         Upsert = 0 "UPSERT",
         Remove = 1 "REMOVE",

@@ -63,7 +63,7 @@ message! {
     /// Conditions of which all must hold.
     pub struct HttpMatch {
         uri: Option<StringMatch> = "uri",
-        /// By the name of the header, in lower case.
+        /// Tests of headers, by their names in lower case.
         headers: Map<StringMatch> = "headers",
         /// Labels of the workload that asks; a gateway's own at a gateway. Matches share them.
         source_labels: Option<Arc<Labels>> = "sourceLabels" | "source_labels",
@@ -82,7 +82,7 @@ message! {
         query_params: Map<StringMatch> = "queryParams" | "query_params",
         without_headers: Map<StringMatch> = "withoutHeaders" | "without_headers",
         source_namespace: Box<str> = "sourceNamespace" | "source_namespace",
-        /// What Envoy's figures are told apart by.
+        /// The name by which Envoy's statistics tell routes apart.
         stat_prefix: Box<str> = "statPrefix" | "stat_prefix",
     }
 }
@@ -110,7 +110,7 @@ message! {
 }
 
 message! {
-    /// What the request is changed to.
+    /// The new path and authority of a request.
     #[derive(Eq)]
     pub struct HttpRewrite {
         /// Replaces what the match's prefix matched, or the whole path otherwise.
@@ -251,7 +251,7 @@ message! {
 }
 
 words! {
-    /// What becomes of preflight requests from origins that do not match.
+    /// The treatment of preflight requests from origins that do not match.
     pub enum UnmatchedPreflights {
         Unspecified = 0 "UNSPECIFIED",
         Forward = 1 "FORWARD",

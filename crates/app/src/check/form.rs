@@ -13,7 +13,7 @@ use crate::cli::CheckForm;
 /// All that a check found.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Account<'a> {
+pub struct CheckReport<'a> {
     /// How many objects were read.
     pub objects: usize,
     /// Sorted by place.
@@ -30,7 +30,7 @@ pub struct Account<'a> {
     pub honoured: Vec<String>,
 }
 
-impl Account<'_> {
+impl CheckReport<'_> {
     /// Prints it.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What of each of Istio's objects is honoured: a line for each, and a sum.
+//! The fields of each of Istio's objects that are honoured: a line for each object, and a sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ const KINDS: [ObjectKind; 13] = [
     ObjectKind::WasmPlugin,
 ];
 
-/// What is known of one object.
+/// The account of one object.
 #[derive(Default)]
 struct Account {
     /// Resources that came from it, by the word for their kind.
@@ -113,7 +113,7 @@ impl Account {
     }
 }
 
-/// How many there are; none where there are none.
+/// The sum; `None` where there are no objects.
 fn sum(accounts: &BTreeMap<&ObjectKey, Account>) -> Option<String> {
     let (mut whole, mut part, mut not) = (0, 0, 0);
     for account in accounts.values() {

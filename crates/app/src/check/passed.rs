@@ -40,22 +40,22 @@ const KINDS: [(&str, &str, &str); 16] = [
     (
         "networking.istio.io",
         "",
-        "see docs/istio.md for the kinds that are read",
+        "see docs/istio-reference.md for the kinds that are read",
     ),
     (
         "security.istio.io",
         "",
-        "see docs/istio.md for the kinds that are read",
+        "see docs/istio-reference.md for the kinds that are read",
     ),
     (
         "telemetry.istio.io",
         "",
-        "see docs/istio.md for the kinds that are read",
+        "see docs/istio-reference.md for the kinds that are read",
     ),
     (
         "extensions.istio.io",
         "",
-        "see docs/istio.md for the kinds that are read",
+        "see docs/istio-reference.md for the kinds that are read",
     ),
     (
         "kustomize.config.k8s.io",

@@ -341,6 +341,62 @@ const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Finding(&["of the younger"]),
     },
     ChangedDefault {
+        line: "A listener where a claimed host has no routes",
+        change: "wildcards answer no requests for older hosts, nor does `*` for claimed ones",
+        setting: "--wildcard-sharing='*'",
+        sign: Sign::Look("look for hosts of HTTPS alone whose plain HTTP a wildcard answered"),
+    },
+    ChangedDefault {
+        line: "take at most nine tenths of",
+        change: "WebSockets and streams leave a tenth of `connections`",
+        setting: "--limit connections",
+        sign: Sign::Look("look for gateways that serve hardly anything but WebSockets or streams"),
+    },
+    ChangedDefault {
+        line: "whose handshake named no domain gets 421",
+        change: "the host of a domain is not served after a handshake for an unknown name",
+        setting: "",
+        sign: Sign::Look("look for clients whose handshakes name another host than their requests"),
+    },
+    ChangedDefault {
+        line: "is neither `http` nor `https` get 400",
+        change: "schemes of HTTP/2 that are not those of HTTP are refused",
+        setting: "",
+        sign: Sign::Look("look for clients that send another `:scheme`"),
+    },
+    ChangedDefault {
+        line: "frames without a use in 10 s",
+        change: "endpoints that flood frames lose their connection",
+        setting: "",
+        sign: Sign::Look("look for endpoints that send frames without end"),
+    },
+    ChangedDefault {
+        line: "Endpoints in the subsets of one namespace",
+        change: "the endpoints that subsets of a namespace have are bounded together",
+        setting: "--bound endpoint-copies=0",
+        sign: Sign::Finding(&["--bound endpoint-copies"]),
+    },
+    ChangedDefault {
+        line: "Rings of few points",
+        change: "rings beyond the budget of hash tables are bounded as well",
+        setting: "--limit hash_table_bytes",
+        sign: Sign::Look("look for hundreds of upstreams with consistent hashing"),
+    },
+    ChangedDefault {
+        line: "Admin addresses serve at most 128 connections",
+        change: "admin addresses bound connections, idle time and bodies",
+        setting: "",
+        sign: Sign::Look("look for clients that keep connections to admin addresses idle"),
+    },
+    ChangedDefault {
+        line: "A host stays with who had it first",
+        change: "an edited object claims a host from the edit on; ConfigMaps keep that",
+        setting: "--host-sharing=cluster",
+        sign: Sign::Look(
+            "look for the right to get and patch the ConfigMaps myriad-claims-0 to -7",
+        ),
+    },
+    ChangedDefault {
         line: "holds for Gateways with a server for `*`",
         change: "--catch-all-namespaces holds for Gateways",
         setting: "--catch-all-namespaces=NAMESPACE,...",

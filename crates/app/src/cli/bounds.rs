@@ -7,9 +7,9 @@ use clap::Args;
 #[command(next_help_heading = "Bounds")]
 pub struct RawBounds {
     /// Bound what one namespace may hold, or one upstream or host; may be given more than once. The
-    /// names are routes, endpoints, certificates, hash-slots, upstream-hash-slots, host-subsets and
-    /// subset-endpoints; 0 is no bound. The youngest objects of a namespace beyond a bound are
-    /// without effect, with a finding.
+    /// names are routes, endpoints, certificates, hash-slots, upstream-hash-slots, host-subsets,
+    /// subset-endpoints, endpoint-copies and late-claims; 0 is no bound. The youngest objects of a
+    /// namespace beyond a bound are without effect, with a finding.
     #[arg(
         long = "bound",
         env = "MYRIAD_BOUNDS",

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::RawMeaning;
 use super::endpoints::RawEndpoints;
+use super::meaning::RawMeaning;
 
 /// Settings of `check` as written.
 #[derive(Clone, Debug, Args)]
@@ -24,7 +24,7 @@ pub struct RawCheck {
     /// The form of the findings.
     #[arg(long, default_value = "text", value_name = "FORM", value_enum)]
     pub output: CheckForm,
-    /// Where endpoints may be.
+    /// Addresses that endpoints may have.
     #[command(flatten)]
     pub endpoints: RawEndpoints,
     /// How objects are read.

@@ -1,4 +1,4 @@
-//! What `completions` is told.
+//! Settings of `completions`.
 
 use clap::Args;
 use clap_complete::Shell;

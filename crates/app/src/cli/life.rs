@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Those settings, as written.
+/// Settings of the process's life, as written.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Process")]
 pub struct RawLife {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Those settings, as written.
+/// Settings of names and places, as written.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Names and places")]
 pub struct RawNames {
@@ -16,7 +16,7 @@ pub struct RawNames {
         value_name = "LOCALITY"
     )]
     pub locality: String,
-    /// Who is asked for the addresses of names: servers of DNS, as ADDRESS or ADDRESS:PORT
+    /// Servers of DNS that are asked for the addresses of names, as ADDRESS or ADDRESS:PORT
     /// [default: those of /etc/resolv.conf]. The hosts file goes first.
     #[arg(
         long,

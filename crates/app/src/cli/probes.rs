@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use clap::Args;
 
-/// What a sidecar answers to those outside of the mesh, as written.
+/// The checks that a sidecar answers to those outside of the mesh, as written.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sidecar")]
 pub struct RawProbes {
@@ -12,7 +12,7 @@ pub struct RawProbes {
     /// ADDRESS:PORT, or a port on every IPv4 address.
     #[arg(long, env = "MYRIAD_PROBES", value_name = "ADDRESS")]
     pub probes: Option<String>,
-    /// What the workload is asked in the kubelet's place, as injection writes it (JSON).
+    /// Checks of the workload in the kubelet's place, as injection writes them (JSON).
     #[arg(
         long,
         env = "MYRIAD_WORKLOAD_PROBES",

@@ -6,7 +6,7 @@ use clap::Args;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Process")]
 pub struct RawProcess {
-    /// Where health, metrics and the configuration dump are served.
+    /// Address of health, metrics and the configuration dump.
     #[arg(
         long,
         env = "MYRIAD_ADMIN",
@@ -23,7 +23,7 @@ pub struct RawProcess {
         value_name = "NAME,..."
     )]
     pub admin_hosts: Vec<String>,
-    /// What is logged to standard error: a level, or a list of target=level.
+    /// Log level of standard error: a level, or a list of target=level.
     #[arg(
         long,
         env = "MYRIAD_LOG",

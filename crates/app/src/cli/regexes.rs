@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Those settings, as written.
+/// Settings of regexes, as written.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Objects")]
 pub struct RawRegexes {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// Those settings, as written.
+/// Settings of what is told of requests, as written.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Logs and metrics")]
 pub struct RawRequests {
@@ -24,13 +24,13 @@ pub struct RawRequests {
     pub request_id: RequestId,
 }
 
-/// What becomes of the ids of requests.
+/// The treatment of clients' request ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RequestId {
     /// One that a client sent is kept.
     Keep,
     /// One is always made.
     Replace,
-    /// What was sent is passed on, and none made.
+    /// An id that was sent is passed on, and none made.
     Pass,
 }

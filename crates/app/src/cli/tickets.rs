@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Those settings.
+/// Settings of session tickets, as written.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Listeners")]
 pub struct RawTickets {

@@ -10,23 +10,21 @@ use std::time::Duration;
 
 use myriad_base::clock::{self, Instant};
 use myriad_translate::{Engine, Role, View};
-use tokio::sync::oneshot;
+
+use super::event::Answer;
 
 /// How long a view stays that nobody follows, so that a proxy which returns finds it.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// What the Pods of a workload have in common: their namespace and labels.
+/// The properties that the Pods of a workload share: their namespace and labels.
 type Workload = (Box<str>, BTreeMap<String, String>);
-
-/// Whoever waits for the name of a view; none where its Pod is not known.
-pub type Answer = oneshot::Sender<Option<Arc<str>>>;
 
 /// The views of sidecars.
 #[derive(Default)]
 pub struct Beside {
     views: BTreeMap<Workload, Arc<str>>,
     standings: BTreeMap<Arc<str>, Standing>,
-    /// Those that nobody follows.
+    /// Views that nobody follows.
     idle: BTreeSet<Arc<str>>,
     /// The views of Pods whose proxies asked, by `namespace/name`.
     pods: BTreeMap<Box<str>, Arc<str>>,

@@ -1,4 +1,4 @@
-//! What waits to be translated: cut so that no namespace waits for all of another.
+//! The queue of changes to translate: cut so that no namespace waits for all of another.
 //!
 //! An object has one place in the queue, that of its oldest change, and its newest change waits
 //! there: whoever changes a thousand objects ten times each makes others wait for a thousand
@@ -64,7 +64,7 @@ struct Mark {
     positions: Vec<(ObjectKind, u64)>,
 }
 
-/// What is translated at once.
+/// The changes that are translated at once.
 #[derive(Debug)]
 pub struct Cut {
     /// The changes, one per object.

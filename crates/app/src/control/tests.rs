@@ -3,21 +3,20 @@ use std::sync::{Arc, Mutex};
 use myriad_api::{Batch, Change, Object, ObjectKind};
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
-use myriad_model::{Delta, Form, Position, Sealer, Snapshot, Writer};
-use myriad_translate::{Engine, Role, View};
+use myriad_model::{Delta, Form, Kind, Position, Sealer, Snapshot, Writer};
+use myriad_translate::{ClaimsChange, Engine, LateClaims, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Addresses, Control, Event, INBOX_EVENTS_MAX, Shares};
+use super::{Addresses, Control, Event, INBOX_EVENTS_MAX, Outlet, Shares};
 use crate::board::Board;
 use crate::live::Live;
-use crate::outlet::Outlet;
 
-/// What was published: the namespaces of what changed, and the position after it.
+/// The commits that were published: the namespaces of what changed, and the position after it.
 type Published = Vec<(Vec<String>, Position)>;
 
 #[derive(Clone, Default)]
-struct Recorder(Arc<Mutex<Published>>);
+struct Recorder(Arc<Mutex<Published>>, Arc<Mutex<Vec<ClaimsChange>>>);
 
 impl Outlet for Recorder {
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, _: &Board) {
@@ -28,6 +27,12 @@ impl Outlet for Recorder {
         let namespaces = delta.changes().iter().map(namespace).collect();
         let mut published = self.0.lock().expect("not poisoned");
         published.push((namespaces, snapshot.position().clone()));
+    }
+
+    fn claims(&mut self, changed: ClaimsChange) {
+        if !changed.is_empty() {
+            self.1.lock().expect("not poisoned").push(changed);
+        }
     }
 
     fn addresses(&self) -> Addresses {
@@ -88,6 +93,7 @@ fn control(events: Vec<Event>) -> (Control<Recorder>, Recorder, mpsc::Receiver<E
     let writer = Writer::new(Sealer::new([5; 32], Form::Encoded));
     let settings = myriad_translate::Settings {
         sidecars: true,
+        late_claims: true,
         ..myriad_translate::Settings::default()
     };
     let control = Control::new(
@@ -214,4 +220,66 @@ async fn a_sidecar_is_told_the_view_of_its_pods_labels_and_another_where_they_ch
     assert!(control.turn(&mut inbox).await);
     let [a, b] = again.each_mut().map(|it| it.try_recv().expect("an answer"));
     assert!(a.is_some() && b.is_some() && a != b);
+}
+
+#[tokio::test]
+async fn what_another_replica_saw_of_claims_is_translated_at_once() {
+    let ingress = |namespace: &str, created: &str| {
+        let value = json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"namespace": namespace, "name": "i", "creationTimestamp": created},
+            "spec": {"rules": [{
+                "host": "a.test",
+                "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {
+                    "service": {"name": "s", "port": {"number": 80}}
+                }}]}
+            }]}
+        });
+        Change::Put(Object::deserialize(ObjectKind::Ingress, value).expect("an Ingress"))
+    };
+    let changes = vec![
+        ingress("old", "2024-01-01T00:00:00Z"),
+        ingress("new", "2026-01-01T00:00:00Z"),
+    ];
+    let created = changes[0].clone();
+    let Change::Put(object) = created else {
+        unreachable!("it is put");
+    };
+    let first = Event::Changed(Batch {
+        changes,
+        synced: true,
+        positions: vec![(ObjectKind::Ingress, 1)],
+        ..Batch::default()
+    });
+    let learned = Event::Learned(ClaimsChange {
+        objects: vec![LateClaims {
+            key: object.key().clone(),
+            created: object.meta().created,
+            hosts: vec![(
+                myriad_model::Host::parse("a.test").expect("a host"),
+                object.meta().created + 100_000_000,
+            )],
+        }],
+        beyond: Vec::new(),
+    });
+    let (mut control, recorder, mut inbox) = control(vec![first, learned]);
+    while control.turn(&mut inbox).await && !(inbox.is_empty() && control.queue.is_empty()) {}
+    let owners = |control: &Control<Recorder>| {
+        let snapshot = control.engine.snapshot();
+        let routes = snapshot
+            .iter()
+            .filter(|sealed| sealed.key().kind == Kind::Route);
+        let names = routes.map(|sealed| sealed.name().as_str().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(owners(&control), ["new/i/a.test/prefix:/"]);
+    assert_eq!(recorder.1.lock().expect("not poisoned").len(), 1);
+    assert!(control.take(Event::Overrun("new".into())));
+    assert_eq!(owners(&control), ["old/i/a.test/prefix:/"]);
+    let told = recorder.1.lock().expect("not poisoned");
+    let [learned, overrun] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((learned.objects.len(), overrun.beyond.len()), (1, 1));
 }

@@ -1,5 +1,5 @@
-//! Where the authority of the mesh is kept: a Secret that people or a certificate manager write,
-//! or one that the controllers make themselves and replace in time.
+//! The store of the mesh's authority: a Secret that people or a certificate manager write, or one
+//! that the controllers make themselves and replace in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,10 @@ use tokio::sync::mpsc;
 use super::signer::Signer;
 use crate::control::Event;
 
-/// The Secret where nobody names another. What its controllers make is in the form of [`Roots`].
-pub const SECRET_NAME: &str = "myriad-mesh-ca";
-
 /// How often the Secret is read, so that an authority that others replace is noticed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The same while there is no authority.
+/// The interval between two looks while there is no authority.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often a Secret is read again that somebody else has just created or written.
@@ -30,14 +27,14 @@ const ATTEMPTS_MAX: u32 = 5;
 const WARNING_SECONDS: i64 = 7 * 86_400;
 
 /// Looks after the authority of the mesh.
-pub struct Keeper {
+pub struct AuthorityKeeper {
     pub client: Client,
     pub namespace: String,
     pub name: String,
     /// Whether one is made where there is none.
     pub makes: bool,
     pub signer: Signer,
-    /// Where findings go.
+    /// The inbox of findings.
     pub inbox: mpsc::Sender<Event>,
 }
 
@@ -50,7 +47,7 @@ struct Problem {
     severity: Severity,
 }
 
-/// What came of a look.
+/// The outcome of a look.
 enum Look {
     Found(Box<MeshAuthority>, Option<Problem>),
     /// The Secret says something else than an authority.
@@ -59,7 +56,7 @@ enum Look {
     Unknown(CallError),
 }
 
-impl Keeper {
+impl AuthorityKeeper {
     /// Looks after it for ever.
     pub async fn keep(self) {
         let mut told: Option<Arc<Finding>> = None;
@@ -220,7 +217,7 @@ fn given(texts: &Texts) -> Look {
     Look::Found(Box::new(authority), ending)
 }
 
-/// What is worth telling people of a Secret that the API server does not give.
+/// The problem to tell people of a Secret that the API server does not give.
 fn unreadable(error: &CallError) -> Option<Problem> {
     match error {
         CallError::Forbidden(_) => Some(Problem {

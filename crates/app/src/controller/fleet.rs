@@ -21,12 +21,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::certificate::Renewed;
 use super::signer::Signer;
+use super::trust::Trust;
 use super::watcher::Watcher;
 use crate::control::{Addresses, Event as ControlEvent};
 use crate::live::Live;
 use crate::settings::Controller;
 use crate::tokens::Tokens;
-use crate::trust::Trust;
 
 /// The most proxies of one controller.
 const STREAMS_MAX: usize = 10_000;
@@ -47,20 +47,20 @@ const EVENTS_MAX: usize = 1_024;
 /// Threads that serve proxies: apart from the control loop, which they must not delay.
 const THREADS: usize = 2;
 
-/// What the server is made of.
+/// The parts of the server.
 pub struct Server<'a> {
     pub settings: &'a Controller,
     pub trust: &'a Trust,
     pub tokens: Arc<Tokens>,
-    /// Who signs identities of the mesh, where there is one.
+    /// The signer of the mesh's identities, where there is one.
     pub signer: Option<Signer>,
-    /// What the proxies of each view shall serve.
+    /// The snapshots that the proxies of each view shall serve.
     pub views: Views,
     /// Holds a value once the first list is complete: before, what is missing means nothing.
     pub is_listed: watch::Receiver<Option<Addresses>>,
-    /// Who has put what into service.
+    /// The commits that proxies have put into service.
     pub live: Live,
-    /// Where findings about proxies go.
+    /// The inbox of findings about proxies.
     pub inbox: mpsc::Sender<ControlEvent>,
 }
 
@@ -177,7 +177,7 @@ pub fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Whoever says which proxy sees what: tokens, and for sidecars the control loop, which knows
+/// Decides which proxy sees what, by its token, and for sidecars by the control loop, which knows
 /// their Pods.
 struct Gate {
     tokens: Arc<Tokens>,

@@ -11,25 +11,25 @@ use myriad_api::{Batch, Change, Object};
 use myriad_source::kubernetes::Client;
 use tokio::sync::watch;
 
-use crate::trust;
+use super::trust;
 
 /// How often it is looked whether the roots are still there, and how soon again after that failed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What injection, Istio's too, marks Pods with.
+/// The label that injection, Istio's too, marks Pods with.
 const MARK: (&str, &str) = ("security.istio.io/tlsMode", "istio");
 
 /// The namespaces with Pods that have a proxy; as many as there are of them.
 pub struct Namespaces(watch::Sender<BTreeSet<Box<str>>>);
 
 /// Keeps the roots where API servers and Pods find them.
-pub struct Keeper {
-    /// Whoever writes.
+pub struct RootKeeper {
+    /// The client that writes.
     pub client: Client,
     /// The MutatingWebhookConfiguration.
     pub configuration: String,
-    /// What the ConfigMaps are called.
+    /// The name of the ConfigMaps.
     pub config_map: String,
 }
 
@@ -57,7 +57,7 @@ impl Namespaces {
     }
 }
 
-impl Keeper {
+impl RootKeeper {
     /// Publishes the roots, as PEM, for ever.
     pub async fn keep(
         self,

@@ -19,7 +19,7 @@ use crate::control::Event as ControlEvent;
 /// When a proxy shall ask again while nobody can sign.
 const RETRY_AFTER: Duration = Duration::from_secs(15);
 
-/// Who signs, and for how long.
+/// The terms of signatures: trust domains and lifetimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// The trust domain of every identity.
@@ -41,7 +41,7 @@ struct Shared {
     succession: Mutex<Option<Succession>>,
     anchors: watch::Sender<Option<Arc<Anchors>>>,
     until: Gauge,
-    /// Who knows what the workload of a Pod is called.
+    /// The control loop, which knows the names of each Pod's workload.
     inbox: mpsc::Sender<ControlEvent>,
 }
 
@@ -110,7 +110,7 @@ impl Signer {
         });
     }
 
-    /// What the workload of a Pod is called; none where nobody knows the Pod.
+    /// The names of a Pod's workload; `None` where nobody knows the Pod.
     async fn names(&self, identity: &Identity) -> Option<WorkloadNames> {
         let mut parts = identity.subject.split('/');
         let (namespace, _, pod) = (parts.next()?, parts.next()?, parts.next()?);

@@ -31,7 +31,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 const ATTEMPTS_MAX: u32 = 5;
 
 /// Looks after the Secret.
-pub struct Keeper {
+pub struct TicketKeeper {
     client: Client,
     namespace: String,
     /// The names of the gateways.
@@ -40,7 +40,7 @@ pub struct Keeper {
     since: Gauge,
 }
 
-/// What there is to do.
+/// The next step.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// Every key makes way for the next one.
@@ -49,20 +49,20 @@ enum Step {
     Add,
 }
 
-impl Keeper {
+impl TicketKeeper {
     /// For these gateways.
     pub fn new(
         client: Client,
         namespace: String,
         gateways: Vec<Arc<str>>,
         metrics: &Metrics,
-    ) -> Keeper {
+    ) -> TicketKeeper {
         let (replaced, since) = (Counter::default(), Gauge::default());
         let help = "Times that this controller replaced the keys of session tickets";
         metrics.register("ticket_keys_replaced", help, replaced.clone());
         let help = "When the key that makes session tickets came into use, since 1970";
         metrics.register("ticket_key_timestamp_seconds", help, since.clone());
-        Keeper {
+        TicketKeeper {
             client,
             namespace,
             gateways,
@@ -89,7 +89,7 @@ impl Keeper {
         }
     }
 
-    /// Whoever is first does what is due, and the others find it done.
+    /// Does what is due. The first replica to look does it, and the others find it done.
     async fn look(&self) -> anyhow::Result<()> {
         let (client, namespace) = (&self.client, &self.namespace);
         for _ in 0..ATTEMPTS_MAX {
@@ -140,7 +140,7 @@ fn since(texts: &Texts) -> Option<i64> {
     texts.get(SINCE)?.trim().parse().ok()
 }
 
-/// What the Secret shall have instead of what it has; none where nothing is due.
+/// The new content of the Secret; `None` where nothing is due.
 fn advance(
     texts: &Texts,
     gateways: &[Arc<str>],

@@ -1,4 +1,4 @@
-//! What happens to proxies, as the rest of the controller learns it: which commits are live where,
+//! The events of proxies, as the rest of the controller learns them: which commits are live where,
 //! and what was refused.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::board;
 use crate::control::Event as ControlEvent;
-use crate::live::{Live, Newcomer, Refused};
+use crate::live::{Live, Newcomer, RefusedResource};
 
 /// How often is looked whether a commit is slow.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub struct Watcher {
     /// The views of the streams.
     pub streams: BTreeMap<u64, Arc<str>>,
     pub live: Live,
-    /// Where findings go.
+    /// The inbox of findings.
     pub inbox: mpsc::Sender<ControlEvent>,
     /// Counts the proxies that are connected.
     pub connected: Gauge,
@@ -118,7 +118,7 @@ impl Watcher {
         for Receipt { key, reason, .. } in receipts {
             let resource = key.to_string();
             tracing::warn!(stream, resource, reason, "a proxy refused a resource");
-            refused.push(Refused {
+            refused.push(RefusedResource {
                 object: self.object_of(stream, &key),
                 key,
                 reason,

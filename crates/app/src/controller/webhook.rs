@@ -4,7 +4,7 @@
 //! Which namespaces and Pods are asked about stands in the MutatingWebhookConfiguration, whose
 //! selectors read labels that this process has no right to. The path says which of them led here.
 //!
-//! Whoever reaches the port may send a review, so an answer has no effect but itself. The roots
+//! Anyone at the port may send a review, so an answer has no effect but itself. The roots
 //! that proxies mount are published for Pods that are there (`roots`).
 
 use std::net::TcpListener;
@@ -13,20 +13,20 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use myriad_admin::server::{Answer, Answering, Question, Server, text, typed};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Counter, Metrics};
+use myriad_sidecar::inject::{Decision, Labels, Sidecar, decide, inject};
 use rustls::ServerConfig;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answering::{Answer, Answering, Question, Server, text, typed};
-use crate::inject::{Decision, Labels, Sidecar, decide, inject};
 use crate::settings::Injection;
 
 /// The largest review: that of the largest object that an API server takes, with its frame.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
-/// Where reviews come in whose namespace asks for proxies, and those whose Pod does.
+/// The paths of reviews whose namespace asks for proxies, and of those whose Pod does.
 const OF_NAMESPACE: &str = "/inject/namespace";
 const OF_POD: &str = "/inject/pod";
 
@@ -63,7 +63,7 @@ struct Request {
     object: Value,
 }
 
-/// What was decided about one Pod.
+/// The verdict on one Pod.
 enum Verdict {
     Leave,
     Inject { patch: Value, warnings: Vec<String> },
@@ -173,7 +173,7 @@ fn judge(request: &Request, labels: &Labels, sidecar: &Sidecar) -> Verdict {
     }
 }
 
-/// What the Pod belongs to, as people know it: a Deployment by its own name, although its Pods
+/// The owner of the Pod, as people know it: a Deployment by its own name, although its Pods
 /// belong to a ReplicaSet.
 fn owner(pod: &Value) -> String {
     let text = |pointer| pod.pointer(pointer).and_then(Value::as_str);

@@ -1,5 +1,5 @@
-//! What goes back to people: the address of an Ingress in its status, and findings as Events.
-//! One replica leads and writes; all of them know what there is to write.
+//! The words that go back to people: the address of an Ingress in its status, and findings as
+//! Events. One replica leads and writes; all of them know what there is to write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::task;
 use myriad_source::kubernetes::events::{self, Events, Recorder};
-use myriad_source::kubernetes::lease::{self, Elector, Term};
+use myriad_source::kubernetes::lease::{self, Claim, Elector, Term};
 use myriad_source::kubernetes::status::{self, Address, Statuses, Writer};
 use myriad_source::kubernetes::{CallError, Client};
 use myriad_translate::FindingsChange;
@@ -41,6 +41,7 @@ pub struct Word {
     events: Events,
     /// None before it has been looked up.
     addresses: watch::Receiver<Option<Arc<[Address]>>>,
+    leads: Claim,
 }
 
 impl Word {
@@ -61,7 +62,7 @@ impl Word {
         let instance = crate::process::host_name();
         let elector = Elector::new(
             client.clone(),
-            lease::Settings {
+            lease::LeaseSettings {
                 namespace: settings.namespace.clone(),
                 name: LEASE_NAME.to_owned(),
                 identity: format!("{instance}-{suffix:016x}"),
@@ -69,13 +70,13 @@ impl Word {
             },
         );
         let claim = elector.claim();
-        let limits = status::Settings::default();
+        let limits = status::StatusSettings::default();
         let (writer, statuses) = Writer::new(client.clone(), claim.clone(), limits);
         statuses.counters().register(metrics);
         let (recorder, events) = Recorder::new(
             client.clone(),
             claim.clone(),
-            events::Settings {
+            events::EventSettings {
                 controller: "myriad.dev/controller".to_owned(),
                 instance,
                 writes_per_second: EVENTS_PER_SECOND,
@@ -84,6 +85,7 @@ impl Word {
         );
         let help = "Events written, counting those that only count on";
         metrics.register("kubernetes_events_written", help, events.written().clone());
+        let leads = claim.clone();
         let (found, addresses) = watch::channel(None);
         let drained = drain.holder();
         drop(task::spawn("election", async move {
@@ -100,7 +102,13 @@ impl Word {
             statuses,
             events,
             addresses,
+            leads,
         })
+    }
+
+    /// Whether this process leads.
+    pub fn leads(&self) -> Claim {
+        self.leads.clone()
     }
 
     /// Records findings that are new.

@@ -1,31 +1,37 @@
 //! Walks the way of a request through the tables, step by step as the proxy does, and writes
-//! down what it meets.
+//! down what it meets. From the head on, the proxy's own list of stages says it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
 use myriad_model::{Action, DnsName, Host, Name, PathMatch, Route, SealedArc, WeightedUpstream};
-use myriad_proxy::net::failure::FailureKind;
-use myriad_proxy::net::head::Head;
-use myriad_proxy::net::pattern::Budget;
+use myriad_proxy::codec::head::Head;
+use myriad_proxy::failure::FailureKind;
+use myriad_proxy::http::stage::dry_run::{self, DryRun};
+use myriad_proxy::http::stage::{self, Stage, Taken};
+use myriad_proxy::pattern::Budget;
 use myriad_proxy::policy::rewrite::{self, Matched};
-use myriad_proxy::policy::{direction, redirect};
+use myriad_proxy::policy::token::Room;
 use myriad_proxy::route::certificate::CertificateEntry;
+use myriad_proxy::route::downstream_connection::{DownstreamConnection, Secured};
 use myriad_proxy::route::host::RouteEntry;
 use myriad_proxy::route::identity::MESH_CLIENTS;
-use myriad_proxy::route::tables::{self, Answerer, NotFound};
-use myriad_proxy::route::visit::{Secured, Visit};
+use myriad_proxy::route::tables::{self, Answerer};
 use myriad_proxy::tls::key;
 
 use super::parts::{
-    CertificatePart, DomainPart, ENDPOINTS_SHOWN_MAX, Explanation, RoutePart, UpstreamPart,
+    CertificatePart, DomainPart, ENDPOINTS_SHOWN_MAX, Explanation, RoutePart, StagePart,
+    UpstreamPart,
 };
-use super::{Question, Scene};
+use super::question::Question;
+use super::scene::Scene;
 use crate::board;
+
+mod stream;
 
 /// Finds findings.
 pub type Findings<'a> = &'a dyn Fn(&dyn Fn(&Finding) -> bool) -> Vec<Finding>;
@@ -44,8 +50,9 @@ pub fn explain(scene: &Scene, question: &Question, findings: Findings<'_>) -> Ex
         },
         objects: BTreeSet::new(),
     };
+    let mut room = Room::default();
     let answer = match question.head() {
-        Ok(head) => walk.walk(&head),
+        Ok(head) => walk.walk(head, &mut room),
         Err(problem) => problem,
     };
     let Walk {
@@ -74,7 +81,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Goes as far as the request would, and says in one sentence where that is.
-    fn walk(&mut self, head: &Head<'_>) -> String {
+    fn walk<'h>(&mut self, head: Head<'h>, room: &'h mut Room) -> String {
         self.seen.method = head.method.to_owned();
         let Some((listener, address)) = self.find_listener() else {
             let word = if self.question.is_tls {
@@ -84,40 +91,60 @@ impl Walk<'_> {
             };
             return format!("there is no listener for {word}");
         };
-        let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut visit = Visit::new(listener, client, address.port());
+        let client = self.question.client.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let mut visit = DownstreamConnection::new(listener, (client, 0).into(), address.port());
+        if let Some(answer) = self.hand_on(&visit) {
+            return answer;
+        }
         if self.question.is_tls {
             match self.shake_hands(&visit.listener) {
                 Ok(secured) => visit.secured = Some(secured),
                 Err(reason) => return format!("the TLS handshake is refused: {reason}"),
             }
-        }
-        let tables = self.scene.tables.clone();
-        if !direction::is_directed(&tables, &visit, &head.host) {
-            self.seen.status = Some(421);
-            let (host, name) = (&head.host, &self.question.host);
-            return format!(
-                "421: {host} does not belong on a connection whose handshake was for {name}"
-            );
-        }
-        match tables.route(&visit.listener, head, None, &Budget::default()) {
-            Ok(entry) => {
-                let patterns = tables.routes_for(&visit.listener, &head.host);
-                self.meet_route(entry, patterns.map(|(host, _)| host), head);
-                match entry.route() {
-                    Some(route) => self.act(entry, route, head),
-                    None => "the proxy contradicts itself".to_owned(),
-                }
-            }
-            Err(NotFound(kind)) => {
-                self.seen.status = Some(kind.verdict().status);
-                if kind == FailureKind::RegexBudget {
-                    return "503: the regexes of the host take more steps than a request may"
-                        .into();
-                }
-                self.explain_not_found(&visit.listener, head)
+            if let Some(answer) = self.hand_on(&visit) {
+                return answer;
             }
         }
+        self.run_stages(&visit, head, room)
+    }
+
+    /// Passes the stages as the proxy does, where a route takes what comes by the connection.
+    fn run_stages<'h>(
+        &mut self,
+        visit: &DownstreamConnection,
+        mut head: Head<'h>,
+        room: &'h mut Room,
+    ) -> String {
+        let (tables, budget) = (self.scene.tables.clone(), Budget::default());
+        let token = self.question.token();
+        head.scheme = stage::scheme(visit, &head, self.scene.trusted_hops);
+        let scene = stage::Scene {
+            tables: &tables,
+            visit,
+            budget: &budget,
+            trusted_hops: self.scene.trusted_hops,
+        };
+        let DryRun { steps, taken, end } = dry_run::run(&scene, (&head, room), token.as_ref());
+        let acts = steps.iter().any(|step| step.stage == Stage::Forward);
+        for step in steps.into_iter().filter(|it| it.stage != Stage::Forward) {
+            self.note(step.stage.name(), step.text);
+        }
+        if let Some(Taken { entry, route }) = taken {
+            let patterns = tables.routes_for(&visit.listener, &head.host);
+            self.meet_route(entry, patterns.map(|(host, _)| host), &head);
+            if let Action::Forward(shares) = &route.action
+                && acts
+            {
+                self.note_rewrite(entry, route, &head);
+                self.meet_upstreams(entry, shares);
+            }
+        }
+        if let Some(FailureKind::NoHost | FailureKind::NoRoute) = end.failure {
+            self.explain_not_found(&visit.listener, &head);
+        }
+        self.seen.is_served = end.failure.is_none();
+        self.seen.status = end.status;
+        end.text
     }
 
     /// The listener of the URL's scheme; of several that of its port.
@@ -137,9 +164,8 @@ impl Walk<'_> {
     /// Settles the handshake, or says why there is none.
     fn shake_hands(&mut self, listener: &Name) -> Result<Secured, String> {
         let tables = self.scene.tables.clone();
-        let name = self.question.host.as_str();
-        // Clients send no address as a name.
-        let sni = Some(name).filter(|name| name.parse::<IpAddr>().is_err());
+        let name = self.question.server_name();
+        let sni = self.question.sni();
         let resource = sni.and_then(|name| tables.domain_resource(listener, name));
         if let Some(resource) = resource {
             self.meet_domain(resource);
@@ -195,12 +221,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Why no route takes a request.
-    fn explain_not_found(&mut self, listener: &Name, head: &Head<'_>) -> String {
+    /// What else there is, where no route takes a request.
+    fn explain_not_found(&mut self, listener: &Name, head: &Head<'_>) {
         let tables = self.scene.tables.clone();
         let Some((host, routes)) = tables.routes_for(listener, &head.host) else {
-            self.offer_names(&head.host);
-            return format!("404: no object has rules for {}", head.host);
+            return self.offer_names(&head.host);
         };
         for entry in routes.iter().take(OFFERED_MAX) {
             self.meet_object(entry.sealed());
@@ -216,10 +241,6 @@ impl Walk<'_> {
         if routes.len() > OFFERED_MAX {
             self.hint(format!("and {} more routes", routes.len() - OFFERED_MAX));
         }
-        format!(
-            "404: no route of {host} takes {} {}",
-            head.method, head.path
-        )
     }
 
     /// Offers names that are there and look alike.
@@ -236,44 +257,6 @@ impl Walk<'_> {
             self.hint(format!("perhaps meant: {}", near.join(", ")));
         } else {
             self.hint(format!("{} hosts are known", self.scene.hosts.len()));
-        }
-    }
-
-    /// What a route does with the request.
-    fn act(&mut self, entry: &RouteEntry, route: &Route, head: &Head<'_>) -> String {
-        let policy = &*route.policy;
-        if !self.question.is_tls
-            && let Some(tls) = &policy.tls_redirect
-            && let Some(url) = redirect::to_tls(tls, head)
-        {
-            self.seen.is_served = true;
-            self.seen.status = Some(tls.status);
-            return format!("{}: is redirected to {url}", tls.status);
-        }
-        if !policy.sources_allowed.is_empty() {
-            let nets = policy.sources_allowed.iter().map(ToString::to_string);
-            let nets: Vec<String> = nets.collect();
-            self.hint(format!("only clients in {} are admitted", nets.join(", ")));
-        }
-        match &route.action {
-            Action::Redirect(target) => {
-                self.seen.is_served = true;
-                self.seen.status = Some(target.status);
-                let budget = Budget::default();
-                let matched = Matched::of(entry, route, &budget);
-                let location = redirect::location(target, matched, head);
-                let location = location.unwrap_or_default();
-                format!("{}: is redirected to {location}", target.status)
-            }
-            Action::Respond(fixed) => {
-                self.seen.is_served = true;
-                self.seen.status = Some(fixed.status);
-                format!("{}: is answered with a fixed text", fixed.status)
-            }
-            Action::Forward(shares) => {
-                self.note_rewrite(entry, route, head);
-                self.forward(entry, shares)
-            }
         }
     }
 
@@ -298,26 +281,13 @@ impl Walk<'_> {
     }
 
     /// Where a request may be sent.
-    fn forward(&mut self, entry: &RouteEntry, shares: &[WeightedUpstream]) -> String {
-        let mut ready = 0;
+    fn meet_upstreams(&mut self, entry: &RouteEntry, shares: &[WeightedUpstream]) {
         for (number, share) in shares.iter().enumerate() {
             let Some(hash) = entry.upstream_hash(number) else {
                 break;
             };
             let part = self.meet_upstream(share, hash);
-            if part.object.is_some() && share.weight > 0 {
-                ready += part.endpoints_total + usize::from(part.dns.is_some());
-            }
             self.seen.upstreams.push(part);
-        }
-        self.seen.is_served = ready > 0;
-        if ready > 0 {
-            return format!("is sent to one of {ready} endpoints");
-        }
-        self.seen.status = Some(503);
-        match shares {
-            [] => "503: the route names no Service that is there".to_owned(),
-            _ => "503: there are no endpoints that are ready".to_owned(),
         }
     }
 
@@ -413,6 +383,12 @@ impl Walk<'_> {
 
     fn hint(&mut self, hint: String) {
         self.seen.hints.push(hint);
+    }
+
+    /// Notes what a stage has said.
+    fn note(&mut self, stage: &str, text: String) {
+        let stage = stage.to_owned();
+        self.seen.stages.push(StagePart { stage, text });
     }
 }
 

@@ -3,73 +3,35 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use myriad_model::{Action, Form, Key, Kind, Name, SealedArc, Sealer, Snapshot, Value};
+use myriad_model::{
+    Action, Form, Host, Key, Kind, Name, SealedArc, Sealer, Snapshot, Value, WeightedUpstream,
+};
 use myriad_proxy::route::edit::Edit;
 use myriad_proxy::route::tables::Tables;
-use myriad_proxy::upstream::target::Targets;
+use myriad_proxy::upstream::endpoint::EndpointTable;
 
-use super::Scene;
+use super::scene::Scene;
 
 /// Makes tables of the resources that concern these names, and lists every host. Reads through
 /// all routes and domains.
 pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
-    let mut hosts = BTreeSet::new();
+    let mut gathered = Gathered::default();
     let mut taken: Vec<SealedArc> = Vec::new();
-    let mut needed: BTreeSet<Key> = BTreeSet::new();
-    let first = [Kind::Listener, Kind::Domain, Kind::Route];
-    for sealed in snapshot.iter().filter(|it| first.contains(&it.key().kind)) {
+    for sealed in snapshot.iter().filter(|it| FIRST.contains(&it.key().kind)) {
         let Some(opened) = open(sealed) else {
             continue;
         };
-        let Some(resource) = opened.resource() else {
-            continue;
-        };
-        let certificate = |name: &Name| Key::new(Kind::Certificate, name.clone());
-        let is_covered = |host: &myriad_model::Host| names.iter().any(|name| host.covers(name));
-        match &resource.value {
-            Value::Listener(listener) => {
-                needed.extend(listener.default_certificate.as_ref().map(certificate));
-            }
-            Value::Domain(domain) => {
-                hosts.insert(domain.host.as_str().into());
-                if !is_covered(&domain.host) {
-                    continue;
-                }
-                let names = domain.certificate.iter().chain(&domain.alternatives);
-                needed.extend(names.map(certificate));
-            }
-            Value::Route(route) => {
-                hosts.extend(route.hosts.iter().map(|host| host.as_str().into()));
-                if !route.hosts.iter().any(is_covered) {
-                    continue;
-                }
-                if let Action::Forward(shares) = &route.action {
-                    let upstreams = shares.iter().map(|share| &share.upstream);
-                    needed.extend(upstreams.flat_map(|name| {
-                        [Kind::Upstream, Kind::Endpoints].map(|kind| Key::new(kind, name.clone()))
-                    }));
-                }
-            }
-            Value::Passage(passage) => {
-                hosts.extend(passage.hosts.iter().map(|host| host.as_str().into()));
-                if !passage.hosts.iter().any(is_covered) {
-                    continue;
-                }
-                let upstreams = passage.upstreams.iter().map(|share| &share.upstream);
-                needed.extend(upstreams.flat_map(|name| {
-                    [Kind::Upstream, Kind::Endpoints].map(|kind| Key::new(kind, name.clone()))
-                }));
-            }
-            // Of no other kind are there any among the first.
-            _ => continue,
+        let value = opened.resource().map(|resource| &resource.value);
+        if value.is_some_and(|value| gathered.take(value, names)) {
+            taken.push(opened);
         }
-        taken.push(opened);
     }
+    let Gathered { hosts, needed } = gathered;
     let rest = snapshot
         .iter()
         .filter(|sealed| needed.contains(sealed.key()));
     taken.extend(rest.filter_map(open));
-    let (mut tables, mut targets) = (Tables::default(), Targets::new());
+    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
     let mut edit = Edit::new(&mut tables, &mut targets);
     for sealed in &taken {
         // What a proxy would refuse is not in its tables either.
@@ -79,7 +41,91 @@ pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
     Scene {
         tables: Arc::new(tables),
         hosts,
+        trusted_hops: 0,
     }
+}
+
+/// The kinds that are looked through; of others only what these need.
+const FIRST: [Kind; 7] = [
+    Kind::Listener,
+    Kind::Domain,
+    Kind::Route,
+    Kind::Passage,
+    Kind::Guard,
+    Kind::Provider,
+    Kind::Telemetry,
+];
+
+/// What was found while looking.
+#[derive(Default)]
+struct Gathered {
+    /// Every host.
+    hosts: BTreeSet<Box<str>>,
+    /// What is referred to by what concerns the names.
+    needed: BTreeSet<Key>,
+}
+
+impl Gathered {
+    /// Whether a resource concerns any of the names.
+    fn take(&mut self, value: &Value, names: &[String]) -> bool {
+        let is_covered = |host: &Host| names.iter().any(|name| host.covers(name));
+        match value {
+            Value::Listener(listener) => {
+                let default = listener.default_certificate.as_ref();
+                self.needed.extend(default.map(certificate));
+            }
+            Value::Domain(domain) => {
+                self.hosts.insert(domain.host.as_str().into());
+                if !is_covered(&domain.host) {
+                    return false;
+                }
+                let names = domain.certificate.iter().chain(&domain.alternatives);
+                self.needed.extend(names.map(certificate));
+            }
+            Value::Route(route) => {
+                self.note(&route.hosts);
+                if !route.hosts.iter().any(is_covered) {
+                    return false;
+                }
+                if let Action::Forward(shares) = &route.action {
+                    self.need(shares);
+                }
+            }
+            Value::Passage(passage) => {
+                self.note(&passage.hosts);
+                // One without hosts takes every connection of its listener.
+                if !passage.hosts.is_empty() && !passage.hosts.iter().any(is_covered) {
+                    return false;
+                }
+                self.need(&passage.upstreams);
+            }
+            Value::Provider(provider) => self.needed.extend(upstream(&provider.upstream)),
+            // There are few of either.
+            Value::Guard(_) | Value::Telemetry(_) => {}
+            // Of no other kind are there any among the first.
+            _ => return false,
+        }
+        true
+    }
+
+    fn note(&mut self, hosts: &[Host]) {
+        let hosts = hosts.iter().map(|host| host.as_str().into());
+        self.hosts.extend(hosts);
+    }
+
+    fn need(&mut self, shares: &[WeightedUpstream]) {
+        let names = shares.iter().map(|share| &share.upstream);
+        self.needed.extend(names.flat_map(upstream));
+    }
+}
+
+fn certificate(name: &Name) -> Key {
+    Key::new(Kind::Certificate, name.clone())
+}
+
+/// An upstream, and its endpoints.
+fn upstream(name: &Name) -> [Key; 2] {
+    [Kind::Upstream, Kind::Endpoints].map(|kind| Key::new(kind, name.clone()))
 }
 
 /// The resource with its value.

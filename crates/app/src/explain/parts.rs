@@ -1,34 +1,46 @@
-//! What an explanation consists of. It never holds key material.
+//! The parts of an explanation. It never holds key material.
 
 use serde::{Deserialize, Serialize};
 
-/// What a request would meet.
+/// The domain, route and upstreams that a request would meet.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Explanation {
     /// The URL.
     pub url: String,
     /// The method.
     pub method: String,
-    /// What would happen, in one sentence.
+    /// The outcome, in one sentence.
     pub answer: String,
-    /// Whether a route takes the request, and it gets somewhere.
+    /// Whether the request gets through: to an endpoint, or to an answer that a route wants.
     pub is_served: bool,
     /// The status, where the proxy answers by itself.
     pub status: Option<u16>,
     /// The listener, with its address.
     pub listener: Option<String>,
-    /// Who answers the handshake.
+    /// The domain that answers the handshake.
     pub domain: Option<DomainPart>,
-    /// With what.
+    /// The certificate that it presents.
     pub certificate: Option<CertificatePart>,
+    /// What the stages on its way say, in their order.
+    #[serde(default)]
+    pub stages: Vec<StagePart>,
     /// The route that takes the request.
     pub route: Option<RoutePart>,
-    /// Where it may be sent.
+    /// The upstreams that it may be sent to.
     pub upstreams: Vec<UpstreamPart>,
-    /// What else to know, and what might have been meant.
+    /// Hints: what else to know, and what might have been meant.
     pub hints: Vec<String>,
-    /// What is wrong with the objects that take part.
+    /// Findings about the objects that take part.
     pub findings: Vec<String>,
+}
+
+/// What one stage says.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StagePart {
+    /// Its name.
+    pub stage: String,
+    /// What it would do to the request.
+    pub text: String,
 }
 
 /// A domain.
@@ -51,7 +63,7 @@ pub struct CertificatePart {
     pub names: Vec<String>,
     /// Whether it is for the host that is asked for.
     pub is_for_host: bool,
-    /// Who issued it.
+    /// The issuer of the certificate.
     pub issuer: String,
     /// When it ends, as RFC 2822 has it.
     pub not_after: String,
@@ -70,7 +82,7 @@ pub struct RoutePart {
     pub rule: Option<String>,
     /// The host pattern that it was found under.
     pub host: String,
-    /// What the path has to be.
+    /// The condition on the path.
     pub path: String,
     /// How many other conditions hold.
     pub conditions: usize,
@@ -87,7 +99,7 @@ pub struct UpstreamPart {
     pub object: Option<String>,
     /// Its share among the upstreams of the route.
     pub weight: u32,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: String,
     /// The addresses, at most [`ENDPOINTS_SHOWN_MAX`].
     pub endpoints: Vec<String>,

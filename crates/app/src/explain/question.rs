@@ -1,10 +1,17 @@
 //! The request that is asked about.
 
+use std::net::IpAddr;
+
 use myriad_proxy::Limits;
-use myriad_proxy::net::head::{self, Head};
+use myriad_proxy::codec::head::{self, Head};
+use myriad_proxy::policy::token::KeptToken;
+use serde_json::{Map, Value};
 
 /// The longest URL or header in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// The longest name of a handshake in bytes.
+const NAME_BYTES_MAX: usize = 253;
 
 /// The most headers.
 const HEADERS_MAX: usize = 64;
@@ -20,6 +27,12 @@ pub struct Question {
     pub host: String,
     /// The port, where the URL names one.
     pub port: Option<u16>,
+    /// The address of the client, where it is told.
+    pub client: Option<IpAddr>,
+    /// The name in the handshake, where it is another one than the host of the URL.
+    sni: Option<String>,
+    /// The claims of a token that counts as verified.
+    claims: Option<Map<String, Value>>,
     /// The head as it would be sent.
     head: String,
 }
@@ -28,7 +41,7 @@ impl Question {
     /// Reads a question.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// The problem of the question, for people.
     pub fn new(url: &str, method: &str, headers: &[String]) -> Result<Question, String> {
         let is_long = |text: &str| text.len() > TEXT_BYTES_MAX;
         if is_long(url) || headers.iter().any(|it| is_long(it)) || headers.len() > HEADERS_MAX {
@@ -69,10 +82,56 @@ impl Question {
             is_tls,
             host: host.trim_end_matches('.').to_ascii_lowercase(),
             port,
+            client: None,
+            sni: None,
+            claims: None,
             head: text,
         };
         question.head()?;
         Ok(question)
+    }
+
+    /// The same request of a client: its address, the name in its handshake, and the claims of its
+    /// token as JSON; each may be empty.
+    ///
+    /// # Errors
+    /// What is wrong with one of them, for people.
+    pub fn of_client(mut self, client: &str, sni: &str, claims: &str) -> Result<Question, String> {
+        if !client.is_empty() {
+            let address = client.parse();
+            let invalid = |_| format!("{client:?} is not an address of a client");
+            self.client = Some(address.map_err(invalid)?);
+        }
+        if !sni.is_empty() {
+            if sni.len() > NAME_BYTES_MAX || sni.parse::<IpAddr>().is_ok() {
+                return Err(format!("{sni:?} is not a name for a TLS handshake"));
+            }
+            self.sni = Some(sni.trim_end_matches('.').to_ascii_lowercase());
+        }
+        if !claims.is_empty() {
+            if claims.len() > TEXT_BYTES_MAX {
+                return Err("the claims are too long".to_owned());
+            }
+            let read = serde_json::from_str(claims);
+            self.claims = Some(read.map_err(|_| "the claims are not a JSON object".to_owned())?);
+        }
+        Ok(self)
+    }
+
+    /// The name that a certificate is asked for: that of the handshake, or the host of the URL.
+    pub fn server_name(&self) -> &str {
+        self.sni.as_deref().unwrap_or(&self.host)
+    }
+
+    /// The name in the handshake. Clients send no address as one.
+    pub fn sni(&self) -> Option<&str> {
+        let name = self.server_name();
+        name.parse::<IpAddr>().is_err().then_some(name)
+    }
+
+    /// The token that counts as verified.
+    pub fn token(&self) -> Option<KeptToken> {
+        self.claims.clone().map(KeptToken::supposed)
     }
 
     /// The head, as the proxy reads it.
@@ -90,6 +149,7 @@ impl Question {
     /// The names that resources are looked up by: that of the handshake, and that of the request.
     pub fn names(&self) -> Vec<String> {
         let mut names = vec![self.host.clone()];
+        names.extend(self.sni.clone());
         names.extend(self.head().map(|head| head.host.into_owned()));
         names.dedup();
         names

@@ -3,7 +3,9 @@ use myriad_model::{Form, Sealer, Writer};
 use myriad_translate::Engine;
 use serde_json::{Value, json};
 
-use super::{Explanation, Question, Scene, answer};
+use super::{Explanation, Question, answer, gather};
+
+mod policies;
 
 fn object(kind: ObjectKind, value: Value) -> Change {
     Change::Put(Object::deserialize(kind, value).expect("an object"))
@@ -84,7 +86,7 @@ fn explain_with(url: &str, method: &str, headers: &[&str]) -> Explanation {
         let writer = Writer::new(Sealer::new([3; 32], form));
         let mut engine = Engine::new(myriad_translate::Settings::default(), writer);
         engine.apply(shop(), 0);
-        let scene = Scene::of_snapshot(engine.snapshot(), &question);
+        let scene = gather::gather(engine.snapshot(), &question.names());
         let explanation = answer::explain(&scene, &question, &|is_wanted| {
             let findings = engine.findings();
             findings.filter(|it| is_wanted(it)).cloned().collect()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::parts::{CertificatePart, Explanation, UpstreamPart};
+use super::parts::{CertificatePart, Explanation, StagePart, UpstreamPart};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,6 +16,9 @@ impl fmt::Display for Explanation {
         }
         if let Some(certificate) = &self.certificate {
             writeln!(f, "  certificate  {certificate}")?;
+        }
+        for StagePart { stage, text } in &self.stages {
+            writeln!(f, "  stage        {stage}: {text}")?;
         }
         if let Some(route) = &self.route {
             let (path, host, object) = (&route.path, &route.host, &route.object);

@@ -1,13 +1,13 @@
 //! The identity that a proxy has in its mesh: asked for, renewed in time, and kept for as long as
 //! it holds where nobody renews it. The key is made here and goes nowhere, not even to disk.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
+use myriad_base::backoff::{Backoff, Waits, random_seed};
 use myriad_base::clock;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_base::readiness::{Condition, Readiness};
@@ -16,8 +16,12 @@ use myriad_pki::{Credential, Request};
 use myriad_sync::{Anchors, Issued, NotSigned};
 use rustls::pki_types::CertificateDer;
 
-/// The longest wait after a request that was refused, unless the controller asks for more.
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// The waits after a request that was refused, unless the controller asks for more.
+static WAITS: Waits = Waits {
+    first: Duration::from_secs(1)..=Duration::from_millis(1_500),
+    second: Duration::from_secs(2)..=Duration::from_secs(3),
+    max: Duration::from_secs(60)..=Duration::from_secs(90),
+};
 
 /// The shortest time between a certificate and the next request, however soon it ends.
 const INTERVAL_MIN: Duration = Duration::from_secs(15);
@@ -28,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often is looked whether the certificate has ended.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What a proxy is given to show to peers, and to verify them by.
+/// The certificate that a proxy shows to peers, and the roots to verify them by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
     pub certificate: Certificate,
@@ -45,7 +49,7 @@ pub struct OwnIdentity {
     held: Option<Held>,
     /// Before this time nothing is asked for, in seconds since the epoch.
     not_before: i64,
-    failures: u32,
+    backoff: Backoff,
     /// What waits for the first one.
     ready: Option<Condition>,
     validity: Arc<Validity>,
@@ -61,7 +65,7 @@ struct Held {
 
 /// Whether there is an identity that holds.
 pub struct Validity {
-    /// In seconds since the epoch; 0 before there is any.
+    /// The end of the certificate, in seconds since the epoch; 0 before there is any.
     until: AtomicI64,
     /// When the next one is due, likewise; 0 where that was said to be missed.
     due: AtomicI64,
@@ -86,7 +90,7 @@ impl OwnIdentity {
             open: None,
             held: None,
             not_before: i64::MIN,
-            failures: 0,
+            backoff: Backoff::new(&WAITS, random_seed()),
             ready: is_sidecar.then(|| readiness.require("an identity of the mesh")),
             validity: Arc::new(Validity {
                 until: AtomicI64::new(0),
@@ -112,8 +116,7 @@ impl OwnIdentity {
         self.given()
     }
 
-    /// A request, if one is due. `draw` is any number, by which proxies that started together
-    /// come apart.
+    /// A request, if one is due.
     pub fn request(&mut self, now: i64) -> Option<Bytes> {
         let is_due = match &self.held {
             None => true,
@@ -137,7 +140,7 @@ impl OwnIdentity {
         }
     }
 
-    /// What became of the request.
+    /// Takes the answer to the request, and returns the new certificate if there is one.
     pub fn signed(&mut self, outcome: Result<Issued, NotSigned>, now: i64) -> Option<Given> {
         let request = self.open.take()?;
         let issued = match outcome {
@@ -179,7 +182,7 @@ impl OwnIdentity {
         } = credential;
         tracing::info!(%identity, until = signed.until, "this proxy has an identity of the mesh");
         let key = Bytes::copy_from_slice(key.secret_der());
-        let renewal = signed.renewal(draw());
+        let renewal = signed.renewal(random_seed() as u32);
         self.held = Some(Held {
             certificate: Certificate {
                 chain: issued.chain.into(),
@@ -189,7 +192,7 @@ impl OwnIdentity {
             renewal,
         });
         self.anchors = Some(issued.anchors);
-        self.failures = 0;
+        self.backoff.reset();
         self.not_before = now.saturating_add(seconds(INTERVAL_MIN));
         self.renewals.inc();
         self.until.set(signed.until);
@@ -219,10 +222,7 @@ impl OwnIdentity {
 
     /// Asks no sooner than this, and less and less often.
     fn wait(&mut self, at_least: Duration, now: i64) {
-        let doubled = Duration::from_secs(1 << self.failures.min(16)).min(BACKOFF_MAX);
-        self.failures = self.failures.saturating_add(1);
-        let spread = doubled.mul_f64(f64::from(draw() % 1_000) / 2_000.0);
-        let wait = at_least.max(doubled) + spread;
+        let wait = self.backoff.fail_for(at_least);
         self.not_before = now.saturating_add(seconds(wait).max(1));
     }
 }
@@ -270,10 +270,6 @@ impl Validity {
 }
 
 /// Any number.
-fn draw() -> u32 {
-    RandomState::new().hash_one(0_u8) as u32
-}
-
 fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }

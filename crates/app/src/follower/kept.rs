@@ -17,13 +17,13 @@ use crate::status::report::FollowedReport;
 /// The file in the state directory.
 const FILE: &str = "commits.log";
 
-/// Where a file goes that cannot be read, for people to look at.
+/// The name that a file is given that cannot be read, for people to look at.
 const BROKEN_FILE: &str = "commits.log.broken";
 
 /// How often a disk that takes nothing is tried again, at most.
 const MEND_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is kept on disk.
+/// The state that is kept on disk.
 pub struct Kept {
     /// None where the disk does not take it: serving goes on, and a restart fetches everything.
     log: Option<Log>,
@@ -144,7 +144,7 @@ impl Kept {
         self.is_suspended.clone()
     }
 
-    /// What is known of the past, for whoever asks on another thread.
+    /// The history of the state, for use on another thread.
     pub fn history(&self) -> History {
         self.history.clone()
     }
@@ -160,7 +160,7 @@ impl Kept {
 #[derive(Clone, Default)]
 pub struct History(Arc<Times>);
 
-/// In seconds since the epoch; 0 for never.
+/// Times in seconds since the epoch; 0 for never.
 #[derive(Default)]
 struct Times {
     is_connected: AtomicBool,

@@ -1,18 +1,12 @@
-//! What people may ask of it.
+//! Reports of what is live, for people.
 
 use std::collections::BTreeMap;
 
-use myriad_api::{ObjectKey, ObjectKind, one_line};
-use myriad_base::clock;
+use myriad_api::ObjectKind;
 use myriad_model::Position;
 use serde::{Deserialize, Serialize};
 
-use super::{Live, State};
-
-/// The most proxies that a report lists, those that are furthest behind first; all are counted.
-pub const PROXIES_SHOWN_MAX: usize = 1_000;
-
-/// Who serves what.
+/// The connected proxies, and what they serve.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LiveReport {
     /// Connected proxies.
@@ -25,23 +19,23 @@ pub struct LiveReport {
     pub commits_live: u64,
     /// The proxies.
     pub proxies: Vec<ProxyReport>,
-    /// What was refused and still stands, by resource: why, and by whom.
+    /// Refusals that still stand, by resource: the reason, and the proxies.
     pub refusals: Vec<String>,
 }
 
 /// One proxy.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProxyReport {
-    /// What it calls itself.
+    /// The name that it gives itself.
     pub instance: String,
-    /// Who it is, as its token proves.
+    /// The subject of its token.
     pub subject: String,
     /// The view that it sees.
     #[serde(default)]
     pub view: String,
     /// The newest schema that it understands.
     pub schema: u32,
-    /// For how long it has been connected.
+    /// The time that it has been connected, in seconds.
     pub connected_seconds: u64,
     /// Whether it serves the newest commit.
     pub is_in_step: bool,
@@ -55,7 +49,7 @@ pub struct ProxyReport {
     pub refused: u64,
 }
 
-/// Where one object is live.
+/// The commits and proxies by which one object is live.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ObjectReport {
     /// Connected proxies.
@@ -70,80 +64,8 @@ pub struct ObjectReport {
     pub live_since_unix: Option<i64>,
     /// How long that took.
     pub live_after_ms: Option<u64>,
-    /// What proxies refused of it, and which.
+    /// Refusals of its resources, and the proxies.
     pub refused: Vec<String>,
-}
-
-/// The most proxies that are named because they lack an object.
-const MISSING_SHOWN_MAX: usize = 20;
-
-impl Live {
-    /// Who serves what.
-    pub fn report(&self) -> LiveReport {
-        let state = self.lock();
-        let mut proxies: Vec<_> = state.proxies.values().collect();
-        proxies.sort_by_key(|proxy| proxy.reached);
-        let (now, newest) = (clock::now(), state.newest);
-        let resources = |number| state.commit(number).map(|commit| commit.resources);
-        let report = |proxy: &&super::Proxy| ProxyReport {
-            instance: proxy.newcomer.instance.clone(),
-            subject: proxy.newcomer.subject.to_string(),
-            view: proxy.newcomer.view.to_string(),
-            schema: proxy.newcomer.schema,
-            connected_seconds: now.saturating_duration_since(proxy.since).as_secs(),
-            is_in_step: proxy.reached == newest,
-            commits_behind: (proxy.reached > 0).then_some(newest - proxy.reached),
-            resources_behind: resources(proxy.reached).map(|known| state.resources - known),
-            position: by_kind(&proxy.position),
-            refused: proxy.refused,
-        };
-        LiveReport {
-            proxies_total: proxies.len(),
-            in_step: state.reached.get(&newest).copied().unwrap_or(0),
-            commits: newest,
-            commits_live: state.live,
-            proxies: proxies.iter().take(PROXIES_SHOWN_MAX).map(report).collect(),
-            refusals: state.refusals(|_| true),
-        }
-    }
-
-    /// Where an object is live.
-    pub fn report_of(&self, object: &ObjectKey) -> ObjectReport {
-        let state = self.lock();
-        // What is not remembered has not changed for longer than commits are.
-        let noted = state.objects.get(object).copied();
-        let number = noted.unwrap_or(1);
-        let commit = state.commit(number);
-        let missing = state.missing(number);
-        ObjectReport {
-            proxies_total: state.proxies.len(),
-            live: state.proxies.len() - state.missing(number).count(),
-            missing: missing.take(MISSING_SHOWN_MAX).map(str::to_owned).collect(),
-            changed_unix: commit.map(|commit| commit.since_unix),
-            live_since_unix: commit.and_then(|commit| Some(commit.live?.0)),
-            live_after_ms: commit.and_then(|commit| u64::try_from(commit.live?.1.as_millis()).ok()),
-            refused: state.refusals(|about| about == Some(object)),
-        }
-    }
-}
-
-impl State {
-    fn refusals(&self, is_wanted: impl Fn(Option<&ObjectKey>) -> bool) -> Vec<String> {
-        let refusals = self.refusals.values();
-        refusals
-            .filter(|refusal| is_wanted(refusal.finding.object.as_ref()))
-            .map(|refusal| {
-                let streams = refusal.streams.iter();
-                let proxies = streams.filter_map(|stream| self.proxies.get(stream));
-                let names: Vec<_> = proxies.map(|proxy| &*proxy.newcomer.instance).collect();
-                one_line(&format!(
-                    "{} ({})",
-                    refusal.finding.message,
-                    names.join(", ")
-                ))
-            })
-            .collect()
-    }
 }
 
 /// A position as people read it: the revision of each kind, or a counter.

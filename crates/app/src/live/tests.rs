@@ -8,7 +8,7 @@ use myriad_model::{
     Value, Version, Writer,
 };
 
-use super::{COMMITS_MAX, Live, Newcomer, OBJECTS_MAX, REFUSALS_MAX, Refused, SLOW_AFTER};
+use super::{COMMITS_MAX, Live, Newcomer, OBJECTS_MAX, REFUSALS_MAX, RefusedResource, SLOW_AFTER};
 
 /// A history of snapshots.
 struct World {
@@ -193,7 +193,7 @@ fn a_refusal_stands_until_the_resource_changes_or_nobody_refuses_it() {
     world.connect(1);
     world.connect(2);
     let refuse = |stream, number| {
-        let refused = Refused {
+        let refused = RefusedResource {
             key: key(number),
             object: Some(ingress(number)),
             reason: "a test says so".to_owned(),
@@ -215,7 +215,7 @@ fn a_refusal_stands_until_the_resource_changes_or_nobody_refuses_it() {
         let object = None;
         world.live.refused(
             1,
-            vec![Refused {
+            vec![RefusedResource {
                 key,
                 object,
                 reason,

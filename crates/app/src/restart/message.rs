@@ -1,6 +1,6 @@
-//! What two processes say to each other at a hot restart, as bytes.
+//! The messages of two processes at a hot restart, as bytes.
 //!
-//! Whoever else may reach the socket is refused before, but a process of another version is not;
+//! Strangers at the socket are refused before, but a process of another version is not;
 //! so nothing is believed of a message that is not exactly as written here.
 
 /// The most sockets that are handed over.
@@ -21,7 +21,7 @@ const VERSION: u8 = 1;
 /// The most secrets: the one in use and the one before.
 const SECRETS_MAX: usize = 2;
 
-/// What comes in by a socket.
+/// The kind of connections that a socket accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The connections of a listener.
@@ -32,7 +32,7 @@ pub enum Role {
     Inbound,
     /// Questions to the admin pages.
     Admin,
-    /// What a sidecar is asked.
+    /// Checks of a sidecar.
     Probes,
     /// Nothing: it holds the address of HTTP.
     Http,
@@ -59,11 +59,11 @@ pub enum Message {
     Hello,
     /// Some sockets, which travel beside the message in the same order.
     Sockets(Vec<Role>),
-    /// That was all.
+    /// The last socket was sent.
     End {
         /// How many sockets there were.
         sockets: u32,
-        /// What tickets are made by, and since when in seconds since the epoch; the newest first.
+        /// The keys of tickets, and since when in seconds since the epoch; the newest first.
         secrets: Vec<(i64, [u8; 32])>,
     },
     /// The next process serves.
@@ -74,7 +74,7 @@ pub enum Message {
 
 /// A message that is not one.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedMessage {
     /// Another program, or another version of this one.
     #[error("the other process speaks another version of hot restart")]
     Version,
@@ -128,10 +128,10 @@ impl Message {
     ///
     /// # Errors
     /// It is none, or the files are not those that it speaks of.
-    pub fn decode(bytes: &[u8], files: usize) -> Result<Message, Malformed> {
+    pub fn decode(bytes: &[u8], files: usize) -> Result<Message, MalformedMessage> {
         let mut reader = Reader(bytes);
         if reader.take::<4>()? != MAGIC || reader.byte()? != VERSION {
-            return Err(Malformed::Version);
+            return Err(MalformedMessage::Version);
         }
         let message = match reader.byte()? {
             1 => Message::Hello,
@@ -139,7 +139,7 @@ impl Message {
             3 => reader.end()?,
             4 => Message::Live,
             5 => Message::Draining,
-            _ => return Err(Malformed::Message),
+            _ => return Err(MalformedMessage::Message),
         };
         let told = match &message {
             Message::Sockets(roles) => roles.len(),
@@ -147,7 +147,7 @@ impl Message {
         };
         match reader.0.is_empty() && told == files {
             true => Ok(message),
-            false => Err(Malformed::Message),
+            false => Err(MalformedMessage::Message),
         }
     }
 }
@@ -155,34 +155,37 @@ impl Message {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(Malformed::Message)?;
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], MalformedMessage> {
+        let (taken, rest) = self
+            .0
+            .split_first_chunk::<N>()
+            .ok_or(MalformedMessage::Message)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    fn byte(&mut self) -> Result<u8, Malformed> {
+    fn byte(&mut self) -> Result<u8, MalformedMessage> {
         self.take::<1>().map(|[byte]| byte)
     }
 
-    fn roles(&mut self) -> Result<Vec<Role>, Malformed> {
+    fn roles(&mut self) -> Result<Vec<Role>, MalformedMessage> {
         let count = usize::from(self.byte()?);
         if !(1..=SOCKETS_PER_MESSAGE_MAX).contains(&count) {
-            return Err(Malformed::Message);
+            return Err(MalformedMessage::Message);
         }
         let mut roles = Vec::with_capacity(count);
         for _ in 0..count {
             let role = ROLES.get(usize::from(self.byte()?));
-            roles.push(*role.ok_or(Malformed::Message)?);
+            roles.push(*role.ok_or(MalformedMessage::Message)?);
         }
         Ok(roles)
     }
 
-    fn end(&mut self) -> Result<Message, Malformed> {
+    fn end(&mut self) -> Result<Message, MalformedMessage> {
         let sockets = u32::from_be_bytes(self.take()?);
         let count = usize::from(self.byte()?);
         if count > SECRETS_MAX || sockets as usize > SOCKETS_MAX {
-            return Err(Malformed::Message);
+            return Err(MalformedMessage::Message);
         }
         let mut secrets = Vec::with_capacity(count);
         for _ in 0..count {

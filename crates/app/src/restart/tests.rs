@@ -3,7 +3,7 @@ use std::os::fd::AsFd;
 use proptest::prelude::*;
 use socket2::{Domain, Socket, Type};
 
-use super::message::{Malformed, Message, Role, SOCKETS_PER_MESSAGE_MAX};
+use super::message::{MalformedMessage, Message, Role, SOCKETS_PER_MESSAGE_MAX};
 use super::wire;
 
 fn role() -> impl Strategy<Value = Role> {
@@ -78,8 +78,14 @@ proptest! {
 
 #[test]
 fn another_version_is_told_from_nonsense() {
-    assert_eq!(Message::decode(b"MYRS\x02\x01", 0), Err(Malformed::Version));
-    assert_eq!(Message::decode(b"MYRS\x01\x00", 0), Err(Malformed::Message));
+    assert_eq!(
+        Message::decode(b"MYRS\x02\x01", 0),
+        Err(MalformedMessage::Version)
+    );
+    assert_eq!(
+        Message::decode(b"MYRS\x01\x00", 0),
+        Err(MalformedMessage::Message)
+    );
 }
 
 #[test]

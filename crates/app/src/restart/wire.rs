@@ -10,12 +10,12 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::message::{MESSAGE_BYTES_MAX, Malformed, Message, SOCKETS_PER_MESSAGE_MAX};
+use super::message::{MESSAGE_BYTES_MAX, MalformedMessage, Message, SOCKETS_PER_MESSAGE_MAX};
 
 /// Sends a message with files.
 ///
 /// # Errors
-/// Those of the system; the other process may be gone.
+/// The errors of the system; the other process may be gone.
 pub fn send(socket: impl AsFd, message: &Message, files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let bytes = message.encode();
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_PER_MESSAGE_MAX))];
@@ -54,7 +54,7 @@ pub fn receive(socket: impl AsFd) -> io::Result<(Message, Vec<OwnedFd>)> {
         .flags
         .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
     let whole = bytes.get(..received.bytes).filter(|_| !is_cut);
-    let message = whole.ok_or(Malformed::Message);
+    let message = whole.ok_or(MalformedMessage::Message);
     let message = message.and_then(|bytes| Message::decode(bytes, files.len()));
     let message = message.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok((message, files))

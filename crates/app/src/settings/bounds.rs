@@ -1,4 +1,4 @@
-//! What one namespace may make proxies hold.
+//! The bounds of what one namespace may make proxies hold.
 
 use myriad_model::HashTable;
 use myriad_translate::Bounds;
@@ -30,6 +30,8 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "hash-slots" => bounds.hash_slots = read(number)?,
         "host-subsets" => bounds.host_subsets = read(number)?,
         "subset-endpoints" => bounds.subset_endpoints = read(number)?,
+        "endpoint-copies" => bounds.endpoint_copies = read(number)?,
+        "late-claims" => bounds.late_claims = read(number)?,
         "upstream-hash-slots" => {
             let slots = match read(number)? {
                 0 => Some(HashTable::SIZE_MAX),
@@ -43,7 +45,7 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         _ => {
             return Err(
                 "is none of routes, endpoints, certificates, hash-slots, upstream-hash-slots, \
-                 host-subsets and subset-endpoints"
+                 host-subsets, subset-endpoints, endpoint-copies and late-claims"
                     .to_owned(),
             );
         }
@@ -74,6 +76,8 @@ mod tests {
             "upstream-hash-slots=0",
             "host-subsets=9",
             "subset-endpoints=0",
+            "endpoint-copies=7",
+            "late-claims=5",
         ];
         let (read, problems) = bounds(&set);
         let expected = Bounds {
@@ -81,6 +85,8 @@ mod tests {
             upstream_hash_slots: 1 << 20,
             host_subsets: 9,
             subset_endpoints: 0,
+            endpoint_copies: 7,
+            late_claims: 5,
             ..Bounds::of_tenants()
         };
         assert_eq!((read, problems), (expected, Vec::new()));

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use myriad_model::CaptureDirection;
 
-use super::address;
+use super::address::address;
 use crate::cli::RawTraffic;
 
 /// The longest wait for first bytes, in seconds: beyond, people take a server that speaks first
 /// for one that is down.
 const DETECTION_SECONDS_MAX: u64 = 60;
 
-/// Where captured connections come in, and how long they may say nothing.
+/// The sockets of captured connections, and how long these may say nothing.
 #[derive(Clone, Debug)]
 pub struct Captures {
-    /// The sockets; none where nothing is captured.
+    /// The sockets; empty where nothing is captured.
     pub sockets: Vec<(CaptureDirection, SocketAddr)>,
     /// How long a connection may say nothing where what it speaks is not declared.
     pub detection_timeout: Duration,

@@ -1,8 +1,8 @@
 //! The memory that the process may have: as written, or as the system limits it.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use myriad_base::kernel;
 use rustix::process::{Resource, getrlimit};
 
 /// The longest file of a control group that is read.
@@ -44,7 +44,7 @@ fn allowed() -> Option<u64> {
         let above: Vec<PathBuf> = group.ancestors().map(Path::to_owned).collect();
         above
             .into_iter()
-            .filter_map(|group| small(&group.join("memory.max"))?.trim().parse().ok())
+            .filter_map(|group| kernel::number(&small(&group.join("memory.max"))?, 0))
     });
     of_process
         .chain(of_group)
@@ -60,14 +60,7 @@ fn own_group() -> Option<PathBuf> {
 }
 
 fn small(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    let mut file = std::fs::File::open(path).ok()?.take(FILE_BYTES_MAX);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what is read from is limited above"
-    )]
-    file.read_to_string(&mut text).ok()?;
-    Some(text)
+    kernel::text(path, FILE_BYTES_MAX).ok()
 }
 
 #[cfg(test)]

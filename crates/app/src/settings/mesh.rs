@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use myriad_pki::{Identity, LIFETIME_MIN};
+use myriad_translate::mesh_config::MeshConfig;
 
-use super::name_pair;
+use super::texts::name_pair;
 use crate::cli::mesh::{RawMesh, RawMeshAuthority};
-use crate::controller::SECRET_NAME;
-use crate::mesh::Mesh;
 
 /// The longest life of an identity: roots overlap for a week, in which whatever the former one
 /// signed has to end.
@@ -16,13 +15,16 @@ const LIFETIME_MAX: Duration = Duration::from_secs(6 * 86_400);
 /// The longest time that a root is told before it signs.
 const OVERLAP_MAX: Duration = Duration::from_secs(86_400);
 
+/// The Secret of the authority where nobody names another.
+const SECRET_NAME: &str = "myriad-mesh-ca";
+
 /// The trust domain where nobody names one.
 pub const DEFAULT_TRUST_DOMAIN: &str = "cluster.local";
 
 /// The most aliases of it.
 const ALIASES_MAX: usize = 31;
 
-/// What identities are called.
+/// The trust domain of identities, and its aliases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustDomain {
     /// The trust domain.
@@ -31,7 +33,7 @@ pub struct TrustDomain {
     pub aliases: Vec<String>,
 }
 
-/// Who signs identities.
+/// The authority that signs identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshAuthority {
     /// Namespace and name of the Secret.
@@ -46,7 +48,11 @@ pub struct MeshAuthority {
 
 impl TrustDomain {
     /// Reads it; none where there is no mesh.
-    pub fn read(raw: &RawMesh, config: &Mesh, problems: &mut Vec<String>) -> Option<TrustDomain> {
+    pub fn read(
+        raw: &RawMesh,
+        config: &MeshConfig,
+        problems: &mut Vec<String>,
+    ) -> Option<TrustDomain> {
         let is_domain = |text: &str| Identity::new(text, "n", "a").is_ok();
         let written = raw.mesh_trust_domain.as_deref();
         let own = written.or(config.trust_domain.as_deref());
@@ -116,15 +122,16 @@ impl MeshAuthority {
 mod tests {
     use std::time::Duration;
 
+    use myriad_translate::mesh_config::MeshConfig;
+
     use super::{MeshAuthority, TrustDomain};
     use crate::cli::mesh::{RawMesh, RawMeshAuthority};
-    use crate::mesh::Mesh;
 
-    fn config() -> Mesh {
-        Mesh {
+    fn config() -> MeshConfig {
+        MeshConfig {
             trust_domain: Some("old.example".to_owned()),
             trust_domain_aliases: vec!["older.example".to_owned(), "new.example".to_owned()],
-            ..Mesh::default()
+            ..MeshConfig::default()
         }
     }
 
@@ -134,7 +141,7 @@ mod tests {
         let mut raw = RawMesh::default();
         assert_eq!(TrustDomain::read(&raw, &config(), &mut problems), None);
         raw.mesh = true;
-        let default = TrustDomain::read(&raw, &Mesh::default(), &mut problems).unwrap();
+        let default = TrustDomain::read(&raw, &MeshConfig::default(), &mut problems).unwrap();
         assert_eq!((&*default.own, default.aliases.len()), ("cluster.local", 0));
         let istios = TrustDomain::read(&raw, &config(), &mut problems).unwrap();
         assert_eq!((&*istios.own, istios.aliases.len()), ("old.example", 2));

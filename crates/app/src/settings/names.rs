@@ -15,7 +15,7 @@ const DNS_TTL_MAX: u64 = 86_400;
 /// The most servers of DNS.
 const RESOLVERS_MAX: usize = 8;
 
-/// Where servers of DNS are, where nothing else is said.
+/// The port of a DNS server where none is named.
 const DNS_PORT: u16 = 53;
 
 /// Checks settings.

@@ -1,4 +1,4 @@
-//! What is told of requests: where the access log goes, and what becomes of their ids.
+//! Settings of what is told of requests: the access log and ids.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use crate::cli::RawTraffic;
 use crate::cli::requests::RequestId;
 use crate::log_file::LogFile;
 
-/// Where the access log goes.
+/// The output of the access log.
 #[derive(Clone, Debug)]
 pub enum AccessLog {
-    /// Nowhere.
+    /// No access log.
     Off,
-    /// To standard output.
+    /// Standard output.
     Output,
-    /// To a file.
+    /// A file.
     File(LogFile),
 }
 
@@ -39,7 +39,7 @@ impl AccessLog {
     /// Opens a file anew at each SIGUSR1.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn reopen_at_signal(&self) -> io::Result<()> {
         match self {
             AccessLog::File(file) => file.reopen_at_signal(),

@@ -2,31 +2,32 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::address;
+use myriad_sidecar::inject::Sidecar;
+use myriad_sidecar::probes::{self, Checks};
+
+use super::address::address;
 use crate::cli::inject::RawInjection;
 use crate::cli::probes::RawProbes;
-use crate::inject::Sidecar;
-use crate::probes::{self, Checks};
 
 /// How Pods get a proxy on their way into the cluster.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    /// Where API servers ask.
+    /// The address of the webhook, which API servers ask.
     pub webhook: SocketAddr,
     /// The MutatingWebhookConfiguration that leads them there.
     pub configuration: String,
-    /// What the proxies are like.
+    /// The settings of the proxies.
     pub sidecar: Sidecar,
 }
 
-/// What a sidecar answers to those outside of the mesh.
+/// The checks that a sidecar answers to those outside of the mesh.
 #[derive(Clone, Debug)]
 pub struct Probes {
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
-    /// What the workload is asked in the kubelet's place.
+    /// The checks of the workload in the kubelet's place.
     pub checks: Checks,
-    /// Where the workload is.
+    /// The address of the workload.
     pub pod: IpAddr,
 }
 

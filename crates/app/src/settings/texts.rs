@@ -75,7 +75,7 @@ pub fn restart_socket(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<Pa
     Some(path)
 }
 
-/// What the proxy is in the labels of standard metrics.
+/// The workload of the proxy in the labels of standard metrics.
 pub fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Option<Workload> {
     let written = written?;
     match written.split_once('/') {

@@ -1,4 +1,4 @@
-//! What a status consists of, and how a process makes one.
+//! The parts of a status, and how a process makes one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::board::Board;
 use crate::holdings::HoldingsReport;
 use crate::live::{Live, LiveReport, ObjectReport, by_kind};
 
-/// Where the status of a process is served.
+/// The path of a process's status.
 pub const PATH: &str = "/status";
 
-/// Where that of an Ingress is.
+/// The path of an Ingress's status.
 pub const INGRESS_PATH: &str = "/status/ingress";
 
 /// How a process is.
@@ -29,11 +29,11 @@ pub struct ProcessReport {
     pub version: String,
     /// The newest schema of resources that it understands.
     pub schema: u32,
-    /// What the process is called: the name of its host, which is that of its Pod.
+    /// The name of the process: that of its host, which in a Pod is the Pod's.
     pub instance: String,
-    /// For how long it has been running.
+    /// The time that it has been running, in seconds.
     pub uptime_seconds: u64,
-    /// What has to happen before it is ready; empty when it is.
+    /// The conditions that are missing for it to be ready; empty when it is.
     pub waiting_for: Vec<String>,
     /// The digest over all resources.
     pub digest: String,
@@ -47,16 +47,16 @@ pub struct ProcessReport {
     pub errors: usize,
     /// The errors among them, at most [`ERRORS_SHOWN_MAX`].
     pub errors_shown: Vec<String>,
-    /// What namespaces hold: of a controller, what proxies of the main view do.
+    /// The holdings of namespaces: in a controller, those of the main view's proxies.
     #[serde(default)]
     pub holdings: HoldingsReport,
-    /// Who follows, where somebody does.
+    /// The proxies that follow this process, where it is a controller.
     pub live: Option<LiveReport>,
-    /// Who is followed, where somebody is.
+    /// The controller that this process follows, where it is a proxy.
     pub followed: Option<FollowedReport>,
 }
 
-/// What a proxy knows of its controller.
+/// The state of a proxy's connection to its controller.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct FollowedReport {
     /// The address of the controllers.
@@ -72,13 +72,13 @@ pub struct FollowedReport {
 /// How an Ingress is.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IngressReport {
-    /// Which.
+    /// The Ingress, as `namespace/name`.
     pub ingress: String,
     /// The hosts that it is served on.
     pub hosts: Vec<HostReport>,
-    /// What is wrong with it.
+    /// The findings about it.
     pub findings: Vec<String>,
-    /// Where it is live.
+    /// The commits and proxies by which it is live.
     pub live: ObjectReport,
 }
 
@@ -101,7 +101,7 @@ pub const ERRORS_SHOWN_MAX: usize = 20;
 /// The most findings and hosts of the status of an Ingress.
 pub const DETAILS_SHOWN_MAX: usize = 1_000;
 
-/// What a status is made from. Cheap to clone.
+/// The parts of the process that a status is made from. Cheap to clone.
 #[derive(Clone)]
 pub struct Reporter {
     /// `serve`, `controller` or `proxy`.
@@ -110,11 +110,11 @@ pub struct Reporter {
     pub started: Instant,
     /// Whether it is ready.
     pub readiness: Readiness,
-    /// What the control loop shows.
+    /// The board of the control loop.
     pub board: Board,
-    /// Who follows.
+    /// The proxies that follow this process.
     pub live: Option<Live>,
-    /// Who is followed.
+    /// The report of the controller that is followed.
     pub followed: Option<Arc<dyn Fn() -> FollowedReport + Send + Sync>>,
 }
 

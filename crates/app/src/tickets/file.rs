@@ -9,12 +9,12 @@ use std::time::UNIX_EPOCH;
 use myriad_base::clock;
 use myriad_proxy::TicketSecret;
 
-use super::text::{self, Malformed};
+use super::text::{self, MalformedKeys};
 
 /// The largest file in bytes: more than the most keys with a comment to each.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
-/// What anybody may do who is neither the owner nor of the group.
+/// The mode bits of those who are neither the owner nor of the group.
 const OTHERS: u32 = 0o007;
 
 /// Why a file gives no keys.
@@ -43,7 +43,7 @@ pub enum Problem {
     NoText,
     /// It has something else than keys.
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedKeys),
 }
 
 /// Reads the keys, which came into use when the file was written.
@@ -87,7 +87,7 @@ pub fn read(path: &Path) -> Result<Vec<TicketSecret>, Problem> {
     Ok(keys.map(secret).collect())
 }
 
-/// In seconds since the epoch.
+/// The time of the last write, in seconds since the epoch.
 fn written_at(metadata: &Metadata) -> i64 {
     let now = clock::unix_seconds();
     let written = metadata.modified().ok();

@@ -12,7 +12,7 @@ pub struct TicketKey(pub [u8; 32]);
 
 /// Why a text is none of keys. It has nothing of the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedKeys {
     /// A line that is no key.
     #[error(
         "line {line} has {characters} characters and is no key of 64 hexadecimal digits; \
@@ -47,7 +47,7 @@ pub enum Malformed {
 ///
 /// # Errors
 /// The first line that is wrong.
-pub fn parse(text: &str) -> Result<Vec<TicketKey>, Malformed> {
+pub fn parse(text: &str) -> Result<Vec<TicketKey>, MalformedKeys> {
     let mut keys: Vec<TicketKey> = Vec::new();
     let mut lines = Vec::new();
     for (line, written) in (1..).zip(text.lines()) {
@@ -55,25 +55,25 @@ pub fn parse(text: &str) -> Result<Vec<TicketKey>, Malformed> {
         if written.is_empty() || written.starts_with('#') {
             continue;
         }
-        let key = key(written).ok_or_else(|| Malformed::Line {
+        let key = key(written).ok_or_else(|| MalformedKeys::Line {
             line,
             characters: written.chars().count(),
         })?;
         if key.0.iter().all(|byte| *byte == key.0[0]) {
-            return Err(Malformed::Guessable(line));
+            return Err(MalformedKeys::Guessable(line));
         }
         if let Some(place) = keys.iter().position(|known| *known == key) {
             let before = lines[place];
-            return Err(Malformed::Again { line, before });
+            return Err(MalformedKeys::Again { line, before });
         }
         if keys.len() == KEYS_MAX {
-            return Err(Malformed::TooMany(line));
+            return Err(MalformedKeys::TooMany(line));
         }
         keys.push(key);
         lines.push(line);
     }
     match keys.is_empty() {
-        true => Err(Malformed::Empty),
+        true => Err(MalformedKeys::Empty),
         false => Ok(keys),
     }
 }
@@ -109,7 +109,7 @@ fn key(digits: &str) -> Option<TicketKey> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEYS_MAX, Malformed, TicketKey, expose, parse};
+    use super::{KEYS_MAX, MalformedKeys, TicketKey, expose, parse};
 
     fn numbered(number: u8) -> TicketKey {
         let mut key = [0xA5; 32];
@@ -133,10 +133,10 @@ mod tests {
         let all = expose(&keys);
         let first = expose(&keys[..1]);
         let short = &first[..63];
-        let line = |line, characters| Malformed::Line { line, characters };
+        let line = |line, characters| MalformedKeys::Line { line, characters };
         for (text, wanted) in [
-            (String::new(), Malformed::Empty),
-            ("# nothing\n\n".to_owned(), Malformed::Empty),
+            (String::new(), MalformedKeys::Empty),
+            ("# nothing\n\n".to_owned(), MalformedKeys::Empty),
             (format!("\n{short}\n"), line(2, 63)),
             (format!("{first}{short}g"), line(2, 64)),
             (format!("{short}ä"), line(1, 64)),
@@ -144,12 +144,15 @@ mod tests {
             (format!("{} {}", &first[..32], &first[32..]), line(1, 65)),
             (
                 format!("{first}{first}"),
-                Malformed::Again { line: 2, before: 1 },
+                MalformedKeys::Again { line: 2, before: 1 },
             ),
-            (format!("#\n{}\n", "ab".repeat(32)), Malformed::Guessable(2)),
+            (
+                format!("#\n{}\n", "ab".repeat(32)),
+                MalformedKeys::Guessable(2),
+            ),
             (
                 format!("{all}{}", expose(&[numbered(99)])),
-                Malformed::TooMany(17),
+                MalformedKeys::TooMany(17),
             ),
         ] {
             let found = parse(&text).err().unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::metrics::{EncodeMetric, MetricEncoder, MetricType, Metrics, NoLabelSet};
 
-/// What has a bounded number of lines.
+/// A topic of the log whose lines are bounded in number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// Findings that appear or go.

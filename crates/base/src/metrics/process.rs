@@ -1,13 +1,12 @@
-//! What every process tells of itself, under the names that all clients of Prometheus use.
+//! The metrics that every process has, under the names that all clients of Prometheus use.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::Metrics;
+use crate::kernel;
 use crate::log::suppressed;
 
 /// Clock ticks of a second, as Linux has it in everything that it tells of processes.
@@ -124,33 +123,23 @@ fn stat(number: usize) -> Option<f64> {
 /// The second field is a name in parentheses, which may hold anything.
 fn field(stat: &str, number: usize) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace()
-        .nth(number.checked_sub(3)?)?
-        .parse()
-        .ok()
+    kernel::number(rest, number.checked_sub(3)?)
 }
 
 fn descriptors(limits: &str) -> Option<f64> {
     let mut lines = limits.lines();
     let rest = lines.find_map(|line| line.strip_prefix("Max open files"))?;
-    rest.split_whitespace().next()?.parse().ok()
+    kernel::number(rest, 0)
 }
 
 fn booted(stat: &str) -> Option<f64> {
     let mut lines = stat.lines();
     let rest = lines.find_map(|line| line.strip_prefix("btime "))?;
-    rest.trim().parse().ok()
+    kernel::number(rest, 0)
 }
 
 fn read(path: &str) -> Option<String> {
-    let mut text = String::new();
-    let mut file = File::open(path).ok()?.take(FILE_BYTES_MAX);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what is read from is limited above"
-    )]
-    file.read_to_string(&mut text).ok()?;
-    Some(text)
+    kernel::text(path, FILE_BYTES_MAX).ok()
 }
 
 #[cfg(test)]

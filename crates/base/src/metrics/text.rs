@@ -1,4 +1,4 @@
-//! What scrapers accept: OpenMetrics, or the older text of Prometheus.
+//! The formats that scrapers accept: OpenMetrics, or the older text of Prometheus.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ pub enum Exposition {
 }
 
 impl Exposition {
-    /// What an `Accept` field prefers of the two; the older one where it names neither.
+    /// The one of the two that an `Accept` field prefers; the older where it names neither.
     pub fn accepted(accept: &str) -> Self {
         let weight = |wanted: &str| {
             let ranges = accept.split(',').filter_map(|range| {

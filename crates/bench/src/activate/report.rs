@@ -16,7 +16,7 @@ use crate::load::{Measured, Trouble};
 pub struct Row {
     /// Domains that exist beside the sampled ones.
     pub domains: u64,
-    /// Where changes came from.
+    /// The source of changes.
     pub source: Source,
     /// How certificates are spread.
     pub certificates: Certificates,
@@ -36,7 +36,7 @@ pub struct Row {
     pub live: Live,
     /// Changes beside traffic at half of the capacity.
     pub live_at_half: Option<(Samples, Live)>,
-    /// What is to be said of a cluster alone.
+    /// The figures of a cluster alone.
     pub cluster: Option<ClusterFigures>,
 }
 
@@ -117,7 +117,7 @@ const COUNTS: [Count; 6] = [
     ("bytes_encoded", |counts| counts.bytes_encoded),
 ];
 
-/// What is counted in a cluster alone.
+/// The count that a cluster alone has.
 const BYTES_PER_PROXY: Count = ("bytes_per_proxy", |counts| counts.bytes_received);
 
 /// Headings of the table, with the widths of their columns.
@@ -182,7 +182,7 @@ impl Report {
 }
 
 impl Live {
-    /// What was measured of so many requests per second.
+    /// The load at so many requests per second.
     pub fn new(rps: f64, idle: Measured, during: Measured) -> Self {
         Live { rps, idle, during }
     }

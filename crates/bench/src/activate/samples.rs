@@ -25,7 +25,7 @@ pub struct Quantiles {
     pub p99: f64,
     /// The longest.
     pub max: f64,
-    /// How many.
+    /// The number of samples.
     pub samples: usize,
 }
 
@@ -61,17 +61,17 @@ impl Samples {
         Ok(())
     }
 
-    /// From the write of a new domain to its first answer.
+    /// The time from the write of a new domain to its first answer.
     pub fn activation(&self) -> Quantiles {
         Quantiles::of(times(&self.added))
     }
 
-    /// From the write of a new certificate to the first answer with it.
+    /// The time from the write of a new certificate to the first answer with it.
     pub fn change(&self) -> Quantiles {
         Quantiles::of(times(&self.changed))
     }
 
-    /// From the removal to the first alert.
+    /// The time from the removal to the first alert.
     pub fn removal(&self) -> Quantiles {
         Quantiles::of(times(&self.removed))
     }
@@ -90,7 +90,7 @@ impl Samples {
 }
 
 impl PerDomain {
-    /// That of these.
+    /// The quantiles of these counts.
     pub fn of(counts: Vec<u64>) -> Self {
         let mean = counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64;
         PerDomain {
@@ -107,7 +107,7 @@ impl PerDomain {
 }
 
 impl Quantiles {
-    /// Those of these times.
+    /// The samples of these times.
     pub fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut sorted: Vec<_> = times.collect();
         sorted.sort_unstable();

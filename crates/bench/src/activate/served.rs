@@ -1,4 +1,4 @@
-//! What serves, with its domains, whichever way changes reach it.
+//! The servers of domains, whichever way changes reach them.
 
 mod burst;
 mod churn;
@@ -24,7 +24,7 @@ use inbox::Inbox;
 
 pub use cluster::ClusterFigures;
 
-/// Where changes come from.
+/// The source of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -36,30 +36,30 @@ pub enum Source {
     Kubernetes,
 }
 
-/// What serves domains, and the way in which changes reach it.
+/// A server of domains, and the way in which changes reach it.
 pub trait World {
     /// Does all that comes before the one write that makes a domain, or a change of it, live.
     ///
     /// # Errors
-    /// What is written to has gone.
+    /// The destination of writes has gone.
     fn prepare(&mut self, domain: &Domain) -> anyhow::Result<()>;
 
-    /// The same for the removal of a domain.
+    /// Prepares the removal of the domain, likewise.
     ///
     /// # Errors
-    /// What is written to has gone.
+    /// The destination of writes has gone.
     fn prepare_removal(&mut self, domain: &Domain) -> anyhow::Result<()>;
 
     /// Does what was prepared, and says when that began.
     ///
     /// # Errors
-    /// What is written to has gone.
+    /// The destination of writes has gone.
     fn publish(&mut self) -> anyhow::Result<Instant>;
 
     /// The change was seen to have come through at this time.
     ///
     /// # Errors
-    /// What is written to has gone.
+    /// The destination of writes has gone.
     fn settled(&mut self, _at: Instant) -> anyhow::Result<()> {
         Ok(())
     }
@@ -67,7 +67,7 @@ pub trait World {
     /// The counters.
     ///
     /// # Errors
-    /// What counts has ended.
+    /// The process that counts has ended.
     fn counts(&mut self) -> anyhow::Result<Counts>;
 
     /// Resident memory now and at its peak, in MiB, of what serves.
@@ -76,7 +76,7 @@ pub trait World {
     /// It has ended.
     fn memory_mib(&self) -> anyhow::Result<(f64, f64)>;
 
-    /// What else is to be said of a cluster, and measured in it.
+    /// The figures of a cluster, where there is one.
     ///
     /// # Errors
     /// A process has ended, or the API server refuses.
@@ -149,7 +149,7 @@ impl<'a> Served<'a> {
         })
     }
 
-    /// Where HTTPS is served.
+    /// The address of HTTPS.
     pub fn https(&self) -> SocketAddr {
         self.https
     }
@@ -160,7 +160,7 @@ impl<'a> Served<'a> {
         self.start.as_secs_f64()
     }
 
-    /// What serves.
+    /// The server of domains.
     pub fn world(&mut self) -> &mut (dyn World + 'a) {
         &mut *self.world
     }

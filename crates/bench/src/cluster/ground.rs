@@ -15,11 +15,11 @@ use crate::domains::Generator;
 /// A namespace and the objects that exist in it. They outlive a measurement: the next one, with
 /// more domains, adds to them.
 pub struct Ground {
-    /// Where requests are sent from.
+    /// The runtime that requests are sent from.
     pub runtime: Runtime,
-    /// Where the processes are.
+    /// The directory and network of the processes.
     pub home: Home,
-    /// Who writes objects.
+    /// The writer of objects.
     pub tenant: Tenant,
     existing: u64,
 }

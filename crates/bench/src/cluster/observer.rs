@@ -23,7 +23,7 @@ pub struct Observer {
     drain: Drain,
 }
 
-/// What has been seen so far.
+/// The events that were seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Commits that changed something.
@@ -44,7 +44,7 @@ impl Observer {
     /// Starts to follow.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn start(way: &Way) -> anyhow::Result<Observer> {
         let observer = Observer {
             seen: Arc::default(),
@@ -79,7 +79,7 @@ impl Observer {
         Ok(())
     }
 
-    /// What has been seen so far.
+    /// The events that were seen so far.
     pub fn seen(&self) -> Seen {
         lock(&self.seen).clone()
     }

@@ -14,7 +14,7 @@ use super::process::Process;
 /// The address of the listeners and of the endpoints. All of 10.244.0.0/16 is local in there.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 244, 3, 1));
 
-/// Where proxies follow the controller.
+/// The address where proxies follow the controller.
 const SYNC: SocketAddr = local(14_010);
 
 /// The admin address of the controller.
@@ -29,7 +29,7 @@ const ACCOUNT: &str = "proxy";
 /// How long tokens hold, in seconds: longer than any run.
 const TOKEN_SECONDS: u64 = 24 * 3_600;
 
-/// Where the parts of one run are.
+/// The place of the parts of one run.
 pub struct Home {
     /// The API server.
     pub api: Api,
@@ -66,7 +66,7 @@ impl Home {
         ADDRESS
     }
 
-    /// Where the proxy serves HTTPS.
+    /// The address where the proxy serves HTTPS.
     pub fn https() -> SocketAddr {
         SocketAddr::new(ADDRESS, 8_443)
     }
@@ -74,7 +74,7 @@ impl Home {
     /// Starts a controller.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn controller(&self) -> anyhow::Result<Process> {
         let namespace = &self.namespace;
         let arguments = [
@@ -105,7 +105,7 @@ impl Home {
     /// Starts a proxy that has never run before; the files of [`Home::way`] are there.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn proxy(&mut self, workers: usize) -> anyhow::Result<Process> {
         self.proxies += 1;
         let state = self.file(&format!("state-{}", self.proxies));

@@ -23,7 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
-/// What is shown of the log of a process that failed.
+/// The bytes that are shown of the log of a process that failed.
 const LOG_END_BYTES: usize = 2_000;
 
 /// A process; it is killed when this is dropped.
@@ -41,7 +41,7 @@ impl Process {
     /// Starts `myriad` with these arguments; its log goes to a file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn start(
         admin: SocketAddr,
         arguments: &[String],
@@ -58,7 +58,7 @@ impl Process {
     /// Starts a command that becomes such a process; what it says of itself goes to the log.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn spawn(mut command: Command, admin: SocketAddr, log: &Path) -> anyhow::Result<Process> {
         let mut options = std::fs::OpenOptions::new();
         let file = options.create(true).append(true).open(log)?;
@@ -145,7 +145,7 @@ impl Process {
     /// Kills it, as if the machine had.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;

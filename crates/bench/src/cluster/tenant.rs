@@ -30,12 +30,12 @@ pub enum Kind {
     Service,
     /// Its only slice.
     EndpointSlice,
-    /// What makes the domain live.
+    /// The Ingress, which makes the domain live.
     Ingress,
 }
 
 impl Kind {
-    /// What the Ingress needs, in the order in which it is written.
+    /// The objects that the Ingress needs, in the order in which they are written.
     pub const NEEDS: [Kind; 3] = [Kind::Secret, Kind::Service, Kind::EndpointSlice];
 
     fn list(self, namespace: &str) -> String {
@@ -55,7 +55,7 @@ impl Tenant {
         kind.list(&self.namespace)
     }
 
-    /// Creates an object of a domain; none where a domain has no Secret of its own.
+    /// Creates an object of a domain; `None` where a domain has no Secret of its own.
     pub fn create(&self, kind: Kind, domain: &Domain) -> Option<Write> {
         Some(Write {
             method: Method::POST,

@@ -1,4 +1,4 @@
-//! What a process has used, as the kernel counts it.
+//! The resources that a process has used, as the kernel counts them.
 
 use std::io::Read;
 use std::path::Path;

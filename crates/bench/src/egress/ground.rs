@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
+use myriad_lab::name_server::{NameServer, Saying};
+use myriad_lab::peer;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -19,17 +21,15 @@ use tokio_rustls::TlsAcceptor;
 use super::database::Database;
 use super::report::Turn;
 use crate::cluster::process::Process;
-use crate::name_server::{NameServer, Saying};
-use crate::pods::{GATEWAY, Mesh, Network, Pod, SYNC};
-use crate::scale::peer;
+use crate::pods::{GATEWAY, Mesh, Network, Pod, SYNC, network};
 
 /// The host outside.
 const HOST: &str = "mongo.example.com";
 
-/// Who asks, and by which account.
+/// The name of the client, and of its account.
 const CLIENT: &str = "client";
 
-/// Where it listens, behind TLS for others and in plain text for itself.
+/// The port that it listens on, behind TLS for others and in plain text for itself.
 const PORT: u16 = 27_017;
 
 /// The objects of the ways that have some.
@@ -46,7 +46,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks at whether it is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What stays while ways come and go.
+/// The parts that stay while ways come and go.
 pub struct Ground {
     mesh: Mesh,
     /// A client without a proxy, and one that has one.
@@ -79,7 +79,7 @@ impl Ground {
         kubectl(&["apply", "--server-side", "--force-conflicts", &file], "")?;
         let established = "--for=condition=Established";
         kubectl(&["wait", established, "--timeout=60s", &file], "")?;
-        let outside = Outside::start(Network::new(10)?)?;
+        let outside = Outside::start(network(10)?)?;
         let mesh = Mesh::prepare()?;
         let controller = mesh.controller("{}\n")?;
         let names = NameServer::start_at(SYNC.ip());
@@ -94,8 +94,8 @@ impl Ground {
         for name in [GATEWAY, CLIENT] {
             mesh.account(name)?;
         }
-        let gateway_pod = mesh.gateway(Network::new(11)?)?;
-        let client = mesh.pod(CLIENT, CLIENT, Network::new(12)?)?;
+        let gateway_pod = mesh.gateway(network(11)?)?;
+        let client = mesh.pod(CLIENT, CLIENT, network(12)?)?;
         // The address outside is a private one here.
         let more = [
             format!("--resolver={}", names.address()),
@@ -108,7 +108,7 @@ impl Ground {
         };
         let (gateway, sidecar) = (start(&gateway_pod)?, start(&client)?);
         Ok(Ground {
-            bare: Network::new(13)?,
+            bare: network(13)?,
             client,
             outside,
             sidecar,

@@ -62,7 +62,7 @@ pub struct Report {
     sidecars: usize,
     namespaces: usize,
     controller_start_s: f64,
-    /// From the first connection until all sidecars, which hold nothing, hold all.
+    /// The time from the first connection until all sidecars, which hold nothing, hold all.
     join_s: f64,
     /// Processor time of the controller for that.
     join_cpu_s: f64,
@@ -84,35 +84,35 @@ struct Rest {
     rss_mib: f64,
 }
 
-/// What one change costs.
+/// The cost of one change.
 #[derive(Serialize)]
 struct Changes {
     count: u32,
     per_second: f64,
-    /// Of the controller meanwhile.
+    /// The cores of the controller meanwhile.
     vcpu: f64,
     cpu_ms_per_change: f64,
-    /// From the write until the last sidecar that it is for has it.
+    /// The time from the write until the last sidecar that it is for has it.
     in_step_ms: Quantiles,
-    /// To all sidecars together.
+    /// The bytes to all sidecars together.
     bytes_per_change: f64,
-    /// To each of those who are told.
+    /// The bytes to each of those who are told.
     bytes_per_sidecar: f64,
     /// Sidecars that were told, per change.
     sidecars_told: f64,
     units_per_change: f64,
-    /// Of all views together.
+    /// The resources of all views together.
     resources_per_change: f64,
     rss_mib: f64,
 }
 
-/// What one more sidecar costs, whose Pod is there already.
+/// The cost of one more sidecar, whose Pod is there already.
 #[derive(Serialize)]
 struct Added {
     count: usize,
-    /// From its connection until it holds all.
+    /// The time from its connection until it holds all.
     in_step_ms: Quantiles,
-    /// Of the controller, with the handshake.
+    /// The processor time of the controller, with the handshake.
     cpu_ms: f64,
     bytes: f64,
     units: f64,

@@ -24,7 +24,7 @@ pub struct Proxies {
     runtime: Runtime,
 }
 
-/// What all proxies hold at first, and the key of the cluster.
+/// The resources that all proxies hold at first, and the key of the cluster.
 pub struct Pattern {
     held: Snapshot,
     key: Option<[u8; 32]>,
@@ -43,7 +43,7 @@ struct Simulated {
     tally: Arc<Tally>,
 }
 
-/// What a domain of the bench is made of, each at least once.
+/// The kinds that a domain of the bench is made of, each at least once.
 const OF_A_DOMAIN: [Kind; 5] = [
     Kind::Domain,
     Kind::Certificate,
@@ -52,7 +52,7 @@ const OF_A_DOMAIN: [Kind; 5] = [
     Kind::Endpoints,
 ];
 
-/// What a single proxy gets from an empty start to this number of domains.
+/// The messages that a single proxy gets from an empty start to this number of domains.
 ///
 /// # Errors
 /// It does not get there in time.
@@ -81,7 +81,7 @@ impl Proxies {
     /// Starts so many, all at once.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn start(
         way: &Way,
         pattern: &Pattern,

@@ -14,7 +14,7 @@ use super::Credential;
 /// How long a certificate is valid.
 const VALIDITY: Duration = Duration::days(3_650);
 
-/// What kind of keys certificates are for.
+/// The kind of keys that certificates are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     /// Each has one of its own.
@@ -28,7 +28,7 @@ const SHARED_KEYS: usize = 8;
 
 /// Signs certificates.
 pub struct Authority {
-    /// In PKCS#8 and PEM; empty where each has its own.
+    /// The keys in PKCS#8 and PEM; empty where each certificate has its own.
     shared: Vec<String>,
     signed: Cell<usize>,
     issuer: Issuer<'static, KeyPair>,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Served, Setup, documents, path};
 
-/// What Istio sets circuit breakers to: without it, Envoy refuses above 1,024.
+/// Istio's setting of circuit breakers: without it, Envoy refuses above 1,024.
 const UNLIMITED: u32 = u32::MAX;
 
 /// The whole bootstrap, but for the number of threads, which is an option of the command line.
@@ -66,7 +66,7 @@ fn chain(served: &Served, paths: u32) -> Value {
     })
 }
 
-/// What a connection manager of these virtual hosts has beside its type.
+/// The settings of a connection manager of these virtual hosts, beside its type.
 pub fn manager(name: &str, hosts: &[Value]) -> Value {
     json!({
         "stat_prefix": "ingress",

@@ -1,4 +1,4 @@
-//! What lies between clients and the endpoint beside TLS and routes: the modes of the published
+//! The filters between clients and the endpoint beside TLS and routes: the modes of the published
 //! test.
 
 use std::fmt::Write as _;
@@ -21,13 +21,13 @@ pub const TOKEN_FILE: &str = "token";
 /// The file with the policies.
 const POLICIES_FILE: &str = "policies.yaml";
 
-/// Who signs the token.
+/// The issuer of the token.
 const ISSUER: &str = "https://issuer.scale.test";
 
 /// More than anything asks for, so that every request is counted and none refused.
 const LIMIT: &str = "1000000/s per client";
 
-/// What requests meet.
+/// The filters that requests meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -47,7 +47,7 @@ pub enum Mode {
 pub struct Filters {
     policies: String,
     mesh: Option<String>,
-    /// What requests have to bear.
+    /// The token that requests have to bear.
     pub token: Option<String>,
     /// Whether domains are served without TLS as well.
     pub(super) is_plain_too: bool,
@@ -55,7 +55,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Those of a mode, whose authorizer is there.
+    /// The filters of a mode, whose authorizer is there.
     ///
     /// # Errors
     /// The cryptographic library refuses.

@@ -1,7 +1,7 @@
 //! The three ways from a client to a server, and the pairs of proxies on two of them.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use myriad_lab::peer::{self, Envoy};
 
 use super::peer::PeerPlan;
 use super::sink::Sink;
@@ -17,14 +18,11 @@ use crate::backend;
 use crate::cluster::process::Process;
 use crate::cluster::usage;
 use crate::load::{Asked, Client};
-use crate::pods::{Mesh, Network, Pod, SYNC};
-use crate::scale::peer::{self, Envoy};
+use crate::pods::{Mesh, Pod, SYNC, network, redirect, words_of_proxy};
 
-/// Where other Services have their endpoints; nobody asks them.
-const ELSEWHERE: SocketAddr = SocketAddr::new(
-    std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 244, 3, 9)),
-    9_000,
-);
+/// The address of other Services' endpoints; nobody asks them.
+const ELSEWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 244, 3, 9)), 9_000);
 
 /// The Service of our collector, and the port of its Service.
 const COLLECTOR: &str = "collector";
@@ -45,7 +43,7 @@ pub struct Ground {
     /// Direct, ours, and the peer's where it takes part.
     ways: Vec<Way>,
     services: Vec<(String, SocketAddr)>,
-    /// Who takes our spans and the peer's.
+    /// The servers that take our spans and the peer's.
     sinks: Arc<[Sink; 2]>,
     envoy: Option<PathBuf>,
 }
@@ -54,7 +52,7 @@ pub struct Ground {
 pub struct Way {
     pub client: Pod,
     pub server: Pod,
-    /// Where requests go.
+    /// The address that requests go to.
     pub target: SocketAddr,
     host: String,
     is_identified: Arc<AtomicBool>,
@@ -64,7 +62,7 @@ pub struct Way {
 pub struct Pair {
     name: &'static str,
     processes: Processes,
-    /// Where they write what they print.
+    /// The path that their output is written to.
     output: PathBuf,
     sinks: Arc<[Sink; 2]>,
     rest_mib: f64,
@@ -95,20 +93,20 @@ impl Ground {
         let full = format!("{SERVER}.{}.svc.cluster.local", mesh.namespace);
         let address = mesh.expose(SERVER, SERVICE_PORT, PORT)?;
         let service = SocketAddr::from((address, SERVICE_PORT));
-        let direct = Network::new(1)?;
+        let direct = network(1)?;
         let at = direct.at(PORT);
-        let pods = named("client", Network::new(0)?);
+        let pods = named("client", network(0)?);
         let mut ways = vec![Way::new(pods, named(SERVER, direct), at, &full)?];
         for name in ["client", SERVER] {
             mesh.account(name)?;
         }
-        let client = mesh.pod("client", "client", Network::new(2)?)?;
-        let server = mesh.pod(SERVER, SERVER, Network::new(3)?)?;
+        let client = mesh.pod("client", "client", network(2)?)?;
+        let server = mesh.pod(SERVER, SERVER, network(3)?)?;
         ways.push(Way::new(client, server, service, &full)?);
         if envoy.is_some() {
-            let (client, server) = (Network::new(4)?, Network::new(5)?);
+            let (client, server) = (network(4)?, network(5)?);
             for network in [&client, &server] {
-                network.redirect(&[])?;
+                redirect(network, &[])?;
             }
             let (client, server) = (named("client", client), named(SERVER, server));
             ways.push(Way::new(client, server, service, &full)?);
@@ -203,7 +201,7 @@ impl Ground {
         };
         let path = self.mesh.fresh_file("peers");
         let start = |pod: &Pod, config| {
-            let mut words = pod.network.words_of_proxy().into_iter();
+            let mut words = words_of_proxy(&pod.network).into_iter();
             let word = words.next().context("there is a word")?;
             let mut command = std::process::Command::new(word);
             command.args(words).arg(envoy);
@@ -227,7 +225,7 @@ impl Ground {
 
 impl Way {
     fn new(client: Pod, server: Pod, target: SocketAddr, host: &str) -> anyhow::Result<Way> {
-        let is_identified = backend::serve(server.network.listen(PORT)?)?;
+        let is_identified = backend::serve(server.network.listen((Ipv4Addr::UNSPECIFIED, PORT))?)?;
         Ok(Way {
             client,
             server,
@@ -237,7 +235,7 @@ impl Way {
         })
     }
 
-    /// What is asked on it.
+    /// The requests on it.
     pub fn asked(&self) -> Asked {
         Asked {
             address: self.target,
@@ -246,7 +244,7 @@ impl Way {
         }
     }
 
-    /// Whether the server was told by whom requests come, which it is by mutual TLS alone.
+    /// Whether the server was told the identity of the client, which it is by mutual TLS alone.
     pub fn is_identified(&self) -> bool {
         self.is_identified.load(Ordering::Relaxed)
     }
@@ -283,7 +281,7 @@ impl Way {
 }
 
 impl Pair {
-    /// Whose they are.
+    /// The name of the pair.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -347,7 +345,7 @@ impl Pair {
     }
 }
 
-/// Where proxies print: what they record lies on disk, as a container's output does.
+/// The output of proxies: what they record lies on disk, as a container's output does.
 fn output(variant: Variant, path: &std::path::Path) -> anyhow::Result<Stdio> {
     if variant != Variant::Log {
         return Ok(Stdio::null());
@@ -356,7 +354,7 @@ fn output(variant: Variant, path: &std::path::Path) -> anyhow::Result<Stdio> {
     Ok(options.create(true).append(true).open(path)?.into())
 }
 
-/// What our controller is told of what proxies record.
+/// The mesh settings of our controller, by what proxies record.
 fn mesh_config(namespace: &str, variant: Variant, sampling: f64) -> String {
     match variant {
         Variant::Baseline | Variant::None => "defaultProviders: {metrics: []}\n".to_owned(),

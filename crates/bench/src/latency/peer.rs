@@ -15,7 +15,7 @@ use time::{Duration, OffsetDateTime};
 use super::{PORT, SERVER, SERVICE_PORT, Variant};
 use crate::istio::{address, extend, typed};
 
-/// Where rules lead connections.
+/// The address that rules lead connections to.
 const OUTBOUND: &str = "0.0.0.0:15001";
 const INBOUND: &str = "0.0.0.0:15006";
 
@@ -31,19 +31,19 @@ const LOG: &str = "[%START_TIME%] \"%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:P
     %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% \
     %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%\n";
 
-/// Who the peers are, and what they know.
+/// The plan of the peers: identities, Services in scope, and what is recorded.
 pub struct PeerPlan<'a> {
     /// The namespace of the identities and of the Services.
     pub namespace: &'a str,
     /// The mesh's root: certificate and key in PEM.
     pub authority: &'a [String; 2],
-    /// Where the server is.
+    /// The address of the server.
     pub server: SocketAddr,
     /// The other Services in scope, with where they are.
     pub services: &'a [(String, SocketAddr)],
-    /// What is recorded.
+    /// The records that proxies keep.
     pub variant: Variant,
-    /// Who takes spans.
+    /// The server that takes spans.
     pub sink: SocketAddr,
     /// The share of requests that are traced, in percent.
     pub sampling: f64,
@@ -331,7 +331,7 @@ fn log() -> Value {
     json!({"name": "envoy.access_loggers.file", "typed_config": file})
 }
 
-/// What goes to where it was meant to go.
+/// The cluster of connections that go to their original destination.
 fn original(name: &str, source: Option<&str>) -> Value {
     let mut cluster = json!({
         "name": name,
@@ -356,7 +356,7 @@ fn passing(cluster: &str) -> Value {
     json!({"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy})
 }
 
-/// What Istio sets circuit breakers to: without it, Envoy refuses above 1,024.
+/// Istio's setting of circuit breakers: without it, Envoy refuses above 1,024.
 fn unlimited() -> Value {
     json!({"thresholds": [{
         "max_connections": u32::MAX,

@@ -8,7 +8,7 @@ use super::{LatencyArgs, Variant};
 use crate::load::{Schedule, Seen};
 use crate::table;
 
-/// What was seen of one pair in all its turns of a row.
+/// The measurements of one pair in all its turns of a row.
 pub struct Side {
     pub seen: Seen,
     /// Processor time of both proxies.
@@ -31,13 +31,13 @@ pub struct Row {
     baseline_p90_ms: f64,
     #[serde(flatten)]
     proxied: Option<Proxied>,
-    /// Of all, the peer included.
+    /// The errors of all, the peer included.
     errors: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
 }
 
-/// What proxies add to that.
+/// The figures that proxies add to that.
 #[derive(Debug, Default, Serialize)]
 struct Proxied {
     added_p50_ms: f64,
@@ -51,7 +51,7 @@ struct Proxied {
     cpu_ms_per_1000: f64,
     peer_cpu_ms_per_1000: Option<f64>,
     cpu_ratio: Option<f64>,
-    /// Of one sidecar under load, the larger of both.
+    /// The memory of one sidecar under load, the larger of both.
     rss_mib: f64,
     peer_rss_mib: Option<f64>,
     /// The same before any load, with all Services in scope.

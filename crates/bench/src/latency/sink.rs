@@ -1,4 +1,5 @@
-//! Who takes spans: every POST is answered with 200 and nothing, and its bytes are counted.
+//! A server that takes spans: every POST is answered with 200 and nothing, and its bytes are
+//! counted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 /// A collector, on a thread that ends with the process.
 pub struct Sink {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     bytes: Arc<AtomicU64>,
 }
@@ -92,7 +93,7 @@ async fn take(mut stream: TcpStream, bytes: Arc<AtomicU64>) -> io::Result<()> {
     }
 }
 
-/// The length that a head declares; none where the body comes in chunks.
+/// The length that a head declares; `None` where the body comes in chunks.
 fn body_bytes(head: &str) -> Option<usize> {
     let field = |name: &str| {
         head.lines().find_map(|line| {

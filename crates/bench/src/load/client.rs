@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest head of a response.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
-/// What went wrong, and how in words.
+/// The failure, and its description.
 pub type Failure = (Trouble, String);
 
 /// A connection, with or without TLS.

@@ -31,10 +31,10 @@ pub struct OpenLoop {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What is asked.
+/// The requests, and the address that they go to.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
     /// The request, which has no body.
     pub request: String,
@@ -42,9 +42,9 @@ pub struct Asked {
     pub body_bytes: usize,
 }
 
-/// What was seen.
+/// The measurements.
 pub struct Seen {
-    /// In nanoseconds, to three digits.
+    /// The latencies in nanoseconds, to three digits.
     pub latency: Histogram<u64>,
     /// Requests that were not answered as they should.
     pub errors: u64,

@@ -9,7 +9,7 @@ pub struct Schedule {
     pub rps: f64,
     /// Connections, which take turns.
     pub connections: usize,
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
     /// Whether a request comes at a random moment of its turn, so that requests bunch as those of
     /// clients do that know nothing of each other. Otherwise all are equally far apart.

@@ -1,4 +1,4 @@
-//! What traffic has met with: latencies, and failures by kind.
+//! The measurements of traffic: latencies, and failures by kind.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,12 +23,12 @@ pub enum Trouble {
     Behind,
 }
 
-/// What was measured between two looks.
+/// The measurements between two looks.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Latency of requests in milliseconds, from when they were meant to be sent.
     pub p50_ms: f64,
-    /// The same for 99 of 100.
+    /// The latency that 99 of 100 do not exceed, likewise.
     pub p99_ms: f64,
     /// The longest.
     pub max_ms: f64,
@@ -45,7 +45,7 @@ pub struct Tally {
 }
 
 struct State {
-    /// In microseconds, up to a minute, to three digits.
+    /// The latencies in microseconds, up to a minute, to three digits.
     latency: Histogram<u64>,
     errors: BTreeMap<Trouble, u64>,
     last_error: Option<String>,

@@ -8,27 +8,29 @@ use super::topology::Service;
 use crate::load::Seen;
 use crate::table;
 
-/// What the row of all together is called.
+/// The name of the row of all together.
 const ALL: &str = "all";
 
 /// One service, or all together as who asks sees them.
 #[derive(Debug, Serialize)]
 pub struct Row {
     service: String,
-    /// Processes with a sidecar each, the one beside whoever asks included in that of all.
+    /// Processes with a sidecar each; the client counts among all.
     replicas: usize,
     /// Requests that were answered per second, whatever with.
     rps: f64,
-    /// From the head of a request to its answer; of all from when it was meant to be sent.
+    /// The time from the head of a request to its answer; for all together from when it was meant
+    /// to be sent.
     p50_ms: f64,
     p90_ms: f64,
     p99_ms: f64,
     errors: u64,
-    /// Of the sidecars, for 1,000 requests to this service, or to the entrypoint.
+    /// The processor time of the sidecars, for 1,000 requests to this service, or to the
+    /// entrypoint.
     cpu_ms_per_1000: f64,
-    /// Of the largest sidecar.
+    /// The memory of the largest sidecar.
     rss_mib: f64,
-    /// Of all sidecars together.
+    /// The memory of all sidecars together.
     rss_sum_mib: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     controller_cpu_ms: Option<f64>,
@@ -39,7 +41,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of a service.
+    /// The row of a service.
     pub fn of_service(
         service: &Service,
         seen: &Seen,
@@ -58,7 +60,7 @@ impl Row {
         )
     }
 
-    /// Of all together; of the controller its processor time and memory.
+    /// The row of all together, with the controller's processor time and memory.
     pub fn of_all(
         seen: &Seen,
         time: Duration,

@@ -26,7 +26,7 @@ use crate::load::Seen;
 /// Connections to one other service that are kept.
 const KEPT_MAX: usize = 64;
 
-/// What the parent says, each on a line: to forget what was seen so far, and to tell it.
+/// The parent's commands, each on a line: to forget what was seen so far, and to tell it.
 pub const BEGIN: &str = "begin";
 /// See [`BEGIN`].
 pub const TELL: &str = "tell";
@@ -34,7 +34,7 @@ pub const TELL: &str = "tell";
 /// Settings of the process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServiceArgs {
-    /// Where it listens.
+    /// The address that it listens on.
     #[arg(long)]
     listen: SocketAddr,
     /// The file with its plan.
@@ -42,16 +42,16 @@ pub struct ServiceArgs {
     plan: PathBuf,
 }
 
-/// What a process is and whom it knows.
+/// The plan of a process: its work, and the services that it knows.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// What it does.
+    /// The work.
     pub work: Work,
-    /// Whom it calls, by name.
+    /// The services that it calls, by name.
     pub peers: BTreeMap<String, Peer>,
 }
 
-/// Where another service is.
+/// The address of another service.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Peer {
     /// Its Service.
@@ -60,7 +60,7 @@ pub struct Peer {
     pub host: String,
 }
 
-/// What it has seen, as a line of JSON.
+/// The measurements of a process, as a line of JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Told {
     /// Nanoseconds from the head of a request to its answer, and how often.

@@ -25,7 +25,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A graph without cycles, with one entrypoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
-    /// In the order of the file.
+    /// The services, in the order of the file.
     pub services: Vec<Service>,
     /// The place of the entrypoint.
     pub entrypoint: usize,
@@ -38,11 +38,11 @@ pub struct Service {
     pub name: String,
     /// Processes, each with a sidecar.
     pub replicas: usize,
-    /// What it does for each request.
+    /// The work that it does for each request.
     pub work: Work,
 }
 
-/// What a service does for each request.
+/// The work of a service for each request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// The share of requests that are answered with 500, after the script.
@@ -67,7 +67,7 @@ pub enum Command {
 /// A request to another service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Whose.
+    /// The service that is called.
     pub service: String,
     /// The length of the request's body.
     pub request_bytes: usize,
@@ -75,7 +75,7 @@ pub struct Call {
     pub probability: f64,
 }
 
-/// What holds where a service says nothing.
+/// The values that hold where a service says nothing.
 struct Defaults {
     request_bytes: usize,
     response_bytes: usize,
@@ -88,7 +88,7 @@ impl Topology {
     /// Reads a file's text.
     ///
     /// # Errors
-    /// What is wrong: the service, the field and the remedy.
+    /// The problem: the service, the field and the remedy.
     pub fn parse(text: &str) -> anyhow::Result<Topology> {
         let value: Value = serde_saphyr::from_str(text).context("it is no YAML")?;
         let Value::Object(mut file) = value else {
@@ -378,7 +378,7 @@ fn mapping(who: &str, place: &str, value: Value) -> anyhow::Result<Map<String, V
     }
 }
 
-/// What is not known here is refused, so that nobody measures what he did not write.
+/// Refuses fields that are not known here, so that nobody measures what he did not write.
 fn refuse_rest(who: &str, place: &str, fields: &Map<String, Value>) -> anyhow::Result<()> {
     match fields.keys().next() {
         None => Ok(()),

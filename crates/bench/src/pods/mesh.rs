@@ -13,11 +13,11 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::Network;
+use super::network::{Network, redirect, words_of_proxy};
 use crate::cluster::api::Api;
 use crate::cluster::process::{self, Process};
 
-/// Where sidecars follow the controller.
+/// The address where sidecars follow the controller.
 pub const SYNC: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 244, 3, 2)), 14_010);
 
 /// The admin address of the controller.
@@ -35,7 +35,7 @@ const TOKEN_SECONDS: u64 = 24 * 3_600;
 /// How long something may take to appear in the API.
 const APPEAR_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// The time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A namespace of this run alone.
@@ -205,7 +205,7 @@ impl Mesh {
     /// The API server refuses, or there is no network.
     pub fn pod(&self, name: &str, app: &str, network: Network) -> anyhow::Result<Pod> {
         let excluded = format!("--inbound-ports-excluded={ADMIN_PORT}");
-        network.redirect(&[&excluded])?;
+        redirect(&network, &[&excluded])?;
         let labels = json!({"app": app, "security.istio.io/tlsMode": "istio"});
         self.admit(name, app, &labels, network)
     }
@@ -268,7 +268,7 @@ impl Mesh {
     /// Starts the sidecar of a Pod, which has never run before; its log goes to a file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn sidecar(
         &self,
         pod: &Pod,
@@ -279,7 +279,7 @@ impl Mesh {
         let state = self.fresh_file("state");
         std::fs::create_dir(&state)?;
         let name = &pod.name;
-        let mut words = pod.network.words_of_proxy().into_iter();
+        let mut words = words_of_proxy(&pod.network).into_iter();
         let mut command = Command::new(words.next().context("there is a word")?);
         command.args(words).arg(process::program()?);
         command.args(["proxy", "--mesh", "--capture-outbound=127.0.0.1:15001"]);

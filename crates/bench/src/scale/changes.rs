@@ -1,4 +1,4 @@
-//! What one change of the setup costs: counted, and timed until it is live.
+//! The cost of one change of the setup: counted, and timed until it is live.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -13,20 +13,20 @@ use crate::child::{Counts, Running};
 use crate::istio::{self, Served, Setup};
 use crate::probe::{Prober, Wanted};
 
-/// What a rule of the changed VirtualService rewrites to: the endpoint knows only `/`.
+/// The path that a rule of the changed VirtualService rewrites to: the endpoint knows only `/`.
 const ELSEWHERE: &str = "/elsewhere";
 
 /// How long changes are apart: a removed file is held for a moment, in case it is replaced.
 const REST: Duration = Duration::from_millis(60);
 
-/// What one kind of change costs.
+/// The cost of one kind of change.
 #[derive(Debug, Serialize)]
 pub struct Change {
-    /// What is changed.
+    /// The kind of change.
     change: &'static str,
     domains: u32,
     paths: u32,
-    /// From the write that makes it live to the first answer that shows it.
+    /// The time from the write that makes it live to the first answer that shows it.
     live_ms: Quantiles,
     /// The calls of keyed translation functions.
     units_translated: PerDomain,

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 pub struct Cores(Vec<usize>);
 
 impl Cores {
-    /// Those that this process was given.
+    /// The cores that this process was given.
     pub fn of_this_process() -> anyhow::Result<Cores> {
         let set = sched_getaffinity(None).context("which cores there are")?;
         let cores = (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core));

@@ -248,12 +248,12 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// To a tenth.
+/// Rounds to a tenth.
 pub fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// To a hundredth.
+/// Rounds to a hundredth.
 pub fn hundredth(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use myriad_lab::peer::{self, Envoy};
+use myriad_lab::port::free_address;
+
 use super::cores::Cores;
-use super::peer::{self, Envoy};
 use super::traffic::{Phase, Seen, Traffic};
 use crate::child::Running;
 use crate::cluster::usage;
@@ -37,7 +39,7 @@ enum Process {
     Endpoint,
 }
 
-/// What was seen in one turn.
+/// The measurements of one turn.
 pub struct Round {
     pub seen: Seen,
     /// How long it was.
@@ -50,7 +52,7 @@ pub struct Round {
     pub rss_mib: f64,
 }
 
-/// What was seen in all turns.
+/// The measurements of all turns.
 pub struct Outcome {
     pub name: String,
     pub start: Duration,
@@ -103,7 +105,7 @@ impl Subject {
         endpoint: SocketAddr,
         cores: &Cores,
     ) -> anyhow::Result<Subject> {
-        let address = peer::free_address()?;
+        let address = free_address()?;
         let config = istio::bootstrap(setup, all, address, endpoint);
         let begun = Instant::now();
         let mut process = cores.start(|| Envoy::start(program, &config, cores.count()))?;
@@ -130,7 +132,7 @@ impl Subject {
         &self.name
     }
 
-    /// Where it serves HTTPS.
+    /// The address where it serves HTTPS.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -189,7 +191,7 @@ impl Subject {
         }
     }
 
-    /// Of the proxy, and of this process.
+    /// The processor times of the proxy, and of this process.
     fn processor_times(&self) -> anyhow::Result<(Duration, Duration)> {
         let proxy = usage::processor_time(self.id())?;
         Ok((proxy, usage::processor_time(std::process::id())?))

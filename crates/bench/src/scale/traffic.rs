@@ -45,21 +45,21 @@ pub struct Traffic {
     pub token: Option<Arc<str>>,
 }
 
-/// What traffic does.
+/// A phase of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
     /// It runs, and nothing counts but failures.
     Warm,
-    /// What is answered counts.
+    /// Answers count.
     Measure,
     /// It ends.
     Stop,
 }
 
-/// What was seen.
+/// The measurements.
 pub struct Seen {
-    /// In microseconds, up to a minute, to three digits.
+    /// The latencies in microseconds, up to a minute, to three digits.
     pub latency: Histogram<u64>,
     /// Failures in all phases: of connections and of answers.
     pub errors: u64,

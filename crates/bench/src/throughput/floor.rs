@@ -28,7 +28,7 @@ pub struct FloorArgs {
     /// A file with chain and key for each name.
     #[arg(long)]
     certificates: PathBuf,
-    /// Where requests go.
+    /// The address that requests go to.
     #[arg(long)]
     upstream: SocketAddr,
     /// The port of HTTPS.
@@ -39,13 +39,13 @@ pub struct FloorArgs {
     http: u16,
 }
 
-/// Those of HTTPS and HTTP; the others are numbered after them.
+/// The listeners of HTTPS and HTTP; other sockets are numbered after them.
 const LISTENERS: usize = 2;
 
 /// Header lines of a message.
 const HEADERS_MAX: usize = 32;
 
-/// What is read at a time.
+/// The most bytes that are read at a time.
 const READ_BYTES: usize = 16 << 10;
 
 /// The longest message that waits for its end.
@@ -59,7 +59,7 @@ struct Client {
     pipe: Pipe,
     /// The part of a request that has come.
     begun: Vec<u8>,
-    /// Who answers it.
+    /// The number of the upstream connection that answers it.
     upstream: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ struct Client {
 struct Upstream {
     pipe: Pipe,
     begun: Vec<u8>,
-    /// Whom it answers; nobody while it is pooled.
+    /// The number of the client it answers; `None` while it is pooled.
     client: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ struct Pipe {
     unsent: Vec<u8>,
 }
 
-/// Who has a number.
+/// The owner of a number.
 enum End {
     Client(Client),
     Upstream(Upstream),
@@ -90,7 +90,7 @@ struct Floor {
     to: SocketAddr,
     ends: Vec<Option<End>>,
     free: Vec<usize>,
-    /// Those that were freed just now, of whom something may still be told.
+    /// Numbers that were freed just now, of which something may still be told.
     freed: Vec<usize>,
     pool: Vec<usize>,
     buffer: Vec<u8>,
@@ -100,7 +100,7 @@ struct Floor {
 /// Serves until it is killed.
 ///
 /// # Errors
-/// Those of files and sockets.
+/// The errors of files and sockets.
 pub fn run(args: &FloorArgs) -> anyhow::Result<()> {
     let https = TcpListener::bind((Ipv4Addr::LOCALHOST, args.https))?;
     let http = TcpListener::bind((Ipv4Addr::LOCALHOST, args.http))?;

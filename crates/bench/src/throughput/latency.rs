@@ -1,4 +1,4 @@
-//! What a proxy adds to the latency of requests at a rate that does not saturate it.
+//! The latency that a proxy adds to requests at a rate that does not saturate it.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct LatencyRow {
     added_p90_us: f64,
     peer_added_p50_us: f64,
     peer_added_p90_us: f64,
-    /// Of what Myriad adds to what the peer does, each of a round of both.
+    /// The ratio of what Myriad adds to what the peer does, each of a round of both.
     ratio: Spread,
     ratio_p90: Spread,
     cpu_us_per_request: f64,

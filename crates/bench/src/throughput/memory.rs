@@ -1,4 +1,4 @@
-//! What a proxy keeps in memory: at boot, for idle connections, and after load.
+//! The memory of a proxy: at boot, for idle connections, and after load.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use crate::table;
 /// How long all connections and their requests may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Between two looks.
+/// The time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What was seen of one proxy, in MiB.
+/// The memory of one proxy, in MiB.
 pub struct Kept {
     boot: f64,
     idle: f64,
@@ -36,13 +36,13 @@ pub struct MemoryRow {
     work: Work,
     connections: usize,
     peer: String,
-    /// What each idle connection has added to the memory at boot. It has had one request.
+    /// The memory at boot that each idle connection has added. It has had one request.
     kib_per_connection: f64,
     peer_kib_per_connection: f64,
     ratio: Spread,
     rss_boot_mib: f64,
     peer_rss_boot_mib: f64,
-    /// With all idle connections.
+    /// The memory with all idle connections.
     rss_idle_mib: f64,
     peer_rss_idle_mib: f64,
     /// Under load of 1,000 connections, after that.

@@ -1,6 +1,6 @@
-//! What other proxies are told, so that they serve the same names and routes with one thread, by
-//! the same protocols, over pooled connections. What costs them more and says nothing about
-//! routes (access logs, headers about the client, statistics by route) is left out.
+//! The configuration of other proxies, so that they serve the same names and routes with one
+//! thread, by the same protocols, over pooled connections. What costs them more and says nothing
+//! about routes (access logs, headers about the client, statistics by route) is left out.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
+use myriad_lab::peer;
 use serde_json::{Value, json};
 
 use super::subject::{Doors, Peer};
 use crate::istio::{self, Served, Setup, extend, typed};
-use crate::scale::peer;
 
 /// How long connections stay open that nothing happens on, and more requests than there will be
 /// on any.
@@ -22,7 +22,7 @@ const REQUESTS_MAX: u32 = 2_000_000_000;
 /// Connections to the upstream that are kept.
 const POOL_MAX: usize = 2_048;
 
-/// What a peer is made of.
+/// The parts of a peer's configuration.
 pub struct Recipe<'a> {
     pub setup: &'a Setup,
     pub all: &'a [Served],
@@ -30,7 +30,7 @@ pub struct Recipe<'a> {
     pub certificates: &'a Path,
     pub backend: SocketAddr,
     pub doors: Doors,
-    /// Where its own files go.
+    /// The directory of its own files.
     pub directory: &'a Path,
     /// Connections that come, at most.
     pub connections: usize,
@@ -63,38 +63,41 @@ pub fn provide(peer: Peer) -> anyhow::Result<(PathBuf, String)> {
 }
 
 impl Recipe<'_> {
-    /// What starts the peer, with its files written.
+    /// The command that starts the peer, with its files written.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn command(&self, peer: Peer, program: &Path) -> anyhow::Result<Command> {
-        let mut command = Command::new(program);
-        match peer {
+    pub fn command(&self, of: Peer, program: &Path) -> anyhow::Result<Command> {
+        Ok(match of {
             Peer::Floor => {
+                let mut command = Command::new(program);
                 command.arg("floor");
                 command.arg("--certificates").arg(self.certificates);
                 command.arg(format!("--upstream={}", self.backend));
                 command.arg(format!("--https={}", self.doors.https.port()));
                 command.arg(format!("--http={}", self.doors.http.port()));
+                command
             }
             Peer::Haproxy => {
                 self.write("paths.map", &self.map())?;
                 let file = self.write("haproxy.cfg", &self.haproxy())?;
-                command.args(["-db", "-f"]).arg(file);
+                peer::haproxy(program, &file)
             }
             Peer::Nginx => {
                 let file = self.write("nginx.conf", &self.nginx())?;
-                command.arg("-e").arg("stderr").arg("-c").arg(file);
-                command.arg("-p").arg(self.directory);
+                let mut command = peer::nginx(program, &file);
+                command
+                    .arg("-e")
+                    .arg("stderr")
+                    .arg("-p")
+                    .arg(self.directory);
+                command
             }
             Peer::Envoy => {
                 let file = self.write("envoy.json", &serde_json::to_string(&self.envoy())?)?;
-                command.arg("--config-path").arg(file);
-                command.args(["--concurrency", "1", "--disable-hot-restart"]);
-                command.args(["--log-level", "error"]);
+                peer::envoy(Command::new(program), &file, 1)
             }
-        }
-        Ok(command)
+        })
     }
 
     fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
@@ -208,7 +211,7 @@ http {{
         text
     }
 
-    /// What Istio would send, and the same hosts without TLS.
+    /// The configuration that Istio would send, and the same hosts without TLS.
     fn envoy(&self) -> Value {
         let Doors { https, http } = self.doors;
         let mut all = istio::bootstrap(self.setup, self.all, https, self.backend);

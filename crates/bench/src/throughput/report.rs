@@ -10,7 +10,7 @@ use super::work::{Case, Work};
 use crate::scale::report::{hundredth, median, tenth};
 use crate::table;
 
-/// What was seen in one turn.
+/// The measurements of one turn.
 pub struct Turn {
     /// How long was measured.
     pub time: Duration,
@@ -18,13 +18,13 @@ pub struct Turn {
     pub answered: u64,
     /// Processor time of the proxy meanwhile.
     pub proxy: Duration,
-    /// That of the load generator.
+    /// The processor time of the load generator.
     pub load: Duration,
-    /// That of the backend.
+    /// The processor time of the backend.
     pub backend: Duration,
     /// Resident memory of the proxy at its end, before connections were closed.
     pub rss_mib: f64,
-    /// What the load generator saw.
+    /// The measurements of the load generator.
     pub ended: Ended,
 }
 
@@ -37,7 +37,7 @@ pub struct Spread {
     rounds: usize,
 }
 
-/// What a row is about.
+/// The subjects of a row.
 #[derive(Debug, Serialize)]
 pub struct Subjects {
     work: Work,
@@ -57,7 +57,7 @@ pub struct Row {
     /// Medians of the rounds, as all figures but memory and errors.
     cpu_us_per_request: f64,
     peer_cpu_us_per_request: f64,
-    /// Of Myriad to the peer, each of a round of both.
+    /// The ratio of Myriad to the peer, each of a round of both.
     ratio: Spread,
     rps: f64,
     peer_rps: f64,
@@ -163,7 +163,7 @@ impl Turn {
 }
 
 impl Spread {
-    /// Of these values.
+    /// The spread of these values.
     pub fn of(values: impl Iterator<Item = f64>) -> Spread {
         let values: Vec<f64> = values.collect();
         Spread {

@@ -8,12 +8,12 @@ pub struct Requests {
     hosts: Vec<String>,
     paths: usize,
     bytes: Vec<u8>,
-    /// Where each ends, host by host.
+    /// The end of each request, host by host.
     ends: Vec<usize>,
 }
 
 impl Requests {
-    /// Those for a proxy, which rewrites every path to `/`.
+    /// Requests for a proxy, which rewrites every path to `/`.
     pub fn new(hosts: Vec<String>, paths: u32) -> Requests {
         Requests::with(
             hosts,
@@ -22,13 +22,13 @@ impl Requests {
         )
     }
 
-    /// The same, as frames of HTTP/2.
+    /// Requests for a proxy, as frames of HTTP/2.
     pub fn framed(hosts: Vec<String>, paths: u32) -> Requests {
         let paths: Vec<_> = (0..paths).map(istio::path).collect();
         Requests::with(hosts, &paths, streams::frame)
     }
 
-    /// Those for the backend itself, which has nothing but `/`.
+    /// Requests for the backend itself, which has nothing but `/`.
     pub fn direct(hosts: Vec<String>) -> Requests {
         Requests::with(hosts, &["/".to_owned()], text)
     }

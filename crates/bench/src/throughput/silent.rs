@@ -110,7 +110,7 @@ pub struct SilentRow {
     flooded_p99_us: f64,
     peer_idle_p99_us: f64,
     peer_flooded_p99_us: f64,
-    /// Of the latency beside the flood to that without, each of a round.
+    /// The ratio of the latency beside the flood to that without, each of a round.
     ratio: Spread,
     peer_ratio: Spread,
     /// The largest of the rounds.

@@ -73,7 +73,7 @@ const GROWTH_MIB_MAX: f64 = 2.0;
 /// Descriptors beside those of connections, pooled ones to the endpoint included.
 const DESCRIPTORS: u64 = 8_192;
 
-/// What was seen.
+/// The measurements.
 #[derive(Debug, Serialize)]
 struct Report {
     minutes: f64,
@@ -86,7 +86,7 @@ struct Report {
     rss_begin_mib: f64,
     rss_end_mib: f64,
     rss_max_mib: f64,
-    /// Of the line through all looks.
+    /// The slope of the line through all looks.
     slope_mib_per_hour: f64,
     /// Before the first client and behind the last one. Pooled connections to the endpoint may
     /// stay open.
@@ -269,7 +269,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Of the line of least squares.
+/// The slope of the line of least squares.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len().max(1) as f64;
     let sum = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -1,4 +1,4 @@
-//! Who is measured: Myriad, and those beside it, all with the same names and routes.
+//! The servers that are measured: Myriad, and others beside it, all with the same names and routes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use myriad_lab::port::free_address;
 
 use super::peers::{self, Recipe};
 use super::requests::Requests;
@@ -18,28 +19,27 @@ use crate::child::Running;
 use crate::cluster::usage;
 use crate::istio::{Filters, Keys, Served, Setup};
 use crate::scale::cores::Cores;
-use crate::scale::peer;
 
 /// How long a proxy may take until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Between two looks.
+/// The time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Whom Myriad is measured beside.
+/// A server that Myriad is measured beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Peer {
     /// No policy at all: the limit.
     Floor,
     /// Out of its registry.
     Envoy,
-    /// Of Debian.
+    /// HAProxy, from Debian.
     Haproxy,
-    /// Of Debian.
+    /// nginx, from Debian.
     Nginx,
 }
 
-/// Where a proxy serves.
+/// The addresses that a proxy serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Doors {
     pub https: SocketAddr,
@@ -56,7 +56,7 @@ pub struct Ground {
     backend_thread: i32,
     leaves: Arc<Leaves>,
     requests: Arc<Requests>,
-    /// The same for HTTP/2, and for the backend itself.
+    /// The requests in HTTP/2, and those for the backend itself.
     framed: Arc<Requests>,
     direct: Arc<Requests>,
 }
@@ -226,10 +226,10 @@ impl Ground {
         self.setup
             .write_with(&self.all, self.backend, objects.path(), &filters)?;
         let doors = Doors {
-            https: peer::free_address()?,
-            http: peer::free_address()?,
+            https: free_address()?,
+            http: free_address()?,
         };
-        let admin = peer::free_address()?;
+        let admin = free_address()?;
         let mut command = Command::new(binary);
         command.arg("serve").arg(format!("--http={}", doors.http));
         command.arg(format!("--https={}", doors.https));
@@ -261,8 +261,8 @@ impl Ground {
         cores: &Cores,
     ) -> anyhow::Result<Subject> {
         let doors = Doors {
-            https: peer::free_address()?,
-            http: peer::free_address()?,
+            https: free_address()?,
+            http: free_address()?,
         };
         let directory = tempfile::tempdir()?;
         let recipe = Recipe {
@@ -310,12 +310,12 @@ impl Subject {
         }
     }
 
-    /// Where it serves.
+    /// The addresses that it serves.
     pub fn doors(&self) -> Doors {
         self.doors
     }
 
-    /// Where Myriad has its objects.
+    /// The directory of Myriad's objects.
     pub fn objects(&self) -> Option<&Path> {
         match &self.process {
             Process::Myriad { directory, .. } => Some(directory.path()),
@@ -330,7 +330,7 @@ impl Subject {
         Ok(())
     }
 
-    /// What that was.
+    /// The memory at boot, in MiB.
     pub fn rss_boot_mib(&self) -> f64 {
         self.rss_boot_mib
     }

@@ -31,35 +31,35 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two looks at it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is asked, and how.
+/// The requests, and how they are sent.
 #[derive(Clone)]
 pub struct Plan {
-    /// Of whom.
+    /// The address that they go to.
     pub address: SocketAddr,
-    /// Over so many connections.
+    /// The number of connections.
     pub connections: usize,
-    /// By which certificates hosts are known; none without TLS.
+    /// The certificates by which hosts are known; `None` without TLS.
     pub leaves: Option<Arc<Leaves>>,
     /// How long a connection is used.
     pub life: Life,
-    /// What.
+    /// The requests.
     pub requests: Arc<Requests>,
-    /// So much on each connection at most.
+    /// The most requests of each connection.
     pub requests_max: Option<u64>,
-    /// Over HTTP/2 with so many streams at a time; over HTTP/1.1 if there are none.
+    /// The number of streams at a time over HTTP/2; `None` for HTTP/1.1.
     pub streams: Option<usize>,
-    /// When; as soon as one before has been answered if it does not say.
+    /// The schedule; without one, as soon as one before has been answered.
     pub schedule: Option<Schedule>,
 }
 
 /// How long a connection is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Until the end.
+    /// A connection is kept until the end.
     Kept,
-    /// For one request. The next one begins with a whole handshake.
+    /// A connection serves one request. The next one begins with a whole handshake.
     Fresh,
-    /// For one request. The next one resumes its session.
+    /// A connection serves one request. The next one resumes its session.
     Resumed,
 }
 
@@ -70,17 +70,17 @@ pub struct Traffic {
     thread: JoinHandle<anyhow::Result<Histogram<u64>>>,
 }
 
-/// What was seen in all, once it has ended.
+/// The measurements of all, once it has ended.
 pub struct Ended {
     /// Latencies while they were measured, and errors at any time.
     pub seen: Seen,
     /// Requests that were sent at any time.
     pub sent: u64,
-    /// Those that were answered as they should.
+    /// Requests that were answered as they should.
     pub answered: u64,
 }
 
-/// What the generator and who watches it share.
+/// The counts that the generator shares with those who watch it.
 #[derive(Default)]
 struct Counts {
     /// The thread of the generator.
@@ -95,7 +95,7 @@ struct Counts {
 }
 
 impl Plan {
-    /// What is spoken over TLS.
+    /// The protocol over TLS.
     fn protocol(&self) -> &'static [u8] {
         match self.streams {
             Some(_) => b"h2",

@@ -37,7 +37,7 @@ pub enum Work {
 /// One case of a work.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Whose case.
+    /// The work that the case belongs to.
     pub work: Work,
     /// Which one, where connections do not say it.
     pub variant: Option<&'static str>,
@@ -45,7 +45,7 @@ pub struct Case {
     pub connections: usize,
     /// How long each is used.
     pub life: Life,
-    /// What certificates are for.
+    /// The keys of certificates.
     pub keys: Keys,
     /// Streams at a time on each, over HTTP/2.
     pub streams: Option<usize>,

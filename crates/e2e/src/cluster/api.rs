@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use super::Cluster;
 use crate::world::eventually;
 
-/// Who owns the fields that stories apply.
+/// The owner of the fields that stories apply.
 const FIELD_OWNER: &str = "fieldManager=story&force=true";
 
 /// A door to the API server; it is shut when dropped.
@@ -19,7 +19,7 @@ pub struct Api {
     _proxy: Child,
 }
 
-/// Where the API keeps an object.
+/// The path where the API keeps an object.
 struct Place {
     collection: String,
     name: String,
@@ -119,7 +119,7 @@ impl Api {
         self.call("DELETE", &path, "application/json", "").await;
     }
 
-    /// What is at a path.
+    /// The object at a path.
     ///
     /// # Panics
     /// Where there is nothing, or it cannot be read.

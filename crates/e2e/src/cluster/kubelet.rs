@@ -1,4 +1,4 @@
-//! What a cluster of machines does with objects, for a cluster that has no machine: it runs pods
+//! A stand-in for the machines of a cluster that has none: it runs pods
 //! as their specification says, tells when they are ready, finds Services by name, and leads their
 //! addresses to them. Only the images are not looked at: what looks like Myriad is this one,
 //! and all else answers with the name of its pod.
@@ -21,10 +21,10 @@ use super::{Api, Cluster, Launch, Pod, Process};
 /// Between two looks at what there is.
 const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Where a proxy beside a workload says whether it is ready.
+/// The port where a proxy beside a workload says whether it is ready.
 const PROBES_PORT: u16 = 15_020;
 
-/// What containers run as whose rules lead connections to the proxy.
+/// The group of containers whose rules lead connections to the proxy.
 const PROXY_GROUP: &str = "--regid=1337";
 
 /// Mounts names over those of this machine, and becomes the program.
@@ -43,14 +43,14 @@ pub struct Kubelet<'a> {
 struct Running {
     address: IpAddr,
     is_ready: bool,
-    /// Where it says so.
+    /// The URL where it says so.
     readiness: String,
     _processes: Vec<Process>,
     _network: Option<Pod>,
 }
 
 impl<'a> Kubelet<'a> {
-    /// For these namespaces, whether they are there yet or not.
+    /// A kubelet for these namespaces, whether they are there yet or not.
     pub fn new(cluster: &'a Cluster, api: &'a Api, namespaces: &[&str]) -> Self {
         Kubelet {
             cluster,
@@ -323,7 +323,7 @@ impl<'a> Kubelet<'a> {
         Some(mounts)
     }
 
-    /// Where a volume of a pod is.
+    /// The directory of a volume of a pod.
     fn place(&self, pod: &str, volume: &Value) -> PathBuf {
         let volume = text(&volume["name"]);
         self.cluster.path(&format!("{pod}-{volume}"))

@@ -101,12 +101,12 @@ impl Launch {
 }
 
 impl Process {
-    /// Where its admin pages are.
+    /// The address of its admin pages.
     pub(super) fn admin(&self) -> &str {
         &self.admin
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Api, Cluster, Launch, Pod, Process, Relay};
 use crate::world::eventually;
 
-/// Ports that stories look at from outside are led nowhere.
+/// An argument for ports that stories look at from outside: they are led nowhere.
 const EXCLUDED: &str = "--inbound-ports-excluded=9901";
 
 /// A controller with `--mesh`, and the node that its Pods are on.
@@ -30,7 +30,7 @@ pub struct Resident<'a> {
     pub name: &'a str,
     /// Its service account.
     pub account: &'a str,
-    /// What `redirect` is told; none where the proxy is a gateway, which captures nothing.
+    /// The arguments of `redirect`; `None` where the proxy is a gateway, which captures nothing.
     pub rules: Option<Vec<String>>,
 }
 

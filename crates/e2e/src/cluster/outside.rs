@@ -1,12 +1,10 @@
-//! What lies outside of a mesh: a machine with a public address in a network of its own, where a
+//! The world outside of a mesh: a machine with a public address in a network of its own, where a
 //! server of MongoDB's protocol stands behind TLS, and a proxy that opens tunnels.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd as _;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -19,13 +17,14 @@ use tokio_rustls::TlsAcceptor;
 use super::{Cluster, Pod};
 use crate::world::eventually;
 
-/// Where the server listens on the machine itself, in plain text, and to others behind TLS.
+/// The port that the server listens on, on the machine itself in plain text, and to others behind
+/// TLS.
 const PORT: u16 = 27_017;
 
-/// The same, for those who show a certificate.
+/// The port for clients that show a certificate.
 const MUTUAL_PORT: u16 = 27_018;
 
-/// Where the proxy listens.
+/// The port that the proxy listens on.
 const PROXY_PORT: u16 = 3_128;
 
 /// The longest head that the proxy reads.
@@ -41,9 +40,9 @@ pub struct Outside {
 /// A connection that came to the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// From where.
+    /// The address that it came from.
     pub peer: IpAddr,
-    /// To which port.
+    /// The port that it came to.
     pub port: u16,
     /// The name in the handshake, or what the proxy was asked for.
     pub name: String,
@@ -64,12 +63,8 @@ impl Outside {
              `cargo xtask peer mongo` provides it",
         );
         let pod = Pod::outside(cluster).await;
-        let target = pod.target();
-        let mut command = Command::new("nsenter");
+        let mut command = Command::from(pod.network().command(program));
         command
-            .arg(format!("--target={target}"))
-            .arg("--net")
-            .arg(program)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -84,11 +79,9 @@ impl Outside {
             seen: seen.clone(),
         };
         let (ready, is_ready) = tokio::sync::oneshot::channel();
+        let door = pod.network().door().expect("the network is there");
         std::thread::spawn(move || {
-            let path = format!("/proc/{target}/ns/net");
-            let namespace = std::fs::File::open(path).expect("the network is there");
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), kind).expect("the network can be entered");
+            door.enter().expect("the network can be entered");
             let mut builder = tokio::runtime::Builder::new_current_thread();
             let runtime = builder.enable_all().build().expect("a runtime");
             runtime.block_on(doors.open(ready));
@@ -106,14 +99,14 @@ impl Outside {
         self.pod.address()
     }
 
-    /// What has come since this was last asked.
+    /// The arrivals since this was last asked.
     pub fn take_seen(&self) -> Vec<Arrival> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *seen)
     }
 }
 
-/// What listens on the machine.
+/// The listeners on the machine.
 struct Doors {
     address: IpAddr,
     simple: Arc<ServerConfig>,

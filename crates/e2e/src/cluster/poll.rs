@@ -14,7 +14,7 @@ use crate::world::DEADLINE;
 
 /// Requests that one client starts.
 const REQUESTS_MAX: u32 = 100_000;
-/// Who waits this long for an outcome has read all former ones.
+/// The wait without an outcome after which all former ones have been read.
 const CATCH_UP_PAUSE: Duration = Duration::from_millis(5);
 
 /// A client that asks until it is dropped.
@@ -23,7 +23,7 @@ pub struct Poll {
     _child: Child,
 }
 
-/// What became of one request.
+/// The outcome of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The status; 0 where no response came.

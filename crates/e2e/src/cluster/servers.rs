@@ -6,7 +6,7 @@ use std::process::Stdio;
 use tokio::process::Command;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Whoever makes servers fail does it while nobody else needs them.
+/// A lock for servers: a story that makes them fail holds it alone.
 static USE: RwLock<()> = RwLock::const_new(());
 
 /// The right to make servers of the cluster fail.
@@ -15,7 +15,7 @@ pub struct Servers {
     _alone: RwLockWriteGuard<'static, ()>,
 }
 
-/// What the cluster had stored at some time.
+/// The state that the cluster had stored at some time.
 pub struct Saved {
     path: PathBuf,
 }

@@ -40,7 +40,7 @@ impl Slice {
         }
     }
 
-    /// What a client that follows the slice knows.
+    /// The addresses, for a client that follows the slice.
     pub fn addresses(&self) -> Addresses {
         self.addresses.clone()
     }

@@ -20,10 +20,10 @@ const SHOWN_MAX: usize = 8;
 /// again, and the machine is busy.
 const LIVE_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Where the proxies are; may change at any time.
+/// The addresses of the proxies; may change at any time.
 pub type Addresses = watch::Receiver<Vec<SocketAddr>>;
 
-/// What the client does when a proxy breaks a connection or takes none.
+/// The reaction of the client when a proxy breaks a connection or takes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Counts an error.
@@ -40,7 +40,7 @@ pub struct Traffic {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What became of all requests.
+/// The outcomes of all requests.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Requests whose outcome counts.
@@ -116,7 +116,7 @@ impl Traffic {
         asked.await.expect("the client goes on");
     }
 
-    /// What became of the requests so far.
+    /// The outcomes so far.
     pub fn tally(&self) -> Tally {
         lock(&self.shared.tally).clone()
     }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 
 const HOST: &str = "shop.test";
 const TOKEN: &str = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ";
-/// What the authority wants to read at the token's path.
+/// The text that the authority wants to read at the token's path.
 const KEY: &str = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ.nP1qzpXGymHBrUEepNY9HCsQk7K8";
 /// A client that sees who it talks to, and does not mind.
 const PACE: [&str; 3] = ["--insecure", "--rate", "40/s"];
@@ -126,7 +126,7 @@ fn secret(cluster: &Cluster, pair: &Pair) -> String {
     )
 }
 
-/// What nobody trusts: it is its own authority.
+/// A certificate that nobody trusts: it is its own authority.
 fn temporary() -> Pair {
     let issued = rcgen::generate_simple_self_signed([HOST.to_owned()]).expect("a certificate");
     Pair {
@@ -147,7 +147,7 @@ fn private_key(cluster: &Cluster) -> String {
     )
 }
 
-/// What answers a challenge: a Service, its endpoint, and an Ingress on the same host.
+/// The objects that answer a challenge: a Service, its endpoint, and an Ingress on the same host.
 fn solver_objects(cluster: &Cluster, solver: std::net::SocketAddr) -> String {
     let (namespace, class) = (cluster.tenant(), cluster.class());
     let labels = "  labels:\n    acme.cert-manager.io/http-domain: '1187532174'\n    \

@@ -317,7 +317,7 @@ async fn run(place: &Path, step: &Step) -> String {
     printed
 }
 
-/// The same for what may fail still; what it has printed and complained about.
+/// Runs a step that may fail still; what it has printed and complained about.
 async fn try_run(place: &Path, step: &Step) -> String {
     let output = shell(place, step).await;
     let both = [output.stdout, output.stderr].concat();
@@ -338,7 +338,7 @@ async fn shell(place: &Path, step: &Step) -> Output {
     command.output().await.expect("a shell")
 }
 
-/// What the init step of an injected Pod tells `redirect`; none where it has none.
+/// The arguments of `redirect` in the init step of an injected Pod; `None` where it has none.
 fn rules(pod: &Value) -> Option<Vec<String>> {
     let containers = pod["spec"]["initContainers"].as_array()?;
     let init = containers.iter().find(|it| it["name"] == "myriad-init")?;

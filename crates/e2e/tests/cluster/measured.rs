@@ -1,4 +1,4 @@
-//! Who speaks with whom in a mesh, as a real Prometheus tells it to dashboards made for Istio:
+//! Traffic between workloads of a mesh, as a real Prometheus tells it to dashboards made for Istio:
 //! their names of metrics and labels, and queries of their kind.
 
 use myriad_e2e::cluster::{Cluster, Mesh, Process, Resident, Workload};
@@ -6,10 +6,10 @@ use myriad_e2e::prometheus::Prometheus;
 
 use super::istio::installed;
 
-/// Where workloads listen for requests and for streams, behind ports 80 and 81 of the Service.
+/// The ports of workloads for requests and for streams, behind ports 80 and 81 of the Service.
 const PORTS: [u16; 2] = [8080, 8081];
 
-/// Where injection has the proxy answer those outside of the mesh.
+/// The port where injection has the proxy answer those outside of the mesh.
 const METRICS_PORT: u16 = 15020;
 
 struct Story(Mesh);
@@ -39,7 +39,7 @@ impl Story {
         settled.await
     }
 
-    /// What the server runs beside its proxy.
+    /// The processes of the server beside its proxy.
     fn serve(&self, workload: &Workload) -> [Process; 2] {
         PORTS.map(|port| {
             let name = format!("cart-{port}");

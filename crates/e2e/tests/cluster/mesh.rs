@@ -6,14 +6,14 @@ use myriad_e2e::world::eventually;
 
 use super::istio::installed;
 
-/// Where the workload of the server listens, behind its Service's port 80.
+/// The port of the server's workload, behind its Service's port 80.
 const PORT: u16 = 8080;
 
-/// What this story asks of its mesh.
+/// The mesh of this story.
 struct Story(Mesh);
 
 impl Story {
-    /// What the server runs beside its proxy.
+    /// The process of the server beside its proxy.
     fn serve(&self, workload: &Workload) -> Process {
         let launch = self.0.cluster.backend_launch("cart", "the-cart");
         let launch = workload.pod.place(launch.set("--http", PORT));

@@ -1,5 +1,5 @@
-//! What goes wrong between workloads of a mesh: each has an answer of its own, and leaves the
-//! neighbours alone.
+//! Faults between workloads of a mesh: each has an answer of its own, and leaves the neighbours
+//! alone.
 
 use myriad_e2e::cluster::{Cluster, Mesh, Workload};
 use myriad_e2e::world::eventually;
@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::istio::installed;
 
-/// What an endpoint does with a connection once it has been asked for something.
+/// The reaction of an endpoint to a connection once it has been asked for something.
 #[derive(Clone, Copy)]
 enum Way {
     /// It answers as the standard says, and waits for more.

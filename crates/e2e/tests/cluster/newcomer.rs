@@ -13,7 +13,8 @@ use tokio::process::Command;
 use super::injection::WEBHOOKS;
 use super::istio::installed;
 
-/// What runs a command in a container, by the network that its pod has, if it has one of its own.
+/// A script that runs a command in a container, by the network that its pod has, if it has one of
+/// its own.
 const EXEC: &str = r#"kubectl() {
   [ "$1" = exec ] || { command kubectl "$@"; return; }
   owner=${2#deployment/} namespace=$4

@@ -1,4 +1,4 @@
-//! Who may write when: one leader at a time, whatever each believes.
+//! The right to write: one leader at a time, whatever each believes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const TAKEOVER_DEADLINE: Duration = Duration::from_secs(60);
 /// Ingresses whose status is written: more than a leader writes at once.
 const INGRESSES: usize = 60;
 
-/// What the one that led first and the other one write into the same statuses.
+/// The addresses that the one that led first and the other one write into the same statuses.
 const OLD: &str = "192.0.2.1";
 const NEW: &str = "192.0.2.2";
 
@@ -85,7 +85,7 @@ async fn publishing(cluster: &Cluster, replica: u16, service: &str, address: &st
     process
 }
 
-/// What a controller makes of everything that it has read.
+/// The digest of a controller after it has read everything.
 async fn digest(cluster: &Cluster, controller: &Process) -> String {
     let config = cluster.admin(controller, "/config").await.body;
     let config: serde_json::Value = serde_json::from_str(&config).expect("JSON");

@@ -1,4 +1,4 @@
-//! What the stories have in common: who serves, and who asks.
+//! The scene that the stories share: servers and clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Fleet {
         self.start_within(number, SCHEMA);
     }
 
-    /// The same, as a build that understands no newer schema than this.
+    /// Starts a proxy as a build that understands no newer schema than this.
     pub fn start_within(&mut self, number: usize, schema_max: u32) {
         let state = self.scene.path(&format!("state-{number}"));
         std::fs::create_dir_all(&state).expect("a directory");

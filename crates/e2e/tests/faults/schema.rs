@@ -16,7 +16,7 @@ use crate::scene::{Fleet, Scene};
 
 const KEY: [u8; 32] = [7; 32];
 
-/// What the second schema is needed for: the host that the endpoint sees.
+/// The annotation that needs the second schema: the host that the endpoint sees.
 const NEEDS_SECOND: &str = "nginx.ingress.kubernetes.io/upstream-vhost=inner.test";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What people get wrong: a finding each that names object, field and remedy, and every other
+//! Mistakes of people: a finding each that names object, field and remedy, and every other
 //! domain keeps working.
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What people do to files, and what clients see of it.
+//! Changes of files, and what clients see of them.
 
 use myriad_e2e::authority::{Authority, Pair};
 use myriad_e2e::{Backend, Site, World};

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::commands::myriad;
 use super::overload::Asker;
 
-/// What the process may have open.
+/// The descriptors that the process may have open.
 const DESCRIPTORS: usize = 256;
 
 /// Clients that have asked once.

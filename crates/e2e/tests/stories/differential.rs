@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 500;
 /// The fewest requests to each server in the test command.
 const REQUESTS_MIN: usize = 1_000;
 
-/// What all connections follow from.
+/// The seed of all connections.
 const SEED: u64 = 20_260_101;
 
 /// Connections at a time, to each server.
@@ -187,7 +187,7 @@ fn forged(told: &Told, sent: &[Forwarded]) -> Vec<String> {
     smuggled.chain(twice).collect()
 }
 
-/// What a server refuses of what the gateway passes on, and is not known to refuse.
+/// The requests that a server refuses of what the gateway passes on, and is not known to refuse.
 fn refused(origin: &Origin, told: &Told, sent: &[Forwarded]) -> Vec<String> {
     let strange = sent.iter().filter(|it| it.end == End::Refused);
     let strange = strange.filter(|it| !origin.refuses(&it.head));
@@ -215,7 +215,7 @@ fn times<T: Ord>(all: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     times
 }
 
-/// What is there more often than in another account.
+/// The elements that are there more often than in another account.
 fn more<T: Ord + Debug>(
     what: &str,
     times: &BTreeMap<T, usize>,
@@ -231,7 +231,7 @@ fn more<T: Ord + Debug>(
     findings
 }
 
-/// What was found, and the connections that it was found by, as lines for the corpus.
+/// The findings, and the connections that they were found by, as lines for the corpus.
 fn report(all: &[Sent], findings: &[String]) -> String {
     let told = &findings[..findings.len().min(FINDINGS_MAX)];
     let numbers: BTreeSet<usize> = told.iter().filter_map(|it| number_in(it)).collect();
@@ -256,7 +256,7 @@ fn number_in(text: &str) -> Option<usize> {
 }
 
 /// The corpus: connections that once were a finding, with bytes escaped as in Rust, one a line.
-/// Those of HTTP/1 have no last request.
+/// Connections of HTTP/1 have no last request.
 fn found() -> Vec<Sent> {
     let folder = repository("crates/e2e/tests/stories/differential");
     let text = std::fs::read_to_string(folder.join("corpus.txt")).expect("the corpus");
@@ -326,7 +326,7 @@ impl Sent {
         starts.iter().map(|start| text.matches(start).count()).sum()
     }
 
-    /// The same to a host.
+    /// The connection with requests for another host.
     fn to(&self, host: &str) -> Sent {
         let Sent { number, ref bytes } = *self;
         let mut bytes = bytes.clone();

@@ -1,4 +1,4 @@
-//! What a person meets who has just started the binary: what it says, and what signals do.
+//! The first use of the binary: what it says, and what signals do.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -42,7 +42,7 @@ macro_rules! post {
     };
 }
 
-/// What two readers may understand differently, or nobody should send.
+/// Heads that two readers may understand differently, or nobody should send.
 const AMBIGUOUS: &[(&str, &str)] = &[
     (
         "length and chunked",

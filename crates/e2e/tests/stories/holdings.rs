@@ -1,4 +1,4 @@
-//! What one namespace makes a gateway hold, and how far.
+//! The bounds of what one namespace makes a gateway hold.
 
 use myriad_e2e::Backend;
 use myriad_e2e::istio::{Scene, destination_rule};

@@ -41,7 +41,7 @@ fn addresses(backends: &[Backend]) -> Vec<SocketAddr> {
     backends.iter().map(Backend::address).collect()
 }
 
-/// Who answered, in order and each once.
+/// The endpoints that answered, in order and each once.
 async fn answerers(world: &World, asks: &[(&str, &str)]) -> Vec<String> {
     let mut seen = Vec::new();
     for (url, from) in asks {

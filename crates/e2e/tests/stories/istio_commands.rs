@@ -1,4 +1,4 @@
-//! What commands say about Istio's objects.
+//! The output of commands about Istio's objects.
 
 use myriad_e2e::istio::{TO, destination_rule, gateway, object, rules, service, virtual_service};
 
@@ -6,7 +6,7 @@ use super::commands::myriad;
 
 const SERVER: &str = "port: {number: 80, name: http, protocol: HTTP}, hosts: [a.test]";
 
-/// What a command prints about these files, and its exit code.
+/// The output of a command about these files, and its exit code.
 async fn run(arguments: &[&str], text: &str) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("a.yaml"), text).expect("a file");

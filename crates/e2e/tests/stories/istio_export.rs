@@ -1,4 +1,4 @@
-//! What is exported to the gateway's namespace, which is `istio-system`, and what is not.
+//! Exports to the gateway's namespace, which is `istio-system`, and to others.
 
 use myriad_e2e::istio::{RULES, Scene, TO, destination_rule, object, virtual_service};
 use myriad_e2e::world::eventually;

@@ -1,4 +1,4 @@
-//! What a rule says of time and number: new endpoints, repetitions, connecting and being idle.
+//! Rules about time and number: new endpoints, repetitions, connecting and being idle.
 //!
 //! Times are compared with bounds that hold on a slow machine too.
 
@@ -304,8 +304,8 @@ async fn a_stream_waits_no_longer_for_its_endpoint_than_the_rule_says() {
     world.stop().await;
 }
 
-/// Until the kernel's next probe on connections to this address, as it tells; none where it
-/// sends none.
+/// The time until the kernel's next probe on connections to this address, as it tells; `None` where
+/// it sends none.
 fn until_probe(address: SocketAddr) -> Option<Duration> {
     let SocketAddr::V4(address) = address else {
         panic!("not IPv4");

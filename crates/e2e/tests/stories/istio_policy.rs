@@ -174,7 +174,7 @@ async fn keys_that_are_fetched_refuse_until_they_are_there() {
     world.stop().await;
 }
 
-/// Hangs up on whoever asks, until it is up.
+/// Hangs up on every client, until it is up.
 async fn serve_keys(listener: TcpListener, keys: String, is_up: Arc<AtomicBool>) {
     loop {
         let (mut stream, _) = listener.accept().await.expect("a connection");

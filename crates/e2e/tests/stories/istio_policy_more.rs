@@ -1,4 +1,4 @@
-//! What Istio's policies do together, and routes by the claims of tokens.
+//! Istio's policies together, and routes by the claims of tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ fn behind(site: Site) -> String {
     documents.join("---\n")
 }
 
-/// Says that everybody is eve, but refuses whoever asks for it.
+/// An authorizer that names everybody eve, and refuses requests that ask to be refused.
 struct Authorizer {
     address: std::net::SocketAddr,
     asked: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! What Istio's Telemetry says of the gateway, as a collector and a reader of metrics see it.
+//! Istio's Telemetry of the gateway, as a collector and a reader of metrics see it.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What servers of Gateways say of TLS, as clients with and without certificates meet it.
+//! TLS of Gateways' servers, as clients with and without certificates meet it.
 
 use myriad_e2e::authority::{Authority, Pair};
 use myriad_e2e::istio::{Scene, credential, free_port, gateway, secret};
@@ -44,7 +44,7 @@ async fn ask_for(world: &World, url: &str, client: Option<&Pair>, more: &[&str])
         .await
 }
 
-/// What the endpoint was told of the client's certificate.
+/// The client's certificate as the endpoint was told of it.
 fn forwarded(answer: &Answer) -> String {
     let told = answer.told();
     let header = &told["headers"]["x-forwarded-client-cert"];

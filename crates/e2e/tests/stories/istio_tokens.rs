@@ -1,4 +1,4 @@
-//! Where tokens are looked for, what is told of them, and keys that come from elsewhere.
+//! The places of tokens, the claims that are told, and keys that come from elsewhere.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use super::commands::myriad;
 
 const CLAIMS: &str = r#"{"iss":"me","sub":"ann","team":{"name":"red"}}"#;
 
-/// Admits whoever bears a valid token.
+/// A rule that admits everybody with a valid token.
 const ANYBODY: &str = "rules: [{from: [{source: {requestPrincipals: ['*']}}]}]";
 
 /// A world that admits bearers of tokens by the rule of an issuer.

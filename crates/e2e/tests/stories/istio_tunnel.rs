@@ -11,7 +11,7 @@ use myriad_e2e::world::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a proxy heard, head by head.
+/// The heads that a proxy received.
 type Heads = Arc<Mutex<Vec<String>>>;
 
 /// A proxy that answers CONNECT with this, and where that is success connects to the endpoint.

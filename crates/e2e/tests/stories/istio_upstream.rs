@@ -1,4 +1,4 @@
-//! What DestinationRules say of endpoints, as endpoints and clients see it.
+//! DestinationRules, as endpoints and clients see them.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -12,13 +12,13 @@ use tokio::sync::watch;
 
 use super::overload::{Asker, Kept, number, slow_endpoint, with_budget};
 
-/// What the flood may take, beside what the process uses at rest.
+/// The most bytes that the flood may take, beside what the process uses at rest.
 const ROOM_BYTES: u64 = 96 << 20;
 
-/// What a connection of the flood has sent of a head that never ends.
+/// The bytes that a connection of the flood has sent of a head that never ends.
 const HEAD_BYTES: usize = 60 << 10;
 
-/// What the first domain has under way; the others have one each.
+/// The requests that the first domain has under way; the others have one each.
 const LARGEST: usize = 30;
 
 /// How long it takes at most until the process looks how much it uses.

@@ -1,15 +1,14 @@
 //! Two workloads in networks of their own, each with a proxy that rules of nftables lead its
 //! connections to. It takes root, `unshare`, `ip` and `nft`, and fails without them.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd as _;
-use std::process::{Child, Command, Stdio};
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use myriad_base::metrics::Metrics;
+use myriad_lab::network::Network;
 use myriad_model::{
     Action, Capture, CaptureDirection, Certificate, Commit, Delta, Endpoint, Endpoints, Form, Host,
     KeyEncoding, Listener, ListenerProtocol, MeshTls, MutualTls, Name, Origin, Passage, PathMatch,
@@ -18,10 +17,10 @@ use myriad_model::{
 };
 use myriad_proxy::{Identity, Proxy, Settings};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// What the workload that asks is led by; the proxy is root, the workload is nobody.
+/// The rules that lead the connections of the workload that asks; the proxy is root, the workload
+/// is nobody.
 const OUTBOUND: &str = "table ip capture {
     chain output {
         type nat hook output priority -100
@@ -32,7 +31,7 @@ const OUTBOUND: &str = "table ip capture {
 }
 ";
 
-/// What the workload that answers is led by.
+/// The rules that lead the connections of the workload that answers.
 const INBOUND: &str = "table ip capture {
     chain prerouting {
         type nat hook prerouting priority -100
@@ -41,38 +40,19 @@ const INBOUND: &str = "table ip capture {
 }
 ";
 
-/// A network that exists until this is dropped.
-struct Pod(Child);
-
-impl Drop for Pod {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// A workload's network.
+struct Pod(Network);
 
 impl Pod {
     fn new() -> Pod {
-        let mut holder = Command::new("unshare")
-            .args(["--net", "sh", "-c", "echo made && exec sleep infinity"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this story needs `unshare`");
-        let mut line = String::new();
-        let mut told = BufReader::new(holder.stdout.take().unwrap());
-        told.read_line(&mut line).unwrap();
-        assert_eq!(
-            line, "made\n",
-            "this story makes networks, which takes root"
-        );
-        Pod(holder)
+        Pod(Network::bare().expect("this story makes networks, which takes root"))
     }
 
     /// Runs a script inside, which may end in a client that is not root.
     fn run(&self, script: &str, input: &str) -> String {
-        let target = format!("--target={}", self.0.id());
-        let mut child = Command::new("nsenter")
-            .args([&target, "--net", "sh", "-ec", script])
+        let mut command = self.0.command("sh");
+        let mut child = command
+            .args(["-ec", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -98,20 +78,12 @@ impl Pod {
     }
 
     /// Does something on a thread whose sockets and threads are inside.
-    fn inside<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {
-        let network = File::open(format!("/proc/{}/ns/net", self.0.id())).unwrap();
-        let thread = std::thread::spawn(move || {
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(network.as_fd(), kind).unwrap();
-            what()
-        });
-        thread.join().unwrap()
+    fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        self.0.inside(what).unwrap()
     }
 
     fn listen(&self, address: &'static str) -> tokio::net::TcpListener {
-        let socket = self.inside(move || TcpListener::bind(address).unwrap());
-        socket.set_nonblocking(true).unwrap();
-        tokio::net::TcpListener::from_std(socket).unwrap()
+        tokio::net::TcpListener::from_std(self.0.listen(address).unwrap()).unwrap()
     }
 }
 
@@ -119,9 +91,9 @@ impl Pod {
 fn pods() -> (Arc<Pod>, Arc<Pod>) {
     let (a, b) = (Pod::new(), Pod::new());
     let link = Command::new("ip")
-        .args(["link", "add", "eth0", "netns", &a.0.id().to_string()])
+        .args(["link", "add", "eth0", "netns", &a.0.target().to_string()])
         .args(["type", "veth", "peer", "name", "eth0"])
-        .args(["netns", &b.0.id().to_string()])
+        .args(["netns", &b.0.target().to_string()])
         .status();
     assert!(link.expect("this story needs `ip`").success());
     for (pod, addresses, rules) in [

@@ -1,4 +1,4 @@
-//! What the ConfigMap of an ingress-nginx restricts, as clients see it.
+//! The restrictions in the ConfigMap of an ingress-nginx, as clients see them.
 
 use std::path::Path;
 

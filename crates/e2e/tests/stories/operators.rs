@@ -1,4 +1,4 @@
-//! What operators see, and what nobody does.
+//! Metrics, readiness and the other pages of operators, and keys, which no page and no log shows.
 
 use std::process::Stdio;
 

@@ -76,7 +76,7 @@ async fn two_tenants(endpoint: SocketAddr, limit: &str) -> (Backend, World) {
     (backend, world)
 }
 
-/// What was refused because of a fair share.
+/// The number of refusals because of a fair share.
 async fn refused(world: &World, of: &str) -> f64 {
     let name = format!("myriad_fair_share_refused_total{{of=\"{of}\"}}");
     world.metric(&name).await

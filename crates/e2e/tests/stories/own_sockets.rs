@@ -8,7 +8,7 @@ use myriad_e2e::{Backend, NameServer, Site, World};
 
 use super::istio_names::{edge, entry};
 
-/// What a stranger would read on the admin page.
+/// The pages that a stranger would read at the admin address.
 const PAGES: [&str; 3] = ["/config", "/metrics", "/healthz"];
 
 /// Asks a public host for the admin pages, as `localhost` towards its endpoints.

@@ -136,3 +136,29 @@ async fn a_younger_wildcard_takes_no_https_from_an_older_name() {
         world.stop().await;
     }
 }
+
+#[tokio::test]
+async fn a_younger_wildcard_answers_no_plain_http_for_a_name_of_https_alone() {
+    let (owner, thief) = (Backend::start("owner").await, Backend::start("thief").await);
+    let scene = Scene::new();
+    let pair = scene.authority().issue(&["a.test"]);
+    let world = scene
+        .own(&pair, &[])
+        .servers(&[
+            "port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.test], \
+             tls: {mode: SIMPLE, credentialName: own}",
+        ])
+        .to(&[owner.address()])
+        .serve()
+        .await;
+    assert_eq!(world.get("http://a.test/").await.status, 404);
+    let wild = Site::new("*.test").to(thief.address()).namespace("thief");
+    world.write("wild.yaml", &wild.yaml());
+    let other = world.eventually("http://x.test/", |it| it.status == 200);
+    assert_eq!(other.await.told()["backend"], "thief");
+    assert_eq!(world.get("http://a.test/").await.status, 404);
+    let kept = world.get("https://a.test/").await;
+    assert_eq!(kept.told()["backend"], "owner");
+    assert_eq!(thief.asked(), 1);
+    world.stop().await;
+}

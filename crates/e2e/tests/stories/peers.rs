@@ -32,7 +32,7 @@ fi
 openssl x509 -noout -text -in first.crt | grep 'Version: 1 '
 ";
 
-/// The same with a name beside the subject.
+/// A certificate with a name beside the subject.
 const VERSION_3: &str = "
 echo 'subjectAltName = DNS:client.example.com' > names.cnf
 openssl x509 -req -sha256 -days 365 -CA authority.crt -CAkey authority.key -set_serial 2 \

@@ -227,7 +227,7 @@ async fn read_to(tcp: &mut TcpStream, text: &str) -> std::io::Result<String> {
     Ok(said)
 }
 
-/// The same of HTTP/2, by prior knowledge.
+/// An endpoint of HTTP/2 by prior knowledge that sends hints.
 async fn hinting_http2() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -12,10 +12,11 @@ use tokio::process::Child;
 use super::overload::with_budget;
 use super::restart::PATIENCE;
 
-/// What a request may make the process take.
+/// The most bytes that a request may make the process take.
 const REQUEST_BYTES_MAX: u64 = 16 << 20;
 
-/// What an object of 35 KB may make the process take, with all that its translation needs.
+/// The most bytes that an object of 35 KB may make the process take, with all that its translation
+/// needs.
 const OBJECT_BYTES_MAX: u64 = 64 << 20;
 
 /// The host of the regexes, and one that has none.

@@ -108,7 +108,7 @@ impl Process {
     }
 }
 
-/// What a process writes to standard error.
+/// The lines that a process writes to standard error.
 pub(super) type Lines = tokio::io::Lines<BufReader<tokio::process::ChildStderr>>;
 
 /// Waits for the end of a process that another one takes over from, which has to be a good one.
@@ -127,7 +127,7 @@ pub(super) async fn end(mut child: Child, mut lines: Lines) {
     assert!(said.contains("another process takes over"), "{said}");
 }
 
-/// What one client met.
+/// The answers that one client met.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Met {
     pub answered: usize,

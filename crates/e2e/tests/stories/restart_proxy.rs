@@ -21,7 +21,8 @@ use super::restart::{self, Lines, Met, PATIENCE, REQUEST, answer};
 /// Clients that ask every 20 ms.
 const CLIENTS: usize = 8;
 
-/// Where everybody is: an address of this story alone, so that its ports are nobody else's.
+/// The addresses of everybody: an IP address of this story alone, so that its ports are nobody
+/// else's.
 struct Place {
     ip: IpAddr,
     directory: tempfile::TempDir,
@@ -89,7 +90,7 @@ impl Place {
         Process { child, lines }
     }
 
-    /// What the kubelet asks.
+    /// The answer to the kubelet's question.
     async fn ready(&self) -> Answer {
         let url = format!("http://{}/readyz", self.probes());
         Curl::new(&url, &[], &self.directory.path().join("ca"))

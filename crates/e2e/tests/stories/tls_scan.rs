@@ -8,7 +8,7 @@ use myriad_e2e::{Backend, Site, World};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// What the scan must have found: the check, and how its finding begins.
+/// The findings that the scan must have: the check, and how its finding begins.
 const EXPECTED: [(&str, &str); 36] = [
     ("SSLv2", "not offered"),
     ("SSLv3", "not offered"),
@@ -148,7 +148,7 @@ async fn scan(name: &str, port: u16) -> Vec<Value> {
     })
 }
 
-/// What is wrong by a report: findings that are bad, and checks that did not find what they must.
+/// The faults in a report: findings that are bad, and checks that did not find what they must.
 fn judge(report: &[Value]) -> Vec<String> {
     // Checks that failed themselves are `WARN`, `DEBUG` or `FATAL`: nothing is known by them.
     let bad = report.iter().filter(|finding| {

@@ -1,4 +1,4 @@
-//! Who is believed: balancers in front, names of fields with underscores, and HTTP/2 in plain text.
+//! Trust in clients: balancers in front, field names with underscores, and HTTP/2 in plain text.
 
 use std::net::SocketAddr;
 

@@ -41,7 +41,7 @@ impl PrivateKey {
         PrivateKey { encoding, secret }
     }
 
-    /// The secret bytes, for whoever parses or sends the key.
+    /// The secret bytes, for parsing or sending the key.
     pub fn expose(&self) -> &Bytes {
         &self.secret
     }

@@ -1,4 +1,4 @@
-//! What is asked of every request on a set of listeners before its route has a say.
+//! A check of every request on a set of listeners, before its route has a say.
 //!
 //! One guard stands for one policy that people wrote, so that a changed policy is one changed
 //! resource, whatever the number of routes behind it.
@@ -17,16 +17,16 @@ pub struct Guard {
     /// The listeners, sorted; empty for all of them but those of a workload's own connections,
     /// whose names begin with `outbound/`.
     pub listeners: Arc<[Name]>,
-    /// What is asked.
+    /// The check.
     pub check: GuardCheck,
 }
 
-/// What a guard asks.
+/// The check that a guard makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GuardCheck {
     /// Whether the request is admitted.
     Authorize(Authorize),
-    /// Who the request says that it comes from, by a signed token.
+    /// The identity of the sender, by a signed token that the request bears.
     Authenticate(Authenticate),
 }
 
@@ -34,7 +34,7 @@ pub enum GuardCheck {
 /// first, then those that deny, then those that allow; where any allows, one of these has to fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Authorize {
-    /// What becomes of requests that fit.
+    /// The outcome for requests that match.
     pub action: GuardAction,
     /// Whether the outcome is counted and nothing else.
     pub is_dry_run: bool,
@@ -42,7 +42,7 @@ pub struct Authorize {
     pub rules: Box<[GuardRule]>,
 }
 
-/// What becomes of requests that fit.
+/// The outcome for requests that match the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardAction {
     /// They are admitted, and those that fit no guard of this action are not.
@@ -55,7 +55,7 @@ pub enum GuardAction {
     Custom(Name),
 }
 
-/// What requests are compared with. All three parts have to hold.
+/// Conditions on a request. All three parts have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardRule {
     /// One of these has to hold with all of its tests; empty holds for every request.
@@ -116,7 +116,7 @@ pub enum GuardSubject {
     Header(Box<str>),
 }
 
-/// What a value has to be like.
+/// A condition on a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardForm {
     /// It is this.
@@ -137,7 +137,7 @@ pub enum GuardForm {
 /// one with tokens of which none is valid gets 401.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authenticate {
-    /// Whose tokens are known.
+    /// The issuers whose tokens are known.
     pub issuers: Box<[TokenIssuer]>,
 }
 
@@ -148,7 +148,7 @@ pub struct TokenIssuer {
     pub issuer: Box<str>,
     /// One of these is an audience of the token; empty asks for none.
     pub audiences: Box<[Box<str>]>,
-    /// What signatures are verified with.
+    /// The keys that signatures are verified with.
     pub keys: TokenKeys,
     /// Header fields that bear a token, and what stands before it in each.
     pub headers: Box<[(Box<str>, Box<str>)]>,
@@ -166,14 +166,14 @@ pub struct TokenIssuer {
     pub word_claims: Box<[Box<str>]>,
 }
 
-/// What signatures of tokens are verified with.
+/// The keys that signatures of tokens are verified with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenKeys {
     /// A key set (RFC 7517) as JSON. One that has no usable key verifies nothing.
     Inline(Bytes),
     /// A key set that proxies fetch and keep.
     Fetched {
-        /// Where it is, or where the issuer's description (OpenID Connect Discovery) is.
+        /// The URL of the keys, or of the issuer's description (OpenID Connect Discovery).
         url: Box<str>,
         /// Whether the URL leads to a description whose `jwks_uri` leads to the keys.
         is_discovered: bool,

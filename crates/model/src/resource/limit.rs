@@ -6,7 +6,7 @@ use std::time::Duration;
 /// workers together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
-    /// What counts together: limits of one name are one count, whatever routes they are on.
+    /// The name of the count: limits of one name are one count, whatever routes they are on.
     pub name: Box<str>,
     /// How many requests in each interval; at least 1.
     pub requests: u32,

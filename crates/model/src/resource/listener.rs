@@ -8,14 +8,14 @@ use crate::{Host, Name};
 /// A socket that accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Where it listens; port 0 lets the system choose. With `capture`, what connections were
-    /// meant for: an address that is not specified and port 0 stand for any.
+    /// The address it listens on; port 0 lets the system choose. With `capture`, the original
+    /// destination of connections: an address that is not specified and port 0 stand for any.
     pub address: SocketAddr,
     /// Whether connections start with a TLS handshake.
     pub tls: bool,
     /// The certificate for names that no domain covers; none means an alert.
     pub default_certificate: Option<Name>,
-    /// What its connections are taken for.
+    /// The protocol that its connections are assumed to speak.
     pub protocol: ListenerProtocol,
     /// Set where no socket is opened, since a workload's network rules lead its connections to
     /// the proxy. One that no such listener stands for is closed.
@@ -56,7 +56,7 @@ pub enum MutualTls {
     Strict = 2,
 }
 
-/// What the connections of a listener are taken for.
+/// The protocol that the connections of a listener are assumed to speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ListenerProtocol {
@@ -86,7 +86,7 @@ pub struct Domain {
     pub alternatives: Box<[Name]>,
     /// Versions and the like; the same settings are shared by all domains that have them.
     pub tls: Arc<TlsSettings>,
-    /// What clients are asked for; none means nothing.
+    /// The request for a client's certificate; `None` asks for nothing.
     pub client_auth: Option<Arc<ClientAuth>>,
     /// Its certificate, and the authorities that every client is verified by, are those of the
     /// mesh; it then has neither certificates nor `client_auth` of its own.
@@ -99,7 +99,7 @@ pub const ALTERNATIVES_MAX: usize = 7;
 /// The most names, and the most hashes of each sort, that client authentication asks for.
 pub const CLIENT_AUTH_PARTS_MAX: usize = 1_024;
 
-/// What the certificate of a client has to satisfy, beside being valid now and for clients.
+/// The conditions on a client's certificate, beside being valid now and for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientAuth {
     /// The authorities; while they are not there, every handshake fails.

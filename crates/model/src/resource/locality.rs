@@ -1,16 +1,16 @@
-//! Which endpoints are preferred by where they and the proxy are.
+//! The preference among endpoints by where they and the proxy are.
 
 use super::Endpoints;
 
-/// Which endpoints are preferred by where they and the proxy are. Localities are
+/// The preference among endpoints by where they and the proxy are. Localities are
 /// `region/zone/subzone`, of which later parts may be missing. A proxy that does not know its own
 /// takes all endpoints alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalityRule {
-    /// Those that share more with the proxy go first: subzone, zone, region. Of other regions, the
-    /// one that is written for the proxy's own goes before the rest: pairs of regions.
+    /// Endpoints that share more with the proxy go first: subzone, zone, region. Of other regions,
+    /// the one that is written for the proxy's own goes before the rest: pairs of regions.
     Nearest(Box<[(Box<str>, Box<str>)]>),
-    /// Those that share more of these with the proxy go first, from the first on.
+    /// Endpoints that share more of these parts with the proxy go first; earlier parts weigh more.
     Alike(Box<[LocalityPart]>),
     /// Fixed shares for the proxies of a locality; the first that fits holds.
     Shares(Box<[LocalityShares]>),
@@ -19,9 +19,9 @@ pub enum LocalityRule {
 /// A part of a locality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalityPart {
-    /// Which.
+    /// The part: region, zone or subzone.
     pub level: LocalityLevel,
-    /// What it has to be; none for what that of the proxy is.
+    /// The value it must have; `None` for that of the proxy.
     pub value: Option<Box<str>>,
 }
 
@@ -40,9 +40,9 @@ pub enum LocalityLevel {
 /// The shares of localities among the requests of proxies in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalityShares {
-    /// Where such proxies are; `*` stands for any part.
+    /// The locality of the proxies that this is for; `*` stands for any part.
     pub from: Box<str>,
-    /// Where requests go, and how many in relation to the others. Endpoints elsewhere get none.
+    /// The localities that requests go to, with weights. Endpoints elsewhere get none.
     pub to: Box<[(Box<str>, u32)]>,
 }
 
@@ -55,7 +55,7 @@ impl Endpoints {
     /// The most localities that are told apart among the endpoints of one upstream.
     pub const LOCALITIES_MAX: usize = 1_024;
 
-    /// Where the endpoint of a number in the list is.
+    /// The locality of the endpoint with this index; `None` where it has none.
     pub fn locality(&self, index: usize) -> Option<&str> {
         let place = usize::from(self.endpoints.get(index)?.locality);
         self.localities

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::{LocalityRule, Share};
 
-/// What holds for the endpoints of an upstream. The default is what holds without it.
+/// The settings of an upstream's endpoints. The default is what holds without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamOptions {
-    /// Who takes a request.
+    /// The rule that picks an endpoint for each request.
     pub balancer: Balancer,
-    /// How new endpoints begin.
+    /// The growth of the share of new endpoints; `None` for none.
     pub warmup: Option<Warmup>,
-    /// What is refused or closed beyond some number.
+    /// The limits beyond which requests are refused and connections closed.
     pub limits: Limits,
     /// When an endpoint is left out for a while; none for never.
     pub outlier: Option<Box<Outlier>>,
@@ -24,12 +24,12 @@ pub struct UpstreamOptions {
     /// Whether requests of clients that speak HTTP/2 go out in HTTP/2, whatever the protocol of
     /// the upstream.
     pub follows_client: bool,
-    /// What endpoints, being proxies, are asked to connect a stream to; none where they are the
-    /// target themselves. Requests of HTTP have no tunnel.
+    /// The target that endpoints, being proxies, are asked to connect a stream to; `None` where
+    /// they are the target themselves. Requests of HTTP have no tunnel.
     pub tunnel: Option<Box<Tunnel>>,
 }
 
-/// What an endpoint that is a proxy is asked to connect to (CONNECT over HTTP/1.1).
+/// The target that an endpoint, being a proxy, connects to (CONNECT over HTTP/1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// A host name or an IP address.
@@ -38,10 +38,10 @@ pub struct Tunnel {
     pub port: u16,
 }
 
-/// Who takes a request.
+/// The rule that picks an endpoint for each request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Balancer {
-    /// Of two that are drawn by weight, the one with fewer requests in flight.
+    /// The one with fewer requests in flight, of two that are drawn by weight.
     #[default]
     LeastRequest,
     /// One after the other, by weight.
@@ -55,13 +55,13 @@ pub enum Balancer {
 /// Equal requests to the same endpoint, with few moves where endpoints come and go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashBalancer {
-    /// What makes requests equal. A request without it is spread like any other.
+    /// The property by which requests are equal. A request without it is spread like any other.
     pub source: HashSource,
     /// How hashes lead to endpoints.
     pub table: HashTable,
 }
 
-/// What makes requests equal.
+/// A property by which requests are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashSource {
     /// The value of a header, by its name in lower case.
@@ -109,11 +109,13 @@ pub struct Warmup {
     pub duration: Duration,
     /// The percentage that they begin with, 0 to 100.
     pub percent_min: u8,
-    /// In thousandths: 1,000 grows in proportion to time, more grows faster at first; not zero.
+    /// The aggression, in thousandths: 1,000 grows in proportion to time, more grows faster at
+    /// first; not zero.
     pub aggression: u32,
 }
 
-/// What is refused or closed beyond some number. Zero stands for no limit, except where said.
+/// Limits beyond which requests are refused and connections closed. Zero stands for no limit,
+/// except where said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Connections to all endpoints together.
@@ -178,7 +180,7 @@ pub struct Outlier {
     pub ejection_time: Duration,
     /// The most endpoints left out at a time, 1 to 100 percent, but at least one.
     pub ejection_percent_max: u8,
-    /// With fewer endpoints in service than this, 0 to 100 percent, nobody is left out.
+    /// The least share of endpoints in service, 0 to 100 percent; below it nobody is left out.
     pub health_percent_min: u8,
     /// The statuses that are errors of the server, instead of 500 to 599 and for all others to be
     /// none; empty for those. At most [`Outlier::STATUSES_MAX`], sorted.

@@ -27,11 +27,11 @@ pub struct Passage {
     pub rank: u64,
     /// Whether TLS ends here, with the certificate of the domain.
     pub terminate: bool,
-    /// Where the stream leads, by weight; their headers are none. None, or only weights of 0,
-    /// closes the connection.
+    /// The upstreams that the stream is sent to, by weight; they have no header edits. None, or
+    /// only weights of 0, closes the connection.
     pub upstreams: Box<[WeightedUpstream]>,
     /// How long neither side may say anything; zero for as long as they like.
     pub idle_timeout: Duration,
-    /// For the TCP and TLS handshake with an endpoint.
+    /// The longest TCP and TLS handshake with an endpoint.
     pub connect_timeout: Duration,
 }

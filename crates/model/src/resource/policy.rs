@@ -1,4 +1,4 @@
-//! What holds for a route beside its match and its action.
+//! The rules of a route beside its match and its action.
 
 use std::time::Duration;
 
@@ -9,48 +9,48 @@ use crate::{Fault, HeaderEdits, Mirror, Name, RateLimit, Retry};
 /// The policy of a route. Many routes share one by pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// What a listener without TLS answers instead of the route's action.
+    /// The answer of a listener without TLS, instead of the route's action.
     pub tls_redirect: Option<TlsRedirect>,
-    /// What is changed about the target of the request; the query is kept.
+    /// The change to the target of the request; the query is kept.
     pub rewrite: Option<Box<Rewrite>>,
     /// Client addresses that are admitted; empty admits everyone, others get 403.
     pub sources_allowed: Box<[IpNet]>,
     /// The largest request body in bytes, 413 beyond; `u64::MAX` for no limit.
     pub request_body_bytes_max: u64,
-    /// For the TCP and TLS handshake with an endpoint. 504 after the last try.
+    /// The longest TCP and TLS handshake with an endpoint. 504 after the last try.
     pub connect_timeout: Duration,
-    /// Between two reads from the endpoint. 504 before the response has started.
+    /// The longest wait between two reads from the endpoint. 504 before the response has started.
     pub read_timeout: Duration,
-    /// Between two writes to the endpoint. 504 before the response has started.
+    /// The longest wait between two writes to the endpoint. 504 before the response has started.
     pub send_timeout: Duration,
     /// Cross-origin resource sharing (Fetch standard); none leaves its headers to the endpoint.
     pub cors: Option<Box<Cors>>,
     /// A cookie that keeps a client on its endpoint.
     pub affinity: Option<Box<Affinity>>,
-    /// From the end of the request to the end of the response, over all tries; zero for none.
-    /// 504 before the response has started.
+    /// The longest time from the end of the request to the end of the response, over all tries;
+    /// zero for no limit. 504 before the response has started.
     pub request_timeout: Duration,
     /// When a request is sent again; none sends it to one other endpoint where no connection to
     /// the first could be had.
     pub retry: Option<Box<Retry>>,
-    /// Trouble that is made on purpose.
+    /// Delays and failures that are injected on purpose.
     pub fault: Option<Box<Fault>>,
-    /// Where copies go; what becomes of them changes nothing for the client.
+    /// The upstreams that get copies; their answers change nothing for the client.
     pub mirrors: Box<[Mirror]>,
-    /// What is changed about headers.
+    /// The changes to headers.
     pub headers: Option<Box<HeaderEdits>>,
     /// How often requests are served; at most [`RateLimit::PER_POLICY_MAX`], all of which hold.
     pub rate_limits: Box<[RateLimit]>,
     /// The provider that requests and their responses pass by; one that is not there is one that is
     /// down.
     pub processor: Option<Name>,
-    /// What becomes of header fields of the request with underscores in their names.
+    /// The treatment of header fields of the request with underscores in their names.
     pub underscores: Underscores,
     /// The reading of a request's path that the route's path is compared with.
     pub path_reading: PathReading,
 }
 
-/// What becomes of header fields of a request with underscores in their names, which servers may
+/// The treatment of header fields of a request with underscores in their names, which servers may
 /// take for dashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -136,7 +136,7 @@ pub struct Cors {
     pub forwards_unmatched: bool,
 }
 
-/// What is changed about the target of a request.
+/// The change to the target of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rewrite {
     /// The path; none leaves it as it came.
@@ -145,18 +145,18 @@ pub struct Rewrite {
     pub authority: Box<str>,
 }
 
-/// What is changed about a path.
+/// The change to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PathRewrite {
     /// The path, where `$1` to `$9` are groups of the route's regex.
     Template(Box<str>),
-    /// What stands in place of what the path match covers.
+    /// The replacement of the part that the path match covers.
     Matched(Box<str>),
-    /// What stands in place of whatever a regex finds; `$1` to `$9` are its groups.
+    /// The replacement of each match of a regex; `$1` to `$9` are its groups.
     Substitution {
         /// The regex; it need not match at the start.
         regex: Box<str>,
-        /// What stands in place of each match.
+        /// The text in place of each match.
         template: Box<str>,
     },
 }

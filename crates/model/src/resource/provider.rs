@@ -7,15 +7,15 @@ use crate::Name;
 /// How a service is asked whether a request may pass. Its name is what guards know it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
-    /// Where it is; one that is not there is a service that is down.
+    /// The upstream of the service; one that does not exist counts as a service that is down.
     pub upstream: Name,
-    /// What is spoken.
+    /// The protocol of the service.
     pub protocol: CheckProtocol,
     /// The longest that an answer is waited for, connecting included.
     pub timeout: Duration,
     /// Whether requests pass while the service is down, or answers what is no answer.
     pub fail_open: bool,
-    /// What is answered while the service is down and requests do not pass, 400 to 599.
+    /// The status of the answer while the service is down and requests do not pass, 400 to 599.
     pub error_status: u16,
     /// How much of the body of a request the service is told; none tells it nothing.
     pub body: Option<CheckBody>,
@@ -30,7 +30,7 @@ impl Provider {
     pub const BODY_BYTES_MAX: u32 = 1 << 20;
 }
 
-/// What is spoken to a provider.
+/// The protocol of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckProtocol {
     /// A request like the client's: 200 lets it pass, and every other answer is the client's.
@@ -41,17 +41,18 @@ pub enum CheckProtocol {
     Process(Processing),
 }
 
-/// What a processor is told beside the head of a request, and its body where its provider says so.
+/// The parts that a processor is told beside the head of a request, and its body where its provider
+/// says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processing {
     /// Whether it is told the head of the response.
     pub tells_response: bool,
 }
 
-/// What a provider over HTTP is told, and what is passed on of its answer.
+/// The request to a provider over HTTP, and the parts of its answer that are passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpCheck {
-    /// What the path of the request is put behind.
+    /// The prefix that the path of the request is appended to.
     pub path_prefix: Box<str>,
     /// Headers of the request that the service is told, beside `authorization`.
     pub request: Box<[NameMatch]>,

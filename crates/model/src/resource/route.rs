@@ -12,15 +12,15 @@ pub struct Route {
     pub listeners: Arc<[Name]>,
     /// The hosts; never empty. Shared by the routes of one host.
     pub hosts: Arc<[Host]>,
-    /// What the path has to be.
+    /// The condition on the path.
     pub path: PathMatch,
-    /// What else has to hold.
+    /// The conditions on other values, all of which have to hold.
     pub conditions: Box<[ValueMatch]>,
     /// Lower goes first. Translation computes it from the dialect's rules of precedence.
     pub rank: u64,
-    /// What is done.
+    /// The action on requests that match.
     pub action: Action,
-    /// What else holds; shared with all routes that have the same.
+    /// The rules beside match and action; shared with all routes that have the same.
     pub policy: Arc<Policy>,
 }
 
@@ -43,8 +43,8 @@ fn share<T: ?Sized + PartialEq>(own: &mut Arc<T>, other: &Arc<T>) {
     }
 }
 
-/// What a path has to be. Paths are compared as received, percent-encoding included, with the
-/// query cut off.
+/// A condition on a path. Paths are compared as received, percent-encoding included, with the query
+/// cut off.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathMatch {
     /// Equal.
@@ -62,17 +62,17 @@ pub enum PathMatch {
 /// A test of one value of the request. Method, authority and scheme are values like any header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueMatch {
-    /// Where the value is found.
+    /// The place of the value in the request.
     pub source: Source,
     /// The name of the header (lower case), parameter or cookie; empty for what there is one of.
     pub name: Box<str>,
-    /// What it has to be.
+    /// The test of the value.
     pub test: Test,
     /// Whether the test has to fail instead.
     pub invert: bool,
 }
 
-/// Where a value is found.
+/// The place of a value in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Source {
@@ -103,7 +103,7 @@ impl Source {
     }
 }
 
-/// What a value has to be.
+/// A test of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Test {
     /// Equal.
@@ -116,7 +116,7 @@ pub enum Test {
     Start(Box<str>),
 }
 
-/// What is done with a request.
+/// The action of a route on a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Sent to one of the upstreams, by weight. None, or only weights of 0, answers 503.
@@ -134,7 +134,7 @@ pub struct WeightedUpstream {
     pub upstream: Name,
     /// Its share of the sum of weights.
     pub weight: u32,
-    /// What is changed about headers on the way there and back, after what the policy says.
+    /// The changes to headers on the way there and back, after those of the policy.
     pub headers: Option<Box<HeaderEdits>>,
 }
 
@@ -143,11 +143,11 @@ pub struct WeightedUpstream {
 pub struct Redirect {
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
-    /// Where to.
+    /// The target of the redirect.
     pub target: RedirectTarget,
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedirectTarget {
     /// A whole URL.
@@ -158,7 +158,7 @@ pub enum RedirectTarget {
     Parts(Box<RedirectParts>),
 }
 
-/// What is changed about a URL. The query is kept.
+/// The changes to a URL. The query is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedirectParts {
     /// `http` or `https`; empty keeps it.
@@ -171,12 +171,12 @@ pub struct RedirectParts {
     pub path: Option<RedirectPath>,
 }
 
-/// What is changed about the path of a URL.
+/// The change to the path of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedirectPath {
     /// All of it.
     Whole(Box<str>),
-    /// What the path match covers.
+    /// The replacement of the part that the path match covers.
     Matched(Box<str>),
 }
 

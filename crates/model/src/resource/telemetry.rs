@@ -1,14 +1,14 @@
-//! What proxies record: lines of the access log, metrics, spans.
+//! The records that proxies keep: lines of the access log, metrics, spans.
 
 use std::time::Duration;
 
 use super::traffic::Share;
 use crate::Name;
 
-/// What is recorded of requests and streams. Where there is none, the proxy's own settings hold.
+/// The records of requests and streams. Without this resource, the proxy's own settings hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Telemetry {
-    /// Where lines go; none leaves the access log to the proxy's setting.
+    /// The access logs; `None` leaves them to the proxy's setting.
     pub logs: Option<Box<[AccessLog]>>,
     /// Changes of the standard metrics, each over those before it.
     pub metrics: Box<[MetricRule]>,
@@ -27,15 +27,15 @@ impl Telemetry {
 /// One access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// Where its lines go.
+    /// The output that lines are written to.
     pub sink: LogSink,
-    /// What a line is made of.
+    /// The format of a line.
     pub format: LogFormat,
-    /// Of which requests there is a line; none for all.
+    /// The condition on requests that get a line; `None` for all.
     pub filter: Option<Condition>,
 }
 
-/// Where lines go.
+/// An output that lines are written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LogSink {
@@ -45,7 +45,7 @@ pub enum LogSink {
     Error = 2,
 }
 
-/// What a line is made of.
+/// The format of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// The proxy's own JSON.
@@ -64,9 +64,9 @@ pub type LogMember = (Box<str>, Box<[FormatPart]>);
 pub enum FormatPart {
     /// Stands as it is.
     Text(Box<str>),
-    /// What is known of the request, or `-`.
+    /// A value of the request, or `-` where it is absent.
     Value {
-        /// What.
+        /// The attribute whose value is written.
         attribute: Attribute,
         /// The most bytes of it; 0 for all.
         bytes_max: u32,
@@ -96,9 +96,9 @@ pub enum Attribute {
     Protocol,
     /// The status of the response.
     Status,
-    /// What failed, in the letters of Envoy.
+    /// The failure, in the letters of Envoy.
     Flags,
-    /// What failed, in the words of the proxy.
+    /// The failure, in the words of the proxy.
     Details,
     /// Bytes of the request's body.
     BytesReceived,
@@ -172,7 +172,7 @@ impl Attribute {
 /// written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// At most [`Condition::STEPS_MAX`], which leave one result.
+    /// The steps, at most [`Condition::STEPS_MAX`], which leave one result.
     pub steps: Box<[ConditionStep]>,
 }
 
@@ -215,11 +215,11 @@ pub enum ConditionStep {
     Not,
     /// Always so.
     Constant(bool),
-    /// It is there.
+    /// Whether an attribute is there.
     Has(Attribute),
-    /// How it compares.
+    /// A comparison of an attribute with a literal.
     Compare(Attribute, Relation, Literal),
-    /// What it contains.
+    /// A test of the text of an attribute.
     Text(Attribute, TextForm, Box<str>),
 }
 
@@ -236,7 +236,7 @@ pub enum Relation {
     AtLeast = 6,
 }
 
-/// What is compared with.
+/// A literal that a value is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Literal {
     /// A text.
@@ -264,7 +264,7 @@ pub enum TextForm {
 pub struct MetricRule {
     /// Which; none for all.
     pub metric: Option<Metric>,
-    /// What is changed.
+    /// The change to it.
     pub action: MetricAction,
 }
 
@@ -304,7 +304,7 @@ impl Metric {
     ];
 }
 
-/// What is changed about a metric.
+/// A change to a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricAction {
     /// It is not shown.
@@ -340,19 +340,19 @@ impl TagValue {
 /// How requests are traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracing {
-    /// Where spans are sent.
+    /// The upstream that spans are sent to.
     pub upstream: Name,
     /// The host that is asked for there.
     pub authority: Box<str>,
-    /// What is spoken there.
+    /// The protocol of the collector.
     pub protocol: TraceProtocol,
     /// The longest wait for an answer.
     pub timeout: Duration,
     /// The share of requests that begin a trace of their own accord.
     pub sampled: Share,
-    /// What spans say their service is.
+    /// The name of the service in spans.
     pub service_name: Box<str>,
-    /// What spans say beside that.
+    /// The tags of spans.
     pub tags: Box<[SpanTag]>,
     /// Whether no span is sent; the context goes on all the same.
     pub is_silent: bool,
@@ -364,7 +364,7 @@ pub struct Tracing {
     pub headers: Box<[(Box<str>, Box<str>)]>,
 }
 
-/// What is spoken to a collector of spans.
+/// The protocol of a collector of spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceProtocol {
     /// OTLP over gRPC.
@@ -378,9 +378,8 @@ pub enum TraceProtocol {
 pub enum SpanTag {
     /// Always this, by name.
     Text(Box<str>, Box<str>),
-    /// What is known of the request, and what stands in its place where it is absent; empty for
-    /// no tag.
+    /// The value of an attribute, and the text in its place where it is absent; empty for no tag.
     Attribute(Box<str>, Attribute, Box<str>),
-    /// A variable of the proxy's environment, and what stands in its place.
+    /// A variable of the proxy's environment, and the text in its place where it is absent.
     Variable(Box<str>, Box<str>, Box<str>),
 }

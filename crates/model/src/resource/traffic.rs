@@ -1,4 +1,4 @@
-//! What happens to requests on their way: repetition, trouble, copies, changed headers.
+//! Rules for requests on their way: retries, faults, copies, changed headers.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::Name;
 /// When a request is sent again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Retry {
-    /// How often, beside the first try; at most [`Retry::ATTEMPTS_MAX`].
+    /// The number of repetitions, at most [`Retry::ATTEMPTS_MAX`].
     pub attempts: u8,
     /// The longest that one try may take; zero for as long as the request may.
     pub try_timeout: Duration,
-    /// What leads to it.
+    /// The conditions on which a request is repeated.
     pub conditions: RetryConditions,
-    /// Statuses that lead to it as well, sorted.
+    /// Statuses on which it is repeated as well, sorted.
     pub statuses: Box<[u16]>,
     /// The wait before the first repetition; each later one waits up to twice as long as the one
     /// before, drawn at random.
@@ -25,7 +25,7 @@ impl Retry {
     pub const ATTEMPTS_MAX: u8 = 32;
 }
 
-/// What leads to a repetition: a set of bits.
+/// The conditions on which a request is repeated: a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RetryConditions(pub u32);
 
@@ -84,7 +84,7 @@ impl Share {
         (millionths <= Share::ALL.0).then_some(Share(millionths))
     }
 
-    /// It in millionths.
+    /// The share in millionths.
     pub fn ppm(self) -> u32 {
         self.0
     }
@@ -102,22 +102,22 @@ pub struct Fault {
 /// Requests that wait before they are handled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Delay {
-    /// Which share of them.
+    /// The share of requests that are delayed.
     pub share: Share,
-    /// How long.
+    /// The delay.
     pub delay: Duration,
 }
 
 /// Requests that are answered instead of handled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Abort {
-    /// Which share of them.
+    /// The share of requests that are aborted.
     pub share: Share,
-    /// With what.
+    /// The answer.
     pub answer: AbortAnswer,
 }
 
-/// What an aborted request is answered with.
+/// The answer to an aborted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AbortAnswer {
     /// A status, 200 to 599.
@@ -126,26 +126,26 @@ pub enum AbortAnswer {
     Grpc(u8),
 }
 
-/// Where copies of requests go.
+/// A destination of copies of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mirror {
     /// The upstream.
     pub upstream: Name,
-    /// Which share of them.
+    /// The share of requests that are copied.
     pub share: Share,
 }
 
-/// What is changed about headers, of requests and of responses.
+/// The changes to the headers of requests and responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeaderEdits {
-    /// On the way to the endpoint.
+    /// The changes on the way to the endpoint.
     pub request: HeaderEdit,
-    /// On the way back.
+    /// The changes on the way back.
     pub response: HeaderEdit,
 }
 
-/// What is changed about the headers of one direction: removals come first, then what is set in
-/// place of any of the name, then what is added to those of the name. Names are lower case.
+/// The changes to the headers of one direction: removals come first, then values that replace all
+/// fields of the name, then values that are added. Names are lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeaderEdit {
     /// Names.

@@ -1,4 +1,4 @@
-//! Whom to believe: the authorities that a peer's certificate is verified against.
+//! The authorities that a peer's certificate is verified against.
 
 use bytes::Bytes;
 

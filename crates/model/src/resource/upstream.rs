@@ -8,9 +8,10 @@ use crate::Name;
 /// How to speak to a group of endpoints. Without endpoints it answers 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// What is spoken.
+    /// The protocol of its endpoints.
     pub protocol: Protocol,
-    /// Where endpoints come from DNS instead of the resource [`Endpoints`] of the same name.
+    /// The names whose addresses are the endpoints, instead of the resource [`Endpoints`] of this
+    /// name.
     pub dns: Option<Box<Dns>>,
     /// How TLS is done; set for the protocols over TLS, and for no others.
     pub tls: Option<Box<UpstreamTls>>,
@@ -37,7 +38,7 @@ impl Upstream {
     }
 }
 
-/// What is spoken to endpoints.
+/// The protocol of endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Protocol {
@@ -66,9 +67,9 @@ impl Protocol {
 /// Hosts that are resolved by the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns {
-    /// What is done with the addresses of an answer.
+    /// The use of the addresses of an answer.
     pub mode: DnsMode,
-    /// At least one, at most [`Dns::NAMES_MAX`], sorted, without duplicates. With
+    /// The names: at least one, at most [`Dns::NAMES_MAX`], sorted, without duplicates. With
     /// [`DnsMode::Dynamic`] they are the wire forms of [`crate::Host`].
     pub names: Box<[DnsName]>,
 }
@@ -93,7 +94,7 @@ impl Dns {
     }
 }
 
-/// What is done with the addresses of an answer.
+/// The use of the addresses of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsMode {
     /// Each is an endpoint, and those of a later answer take the place of all earlier ones.
@@ -115,7 +116,7 @@ pub struct DnsName {
     /// The share of the name among the names of its priority, however many addresses it has; at
     /// least 1.
     pub weight: u32,
-    /// As in [`Endpoint::priority`].
+    /// The priority, as in [`Endpoint::priority`].
     pub priority: u8,
 }
 
@@ -146,9 +147,9 @@ pub enum MeshTls {
     /// It is not.
     #[default]
     None = 0,
-    /// With endpoints that speak it; others are spoken to in plain text.
+    /// TLS with endpoints that speak it; others are spoken to in plain text.
     Flagged = 1,
-    /// With all endpoints.
+    /// TLS with all endpoints.
     All = 2,
 }
 
@@ -174,7 +175,7 @@ impl UpstreamTls {
 pub struct Endpoints {
     /// Sorted by address, without duplicates.
     pub endpoints: Box<[Endpoint]>,
-    /// Where endpoints are, as `region/zone/subzone`; empty where nobody asks. At most
+    /// The localities of endpoints, as `region/zone/subzone`; empty where nobody asks. At most
     /// [`Endpoints::LOCALITIES_MAX`].
     pub localities: Box<[Box<str>]>,
 }

@@ -1,5 +1,6 @@
 //! Round trips, pinned versions, and refusals.
 
+mod fields;
 mod guard;
 mod provider;
 mod telemetry;
@@ -77,7 +78,7 @@ fn edits() -> HeaderEdits {
     }
 }
 
-/// What the second schema adds to a route, all of it.
+/// A route with all that the second schema adds.
 fn second_route() -> Route {
     let half = Share::from_ppm(500_000).unwrap();
     let mut cors = *policy().cors.unwrap();
@@ -143,7 +144,7 @@ fn second_route() -> Route {
     }
 }
 
-/// What the first schema has of a route, all of it.
+/// A route with all that the first schema has.
 fn first_route() -> Route {
     let forward = [WeightedUpstream {
         upstream: "ns/svc:80".into(),
@@ -167,7 +168,7 @@ fn first_route() -> Route {
     }
 }
 
-/// What the third schema adds to a domain, all of it.
+/// A domain with all that the third schema adds.
 fn third_domain() -> Domain {
     Domain {
         listeners: names(&["https"]),
@@ -305,7 +306,7 @@ fn third_route() -> Route {
     }
 }
 
-/// What needs the third schema.
+/// Resources that need the third schema.
 fn third_examples() -> Vec<(&'static str, Value)> {
     vec![
         ("third upstream", Value::Upstream(upstream::third())),

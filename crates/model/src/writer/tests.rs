@@ -1,4 +1,4 @@
-//! What the writer calls a change, and how deltas become commits and back.
+//! The changes that the writer makes, and how deltas become commits and back.
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -23,7 +23,7 @@ use crate::identity::Identity;
 const NOW: i64 = 1_800_000_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Whose signature does not tell its curve.
+/// A signing request whose signature algorithm does not tell its curve.
 const P384_WITH_SHA256: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIH3MH8CAQAwADB2MBAGByqGSM49AgEGBSuBBAAiA2IABLKZ+lQRc9jUYdDKAzhV

@@ -129,11 +129,12 @@ impl Random {
     }
 }
 
-/// What all share: a Secret with a version, and what proxies have mounted, late.
+/// The state that all replicas share: a Secret with a version, and what proxies mount, with a
+/// delay.
 struct Cluster {
     secret: (u64, Texts),
     bundle: String,
-    /// What was published when, oldest first.
+    /// The texts that were published and when, oldest first.
     history: VecDeque<(i64, String)>,
 }
 
@@ -145,7 +146,7 @@ impl Cluster {
         }
     }
 
-    /// What a proxy reads whose node is `late` seconds behind.
+    /// The text that a proxy reads whose node is `late` seconds behind.
     fn mounted(&self, now: i64, late: i64) -> &str {
         let seen = |(at, _): &&(i64, String)| *at <= now - late;
         let newest = self.history.iter().rev().find(seen);

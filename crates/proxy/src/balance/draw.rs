@@ -1,7 +1,7 @@
 //! Drawing one of many by weight, in one step however many there are (the alias method of
 //! Walker, as Vose builds it).
 
-use crate::net::dice::Dice;
+use crate::random::rng::Rng;
 
 /// Weights, ready to be drawn by.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Urn {
     }
 
     /// A place; 0 where there is none.
-    pub fn draw(&self, dice: &Dice) -> usize {
+    pub fn draw(&self, dice: &Rng) -> usize {
         let roll = dice.roll();
         let index = ((u64::from(self.len) * (roll >> 32)) >> 32) as usize;
         match self.places.get(index) {
@@ -58,10 +58,10 @@ impl Urn {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Dice, Urn};
+    use super::{Rng, Urn};
 
     fn shares(weights: &[u32], rolls: usize) -> Vec<usize> {
-        let (urn, dice) = (Urn::new(weights), Dice::new(7));
+        let (urn, dice) = (Urn::new(weights), Rng::new(7));
         let mut taken = vec![0; weights.len()];
         for _ in 0..rolls {
             taken[urn.draw(&dice)] += 1;

@@ -1,14 +1,14 @@
-//! Where the proxy is, and which endpoints that prefers.
+//! The locality of the proxy, and which endpoints that prefers.
 
 use myriad_model::{Endpoints, LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
 
 /// The steps of nearness of one priority.
 const STEPS: u8 = 5;
 
-/// What the weights within a locality add up to, for each part of its share.
+/// The sum of the weights within a locality, for each part of its share.
 const SHARE_WEIGHT: u64 = 10_000;
 
-/// Where something is.
+/// A region, zone and subzone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locality {
     region: Box<str>,
@@ -16,7 +16,7 @@ pub struct Locality {
     subzone: Box<str>,
 }
 
-/// What becomes of one endpoint.
+/// The weight and priority of one endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// 0 for none of the requests.
@@ -26,7 +26,7 @@ pub struct Place {
 }
 
 impl Locality {
-    /// That of `region/zone/subzone`, of which later parts may be missing; none where all are.
+    /// Reads `region/zone/subzone`, of which later parts may be missing; `None` where all are.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '/').map(Into::into);
         let mut next = || parts.next().unwrap_or_default();
@@ -57,7 +57,7 @@ impl Locality {
     }
 }
 
-/// What becomes of each endpoint for a proxy that is somewhere.
+/// The weight and priority of each endpoint for a proxy that is at `home`.
 pub fn arrange(rule: &LocalityRule, home: &Locality, listed: &Endpoints) -> Vec<Place> {
     let count = listed.endpoints.len();
     let places = (0..count).map(|index| {

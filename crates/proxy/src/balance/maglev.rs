@@ -2,7 +2,7 @@
 //! section 3.4): shares are more even than a ring's, a lookup is one step, and an endpoint that
 //! leaves moves little beside its own share.
 
-use crate::net::hash::hash_stable;
+use crate::random::hash::hash_stable;
 
 const FREE: u32 = u32::MAX;
 
@@ -12,7 +12,7 @@ pub struct Maglev {
     places: Box<[u32]>,
 }
 
-/// Whoever fills places.
+/// A member that fills places of the table.
 struct Filler {
     index: u32,
     offset: u64,
@@ -82,8 +82,8 @@ impl Maglev {
         self.places.is_empty()
     }
 
-    /// Who a hash belongs to, and who would have it without them; a few, and members come up more
-    /// than once.
+    /// The members for a hash, in order: its own, then the ones that would have it without those
+    /// before. There are a few, and members come up more than once.
     pub fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
         const TRIES: u64 = 32;
         let places = &self.places;

@@ -11,7 +11,7 @@ use myriad_model::Outlier;
 /// The longest absence, unless the first is longer.
 const EJECTION_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// What became of a try, as far as it tells of the endpoint.
+/// The outcome of a try, as far as it tells of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It answered with a status.
@@ -20,7 +20,7 @@ pub enum Outcome {
     Failure,
 }
 
-/// What is remembered of an endpoint, by all workers together.
+/// The memory of an endpoint's outcomes, of all workers together.
 #[derive(Debug, Default)]
 pub struct Record {
     server_errors: AtomicU32,

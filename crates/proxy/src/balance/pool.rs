@@ -10,8 +10,8 @@ use super::draw::Urn;
 use super::outlier::Outcome;
 use super::tables::{HashTables, Table, TableKind};
 use super::turns::Turns;
-use super::{Target, now_ms, warmup};
-use crate::net::dice::Dice;
+use super::{Endpoint, now_ms, warmup};
+use crate::random::rng::Rng;
 
 /// How many times it is drawn anew before the next one in the row is taken.
 const DRAWS_MAX: usize = 4;
@@ -23,16 +23,16 @@ const SPARE_PERCENT: u64 = 140;
 /// The endpoints of one upstream.
 #[derive(Default)]
 pub struct Pool {
-    /// By priority.
+    /// The endpoints, by priority.
     members: Box<[Member]>,
     /// None where there is nothing to choose: most upstreams have one endpoint, and there are as
     /// many upstreams as domains.
     levels: Box<[Level]>,
-    /// None for most.
+    /// The rules; `None` for most.
     rules: Option<Box<Rules>>,
 }
 
-/// What makes an endpoint worth less than its weight for a while.
+/// Rules by which an endpoint is worth less than its weight for a while.
 #[derive(Default)]
 struct Rules {
     outlier: Option<Outlier>,
@@ -46,7 +46,7 @@ struct Rules {
 /// One endpoint of an upstream.
 pub struct Member {
     /// The address.
-    pub target: Arc<Target>,
+    pub target: Arc<Endpoint>,
     /// Its share; at least 1.
     pub weight: u32,
     /// 0 goes first.
@@ -55,7 +55,7 @@ pub struct Member {
 
 /// Endpoints of one priority.
 struct Level {
-    /// Where they begin among the members.
+    /// The index of the first among the members.
     start: usize,
     len: usize,
     spread: Spread,
@@ -70,11 +70,11 @@ enum Spread {
     Hash(Arc<Table>, Urn),
 }
 
-/// What a choice depends on.
+/// The inputs of a choice.
 #[derive(Clone, Copy)]
 pub struct Choice<'a> {
     /// Chance.
-    pub dice: &'a Dice,
+    pub dice: &'a Rng,
     /// The endpoint that was tried before, and is not taken while there is another.
     pub tried: Option<u64>,
     /// The hash of what makes requests equal, where the upstream looks at it.
@@ -134,7 +134,7 @@ impl Pool {
     }
 
     /// The endpoint that a cookie speaks of, unless it is left out.
-    pub fn marked(&self, mark: u64) -> Option<&Arc<Target>> {
+    pub fn marked(&self, mark: u64) -> Option<&Arc<Endpoint>> {
         let mut targets = self.members.iter().map(|member| &member.target);
         let target = targets.find(|target| target.mark() == mark)?;
         let is_out = self.outlier().is_some() && target.record.is_out(now_ms());
@@ -142,7 +142,7 @@ impl Pool {
     }
 
     /// Picks an endpoint, another than `tried` where there is one.
-    pub fn pick(&self, dice: &Dice, tried: Option<u64>) -> Option<&Arc<Target>> {
+    pub fn pick(&self, dice: &Rng, tried: Option<u64>) -> Option<&Arc<Endpoint>> {
         self.choose(&Choice {
             dice,
             tried,
@@ -152,7 +152,7 @@ impl Pool {
     }
 
     /// Picks an endpoint; none where all are left out, or there is none.
-    pub fn choose(&self, choice: &Choice<'_>) -> Option<&Arc<Target>> {
+    pub fn choose(&self, choice: &Choice<'_>) -> Option<&Arc<Endpoint>> {
         if self.members.len() <= 1 && self.outlier().is_none() {
             return self.members.first().map(|member| &member.target);
         }
@@ -181,7 +181,7 @@ impl Pool {
     }
 
     /// Takes note of what became of a try; whether the endpoint is left out from now on.
-    pub fn note(&self, target: &Target, outcome: Outcome, now_ms: impl FnOnce() -> u64) -> bool {
+    pub fn note(&self, target: &Endpoint, outcome: Outcome, now_ms: impl FnOnce() -> u64) -> bool {
         let Some(rule) = self.outlier() else {
             return false;
         };
@@ -242,7 +242,7 @@ impl Pool {
     }
 
     /// The priority that takes the request: the first, as far as enough of it is in service.
-    fn level(&self, dice: &Dice) -> Option<&Level> {
+    fn level(&self, dice: &Rng) -> Option<&Level> {
         let first = self.levels.first()?;
         if self.levels.len() == 1 || first.out.load(Relaxed) == 0 {
             return Some(first);
@@ -342,6 +342,10 @@ impl Picking<'_> {
                     let found = maglev.walk(hash).find(|index| self.may(*index, tried));
                     found.or_else(|| self.settle(tried, || urn.draw(dice)))
                 }
+                TableKind::Remainder(count) => {
+                    let index = hash % (*count).max(1) as u64;
+                    self.next_from(index as usize, tried)
+                }
             },
             (Spread::Random(urn) | Spread::Hash(_, urn), _) => {
                 self.settle(tried, || urn.draw(dice))
@@ -349,7 +353,7 @@ impl Picking<'_> {
         }
     }
 
-    /// Of two that are drawn, the one with fewer requests for its weight.
+    /// The one of two drawn endpoints with fewer requests for its weight.
     fn less_busy(&self, urn: &Urn, tried: Option<u64>) -> Option<usize> {
         let draw = || urn.draw(self.choice.dice);
         let first = self.settle(tried, draw)?;
@@ -362,8 +366,8 @@ impl Picking<'_> {
         Some(if is_less { second } else { first })
     }
 
-    /// What is drawn, unless it may not be taken or is still cold; after a few, the next in the
-    /// row that may be taken.
+    /// The endpoint that is drawn, unless it may not be taken or is still cold; after a few, the
+    /// next in the row that may be taken.
     fn settle(&self, tried: Option<u64>, draw: impl Fn() -> usize) -> Option<usize> {
         let mut index = draw();
         for _ in 0..DRAWS_MAX {

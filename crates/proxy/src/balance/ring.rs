@@ -1,7 +1,7 @@
 //! A ring of points: a hash belongs to the first point at or behind it, so that an endpoint that
 //! leaves gives away its own share, and nobody else moves.
 
-use crate::net::hash::hash_stable;
+use crate::random::hash::hash_stable;
 
 /// The points of a ring, sorted.
 #[derive(Debug, Default)]
@@ -60,8 +60,8 @@ impl Ring {
         self.hashes.is_empty()
     }
 
-    /// Who a hash belongs to, and who would have it without them, and so on around the ring;
-    /// members come up more than once.
+    /// The members for a hash, in order: its own, then the ones that would have it without those
+    /// before, on around the ring. Members come up more than once.
     pub fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
         let start = self.hashes.partition_point(|point| *point < hash);
         let (before, behind) = self.members.split_at(start);

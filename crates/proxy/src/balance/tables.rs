@@ -18,6 +18,12 @@ const POINTS_LEAST: u32 = 8;
 /// The bytes of a point on a ring.
 const POINT_BYTES: u64 = (size_of::<u64>() + size_of::<u32>()) as u64;
 
+/// The part of the budget that rings of few points may take beyond it.
+const REDUCED_PART: u64 = 4;
+
+/// The bytes of a member among what makes tables equal.
+const MEMBER_BYTES: u64 = size_of::<(u64, u32)>() as u64;
+
 /// The bytes of a place in a table of Maglev.
 const PLACE_BYTES: u64 = size_of::<u32>() as u64;
 
@@ -36,9 +42,12 @@ pub enum TableKind {
     Ring(Ring),
     /// A table of places.
     Maglev(Maglev),
+    /// No table, where there is no memory for any: a hash leads to the member at its remainder.
+    /// Equal hashes lead to equal members for as long as members stay the same.
+    Remainder(usize),
 }
 
-/// What makes tables equal: size, and the marks and weights of members in their order.
+/// The parts by which tables are equal: size, and the marks and weights of members in their order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Parts {
     is_maglev: bool,
@@ -78,7 +87,7 @@ impl HashTables {
         tables
     }
 
-    /// Those of the process.
+    /// The tables that all upstreams of the process share.
     pub fn of_process() -> &'static HashTables {
         static TABLES: LazyLock<HashTables> = LazyLock::new(|| HashTables::new(u64::MAX));
         &TABLES
@@ -97,36 +106,58 @@ impl HashTables {
     }
 
     /// The table of these members, which are marks with weights: the one that somebody has already,
-    /// or a new one. Where there is no room for it, a ring of few points.
+    /// or a new one. Where there is no room for it, a ring of few points, and where there is none
+    /// for that either, no table.
     pub fn get(&self, members: Box<[(u64, u32)]>, wanted: HashTable) -> Arc<Table> {
-        let parts = Parts::new(members, wanted);
-        if let Some(table) = self.find(&parts) {
-            return table;
-        }
-        let bytes = parts.bytes();
-        let fits = {
-            let known = self.lock();
-            known.bytes.saturating_add(bytes) <= self.0.bytes_max.load(Relaxed)
+        let bytes_max = self.0.bytes_max.load(Relaxed);
+        let parts = match self.find_or_make(Parts::new(members, wanted), bytes_max) {
+            Ok(table) => return table,
+            Err(parts) => parts,
         };
-        if fits {
-            return self.make(parts);
-        }
         self.0.shown.reduced.inc();
         let count = u32::try_from(parts.members.len()).unwrap_or(u32::MAX);
         let least = HashTable::Ring(count.saturating_mul(POINTS_LEAST).max(1));
         let parts = Parts::new(parts.members, least);
-        self.find(&parts).unwrap_or_else(|| self.make(parts))
+        let bytes_max = bytes_max.saturating_add(bytes_max / REDUCED_PART);
+        match self.find_or_make(parts, bytes_max) {
+            Ok(table) => table,
+            Err(parts) => self.make_none(parts.members.len()),
+        }
     }
 
-    fn find(&self, parts: &Parts) -> Option<Arc<Table>> {
-        self.lock().tables.get(parts).and_then(Weak::upgrade)
+    /// The table that somebody has already, or a new one; the parts again where it would bring all
+    /// together beyond a budget. Its bytes are taken before it is built: many may want one at once.
+    fn find_or_make(&self, parts: Parts, bytes_max: u64) -> Result<Arc<Table>, Parts> {
+        let reserved = parts.bytes();
+        {
+            let mut known = self.lock();
+            if let Some(table) = known.tables.get(&parts).and_then(Weak::upgrade) {
+                return Ok(table);
+            }
+            let bytes = known.bytes.saturating_add(reserved);
+            if bytes > bytes_max {
+                return Err(parts);
+            }
+            known.bytes = bytes;
+        }
+        Ok(self.make(parts, reserved))
+    }
+
+    /// A stand-in for a table of so many members. Nobody shares it.
+    fn make_none(&self, members: usize) -> Arc<Table> {
+        Arc::new(Table {
+            kind: TableKind::Remainder(members),
+            bytes: 0,
+            parts: Arc::new(Parts::new(Box::default(), HashTable::Ring(0))),
+            tables: self.clone(),
+        })
     }
 
     /// Builds a table outside of the lock, so that nobody waits for it who wants another.
-    fn make(&self, parts: Parts) -> Arc<Table> {
+    fn make(&self, parts: Parts, reserved: u64) -> Arc<Table> {
         let parts = Arc::new(parts);
         let kind = parts.build();
-        let bytes = kind.bytes();
+        let bytes = kind.bytes() + parts.members_bytes();
         let table = Arc::new(Table {
             kind,
             bytes,
@@ -134,6 +165,7 @@ impl HashTables {
             tables: self.clone(),
         });
         let mut known = self.lock();
+        known.bytes = known.bytes.saturating_sub(reserved);
         // Somebody may have been faster. Its own goes unseen: it is not counted yet.
         if let Some(first) = known.tables.get(&parts).and_then(Weak::upgrade) {
             drop(known);
@@ -186,12 +218,18 @@ impl Parts {
         }
     }
 
-    /// What the table will take at most.
+    /// The most bytes that the table takes.
     fn bytes(&self) -> u64 {
-        match self.is_maglev {
+        let slots = match self.is_maglev {
             true => u64::from(self.size) * PLACE_BYTES,
             false => u64::from(self.points_max()) * POINT_BYTES,
-        }
+        };
+        slots.saturating_add(self.members_bytes())
+    }
+
+    /// The bytes of the members, by which the table is found.
+    fn members_bytes(&self) -> u64 {
+        self.members.len() as u64 * MEMBER_BYTES
     }
 
     /// The most points of a ring: what is asked for, and one more for each member, since each has
@@ -215,6 +253,7 @@ impl TableKind {
         match self {
             TableKind::Ring(ring) => ring.len() as u64 * POINT_BYTES,
             TableKind::Maglev(maglev) => maglev.len() as u64 * PLACE_BYTES,
+            TableKind::Remainder(_) => 0,
         }
     }
 }
@@ -226,7 +265,7 @@ mod tests {
     use myriad_base::metrics::Metrics;
     use myriad_model::HashTable;
 
-    use super::{HashTables, POINTS_LEAST, TableKind};
+    use super::{HashTables, MEMBER_BYTES, POINTS_LEAST, REDUCED_PART, TableKind};
 
     fn members(count: u64) -> Box<[(u64, u32)]> {
         (1..=count).map(|mark| (mark << 32, 1)).collect()
@@ -245,9 +284,10 @@ mod tests {
         assert!(subsets.iter().all(|it| Arc::ptr_eq(it, &subsets[0])));
         assert_eq!(bytes(&tables), subsets[0].bytes);
         let other = tables.get(members(3), HashTable::Maglev(251));
-        assert_eq!(bytes(&tables), subsets[0].bytes + 251 * 4);
+        let maglev = 251 * 4 + 3 * MEMBER_BYTES;
+        assert_eq!(bytes(&tables), subsets[0].bytes + maglev);
         drop(subsets);
-        assert_eq!(bytes(&tables), 251 * 4);
+        assert_eq!(bytes(&tables), maglev);
         drop(other);
         assert_eq!((bytes(&tables), tables.lock().tables.len()), (0, 0));
     }
@@ -279,5 +319,34 @@ mod tests {
             met.dedup();
             assert_eq!(met.len(), count);
         }
+    }
+    #[test]
+    fn rings_of_few_points_are_within_the_budget_too() {
+        let budget = 1 << 20;
+        let tables = HashTables::new(budget);
+        // 64 of 437 endpoints each, of which no two are the same.
+        let all: Vec<_> = (0..64_u64)
+            .map(|set| {
+                let marks = (0..437_u64).map(|member| (set * 1_000 + member + 1, 1));
+                tables.get(marks.collect(), HashTable::Ring(65_537))
+            })
+            .collect();
+        assert!(bytes(&tables) <= budget + budget / REDUCED_PART);
+        let counts = all
+            .iter()
+            .fold([0, 0, 0], |[large, small, none], table| match &table.kind {
+                TableKind::Ring(ring) if ring.len() >= 65_537 => [large + 1, small, none],
+                TableKind::Ring(_) => [large, small + 1, none],
+                TableKind::Remainder(437) => [large, small, none + 1],
+                _ => panic!("no such table"),
+            });
+        // One takes 66,000 points, and few points are 8 for each.
+        assert_eq!(counts[0], 1, "{counts:?}");
+        assert!(counts[1] > 4 && counts[2] > 40, "{counts:?}");
+        // What is free again goes to who asks next.
+        drop(all);
+        assert_eq!(bytes(&tables), 0);
+        let again = tables.get(members(437), HashTable::Ring(65_537));
+        assert!(matches!(&again.kind, TableKind::Ring(_)));
     }
 }

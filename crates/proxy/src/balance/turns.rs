@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The most turns of a round. Weights that need more are rounded to shares of it.
 const ROUND_MAX: u64 = 4_096;
 
-/// Whose turn it is.
+/// The order in which weighted endpoints take turns.
 #[derive(Debug, Default)]
 pub struct Turns {
     /// Empty where all weights are equal: then indexes are turns.

@@ -1,4 +1,5 @@
-//! What an upstream has in use, counted by all workers together, so that it can be bounded.
+//! The connections and requests of an upstream, counted by all workers together, so that they can
+//! be bounded.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -6,13 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::net::standard::Book;
+use crate::telemetry::standard::Book;
 
-/// What an upstream has in use.
+/// The connections and requests that an upstream has in use.
 #[derive(Debug, Default)]
 pub struct Usage {
     counters: [AtomicU32; 4],
-    /// Where its traffic is counted, once there was any.
+    /// The book where its traffic is counted, once there was any.
     pub book: OnceLock<Arc<Book>>,
     /// Told whenever a connection is given back.
     pub freed: Notify,
@@ -30,7 +31,7 @@ struct Recent {
 /// The parts that a time is counted in.
 const TENTHS: usize = 10;
 
-/// What is counted.
+/// A thing that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Connections, open or being opened.
@@ -111,7 +112,7 @@ impl Held {
 }
 
 impl Held {
-    /// What it is one of.
+    /// The usage that it is counted in.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }

@@ -1,4 +1,4 @@
-//! What is told of a request once it is over: counts, and a line of the access log.
+//! The account of a request once it is over: counts, and a line of the access log.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use super::page::Form;
 use super::plan::Forward;
 use super::spans::Span;
 use super::worker::Worker;
-use crate::balance::Target;
-use crate::net::count::Count;
-use crate::net::failure::{FailureKind, envoy_flag};
-use crate::net::field::Known;
-use crate::net::head::{Head, Version};
-use crate::net::journal::Line;
-use crate::net::local::Local;
-use crate::net::recording::Recording;
-use crate::net::request_id::{RequestId, RequestIds};
-use crate::net::share::Held;
-use crate::net::standard::{Asked, Book, Labels, Reporter};
-use crate::net::workloads::WorkloadId;
+use crate::admission::share::Held;
+use crate::balance::Endpoint;
+use crate::codec::field::Known;
+use crate::codec::head::{Head, Version};
+use crate::failure::{FailureKind, envoy_flag};
+use crate::local::Local;
 use crate::policy::client;
 use crate::policy::trace::{self, Trace};
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::host::RouteEntry;
 use crate::route::tables::Tables;
-use crate::route::visit::Visit;
+use crate::telemetry::count::Count;
+use crate::telemetry::journal::Line;
+use crate::telemetry::recording::{Asked, Recording};
+use crate::telemetry::request_id::{RequestId, RequestIds};
+use crate::telemetry::standard::{Book, Labels, Reporter};
+use crate::telemetry::workloads::WorkloadId;
 use crate::upstream::entry::UpstreamEntry;
 
 /// The version of an id that is made where nothing is traced: a random UUID.
@@ -42,9 +42,9 @@ pub struct Account {
     pub bytes_sent: u64,
     /// Bytes of the request body handed on.
     pub bytes_received: u64,
-    /// What gRPC says of the response; empty for nothing.
+    /// The gRPC status of the response; empty for none.
     pub grpc_status: &'static str,
-    /// What failed.
+    /// The failure, where there was one.
     pub failure: Option<FailureKind>,
     /// Whether a guard wants the request to be marked.
     pub is_audited: bool,
@@ -52,17 +52,17 @@ pub struct Account {
     pub is_delayed: bool,
     /// Only where there is an access log: nobody else needs copies of what the client sent.
     line: Option<Box<Line>>,
-    /// When it began.
+    /// The time when it began.
     started: Instant,
     /// Its place in a trace.
     trace: Option<Trace>,
-    /// Who wants to know of it as a span.
+    /// The recording that wants a span of it.
     traced: Option<Arc<Recording>>,
-    /// By what it is counted; none for not.
+    /// The labels that it is counted under; `None` if it is not counted.
     labels: Option<Labels>,
-    /// Where it is counted, once its upstream is known.
+    /// The book where it is counted, once its upstream is known.
     book: Option<Arc<Book>>,
-    /// Who tells of it: a sidecar of what its workload is sent, or else of what it sends.
+    /// The reporter: destination for requests that a sidecar's workload is sent, else source.
     reporter: Reporter,
     /// The workload at the other end.
     met: WorkloadId,
@@ -70,13 +70,20 @@ pub struct Account {
     id: RequestId,
     /// The form of a page that its client would read.
     form: Form,
-    /// What it counts for among the requests of its host.
+    /// Its place among the requests of its host.
     pub held: Option<Held>,
+    /// Its place among the tunnels of its host, where it may become one.
+    pub tunnel: Option<Box<Held>>,
 }
 
 impl Account {
     /// A request whose head was read.
-    pub fn begin(worker: &Worker, tables: &Tables, visit: &Visit, head: &Head<'_>) -> Self {
+    pub fn begin(
+        worker: &Worker,
+        tables: &Tables,
+        visit: &DownstreamConnection,
+        head: &Head<'_>,
+    ) -> Self {
         let recording = tables.recording();
         let mut account = Account::start(worker, recording, visit, head.version);
         account.trace = recording.and_then(|recording| {
@@ -130,7 +137,7 @@ impl Account {
     }
 
     /// A request whose head was refused.
-    pub fn begin_unread(worker: &Worker, visit: &Visit, version: Version) -> Self {
+    pub fn begin_unread(worker: &Worker, visit: &DownstreamConnection, version: Version) -> Self {
         let tables = worker.tables.load();
         let mut account = Account::start(worker, tables.recording(), visit, version);
         account.id = RequestId::made(trace::wide(&worker.local.dice), PLAIN);
@@ -143,7 +150,7 @@ impl Account {
     fn start(
         worker: &Worker,
         recording: Option<&Arc<Recording>>,
-        visit: &Visit,
+        visit: &DownstreamConnection,
         version: Version,
     ) -> Self {
         let has_logs = recording.and_then(|recording| recording.has_logs());
@@ -180,6 +187,7 @@ impl Account {
             id: RequestId::NONE,
             form: Form::Text,
             held: None,
+            tunnel: None,
         }
     }
 
@@ -196,7 +204,7 @@ impl Account {
     /// Puts the place in a trace into what goes to an endpoint.
     pub fn put_trace(&self, plan: &mut Forward) {
         if let Some(trace) = &self.trace {
-            plan.head = trace::write(&plan.head, trace);
+            trace::put_into(&mut plan.head, trace);
         }
     }
 
@@ -217,8 +225,8 @@ impl Account {
         }
     }
 
-    /// Where the request was sent.
-    pub fn set_endpoint(&mut self, local: &Local, upstream: &UpstreamEntry, target: &Target) {
+    /// Sets the endpoint that the request was sent to.
+    pub fn set_endpoint(&mut self, local: &Local, upstream: &UpstreamEntry, target: &Endpoint) {
         self.set_upstream(local, upstream);
         self.set_met(target);
         if let Some(line) = &mut self.line {
@@ -227,8 +235,8 @@ impl Account {
         }
     }
 
-    /// Who the endpoint is, as its last handshake has shown.
-    pub fn set_met(&mut self, target: &Target) {
+    /// Notes the identity of the endpoint, as its last handshake has shown it.
+    pub fn set_met(&mut self, target: &Endpoint) {
         if self.reporter == Reporter::Source {
             self.met = target.met();
         }
@@ -295,14 +303,18 @@ fn request_id(worker: &Worker, head: &Head<'_>, version: u8) -> RequestId {
     kept.unwrap_or_else(|| RequestId::made(trace::wide(&worker.local.dice), version))
 }
 
-/// As much of a text as a line has room for.
+/// The part of a text that a line has room for.
 fn cut(text: &str) -> Box<str> {
     text.get(..text.floor_char_boundary(USER_AGENT_BYTES_MAX))
         .unwrap_or_default()
         .into()
 }
 
-fn line(recording: Option<&Arc<Recording>>, visit: &Visit, version: Version) -> Box<Line> {
+fn line(
+    recording: Option<&Arc<Recording>>,
+    visit: &DownstreamConnection,
+    version: Version,
+) -> Box<Line> {
     Box::new(Line {
         time: clock::since_epoch(),
         protocol: version.as_str(),
@@ -311,8 +323,8 @@ fn line(recording: Option<&Arc<Recording>>, visit: &Visit, version: Version) -> 
     })
 }
 
-/// By what a request is counted, as far as its connection tells.
-fn labels(asked: Asked, visit: &Visit, version: Version) -> Labels {
+/// The labels that a request is counted under, as far as its connection tells.
+fn labels(asked: Asked, visit: &DownstreamConnection, version: Version) -> Labels {
     let [_, scheme, protocol, tls, mutual] = asked;
     let secured = visit.secured.as_ref();
     let of = |is_asked: bool, value: &'static str| if is_asked { value } else { "" };

@@ -3,8 +3,8 @@
 use myriad_model::{AbortAnswer, Action};
 
 use super::page::{Form, Page};
-use crate::net::failure::FailureKind;
-use crate::policy::check::Told;
+use crate::failure::FailureKind;
+use crate::policy::check::{Refusal, Told, may_pass_on};
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::route::host::RouteArc;
@@ -14,7 +14,7 @@ use crate::route::host::RouteArc;
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     pub location: Option<Box<str>>,
     /// Further fields.
     pub additions: Additions,
@@ -22,7 +22,7 @@ pub struct Answer {
     pub told: Vec<Told>,
     /// The body that a provider told.
     pub body: Option<Box<[u8]>>,
-    /// What the answer is for, if not for what the route says.
+    /// The failure that it answers, if it is not the route's own answer.
     pub failure: Option<FailureKind>,
     /// The body in plain text, where no route has one.
     text: &'static str,
@@ -49,6 +49,17 @@ impl Answer {
             let challenge = (*b"Bearer error=\"invalid_token\"").into();
             answer.additions.push(("www-authenticate", challenge));
         }
+        answer
+    }
+
+    /// The answer that a provider gives in place of everything else.
+    pub fn refused(refusal: Refusal) -> Self {
+        let fields = refusal.fields.into_iter();
+        let fields = fields.filter(|(name, _)| may_pass_on(name));
+        let mut answer = Answer::failed(FailureKind::ProviderRefused);
+        answer.status = refusal.status;
+        answer.told = fields.collect();
+        answer.body = Some(refusal.body);
         answer
     }
 
@@ -90,13 +101,13 @@ impl Answer {
         }
     }
 
-    /// The same with further fields.
+    /// This answer with further fields.
     pub fn with(mut self, additions: Additions) -> Self {
         self.additions.extend(additions);
         self
     }
 
-    /// The same as the answer of a route, with its edits, and its body where it has one.
+    /// This answer as that of a route, with its edits, and its body where it has one.
     pub fn of(mut self, route: &RouteArc) -> Self {
         self.route = Some(route.clone());
         self

@@ -4,11 +4,11 @@
 use std::task::{Context, Poll};
 
 use super::peer::{Changes, Peer};
-use crate::net::body::{BodyLength, Encoder};
-use crate::net::buffer::Buffer;
-use crate::net::failure::FailureKind;
-use crate::net::response::ResponseHead;
-use crate::net::trailer::Trailers;
+use crate::codec::body::{BodyLength, Encoder};
+use crate::codec::buffer::Buffer;
+use crate::codec::response::ResponseHead;
+use crate::codec::trailer::Trailers;
+use crate::failure::FailureKind;
 use crate::policy::check::Answered;
 
 /// A client that keeps the answer.

@@ -1,17 +1,17 @@
 //! The pages of failures: status, reason and id of the request, in the form that the client reads.
 
-use crate::net::field::Known;
-use crate::net::head::Head;
+use crate::codec::field::Known;
+use crate::codec::head::Head;
 
 /// The form of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// For commands, and for whoever does not care.
+    /// Text, for commands and for clients that state no preference.
     #[default]
     Text,
-    /// For browsers.
+    /// HTML, for browsers.
     Html,
-    /// For programs.
+    /// JSON, for programs.
     Json,
 }
 
@@ -71,13 +71,13 @@ fn weight(text: &[u8]) -> u16 {
     (weight.clamp(0.0, 1.0) * 1_000.0) as u16
 }
 
-/// What a page tells. Nothing in it is from the request but its id, which needs no escapes.
+/// The content of a page. Nothing in it is from the request but its id, which needs no escapes.
 pub struct Page<'a> {
     /// The status.
     pub status: u16,
     /// The reason phrase of the status.
     pub phrase: &'static str,
-    /// Why, for people.
+    /// The reason, for people.
     pub text: &'static str,
     /// Why, as the access log and metrics have it.
     pub flag: &'static str,
@@ -108,8 +108,8 @@ impl Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Form, Page};
-    use crate::net::head;
-    use crate::net::limits::Limits;
+    use crate::codec::head;
+    use crate::limits::Limits;
 
     #[test]
     fn the_form_is_what_the_client_likes_best() {

@@ -2,14 +2,14 @@
 
 use std::task::{Context, Poll};
 
-use crate::net::body::{BodyLength, Encoder};
-use crate::net::buffer::Buffer;
-use crate::net::failure::FailureKind;
-use crate::net::response::ResponseHead;
-use crate::net::trailer::Trailers;
+use crate::codec::body::{BodyLength, Encoder};
+use crate::codec::buffer::Buffer;
+use crate::codec::response::ResponseHead;
+use crate::codec::trailer::Trailers;
+use crate::failure::FailureKind;
 use crate::policy::header::Edits;
 
-/// What is changed about the fields of a response.
+/// The changes to the fields of a response.
 #[derive(Clone, Copy, Default)]
 pub struct Changes<'a> {
     /// Edits of what the endpoint sent.
@@ -20,7 +20,7 @@ pub struct Changes<'a> {
     pub told: &'a [(Box<str>, Box<[u8]>)],
 }
 
-/// Where a request comes from and its response goes to.
+/// The client's end: the source of a request and the destination of its response.
 pub trait Peer {
     /// Appends what has arrived of the request body to `out`, framed for the endpoint. True once
     /// the body is complete.
@@ -37,8 +37,8 @@ pub trait Peer {
     /// Takes no longer a body from here on, where another route has another limit.
     fn limit_body(&mut self, _bytes_max: u64) {}
 
-    /// What came behind the request body, once that is complete; none where the framing for the
-    /// endpoint has carried it already.
+    /// The trailers behind the request body, once that is complete; `None` where the framing for
+    /// the endpoint has carried them already.
     fn take_trailers(&mut self) -> Option<Trailers> {
         None
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use myriad_base::clock;
 use myriad_base::log::suppressed::Topic;
 
-use crate::net::failure::FailureKind;
+use crate::failure::FailureKind;
 use crate::route::host::RouteEntry;
 
 /// When a reason may be told again, and how often it was not told since.

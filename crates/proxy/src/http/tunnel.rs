@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::exchange::{Far, Switched};
-use crate::net::buffer::Buffer;
+use super::upstream::retry::{Far, Switched};
+use crate::codec::buffer::Buffer;
 use crate::net::deadline::Deadline;
 use crate::net::duplex::{Duplex, Flow};
 

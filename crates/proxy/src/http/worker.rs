@@ -1,4 +1,4 @@
-//! What the requests of one worker share.
+//! The state that the requests of one worker share.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::spans::Spans;
-use crate::net::local::Shared;
+use crate::local::Shared;
 use crate::policy::token::Remembered;
 use crate::route::tables::Tables;
 use crate::upstream::channel::Channels;
@@ -22,11 +22,11 @@ pub struct Worker {
     pub local: Shared,
     /// The tables; a request loads the root once.
     pub tables: Arc<ArcSwap<Tables>>,
-    /// Where spans go.
+    /// The sender of spans.
     pub spans: Spans,
     /// Connections to endpoints.
     pub links: Links,
-    /// Those that carry many requests at a time.
+    /// Connections to endpoints that carry many requests at a time.
     pub channels: Channels,
     /// Connections of clients.
     pub connections: Cell<usize>,
@@ -62,7 +62,7 @@ impl Worker {
         self.is_draining.get()
     }
 
-    /// From now on connections end with the request they are in, and idle ones with the next one,
+    /// Lets connections end with the request they are in, and idle ones with the next one,
     /// for which they wait as long as this.
     pub fn drain(&self, last_call: Duration) {
         self.is_draining.set(true);

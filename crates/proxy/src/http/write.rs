@@ -1,18 +1,23 @@
-//! Heads of HTTP/1, written straight into the buffer that is sent.
+//! Heads as they are sent: those of HTTP/1 written straight into the buffer, those of requests to
+//! endpoints of HTTP/2 built of the same fields.
+
+use smallvec::SmallVec;
 
 use super::answer::{Answer, reason};
 use super::peer::Changes;
-use crate::net::body::BodyLength;
-use crate::net::buffer::Buffer;
-use crate::net::field::{Field, Known, members};
-use crate::net::head::{Head, Version};
-use crate::net::request_id::RequestId;
-use crate::net::response::ResponseHead;
-use crate::net::websocket;
+use crate::codec::body::BodyLength;
+use crate::codec::buffer::{Buffer, decimal};
+use crate::codec::endpoint_head::{EndpointHead, RequestBuilder};
+use crate::codec::field::{Field, Known, members};
+use crate::codec::head::{Head, Version};
+use crate::codec::response::ResponseHead;
+use crate::codec::websocket;
+use crate::failure::FailureKind;
 use crate::policy::header::Edits;
-use crate::route::visit::Visit;
+use crate::route::downstream_connection::DownstreamConnection;
+use crate::telemetry::request_id::RequestId;
 
-/// What the head of a request to an endpoint is made of.
+/// The parts of the head of a request to an endpoint.
 pub struct RequestHead<'a, 'h> {
     /// The head that the client sent.
     pub head: &'a Head<'h>,
@@ -20,16 +25,16 @@ pub struct RequestHead<'a, 'h> {
     pub path: Option<&'a str>,
     /// The authority to ask for instead of the client's.
     pub authority: Option<&'a str>,
-    /// What is changed about the fields.
+    /// The changes to the fields.
     pub edits: Edits<'a>,
     /// The connection that it came by.
-    pub visit: &'a Visit,
+    pub visit: &'a DownstreamConnection,
     /// Whether the endpoint speaks HTTP/2, which frames bodies itself and has no upgrades.
     pub is_http2: bool,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
-    /// What stands in for the key that a client of HTTP/2 has no need of, where it asks for
-    /// WebSocket and its endpoint speaks HTTP/1.1.
+    /// A stand-in for the key that a client of HTTP/2 has no need of, where it asks for WebSocket
+    /// and its endpoint speaks HTTP/1.1.
     pub websocket_key: Option<&'a str>,
     /// The id that it goes on with; none for what the client sent.
     pub request_id: Option<&'a RequestId>,
@@ -46,19 +51,62 @@ pub struct Framing {
     pub keep_alive: bool,
 }
 
-/// Writes the head of a request to an endpoint.
-pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
+/// The head of a request to an endpoint, in the form of its version. `is_tls` is whether it is
+/// reached over TLS.
+///
+/// # Errors
+/// That HTTP/2 has no way to say what the client did.
+pub fn request(request: &RequestHead<'_, '_>, is_tls: bool) -> Result<EndpointHead, FailureKind> {
     let head = request.head;
+    let path = request.path.unwrap_or(&head.path);
+    if request.is_http2 {
+        let mut builder = RequestBuilder::new(head.method, path, head.query);
+        request_fields(request, &mut builder);
+        return builder.build(is_tls).map(EndpointHead::Http2);
+    }
+    let mut out = Buffer::for_head();
     out.append_str(head.method);
     out.append(b" ");
-    out.append_str(request.path.unwrap_or(&head.path));
+    out.append_str(path);
     if let Some(query) = head.query {
         out.append(b"?");
         out.append_str(query);
     }
     out.append(b" HTTP/1.1\r\n");
+    request_fields(request, &mut out);
+    out.append(b"\r\n");
+    Ok(EndpointHead::Http1(out))
+}
+
+/// What takes the fields of a request, each with its value in parts.
+trait Fields {
+    fn field(&mut self, name: &str, parts: &[&[u8]]);
+}
+
+impl Fields for Buffer {
+    fn field(&mut self, name: &str, parts: &[&[u8]]) {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.reserve(name.len() + length + 4);
+        self.append_str(name);
+        self.append(b": ");
+        for part in parts {
+            self.append(part);
+        }
+        self.append(b"\r\n");
+    }
+}
+
+impl Fields for RequestBuilder {
+    fn field(&mut self, name: &str, parts: &[&[u8]]) {
+        RequestBuilder::field(self, name, parts);
+    }
+}
+
+/// Gives the fields of a request in their order.
+fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
+    let head = request.head;
     let authority = request.authority.unwrap_or(head.authority);
-    field("host", authority.as_bytes(), out);
+    out.field("host", &[authority.as_bytes()]);
     let trusts = request.trusted_hops > 0;
     let joins_cookies = head.version == Version::Http2;
     for known in &head.fields {
@@ -70,7 +118,7 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
             let is_replaced =
                 is_replaced || (known.known == Known::RequestId && request.request_id.is_some());
             if !is_own && !is_replaced && request.edits.keeps(known.name) {
-                field(known.name, known.value, out);
+                out.field(known.name, &[known.value]);
             }
         }
     }
@@ -81,30 +129,30 @@ pub fn request(request: &RequestHead<'_, '_>, out: &mut Buffer) {
     if let Some(id) = request.request_id
         && request.edits.keeps("x-request-id")
     {
-        field("x-request-id", id.text(&mut [0; 36]).as_bytes(), out);
+        out.field("x-request-id", &[id.text(&mut [0; 36]).as_bytes()]);
     }
-    request.edits.each(|name, value| field(name, value, out));
-    match head.body {
-        BodyLength::None if matches!(head.method, "POST" | "PUT" | "PATCH") => {
-            out.append(b"content-length: 0\r\n");
-        }
-        BodyLength::None | BodyLength::UntilClose => {}
-        BodyLength::Exact(length) => content_length(length, out),
-        BodyLength::Chunked if request.is_http2 => {}
-        BodyLength::Chunked => out.append(b"transfer-encoding: chunked\r\n"),
+    request.edits.each(|name, value| out.field(name, &[value]));
+    let length = match head.body {
+        BodyLength::None if matches!(head.method, "POST" | "PUT" | "PATCH") => Some(0),
+        BodyLength::Exact(length) => Some(length),
+        BodyLength::None | BodyLength::UntilClose | BodyLength::Chunked => None,
+    };
+    if let Some(length) = length {
+        out.field("content-length", &[decimal(length, &mut [0; 20])]);
+    } else if head.body == BodyLength::Chunked && !request.is_http2 {
+        out.field("transfer-encoding", &[b"chunked"]);
     }
     if request.is_http2 {
         if asks_for_trailers(head) {
-            out.append(b"te: trailers\r\n");
+            out.field("te", &[b"trailers"]);
         }
     } else if let Some(protocol) = head.upgrade {
-        out.append(b"connection: upgrade\r\n");
-        field("upgrade", protocol, out);
+        out.field("connection", &[b"upgrade"]);
+        out.field("upgrade", &[protocol]);
         if let Some(key) = request.websocket_key {
-            field(websocket::KEY, key.as_bytes(), out);
+            out.field(websocket::KEY, &[key.as_bytes()]);
         }
     }
-    out.append(b"\r\n");
 }
 
 /// Writes the head of a response from an endpoint.
@@ -224,71 +272,64 @@ fn asks_for_trailers(head: &Head<'_>) -> bool {
     fields.any(|field| members(field.value).any(|option| option.eq_ignore_ascii_case("trailers")))
 }
 
+/// Parts of a value, of which there mostly are few.
+type Parts<'a> = SmallVec<[&'a [u8]; 8]>;
+
 /// HTTP/2 may split cookies, and HTTP/1 must not (RFC 9113, section 8.2.3).
-fn cookies(head: &Head<'_>, out: &mut Buffer) {
-    let mut fields = head
-        .fields
-        .iter()
-        .filter(|field| field.known == Known::Cookie);
-    let Some(first) = fields.next() else {
-        return;
-    };
-    out.append(b"cookie: ");
-    out.append(first.value);
-    for field in fields {
-        out.append(b"; ");
-        out.append(field.value);
+fn cookies(head: &Head<'_>, out: &mut impl Fields) {
+    let mut parts = Parts::new();
+    let fields = head.fields.iter();
+    for field in fields.filter(|field| field.known == Known::Cookie) {
+        if !parts.is_empty() {
+            parts.push(b"; ");
+        }
+        parts.push(field.value);
     }
-    out.append(b"\r\n");
+    if !parts.is_empty() {
+        out.field("cookie", &parts);
+    }
 }
 
-fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut Buffer) {
+fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut impl Fields) {
     let RequestHead {
         head, visit, edits, ..
     } = request;
     if edits.keeps("x-forwarded-for") {
-        out.append(b"x-forwarded-for: ");
+        let mut parts = Parts::new();
         if trusts {
-            for told in head
-                .fields
-                .iter()
-                .filter(|f| f.known == Known::ForwardedFor)
-            {
-                out.append(told.value);
-                out.append(b", ");
+            let fields = head.fields.iter();
+            for told in fields.filter(|f| f.known == Known::ForwardedFor) {
+                parts.extend([told.value, b", "]);
             }
         }
-        out.append_str(&visit.client_text);
-        out.append(b"\r\n");
+        parts.push(visit.client_text.as_bytes());
+        out.field("x-forwarded-for", &parts);
     }
     if edits.keeps("x-real-ip") {
-        out.append(b"x-real-ip: ");
         if trusts {
             let peer = visit.client.ip();
             let client = crate::policy::client::address(head, peer, request.trusted_hops);
-            out.append_str(&client.to_string());
+            out.field("x-real-ip", &[client.to_string().as_bytes()]);
         } else {
-            out.append_str(&visit.client_text);
+            out.field("x-real-ip", &[visit.client_text.as_bytes()]);
         }
-        out.append(b"\r\n");
     }
     let peer = visit.secured.as_ref().and_then(|it| it.peer.as_deref());
     if let Some(peer) = peer
         && edits.keeps("x-forwarded-client-cert")
     {
-        field("x-forwarded-client-cert", peer.forwarded.as_bytes(), out);
+        out.field("x-forwarded-client-cert", &[peer.forwarded.as_bytes()]);
     }
     let is_told = |known| trusts && head.first(known).is_some();
     if edits.keeps("x-forwarded-proto") {
-        field("x-forwarded-proto", head.scheme.as_bytes(), out);
+        out.field("x-forwarded-proto", &[head.scheme.as_bytes()]);
     }
     if !is_told(Known::ForwardedHost) && edits.keeps("x-forwarded-host") {
-        field("x-forwarded-host", head.authority.as_bytes(), out);
+        out.field("x-forwarded-host", &[head.authority.as_bytes()]);
     }
     if !is_told(Known::ForwardedPort) && edits.keeps("x-forwarded-port") {
-        out.append(b"x-forwarded-port: ");
-        out.append_decimal(u64::from(visit.port));
-        out.append(b"\r\n");
+        let port = u64::from(visit.port);
+        out.field("x-forwarded-port", &[decimal(port, &mut [0; 20])]);
     }
 }
 

@@ -1,11 +1,11 @@
-//! What a connection speaks, by its first bytes, which stay where they are.
+//! The protocol of a connection, by its first bytes, which stay where they are.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use crate::net::buffer::Buffer;
+use crate::codec::buffer::Buffer;
 
 /// The most bytes that are looked at. A request line that is longer is known by its beginning.
 pub const BYTES_MAX: usize = 1_024;
@@ -19,7 +19,7 @@ const METHOD_BYTES_MAX: usize = 24;
 /// The wait before what is too short to tell is looked at again: at first, and at most.
 const WAITS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     /// A ClientHello comes first.
@@ -32,16 +32,16 @@ pub enum Speech {
     Bytes,
 }
 
-/// What is known of a connection before it has said anything.
+/// The protocols that a connection may speak, before it has said anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Whether a ClientHello would be told from what else is expected.
     pub may_be_tls: bool,
-    /// What else it may be.
+    /// The protocols that are possible beside TLS.
     pub expected: Expected,
 }
 
-/// What a connection may speak beside TLS.
+/// The protocols that a connection may speak beside TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// HTTP of either version.
@@ -56,7 +56,7 @@ pub enum Expected {
 /// expected to be, and bytes where it may be.
 ///
 /// # Errors
-/// Those of the socket.
+/// The errors of the socket.
 pub async fn detect(tcp: &TcpStream, known: Known, timeout: Duration) -> io::Result<Speech> {
     let looked = tokio::time::timeout(timeout, look(tcp, known)).await;
     looked.unwrap_or(Ok(known.silent()))
@@ -92,7 +92,7 @@ impl Known {
         }
     }
 
-    /// What these first bytes are; none where more are needed to tell.
+    /// The protocol that these first bytes begin; `None` where more are needed to tell.
     pub fn judge(self, bytes: &[u8]) -> Option<Speech> {
         let first = *bytes.first()?;
         // A record of a handshake (RFC 8446, section 5.1).
@@ -119,8 +119,7 @@ impl Known {
     }
 }
 
-/// Whether bytes begin with a request line (RFC 9112, section 3); none where that is not yet
-/// known.
+/// Judges a request line (RFC 9112, section 3); `None` where more bytes are needed to tell.
 fn judge_line(bytes: &[u8]) -> Option<Speech> {
     let is_token = |byte: &&u8| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_');
     let method = bytes.iter().take_while(is_token).count();

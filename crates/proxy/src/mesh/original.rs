@@ -1,11 +1,11 @@
-//! What a captured connection was meant for.
+//! The original destination of a captured connection.
 
 use std::net::SocketAddr;
 
 use rustix::net::sockopt::{ip_original_dst, ipv6_original_dst};
 use tokio::net::TcpStream;
 
-/// The address that a connection was meant for before network rules led it here; none where it
+/// The address that a connection was meant for before network rules led it here; `None` where it
 /// was meant for the proxy's own socket, or nobody knows. Passing one of those on would lead it
 /// back here for ever.
 ///

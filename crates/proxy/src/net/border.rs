@@ -25,11 +25,11 @@ const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// The addresses that endpoints may have, as settings say.
 #[derive(Clone, Debug)]
 pub struct BorderSettings {
-    /// Those of endpoints that objects name, or that DNS tells of names in objects.
+    /// Addresses of endpoints that objects name, or that DNS gives for names in objects.
     pub endpoints: Reach,
-    /// Those of hosts that clients choose.
+    /// Addresses of hosts that clients choose.
     pub chosen: Reach,
-    /// Where this process listens beside its listeners: its admin page.
+    /// Addresses that this process listens on beside its listeners: its admin page.
     pub own: Vec<SocketAddr>,
 }
 
@@ -47,10 +47,10 @@ impl Default for BorderSettings {
     }
 }
 
-/// What endpoints may be, the same for all workers.
+/// The addresses that endpoints may have, the same for all workers.
 pub struct Border {
     settings: BorderSettings,
-    /// Where the process listens. As many as there are listeners, and its own.
+    /// The addresses that the process listens on. As many as there are listeners, and its own.
     own: ArcSwap<Vec<SocketAddr>>,
     resolved: Counter,
     connected: Counter,

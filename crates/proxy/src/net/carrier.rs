@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 use ::h2::{Reason, RecvStream, SendStream};
 use bytes::Bytes;
 
-use super::buffer::{BUFFER_BYTES, Buffer};
 use super::duplex::Flow;
+use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 
 /// Both halves of a stream whose heads were exchanged.
 pub struct Carrier {

@@ -5,16 +5,16 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use super::buffer::Buffer;
-use super::failure::Side;
 use super::stream::Stream;
+use crate::codec::buffer::Buffer;
+use crate::failure::Side;
 
 /// One end of both directions.
 pub trait Flow {
     /// Reads into a buffer that is taken only when there is something to put in; 0 at the end.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// The errors of the connection.
     fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
@@ -24,7 +24,7 @@ pub trait Flow {
     /// Writes all of a buffer.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// The errors of the connection.
     fn poll_drain(
         &mut self,
         context: &mut Context<'_>,
@@ -34,13 +34,13 @@ pub trait Flow {
     /// Sends what was kept of earlier writes.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// The errors of the connection.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Closes the sending half.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// The errors of the connection.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 

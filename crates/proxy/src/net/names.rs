@@ -25,7 +25,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
 use super::border::{Border, BorderSettings};
-use super::hash::hash;
+use crate::limits::namespace_max;
+use crate::random::hash::hash;
 
 /// The most addresses that are used of one answer.
 pub const ADDRESSES_MAX: usize = 64;
@@ -45,10 +46,6 @@ const WAITING_MAX: usize = 4_096;
 /// The most questions that are being asked at a time.
 const ASKED_MAX: usize = 256;
 
-/// The part of the questions, as a divisor, that one namespace may have of those that are being
-/// asked, and of those that wait.
-const SHARE: usize = 4;
-
 /// The lanes that namespaces are divided over by hash.
 const LANES: usize = 256;
 
@@ -58,10 +55,10 @@ const CLASS: u8 = 15;
 /// How often it is looked whether the system's files are others.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What the system says of names.
+/// The system's files of names.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// Who is asked, and what answers are held to.
+/// The servers that are asked, and the bounds on answers.
 #[derive(Clone, Debug)]
 pub struct NameSettings {
     /// The servers of DNS; those of the system where there is none.
@@ -70,7 +67,7 @@ pub struct NameSettings {
     pub ttl_min: Duration,
     /// The longest.
     pub ttl_max: Duration,
-    /// Where names may lead.
+    /// The addresses that names may lead to.
     pub border: BorderSettings,
 }
 
@@ -85,7 +82,7 @@ impl Default for NameSettings {
     }
 }
 
-/// Where names are asked for. Cheap to clone; for use on any thread.
+/// The resolver of names. Cheap to clone; for use on any thread.
 #[derive(Clone)]
 pub struct Names {
     inner: Arc<Inner>,
@@ -107,7 +104,7 @@ struct Inner {
 struct Lane {
     /// Places for those that are being asked.
     places: Arc<Semaphore>,
-    /// Those that have no answer yet.
+    /// Questions that have no answer yet.
     asking: AtomicUsize,
 }
 
@@ -133,7 +130,7 @@ struct Question {
 /// The addresses of a host; at least one, at most [`ADDRESSES_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// In the order of the answer.
+    /// The addresses, in the order of the answer.
     pub addresses: Vec<IpAddr>,
     /// How long they may be used, between the bounds of the settings.
     pub ttl: Duration,
@@ -190,7 +187,7 @@ impl Names {
         }
     }
 
-    /// Where names, and endpoints, may lead.
+    /// The addresses that names, and endpoints, may have.
     pub fn border(&self) -> &Border {
         &self.inner.border
     }
@@ -255,14 +252,14 @@ impl Inner {
             .0
             .map(|asking| asking.fetch_add(1, Ordering::Relaxed));
         let max = WAITING_MAX + ASKED_MAX;
-        (all < max && own < max / SHARE).then_some((lane, waiting))
+        (all < max && own < namespace_max(max)).then_some((lane, waiting))
     }
 }
 
 impl Lane {
     fn new() -> Self {
         Lane {
-            places: Arc::new(Semaphore::new(ASKED_MAX / SHARE)),
+            places: Arc::new(Semaphore::new(namespace_max(ASKED_MAX))),
             asking: AtomicUsize::new(0),
         }
     }
@@ -323,7 +320,7 @@ async fn run(settings: NameSettings, counters: Counters, mut inbox: mpsc::Receiv
     }
 }
 
-/// Who is asked, as the settings or the system's files say.
+/// The resolver, as the settings or the system's files say.
 struct Server {
     resolver: Option<Arc<TokioResolver>>,
     looked: Instant,

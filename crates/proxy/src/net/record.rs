@@ -57,7 +57,7 @@ pub struct Tls {
     is_ended: bool,
 }
 
-/// What records that were processed lead to.
+/// The next step after records were processed.
 enum Next {
     /// Everything that is there was used.
     Idle,
@@ -113,7 +113,7 @@ impl Tls {
         &self.tcp
     }
 
-    /// What both ends agreed to speak.
+    /// The protocol that both ends agreed on (ALPN).
     pub fn alpn(&self) -> Option<&[u8]> {
         match &self.session {
             Session::Server(session) => session.alpn_protocol(),
@@ -186,7 +186,7 @@ impl Tls {
     /// Reads plain bytes; 0 at the end.
     ///
     /// # Errors
-    /// Those of the socket and of the record layer, and an end that the peer did not announce.
+    /// The errors of the socket and of the record layer, and an end that the peer did not announce.
     pub fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -224,7 +224,7 @@ impl Tls {
     /// take is kept; see [`Tls::poll_flush`].
     ///
     /// # Errors
-    /// Those of the socket and of the record layer.
+    /// The errors of the socket and of the record layer.
     pub fn poll_write(
         &mut self,
         context: &mut Context<'_>,
@@ -248,7 +248,7 @@ impl Tls {
     /// Sends what is still kept.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_send(context)
     }
@@ -256,7 +256,7 @@ impl Tls {
     /// Says that no more follows, and closes the sending half of the socket.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // A second call queues nothing, since rustls sends the alert once.
         OUTGOING.with_borrow_mut(|scratch| {

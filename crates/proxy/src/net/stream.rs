@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::buffer::{BUFFER_BYTES, Buffer};
 use super::record::Tls;
+use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 
 /// A byte stream.
 pub enum Stream {
-    /// In plain text.
+    /// Plain text.
     Plain(TcpStream),
     /// Over TLS.
     Tls(Box<Tls>),
@@ -22,7 +22,7 @@ impl Stream {
     /// Reads; 0 at the end.
     ///
     /// # Errors
-    /// Those of the socket and of TLS.
+    /// The errors of the socket and of TLS.
     pub fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -41,7 +41,7 @@ impl Stream {
     /// Reads into a buffer that is taken only when there is something to put in; 0 at the end.
     ///
     /// # Errors
-    /// Those of [`Stream::poll_read`].
+    /// The errors of [`Stream::poll_read`].
     pub fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
@@ -62,7 +62,7 @@ impl Stream {
     /// Writes, and returns how many bytes were taken.
     ///
     /// # Errors
-    /// Those of the socket and of TLS.
+    /// The errors of the socket and of TLS.
     pub fn poll_write(
         &mut self,
         context: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl Stream {
     /// Writes all of a buffer and sends what TLS kept of it.
     ///
     /// # Errors
-    /// Those of the socket and of TLS.
+    /// The errors of the socket and of TLS.
     pub fn poll_drain(
         &mut self,
         context: &mut Context<'_>,
@@ -96,7 +96,7 @@ impl Stream {
     /// Sends what TLS kept of earlier writes.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Plain(_) => Poll::Ready(Ok(())),
@@ -107,7 +107,7 @@ impl Stream {
     /// Closes the sending half.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// The errors of the socket.
     pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
@@ -122,6 +122,19 @@ impl Stream {
             Stream::Plain(tcp) => tcp.poll_read_ready(context).is_ready(),
             Stream::Tls(tls) => tls.may_have_input(context),
         }
+    }
+
+    /// Whether the peer has reset the connection. The end of what it says is none: it may still
+    /// read. The kernel is asked where something may have arrived; nobody is woken once
+    /// something is there to be read.
+    pub fn is_reset(&self, context: &mut Context<'_>) -> bool {
+        let tcp = match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.tcp(),
+        };
+        let mut byte = [0; 1];
+        let peeked = tcp.poll_peek(context, &mut ReadBuf::new(&mut byte));
+        matches!(peeked, Poll::Ready(Err(_)))
     }
 }
 

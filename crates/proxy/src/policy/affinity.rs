@@ -2,11 +2,11 @@
 
 use myriad_model::Affinity;
 
-use crate::balance::Target;
-use crate::net::head::Head;
+use crate::balance::Endpoint;
+use crate::codec::head::Head;
 use crate::route::condition::cookie;
 
-/// What the client's cookie says of its endpoint; see [`Target::mark`].
+/// The mark of the endpoint in the client's cookie; see [`Endpoint::mark`].
 pub fn mark(affinity: &Affinity, head: &Head<'_>) -> Option<u64> {
     let value = cookie(head, &affinity.cookie)?;
     // A sign is no digit, and would make two cookies of one mark.
@@ -17,7 +17,7 @@ pub fn mark(affinity: &Affinity, head: &Head<'_>) -> Option<u64> {
 }
 
 /// The `Set-Cookie` that leads back to an endpoint (RFC 6265, section 4.1).
-pub fn set_cookie(affinity: &Affinity, target: &Target) -> String {
+pub fn set_cookie(affinity: &Affinity, target: &Endpoint) -> String {
     use std::fmt::Write as _;
     let mut text = format!("{}={:016x}", affinity.cookie, target.mark());
     // Writing into a String cannot fail.
@@ -37,8 +37,9 @@ mod tests {
     use myriad_model::Affinity;
 
     use super::{mark, set_cookie};
-    use crate::balance::{Manner, Target};
-    use crate::net::{head, limits::Limits};
+    use crate::balance::{Endpoint, TransportSettings};
+    use crate::codec::head;
+    use crate::limits::Limits;
 
     #[test]
     fn a_cookie_leads_back_to_its_endpoint() {
@@ -48,7 +49,7 @@ mod tests {
             age_max_s: 60,
             secure: true,
         };
-        let target = Target::new(([192, 0, 2, 1], 80).into(), Manner::shared(None));
+        let target = Endpoint::new(([192, 0, 2, 1], 80).into(), TransportSettings::shared(None));
         let cookie = set_cookie(&affinity, &target);
         assert!(
             cookie.ends_with("; Path=/; Max-Age=60; Secure; HttpOnly"),

@@ -1,6 +1,6 @@
 //! Whether a request, or a stream, is admitted by the policies of its listener.
 //!
-//! Whoever has to be asked is asked first; then what denies is weighed, and then what allows, on
+//! Providers are asked first; then what denies is weighed, and then what allows, on
 //! the request as the answers have left it.
 //!
 //! A guard that closes (denies, or asks somebody) must not be evaded, and one that opens must
@@ -10,22 +10,24 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use myriad_model::{Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, GuardTest, Name};
+use myriad_model::{
+    Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, GuardTest, Name, SealedArc,
+};
 
 use smallvec::SmallVec;
 
 use super::client;
-use crate::net::client::ClientAddress;
-use crate::net::count::{Count, Counts};
-use crate::net::field::is_read_as;
-use crate::net::head::Head;
+use crate::codec::client::ClientAddress;
+use crate::codec::field::is_read_as;
+use crate::codec::head::Head;
 use crate::route::claims::Said;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::guards::Guards;
-use crate::route::visit::Visit;
+use crate::telemetry::count::{Count, Counts};
 
 pub mod path;
 
-/// What the guards that nobody has to be asked for say.
+/// The judgement of the guards that ask no provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// Whether the request goes on; otherwise it gets 403.
@@ -40,10 +42,10 @@ pub type Asked<'a> = SmallVec<[&'a Name; 2]>;
 /// A request to be judged.
 pub struct Request<'a, 'h> {
     /// The connection.
-    pub visit: &'a Visit,
+    pub visit: &'a DownstreamConnection,
     /// The head.
     pub head: &'a Head<'h>,
-    /// What its token says, where one was verified.
+    /// The claims of its token, where one was verified.
     pub token: Option<Said<'a>>,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
@@ -67,7 +69,7 @@ pub struct Stream<'a> {
     pub principal: Option<&'a str>,
 }
 
-/// Who has to be asked about a request before anything else is weighed.
+/// The providers that have to be asked about a request before anything else is weighed.
 pub fn asked<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Asked<'a> {
     let listener = &request.visit.listener;
     let mut customs = custom(guards, listener).peekable();
@@ -77,10 +79,39 @@ pub fn asked<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Asked<'a> {
     }
 }
 
-/// Judges a request that whoever had to be asked about lets pass.
+/// Judges a request that all providers have let pass.
 pub fn judge(guards: &Guards, request: &Request<'_, '_>, counts: &Counts) -> Judgement {
     let facts = Facts::of(request);
     weigh(guards, &request.visit.listener, &facts, counts)
+}
+
+/// What a policy says of a request by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighed {
+    /// It denies the request.
+    Denies,
+    /// It allows the request.
+    Allows,
+    /// It allows others.
+    DoesNotAllow,
+}
+
+/// What each policy says of a request, of those that deny or allow. For people who ask why: no
+/// request does.
+pub fn weighed<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Vec<(&'a SealedArc, Weighed)> {
+    let facts = Facts::of(request);
+    let all = guards.authorizing_by_name(&request.visit.listener);
+    let all = all.filter(|(_, guard)| !guard.is_dry_run);
+    all.filter_map(|(sealed, guard)| {
+        let weighed = match (&guard.action, facts.fit(guard)) {
+            (GuardAction::Deny, true) => Weighed::Denies,
+            (GuardAction::Allow, true) => Weighed::Allows,
+            (GuardAction::Allow, false) => Weighed::DoesNotAllow,
+            (GuardAction::Deny | GuardAction::Audit | GuardAction::Custom(_), _) => return None,
+        };
+        Some((sealed, weighed))
+    })
+    .collect()
 }
 
 /// Whether a stream is admitted. What only requests have fits where it closes, and does not
@@ -162,7 +193,7 @@ fn weigh(guards: &Guards, listener: &Name, facts: &Facts<'_, '_>, counts: &Count
     }
 }
 
-/// What is known of a request or stream.
+/// The properties of a request or stream.
 struct Facts<'a, 'h> {
     peer: IpAddr,
     client: ClientAddress,
@@ -366,7 +397,7 @@ fn fits_host(form: &GuardForm, head: &Head<'_>) -> bool {
 }
 
 /// Several fields of a name are one list (RFC 9110, section 5.3), which is what is compared.
-/// Whoever looks at every reading also takes each field alone, and names that servers may take
+/// A test that looks at every reading also takes each field alone, and names that servers may take
 /// for this one.
 fn fits_header(form: &GuardForm, head: &Head<'_>, name: &str, wide: bool) -> bool {
     let is_it = |sent: &str| sent.eq_ignore_ascii_case(name);

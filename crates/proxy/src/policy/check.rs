@@ -5,12 +5,13 @@ use myriad_base::clock;
 use myriad_model::{HttpCheck, NameMatch, PathReading, Provider};
 use prost::Message as _;
 
-use crate::net::body::BodyLength;
-use crate::net::buffer::Buffer;
-use crate::net::field::{Field, Known, is_read_as};
-use crate::net::head::{Head, Version};
-use crate::net::kept::KeptHead;
-use crate::route::visit::Visit;
+use crate::codec::body::BodyLength;
+use crate::codec::buffer::Buffer;
+use crate::codec::endpoint_head::{self, EndpointHead};
+use crate::codec::field::{Field, Known, is_read_as};
+use crate::codec::head::{Head, Version};
+use crate::codec::kept::KeptHead;
+use crate::route::downstream_connection::DownstreamConnection;
 
 #[allow(missing_docs, reason = "fields are named by Envoy's API")]
 pub mod envoy;
@@ -21,7 +22,7 @@ const GRPC_PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
 /// Before a message of gRPC: whether it is compressed, and its length.
 const GRPC_PREFIX_BYTES: usize = 5;
 
-/// Where a provider over HTTP tells what is to be taken out of the request.
+/// The field in which a provider over HTTP lists fields to be taken out of the request.
 const REMOVE: &str = "x-envoy-auth-headers-to-remove";
 
 /// A header.
@@ -35,7 +36,7 @@ pub enum Question {
     Grpc(Box<envoy::CheckRequest>),
 }
 
-/// What was answered, whatever is spoken.
+/// An answer, whatever protocol it came by.
 #[derive(Debug, Default)]
 pub struct Answered {
     /// The status.
@@ -46,7 +47,7 @@ pub struct Answered {
     pub body: Vec<u8>,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The request passes.
@@ -57,7 +58,7 @@ pub enum Verdict {
     Unclear,
 }
 
-/// What changes about a request that passes, and its response.
+/// The changes to a request that passes, and to its response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Headers taken out of the request.
@@ -91,7 +92,7 @@ pub struct Refusal {
 /// Writes the question of a request, as far as its head goes.
 pub fn question(
     provider: &Provider,
-    visit: &Visit,
+    visit: &DownstreamConnection,
     head: &Head<'_>,
     trusted_hops: usize,
 ) -> Question {
@@ -138,7 +139,7 @@ pub fn write(question: Question, provider: &Provider, body: &[u8]) -> Buffer {
     }
 }
 
-/// What the answer of a provider means.
+/// The meaning of a provider's answer.
 pub fn verdict(provider: &Provider, answered: Answered) -> Verdict {
     use myriad_model::CheckProtocol;
     match &provider.protocol {
@@ -176,6 +177,30 @@ pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
     out
 }
 
+/// Changes the head of a request to an endpoint, as [`edit`] does where it is text.
+pub fn edit_head(head: &mut EndpointHead, changes: &Changes) {
+    let request = match head {
+        EndpointHead::Http1(text) => {
+            *text = edit(text, changes);
+            return;
+        }
+        EndpointHead::Http2(request) => request,
+    };
+    let goes = |name: &str| {
+        let is_it = |known: &str| is_read_as(name, known);
+        let goes = changes.remove.iter().any(|known| is_it(known))
+            || changes.set.iter().any(|(known, _)| is_it(known));
+        goes && may_change(name)
+    };
+    endpoint_head::change(request, goes, |add| {
+        for (name, value) in changes.set.iter().chain(&changes.add) {
+            if may_change(name) && is_sendable(name, value) {
+                add(name, value);
+            }
+        }
+    });
+}
+
 /// Changes the head of a request that was kept, as [`edit`] does where it is written.
 pub fn change(head: &mut KeptHead, changes: &Changes) {
     head.remove(|name| {
@@ -192,7 +217,7 @@ pub fn change(head: &mut KeptHead, changes: &Changes) {
 }
 
 /// The chain of addresses that the request came by, as the endpoint is told.
-fn came_by(visit: &Visit, head: &Head<'_>, trusted_hops: usize) -> String {
+fn came_by(visit: &DownstreamConnection, head: &Head<'_>, trusted_hops: usize) -> String {
     let mut chain = String::new();
     if trusted_hops > 0 {
         let fields = head.fields.iter();
@@ -265,7 +290,11 @@ fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>
     })
 }
 
-fn check_request(visit: &Visit, head: &Head<'_>, came_by: &str) -> envoy::CheckRequest {
+fn check_request(
+    visit: &DownstreamConnection,
+    head: &Head<'_>,
+    came_by: &str,
+) -> envoy::CheckRequest {
     let path = match head.query {
         Some(query) => format!("{}?{query}", told_path(head)),
         None => told_path(head).to_owned(),
@@ -363,7 +392,7 @@ fn of_http(check: &HttpCheck, answered: Answered) -> Verdict {
         200 => {
             let removed = fields.iter().filter(|(name, _)| **name == *REMOVE);
             let remove = removed
-                .flat_map(|(_, value)| crate::net::field::members(value))
+                .flat_map(|(_, value)| crate::codec::field::members(value))
                 .map(|name| name.to_ascii_lowercase().into())
                 .collect();
             let mut changes = Changes {
@@ -467,9 +496,8 @@ fn told(option: envoy::HeaderValueOption) -> Option<Told> {
 
 /// Whether neither name nor value could end its field.
 pub fn is_sendable(name: &str, value: &[u8]) -> bool {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
-    !name.is_empty() && name.bytes().all(is_token) && value.iter().all(is_text)
+    myriad_model::is_token(name) && value.iter().all(is_text)
 }
 
 /// Whether a provider has a say in a field of the request: not in how it is framed and led.

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::net::client::ClientAddress;
-use crate::net::field::Known;
-use crate::net::head::Head;
-use crate::route::visit::Visit;
+use crate::codec::client::ClientAddress;
+use crate::codec::field::Known;
+use crate::codec::head::Head;
+use crate::route::downstream_connection::DownstreamConnection;
 
 /// The client's address: the peer's, or what the outermost of `trusted_hops` proxies in front of
 /// this one said that its peer was. A list with fewer entries than hops was made by those of the
@@ -26,7 +26,7 @@ pub fn address(head: &Head<'_>, peer: IpAddr, trusted_hops: usize) -> ClientAddr
 /// known.
 pub fn forwarded_scheme(
     head: &Head<'_>,
-    visit: &Visit,
+    visit: &DownstreamConnection,
     trusted_hops: usize,
 ) -> Option<&'static str> {
     let hops = match visit.is_of_mesh() {
@@ -46,7 +46,7 @@ pub fn forwarded_scheme(
 }
 
 /// Whether the client speaks TLS, with this proxy or with one in front that is trusted.
-pub fn is_secure(head: &Head<'_>, visit: &Visit, trusted_hops: usize) -> bool {
+pub fn is_secure(head: &Head<'_>, visit: &DownstreamConnection, trusted_hops: usize) -> bool {
     let forwarded = forwarded_scheme(head, visit, trusted_hops);
     forwarded.map_or(visit.secured.is_some(), |scheme| scheme == "https")
 }
@@ -70,8 +70,9 @@ fn deciding<'a>(head: &Head<'a>, known: Known, trusted_hops: usize) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::{address, forwarded_scheme, is_allowed};
-    use crate::net::{head, limits::Limits};
-    use crate::route::visit::Visit;
+    use crate::codec::head;
+    use crate::limits::Limits;
+    use crate::route::downstream_connection::DownstreamConnection;
 
     fn address_of(fields: &[u8], hops: usize) -> String {
         let text = [b"GET / HTTP/1.1\r\nHost: h\r\n", fields, b"\r\n"].concat();
@@ -134,7 +135,7 @@ mod tests {
             "2001:db8::/32".parse().unwrap(),
         ];
         let is_allowed = |allowed: &[_], entry: &[u8]| {
-            is_allowed(allowed, crate::net::client::ClientAddress::parse(entry))
+            is_allowed(allowed, crate::codec::client::ClientAddress::parse(entry))
         };
         assert!(is_allowed(&allowed, b"192.0.2.9"));
         assert!(is_allowed(&allowed, b"2001:db8::1"));
@@ -147,8 +148,8 @@ mod tests {
 
     #[test]
     fn the_scheme_is_that_of_the_deciding_hop() {
-        let mut visit = Visit::new("l".into(), ([198, 51, 100, 1], 4711).into(), 80);
-        let scheme_by = |visit: &Visit, value: &str, hops| {
+        let mut visit = DownstreamConnection::new("l".into(), ([198, 51, 100, 1], 4711).into(), 80);
+        let scheme_by = |visit: &DownstreamConnection, value: &str, hops| {
             let text = format!("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: {value}\r\n\r\n");
             let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
             forwarded_scheme(&head, visit, hops)

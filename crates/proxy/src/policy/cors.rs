@@ -5,9 +5,9 @@ use std::sync::Arc;
 use myriad_model::Cors;
 use smallvec::SmallVec;
 
-use crate::net::field::Known;
-use crate::net::head::Head;
-use crate::net::pattern::{Budget, Pattern};
+use crate::codec::field::Known;
+use crate::codec::head::Head;
+use crate::pattern::{Budget, Pattern};
 
 /// Fields that are put on a response in place of the endpoint's own.
 pub type Additions = SmallVec<[(&'static str, Box<[u8]>); 2]>;
@@ -19,8 +19,8 @@ pub fn is_preflight(head: &Head<'_>) -> bool {
         && head.first(Known::CorsRequestMethod).is_some()
 }
 
-/// What is put on the response to a request of this origin. `patterns` are those of the policy,
-/// compiled so that they match an origin as a whole. Nothing, where the origin is not
+/// The fields to add to the response to a request of this origin. `patterns` are those of the
+/// policy, compiled so that they match an origin as a whole. Nothing, where the origin is not
 /// allowed: the browser then withholds the response from the page that asked. Once the budget is
 /// spent, the answer means nothing.
 pub fn additions(
@@ -119,8 +119,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::{additions, matches};
-    use crate::net::pattern::{Budget, Pattern};
-    use crate::net::{head, limits::Limits};
+    use crate::codec::head;
+    use crate::limits::Limits;
+    use crate::pattern::{Budget, Pattern};
     use myriad_model::Cors;
 
     fn allowed_origin(origins: &[&str], patterns: &[&str], origin: &str) -> Option<String> {

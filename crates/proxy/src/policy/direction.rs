@@ -1,13 +1,15 @@
 //! Whether a request belongs on the connection that it came by (RFC 9110, section 7.4).
 
+use crate::route::downstream_connection::{DownstreamConnection, Secured};
 use crate::route::identity::MESH_CLIENTS;
 use crate::route::tables::{Answerer, Tables};
-use crate::route::visit::{Secured, Visit};
 
 /// Whether the host of a request is served on this connection. A request on a connection in
 /// plain text always is. On TLS, the host must be one that a handshake for it would have been
-/// answered for with equal settings, and the certificate that was served must be for it.
-pub fn is_directed(tables: &Tables, visit: &Visit, host: &str) -> bool {
+/// answered for with equal settings, and the certificate that was served must be for it. A client
+/// that has named a host of no domain may ask for such hosts alone, whatever the default
+/// certificate is for.
+pub fn is_directed(tables: &Tables, visit: &DownstreamConnection, host: &str) -> bool {
     let secured = visit.secured.as_ref();
     // Between proxies of the mesh, the name says which of their clusters it is.
     let Some(secured) = secured.filter(|secured| !secured.is_mesh) else {
@@ -24,9 +26,18 @@ pub fn is_directed(tables: &Tables, visit: &Visit, host: &str) -> bool {
     is_served
 }
 
-fn is_served(tables: &Tables, visit: &Visit, secured: &Secured, host: &str, is_own: bool) -> bool {
+fn is_served(
+    tables: &Tables,
+    visit: &DownstreamConnection,
+    secured: &Secured,
+    host: &str,
+    is_own: bool,
+) -> bool {
     match tables.answerer(&visit.listener, Some(host)) {
         Answerer::Domain(domain, ..) => {
+            if !secured.by_domain && secured.sni.is_some() {
+                return false;
+            }
             // A client that sent no name got the default certificate, as it would have for a
             // domain without one of its own.
             let is_default = secured.sni.is_none() && domain.certificate.is_none();

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use myriad_model::{AbortAnswer, Fault, Share};
 
-use crate::net::dice::Dice;
+use crate::random::rng::Rng;
 
-/// What happens to one request.
+/// The faults of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
     /// How long it waits; zero for not at all.
     pub delay: Duration,
-    /// What it is answered with.
+    /// The answer that it gets instead.
     pub abort: Option<AbortAnswer>,
 }
 
 /// Draws what happens to a request.
-pub fn draw(fault: &Fault, dice: &Dice) -> Trouble {
+pub fn draw(fault: &Fault, dice: &Rng) -> Trouble {
     let delay = fault
         .delay
         .as_ref()
@@ -32,7 +32,7 @@ pub fn draw(fault: &Fault, dice: &Dice) -> Trouble {
 }
 
 /// Whether a request is in a share of all.
-pub fn is_in(share: Share, dice: &Dice) -> bool {
+pub fn is_in(share: Share, dice: &Rng) -> bool {
     dice.roll_below(u64::from(Share::ALL.ppm())) < u64::from(share.ppm())
 }
 
@@ -41,11 +41,11 @@ mod tests {
     use myriad_model::Share;
 
     use super::is_in;
-    use crate::net::dice::Dice;
+    use crate::random::rng::Rng;
 
     #[test]
     fn a_share_is_met_by_as_many() {
-        let dice = Dice::new(7);
+        let dice = Rng::new(7);
         for (ppm, range) in [
             (0, 0..1),
             (1_000_000, 10_000..10_001),

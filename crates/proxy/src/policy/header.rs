@@ -1,12 +1,12 @@
-//! What is changed about headers on their way.
+//! Changes to headers on their way.
 //!
 //! Edits never touch what frames a message or belongs to one connection, whatever they say: such
 //! names are passed over here, where every edit comes by.
 
 use myriad_model::HeaderEdit;
 
-use crate::net::field::{Known, is_read_as};
-use crate::net::head::split_authority;
+use crate::codec::field::{Known, is_read_as};
+use crate::codec::head::split_authority;
 
 /// The edits of one direction, in the order in which they are made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,10 +87,8 @@ fn replaces(edit: &HeaderEdit, name: &str) -> bool {
 /// Whether a name may be edited: the head of a message is more than its fields, and what frames
 /// it is the proxy's alone.
 fn is_editable(name: &str) -> bool {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let known = Known::of(name);
-    !name.is_empty()
-        && name.bytes().all(is_token)
+    myriad_model::is_token(name)
         && !known.is_hop_by_hop()
         && !matches!(known, Known::Host | Known::ContentLength | Known::Expect)
 }
@@ -123,7 +121,7 @@ mod tests {
         }
     }
 
-    /// What becomes of fields.
+    /// The names of these fields after the edits.
     fn edited(edits: Edits<'_>, fields: &[&str]) -> String {
         let mut text: Vec<String> = fields
             .iter()

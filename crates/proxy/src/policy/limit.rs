@@ -6,10 +6,10 @@ use std::time::Duration;
 use myriad_model::RateLimit;
 
 use super::client;
-use crate::net::bucket::{Buckets, Rate, Taken};
-use crate::net::client::ClientAddress;
-use crate::net::count::{Count, Counts};
-use crate::net::hash::hash_numbers;
+use crate::admission::bucket::{Buckets, Rate, Taken};
+use crate::codec::client::ClientAddress;
+use crate::random::hash::hash_numbers;
+use crate::telemetry::count::{Count, Counts};
 
 /// The class of the names of rate limits among hashes.
 const CLASS: u8 = 12;
@@ -70,9 +70,9 @@ mod tests {
     use myriad_model::RateLimit;
 
     use super::{retry_after, wait};
-    use crate::net::bucket::Buckets;
-    use crate::net::client::ClientAddress;
-    use crate::net::count::{Count, Counts};
+    use crate::admission::bucket::Buckets;
+    use crate::codec::client::ClientAddress;
+    use crate::telemetry::count::{Count, Counts};
 
     fn limit(is_per_client: bool) -> RateLimit {
         RateLimit {

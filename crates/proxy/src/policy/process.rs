@@ -6,7 +6,8 @@ use prost::Message as _;
 
 use super::check::envoy::{HeaderValue, HttpStatus};
 use super::check::{Changes, Refusal, Told, is_sendable};
-use crate::net::field::{Field, Known};
+use crate::codec::endpoint_head::EndpointHead;
+use crate::codec::field::{Field, Known};
 
 #[allow(missing_docs, reason = "fields are named by Envoy's API")]
 pub mod envoy;
@@ -34,7 +35,7 @@ pub enum Part {
     ResponseHead,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The exchange goes on.
@@ -43,7 +44,7 @@ pub enum Reply {
     Immediate(Refusal),
 }
 
-/// What changes about a part.
+/// The changes to a part.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Mutation {
     /// Its headers, or those that stand before it.
@@ -56,26 +57,51 @@ pub struct Mutation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadMessage;
 
-/// The head of a request as HTTP/1 has it, as it is told.
-pub fn request_head(head: &[u8], scheme: &str, is_last: bool) -> envoy::ProcessingRequest {
-    let mut lines = head.split(|byte| *byte == b'\n');
-    let first = String::from_utf8_lossy(lines.next().unwrap_or_default());
-    let mut words = first.split_ascii_whitespace();
-    let (method, path) = (words.next(), words.next());
+/// The head of a request to an endpoint, as it is told.
+pub fn request_head(head: &EndpointHead, scheme: &str, is_last: bool) -> envoy::ProcessingRequest {
     let mut headers = Vec::new();
-    let mut authority = String::new();
-    for (name, value) in lines.filter_map(field) {
-        match Known::of(name) {
-            Known::Host => authority = String::from_utf8_lossy(value).into_owned(),
-            known if known.is_hop_by_hop() => {}
-            _ => headers.push(header(name, value)),
+    let [method, authority, path] = match head {
+        EndpointHead::Http1(text) => {
+            let mut lines = text.filled().split(|byte| *byte == b'\n');
+            let first = String::from_utf8_lossy(lines.next().unwrap_or_default());
+            let mut words = first.split_ascii_whitespace().map(str::to_owned);
+            let (method, path) = (words.next(), words.next());
+            let mut authority = String::new();
+            for (name, value) in lines.filter_map(field) {
+                match Known::of(name) {
+                    Known::Host => authority = String::from_utf8_lossy(value).into_owned(),
+                    known if known.is_hop_by_hop() => {}
+                    _ => headers.push(header(name, value)),
+                }
+            }
+            [
+                method.unwrap_or_default(),
+                authority,
+                path.unwrap_or_default(),
+            ]
         }
-    }
+        EndpointHead::Http2(request) => {
+            for (name, value) in request.headers() {
+                if !Known::of(name.as_str()).is_hop_by_hop() {
+                    headers.push(header(name.as_str(), value.as_bytes()));
+                }
+            }
+            let uri = request.uri();
+            let authority = uri.authority().map(ToString::to_string);
+            let path = uri.path_and_query().map(ToString::to_string);
+            let method = request.method().to_string();
+            [
+                method,
+                authority.unwrap_or_default(),
+                path.unwrap_or_default(),
+            ]
+        }
+    };
     let pseudo = [
-        (":method", method.unwrap_or_default()),
+        (":method", &*method),
         (":scheme", scheme),
         (":authority", &*authority),
-        (":path", path.unwrap_or_default()),
+        (":path", &*path),
     ];
     headers.splice(
         0..0,
@@ -141,8 +167,8 @@ pub fn take(
     Ok(Some(message))
 }
 
-/// What the answer to a part means; none where it answers something else. `has` tells whether the
-/// part has a header of a lower-case name.
+/// The meaning of the answer to a part; `None` where it answers something else. `has` tells whether
+/// the part has a header of a lower-case name.
 pub fn reply(
     message: envoy::ProcessingResponse,
     part: Part,
@@ -246,6 +272,8 @@ fn refusal(immediate: envoy::ImmediateResponse) -> Refusal {
 mod tests {
     use super::envoy::{CommonResponse, HeaderMutation, HeaderValueOption, PartResponse, Said};
     use super::*;
+    use crate::codec::buffer::Buffer;
+    use crate::codec::endpoint_head::of_text;
     use crate::policy::check::envoy::BoolValue;
 
     fn option(name: &str, append: Option<bool>, append_action: i32) -> HeaderValueOption {
@@ -331,16 +359,22 @@ mod tests {
 
     #[test]
     fn a_head_is_told_with_what_http2_has_apart() {
-        let head = b"GET /a?b HTTP/1.1\r\nhost: h\r\nX-A:  1 \r\nconnection: close\r\n\r\n";
-        let told = request_head(head, "https", true).request;
-        let Some(envoy::Told::RequestHeaders(told)) = told else {
-            panic!("no head");
-        };
-        let headers = told.headers.unwrap().headers;
-        let texts: Vec<String> = headers
-            .iter()
-            .map(|it| format!("{}={}", it.key, String::from_utf8_lossy(&it.raw_value)))
-            .collect();
+        let text = b"GET /a?b HTTP/1.1\r\nhost: h\r\nX-A:  1 \r\nconnection: close\r\n\r\n";
+        let mut buffer = Buffer::take();
+        buffer.append(text);
+        let (request, _) = of_text(text, true).unwrap();
+        let heads = [EndpointHead::Http1(buffer), EndpointHead::Http2(request)];
+        let texts = heads.map(|head| {
+            let told = request_head(&head, "https", true).request;
+            let Some(envoy::Told::RequestHeaders(told)) = told else {
+                panic!("no head");
+            };
+            let headers = told.headers.unwrap().headers;
+            let texts = headers
+                .iter()
+                .map(|it| format!("{}={}", it.key, String::from_utf8_lossy(&it.raw_value)));
+            texts.collect::<Vec<String>>()
+        });
         let all = [
             ":method=GET",
             ":scheme=https",
@@ -348,6 +382,6 @@ mod tests {
             ":path=/a?b",
             "x-a=1",
         ];
-        assert_eq!(texts, all);
+        assert_eq!(texts, [all, all]);
     }
 }

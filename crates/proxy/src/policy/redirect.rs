@@ -1,14 +1,14 @@
-//! Where redirects lead.
+//! The targets of redirects.
 
 use std::borrow::Cow;
 
 use myriad_model::{Redirect, RedirectParts, RedirectPath, RedirectTarget, TlsRedirect};
 
 use super::rewrite::{Matched, replace, sendable};
-use crate::net::failure::FailureKind;
-use crate::net::head::{Head, split_authority};
+use crate::codec::head::{Head, split_authority};
+use crate::failure::FailureKind;
 
-/// The same URL by HTTPS, unless the path is excepted.
+/// The URL by HTTPS, unless the path is excepted.
 pub fn to_tls(redirect: &TlsRedirect, head: &Head<'_>) -> Option<String> {
     let except = &*redirect.except_prefix;
     if !except.is_empty() && head.path.starts_with(except) {
@@ -31,7 +31,7 @@ pub fn to_tls(redirect: &TlsRedirect, head: &Head<'_>) -> Option<String> {
     Some(url)
 }
 
-/// What goes into `Location`. A path stays one, so that it holds under whatever scheme and port
+/// The value of `Location`. A path stays one, so that it holds under whatever scheme and port
 /// the client used to get here (RFC 9110, section 10.2.2).
 ///
 /// # Errors
@@ -121,8 +121,9 @@ mod tests {
     };
 
     use super::{location, to_tls};
-    use crate::net::pattern::Budget;
-    use crate::net::{head, limits::Limits};
+    use crate::codec::head;
+    use crate::limits::Limits;
+    use crate::pattern::Budget;
     use crate::policy::rewrite::Matched;
 
     fn redirected(port: u16, target: &str) -> Option<String> {

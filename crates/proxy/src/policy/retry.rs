@@ -1,17 +1,18 @@
-//! What leads to a repetition of a request.
+//! The conditions on which a request is repeated.
 
 use std::time::Duration;
 
+use myriad_base::backoff::Waits;
 use myriad_model::{Retry, RetryConditions as Conditions};
 
-use crate::net::dice::Dice;
-use crate::net::failure::FailureKind;
-use crate::net::field::Field;
+use crate::codec::field::Field;
+use crate::failure::FailureKind;
+use crate::random::rng::Rng;
 
 /// The longest wait, in waits before the first repetition.
 const BACKOFF_FACTOR_MAX: u32 = 10;
 
-/// What became of a try.
+/// The outcome of a try.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// There is no connection.
@@ -33,7 +34,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// What a failure is, if it is the endpoint's; nobody else's leads to a repetition.
+    /// The event of a failure, if it is the endpoint's; nobody else's leads to a repetition.
     pub fn of(kind: FailureKind, is_unsent: bool) -> Option<Self> {
         match kind {
             FailureKind::ConnectFailed | FailureKind::ConnectTimeout | FailureKind::UpstreamTls => {
@@ -74,11 +75,15 @@ pub fn is_repeated(rule: &Retry, event: Event<'_>) -> bool {
 
 /// How long to wait before a repetition, of which `made` were made before: between half of a
 /// bound and all of it, where the bound doubles each time.
-pub fn wait(rule: &Retry, made: u8, dice: &Dice) -> Duration {
-    let factor = 1_u32.checked_shl(u32::from(made)).unwrap_or(u32::MAX);
-    let bound = rule.backoff.saturating_mul(factor.min(BACKOFF_FACTOR_MAX));
-    let half = u64::try_from(bound.as_micros() / 2).unwrap_or(u64::MAX);
-    Duration::from_micros(half.saturating_add(dice.roll_below(half)))
+pub fn wait(rule: &Retry, made: u8, dice: &Rng) -> Duration {
+    let upper_half = |bound: Duration| bound / 2..=bound;
+    let waits = Waits {
+        first: upper_half(rule.backoff),
+        second: upper_half(rule.backoff.saturating_mul(2)),
+        max: upper_half(rule.backoff.saturating_mul(BACKOFF_FACTOR_MAX)),
+    };
+    let random = (dice.roll() >> 32) as u32;
+    waits.after(u32::from(made), Duration::ZERO, random)
 }
 
 fn conditions_of_status(status: u16) -> Conditions {
@@ -90,7 +95,7 @@ fn conditions_of_status(status: u16) -> Conditions {
     }
 }
 
-/// By the gRPC status of a response that is nothing but a head.
+/// The conditions that a gRPC status fulfils, of a response that is nothing but a head.
 fn conditions_of_grpc(fields: &[Field<'_>]) -> Conditions {
     let mut fields = fields.iter();
     let field = fields.find(|field| field.name.eq_ignore_ascii_case("grpc-status"));
@@ -111,9 +116,9 @@ mod tests {
     use myriad_model::{Retry, RetryConditions as Conditions};
 
     use super::{Event, is_repeated, wait};
-    use crate::net::dice::Dice;
-    use crate::net::limits::Limits;
-    use crate::net::response;
+    use crate::codec::response;
+    use crate::limits::Limits;
+    use crate::random::rng::Rng;
 
     fn rule(conditions: Conditions, statuses: &[u16]) -> Retry {
         Retry {
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_bound() {
-        let (rule, dice) = (rule(Conditions::default(), &[]), Dice::new(7));
+        let (rule, dice) = (rule(Conditions::default(), &[]), Rng::new(7));
         for (made, bound_ms) in [(0, 20), (1, 40), (2, 80), (3, 160), (4, 200), (200, 200)] {
             let wait = wait(&rule, made, &dice).as_millis();
             assert!(

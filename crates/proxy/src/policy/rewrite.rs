@@ -2,17 +2,17 @@
 
 use myriad_model::{PathMatch, PathReading, PathRewrite, Route};
 
-use crate::net::failure::FailureKind;
-use crate::net::head::{Head, check_path};
-use crate::net::path::PathRule;
-use crate::net::path::reading::escaped;
-use crate::net::pattern::{Budget, Groups, Pattern};
+use crate::codec::head::{Head, check_path};
+use crate::codec::path::reading::escaped;
+use crate::failure::FailureKind;
+use crate::limits::PathRule;
+use crate::pattern::{Budget, Groups, Pattern};
 use crate::route::host::RouteEntry;
 
 /// The longest rewritten path in bytes; what is longer is never sent.
 const PATH_BYTES_MAX: usize = 64 << 10;
 
-/// What a path was matched by.
+/// The match of a path.
 #[derive(Clone, Copy)]
 pub struct Matched<'a> {
     /// The match.
@@ -21,12 +21,12 @@ pub struct Matched<'a> {
     pub regex: Option<&'a Pattern>,
     /// The reading of the path that it was compared with.
     pub reading: PathReading,
-    /// What looking for it may cost.
+    /// The steps that looking for it may cost.
     pub budget: &'a Budget,
 }
 
 impl<'a> Matched<'a> {
-    /// What the path of a route has matched. `budget` is what looking for it may cost.
+    /// The match of a route's path. `budget` is what looking for it may cost.
     pub fn of(entry: &'a RouteEntry, route: &'a Route, budget: &'a Budget) -> Self {
         Matched {
             path: &route.path,
@@ -201,10 +201,10 @@ mod tests {
     use myriad_model::{PathMatch, PathReading, PathRewrite};
 
     use super::{Matched, PATH_BYTES_MAX, fill, replace, rewrite, substitute};
-    use crate::net::failure::FailureKind;
-    use crate::net::head;
-    use crate::net::limits::Limits;
-    use crate::net::pattern::{Budget, Pattern};
+    use crate::codec::head;
+    use crate::failure::FailureKind;
+    use crate::limits::Limits;
+    use crate::pattern::{Budget, Pattern};
 
     #[test]
     fn groups_are_put_in_their_places() {

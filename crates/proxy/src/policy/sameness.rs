@@ -1,22 +1,23 @@
-//! What makes requests equal, where an upstream sends equal ones to the same endpoint.
+//! The property by which requests are equal, where an upstream sends equal ones to the same
+//! endpoint.
 
 use std::net::IpAddr;
 
 use myriad_model::{Balancer, HashCookie, HashSource};
 
 use super::client;
-use crate::net::client::ClientAddress;
-use crate::net::dice::Dice;
-use crate::net::hash::hash_stable;
-use crate::net::head::Head;
+use crate::codec::client::ClientAddress;
+use crate::codec::head::Head;
+use crate::random::hash::hash_stable;
+use crate::random::rng::Rng;
 use crate::route::condition::{cookie, query_value};
-use crate::route::visit::Visit;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::upstream::entry::UpstreamEntry;
 
-/// What is known of a request.
+/// The properties of a request that may make it equal to others.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sameness {
-    /// The hash of what makes it equal to others; none where it has nothing of that kind.
+    /// The hash of what makes it equal to others; `None` where it has nothing of that kind.
     pub hash: Option<u64>,
     /// The cookie that is made for a client without one.
     pub set_cookie: Option<Box<[u8]>>,
@@ -26,9 +27,9 @@ pub struct Sameness {
 pub fn of(
     source: &HashSource,
     head: &Head<'_>,
-    visit: &Visit,
+    visit: &DownstreamConnection,
     trusted_hops: usize,
-    dice: &Dice,
+    dice: &Rng,
 ) -> Sameness {
     let hash = match source {
         HashSource::Header(name) => of_header(head, name),
@@ -50,7 +51,7 @@ pub fn of(
 }
 
 /// The hash of what makes a stream equal to others: nothing but its client's address is known.
-pub fn of_stream(upstream: &UpstreamEntry, visit: &Visit) -> Option<u64> {
+pub fn of_stream(upstream: &UpstreamEntry, visit: &DownstreamConnection) -> Option<u64> {
     match &upstream.options()?.balancer {
         Balancer::Hash(rule) if rule.source == HashSource::SourceIp => {
             Some(of_address(visit.client.ip().into()))
@@ -68,7 +69,7 @@ fn of_address(address: ClientAddress) -> u64 {
     }
 }
 
-/// Of all values of a name, in whatever order they came.
+/// The hash of all values of a name, in whatever order they came.
 fn of_header(head: &Head<'_>, name: &str) -> Option<u64> {
     if name == "host" || name == ":authority" {
         return Some(hash_stable(head.authority.as_bytes()));
@@ -88,7 +89,7 @@ fn unquoted(value: &[u8]) -> &[u8] {
 }
 
 /// A client without a cookie gets one, where the rule makes them, and goes where it leads.
-fn fresh(rule: &HashCookie, dice: &Dice) -> Sameness {
+fn fresh(rule: &HashCookie, dice: &Rng) -> Sameness {
     use std::fmt::Write as _;
     let Some(age) = rule.age else {
         return Sameness::default();
@@ -123,15 +124,16 @@ mod tests {
     use myriad_model::{HashCookie, HashSource};
 
     use super::{Sameness, of};
-    use crate::net::dice::Dice;
-    use crate::net::{head, limits::Limits};
-    use crate::route::visit::Visit;
+    use crate::codec::head;
+    use crate::limits::Limits;
+    use crate::random::rng::Rng;
+    use crate::route::downstream_connection::DownstreamConnection;
 
     fn look(source: &HashSource, target: &str, fields: &str, client: u8) -> Sameness {
         let text = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let visit = Visit::new("http".into(), ([192, 0, 2, client], 1).into(), 80);
-        of(source, &head, &visit, 0, &Dice::new(7))
+        let visit = DownstreamConnection::new("http".into(), ([192, 0, 2, client], 1).into(), 80);
+        of(source, &head, &visit, 0, &Rng::new(7))
     }
 
     #[test]

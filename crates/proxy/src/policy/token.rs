@@ -1,26 +1,26 @@
 //! Signed tokens (RFC 7519, RFC 7515): who a request says that it comes from.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use myriad_model::TokenIssuer;
+use myriad_model::{TokenIssuer, unescape};
 use serde_json::Value;
+use smallvec::SmallVec;
 
-use crate::net::field::{Field, Known, is_read_as};
-use crate::net::head::Head;
+use crate::codec::field::{Field, Known, is_read_as};
+use crate::codec::head::Head;
 use crate::route::claims::{Claims, Said, each_text};
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::guards::Guards;
 use crate::route::keys::{Algorithm, KeySet};
-use crate::route::visit::Visit;
 
 /// The longest token.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
-/// The most tokens of one request that are looked at.
+/// The most tokens of one request, and the most vain attempts to verify them.
 const TOKENS_MAX: usize = 16;
 
 /// How far clocks may differ, in seconds.
@@ -29,7 +29,7 @@ const SKEW_S: i64 = 60;
 /// The most verified tokens that a worker remembers, twice over.
 const REMEMBERED_MAX: usize = 512;
 
-/// The request has tokens, and none of them is valid.
+/// The request has a token that is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadToken;
 
@@ -37,7 +37,30 @@ pub struct BadToken;
 pub struct Verified<'a> {
     claims: Arc<Claims>,
     issuer: &'a TokenIssuer,
-    place: Place<'a>,
+    /// The places of all valid tokens that are not passed on.
+    taken: Taken<'a>,
+}
+
+type Taken<'a> = SmallVec<[Place<'a>; 2]>;
+
+/// A token of a request, and whether an issuer has found it valid.
+struct Presented {
+    at: At,
+    is_valid: bool,
+}
+
+/// Where a token stands in a request: the address of the field or query that has it, and its
+/// number there.
+type At = (usize, usize);
+
+/// A token in its compact form (RFC 7515, section 7.1) whose signature is not verified yet.
+pub struct Unverified<'a> {
+    /// What is signed: header and payload.
+    message: &'a str,
+    payload: &'a str,
+    signature: Vec<u8>,
+    algorithm: Algorithm,
+    key_id: Option<String>,
 }
 
 /// What is kept of a valid token for as long as somebody is asked about its request.
@@ -47,7 +70,16 @@ pub struct KeptToken {
 }
 
 impl KeptToken {
-    /// What the token says.
+    /// A token that is said to be valid, with these claims. Nobody has verified it: it is for
+    /// questions, and never for requests.
+    pub fn supposed(members: serde_json::Map<String, Value>) -> Self {
+        KeptToken {
+            claims: Arc::new(Claims::new(members, "")),
+            word_claims: Box::default(),
+        }
+    }
+
+    /// The claims of the token.
     pub fn said(&self) -> Said<'_> {
         Said::new(&self.claims, &self.word_claims)
     }
@@ -67,7 +99,7 @@ struct Kept {
     claims: Arc<Claims>,
 }
 
-/// Where a token was found.
+/// The place of a token in a request.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Header(&'a str),
@@ -75,70 +107,94 @@ enum Place<'a> {
     Cookie,
 }
 
-/// Looks for tokens and verifies them. None where there is no token.
+/// Looks for tokens and verifies them. None where there is no token. Of several valid ones that of
+/// the first issuer counts.
 ///
 /// # Errors
-/// There are tokens, and none is valid.
+/// A token that is not valid, in a place that an issuer names: an endpoint might go by it.
 pub fn authenticate<'a>(
     guards: &'a Guards,
-    visit: &'a Visit,
+    visit: &'a DownstreamConnection,
     head: &Head<'_>,
     remembered: &Remembered,
     now: i64,
 ) -> Result<Option<Verified<'a>>, BadToken> {
-    let mut seen = 0;
+    let mut tokens: SmallVec<[Presented; 2]> = SmallVec::new();
+    let (mut failures, mut is_refused) = (0, false);
+    let mut first = None;
+    let mut taken = Taken::new();
     for (issuer, keys) in guards.issuers(&visit.listener) {
-        let mut valid = None;
-        each_token(issuer, head, |place, token| {
-            seen += 1;
-            if seen > TOKENS_MAX || valid.is_some() {
+        each_token(issuer, head, |place, at, token| {
+            let known = tokens.iter().position(|known| known.at == at);
+            let number = known.unwrap_or(tokens.len());
+            if known.is_none() && number < TOKENS_MAX {
+                tokens.push(Presented {
+                    at,
+                    is_valid: false,
+                });
+            }
+            // One that another issuer has found valid needs no second.
+            let presented = tokens.get_mut(number);
+            if presented.as_ref().is_some_and(|it| it.is_valid) {
                 return;
             }
-            let Some(keys) = keys.now() else { return };
-            if let Some(claims) = verify(token, &keys, remembered)
-                && is_acceptable(&claims, issuer, now)
-            {
-                valid = Some((place, claims));
+            let Some(presented) = presented.filter(|_| failures < TOKENS_MAX) else {
+                is_refused = true;
+                return;
+            };
+            let claims = keys
+                .now()
+                .and_then(|keys| verify(token, &keys, remembered))
+                .filter(|claims| is_acceptable(claims, issuer, now));
+            let Some(claims) = claims else {
+                failures += 1;
+                return;
+            };
+            presented.is_valid = true;
+            if !issuer.is_forwarded {
+                taken.push(place);
             }
+            first.get_or_insert((claims, issuer));
         });
-        if let Some((place, claims)) = valid {
-            return Ok(Some(Verified {
-                claims,
-                issuer,
-                place,
-            }));
-        }
     }
-    match seen {
-        0 => Ok(None),
-        _ => Err(BadToken),
+    if is_refused || tokens.iter().any(|token| !token.is_valid) {
+        return Err(BadToken);
     }
+    Ok(first.map(|(claims, issuer)| Verified {
+        claims,
+        issuer,
+        taken,
+    }))
 }
 
 /// The head as everything behind sees it: without fields that only a verified token may fill,
 /// without the token where it is not passed on, and with what the token says. None where
 /// nothing changes.
-pub fn change<'a>(
-    guards: &'a Guards,
-    visit: &'a Visit,
-    head: &'a Head<'_>,
+pub fn change<'h>(
+    guards: &Guards,
+    visit: &DownstreamConnection,
+    head: &Head<'h>,
     verified: Option<&Verified<'_>>,
-    room: &'a mut Room,
-) -> Option<Head<'a>> {
+    room: &'h mut Room,
+) -> Option<Head<'h>> {
     let is_reserved = |name: &str| {
         let mut issuers = guards.issuers(&visit.listener).map(|(issuer, _)| issuer);
         issuers.any(|issuer| fills(issuer, name))
     };
-    let taken = verified.filter(|verified| !verified.issuer.is_forwarded);
+    let taken = verified.map(|verified| verified.taken.as_slice());
+    let taken = taken.unwrap_or_default();
     let is_taken = |name: &str| {
-        matches!(taken, Some(Verified { place: Place::Header(known), .. })
-            if known.eq_ignore_ascii_case(name))
+        let mut taken = taken.iter();
+        taken.any(|place| matches!(place, Place::Header(known) if is_read_as(name, known)))
     };
     let goes = |field: &Field<'_>| is_taken(field.name) || is_reserved(field.name);
     if let Some(verified) = verified {
         verified.passed_on(&mut room.values);
-        if let (Some(_), Place::Param(name)) = (taken, verified.place) {
-            room.query = head.query.map(|query| without_param(query, name));
+    }
+    for place in taken {
+        if let (Place::Param(name), Some(query)) = (place, room.query.as_deref().or(head.query)) {
+            let query = without_param(query, name);
+            room.query = Some(query);
         }
     }
     let room = &*room;
@@ -157,10 +213,10 @@ pub fn change<'a>(
     Some(Head {
         version: head.version,
         method: head.method,
-        path: Cow::Borrowed(&head.path),
+        path: head.path.clone(),
         readings: head.readings.clone(),
         query: query.or(head.query).filter(|query| !query.is_empty()),
-        host: Cow::Borrowed(&head.host),
+        host: head.host.clone(),
         authority: head.authority,
         scheme: head.scheme,
         fields: kept.chain(put_in).collect(),
@@ -174,7 +230,7 @@ pub fn change<'a>(
     })
 }
 
-/// What a changed head borrows from.
+/// The memory that a changed head borrows from.
 #[derive(Default)]
 pub struct Room {
     values: Vec<(Box<str>, Box<str>)>,
@@ -182,9 +238,14 @@ pub struct Room {
 }
 
 impl Verified<'_> {
-    /// What the token says.
+    /// The claims of the token.
     pub fn said(&self) -> Said<'_> {
         Said::new(&self.claims, &self.issuer.word_claims)
+    }
+
+    /// The issuer whose token it is; empty where tokens of every issuer are taken.
+    pub fn issuer(&self) -> &str {
+        &self.issuer.issuer
     }
 
     /// The token without what it borrows.
@@ -247,9 +308,6 @@ impl Remembered {
 
 /// The claims of a token whose signature one of the keys made.
 fn verify(token: &str, keys: &Arc<KeySet>, remembered: &Remembered) -> Option<Arc<Claims>> {
-    if token.len() > TOKEN_BYTES_MAX {
-        return None;
-    }
     if let Some(claims) = remembered.get(token, keys) {
         return Some(claims);
     }
@@ -262,27 +320,63 @@ fn verify(token: &str, keys: &Arc<KeySet>, remembered: &Remembered) -> Option<Ar
     Some(claims)
 }
 
-/// The claims of a token in its compact form (RFC 7515, section 7.1), where a key made its
-/// signature. Nothing of a token without a signature is ever returned.
+/// The claims of a token, where a key made its signature. Nothing of a token without a signature
+/// is ever returned.
 pub fn read(token: &str, keys: &KeySet) -> Option<Claims> {
-    let (message, signature) = token.rsplit_once('.')?;
-    let (header, payload) = message.split_once('.')?;
-    let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
-    let algorithm = Algorithm::of(header.get("alg")?.as_str()?)?;
-    // What is declared critical has to be understood, and nothing of that kind is here.
-    if header.get("crit").is_some() {
-        return None;
+    Unverified::parse(token)?.verify(keys)
+}
+
+impl<'a> Unverified<'a> {
+    /// Takes a token apart; none for one that is too long, is signed by an unknown algorithm or by
+    /// none, or declares something critical.
+    pub fn parse(token: &'a str) -> Option<Self> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let (message, signature) = token.rsplit_once('.')?;
+        let (header, payload) = message.split_once('.')?;
+        let mut header: Value =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
+        let algorithm = Algorithm::of(header.get("alg")?.as_str()?)?;
+        // What is declared critical has to be understood, and nothing of that kind is here.
+        if header.get("crit").is_some() {
+            return None;
+        }
+        let key_id = match header.get_mut("kid").map(Value::take) {
+            Some(Value::String(id)) => Some(id),
+            _ => None,
+        };
+        Some(Unverified {
+            message,
+            payload,
+            signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
+            algorithm,
+            key_id,
+        })
     }
-    let id = header.get("kid").and_then(Value::as_str);
-    let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-    if !keys.verifies(algorithm, id, message.as_bytes(), &signature) {
-        return None;
+
+    /// The algorithm that it says it is signed by.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
-    let decoded = URL_SAFE_NO_PAD.decode(payload).ok()?;
-    let Value::Object(members) = serde_json::from_slice(&decoded).ok()? else {
-        return None;
-    };
-    Some(Claims::new(members, payload))
+
+    /// The id of the key that it says it is signed with.
+    pub fn key_id(&self) -> Option<&str> {
+        self.key_id.as_deref()
+    }
+
+    /// Its claims, where a key made its signature.
+    pub fn verify(&self, keys: &KeySet) -> Option<Claims> {
+        let message = self.message.as_bytes();
+        if !keys.verifies(self.algorithm, self.key_id(), message, &self.signature) {
+            return None;
+        }
+        let decoded = URL_SAFE_NO_PAD.decode(self.payload).ok()?;
+        let Value::Object(members) = serde_json::from_slice(&decoded).ok()? else {
+            return None;
+        };
+        Some(Claims::new(members, self.payload))
+    }
 }
 
 /// Whether a token is of an issuer, for one of its audiences, and of this moment.
@@ -290,21 +384,7 @@ fn is_acceptable(claims: &Claims, issuer: &TokenIssuer, now: i64) -> bool {
     let members = claims.members();
     let is_of_issuer = issuer.issuer.is_empty()
         || members.get("iss").and_then(Value::as_str) == Some(&*issuer.issuer);
-    if !is_of_issuer {
-        return false;
-    }
-    // A time that is not a number is no time that has not passed.
-    let time = |name: &str| match members.get(name) {
-        None => Ok(None),
-        Some(value) => value.as_f64().map(Some).ok_or(()),
-    };
-    let (Ok(expires), Ok(begins)) = (time("exp"), time("nbf")) else {
-        return false;
-    };
-    let (now, skew) = (now as f64, SKEW_S as f64);
-    if expires.is_some_and(|expires| now >= expires + skew)
-        || begins.is_some_and(|begins| now + skew < begins)
-    {
+    if !is_of_issuer || !is_timely(claims, now) {
         return false;
     }
     let mut is_meant = issuer.audiences.is_empty();
@@ -319,54 +399,89 @@ fn is_acceptable(claims: &Claims, issuer: &TokenIssuer, now: i64) -> bool {
     is_meant
 }
 
+/// Whether a token has begun and has not ended, as far as it says when it does. Clocks may differ
+/// by a minute.
+pub fn is_timely(claims: &Claims, now: i64) -> bool {
+    // A time that is not a number is no time that has not passed.
+    let time = |name: &str| match claims.members().get(name) {
+        None => Ok(None),
+        Some(value) => value.as_f64().map(Some).ok_or(()),
+    };
+    let (Ok(expires), Ok(begins)) = (time("exp"), time("nbf")) else {
+        return false;
+    };
+    let (now, skew) = (now as f64, SKEW_S as f64);
+    expires.is_none_or(|expires| now < expires + skew)
+        && begins.is_none_or(|begins| now + skew >= begins)
+}
+
 /// Whether only a token of this issuer may fill a field, or one that a server takes it for.
 pub fn fills(issuer: &TokenIssuer, name: &str) -> bool {
     let mut passed = issuer.claim_headers.iter().map(|passed| &passed.header);
     is_read_as(name, &issuer.payload_header) || passed.any(|header| is_read_as(name, header))
 }
 
+/// Whether a field carries a token on any listener or only a token fills it, or one that a server
+/// takes it for.
+pub fn is_of_tokens(guards: &Guards, name: &str) -> bool {
+    guards.all_issuers().any(|issuer| {
+        let mut places = issuer.headers.iter();
+        fills(issuer, name) || places.any(|(place, _)| is_read_as(name, place))
+    })
+}
+
+/// Visits what stands in the places that an issuer names, in each spelling that a server may take
+/// for one of them.
 fn each_token<'a>(
     issuer: &'a TokenIssuer,
     head: &Head<'_>,
-    mut visit: impl FnMut(Place<'a>, &str),
+    mut visit: impl FnMut(Place<'a>, At, &str),
 ) {
     for (name, prefix) in &issuer.headers {
         for field in &head.fields {
-            if !field.name.eq_ignore_ascii_case(name) {
+            if !is_read_as(field.name, name) {
                 continue;
             }
-            let value = std::str::from_utf8(field.value).unwrap_or_default();
-            let token = strip_word(value, prefix).map(str::trim);
+            let value = String::from_utf8_lossy(field.value);
+            let token = strip_word(&value, prefix).map(str::trim);
             if let Some(token) = token.filter(|token| !token.is_empty()) {
-                visit(Place::Header(name), token);
+                visit(Place::Header(name), (field.value.as_ptr().addr(), 0), token);
             }
         }
     }
+    let query = head.query.unwrap_or_default();
     for name in &issuer.params {
-        for (known, token) in params(head.query.unwrap_or_default()) {
-            if known == &**name && !token.is_empty() {
-                visit(Place::Param(name), token);
+        for (number, (known, token)) in params(query).enumerate() {
+            if is_param(known, name) && !token.is_empty() {
+                visit(Place::Param(name), (query.as_ptr().addr(), number), token);
             }
         }
     }
     for name in &issuer.cookies {
         let fields = head.fields.iter();
         for field in fields.filter(|field| field.known == Known::Cookie) {
-            let value = std::str::from_utf8(field.value).unwrap_or_default();
+            let value = String::from_utf8_lossy(field.value);
             let pairs = value
                 .split(';')
                 .filter_map(|pair| pair.trim().split_once('='));
-            for (_, token) in pairs.filter(|(known, _)| known == &&**name) {
-                visit(Place::Cookie, token.trim_matches('"'));
+            for (number, (known, token)) in pairs.enumerate() {
+                let token = token.trim_matches('"');
+                if known == &**name && !token.is_empty() {
+                    visit(Place::Cookie, (field.value.as_ptr().addr(), number), token);
+                }
             }
         }
     }
 }
 
-/// What follows a prefix. Schemes of authentication have no case (RFC 9110, section 11.1).
+/// The rest behind a prefix. Schemes of authentication have no case (RFC 9110, section 11.1), and
+/// some servers take a tab behind them.
 fn strip_word<'a>(value: &'a str, prefix: &str) -> Option<&'a str> {
     let start = value.get(..prefix.len())?;
-    match start.eq_ignore_ascii_case(prefix) {
+    let is_same = |(found, wanted): (u8, u8)| {
+        found.eq_ignore_ascii_case(&wanted) || (found == b'\t' && wanted == b' ')
+    };
+    match start.bytes().zip(prefix.bytes()).all(is_same) {
         true => value.get(prefix.len()..),
         false => None,
     }
@@ -376,8 +491,25 @@ fn params(query: &str) -> impl Iterator<Item = (&str, &str)> {
     query.split('&').filter_map(|pair| pair.split_once('='))
 }
 
+/// Whether the name of a parameter is another with escapes undone.
+fn is_param(sent: &str, name: &str) -> bool {
+    let (mut sent, mut name) = (sent.as_bytes(), name.as_bytes());
+    while let [byte, behind @ ..] = sent {
+        let (byte, behind) = match byte {
+            b'%' => unescape(behind).unwrap_or((b'%', behind)),
+            byte => (*byte, behind),
+        };
+        sent = behind;
+        name = match name {
+            [first, after @ ..] if *first == byte => after,
+            _ => return false,
+        };
+    }
+    name.is_empty()
+}
+
 fn without_param(query: &str, name: &str) -> Box<str> {
-    let is_other = |pair: &&str| pair.split('=').next() != Some(name);
+    let is_other = |pair: &&str| !is_param(pair.split('=').next().unwrap_or_default(), name);
     let kept: Vec<&str> = query.split('&').filter(is_other).collect();
     kept.join("&").into()
 }

@@ -4,25 +4,27 @@
 //! form gets it back in that form. Nothing in here allocates but the head that is written anew.
 
 use myriad_model::Tracing;
+use smallvec::SmallVec;
 
-use crate::net::buffer::Buffer;
-use crate::net::dice::Dice;
-use crate::net::head::Head;
+use crate::codec::buffer::Buffer;
+use crate::codec::endpoint_head::{EndpointHead, change};
+use crate::codec::head::Head;
 use crate::policy::fault;
+use crate::random::rng::Rng;
 
 /// The place of a request in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// The trace.
     pub id: [u8; 16],
-    /// The span of whoever asked; none where the trace begins here.
+    /// The span of the sender; `None` where the trace begins here.
     pub parent: Option<[u8; 8]>,
     /// The span of this request.
     pub span: [u8; 8],
     /// Whether the span is recorded.
     pub is_sampled: bool,
     form: Form,
-    /// What an id of the request that is made here has for its version: Istio's proxies mark
+    /// The version of an id of the request that is made here: Istio's proxies mark
     /// those of requests that are sampled.
     pub id_version: u8,
     /// Whether the client's context goes on as it is.
@@ -36,7 +38,7 @@ enum Form {
     B3Single,
 }
 
-/// What a client says of a trace.
+/// The trace that a client tells of.
 struct Told {
     form: Form,
     id: [u8; 16],
@@ -45,7 +47,7 @@ struct Told {
 }
 
 /// Places a request in a trace, which may begin with it.
-pub fn begin(tracing: &Tracing, head: &Head<'_>, dice: &Dice) -> Trace {
+pub fn begin(tracing: &Tracing, head: &Head<'_>, dice: &Rng) -> Trace {
     let told = told(head);
     let request_id = field(head, "x-request-id");
     // Istio's proxies mark ids of requests that are sampled where UUIDs have their version.
@@ -65,7 +67,20 @@ pub fn begin(tracing: &Tracing, head: &Head<'_>, dice: &Dice) -> Trace {
     }
 }
 
-/// The head of a request with the context in it.
+/// Puts the context into the head of a request.
+pub fn put_into(head: &mut EndpointHead, trace: &Trace) {
+    match head {
+        EndpointHead::Http1(text) => *text = write(text, trace),
+        EndpointHead::Http2(_) if trace.keeps_context => {}
+        EndpointHead::Http2(request) => change(
+            request,
+            |name| is_context(name.as_bytes()),
+            |add| fields(trace, add),
+        ),
+    }
+}
+
+/// The text of a request with the context in its head.
 pub fn write(request: &Buffer, trace: &Trace) -> Buffer {
     let bytes = request.filled();
     let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 2);
@@ -99,49 +114,64 @@ fn is_context(line: &[u8]) -> bool {
 }
 
 fn put(trace: &Trace, out: &mut Buffer) {
+    fields(trace, &mut |name, value| {
+        out.append_str(name);
+        out.append(b": ");
+        out.append(value);
+        out.append(b"\r\n");
+    });
+}
+
+/// The fields of the context.
+fn fields(trace: &Trace, add: &mut dyn FnMut(&str, &[u8])) {
     let flag: &[u8] = if trace.is_sampled { b"1" } else { b"0" };
     match trace.form {
         Form::W3c => {
-            out.append(b"traceparent: 00-");
-            put_hex(&trace.id, out);
-            out.append(b"-");
-            put_hex(&trace.span, out);
-            out.append(b"-0");
-            out.append(flag);
+            let mut value = Value::from_slice(b"00-");
+            put_hex(&trace.id, &mut value);
+            value.push(b'-');
+            put_hex(&trace.span, &mut value);
+            value.extend_from_slice(b"-0");
+            value.extend_from_slice(flag);
+            add("traceparent", &value);
         }
         Form::B3Single => {
-            out.append(b"b3: ");
-            put_hex(&trace.id, out);
-            out.append(b"-");
-            put_hex(&trace.span, out);
-            out.append(b"-");
-            out.append(flag);
+            let mut value = hex(&trace.id);
+            value.push(b'-');
+            put_hex(&trace.span, &mut value);
+            value.push(b'-');
+            value.extend_from_slice(flag);
             if let Some(parent) = &trace.parent {
-                out.append(b"-");
-                put_hex(parent, out);
+                value.push(b'-');
+                put_hex(parent, &mut value);
             }
+            add("b3", &value);
         }
         Form::B3 => {
-            out.append(b"x-b3-traceid: ");
-            put_hex(&trace.id, out);
-            out.append(b"\r\nx-b3-spanid: ");
-            put_hex(&trace.span, out);
+            add("x-b3-traceid", &hex(&trace.id));
+            add("x-b3-spanid", &hex(&trace.span));
             if let Some(parent) = &trace.parent {
-                out.append(b"\r\nx-b3-parentspanid: ");
-                put_hex(parent, out);
+                add("x-b3-parentspanid", &hex(parent));
             }
-            out.append(b"\r\nx-b3-sampled: ");
-            out.append(flag);
+            add("x-b3-sampled", flag);
         }
     }
-    out.append(b"\r\n");
 }
 
-fn put_hex(bytes: &[u8], out: &mut Buffer) {
+/// The longest value of a context.
+type Value = SmallVec<[u8; 72]>;
+
+fn hex(bytes: &[u8]) -> Value {
+    let mut value = Value::new();
+    put_hex(bytes, &mut value);
+    value
+}
+
+fn put_hex(bytes: &[u8], out: &mut Value) {
     const DIGITS: [u8; 16] = *b"0123456789abcdef";
     for byte in bytes {
         let digit = |at: u8| DIGITS.get(usize::from(at)).copied().unwrap_or_default();
-        out.append(&[digit(byte >> 4), digit(byte & 15)]);
+        out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
     }
 }
 
@@ -235,12 +265,12 @@ fn field<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
 }
 
 /// Random bytes.
-pub fn wide(dice: &Dice) -> [u8; 16] {
+pub fn wide(dice: &Rng) -> [u8; 16] {
     let number = (u128::from(dice.roll()) << 64) | u128::from(dice.roll());
     number.max(1).to_be_bytes()
 }
 
-fn narrow(dice: &Dice) -> [u8; 8] {
+fn narrow(dice: &Rng) -> [u8; 8] {
     dice.roll().max(1).to_be_bytes()
 }
 
@@ -251,10 +281,10 @@ mod tests {
     use myriad_model::{Share, TraceProtocol, Tracing};
 
     use super::{Trace, begin, write};
-    use crate::net::buffer::Buffer;
-    use crate::net::dice::Dice;
-    use crate::net::head;
-    use crate::net::limits::Limits;
+    use crate::codec::buffer::Buffer;
+    use crate::codec::head;
+    use crate::limits::Limits;
+    use crate::random::rng::Rng;
 
     fn tracing(ppm: u32) -> Tracing {
         Tracing {
@@ -276,7 +306,7 @@ mod tests {
     fn traced(tracing: &Tracing, fields: &str) -> (Trace, String) {
         let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let trace = begin(tracing, &head, &Dice::new(7));
+        let trace = begin(tracing, &head, &Rng::new(7));
         let mut request = Buffer::take();
         request.append_str(&text);
         request.append(b"body");

@@ -7,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use myriad_model::Underscores;
 
 use super::token;
-use crate::net::count::{Count, Counts};
-use crate::net::field::{Field, Known, is_read_as};
-use crate::net::head::Head;
-use crate::net::pattern::Budget;
+use crate::codec::field::{Field, Known, is_read_as};
+use crate::codec::head::Head;
+use crate::pattern::Budget;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::tables::Tables;
-use crate::route::visit::Visit;
+use crate::telemetry::count::{Count, Counts};
 
 /// The most names that the log tells of.
 const NAMES_MAX: usize = 64;
@@ -34,7 +34,13 @@ const SET: [&str; 6] = [
 static TOLD: Mutex<Vec<Box<str>>> = Mutex::new(Vec::new());
 
 /// Takes out of a head the fields that its route says an endpoint must not get.
-pub fn sift(tables: &Tables, visit: &Visit, head: &mut Head<'_>, counts: &Counts, budget: &Budget) {
+pub fn sift(
+    tables: &Tables,
+    visit: &DownstreamConnection,
+    head: &mut Head<'_>,
+    counts: &Counts,
+    budget: &Budget,
+) {
     if !head.fields.iter().any(has_underscore) {
         return;
     }
@@ -69,7 +75,7 @@ fn has_underscore(field: &Field<'_>) -> bool {
 }
 
 /// Whether a name is read as that of a field that the proxy sets, verifies or frames by.
-fn collides(tables: &Tables, visit: &Visit, name: &str) -> bool {
+fn collides(tables: &Tables, visit: &DownstreamConnection, name: &str) -> bool {
     let mut issuers = tables.guards().issuers(&visit.listener);
     Known::read_of(name) != Known::Other
         || SET.iter().any(|known| is_read_as(name, known))

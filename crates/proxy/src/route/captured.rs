@@ -18,8 +18,8 @@ pub struct CapturedEntry {
     pub is_closing: Arc<AtomicBool>,
 }
 
-/// What a captured listener is found by; an address that is not specified and port 0 stand for
-/// any.
+/// The key that a captured listener is found by; an address that is not specified and port 0 stand
+/// for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aim {
     direction: CaptureDirection,
@@ -28,21 +28,21 @@ pub struct Aim {
 }
 
 impl Aim {
-    /// What a listener stands for; none where it has a socket of its own.
+    /// The key of a listener; `None` where it has a socket of its own.
     pub fn of(listener: &Listener) -> Option<Self> {
         let Capture { direction, .. } = listener.capture?;
         let (ip, port) = (listener.address.ip(), listener.address.port());
         Some(Aim::new(direction, ip, port))
     }
 
-    /// What a listener may stand for that a connection belongs to, the most specific first.
+    /// The keys of listeners that a connection may belong to, the most specific first.
     pub fn all(direction: CaptureDirection, original: SocketAddr) -> [Aim; 3] {
         let (ip, port) = (original.ip(), original.port());
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         [(ip, port), (any, port), (any, 0)].map(|(ip, port)| Aim::new(direction, ip, port))
     }
 
-    /// Where it lies in the tree.
+    /// The hash of its place in the tree.
     pub fn hash(&self) -> u64 {
         let ip = match self.ip {
             IpAddr::V4(ip) => u128::from(ip.to_bits()),
@@ -93,7 +93,7 @@ impl CapturedEntry {
         })
     }
 
-    /// What it is found by.
+    /// The key that it is found by.
     pub fn aim(&self) -> Aim {
         self.aim
     }

@@ -7,7 +7,7 @@ use myriad_model::{Host, SealedArc};
 use rustls::sign::CertifiedKey;
 
 use super::leaf::Keyed;
-use crate::net::hash::hash;
+use crate::random::hash::hash;
 
 const CLASS: u8 = 11;
 
@@ -20,7 +20,7 @@ pub struct CertificateEntry {
     is_used: AtomicBool,
 }
 
-/// What a handshake needs of a certificate.
+/// The parts of a certificate that a handshake needs.
 pub struct Parsed {
     /// Chain and key.
     pub key: Arc<CertifiedKey>,

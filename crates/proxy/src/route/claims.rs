@@ -1,4 +1,4 @@
-//! What a verified token says of whoever a request comes from.
+//! The claims of a verified token about the sender of a request.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ pub struct Claims {
     members: Map<String, Value>,
     /// `issuer/subject`, where it has both.
     principal: Option<Box<str>>,
-    /// In base64url, as it came.
+    /// The payload in base64url, as it came.
     payload: Box<str>,
 }
 

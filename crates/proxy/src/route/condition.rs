@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Source, Test, ValueMatch};
+use myriad_model::{Source, Test, ValueMatch, unescape};
 use smallvec::SmallVec;
 
 use super::claims::Said;
-use crate::net::head::Head;
-use crate::net::pattern::{Budget, Pattern};
+use crate::codec::head::Head;
+use crate::pattern::{Budget, Pattern};
 
 /// Whether all conditions hold. `regexes` are those of the conditions that have one, in their
 /// order. Once the budget is spent, the answer means nothing.
@@ -74,7 +74,7 @@ fn claim_path(name: &str) -> Option<SmallVec<[&str; 4]>> {
 pub fn cookie<'a>(head: &Head<'a>, name: &str) -> Option<&'a [u8]> {
     let fields = head.fields.iter();
     fields
-        .filter(|field| field.known == crate::net::field::Known::Cookie)
+        .filter(|field| field.known == crate::codec::field::Known::Cookie)
         .flat_map(|field| field.value.split(|byte| *byte == b';'))
         .map(<[u8]>::trim_ascii)
         .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
@@ -97,20 +97,13 @@ fn decode(text: &str) -> std::borrow::Cow<'_, [u8]> {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let [byte, after @ ..] = rest {
+        let (byte, after) = match byte {
+            b'+' => (b' ', after),
+            b'%' => unescape(after).unwrap_or((b'%', after)),
+            byte => (*byte, after),
+        };
+        decoded.push(byte);
         rest = after;
-        match (byte, after) {
-            (b'+', _) => decoded.push(b' '),
-            (b'%', [high, low, behind @ ..]) => {
-                let digits = [*high, *low].map(|digit| char::from(digit).to_digit(16));
-                if let [Some(high), Some(low)] = digits {
-                    decoded.push((high * 16 + low) as u8);
-                    rest = behind;
-                } else {
-                    decoded.push(b'%');
-                }
-            }
-            (byte, _) => decoded.push(*byte),
-        }
     }
     decoded.into()
 }
@@ -120,8 +113,9 @@ mod tests {
     use myriad_model::{Source, Test, ValueMatch};
 
     use super::hold;
-    use crate::net::pattern::{Budget, Pattern};
-    use crate::net::{head, limits::Limits};
+    use crate::codec::head;
+    use crate::limits::Limits;
+    use crate::pattern::{Budget, Pattern};
 
     fn check(source: Source, name: &str, test: Test, invert: bool) -> bool {
         let text = "GET /?a=1&b&c=x%20y+z&a=2 HTTP/1.1\r\nHost: h:80\r\nX-A: one\r\nx-a: two\r\n\

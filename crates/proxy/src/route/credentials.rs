@@ -3,7 +3,7 @@
 use myriad_model::{MeshTls, Name};
 
 use super::tables::Tables;
-use crate::net::failure::FailureKind;
+use crate::failure::FailureKind;
 use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
 

@@ -16,9 +16,9 @@ use super::passage::{HostPassages, ListenerPassages, PassageEntry, Place, listen
 use super::tables::{DomainEntry, Tables};
 use super::text::{self, Splitting};
 use super::trust::{self, TrustEntry};
-use crate::net::pattern::BadRegex;
+use crate::pattern::BadRegex;
+use crate::upstream::endpoint::EndpointTable;
 use crate::upstream::entry::{self, UpstreamEntry};
-use crate::upstream::target::Targets;
 
 /// Why a resource cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,20 +37,20 @@ pub enum EditError {
 /// One commit being applied.
 pub struct Edit<'a> {
     tables: &'a mut Tables,
-    targets: &'a mut Targets,
+    targets: &'a mut EndpointTable,
     hosts: HashMap<Host, HostEdit>,
     passages: HashMap<Place, PlaceEdit>,
 }
 
-/// What changes on one host, by the name of the route.
+/// The changes on one host, by the name of the route.
 type HostEdit = HashMap<Name, Option<RouteArc>>;
 
-/// What changes in one place, by the name of the passage.
+/// The changes in one place, by the name of the passage.
 type PlaceEdit = HashMap<Name, Option<Arc<PassageEntry>>>;
 
 impl<'a> Edit<'a> {
     /// Begins a commit.
-    pub fn new(tables: &'a mut Tables, targets: &'a mut Targets) -> Self {
+    pub fn new(tables: &'a mut Tables, targets: &'a mut EndpointTable) -> Self {
         tables.generation += 1;
         Edit {
             tables,

@@ -1,4 +1,4 @@
-//! What the tables hold around a name, for people who ask why. Nothing here is called by a
+//! The contents of the tables around a name, for people who ask why. Nothing here is called by a
 //! request.
 
 use std::sync::Arc;

@@ -36,9 +36,18 @@ impl Guards {
         &'a self,
         listener: &'a Name,
     ) -> impl Iterator<Item = &'a Authorize> + Clone {
+        self.authorizing_by_name(listener)
+            .map(|(_, authorize)| authorize)
+    }
+
+    /// The same with their resources.
+    pub fn authorizing_by_name<'a>(
+        &'a self,
+        listener: &'a Name,
+    ) -> impl Iterator<Item = (&'a SealedArc, &'a Authorize)> + Clone {
         self.on(listener)
-            .filter_map(|(_, guard)| match &guard.check {
-                GuardCheck::Authorize(authorize) => Some(authorize),
+            .filter_map(|(entry, guard)| match &guard.check {
+                GuardCheck::Authorize(authorize) => Some((&entry.sealed, authorize)),
                 GuardCheck::Authenticate(_) => None,
             })
     }
@@ -51,6 +60,13 @@ impl Guards {
         self.on(listener)
             .filter_map(|(entry, guard)| Some((entry, authenticate(guard)?)))
             .flat_map(|(entry, check)| check.issuers.iter().zip(&entry.keys))
+    }
+
+    /// The issuers of tokens that are known on any listener.
+    pub fn all_issuers(&self) -> impl Iterator<Item = &TokenIssuer> {
+        let guards = self.entries.iter().filter_map(|entry| entry.sealed.guard());
+        let checks = guards.filter_map(authenticate);
+        checks.flat_map(|check| check.issuers.iter())
     }
 
     /// The keys that are fetched.

@@ -11,9 +11,9 @@ use super::claims::Said;
 use super::condition::hold;
 use super::index::{Index, elements};
 use super::leaf::{Hosted, Keyed, has_listener, place};
-use crate::net::failure::FailureKind;
-use crate::net::head::Head;
-use crate::net::pattern::{self, BadRegex, Budget, Candidates, Pattern, tell_spent};
+use crate::codec::head::Head;
+use crate::failure::FailureKind;
+use crate::pattern::{self, BadRegex, Budget, Candidates, Pattern, tell_spent};
 use crate::upstream::entry;
 
 /// Up to here routes are tried one by one, which is faster and smaller than an index.
@@ -36,15 +36,15 @@ pub struct RouteEntry {
 /// weakly.
 pub type RouteArc = triomphe::Arc<RouteEntry>;
 
-/// What few routes have: regexes, or more than one upstream.
+/// The parts that few routes have: regexes, or more than one upstream.
 #[derive(Default)]
 struct Compiled {
     path: Option<Arc<Pattern>>,
-    /// Those of the conditions, in their order.
+    /// The regexes of the conditions, in their order.
     values: Box<[Arc<Pattern>]>,
-    /// What a rewrite looks for.
+    /// The regex that a rewrite looks for.
     substitution: Option<Arc<Pattern>>,
-    /// Those of origins, in their order.
+    /// The regexes of origins, in their order.
     origins: Box<[Arc<Pattern>]>,
     /// Hashes of the names of all upstreams, where there are more than one.
     upstreams: Box<[u64]>,
@@ -54,7 +54,7 @@ struct Compiled {
 pub struct HostEntry {
     hash: u64,
     host: Host,
-    /// By rank, then by name.
+    /// The routes by rank, then by name.
     routes: Box<[RouteArc]>,
     /// All listeners that some route is on, sorted.
     listeners: Arc<[Name]>,
@@ -65,7 +65,7 @@ pub struct HostEntry {
     indexed: Option<Box<Indexed>>,
 }
 
-/// What a route is looked for by.
+/// The request that a route is looked for.
 #[derive(Clone, Copy)]
 struct Asked<'a, 'h> {
     listener: &'a Name,
@@ -75,7 +75,7 @@ struct Asked<'a, 'h> {
     path: &'a str,
     /// The routes that are asked for: those that compare this reading; none for all.
     reading: Option<PathReading>,
-    /// What its regexes may cost.
+    /// The steps that its regexes may cost.
     budget: &'a Budget,
 }
 
@@ -287,13 +287,13 @@ impl HostEntry {
     /// The routes that requests would take if all routes compared another reading of the path:
     /// none where no route restricts who may ask, and none for plain paths. Once the budget is
     /// spent, some may be missing.
-    pub fn find_otherwise<'a>(
-        &'a self,
+    pub fn find_otherwise<'t, 'a>(
+        &'t self,
         listener: &'a Name,
         head: &'a Head<'_>,
         token: Option<Said<'a>>,
         budget: &'a Budget,
-    ) -> impl Iterator<Item = &'a RouteArc> {
+    ) -> impl Iterator<Item = &'t RouteArc> {
         let readings = head.readings.as_ref().filter(|_| self.is_restricted);
         let paths = readings.into_iter().flat_map(|readings| {
             let plainest = [&*head.path, readings.base()];

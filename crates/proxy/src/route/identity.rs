@@ -1,5 +1,5 @@
-//! Who the proxy is in its mesh, as handshakes find it. It is no resource: each proxy asks for
-//! its own, and whoever runs the proxy hands it over.
+//! The identity of the proxy in its mesh, as handshakes find it. It is no resource: each proxy asks
+//! for its own, and the process that runs the proxy hands it over.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +11,7 @@ use myriad_model::{
 use super::certificate::CertificateEntry;
 use super::trust::TrustEntry;
 
-/// What every client in the mesh is asked for: a certificate of the mesh. Which of them may do
+/// The request to every client in the mesh: a certificate of the mesh. Which of them may do
 /// what is for guards to say.
 pub static MESH_CLIENTS: LazyLock<Arc<ClientAuth>> = LazyLock::new(|| {
     Arc::new(ClientAuth {
@@ -23,7 +23,7 @@ pub static MESH_CLIENTS: LazyLock<Arc<ClientAuth>> = LazyLock::new(|| {
     })
 });
 
-/// Who the proxy is in its mesh.
+/// The identity of the proxy in its mesh.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its certificate, whose subject alternative name is a SPIFFE URI, and the key of it.
@@ -37,9 +37,9 @@ pub struct Identity {
 
 /// An identity in the form that certificates and trusts have, so that handshakes treat it alike.
 pub struct IdentityEntry {
-    /// What is shown to peers.
+    /// The certificate that is shown to peers.
     pub certificate: Arc<CertificateEntry>,
-    /// What peers are verified by.
+    /// The authorities that peers are verified against.
     pub trust: Arc<TrustEntry>,
     /// See [`Identity::trust_domains`].
     pub trust_domains: Arc<[Box<str>]>,

@@ -6,7 +6,7 @@
 //! is asked once for each of the lengths that starts have. All lists of routes are in the order of
 //! precedence.
 
-use crate::net::hash::hash_below;
+use crate::random::hash::hash_below;
 
 /// No node, route or slot.
 const NONE: u32 = u32::MAX;
@@ -39,7 +39,7 @@ pub struct Index {
 
 struct Edge {
     above: u32,
-    /// Where its text begins; it ends where the next one begins.
+    /// The offset of its text, which ends where the next one begins.
     start: u32,
 }
 

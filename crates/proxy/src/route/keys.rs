@@ -54,7 +54,7 @@ pub enum Algorithm {
     EdDsa,
 }
 
-/// Where the keys of an issuer are found.
+/// The source of an issuer's keys.
 #[derive(Clone, Debug)]
 pub enum Keys {
     /// They came with the guard.
@@ -66,7 +66,7 @@ pub enum Keys {
 /// Keys that are fetched. It outlives changes of the guards that name its URL.
 #[derive(Debug)]
 pub struct KeySlot {
-    /// Where they are.
+    /// The URL.
     pub url: Box<str>,
     /// Whether the URL leads to a description of the issuer that tells where they are.
     pub is_discovered: bool,
@@ -110,6 +110,12 @@ impl KeySet {
             true => Err("has no key that can verify a signature"),
             false => Ok(KeySet { keys }),
         }
+    }
+
+    /// Whether there is a key of an id.
+    pub fn has(&self, id: &str) -> bool {
+        let mut ids = self.keys.iter().filter_map(|key| key.id.as_deref());
+        ids.any(|known| known == id)
     }
 
     /// Whether any key, or the one of an id, made a signature.

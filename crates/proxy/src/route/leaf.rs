@@ -1,10 +1,10 @@
-//! What the tables hold, and how it is found.
+//! The entries of the tables, and how they are found.
 
 use std::sync::Arc;
 
 use myriad_model::{Entry, Host, Name, Tree, host::Pattern};
 
-use crate::net::hash::hash;
+use crate::random::hash::hash;
 
 /// A thing with a key.
 pub trait Keyed {
@@ -87,7 +87,7 @@ impl<T: Hosted> HostTable<T> {
         self.tree.iter().map(|leaf| &leaf.0)
     }
 
-    /// What belongs to exactly this pattern.
+    /// The entry of exactly this pattern.
     pub fn get(&self, host: &Host) -> Option<&Arc<T>> {
         self.find(host.pattern())
     }
@@ -109,8 +109,8 @@ impl<T: Hosted> HostTable<T> {
         }
     }
 
-    /// What `accept` makes of the first pattern that covers a name and that it accepts: the name
-    /// itself, then wildcards from the longest suffix to the shortest (of equal ones that for
+    /// The result of `accept` for the first pattern that covers a name and that it accepts: the
+    /// name itself, then wildcards from the longest suffix to the shortest (of equal ones that for
     /// one label first), then every host.
     pub fn most_specific<'a, R>(
         &'a self,

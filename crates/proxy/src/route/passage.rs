@@ -8,8 +8,8 @@ use myriad_model::{Host, Name, Passage, SealedArc, host::Pattern};
 use smallvec::SmallVec;
 
 use super::leaf::{Hosted, Keyed, has_listener, place};
-use crate::net::hash::hash;
-use crate::net::share::Owner;
+use crate::admission::share::Owner;
+use crate::random::hash::hash;
 use crate::upstream::entry;
 
 /// The class of listener names among hashes.
@@ -23,12 +23,12 @@ pub struct PassageEntry {
     upstreams: SmallVec<[u64; 1]>,
 }
 
-/// Where passages are found.
+/// The key that passages are found by.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Under a host pattern.
+    /// A host pattern.
     Host(Host),
-    /// Under a listener, for all of its connections.
+    /// A listener, for all of its connections.
     Listener(Name),
 }
 
@@ -46,10 +46,10 @@ pub struct ListenerPassages {
     passages: Passages,
 }
 
-/// By rank, then by name; never empty.
+/// Passages by rank, then by name; never empty.
 type Passages = Box<[Arc<PassageEntry>]>;
 
-/// What is known of a connection that looks for its passage.
+/// The properties of a connection that looks for its passage.
 #[derive(Clone, Copy)]
 pub struct Arrival<'a> {
     /// The listener that accepted it.
@@ -82,8 +82,8 @@ impl PassageEntry {
         self.sealed.passage()
     }
 
-    /// Whom its streams belong to: the namespace that it came from, and there its first host, or
-    /// else the listener that accepted them.
+    /// The owner of its streams: the namespace that it came from, and there its first host, or else
+    /// the listener that accepted them.
     pub fn owner(&self, listener: &Name) -> Owner {
         let Some(resource) = self.sealed.resource() else {
             return Owner::default();
@@ -105,7 +105,7 @@ impl PassageEntry {
         shares.is_some_and(|shares| shares.iter().any(|share| share.weight > 0))
     }
 
-    /// Where it is found.
+    /// The keys that it is found by.
     pub fn places(&self) -> Vec<Place> {
         let Some(passage) = self.passage() else {
             return Vec::new();
@@ -133,7 +133,7 @@ impl PassageEntry {
 }
 
 impl HostPassages {
-    /// Those of a host pattern.
+    /// The passages of a host pattern.
     pub fn new(host: Host, passages: Vec<Arc<PassageEntry>>) -> Self {
         HostPassages {
             hash: place(host.pattern()),
@@ -154,7 +154,7 @@ impl HostPassages {
 }
 
 impl ListenerPassages {
-    /// Those of a listener.
+    /// The passages of a listener.
     pub fn new(listener: Name, passages: Vec<Arc<PassageEntry>>) -> Self {
         ListenerPassages {
             hash: listener_hash(&listener),

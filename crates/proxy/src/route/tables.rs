@@ -23,10 +23,10 @@ use super::passage::{
 };
 use super::telemetry::Telemetries;
 use super::trust::{self, TrustEntry};
-use crate::net::failure::FailureKind;
-use crate::net::head::Head;
-use crate::net::pattern::Budget;
-use crate::net::recording::Recording;
+use crate::codec::head::Head;
+use crate::failure::FailureKind;
+use crate::pattern::Budget;
+use crate::telemetry::recording::Recording;
 use crate::upstream::entry::{self, UpstreamEntry};
 
 /// All tables at one moment.
@@ -52,11 +52,11 @@ pub struct Tables {
 /// The domains of one host pattern: one, unless listeners differ.
 pub struct DomainEntry {
     hash: u64,
-    /// By name; never empty.
+    /// The domains by name; never empty.
     pub(super) domains: Vec<SealedArc>,
 }
 
-/// Who answers a handshake for a name.
+/// The entry that answers a handshake for a name.
 pub enum Answerer<'a> {
     /// A domain, its certificate, and the object that it came from.
     Domain(&'a Domain, &'a Arc<CertificateEntry>, &'a Origin),
@@ -71,24 +71,24 @@ pub enum Answerer<'a> {
 pub struct NotFound(pub FailureKind);
 
 impl Tables {
-    /// What is asked of every request before its route has a say.
+    /// The guards, which are asked of every request before its route has a say.
     pub fn guards(&self) -> &Guards {
         &self.guards
     }
 
-    /// Who the proxy is in its mesh; none before it was told, and then nothing of the mesh is
-    /// accepted or opened.
+    /// The identity of the proxy in its mesh; `None` before it was told, and then nothing of the
+    /// mesh is accepted or opened.
     pub fn identity(&self) -> Option<&Arc<IdentityEntry>> {
         self.identity.as_ref()
     }
 
-    /// From the next handshake on, the proxy is this one in its mesh.
+    /// Sets the identity of the proxy in its mesh from the next handshake on.
     pub fn identify(&mut self, identity: Arc<IdentityEntry>) {
         self.generation += 1;
         self.identity = Some(identity);
     }
 
-    /// What is recorded; none where the proxy's settings say so.
+    /// The settings of what is recorded; `None` where the proxy's own hold.
     pub fn recording(&self) -> Option<&Arc<Recording>> {
         self.telemetries.recording()
     }
@@ -137,8 +137,8 @@ impl Tables {
         })
     }
 
-    /// Who answers for a name on a listener. A domain without a usable certificate has nobody:
-    /// an alert is better than another's certificate.
+    /// The entry that answers for a name on a listener. A domain without a usable certificate has
+    /// nobody: an alert is better than another's certificate.
     pub fn answerer(&self, listener: &Name, name: Option<&str>) -> Answerer<'_> {
         let sealed = name.and_then(|name| self.sealed_domain(listener, name));
         let domain = sealed.and_then(|sealed| sealed.domain());
@@ -204,14 +204,14 @@ impl Tables {
 
     /// The routes beside the one that was found whose restrictions hold too, since the endpoint
     /// may read the path so that the request is theirs.
-    pub fn routes_otherwise<'a>(
-        &'a self,
+    pub fn routes_otherwise<'t, 'a>(
+        &'t self,
         listener: &'a Name,
         found: &'a RouteArc,
         head: &'a Head<'_>,
         token: Option<Said<'a>>,
         budget: &'a Budget,
-    ) -> impl Iterator<Item = &'a RouteArc> {
+    ) -> impl Iterator<Item = &'t RouteArc> {
         let host = head.readings.is_some().then(|| self.host(listener, head));
         let others = host.flatten().into_iter();
         let others =

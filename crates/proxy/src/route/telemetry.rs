@@ -1,21 +1,20 @@
-//! What is recorded, as the tables hold it.
+//! The settings of what is recorded, as the tables hold them.
 
 use std::sync::Arc;
 
 use myriad_model::{Name, SealedArc};
 
-use crate::net::pattern::BadRegex;
-use crate::net::recording::Recording;
+use crate::pattern::BadRegex;
+use crate::telemetry::recording::Recording;
 
-/// What the resources say, in the order of their names. A proxy is sent one; of more it obeys
-/// the first.
+/// The resources, in the order of their names. A proxy is sent one; of more it obeys the first.
 #[derive(Clone, Default)]
 pub struct Telemetries {
     entries: Arc<[(SealedArc, Arc<Recording>)]>,
 }
 
 impl Telemetries {
-    /// What is recorded.
+    /// The settings of what is recorded.
     pub fn recording(&self) -> Option<&Arc<Recording>> {
         self.entries.first().map(|(_, recording)| recording)
     }

@@ -10,7 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
 use super::leaf::Keyed;
-use crate::net::hash::hash;
+use crate::random::hash::hash;
 
 const CLASS: u8 = 12;
 
@@ -61,7 +61,7 @@ impl TrustEntry {
         self.roots.get_or_init(read).clone()
     }
 
-    /// What verifies clients by these authorities, made once for all that ask by them.
+    /// The verifier of clients by these authorities, made once for all that ask by them.
     pub fn verifier(&self, mode: ClientAuthMode) -> Verifier {
         let make = || {
             let provider = Arc::new(aws_lc_rs::default_provider());

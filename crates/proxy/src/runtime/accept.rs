@@ -1,4 +1,4 @@
-//! From a socket to the protocol that a connection speaks.
+//! The way from a socket to the protocol that a connection speaks.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,25 +16,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::hear::hear;
 use super::open::{Handshaking, Kind, Opened, has_share, may_come, open, open_captured, secure};
-use crate::http::h1::Start;
+use crate::admission::pressure::Step;
+use crate::admission::room::{Hush, Seat};
+use crate::admission::silent::source_of;
+use crate::codec::buffer::Buffer;
+use crate::http::downstream::h1::Start;
+use crate::http::downstream::{h1, h2};
 use crate::http::worker::Worker;
-use crate::http::{h1, h2};
+use crate::limits::Reached;
 use crate::mesh::original::original;
-use crate::net::buffer::Buffer;
-use crate::net::count::Count;
-use crate::net::limits::Reached;
-use crate::net::pressure::Step;
-use crate::net::room::{Hush, Seat};
-use crate::net::silent::source_of;
 use crate::net::stream::Stream;
-use crate::route::visit::Visit;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::tcp;
 use crate::tcp::serve::Room;
+use crate::telemetry::count::Count;
 
 /// How long an acceptor waits where the system or a limit lets it accept nothing.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What connections of a socket belong to.
+/// The listener or capture that the connections of a socket belong to.
 pub enum Door {
     /// A listener.
     Listener(Name),
@@ -139,12 +139,17 @@ impl Acceptor {
     }
 
     /// The listener that a connection belongs to; none where that is gone, or there is none.
-    fn meet(&self, tcp: &TcpStream, client: SocketAddr, port: u16) -> Option<(Visit, Kind)> {
+    fn meet(
+        &self,
+        tcp: &TcpStream,
+        client: SocketAddr,
+        port: u16,
+    ) -> Option<(DownstreamConnection, Kind)> {
         let tables = self.worker.tables.load();
         match &self.door {
             Door::Listener(name) => {
                 let kind = Kind::of(tables.listener(name)?);
-                let mut visit = Visit::new(name.clone(), client, port);
+                let mut visit = DownstreamConnection::new(name.clone(), client, port);
                 visit.is_closing = self.is_closing.clone();
                 visit.address = tcp.local_addr().ok().map(|address| address.ip());
                 Some((visit, kind))
@@ -153,7 +158,8 @@ impl Acceptor {
                 let original = original(tcp, ports)?;
                 let entry = tables.captured(*direction, original)?;
                 let kind = Kind::of(entry.sealed.listener()?);
-                let mut visit = Visit::new(entry.sealed.name().clone(), client, original.port());
+                let mut visit =
+                    DownstreamConnection::new(entry.sealed.name().clone(), client, original.port());
                 visit.is_closing = entry.is_closing.clone();
                 visit.address = Some(original.ip());
                 visit.is_captured = true;
@@ -169,7 +175,7 @@ impl Acceptor {
 fn greet(
     connected: Connected,
     handshaking: Rc<Handshaking>,
-    mut visit: Visit,
+    mut visit: DownstreamConnection,
     kind: Kind,
     (tcp, hush): (TcpStream, Option<Hush>),
 ) -> impl Future<Output = ()> {
@@ -209,7 +215,7 @@ async fn seat(worker: &Worker) -> Option<Seat> {
 async fn serve(
     connected: Connected,
     handshaking: Rc<Handshaking>,
-    mut visit: Visit,
+    mut visit: DownstreamConnection,
     kind: Kind,
     (tcp, start): (TcpStream, Start),
 ) {

@@ -9,16 +9,16 @@ use tokio::net::TcpStream;
 
 use super::introduce::introduce;
 use super::open::Kind;
-use crate::http::h1::Start;
+use crate::admission::room::Hush;
+use crate::admission::silent::source_of;
+use crate::codec::buffer::Buffer;
+use crate::codec::head;
+use crate::http::downstream::h1::Start;
 use crate::http::worker::Worker;
-use crate::net::buffer::Buffer;
-use crate::net::count::Count;
+use crate::limits::{Limits, Reached};
 use crate::net::deadline::Deadline;
-use crate::net::head;
-use crate::net::limits::{Limits, Reached};
-use crate::net::room::Hush;
-use crate::net::silent::source_of;
-use crate::route::visit::Visit;
+use crate::route::downstream_connection::DownstreamConnection;
+use crate::telemetry::count::Count;
 use crate::tls::hello;
 
 /// How many bytes are read at a time, at least.
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 512;
 /// A connection that has yet to say enough.
 struct Hearing<'a> {
     worker: &'a Worker,
-    visit: &'a Visit,
+    visit: &'a DownstreamConnection,
     tcp: &'a TcpStream,
     hush: &'a Hush,
     said: Option<Buffer>,
@@ -44,7 +44,7 @@ enum End {
 /// Waits until a connection has said enough to be served; none where it has gone, or had to.
 pub async fn hear(
     worker: &Worker,
-    visit: &mut Visit,
+    visit: &mut DownstreamConnection,
     kind: Kind,
     tcp: &TcpStream,
     mut hush: Hush,

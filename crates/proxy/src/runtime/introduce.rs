@@ -1,14 +1,14 @@
-//! Who the client of a connection is, where a balancer in front says so before anything else.
+//! The client of a connection, where a balancer in front introduces it before anything else.
 
 use std::io;
 
 use tokio::net::TcpStream;
 
-use crate::net::buffer::Buffer;
-use crate::net::count::Count;
-use crate::net::local::Local;
-use crate::net::proxy_header::{HEADER_BYTES_MAX, Header, Introductions, parse};
-use crate::route::visit::Visit;
+use crate::codec::buffer::Buffer;
+use crate::codec::proxy_header::{HEADER_BYTES_MAX, Header, Introductions, parse};
+use crate::local::Local;
+use crate::route::downstream_connection::DownstreamConnection;
+use crate::telemetry::count::Count;
 
 /// How many bytes of a whole header are taken from the socket at a time.
 const TAKEN_BYTES: usize = 256;
@@ -18,7 +18,7 @@ const TAKEN_BYTES: usize = 256;
 pub async fn introduce(
     introductions: &Introductions,
     local: &Local,
-    visit: &mut Visit,
+    visit: &mut DownstreamConnection,
     tcp: &TcpStream,
 ) -> bool {
     if !introductions.are_taken_from(visit.client.ip()) {

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use myriad_base::backoff::{Backoff, Waits, random_seed};
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_base::task;
 use rustls::ClientConfig;
@@ -17,10 +18,10 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsConnector;
 
-use crate::net::body::Decoder;
-use crate::net::head::split_authority;
-use crate::net::limits::Limits;
-use crate::net::response;
+use crate::codec::body::Decoder;
+use crate::codec::head::split_authority;
+use crate::codec::response;
+use crate::limits::Limits;
 use crate::route::guards::Guards;
 use crate::route::keys::{KeySet, KeySlot};
 use crate::upstream::secure;
@@ -28,11 +29,12 @@ use crate::upstream::secure;
 /// How long keys are used before they are fetched again.
 const REFRESH: Duration = Duration::from_secs(20 * 60);
 
-/// The wait after the first failure; it doubles with each further one.
-const RETRY: Duration = Duration::from_secs(1);
-
-/// The longest wait after a failure.
-const RETRY_MAX: Duration = Duration::from_secs(60);
+/// The waits after failures.
+static WAITS: Waits = Waits {
+    first: Duration::from_secs(1)..=Duration::from_secs(1),
+    second: Duration::from_secs(2)..=Duration::from_secs(2),
+    max: Duration::from_secs(30)..=Duration::from_secs(30),
+};
 
 /// The most sets of keys.
 const SETS_MAX: usize = 1_024;
@@ -130,7 +132,7 @@ fn start(counters: Counters) -> Option<mpsc::Sender<Weak<KeySlot>>> {
 
 /// Fetches keys again and again, for as long as a guard asks for them.
 async fn keep(slot: Weak<KeySlot>, config: Arc<ClientConfig>, counters: Counters) {
-    let mut retry = RETRY;
+    let mut backoff = Backoff::new(&WAITS, random_seed());
     loop {
         let Some(slot) = slot.upgrade() else {
             return;
@@ -140,14 +142,13 @@ async fn keep(slot: Weak<KeySlot>, config: Arc<ClientConfig>, counters: Counters
             Ok(keys) => {
                 slot.set(keys);
                 counters.fetched.inc();
-                retry = RETRY;
+                backoff.reset();
                 REFRESH
             }
             Err(error) => {
                 tracing::warn!(url = %slot.url, %error, "keys could not be fetched");
                 counters.failed.inc();
-                retry = (retry * 2).min(RETRY_MAX);
-                retry / 2
+                backoff.fail()
             }
         };
         drop(slot);

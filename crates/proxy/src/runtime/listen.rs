@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use super::places::Places;
 use super::sockets::{Inherited, Role, Sockets};
 use super::worker::Command;
-use crate::net::count::Counts;
-use crate::net::limits::Reached;
+use crate::limits::Reached;
 use crate::net::socket;
+use crate::telemetry::count::Counts;
 
 /// The number under which the sockets of captured connections are kept; listeners count from 1.
 const CAPTURES: u64 = 0;
@@ -23,21 +23,21 @@ const CAPTURES: u64 = 0;
 pub struct Doors {
     workers: Vec<mpsc::Sender<Command>>,
     bound: HashMap<Name, Bound>,
-    /// What listeners that were refused wait for.
+    /// Listeners that were refused, and what they wait for.
     unbound: HashMap<Name, Wait>,
     places: Places,
     counts: Arc<Counts>,
     opened: u64,
-    /// What the process before listened on, and nothing here has asked for yet.
+    /// The sockets of the process before that nothing here has asked for yet.
     inherited: Inherited,
-    /// What workers are told once the proxy goes live; none once it has. It is as much as there
+    /// Commands for workers when the proxy goes live; `None` once it has. They are as many as there
     /// are listeners.
     held: Option<Vec<(usize, Command)>>,
     sockets: Sockets,
     captures: Vec<(CaptureDirection, SocketAddr)>,
 }
 
-/// What a listener that was refused waits for.
+/// The condition that a refused listener waits for.
 enum Wait {
     /// That its address is free.
     Address(SocketAddr),
@@ -46,15 +46,15 @@ enum Wait {
 }
 
 struct Bound {
-    /// As the resource says.
+    /// The address that the resource asks for.
     wanted: SocketAddr,
-    /// As the system gave it.
+    /// The address that the system gave.
     address: SocketAddr,
     /// Tells the sockets of one opening from those of another.
     id: u64,
 }
 
-/// What the workers are told once the tables are in place.
+/// An order to the workers, for when the tables are in place.
 pub enum Order {
     /// Accept from these.
     Open {
@@ -62,9 +62,9 @@ pub enum Order {
         name: Name,
         /// Its sockets.
         sockets: Vec<TcpListener>,
-        /// As the resource says.
+        /// The address that the resource asks for.
         wanted: SocketAddr,
-        /// As the system gave it.
+        /// The address that the system gave.
         address: SocketAddr,
         /// Tells them from those of another opening.
         id: u64,
@@ -73,13 +73,13 @@ pub enum Order {
     Close {
         /// The listener.
         name: Name,
-        /// Which.
+        /// The number of their opening.
         id: u64,
     },
 }
 
 impl Order {
-    /// Where it opens a listener, if it does.
+    /// The address where it opens a listener, if it does.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Order::Open { address, .. } => Some(*address),
@@ -114,7 +114,7 @@ impl Doors {
         }
     }
 
-    /// What the next process is given.
+    /// The sockets that the next process is given.
     pub fn sockets(&self) -> &Sockets {
         &self.sockets
     }
@@ -130,7 +130,7 @@ impl Doors {
         }
     }
 
-    /// Where listeners are bound.
+    /// The addresses where listeners are bound.
     pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
         let bound = self.bound.iter();
         let mut addresses: Vec<(Name, SocketAddr)> = bound
@@ -140,7 +140,7 @@ impl Doors {
         addresses
     }
 
-    /// Where captured connections come in.
+    /// The sockets of captured connections.
     pub fn captures(&self) -> &[(CaptureDirection, SocketAddr)] {
         &self.captures
     }

@@ -1,4 +1,4 @@
-//! From an accepted connection to what it speaks: through TLS, or by its first bytes.
+//! The way from an accepted connection to what it speaks: through TLS, or by its first bytes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use myriad_model::{Listener, ListenerProtocol, MutualTls};
 use tokio::net::TcpStream;
 
-use crate::http::h1::Start;
+use crate::codec::buffer::Buffer;
+use crate::http::downstream::h1::Start;
 use crate::http::worker::Worker;
 use crate::mesh::detect::{Expected, Known, Speech, detect};
-use crate::net::buffer::Buffer;
-use crate::net::count::Count;
-use crate::net::refusal::Side;
 use crate::net::stream::Stream;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::passage::{Arrival, PassageEntry};
-use crate::route::visit::Visit;
 use crate::tcp::serve::Taken;
+use crate::telemetry::count::Count;
+use crate::telemetry::refusal::Side;
 use crate::tls::accept::{Accepted, HandshakeError, Handshakes, Meshed, Passed};
 use crate::tls::gate::Gate;
 use crate::tls::turns::Turns;
@@ -26,12 +26,12 @@ pub struct Handshaking {
     turns: Turns,
 }
 
-/// What is known of a connection by its listener.
+/// The properties of a connection that follow from its listener.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// Whether it starts with a handshake.
     pub is_tls: bool,
-    /// What it is taken for.
+    /// The protocol that it is assumed to speak.
     pub protocol: ListenerProtocol,
     mutual: MutualTls,
 }
@@ -80,7 +80,7 @@ impl Kind {
         is_plain && self.protocol == ListenerProtocol::Tcp
     }
 
-    /// What first bytes have to tell; none where nothing is to be found out.
+    /// The protocols that first bytes have to tell apart; `None` where nothing is to be found out.
     fn question(self) -> Option<Known> {
         let is_permissive = self.mutual == MutualTls::Permissive;
         let expected = match self.protocol {
@@ -95,7 +95,7 @@ impl Kind {
         })
     }
 
-    /// What comes out of a handshake that settled this, where nothing but HTTP was declared.
+    /// The protocol after a handshake that settled this, where nothing but HTTP was declared.
     fn speech(self, alpn: Option<&[u8]>) -> Speech {
         let is_http2 = matches!(alpn, Some(b"h2" | b"istio-h2"));
         let is_http1 = matches!(
@@ -114,25 +114,33 @@ impl Kind {
 
 /// Whether a stream in plain text may be served, by who it belongs to. It takes its share before it
 /// takes a place, so that a flood of them never stands in anybody's way.
-pub fn may_come(worker: &Worker, visit: &Visit) -> bool {
+pub fn may_come(worker: &Worker, visit: &DownstreamConnection) -> bool {
     let tables = worker.tables.load();
     let entry = tables.passage(arrival(visit), None);
     // Where no passage takes it, it is told so as any other.
     entry.is_none_or(|entry| has_share(worker, visit, entry))
 }
 
-/// Whether the connection counts for whoever a stream belongs to, or may from now on.
-pub fn has_share(worker: &Worker, visit: &Visit, entry: &PassageEntry) -> bool {
-    let has_one = visit.held.get().is_some();
-    let has_one = has_one || visit.belong_to(entry.owner(&visit.listener), &worker.local);
-    if !has_one {
-        worker.local.counts.add(Count::ShareConnections);
+/// Whether the connection counts for whoever a stream belongs to, or may from now on: as one of
+/// its connections, and as one of its tunnels.
+pub fn has_share(worker: &Worker, visit: &DownstreamConnection, entry: &PassageEntry) -> bool {
+    if visit.tunnel.get().is_some() {
+        return true;
     }
-    has_one
+    let (local, owner) = (&worker.local, entry.owner(&visit.listener));
+    if visit.held.get().is_none() && !visit.belong_to(owner, local) {
+        local.counts.add(Count::ShareConnections);
+        return false;
+    }
+    let Some(tunnel) = local.fairness.tunnels.take(owner, 0) else {
+        local.counts.add(Count::ShareTunnels);
+        return false;
+    };
+    visit.tunnel.set(Box::new(tunnel)).is_ok()
 }
 
 /// A connection in plain text, which a passage may take whatever it says.
-pub fn open(worker: &Worker, visit: &Visit, tcp: TcpStream) -> Opened {
+pub fn open(worker: &Worker, visit: &DownstreamConnection, tcp: TcpStream) -> Opened {
     // Without it what little is said at a time would wait for acknowledgements.
     let _ = tcp.set_nodelay(true);
     pass(worker, visit, Stream::Plain(tcp))
@@ -142,7 +150,7 @@ pub fn open(worker: &Worker, visit: &Visit, tcp: TcpStream) -> Opened {
 pub async fn open_captured(
     worker: &Worker,
     handshaking: &Handshaking,
-    visit: &mut Visit,
+    visit: &mut DownstreamConnection,
     tcp: TcpStream,
     kind: Kind,
 ) -> Option<Opened> {
@@ -166,7 +174,7 @@ pub async fn open_captured(
 pub async fn secure(
     worker: &Worker,
     handshaking: &Handshaking,
-    visit: &mut Visit,
+    visit: &mut DownstreamConnection,
     received: (TcpStream, Buffer),
     kind: Kind,
 ) -> Option<Opened> {
@@ -241,7 +249,7 @@ fn hand_on(passed: Passed, own: Option<IpAddr>) -> Opened {
 }
 
 /// A stream that a passage may take whatever it says.
-fn pass(worker: &Worker, visit: &Visit, client: Stream) -> Opened {
+fn pass(worker: &Worker, visit: &DownstreamConnection, client: Stream) -> Opened {
     let arrival = arrival(visit);
     let entry = worker.tables.load().passage(arrival, None).cloned();
     let own = arrival.own;
@@ -267,8 +275,8 @@ fn taken(
     }))
 }
 
-/// What a passage is looked for by.
-fn arrival(visit: &Visit) -> Arrival<'_> {
+/// The properties by which a passage is looked for.
+fn arrival(visit: &DownstreamConnection) -> Arrival<'_> {
     Arrival {
         listener: &visit.listener,
         client: visit.client.ip(),

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use myriad_model::Name;
 
-/// Of all places a namespace may have one in so many.
-const SHARE: usize = 4;
+use crate::limits::namespace_max;
 
 /// The places that a namespace may have, however few there are.
 const SHARE_MIN: usize = 4;
@@ -54,7 +53,7 @@ impl Places {
     /// Why a further listener of a namespace has no place; none where it has one.
     pub fn refusal(&self, namespace: &str) -> Option<Full> {
         let own = self.counts.get(namespace).copied().unwrap_or(0);
-        let share = (self.max / SHARE).max(SHARE_MIN);
+        let share = namespace_max(self.max).max(SHARE_MIN);
         if self.owners.len() >= self.max {
             Some(Full::All)
         } else if !namespace.is_empty() && own >= share {

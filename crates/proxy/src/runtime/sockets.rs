@@ -13,24 +13,24 @@ use myriad_model::CaptureDirection;
 
 use crate::tls::tickets::{TicketKeys, TicketSecret};
 
-/// What comes in by a socket.
+/// The kind of connections that a socket accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The connections of the listener at its address.
     Listener,
-    /// What network rules led there.
+    /// Connections that network rules led there.
     Capture(CaptureDirection),
 }
 
-/// What a proxy takes over from the process before.
+/// The sockets and keys that a proxy takes over from the process before.
 pub struct Inherited {
     /// Sockets that are listened on. Those that nothing wants are closed when the proxy goes live.
     pub sockets: Vec<(Role, TcpListener)>,
-    /// What tickets were made by, the newest first.
+    /// The keys of tickets, the newest first.
     pub tickets: Vec<TicketSecret>,
 }
 
-/// What the next process is given. Cheap to clone, and read on any thread.
+/// The sockets and keys that the next process is given. Cheap to clone, and read on any thread.
 #[derive(Clone)]
 pub struct Sockets(Arc<Book>);
 
@@ -78,7 +78,7 @@ impl Sockets {
             .collect()
     }
 
-    /// What tickets are made by where the process was given nothing, the newest first.
+    /// The keys of tickets where the process was given none, the newest first.
     pub fn tickets(&self) -> Vec<TicketSecret> {
         self.0.tickets.own()
     }

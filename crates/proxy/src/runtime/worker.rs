@@ -18,24 +18,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::accept::{Acceptor, Door};
 use super::open::Handshaking;
+use crate::admission::bucket::Buckets;
+use crate::admission::pressure::{Pressure, Step};
+use crate::admission::room::Room;
+use crate::admission::share::Fairness;
+use crate::codec::proxy_header::Introductions;
 use crate::http::spans::Spans;
 use crate::http::worker::Worker;
-use crate::net::bucket::Buckets;
-use crate::net::count::Counts;
+use crate::limits::Limits;
+use crate::local::Local;
 use crate::net::deadline;
-use crate::net::dice::Dice;
-use crate::net::hash::hash;
-use crate::net::journal::Journal;
-use crate::net::limits::Limits;
-use crate::net::local::Local;
 use crate::net::names::Names;
-use crate::net::pressure::{Pressure, Step};
-use crate::net::proxy_header::Introductions;
-use crate::net::request_id::RequestIds;
-use crate::net::room::Room;
-use crate::net::share::Fairness;
-use crate::net::standard::Library;
+use crate::random::hash::hash;
+use crate::random::rng::Rng;
 use crate::route::tables::Tables;
+use crate::telemetry::count::Counts;
+use crate::telemetry::journal::Journal;
+use crate::telemetry::request_id::RequestIds;
+use crate::telemetry::standard::Library;
 use crate::tls::accept::Handshakes;
 
 /// How often idle connections to endpoints are looked at.
@@ -48,7 +48,7 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 /// How often a drain looks whether connections are left.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a worker is told.
+/// A command to a worker.
 pub enum Command {
     /// Accept from a socket.
     Listen {
@@ -72,19 +72,19 @@ pub enum Command {
     Wake,
     /// Accept what waits, and close the socket.
     Close {
-        /// Which.
+        /// The number of the socket's opening.
         id: u64,
     },
     /// End, and say so.
     Drain {
-        /// Who is told.
+        /// The sender that is told when the drain is over.
         ended: oneshot::Sender<()>,
         /// Whether another process accepts in its place.
         is_succeeded: bool,
     },
 }
 
-/// What a worker is started with.
+/// The parts that a worker is started with.
 pub struct Setup {
     pub limits: Arc<Limits>,
     pub buckets: Arc<Buckets>,
@@ -96,7 +96,7 @@ pub struct Setup {
     pub journal: Journal,
     pub logs_all: bool,
     pub trusted_hops: usize,
-    /// What becomes of the ids that clients send with requests.
+    /// The treatment of clients' request ids.
     pub request_ids: RequestIds,
     pub introductions: Option<Arc<Introductions>>,
     pub tables: Arc<ArcSwap<Tables>>,
@@ -215,7 +215,7 @@ fn local(number: usize, setup: &Setup) -> Local {
         counts_all: setup.counts_all,
         names: setup.names.clone(),
         counts: setup.counts.clone(),
-        dice: Dice::new(seed),
+        dice: Rng::new(seed),
         journal: setup.journal.clone(),
         logs_all: setup.logs_all,
         trusted_hops: setup.trusted_hops,

@@ -1,19 +1,19 @@
-//! What is told of a stream once it is over: counts, and a line of the access log.
+//! The account of a stream once it is over: counts, and a line of the access log.
 
 use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 
-use crate::balance::Target;
-use crate::net::count::Count;
-use crate::net::failure::{FailureKind, Side, envoy_flag};
-use crate::net::journal::Line;
-use crate::net::local::Local;
-use crate::net::recording::Recording;
-use crate::net::standard::{Book, Labels, Page, Reporter};
-use crate::net::workloads::WorkloadId;
+use crate::balance::Endpoint;
+use crate::failure::{FailureKind, Side, envoy_flag};
+use crate::local::Local;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::passage::PassageEntry;
-use crate::route::visit::Visit;
+use crate::telemetry::count::Count;
+use crate::telemetry::journal::Line;
+use crate::telemetry::recording::Recording;
+use crate::telemetry::standard::{Book, Labels, Page, Reporter};
+use crate::telemetry::workloads::WorkloadId;
 use crate::upstream::entry::UpstreamEntry;
 
 /// How a stream ended.
@@ -35,7 +35,7 @@ pub enum Ending {
 pub struct Account {
     started: Instant,
     is_counted: bool,
-    /// Where it is counted, once its upstream is known.
+    /// The book where it is counted, once its upstream is known.
     book: Option<Arc<Book>>,
     reporter: Reporter,
     /// The workload at the other end.
@@ -54,7 +54,7 @@ impl Account {
     pub fn begin(
         local: &Local,
         recording: Option<&Arc<Recording>>,
-        visit: &Visit,
+        visit: &DownstreamConnection,
         sni: Option<&str>,
         entry: &PassageEntry,
     ) -> Self {
@@ -83,7 +83,7 @@ impl Account {
         }
     }
 
-    /// Where the stream leads.
+    /// Sets the upstream that the stream is sent to.
     pub fn set_upstream(&mut self, local: &Local, upstream: &UpstreamEntry) {
         if self.is_counted {
             self.book = Some(upstream.book(local, self.reporter).clone());
@@ -94,14 +94,14 @@ impl Account {
     }
 
     /// The endpoint that is tried.
-    pub fn set_endpoint(&mut self, target: &Target) {
+    pub fn set_endpoint(&mut self, target: &Endpoint) {
         if let Some(line) = &mut self.line {
             line.endpoint = Some(target.address);
         }
     }
 
     /// The endpoint was reached.
-    pub fn open(&mut self, local: &Local, target: &Target) {
+    pub fn open(&mut self, local: &Local, target: &Endpoint) {
         if self.reporter == Reporter::Source {
             self.met = target.met();
         }

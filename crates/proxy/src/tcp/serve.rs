@@ -12,24 +12,25 @@ use myriad_model::Passage;
 use super::account::{Account, Ending};
 use super::tunnel;
 use crate::balance::outlier::Outcome;
-use crate::balance::{Choice, Flight, draw_share, now_ms};
-use crate::net::buffer::Buffer;
-use crate::net::count::Count;
+use crate::balance::{Choice, Flight, draw_share};
+use crate::codec::buffer::Buffer;
+use crate::failure::{Failure, FailureKind, Retry};
+use crate::local::Shared;
 use crate::net::deadline::Deadline;
 use crate::net::duplex::Duplex;
-use crate::net::failure::{Failure, FailureKind, Retry};
-use crate::net::local::Shared;
 use crate::net::stream::Stream;
 use crate::policy::{authorize, sameness};
 use crate::route::credentials::credentials;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::Tables;
-use crate::route::visit::Visit;
+use crate::telemetry::count::Count;
+use crate::upstream::attempt;
 use crate::upstream::dial::Dial;
 use crate::upstream::entry::UpstreamEntry;
 use crate::upstream::link::{Link, Links};
 
-/// What streams need of their worker.
+/// The parts of their worker that streams need.
 pub struct Room<'a> {
     /// Limits, counts, dice and log.
     pub local: &'a Shared,
@@ -43,7 +44,7 @@ pub struct Room<'a> {
 pub struct Taken {
     /// The bytes.
     pub client: Stream,
-    /// What the client has said already.
+    /// The bytes that the client has sent already.
     pub said: Option<Buffer>,
     /// The name in its handshake.
     pub sni: Option<Box<str>>,
@@ -56,13 +57,13 @@ pub struct Taken {
 /// A connection to an endpoint, counted there for as long as it lasts.
 struct Led {
     link: Link,
-    /// What the endpoint has said already.
+    /// The bytes that the endpoint has sent already.
     said: Option<Buffer>,
     _flight: Flight,
 }
 
 /// Hands bytes on until the stream ends.
-pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
+pub async fn serve(room: Room<'_>, visit: &DownstreamConnection, mut taken: Taken) {
     let sni = taken.sni.as_deref();
     let mut account = {
         let tables = room.tables.load();
@@ -104,7 +105,7 @@ pub async fn serve(room: Room<'_>, visit: &Visit, mut taken: Taken) {
 }
 
 /// Whether the policies of the listener admit the stream.
-fn is_admitted(room: &Room<'_>, visit: &Visit, server_name: Option<&str>) -> bool {
+fn is_admitted(room: &Room<'_>, visit: &DownstreamConnection, server_name: Option<&str>) -> bool {
     let tables = room.tables.load();
     let guards = tables.guards();
     let stream = authorize::Stream {
@@ -156,7 +157,7 @@ async fn copy(
 /// Looks now and then whether a stream may stay.
 struct Watch<'a> {
     room: &'a Room<'a>,
-    visit: &'a Visit,
+    visit: &'a DownstreamConnection,
     sni: Option<&'a str>,
     own: Option<IpAddr>,
     look: Deadline,
@@ -193,7 +194,7 @@ impl Watch<'_> {
 /// Connects to an endpoint; where that fails, once to another.
 async fn lead(
     room: &Room<'_>,
-    visit: &Visit,
+    visit: &DownstreamConnection,
     taken: &Taken,
     passage: &Passage,
     account: &mut Account,
@@ -216,11 +217,7 @@ async fn lead(
     };
     let mut tried = None;
     loop {
-        let target = pool.choose(&Choice { tried, ..choice });
-        let target = target.ok_or(match pool.is_empty() {
-            true => FailureKind::NoEndpoint,
-            false => FailureKind::Ejected,
-        })?;
+        let target = attempt::choose(pool, &Choice { tried, ..choice })?;
         account.set_endpoint(target);
         let flight = Flight::start(target.clone());
         let dial = Dial {
@@ -244,11 +241,10 @@ async fn lead(
                 });
             }
             Err(failure) => {
-                if failure.retry == Retry::Yes && pool.note(target, Outcome::Failure, now_ms) {
-                    room.local.counts.add(Count::UpstreamEjected);
+                if failure.retry == Retry::Yes {
+                    attempt::note(&room.local.counts, pool, target, Outcome::Failure);
                 }
-                let may_change = tried.is_none() && failure.retry == Retry::Yes;
-                if !may_change || pool.members().len() < 2 {
+                if tried.is_some() || !attempt::may_change(&failure, pool) {
                     return Err(failure);
                 }
                 room.local.counts.add(Count::UpstreamRetried);

@@ -5,16 +5,16 @@ use std::net::Ipv6Addr;
 
 use myriad_model::Tunnel;
 
-use crate::net::buffer::Buffer;
-use crate::net::failure::FailureKind;
-use crate::net::limits::Limits;
-use crate::net::response;
+use crate::codec::buffer::Buffer;
+use crate::codec::response;
+use crate::failure::FailureKind;
+use crate::limits::Limits;
 use crate::net::stream::Stream;
 
 /// The most bytes of the head of an answer.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// What ends a head.
+/// The end of a head.
 const END: &[u8] = b"\r\n\r\n";
 
 /// Asks the endpoint for a connection to the target, and returns what came behind its answer.
@@ -78,8 +78,8 @@ mod tests {
     use myriad_model::Tunnel;
 
     use super::{judge, request};
-    use crate::net::failure::FailureKind;
-    use crate::net::limits::Limits;
+    use crate::failure::FailureKind;
+    use crate::limits::Limits;
 
     #[test]
     fn the_target_is_named_twice() {

@@ -17,23 +17,23 @@ use super::gate::Gate;
 use super::hello::{self, Hello};
 use super::key::Keys;
 use super::tickets::TicketKeys;
-use crate::net::buffer::Buffer;
-use crate::net::count::{Count, Counts};
-use crate::net::limits::{Limits, Reached};
+use crate::admission::share::Owner;
+use crate::codec::buffer::Buffer;
+use crate::limits::{Limits, Reached};
 use crate::net::record::Tls;
-use crate::net::refusal::Refusal;
-use crate::net::share::Owner;
 use crate::route::certificate::Parsed;
+use crate::route::downstream_connection::Secured;
 use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
 use crate::route::passage::{Arrival, PassageEntry};
 use crate::route::tables::{Answerer, Tables};
 use crate::route::trust::TrustEntry;
-use crate::route::visit::Secured;
+use crate::telemetry::count::{Count, Counts};
+use crate::telemetry::refusal::Refusal;
 
 /// Settings of handshakes that no domain answers for.
 static DEFAULT_SETTINGS: LazyLock<Arc<TlsSettings>> = LazyLock::new(Arc::default);
 
-/// What handshakes of all workers share.
+/// The state that handshakes of all workers share.
 pub struct Handshakes {
     configs: Configs,
     keys: Keys,
@@ -76,7 +76,7 @@ impl HandshakeError {
     }
 }
 
-/// What a handshake was found to be.
+/// The outcome of a handshake.
 pub enum Accepted {
     /// It was answered here, and a passage may take what comes out of it.
     Secured(Box<Tls>, Secured, Option<Arc<PassageEntry>>),
@@ -92,28 +92,28 @@ pub struct Passed {
     pub received: Buffer,
     /// The name it is for, in lower case.
     pub sni: Option<Box<str>>,
-    /// Who takes it.
+    /// The passage that takes it.
     pub entry: Arc<PassageEntry>,
 }
 
 /// Which handshakes are with the proxy's own certificate in its mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meshed {
-    /// None.
+    /// No handshake.
     No,
-    /// Those that offer a protocol of the mesh.
+    /// Handshakes that offer a protocol of the mesh.
     WhereOffered,
-    /// All.
+    /// All handshakes.
     Always,
 }
 
-/// What answers a handshake.
+/// The certificate and settings that answer a handshake.
 struct Choice {
     certificate: Arc<Parsed>,
     /// Further certificates, whose keys are of other algorithms.
     alternatives: Box<[Arc<Parsed>]>,
     settings: Arc<TlsSettings>,
-    /// What clients are asked for, and what verifies them.
+    /// The request for clients' certificates, and the authorities that verify them.
     clients: Option<(Arc<ClientAuth>, Arc<TrustEntry>)>,
     by_domain: bool,
     /// The domain that the handshake counts for.
@@ -290,13 +290,13 @@ impl Handshakes {
     }
 }
 
-/// What clients are asked for in the mesh, and what verifies them.
+/// The request for clients' certificates in the mesh, and the authorities that verify them.
 fn mesh_clients(identity: &IdentityEntry) -> (Arc<ClientAuth>, Arc<TrustEntry>) {
     (MESH_CLIENTS.clone(), identity.trust.clone())
 }
 
 impl Choice {
-    /// What is known of a connection whose handshake has ended.
+    /// The result of the handshake that has ended.
     fn secured(self, tls: &Tls, sni: Option<Box<str>>, counts: &Counts) -> Secured {
         counts.add(match tls.handshake_kind() {
             Some(HandshakeKind::Resumed) => Count::HandshakeResumed,

@@ -16,7 +16,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::route::visit::Peer;
+use crate::route::downstream_connection::Peer;
 use crate::upstream::secure::is_identity;
 
 /// Verifies by a trust, and then by what a server asks for beside it. The trust's own part is
@@ -25,7 +25,7 @@ use crate::upstream::secure::is_identity;
 pub struct Asking {
     /// Verifies chain, validity, purpose and revocation.
     pub trust: Arc<dyn ClientCertVerifier>,
-    /// What is asked for.
+    /// The request for a certificate.
     pub auth: Arc<ClientAuth>,
     /// The trust domains of which a certificate has to be (SPIFFE), where peers are those of the
     /// mesh; empty for all.
@@ -83,7 +83,7 @@ impl ClientCertVerifier for Asking {
     }
 }
 
-/// What is told of a client's certificate; none where it cannot be read.
+/// The properties of a client's certificate; `None` where it cannot be read.
 pub fn peer(leaf: &CertificateDer<'_>, own: Option<&CertificateDer<'_>>) -> Option<Peer> {
     let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
     let mut peer = Peer {

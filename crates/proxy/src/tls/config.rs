@@ -19,9 +19,9 @@ use super::client::Asking;
 use super::tickets::{TicketKeys, Ticketer};
 use crate::route::trust::TrustEntry;
 
-/// What peers of the mesh settle on, in the order of preference. Those that speak HTTP offer
-/// `istio` as well. `istio-peer-exchange` is not among them: what is exchanged there is not
-/// spoken here, and whoever offers it offers `istio` too.
+/// The protocols that peers of the mesh settle on, in the order of preference. Those that speak
+/// HTTP offer `istio` as well. `istio-peer-exchange` is not among them: what is exchanged there is
+/// not spoken here, and whoever offers it offers `istio` too.
 const MESH_PROTOCOLS: &[&[u8]] = &[
     b"istio-h2",
     b"istio-http/1.1",
@@ -48,27 +48,27 @@ pub struct Configs {
     known: Mutex<HashMap<Want, Arc<ServerConfig>>>,
 }
 
-/// What a configuration is for. Sessions are never resumed under another.
+/// The key of a configuration. Sessions are never resumed under another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Want {
     /// Versions and suites.
     pub settings: Arc<TlsSettings>,
-    /// What is spoken behind the handshake.
+    /// The protocol behind the handshake.
     pub speaks: Speaks,
     /// The trust domains of peers, where they are those of the mesh.
     pub mesh: Option<Arc<[Box<str>]>>,
-    /// What clients are asked for, and the version of the trust that they are verified by.
+    /// The request for clients' certificates, and the version of the trust that verifies them.
     pub clients: Option<(Arc<ClientAuth>, Version)>,
 }
 
-/// What is spoken once the handshake is done.
+/// The protocol once the handshake is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Speaks {
     /// HTTP, of the version that the handshake settles.
     Http,
     /// Whatever client and endpoint agree on; the handshake settles nothing.
     Anything,
-    /// What peers of the mesh have found out.
+    /// The protocol that peers of the mesh have agreed on.
     Mesh,
 }
 

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use super::accept::HandshakeError;
 use super::turns::{Turn, Turns};
-use crate::net::count::Count;
-use crate::net::limits::Reached;
-use crate::net::local::Local;
-use crate::net::share::Owner;
-use crate::route::visit::Visit;
+use crate::admission::share::Owner;
+use crate::limits::Reached;
+use crate::local::Local;
+use crate::route::downstream_connection::DownstreamConnection;
+use crate::telemetry::count::Count;
 
-/// What a handshake is held to.
+/// The bounds of a handshake.
 pub struct Gate<'a> {
     /// The worker's belongings.
     pub local: &'a Local,
-    /// Whose turn it is.
+    /// The turns in which handshakes are done.
     pub turns: &'a Turns,
     /// The connection.
-    pub visit: &'a Visit,
+    pub visit: &'a DownstreamConnection,
 }
 
 impl Gate<'_> {

@@ -1,4 +1,4 @@
-//! The first message of a handshake, read only as far as it takes to know whom it is for.
+//! The first message of a handshake, read only as far as it takes to know the name it is for.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,9 +10,9 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::accept::HandshakeError;
-use crate::net::buffer::Buffer;
+use crate::codec::buffer::Buffer;
 
-/// What peers of a mesh offer to speak behind a handshake, as Istio has it.
+/// The protocols that peers of a mesh offer to speak behind a handshake, as Istio has it.
 const MESH_PROTOCOLS: [&[u8]; 5] = [
     b"istio",
     b"istio-peer-exchange",
@@ -34,7 +34,7 @@ const CLIENT_HELLO: u8 = 1;
 
 /// A ClientHello.
 pub struct Hello {
-    /// The bytes, for whoever goes on with the handshake.
+    /// The bytes, for going on with the handshake.
     pub received: Buffer,
     /// The name it is for, in lower case.
     pub sni: Option<Box<str>>,
@@ -42,7 +42,7 @@ pub struct Hello {
     pub is_mesh: bool,
 }
 
-/// What a ClientHello says of whom it is for.
+/// The name that a ClientHello asks for, and whether it offers a protocol of a mesh.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Told {
     /// See [`Hello::sni`].
@@ -55,9 +55,9 @@ pub struct Told {
 #[derive(Default)]
 pub struct Arriving(Acceptor);
 
-/// What comes is no ClientHello.
+/// The bytes are no ClientHello.
 pub struct Refused {
-    /// Why.
+    /// The error.
     pub error: HandshakeError,
     /// The alert that the client is owed.
     pub alert: Vec<u8>,
@@ -108,7 +108,7 @@ fn told(hello: &ClientHello<'_>) -> Told {
 /// a record twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Finder {
-    /// Where the next record begins.
+    /// The offset of the next record.
     record: usize,
     /// The bytes of the message in the records before.
     found: usize,
@@ -161,7 +161,7 @@ impl Finder {
 /// Reads a ClientHello of which this has been read already.
 ///
 /// # Errors
-/// What is not one, is too long, or ends early.
+/// It is no ClientHello, is too long, or ends early.
 pub async fn read(
     tcp: &mut TcpStream,
     mut received: Buffer,

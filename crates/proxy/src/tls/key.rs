@@ -9,8 +9,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 
-use crate::net::count::{Count, Counts};
 use crate::route::certificate::{CertificateEntry, Parsed};
+use crate::telemetry::count::{Count, Counts};
 
 /// Remembers which certificates have a parsed key, and takes it from those that were not used
 /// lately when there are more than the limit (the clock algorithm).

@@ -44,7 +44,7 @@ pub struct Ticketer {
 }
 
 struct Derived {
-    /// What it was derived from.
+    /// The secrets that it was derived from.
     secrets: Arc<Secrets>,
     /// The first one makes tickets.
     keys: Vec<Key>,
@@ -109,7 +109,7 @@ impl Ticketer {
         Some(ticket)
     }
 
-    /// What is in a ticket that is good at a time.
+    /// The content of a ticket that is good at a time.
     fn open(&self, ticket: &[u8], now: i64) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;

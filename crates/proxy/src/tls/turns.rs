@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::net::share::{Held, Owner, Shares};
+use crate::admission::share::{Held, Owner, Shares};
 
 /// The handshakes in one turn of the loop.
 const PER_TURN: usize = 8;
@@ -140,7 +140,7 @@ impl Waiting {
         queue.push_back(turn);
     }
 
-    /// Gives the next turn; false if nobody waits for whom there is a slot.
+    /// Gives the next turn; false if nobody waits who could have a slot.
     fn next(&mut self, slots: &Rc<Shares>) -> bool {
         let mut looked_at = 0;
         while looked_at < LOOKED_AT && !slots.is_used_up() {
@@ -217,7 +217,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::{PER_TURN, Turns};
-    use crate::net::share::{Owner, Shares};
+    use crate::admission::share::{Owner, Shares};
 
     type Order = Vec<(u64, u64)>;
 

@@ -22,14 +22,15 @@ use tokio::sync::Notify;
 
 use super::dial::Dial;
 use super::link::{LinkKey, Links};
-use crate::balance::Target;
+use super::noise::Noise;
+use crate::balance::Endpoint;
 use crate::balance::usage::Held;
-use crate::net::count::{Count, Counts};
-use crate::net::failure::{Failure, FailureKind, Retry};
-use crate::net::frame::WINDOW_BYTES_MAX;
-use crate::net::limits::Limits;
-use crate::net::local::Shared;
+use crate::codec::frame::WINDOW_BYTES_MAX;
+use crate::failure::{Failure, FailureKind, Retry};
+use crate::limits::Limits;
+use crate::local::Shared;
 use crate::net::stream::Stream;
+use crate::telemetry::count::{Count, Counts};
 
 /// The most bytes of a request that wait for the endpoint's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -45,6 +46,9 @@ const STREAMS_MAX: u32 = 128;
 /// that were given up, and frames that nobody has asked for. Beyond, it is closed.
 const UNASKED_BYTES_MAX: usize = 1 << 20;
 
+/// The most bytes that are read of a connection at once, before others have their turn.
+const SLICE_BYTES: usize = 64 << 10;
+
 /// The connections of one worker that carry many requests at a time.
 pub struct Channels {
     local: Shared,
@@ -54,7 +58,7 @@ pub struct Channels {
 /// The connections to one endpoint.
 struct Shelf {
     /// Gone when no table and no request knows the endpoint any more.
-    target: Weak<Target>,
+    target: Weak<Endpoint>,
     channels: RefCell<Vec<Rc<Channel>>>,
     /// Whether somebody opens one, which others may wait for.
     is_opening: Cell<bool>,
@@ -77,13 +81,19 @@ struct Channel {
     _held: Option<Held>,
 }
 
-/// What a connection's requests and its task tell each other.
+/// The state that a connection's requests and its task share.
 #[derive(Default)]
 struct State {
     /// Requests that it carries.
     active: Cell<usize>,
     /// Bytes that were read since the last one has gone.
     unasked: Cell<usize>,
+    /// Requests that have begun.
+    begun: Cell<u64>,
+    /// Bytes that were read since its task last had a turn.
+    slice: Cell<usize>,
+    /// Whether its endpoint has sent too many frames that carry nothing.
+    is_noisy: Cell<bool>,
     /// Whether it takes no more requests. Its task says so too, at its end.
     is_closed: Cell<bool>,
     /// Whether it is known what the endpoint offers, or never will be.
@@ -93,10 +103,12 @@ struct State {
     settled: Notify,
 }
 
-/// The bytes of a connection, of which those are bounded that come while it carries no request.
-/// The library answers every PING and takes every frame, for as long as they come.
+/// The bytes of a connection, of which those are bounded that come while it carries no request,
+/// and frames that carry nothing at any time. The library answers every PING and takes every frame,
+/// for as long as they come.
 struct Bounded {
     stream: Stream,
+    noise: Noise,
     state: Rc<State>,
 }
 
@@ -173,7 +185,7 @@ impl Channels {
     }
 
     /// Drops connections that carried nothing for too long, and those to endpoints that are gone.
-    /// What they still carry ends first.
+    /// Streams that they still carry end first.
     pub fn sweep(&self) {
         let now = clock::now();
         self.shelves.borrow_mut().retain(|_, shelf| {
@@ -256,6 +268,7 @@ impl Channels {
         let state: Rc<State> = Rc::default();
         let bounded = Bounded {
             stream: link.stream,
+            noise: Noise::new(),
             state: state.clone(),
         };
         let handshake = builder(limits).handshake(bounded).await;
@@ -307,6 +320,7 @@ async fn run(
 ) {
     let mut pinging = pin!(ping(connection.ping_pong(), &state, rule));
     poll_fn(|context| {
+        state.slice.set(0);
         window.widen(&mut connection, state.active.get());
         // What it ended with is told to each of its streams.
         match Pin::new(&mut connection).poll(context) {
@@ -351,7 +365,7 @@ impl State {
     }
 
     fn has_heard_too_much(&self) -> bool {
-        self.unasked.get() > UNASKED_BYTES_MAX
+        self.unasked.get() > UNASKED_BYTES_MAX || self.is_noisy.get()
     }
 
     fn settle(&self) {
@@ -366,10 +380,23 @@ impl AsyncRead for Bounded {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Bounded { stream, state } = self.get_mut();
+        let Bounded {
+            stream,
+            noise,
+            state,
+        } = self.get_mut();
+        if state.slice.get() >= SLICE_BYTES {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = into.filled().len();
         ready!(AsyncRead::poll_read(Pin::new(stream), context, into))?;
-        state.hear(into.filled().len() - before);
+        let read = into.filled().get(before..).unwrap_or_default();
+        state.slice.set(state.slice.get() + read.len());
+        state.hear(read.len());
+        if noise.hear(read, state.begun.get()) {
+            state.is_noisy.set(true);
+        }
         if state.has_heard_too_much() {
             let error = io::Error::other("the endpoint says too much that nobody has asked for");
             return Poll::Ready(Err(error));
@@ -384,7 +411,10 @@ impl AsyncWrite for Bounded {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        AsyncWrite::poll_write(Pin::new(&mut self.get_mut().stream), context, bytes)
+        let Bounded { stream, noise, .. } = self.get_mut();
+        let written = ready!(AsyncWrite::poll_write(Pin::new(stream), context, bytes))?;
+        noise.say(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -400,8 +430,11 @@ impl AsyncWrite for Bounded {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = Pin::new(&mut self.get_mut().stream);
-        AsyncWrite::poll_write_vectored(stream, context, parts)
+        let Bounded { stream, noise, .. } = self.get_mut();
+        let stream = Pin::new(stream);
+        let written = ready!(AsyncWrite::poll_write_vectored(stream, context, parts))?;
+        noise.say(written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -484,6 +517,7 @@ impl Channel {
         let active = &self.state.active;
         active.set(active.get() + 1);
         self.state.unasked.set(0);
+        self.state.begun.set(self.state.begun.get() + 1);
         self.left.set(self.left.get().saturating_sub(1));
         Place {
             channel: self.clone(),
@@ -532,4 +566,58 @@ fn builder(limits: &Limits) -> Builder {
         .max_local_error_reset_streams(Some(limits.resets_max))
         .max_send_buffer_size(WAITING_BYTES_MAX);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::rc::Rc;
+    use std::task::Poll;
+
+    use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Bounded, Noise, SLICE_BYTES, State, Stream};
+
+    #[tokio::test]
+    async fn reading_ends_for_one_turn_though_more_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connected = TcpStream::connect(address).await.unwrap();
+        let (mut endpoint, _) = listener.accept().await.unwrap();
+        let mut bounded = Bounded {
+            stream: Stream::Plain(connected),
+            noise: Noise::new(),
+            state: Rc::new(State::default()),
+        };
+        // A frame of a body that is as long as a frame can be.
+        endpoint.write_all(&[255, 255, 255]).await.unwrap();
+        let mut room = vec![0; 4_096];
+        let mut turns = 0;
+        let mut total = 0;
+        while total < 3 * SLICE_BYTES {
+            endpoint.write_all(&vec![0; 2 * SLICE_BYTES]).await.unwrap();
+            bounded.state.slice.set(0);
+            let mut read = 0;
+            poll_fn(|context| {
+                loop {
+                    let mut into = ReadBuf::new(&mut room);
+                    let polled = Pin::new(&mut bounded).poll_read(context, &mut into);
+                    if polled.is_pending() && read == 0 {
+                        return Poll::Pending;
+                    }
+                    if polled.is_pending() {
+                        return Poll::Ready(());
+                    }
+                    read += into.filled().len();
+                }
+            })
+            .await;
+            assert!(read <= SLICE_BYTES, "{read}");
+            turns += 1;
+            total += read;
+        }
+        assert!(turns >= 3);
+    }
 }

@@ -1,4 +1,4 @@
-//! What a connection to an endpoint is wanted for, and how it begins.
+//! The purpose of a connection to an endpoint, and how it begins.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,48 +10,48 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::entry::UpstreamEntry;
-use crate::balance::Target;
+use crate::balance::Endpoint;
+use crate::codec::proxy_header::Ends;
+use crate::failure::FailureKind;
 use crate::net::border::Border;
-use crate::net::failure::FailureKind;
-use crate::net::proxy_header::Ends;
 
-/// What a connection is wanted for.
+/// The purpose of a connection to an endpoint.
 #[derive(Clone, Copy)]
 pub struct Dial<'a> {
-    /// Where to.
-    pub target: &'a Arc<Target>,
-    /// Whose endpoint it is.
+    /// The endpoint to connect to.
+    pub target: &'a Arc<Endpoint>,
+    /// The upstream of the endpoint.
     pub upstream: &'a UpstreamEntry,
-    /// What a TLS handshake names where the upstream names nothing.
+    /// The name that a TLS handshake asks for where the upstream sets none.
     pub host: &'a str,
-    /// What a TLS handshake needs beside the upstream.
+    /// The resources that a TLS handshake needs beside the upstream.
     pub credentials: &'a Credentials,
     /// Whether bytes are handed on by it, and no requests; TLS of the mesh tells the endpoint.
     pub is_stream: bool,
     /// Whether another protocol shall take the place of HTTP, which not every endpoint offers.
     pub is_upgrade: bool,
-    /// On whose behalf, where the endpoint is told.
+    /// The client and the listener on whose behalf it is made, where the endpoint is told.
     pub ends: Ends,
-    /// The longest to connect.
+    /// The longest time to connect.
     pub timeout: Duration,
-    /// The longest to wait until the upstream bears one more connection.
+    /// The longest wait until the upstream bears one more connection.
     pub patience: Duration,
 }
 
-/// Resources that a TLS handshake needs. Whoever makes a plan looks them up, so that one that is
+/// Resources that a TLS handshake needs. The plan of a request looks them up, so that one that is
 /// missing is an answer and not a handshake without.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// Whom to believe; none for the system's roots.
+    /// The authorities that the endpoint is verified against; `None` for the system's roots.
     pub trust: Option<SealedArc>,
-    /// What is shown; none for nothing.
+    /// The certificate that is presented; `None` for none.
     pub certificate: Option<SealedArc>,
     /// The trust domains whose workloads are believed, where TLS is the mesh's.
     pub trust_domains: Option<Arc<[Box<str>]>>,
 }
 
 impl<'a> Dial<'a> {
-    /// What is refused or closed beyond some number, where the upstream says so.
+    /// The limits of the upstream, where it has any.
     pub fn limits(&self) -> Option<&'a Limits> {
         self.upstream.limits()
     }
@@ -67,7 +67,7 @@ impl<'a> Dial<'a> {
 ///
 /// # Errors
 /// Nobody may be connected to at its address, or its socket does not open.
-pub async fn connect(target: &Target, border: &Border) -> Result<TcpStream, FailureKind> {
+pub async fn connect(target: &Endpoint, border: &Border) -> Result<TcpStream, FailureKind> {
     // What is connected to from an address of its own is the workload beside this proxy.
     if target.manner.source.is_none() && !border.admits(target.address) {
         return Err(FailureKind::EndpointRefused);
@@ -87,7 +87,7 @@ pub async fn connect(target: &Target, border: &Border) -> Result<TcpStream, Fail
 
 /// The address that an endpoint's upstream connects from, where it says so. One of one family says
 /// nothing of the other.
-fn source(target: &Target) -> Option<IpAddr> {
+fn source(target: &Endpoint) -> Option<IpAddr> {
     let is_ipv4 = target.address.is_ipv4();
     target.manner.source.filter(|it| it.is_ipv4() == is_ipv4)
 }

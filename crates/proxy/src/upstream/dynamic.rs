@@ -9,10 +9,10 @@ use foldhash::fast::RandomState;
 use myriad_model::{Dns, DnsMode, Host, UpstreamOptions};
 
 use super::resolve::{Answer, Resolution};
-use crate::balance::{Manner, now_ms};
-use crate::net::failure::{Failure, FailureKind};
-use crate::net::hash::hash;
+use crate::balance::{TransportSettings, now_ms};
+use crate::failure::{Failure, FailureKind};
 use crate::net::names::Names;
+use crate::random::hash::hash;
 
 /// The most hosts of one upstream whose addresses are kept. Beyond, the one that nobody asked for
 /// the longest is forgotten, with its connections.
@@ -32,12 +32,12 @@ pub struct Dynamic {
 }
 
 struct Shared {
-    /// Whose questions they are.
+    /// The owner of its questions to DNS: a number for its namespace.
     owner: u64,
     dns: Dns,
-    manner: Arc<Manner>,
+    manner: Arc<TransportSettings>,
     options: UpstreamOptions,
-    /// What is resolved at all, and the port of its endpoints.
+    /// The hosts that are resolved at all, and the port of their endpoints.
     patterns: Box<[(Host, u16)]>,
     shelves: [Mutex<Shelf>; SHELVES],
 }
@@ -56,7 +56,7 @@ impl Dynamic {
     pub fn new(
         owner: u64,
         dns: &Dns,
-        manner: Arc<Manner>,
+        manner: Arc<TransportSettings>,
         options: UpstreamOptions,
         before: Option<&Dynamic>,
     ) -> Self {
@@ -161,7 +161,7 @@ mod tests {
     use myriad_model::{Dns, DnsMode, UpstreamOptions};
 
     use super::{Dynamic, HOSTS_MAX};
-    use crate::balance::Manner;
+    use crate::balance::TransportSettings;
     use crate::net::name_server::{NameServer, Saying};
     use crate::net::names::{NameSettings, Names};
 
@@ -177,7 +177,7 @@ mod tests {
         let mut dns = Dns::strict(pattern, 443);
         dns.mode = DnsMode::Dynamic;
         let options = UpstreamOptions::default();
-        Dynamic::new(0, &dns, Manner::shared(None), options, before)
+        Dynamic::new(0, &dns, TransportSettings::shared(None), options, before)
     }
 
     fn at(ip: &str) -> Saying {

@@ -8,17 +8,17 @@ use myriad_model::{
 };
 
 use super::dynamic::Dynamic;
+use super::endpoint::EndpointTable;
 use super::original::Originals;
 use super::resolve::{Answer, Resolution};
-use super::target::Targets;
 use crate::balance::locality;
 use crate::balance::usage::Usage;
-use crate::balance::{Manner, Member, Pool};
-use crate::net::failure::{Failure, FailureKind};
-use crate::net::hash::hash;
-use crate::net::local::Local;
+use crate::balance::{Member, Pool, TransportSettings};
+use crate::failure::{Failure, FailureKind};
+use crate::local::Local;
 use crate::net::names::{self, Names};
-use crate::net::standard::{Book, Reporter};
+use crate::random::hash::hash;
+use crate::telemetry::standard::{Book, Reporter};
 
 /// The class of upstream names among hashes.
 const CLASS: u8 = 10;
@@ -38,20 +38,20 @@ pub struct UpstreamEntry {
     /// The endpoints that DNS tells, or the client's connection.
     pub resolution: Option<Resolving>,
     /// How endpoints are spoken to.
-    pub manner: Arc<Manner>,
-    /// What is in use, of all workers.
+    pub manner: Arc<TransportSettings>,
+    /// The connections and requests in use, of all workers.
     pub usage: Arc<Usage>,
-    /// The same over HTTP/2 for clients that speak it, where it follows them.
+    /// The upstream over HTTP/2 for clients that speak it, where it follows them.
     http2: Option<Arc<UpstreamEntry>>,
 }
 
-/// Where endpoints come from that no resource lists.
+/// The source of endpoints that no resource lists.
 pub enum Resolving {
-    /// From names that the upstream lists.
+    /// Names that the upstream lists.
     Listed(Box<Resolution>),
-    /// From the host that each request names.
+    /// The host that each request names.
     Named(Dynamic),
-    /// From what the client's connection was meant for.
+    /// The original destination of the client's connection.
     Original(Originals),
 }
 
@@ -66,7 +66,7 @@ impl UpstreamEntry {
         name: Name,
         upstream: Option<SealedArc>,
         endpoints: Option<SealedArc>,
-        targets: &mut Targets,
+        targets: &mut EndpointTable,
         before: Option<&UpstreamEntry>,
     ) -> Self {
         let (own, sealed) = (upstream.clone(), endpoints.clone());
@@ -85,7 +85,7 @@ impl UpstreamEntry {
         name: Name,
         upstream: Option<SealedArc>,
         endpoints: Option<SealedArc>,
-        targets: &mut Targets,
+        targets: &mut EndpointTable,
         (before, is_http2): (Option<&UpstreamEntry>, bool),
     ) -> Self {
         let value = upstream.as_ref().and_then(|sealed| sealed.upstream());
@@ -139,7 +139,7 @@ impl UpstreamEntry {
         }
     }
 
-    /// What takes a request of a client that speaks HTTP/2, or does not.
+    /// The upstream for a request of a client that speaks HTTP/2, or does not.
     pub fn for_client(self: &Arc<Self>, is_http2: bool) -> &Arc<Self> {
         match &self.http2 {
             Some(twin) if is_http2 => twin,
@@ -147,7 +147,7 @@ impl UpstreamEntry {
         }
     }
 
-    /// Where its traffic is counted. Who tells of it is the same for all of it.
+    /// The book where its traffic is counted. The reporter is the same for all of it.
     pub fn book(&self, local: &Local, reporter: Reporter) -> &Arc<Book> {
         self.usage.book.get_or_init(|| {
             let resource = self.upstream.as_ref().and_then(|sealed| sealed.resource());
@@ -185,13 +185,13 @@ impl UpstreamEntry {
         matches!(self.resolution, Some(Resolving::Named(_)))
     }
 
-    /// What holds for its endpoints, where it says anything of that.
+    /// The settings of its endpoints, where it has any.
     pub fn options(&self) -> Option<&UpstreamOptions> {
         let value = self.upstream.as_ref().and_then(|sealed| sealed.upstream());
         value?.options.as_deref()
     }
 
-    /// What is refused beyond some number, where it says so.
+    /// The limits beyond which requests are refused, where it has any.
     pub fn limits(&self) -> Option<&Limits> {
         Some(&self.options()?.limits)
     }
@@ -207,7 +207,7 @@ impl UpstreamEntry {
     }
 
     /// Gives back the targets, once another entry has taken the place of this one.
-    pub fn release(&self, targets: &mut Targets) {
+    pub fn release(&self, targets: &mut EndpointTable) {
         for member in self.pool.members() {
             targets.release(&member.target);
         }
@@ -222,7 +222,7 @@ impl Resolving {
     fn new(
         owner: &str,
         value: &Upstream,
-        manner: &Arc<Manner>,
+        manner: &Arc<TransportSettings>,
         before: Option<&Resolving>,
     ) -> Option<Self> {
         let options = value.options.as_deref().cloned();
@@ -245,7 +245,7 @@ impl Resolving {
     fn of_names(
         owner: u64,
         dns: &Dns,
-        manner: Arc<Manner>,
+        manner: Arc<TransportSettings>,
         options: UpstreamOptions,
         before: Option<&Resolving>,
     ) -> Self {
@@ -274,7 +274,7 @@ fn manner(
     value: Option<&Upstream>,
     is_http2: bool,
     before: Option<&UpstreamEntry>,
-) -> Arc<Manner> {
+) -> Arc<TransportSettings> {
     let options = value.and_then(|value| value.options.as_deref());
     let tls = value.filter(|value| value.protocol.is_tls()).map(|value| {
         value.tls.as_deref().cloned().unwrap_or(UpstreamTls {
@@ -282,7 +282,7 @@ fn manner(
             ..UpstreamTls::unverified()
         })
     });
-    let manner = Manner {
+    let manner = TransportSettings {
         tls,
         is_http2: is_http2 || value.is_some_and(|value| value.protocol.is_h2()),
         proxy_protocol: options.and_then(|options| options.proxy_protocol),
@@ -297,9 +297,9 @@ fn manner(
 
 /// How endpoints are spoken to that are not of the mesh, where only those of it are spoken to in
 /// TLS. No such endpoint is told by DNS or by a client's connection.
-fn unsecured(value: &Upstream, manner: &Manner) -> Option<Arc<Manner>> {
+fn unsecured(value: &Upstream, manner: &TransportSettings) -> Option<Arc<TransportSettings>> {
     let tls = value.tls.as_ref()?;
-    let plain = || Manner {
+    let plain = || TransportSettings {
         tls: None,
         is_http2: manner.is_http2,
         proxy_protocol: manner.proxy_protocol,

@@ -17,15 +17,15 @@ use tokio::io::AsyncWriteExt;
 
 use super::dial::{self, Dial};
 use super::secure::ClientConfigs;
-use crate::balance::Target;
+use crate::balance::Endpoint;
 use crate::balance::usage::{Counted, Held, Usage};
-use crate::net::count::Count;
-use crate::net::failure::{Failure, FailureKind, Retry};
-use crate::net::local::Shared;
-use crate::net::proxy_header::{self, Ends};
+use crate::codec::proxy_header::{self, Ends};
+use crate::failure::{Failure, FailureKind, Retry};
+use crate::local::Shared;
 use crate::net::record::Tls;
-use crate::net::refusal::{Refusal, Side};
 use crate::net::stream::Stream;
+use crate::telemetry::count::Count;
+use crate::telemetry::refusal::{Refusal, Side};
 
 /// A connection to an endpoint.
 pub struct Link {
@@ -58,11 +58,11 @@ pub struct LinkKey {
     /// Trust and certificate of the proxy in its mesh, where they are used: a connection that
     /// was made with others is not used for further requests.
     identity: Option<(Option<Version>, Option<Version>)>,
-    /// What hardly any connection has.
+    /// The parts of the key that hardly any connection has.
     special: Option<Box<Special>>,
 }
 
-/// What tells connections to one endpoint apart beside the name.
+/// The parts that tell connections to one endpoint apart beside the name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Special {
     trust: Option<Version>,
@@ -116,7 +116,7 @@ struct Waiting {
 
 struct Shelf {
     /// Gone when no table and no request knows the endpoint any more.
-    target: Weak<Target>,
+    target: Weak<Endpoint>,
     /// The one used last is at the back, and is used first.
     waiting: VecDeque<Waiting>,
 }

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use myriad_model::UpstreamOptions;
 
 use super::resolve::Answer;
-use crate::balance::{Manner, Member, Pool, Target, now_ms};
+use crate::balance::{Endpoint, Member, Pool, TransportSettings, now_ms};
 
 /// The most addresses of one upstream that are kept, with their connections. Beyond, the one
 /// that nobody asked for the longest is forgotten.
@@ -21,7 +21,7 @@ pub struct Originals {
 }
 
 struct Shared {
-    manner: Arc<Manner>,
+    manner: Arc<TransportSettings>,
     options: UpstreamOptions,
     shelf: Mutex<HashMap<SocketAddr, Slot, RandomState>>,
 }
@@ -34,7 +34,11 @@ struct Slot {
 
 impl Originals {
     /// No addresses yet, unless the upstream before was the same.
-    pub fn new(manner: Arc<Manner>, options: UpstreamOptions, before: Option<&Originals>) -> Self {
+    pub fn new(
+        manner: Arc<TransportSettings>,
+        options: UpstreamOptions,
+        before: Option<&Originals>,
+    ) -> Self {
         let is_same = |before: &&Originals| {
             let known = &before.shared;
             known.manner == manner && known.options == options
@@ -68,7 +72,7 @@ impl Originals {
             oldest.and_then(|address| shelf.remove(&address));
         }
         let member = Member {
-            target: Arc::new(Target::new(address, shared.manner.clone())),
+            target: Arc::new(Endpoint::new(address, shared.manner.clone())),
             weight: 1,
             priority: 0,
         };
@@ -101,12 +105,12 @@ mod tests {
     use myriad_model::UpstreamOptions;
 
     use super::{ADDRESSES_MAX, Originals};
-    use crate::balance::Manner;
+    use crate::balance::TransportSettings;
 
     #[test]
     fn addresses_are_bounded_and_stay_where_the_upstream_does() {
         let options = UpstreamOptions::default;
-        let before = Originals::new(Manner::shared(None), options(), None);
+        let before = Originals::new(TransportSettings::shared(None), options(), None);
         let address = |number: usize| {
             let [.., high, low] = number.to_be_bytes();
             ([192, 0, high, low], 80).into()
@@ -115,15 +119,15 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &before.answer(address(0))));
         let target = &first.pool.members()[0].target;
         assert_eq!(target.address, address(0));
-        let same = Originals::new(Manner::shared(None), options(), Some(&before));
+        let same = Originals::new(TransportSettings::shared(None), options(), Some(&before));
         assert!(Arc::ptr_eq(&first, &same.answer(address(0))));
         for number in 1..ADDRESSES_MAX + 10 {
             before.answer(address(number));
         }
         assert_eq!(before.len(), ADDRESSES_MAX);
-        let other = Arc::new(Manner {
+        let other = Arc::new(TransportSettings {
             is_http2: true,
-            ..Manner::default()
+            ..TransportSettings::default()
         });
         assert!(Originals::new(other, options(), Some(&before)).is_empty());
     }

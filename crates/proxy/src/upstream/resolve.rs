@@ -12,8 +12,8 @@ use myriad_base::task;
 use myriad_model::{Balancer, Dns, DnsMode, DnsName, UpstreamOptions};
 use tokio::sync::Mutex;
 
-use crate::balance::{Manner, Member, Pool, Target};
-use crate::net::failure::{Failure, FailureKind};
+use crate::balance::{Endpoint, Member, Pool, TransportSettings};
+use crate::failure::{Failure, FailureKind};
 use crate::net::names::{ADDRESSES_MAX, NameError, Names};
 
 /// How long it is kept that a name has no address, so that a broken one is not asked for by every
@@ -33,10 +33,10 @@ pub struct Resolution {
 }
 
 struct Shared {
-    /// Whose questions they are.
+    /// The owner of its questions to DNS: a number for its namespace.
     owner: u64,
     dns: Dns,
-    manner: Arc<Manner>,
+    manner: Arc<TransportSettings>,
     options: UpstreamOptions,
     answer: ArcSwapOption<Answer>,
     is_asking: AtomicBool,
@@ -48,13 +48,13 @@ struct Shared {
 pub struct Answer {
     /// Its addresses; empty where the names have none.
     pub pool: Pool,
-    /// What is known of each name.
+    /// The state of each name.
     told: Box<[Told]>,
     /// When the first of them is too old.
     until: Instant,
 }
 
-/// What is known of one name.
+/// The state of one name.
 #[derive(Clone)]
 struct Told {
     addresses: Box<[IpAddr]>,
@@ -78,7 +78,7 @@ impl Resolution {
     pub fn new(
         owner: u64,
         dns: Dns,
-        manner: Arc<Manner>,
+        manner: Arc<TransportSettings>,
         options: UpstreamOptions,
         before: Option<&Resolution>,
     ) -> Self {
@@ -139,10 +139,10 @@ impl Resolution {
     }
 }
 
-/// What is known of names.
+/// The answer that is known, if any.
 enum Known {
     Young(Arc<Answer>),
-    /// To be used while it is asked for anew.
+    /// An answer that is used while names are asked for anew.
     Old(Arc<Answer>),
     Nothing,
 }
@@ -223,7 +223,7 @@ impl Shared {
                     listed.priority = listed.priority.min(name.priority);
                     continue;
                 }
-                let fresh = || Arc::new(Target::new(address, self.manner.clone()));
+                let fresh = || Arc::new(Endpoint::new(address, self.manner.clone()));
                 members.push(Member {
                     target: known(address).unwrap_or_else(fresh),
                     weight,

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
+use myriad_base::tls::{Anybody, Judge, ServerVerifier};
 use myriad_model::{MeshTls, SealedArc, UpstreamTls, Version};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     ClientSessionMemoryCache, Resumption, WebPkiServerVerifier,
     verify_server_cert_signed_by_trust_anchor,
@@ -17,13 +18,11 @@ use rustls::client::{
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName,
+    SignatureVerificationAlgorithm, UnixTime,
 };
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    crypto,
-};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore, crypto};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
@@ -34,7 +33,7 @@ use super::dial::Credentials;
 /// OpenSSL and Go know too.
 const ROOTS_FILE: &str = "SSL_CERT_FILE";
 
-/// Where systems keep the certificates that they trust; the first that is there counts.
+/// The files where systems keep the certificates that they trust; the first that is there counts.
 const ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -57,7 +56,7 @@ pub struct ClientConfigs {
     known: RefCell<HashMap<Settings, Arc<ClientConfig>, RandomState>>,
 }
 
-/// What tells configurations apart.
+/// The settings by which configurations differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Settings {
     verify: bool,
@@ -184,7 +183,7 @@ fn verifier(
 ) -> Result<Arc<dyn ServerCertVerifier>, Unusable> {
     let is_mesh = tls.mesh != MeshTls::None;
     if !tls.verify && !is_mesh {
-        return Ok(Arc::new(AcceptAny(provider)));
+        return Ok(Arc::new(ServerVerifier::new(Anybody, provider)));
     }
     let (roots, crls) = match (&tls.trust, &credentials.trust) {
         (None, _) if !is_mesh => (TRUSTED.clone(), Vec::new()),
@@ -199,15 +198,16 @@ fn verifier(
     if tls.subject_alt_names.is_empty() && !is_mesh {
         return Ok(chain);
     }
-    Ok(Arc::new(Named {
+    let named = Named {
         chain,
         roots,
         has_crls,
         names: tls.subject_alt_names.clone(),
         is_mesh,
         trust_domains: credentials.trust_domains.clone().unwrap_or_default(),
-        provider,
-    }))
+        algorithms: provider.signature_verification_algorithms.all,
+    };
+    Ok(Arc::new(ServerVerifier::new(named, provider)))
 }
 
 fn read_trust(
@@ -242,7 +242,7 @@ struct Named {
     is_mesh: bool,
     /// Then those of these trust domains; empty for all.
     trust_domains: Arc<[Box<str>]>,
-    provider: Arc<CryptoProvider>,
+    algorithms: &'static [&'static dyn SignatureVerificationAlgorithm],
 }
 
 /// Whether a URI is an identity of one of these trust domains; of any, if there are none.
@@ -277,27 +277,25 @@ impl Named {
         if !is_listed || self.has_crls {
             return Err(refused());
         }
-        let algorithms = self.provider.signature_verification_algorithms.all;
         let certificate = ParsedCertificate::try_from(end_entity)?;
         verify_server_cert_signed_by_trust_anchor(
             &certificate,
             &self.roots,
             intermediates,
             now,
-            algorithms,
+            self.algorithms,
         )
     }
 }
 
-impl ServerCertVerifier for Named {
-    fn verify_server_cert(
+impl Judge for Named {
+    fn judge(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
         ocsp_response: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
+    ) -> Result<(), Error> {
         // The mesh knows its peers by identity, and by no name of a server.
         let names = self.names.iter().filter(|_| !self.is_mesh);
         for name in names {
@@ -308,35 +306,10 @@ impl ServerCertVerifier for Named {
             let verified =
                 chain.verify_server_cert(end_entity, intermediates, &name, ocsp_response, now);
             if verified.is_ok() {
-                return verified;
+                return Ok(());
             }
         }
-        self.verify_uri(end_entity, intermediates, now)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain
-            .verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain
-            .verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.verify_uri(end_entity, intermediates, now)
     }
 }
 
@@ -358,46 +331,4 @@ fn read_roots() -> RootCertStore {
         break;
     }
     store
-}
-
-/// For upstreams whose resource says that nothing is verified: the connection is private, and
-/// who is at its other end is not known.
-#[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

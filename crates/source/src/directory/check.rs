@@ -21,7 +21,7 @@ use super::{Counters, Limits};
 pub struct Loaded {
     /// Every object and every finding; `synced` is set.
     pub batch: Batch,
-    /// Where each object stands.
+    /// The places of objects in files.
     pub locator: Locator,
     /// How many objects there are of each kind that is not read.
     pub passed: BTreeMap<Passed, usize>,
@@ -65,8 +65,8 @@ pub fn load(paths: &[PathBuf], limits: &Limits) -> std::io::Result<Loaded> {
     })
 }
 
-/// What a file would give that has this content, as a directory with nothing but it would be
-/// read. Nothing is looked for on the disk.
+/// The batch of one file with this content, as a directory with nothing but it would be read.
+/// Nothing is looked for on the disk.
 pub fn read(path: &str, bytes: &[u8], limits: &Limits) -> Batch {
     let counters = Counters::default();
     let mut index = Index::default();

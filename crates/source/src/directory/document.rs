@@ -27,7 +27,7 @@ const NODES_MAX: usize = 250_000;
 /// The most anchors and aliases of one YAML document; `kubectl` writes none.
 const ALIASES_MAX: usize = 1_000;
 
-/// What a document holds.
+/// The content of a document.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// A null, which is an empty document.
@@ -129,7 +129,7 @@ impl Passed {
     }
 }
 
-/// What a document is to us.
+/// The class of a document.
 enum Class {
     Known(ObjectKind),
     /// A list; of one kind where the list says so.

@@ -11,12 +11,12 @@ use super::problem::Problem;
 use super::split::count_lines;
 use super::{Counters, Limits};
 
-/// What tells one state of a file from another without reading it: device, inode, size, and the
-/// times of its content and its attributes to the nanosecond.
+/// The stamp that tells one state of a file from another without reading it: device, inode, size,
+/// and the times of its content and its attributes to the nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 
-/// What was found under a path.
+/// The state of the file at a path.
 #[derive(Debug)]
 pub(crate) enum FileState {
     /// No file.
@@ -27,9 +27,9 @@ pub(crate) enum FileState {
     Text(Stamp, String),
 }
 
-/// Where files are read from; tests have a map instead of a disk.
+/// A source of files; tests have a map instead of a disk.
 pub(crate) trait Files {
-    /// What is under the path now.
+    /// The state of the file at the path now.
     fn read(&mut self, path: &str) -> FileState;
 }
 

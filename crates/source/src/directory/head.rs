@@ -6,7 +6,8 @@
 
 use myriad_api::{ObjectKey, ObjectKind};
 
-/// What could be made out. A field that is missing here may still be in the document.
+/// The head of a document, as far as it could be made out. A field that is missing here may still
+/// be in the document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head<'a> {
     pub(crate) api_version: Option<&'a str>,
@@ -87,7 +88,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Where the reader stands relative to `metadata:`, whose lines have one indentation.
+/// The place of the reader relative to `metadata:`, whose lines have one indentation.
 enum Metadata {
     Ahead,
     Inside(Option<usize>),

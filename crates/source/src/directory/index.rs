@@ -1,4 +1,4 @@
-//! What is remembered of every file, without IO: enough to recognise a change, to say which file
+//! The memory of every file, without IO: enough to recognise a change, to say which file
 //! an object comes from, and to give way when the same object stands in two files.
 //!
 //! Of an object only its key is kept, and the hash of the bytes that it was read from. A key is
@@ -39,7 +39,7 @@ pub(crate) struct Index {
 /// The place of a file in [`Index::files`].
 type FileId = u32;
 
-/// Whose object is in effect.
+/// The document whose object is in effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     file: FileId,
@@ -56,7 +56,7 @@ struct File {
     reported: Option<NonZero<u64>>,
 }
 
-/// What is kept of a document.
+/// The memory of a document.
 #[derive(Clone)]
 struct Document {
     hash: Hash,

@@ -22,7 +22,7 @@ pub(crate) struct Parsed {
     pub(crate) content: Content,
 }
 
-/// What the file holds.
+/// The content of the file.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// There is no such file.
@@ -41,7 +41,7 @@ pub(crate) struct ParsedDocument {
     pub(crate) reading: Reading,
 }
 
-/// What became of a document.
+/// The outcome of reading a document.
 #[derive(Debug)]
 pub(crate) enum Reading {
     /// It is the document with this index in the known state.

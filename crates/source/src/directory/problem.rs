@@ -1,4 +1,4 @@
-//! What is wrong with a file or a document, before it is known where the document stands.
+//! Problems of a file or a document, before it is known where the document stands.
 //!
 //! Messages say what was expected, never what was found: a document may hold a private key, and
 //! findings go to logs and pages.
@@ -89,7 +89,7 @@ impl Problem {
     }
 }
 
-/// What a parser said, in our words.
+/// A parser's message, in our words.
 struct Stated {
     missing: Option<String>,
     message: String,

@@ -27,9 +27,9 @@ pub(crate) enum Work {
     Everything,
 }
 
-/// What an event does not say.
+/// Facts about the disk that an event does not tell.
 pub(crate) trait Facts {
-    /// What stands under a path that was created or moved there.
+    /// The kind of entry at a path that was created or moved there.
     fn look(&self, path: &str) -> Look;
     /// Whether the path is a directory, or a link to one, that was listed.
     fn knows_directory(&self, path: &str) -> bool;
@@ -37,7 +37,7 @@ pub(crate) trait Facts {
     fn is_troubled(&self, path: &str) -> bool;
 }
 
-/// What stands under a path.
+/// The kind of entry at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// A directory, a link, or one more name of a file: complete from the first moment.
@@ -55,11 +55,11 @@ pub(crate) enum Look {
 pub(crate) struct Queue {
     removal_hold: Duration,
     ready: VecDeque<(Ticket, Work)>,
-    /// In which piece of work in `ready` a path is looked at; in others it is void.
+    /// The number of the piece of work in `ready` that looks at a path; in others it is void.
     waiting: HashMap<Arc<str>, Ticket>,
     last_ticket: Ticket,
     held: HashMap<Arc<str>, Held>,
-    /// In the order of their ends; entries that `held` does not confirm are void.
+    /// Ends of holds, in the order of time; entries that `held` does not confirm are void.
     ends: VecDeque<(Instant, Arc<str>)>,
     /// The held origin of a move by the move's number.
     origins: HashMap<u32, Arc<str>>,

@@ -13,16 +13,16 @@ use super::name;
 use super::parsed::{Content, Parsed};
 use super::queue::{Facts, Look};
 use super::tree;
-use super::watch::Watch;
+use super::watch::DirectoryWatch;
 
-/// What a look at the disk has shown.
+/// The findings of a look at the disk.
 #[derive(Default)]
 pub(super) struct Seen {
     /// Files that are to be read.
     pub(super) dirty: Vec<Arc<str>>,
     /// Files that are gone. They come last, for their objects may be in others now.
     pub(super) gone: Vec<Arc<str>>,
-    /// What needs no reading: problems of directories, and their ends.
+    /// Parts that need no reading: problems of directories, and their ends.
     pub(super) parsed: Vec<Parsed>,
     /// Whether all of it took place at one moment, as where a link was swapped.
     pub(super) is_one_batch: bool,
@@ -31,10 +31,10 @@ pub(super) struct Seen {
 /// Facts from the disk and from what is known.
 pub(super) struct DiskFacts<'a> {
     pub(super) index: &'a Index,
-    pub(super) watch: &'a Watch,
+    pub(super) watch: &'a DirectoryWatch,
 }
 
-/// For events that need no facts.
+/// Facts for events that need none.
 pub(super) struct NoFacts;
 
 impl Seen {

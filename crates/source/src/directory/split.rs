@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// The text of one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece<'a> {
-    /// From the first line that says something, so that comments above it do not count.
+    /// The text from the first line that says something, so that comments above it do not count.
     pub(crate) text: &'a str,
     /// The line of the file on which it begins, counted from 1.
     pub(crate) line: u32,

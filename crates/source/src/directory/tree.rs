@@ -13,7 +13,8 @@ use super::problem::Problem;
 /// How deep directories are followed, links to directories included.
 const DEPTH_MAX: usize = 32;
 
-/// What was found. All paths are as the root was given, with the way below it appended.
+/// The entries that were found. All paths are as the root was given, with the way below it
+/// appended.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) directories: Vec<Arc<str>>,

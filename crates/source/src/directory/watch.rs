@@ -20,7 +20,7 @@ use super::name;
 const EVENTS_MAX: usize = 16_384;
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What happened.
+/// An event of the watched tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Something happened to an entry of a watched directory.
@@ -36,7 +36,7 @@ pub(crate) enum Event {
     Root,
 }
 
-/// What happened to an entry. Moves carry the number that both of their ends share.
+/// A change of an entry. Moves carry the number that both of their ends share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryEvent {
     Created,
@@ -48,7 +48,7 @@ pub(crate) enum EntryEvent {
 }
 
 /// The watched directories.
-pub(crate) struct Watch {
+pub(crate) struct DirectoryWatch {
     fd: AsyncFd<OwnedFd>,
     root: Arc<str>,
     /// One directory has several paths where links lead to it.
@@ -66,9 +66,9 @@ struct RawEvent {
     name: Box<str>,
 }
 
-impl Watch {
+impl DirectoryWatch {
     /// Begins to watch nothing. Needs a runtime with IO.
-    pub(crate) fn new(root: &Arc<str>) -> io::Result<Watch> {
+    pub(crate) fn new(root: &Arc<str>) -> io::Result<DirectoryWatch> {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         #[expect(
             deprecated,
@@ -76,7 +76,7 @@ impl Watch {
                       asks for"
         )]
         let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
-        Ok(Watch {
+        Ok(DirectoryWatch {
             fd,
             root: root.clone(),
             paths: HashMap::new(),
@@ -183,7 +183,7 @@ impl Watch {
     }
 
     fn read(&mut self) -> io::Result<Vec<RawEvent>> {
-        let Watch { fd, buffer, .. } = self;
+        let DirectoryWatch { fd, buffer, .. } = self;
         let noticed = fd.try_io(Interest::READABLE, |fd| read_events(fd, buffer));
         match noticed {
             // There may be events that the runtime has not noticed yet.

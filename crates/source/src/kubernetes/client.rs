@@ -31,13 +31,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest wait that a busy server is granted.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// What is said when [`ANSWER_TIMEOUT`] is over.
+/// The message when [`ANSWER_TIMEOUT`] is over.
 const TOO_LATE: &str = "no answer within 30 s";
 
 /// The namespace whose UID names the cluster: it cannot be deleted.
 const EPOCH_NAMESPACE: &str = "kube-system";
 
-/// Where the API server is and who we are to it.
+/// The address of the API server, and the credentials of this process.
 #[derive(Clone, Debug, Default)]
 pub enum Access {
     /// The kubeconfig of `$KUBECONFIG` or `~/.kube/config`, else the Pod's service account.
@@ -96,7 +96,7 @@ pub enum CallError {
     Busy {
         /// How long to wait at least; at most [`RETRY_AFTER_MAX`].
         after: Duration,
-        /// What it says.
+        /// The message of the server.
         text: String,
     },
 }
@@ -114,7 +114,7 @@ impl CallError {
 /// The form in which objects come, all of them as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As they are.
+    /// Objects as they are.
     Whole,
     /// A list of their metadata alone.
     MetadataList,
@@ -166,7 +166,7 @@ impl Client {
         })
     }
 
-    /// What the watches of this server know of its kinds.
+    /// The definitions of kinds that the watches of this server share.
     pub(super) fn definitions(&self) -> &definitions::Shared {
         &self.definitions
     }
@@ -348,7 +348,7 @@ impl Status {
     }
 }
 
-/// What a status code means to a watch, with the wait that the server asks for.
+/// The failure that a status code means to a watch, with the wait that the server asks for.
 pub(super) fn failure(status: StatusCode, message: &str, after: Option<Duration>) -> Failure {
     let text = format!("{} {message}", status.as_u16());
     if let Some(after) = after.filter(|_| is_busy(status)) {
@@ -407,7 +407,7 @@ async fn read_whole(body: Body, bytes_max: usize) -> Result<Bytes, String> {
         .map_err(|error| error.to_string())
 }
 
-/// What an answer says about its failure: the message of a Status, else nothing.
+/// The message of a failed answer: that of its Status, else nothing.
 fn message(body: &[u8]) -> String {
     serde_json::from_slice::<Status>(body).map_or_else(|_| String::new(), |status| status.message)
 }

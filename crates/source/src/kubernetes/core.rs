@@ -16,12 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::{Change, Object, ObjectKey, ObjectKind, Report};
+use myriad_base::backoff::Backoff;
 use myriad_base::clock::Instant;
 
 pub(super) use self::exchange::{Failure, Request};
 use self::findings::Findings;
-use super::backoff::Backoff;
-use super::item::{Bookmark, Head};
+use super::backoff::backoff;
+use super::item::{Bookmark, ObjectHead};
 
 /// Deleted objects whose versions are remembered, so that a late event does not revive one.
 const BURIED_MAX: usize = 4_096;
@@ -32,7 +33,7 @@ const CHECKS_MAX: u32 = 3;
 /// A watch that ends in order after this long was a healthy one, even if nothing happened.
 const HEALTHY_AFTER: Duration = Duration::from_secs(5);
 
-/// What is watched.
+/// The kind and the namespace that a watch is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scope {
     /// The kind.
@@ -47,16 +48,16 @@ pub(super) struct Scope {
     pub(super) api_version: &'static str,
 }
 
-/// What bounds a watch.
+/// The limits of a watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For how long the removals of a kind that is suddenly empty are held back.
+    /// The time that the removals of a kind which is suddenly empty are held back.
     pub(super) removal_hold: Duration,
     /// Objects per page of a list that is not streamed.
     pub(super) page_objects: u32,
 }
 
-/// What is to be handed on.
+/// Changes and findings to hand on.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     /// Changes in the order in which they were seen; a key may occur more than once.
@@ -69,7 +70,7 @@ pub(super) struct Output {
     pub(super) is_listed: bool,
 }
 
-/// What is kept of an object: the key's text is shared with whoever keeps the object.
+/// The memory of an object: the key's text is shared with whoever keeps the object.
 struct Known {
     version: u64,
     hash: u64,
@@ -148,7 +149,7 @@ impl Core {
             unchecked: 0,
             is_listed: false,
             held_until: None,
-            backoff: Backoff::new(seed),
+            backoff: backoff(seed),
             asked_at: None,
             findings,
             changes: Vec::new(),
@@ -156,7 +157,7 @@ impl Core {
         }
     }
 
-    /// What is watched.
+    /// The scope of the watch.
     pub(super) fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -202,7 +203,7 @@ impl Core {
         self.is_listed && self.is_list_whole()
     }
 
-    /// What to ask the server now. To be called once before every request.
+    /// The next request to the server. To be called once before every request.
     pub(super) fn request(&mut self, now: Instant) -> Request {
         self.asked_at = Some(now);
         if self.begins_list() {
@@ -231,7 +232,11 @@ impl Core {
 
     /// An object in a list, or one that was added or modified. It is decoded only if it is new
     /// or has new content; one that cannot be decoded keeps the effect of its last good content.
-    pub(super) fn put(&mut self, head: Head, decode: impl FnOnce() -> Result<Object, String>) {
+    pub(super) fn put(
+        &mut self,
+        head: ObjectHead,
+        decode: impl FnOnce() -> Result<Object, String>,
+    ) {
         self.progress();
         if self
             .buried
@@ -281,7 +286,7 @@ impl Core {
     }
 
     /// An object that was deleted.
-    pub(super) fn delete(&mut self, head: &Head) {
+    pub(super) fn delete(&mut self, head: &ObjectHead) {
         self.progress();
         let is_listing = self.is_listing();
         if let Some(known) = self.known.get(&head.id) {
@@ -351,7 +356,7 @@ impl Core {
     /// The answer to a check: the object, if it was there. What has happened does not change, so
     /// any other answer comes from a history that went another way: an older state was put back,
     /// and has climbed past ours since. Returns whether that is so.
-    pub(super) fn end_check(&mut self, shown: Option<&Head>) -> bool {
+    pub(super) fn end_check(&mut self, shown: Option<&ObjectHead>) -> bool {
         let (Phase::Checking, Some(latest)) = (&self.phase, &self.latest) else {
             return false;
         };
@@ -447,7 +452,7 @@ impl Core {
         })
     }
 
-    /// What to do after a failure.
+    /// The phase after a failure.
     fn after(&mut self, failure: &Failure) -> Phase {
         let is_checking = self.phase == Phase::Checking;
         self.unchecked += u32::from(is_checking);
@@ -524,7 +529,7 @@ impl Core {
         self.changes.push(Change::Remove(key));
     }
 
-    fn note(&mut self, head: &Head, is_deletion: bool) {
+    fn note(&mut self, head: &ObjectHead, is_deletion: bool) {
         let latest = self.latest.as_ref();
         if latest.is_none_or(|latest| latest.version < head.version) {
             self.latest = Some(Latest {
@@ -536,7 +541,7 @@ impl Core {
         }
     }
 
-    fn bury(&mut self, head: &Head) {
+    fn bury(&mut self, head: &ObjectHead) {
         let former = self.buried.insert(head.id.clone(), head.version);
         if let Some(former) = former {
             let latest = former.max(head.version);

@@ -1,4 +1,4 @@
-//! What the watches of a cluster count, by kind.
+//! The counters of a cluster's watches, by kind.
 
 use myriad_api::ObjectKind;
 use myriad_base::clock;
@@ -12,7 +12,7 @@ type Kind = [(&'static str, &'static str); 1];
 /// How much the watches have done. Cheap to clone; clones count together. There is one line per
 /// kind, however many namespaces are watched.
 #[derive(Clone, Debug, Default)]
-pub struct Counters {
+pub struct WatchCounters {
     /// Objects that were added, modified or deleted, the first ones included.
     pub events: Family<Kind, Counter>,
     /// Bookmarks: what a watch without events lives on.
@@ -32,7 +32,7 @@ pub struct Counters {
     pub heard: Family<Kind, Gauge>,
 }
 
-impl Counters {
+impl WatchCounters {
     /// Shows the counters among the metrics of the process.
     pub fn register(&self, metrics: &Metrics) {
         let counters = [

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::{Change, Object, ObjectKind};
+use myriad_base::backoff::random_seed;
 use myriad_base::clock;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 
-use super::backoff::{Backoff, random_seed};
+use super::backoff::backoff;
 use super::client::{Client, Form};
 use super::core::Failure;
 
@@ -26,7 +27,7 @@ const COMPLETE_FACTOR: u32 = 12;
 /// The shortest time between two looks that watches ask for.
 const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What was found.
+/// The definitions of kinds that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Definitions {
     /// Rises with every difference.
@@ -89,7 +90,7 @@ fn is_waited_for(kind: ObjectKind) -> bool {
         .any(|later| waits_for(later).contains(&kind))
 }
 
-/// What the task and its watches share.
+/// The state that the task and its watches share.
 #[derive(Clone)]
 pub(super) struct Shared {
     found: Arc<watch::Sender<Option<Arc<Definitions>>>>,
@@ -114,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// What a watch of the kind follows; none for a kind that needs no definition.
+    /// The definition that a watch of the kind follows; `None` for a kind that needs none.
     pub(super) fn follow(&self, kind: ObjectKind) -> Option<Definition> {
         if !is_defined(kind) {
             return None;
@@ -155,7 +156,7 @@ pub(super) struct Definition {
     /// The generation that the watch goes by.
     seen: u64,
     shared: Shared,
-    /// Where in `listed` this watch is, if others wait for it.
+    /// The index of this watch in `listed`, if others wait for it.
     place: Option<usize>,
     selecting: watch::Receiver<usize>,
     /// The ServiceEntries that this watch knows to select Pods.
@@ -267,7 +268,7 @@ impl Look {
 
     /// Looks for ever.
     pub(super) async fn run(self) {
-        let mut backoff = Backoff::new(random_seed());
+        let mut backoff = backoff(random_seed());
         loop {
             let wait = match self.look().await {
                 Ok(versions) => {
@@ -321,7 +322,7 @@ impl Look {
         });
     }
 
-    /// Of each wanted kind the newest version that the server has.
+    /// The newest version of each wanted kind that the server has.
     async fn look(&self) -> Result<BTreeMap<ObjectKind, &'static str>, Failure> {
         let groups: Groups = self.read("/apis").await?.unwrap_or_default();
         let served: BTreeSet<Box<str>> = groups
@@ -362,7 +363,7 @@ impl Look {
         Ok(found)
     }
 
-    /// An answer of the discovery; none where there is nothing.
+    /// An answer of the discovery; `None` where there is nothing.
     async fn read<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<Option<T>, Failure> {
         let body = match self.client.page(path, Form::Whole).await {
             Ok(body) => body,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Method;
 use myriad_api::{Finding, Severity};
+use myriad_base::backoff::random_seed;
 use myriad_base::clock;
 use myriad_base::metrics::Counter;
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use self::log::{Due, Log};
-use super::backoff::{Backoff, random_seed};
+use super::backoff::backoff;
 use super::budget::Budget;
 use super::client::{CallError, Client};
 use super::lease::Claim;
@@ -31,7 +32,7 @@ const ACTION: &str = "Translate";
 
 /// Limits of the recorder.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EventSettings {
     /// `reportingController`, a domain with a path, such as `myriad.dev/controller`.
     pub controller: String,
     /// `reportingInstance`: which process.
@@ -53,7 +54,7 @@ pub struct Events {
 pub struct Recorder {
     client: Client,
     claim: Claim,
-    settings: Settings,
+    settings: EventSettings,
     shared: Arc<Shared>,
 }
 
@@ -78,7 +79,7 @@ impl Events {
 
 impl Recorder {
     /// A recorder that writes from [`Recorder::run`] on, and only while `claim` holds.
-    pub fn new(client: Client, claim: Claim, settings: Settings) -> (Recorder, Events) {
+    pub fn new(client: Client, claim: Claim, settings: EventSettings) -> (Recorder, Events) {
         let shared = Arc::new(Shared {
             log: Mutex::new(Log::new(settings.remembered_max)),
             wake: Notify::new(),
@@ -97,7 +98,7 @@ impl Recorder {
     /// the end of its term; what that one told already has the same name and is not told again.
     pub async fn run(self) {
         let mut budget = Budget::new(self.settings.writes_per_second, clock::now());
-        let mut backoff = Backoff::new(random_seed());
+        let mut backoff = backoff(random_seed());
         loop {
             if !self.shared.lock().has_due() {
                 self.shared.wake.notified().await;
@@ -231,10 +232,10 @@ impl Shared {
     }
 }
 
-impl Settings {
+impl EventSettings {
     /// The defaults for a process of this name.
     pub fn new(instance: impl Into<String>) -> Self {
-        Settings {
+        EventSettings {
             controller: "myriad.dev/controller".to_owned(),
             instance: instance.into(),
             writes_per_second: 10.0,

@@ -1,4 +1,5 @@
-//! What is read of an object before it is decoded: who it is, how new, and a hash of its content.
+//! The identity of an object before it is decoded: its key, how new it is, and a hash of its
+//! content.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +16,7 @@ const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// The identity of an object and of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct ObjectHead {
     /// `namespace/name`, as [`ObjectKey::id`] has it.
     pub(super) id: Arc<str>,
     /// `metadata.resourceVersion`; numbers that compare within one kind since KEP-5504, and did
@@ -39,7 +40,7 @@ pub(super) struct Bookmark {
 ///
 /// # Errors
 /// A text without key material: metadata that no API server writes.
-pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<Head, String> {
+pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<ObjectHead, String> {
     let raw: Content<'_> = serde_json::from_str(json).map_err(describe)?;
     let metadata = raw.metadata.ok_or("it has no metadata")?;
     let name = metadata.name.as_deref().ok_or("it has no metadata.name")?;
@@ -59,7 +60,7 @@ pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<Head, String> {
         add(&mut hasher, &address.unwrap_or_default());
         hasher.update(&[u8::from(pod.is_ready)]);
     }
-    Ok(Head {
+    Ok(ObjectHead {
         id: ObjectKey::new(kind, namespace, name).id().clone(),
         version,
         hash: first_bytes(&hasher.finalize()),
@@ -86,7 +87,7 @@ pub(super) fn read_bookmark(json: &str) -> Result<Bookmark, String> {
 /// Decodes an object into the trimmed type.
 ///
 /// # Errors
-/// What is wrong with it, without key material.
+/// The problem of the object, without key material.
 pub(super) fn decode(kind: ObjectKind, json: &str) -> Result<Object, String> {
     Object::from_json(kind, json).map_err(|error| match kind {
         // What serde says may quote a value, and the values of Secrets are nobody's business.
@@ -101,7 +102,7 @@ pub(super) fn first_bytes(hash: &blake3::Hash) -> u64 {
     u64::from_le_bytes(first.try_into().unwrap_or_default())
 }
 
-/// What serde says, without the position: it counts from the start of a line that nobody sees.
+/// The error of serde, without the position: it counts from the start of a line that nobody sees.
 fn describe(error: serde_json::Error) -> String {
     let text = error.to_string();
     let end = text.rfind(" at line ").unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Who leads: a Lease (`coordination.k8s.io/v1`) that one of several processes holds.
+//! Election of a leader: a Lease (`coordination.k8s.io/v1`) that one of several processes holds.
 //!
 //! The holder renews it every third of its duration, and stops to claim it two thirds after the
 //! last renewal was *sent*. Others take it when they have not seen it change for the whole
@@ -22,14 +22,14 @@ use super::client::{CallError, Client};
 use super::moment::micro_time;
 use super::path::escape;
 
-/// Which Lease, and as whom.
+/// The Lease, and the holder that this process would be.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LeaseSettings {
     /// The namespace of the Lease.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who we are: unique among all processes that ever hold the Lease, so not the host alone.
+    /// The name of this process: unique among all that ever hold the Lease, so not the host alone.
     pub identity: String,
     /// How long others wait for a holder that is silent; at least 3 s, whole seconds.
     pub duration: Duration,
@@ -53,7 +53,7 @@ pub struct Term {
 /// Takes part in the election.
 pub struct Elector {
     client: Client,
-    settings: Settings,
+    settings: LeaseSettings,
     core: Core,
     claim: Claim,
 }
@@ -105,7 +105,7 @@ impl Default for Claim {
 
 impl Elector {
     /// Takes part from [`Elector::run`] on.
-    pub fn new(client: Client, settings: Settings) -> Self {
+    pub fn new(client: Client, settings: LeaseSettings) -> Self {
         let duration = settings.duration.max(Duration::from_secs(3));
         Elector {
             client,
@@ -115,7 +115,7 @@ impl Elector {
         }
     }
 
-    /// What the election says.
+    /// The outcome of the election so far.
     pub fn claim(&self) -> Claim {
         self.claim.clone()
     }

@@ -17,7 +17,7 @@ struct Progress {
 pub(super) struct Merge {
     watches: Vec<Progress>,
     changes: Vec<Change>,
-    /// Where in `changes` a key is: a batch has at most one change per key.
+    /// The index in `changes` of each key: a batch has at most one change per key.
     places: HashMap<ObjectKey, usize>,
     reports: Vec<Report>,
     is_synced: bool,

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use super::client::{CallError, Client};
 use super::path::escape;
 
-/// Where the API server publishes the keys of service account tokens (JWK set, RFC 7517).
+/// The path where the API server publishes the keys of service account tokens (JWK set, RFC 7517).
 const TOKEN_KEYS_PATH: &str = "/openid/v1/jwks";
 
-/// Where MutatingWebhookConfigurations are.
+/// The path of MutatingWebhookConfigurations.
 const WEBHOOKS_PATH: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
 const JSON: &str = "application/json";
@@ -26,6 +26,14 @@ pub type Texts = BTreeMap<String, String>;
 
 /// A Secret as it was read.
 pub struct Secret {
+    /// Its values.
+    pub texts: Texts,
+    /// Its resourceVersion, which a write rests on.
+    pub version: Box<str>,
+}
+
+/// A ConfigMap as it was read.
+pub struct OwnConfigMap {
     /// Its values.
     pub texts: Texts,
     /// Its resourceVersion, which a write rests on.
@@ -101,6 +109,52 @@ impl Client {
         Ok(())
     }
 
+    /// A ConfigMap.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn config_map(&self, namespace: &str, name: &str) -> Result<OwnConfigMap, CallError> {
+        let path = format!("{}/{}", config_maps(namespace), escape(name));
+        let body = self.call(Method::GET, &path, None).await?;
+        let read: Data = serde_json::from_slice(&body).map_err(|_| unreadable(name))?;
+        Ok(OwnConfigMap {
+            texts: read.data,
+            version: read.metadata.resource_version,
+        })
+    }
+
+    /// Writes values of a ConfigMap that was read, or creates it where there was none. What it has
+    /// beside them stays.
+    ///
+    /// # Errors
+    /// [`CallError::Conflict`] if somebody else has written it since; see [`CallError`].
+    pub async fn write_config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+        read: Option<&OwnConfigMap>,
+        texts: &Texts,
+    ) -> Result<(), CallError> {
+        let collection = config_maps(namespace);
+        let Some(read) = read else {
+            let object = json!({
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"namespace": namespace, "name": name},
+                "data": texts,
+            });
+            let body = Some((JSON, object.to_string().into_bytes()));
+            self.call(Method::POST, &collection, body).await?;
+            return Ok(());
+        };
+        let patch = json!({"metadata": {"resourceVersion": read.version}, "data": texts});
+        let patch = patch.to_string().into_bytes();
+        let path = format!("{collection}/{}", escape(name));
+        let body = Some(("application/merge-patch+json", patch));
+        self.call(Method::PATCH, &path, body).await?;
+        Ok(())
+    }
+
     /// Makes a ConfigMap have these values, and writes only where it has not.
     ///
     /// # Errors
@@ -111,7 +165,7 @@ impl Client {
         name: &str,
         texts: &Texts,
     ) -> Result<(), CallError> {
-        let collection = format!("/api/v1/namespaces/{}/configmaps", escape(namespace));
+        let collection = config_maps(namespace);
         let path = format!("{collection}/{}", escape(name));
         let mut object = json!({
             "apiVersion": "v1",
@@ -240,7 +294,7 @@ struct InNamespace {
 struct Data {
     metadata: Metadata,
     #[serde(default)]
-    data: std::collections::BTreeMap<String, String>,
+    data: Texts,
 }
 
 #[derive(Deserialize)]
@@ -262,6 +316,10 @@ fn difference(read: &Secret, texts: &Texts) -> Value {
         "metadata": {"resourceVersion": read.version},
         "data": changed.chain(removed).collect::<Map<_, _>>(),
     })
+}
+
+fn config_maps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{}/configmaps", escape(namespace))
 }
 
 fn secrets(namespace: &str) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Each write is a server-side apply by the field manager `myriad` that carries the
 //! resourceVersion it was computed from; when somebody else was faster the object is read again.
-//! What waits is bounded, the newest is served first, and requests have a budget.
+//! Waiting writes are bounded, the newest is served first, and requests have a budget.
 
 pub mod list;
 mod queue;
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Method;
 use myriad_api::{ObjectKey, ObjectKind};
+use myriad_base::backoff::random_seed;
 use myriad_base::clock;
 use myriad_base::metrics::{Counter, Metrics};
 use serde::Deserialize;
@@ -19,13 +20,13 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use self::queue::Queue;
-use super::backoff::{Backoff, random_seed};
+use super::backoff::backoff;
 use super::budget::Budget;
 use super::client::{CallError, Client};
 use super::lease::Claim;
 use super::path;
 
-/// Who owns the fields that are written (`metadata.managedFields`).
+/// The owner of the fields that are written (`metadata.managedFields`).
 pub const FIELD_MANAGER: &str = "myriad";
 
 /// How often an object is read again because somebody else wrote it meanwhile.
@@ -33,14 +34,14 @@ const ATTEMPTS_MAX: u32 = 5;
 
 /// Limits of the writer.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct StatusSettings {
     /// Objects that are looked at and, if need be, written per second.
     pub writes_per_second: f64,
     /// The most objects that wait; beyond it the oldest is forgotten, and counted.
     pub waiting_max: usize,
 }
 
-/// Where traffic for an Ingress arrives.
+/// The address where traffic for an Ingress arrives.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
     /// `ip`.
@@ -51,7 +52,7 @@ pub enum Address {
 
 /// How much was done. Cheap to clone; clones count together.
 #[derive(Clone, Default)]
-pub struct Counters {
+pub struct StatusCounters {
     /// Statuses that were written.
     pub written: Counter,
     /// Statuses that were right already.
@@ -72,14 +73,14 @@ pub struct Statuses {
 pub struct Writer {
     client: Client,
     claim: Claim,
-    settings: Settings,
+    settings: StatusSettings,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
     wake: Notify,
-    counters: Counters,
+    counters: StatusCounters,
 }
 
 /// How an attempt ended.
@@ -111,18 +112,18 @@ impl Statuses {
     }
 
     /// The work done so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &StatusCounters {
         &self.shared.counters
     }
 }
 
 impl Writer {
     /// A writer that writes from [`Writer::run`] on, and only while `claim` holds.
-    pub fn new(client: Client, claim: Claim, settings: Settings) -> (Writer, Statuses) {
+    pub fn new(client: Client, claim: Claim, settings: StatusSettings) -> (Writer, Statuses) {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::new(settings.waiting_max)),
             wake: Notify::new(),
-            counters: Counters::default(),
+            counters: StatusCounters::default(),
         });
         let writer = Writer {
             client,
@@ -137,7 +138,7 @@ impl Writer {
     /// better. Who begins a term ([`Claim::terms`]) sets everything anew.
     pub async fn run(self) {
         let mut budget = Budget::new(self.settings.writes_per_second, clock::now());
-        let mut backoff = Backoff::new(random_seed());
+        let mut backoff = backoff(random_seed());
         loop {
             if self.shared.lock().len() == 0 {
                 self.shared.wake.notified().await;
@@ -216,7 +217,7 @@ impl Shared {
     }
 }
 
-impl Counters {
+impl StatusCounters {
     /// Shows the counters among the metrics of the process.
     pub fn register(&self, metrics: &Metrics) {
         let counters = [
@@ -247,16 +248,16 @@ impl Counters {
     }
 }
 
-impl Default for Settings {
+impl Default for StatusSettings {
     fn default() -> Self {
-        Settings {
+        StatusSettings {
             writes_per_second: 50.0,
             waiting_max: 100_000,
         }
     }
 }
 
-/// What is read of an Ingress before its status is written.
+/// The fields of an Ingress that are read before its status is written.
 #[derive(Deserialize)]
 struct Current {
     metadata: Metadata,
@@ -273,7 +274,7 @@ struct Metadata {
     managed_fields: Vec<Managed>,
 }
 
-/// Who owns fields of the object.
+/// An entry of `metadata.managedFields`: an owner of fields.
 #[derive(Deserialize)]
 struct Managed {
     #[serde(default)]

@@ -8,15 +8,15 @@ use myriad_api::{Batch, Change, ObjectKind};
 use serde_json::{Value, json};
 
 use self::server::Server;
-use super::{Access, Cluster, Counters, Settings};
+use super::{Access, Cluster, ClusterSettings, WatchCounters};
 
 const SERVICES: &str = "/api/v1/namespaces/n/services";
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/n/ingresses";
 
-fn settings(server: &Server) -> Settings {
-    Settings {
+fn settings(server: &Server) -> ClusterSettings {
+    ClusterSettings {
         access: Access::Plain(server.uri()),
-        ..Settings::default()
+        ..ClusterSettings::default()
     }
 }
 
@@ -40,7 +40,7 @@ fn names(batch: &Batch) -> (Vec<String>, Vec<String>) {
 }
 
 /// A cluster that is synced, and all that it emitted until then as one batch.
-async fn synced(settings: Settings) -> (Cluster, Batch) {
+async fn synced(settings: ClusterSettings) -> (Cluster, Batch) {
     let mut cluster = Cluster::connect(settings).await.expect("a client");
     let mut all = Batch::default();
     while !all.synced {
@@ -107,7 +107,7 @@ async fn a_server_without_streaming_lists_is_read_page_by_page() {
     for number in 0..25 {
         server.put(SERVICES, &format!("s{number:02}"), service(1));
     }
-    let settings = Settings {
+    let settings = ClusterSettings {
         page_objects: 10,
         ..settings(&server)
     };
@@ -171,7 +171,7 @@ async fn namespaces_are_watched_one_by_one_and_no_right_beyond_them_is_needed() 
     server.forbid("/apis/networking.k8s.io/v1/ingressclasses");
     server.forbid("/api/v1/namespaces/kube-system");
     server.put("/api/v1/namespaces", "n", json!({}));
-    let settings = Settings {
+    let settings = ClusterSettings {
         namespaces: vec!["n".into(), "m".into(), "n".into()],
         ..settings(&server)
     };
@@ -202,7 +202,7 @@ async fn of_config_maps_the_one_that_is_named_is_asked_for_wherever_it_is() {
     let server = Server::start().await;
     let map = |value: &str| json!({"data": {"ssl-redirect": value}});
     server.put(MAPS, "controller", map("true"));
-    let settings = Settings {
+    let settings = ClusterSettings {
         namespaces: vec!["n".into()],
         kinds: ObjectKind::ALL.into(),
         config_map: Some(("ingress-nginx".into(), "controller".into())),
@@ -224,7 +224,7 @@ async fn of_config_maps_the_one_that_is_named_is_asked_for_wherever_it_is() {
 #[tokio::test]
 async fn a_silent_connection_is_given_up_and_the_next_one_goes_on_where_it_ended() {
     let server = Server::start().await;
-    let settings = Settings {
+    let settings = ClusterSettings {
         idle_timeout: Duration::from_millis(50),
         kinds: vec![ObjectKind::Service],
         ..settings(&server)
@@ -270,7 +270,7 @@ async fn what_the_watches_do_is_counted_by_kind() {
     server.put(SERVICES, "a", service(1));
     let (mut cluster, _) = synced(settings(&server)).await;
     let counters = cluster.counters().clone();
-    let of = |family| Counters::get(family, ObjectKind::Service);
+    let of = |family| WatchCounters::get(family, ObjectKind::Service);
     assert_eq!((of(&counters.lists), of(&counters.events)), (1, 1));
     assert_eq!(of(&counters.bookmarks), 1);
     server.put(SERVICES, "b", service(2));

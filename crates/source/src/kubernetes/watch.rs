@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::client::{self, Client, Form};
 use super::core::{Core, Failure, Output, Request};
-use super::counters::Counters;
+use super::counters::WatchCounters;
 use super::definitions::{Definition, Presence};
 use super::lines::Lines;
 use super::{item, path};
@@ -24,14 +24,14 @@ use super::{item, path};
 /// The longest line of a watch: one object, of which etcd takes at most 1.5 MiB, escaped.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// What a watch tells the one who merges.
+/// A message from a watch to the task that merges.
 #[derive(Debug)]
 pub(super) struct Message {
     /// The number of the watch.
     pub(super) scope: usize,
     /// Which cluster it is.
     pub(super) epoch: u64,
-    /// What changed.
+    /// The changes.
     pub(super) output: Output,
 }
 
@@ -39,20 +39,20 @@ pub(super) struct Message {
 pub(super) struct Watch {
     /// The number of the watch.
     pub(super) scope: usize,
-    /// Where to ask.
+    /// The client that asks.
     pub(super) client: Client,
-    /// What to ask, and what is known.
+    /// The next request, and what is known so far.
     pub(super) core: Core,
     /// A connection that is silent for longer is dead: the server sends a bookmark a minute.
     pub(super) idle_timeout: Duration,
     /// After which time the server is asked to end the watch.
     pub(super) watch_timeout: Duration,
-    /// Where changes go; a full queue stops the reading, and so the server.
+    /// The queue of changes; a full one stops the reading, and so the server.
     pub(super) sender: mpsc::Sender<Message>,
     /// Which cluster it was at the last list.
     pub(super) epoch: u64,
     /// How much was done.
-    pub(super) counters: Counters,
+    pub(super) counters: WatchCounters,
     /// Whether objects are asked for as a whole, and not for their metadata alone.
     pub(super) is_whole: bool,
     /// The definition that the kind needs; none for a kind that every server has.
@@ -384,7 +384,7 @@ fn form(is_whole: bool, request: &Request) -> Form {
 }
 
 /// One event of a watch.
-fn take_line(core: &mut Core, line: &[u8], counters: &Counters) -> Result<(), Failure> {
+fn take_line(core: &mut Core, line: &[u8], counters: &WatchCounters) -> Result<(), Failure> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use crate::wire::{
     self, COMMIT_BYTES_MAX, COMMIT_CHANGES_MAX, Change, Changes, RESOURCE_BYTES_MAX, SessionError,
 };
 
-/// What arrived since the last commit.
+/// The parts that have arrived since the last commit.
 #[derive(Default)]
 pub(super) struct Assembly {
     whole: Whole,

@@ -22,7 +22,7 @@ pub(super) struct Compacted {
     pub(super) copied_to: u64,
 }
 
-/// Where a compaction writes.
+/// The path that a compaction writes to.
 pub(super) fn path_beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -104,7 +104,7 @@ pub(super) fn put_in_place(file: &File, from: &Path, to: &Path) -> Result<(), Lo
     Ok(())
 }
 
-/// What is known after the first reading.
+/// The findings of the first reading.
 struct Survey {
     /// The number of the last change of each key. A hash instead of the name keeps this small.
     numbers: HashMap<u128, u64>,

@@ -26,7 +26,7 @@ const MODE: u32 = 0o600;
 /// A log file whose records were all read.
 pub(super) struct Opened {
     pub(super) file: File,
-    /// Where the next record goes.
+    /// The offset of the next record, in bytes.
     pub(super) len: u64,
     /// The length after the last compaction.
     pub(super) compacted_len: u64,
@@ -131,7 +131,7 @@ fn require_beginning_of_head(file: &mut File, path: &Path) -> Result<(), LogErro
 pub(super) struct Records {
     path: PathBuf,
     reader: BufReader<File>,
-    /// Where the next record begins.
+    /// The offset of the next record, in bytes.
     pub(super) offset: u64,
     end: u64,
 }

@@ -10,23 +10,23 @@ use prost::Message as _;
 use crate::client::Refusal;
 use crate::wire::{self, SessionError};
 
-/// What a commit changed, as bytes that were received.
+/// The changes of a commit, as the bytes that were received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logged {
     /// The cluster's key, where this record is the first that needs it.
     pub key: Option<[u8; 32]>,
     /// The position after the commit.
     pub position: Position,
-    /// At most one per key.
+    /// The changes, at most one per key.
     pub changes: Vec<LoggedChange>,
 }
 
 /// One resource: its version and bytes, or neither where it was removed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LoggedChange {
-    /// Which resource.
+    /// The resource's key.
     pub key: Key,
-    /// What it is now.
+    /// The new version and its bytes; `None` for a removal.
     pub new: Option<(Version, Bytes)>,
 }
 
@@ -136,7 +136,7 @@ impl Logged {
     /// Reads a commit.
     ///
     /// # Errors
-    /// What is none.
+    /// The bytes are no record.
     pub fn decode(bytes: Bytes) -> Result<Logged, SessionError> {
         let record = wire::Record::decode(bytes).map_err(|_| SessionError::Invalid("record"))?;
         let mut logged = Logged::new(wire::position(record.position)?);

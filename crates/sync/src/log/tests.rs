@@ -1,4 +1,4 @@
-//! What the log gives back after ends of all kinds.
+//! Recovery of the log after ends of all kinds.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -12,7 +12,7 @@ use crate::wire::{
     from_server,
 };
 
-/// What a change costs beside its name and bytes, at most.
+/// The most bytes that a change takes beside its name and value.
 const OVERHEAD_BYTES: usize = 48;
 
 /// Writes the frames, and returns how many resources are too large. Those go without bytes, so

@@ -30,11 +30,11 @@ enum Rest {
 
 struct Long {
     step: usize,
-    /// Where the reading of the whole difference stands.
+    /// The place that the reading of the whole difference has reached.
     changes: Changes,
     /// How often a step of groups has been read, each time for other groups.
     pass: usize,
-    /// What was read already: the rest of a pass, or what was too large for the commit before.
+    /// Changes that were read already: the rest of a pass, or too large for the commit before.
     read: VecDeque<Change>,
 }
 

@@ -1,5 +1,5 @@
-//! What one proxy asks to have signed: one request at a time, and no more of them than a proxy
-//! needs, however often it asks.
+//! The signing requests of one proxy: one at a time, and no more of them than a proxy needs,
+//! however often it asks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Signing {
         Some(asked)
     }
 
-    /// What became of the request.
+    /// Answers the request with its outcome.
     pub(super) fn answer(&mut self, outcome: Result<Vec<Bytes>, NotSigned>) {
         if !self.is_open {
             return;

@@ -40,9 +40,9 @@ pub(super) struct Step {
 
 /// How a stream comes from one snapshot to another.
 pub(super) enum Way {
-    /// By one commit, which is shared.
+    /// One commit, which is shared with other streams.
     Short(Arc<Step>),
-    /// By several, of its own.
+    /// Several commits, of this stream alone.
     Long(Box<Plan>),
 }
 

@@ -1,4 +1,4 @@
-//! What a proxy was found to hold beside what its server has.
+//! Resources that a proxy holds and its server does not have.
 
 use std::collections::BTreeSet;
 

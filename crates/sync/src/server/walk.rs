@@ -16,7 +16,7 @@ const STRANGERS_MAX: usize = 8 << 20;
 
 pub(super) struct Walk {
     ours: Snapshot,
-    /// What both have, as far as is known.
+    /// The resources that both ends are known to have.
     shared: Snapshot,
     strangers: Strangers,
     /// Paths to ask for, deepest last, so that there are few.
@@ -58,7 +58,8 @@ impl Walk {
         (!paths.is_empty()).then_some(Ask { paths })
     }
 
-    /// What both ends have, and what only the other has: other resources or other versions.
+    /// The resources that both ends have, and those that only the other has: other names or
+    /// versions.
     pub(super) fn finish(&mut self) -> (Snapshot, Strangers) {
         let shared = std::mem::take(&mut self.shared);
         (shared, std::mem::take(&mut self.strangers))

@@ -1,4 +1,4 @@
-//! What a proxy serves between the commits of a long difference, seen at every boundary.
+//! The resources that a proxy serves between the commits of a long difference, at every boundary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn write(world: &mut World, old: &Hosts, new: &Hosts) {
     }
 }
 
-/// No name leads anywhere but to what the old or the new world says, or to nowhere at all.
+/// No name leads anywhere but where the old or the new world says, if it leads anywhere.
 fn check(held: &Snapshot, is_first: bool) {
     let (mut names, mut routes) = (BTreeSet::new(), BTreeMap::new());
     for sealed in held.iter() {
@@ -233,7 +233,7 @@ fn an_order_that_forgets_a_kind_would_be_noticed() {
     }
 }
 
-/// The same as a proxy holds it.
+/// The snapshot as a proxy holds it.
 fn open(snapshot: &Snapshot) -> Snapshot {
     let mut pair = Pair::connect(&World::new(Form::Encoded), Snapshot::new());
     pair.server.update(snapshot.clone());

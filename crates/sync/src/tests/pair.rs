@@ -22,7 +22,7 @@ pub(crate) const KEY: [u8; 32] = [7; 32];
 /// Endpoints whose first port is this one are refused by every proxy.
 pub(crate) const REFUSED_PORT: u16 = 666;
 
-/// What one replica has translated.
+/// The resources that one replica has translated.
 pub(crate) struct World {
     writer: Writer,
     revision: u64,
@@ -130,11 +130,11 @@ pub(crate) struct Pair {
     pub(crate) largest_frame: usize,
     pub(crate) now: Instant,
     pub(crate) key: Option<[u8; 32]>,
-    /// What was applied, and whether it was a removal.
+    /// The keys that were applied, and whether each was a removal.
     pub(crate) applied: Vec<(Key, bool)>,
     pub(crate) logged: Vec<Logged>,
     pub(crate) receipts: Vec<Receipt>,
-    /// What the client was told of the mesh.
+    /// The anchors of the mesh that the client was told.
     pub(crate) anchors: Option<Anchors>,
     pub(crate) signed: Vec<Result<Issued, NotSigned>>,
 }
@@ -159,7 +159,7 @@ impl Pair {
         Self::connect_as(world, held, key, ServerCounters::default(), false)
     }
 
-    /// The same of a proxy that wants an identity.
+    /// Connects a proxy that wants an identity.
     pub(crate) fn connect_wanting(world: &World, held: Snapshot, key: Option<[u8; 32]>) -> Self {
         Self::connect_as(world, held, key, ServerCounters::default(), true)
     }

@@ -1,4 +1,4 @@
-//! What many streams of one view cost together, by counting.
+//! The work that many streams of one view do together, by counting.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! The gRPC client: connects, follows, and connects again.
 
 use std::future::Future;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,6 +10,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, Ready, ready};
 use futures_util::stream;
 use hyper_util::rt::TokioIo;
+use myriad_base::backoff::{Backoff, Waits, random_seed};
 use myriad_base::drain::Drained;
 use myriad_model::Snapshot;
 use rustls_pki_types::ServerName;
@@ -25,7 +25,6 @@ use tonic::transport::Endpoint;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::backoff::Backoff;
 use super::service::FOLLOW;
 use super::{ALPN, CONNECT_TIMEOUT, Connection, KEEP_ALIVE_INTERVAL, TIMEOUT};
 use crate::client::{ClientSession, Delivery, Received, Refusal};
@@ -33,14 +32,24 @@ use crate::metrics::ClientCounters;
 use crate::signing::{Anchors, Issued, NotSigned};
 use crate::wire::{FromProxy, FromServer, MESSAGE_BYTES_MAX, SessionError};
 
-/// How often whoever applies is asked whether it could take what it refused.
+/// The interval at which the caller is asked whether it could now take what it refused.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The waits before a proxy connects again. The first, after a connection that was of use, is
+/// quick, since another replica is there already as a rule, and spread, since thousands lose theirs
+/// at once. The longest, with the time that a connection may take, is how long after a server is
+/// there again all its proxies are back.
+static WAITS: Waits = Waits {
+    first: Duration::ZERO..=Duration::from_millis(200),
+    second: Duration::from_millis(200)..=Duration::from_millis(400),
+    max: Duration::from_secs(2)..=Duration::from_secs(4),
+};
 
 /// Puts commits into service. Called by one task, one call at a time.
 pub trait Apply: Send {
     /// Puts a commit into service, and returns what it cannot take: each such resource keeps its
     /// last good version, and so should the rest of its unit, which is then to be named as well.
-    /// What was put into service goes to the log after it.
+    /// A commit that was put into service goes to the log after it.
     fn apply(&mut self, delivery: Delivery) -> impl Future<Output = Vec<Refusal>> + Send;
 
     /// The cluster's key is now this one; the next record of the log must say so.
@@ -71,7 +80,7 @@ pub trait Apply: Send {
         None
     }
 
-    /// What became of the request. A connection that ends leaves one unanswered.
+    /// Hands over the answer to the request. A connection that ends leaves one unanswered.
     fn signed(&mut self, _outcome: Result<Issued, NotSigned>) {}
 
     /// A server has answered.
@@ -89,7 +98,7 @@ pub trait Connect: Send + Sync + 'static {
 
 /// How a client introduces itself.
 pub struct ClientSettings {
-    /// What the process is called, for people.
+    /// The name of the process, for people.
     pub instance: String,
     /// The newest schema that is understood, at most that of this build.
     pub schema_max: u32,
@@ -122,7 +131,7 @@ pub enum ClientError {
     /// The server sent what no server sends.
     #[error("the server {0}")]
     Session(#[from] SessionError),
-    /// What was refused could be taken now, and is asked for again.
+    /// The refused resources could be taken now, and are asked for again.
     #[error("what was refused is asked for again")]
     Again,
     /// The server closed the stream without a reason.
@@ -173,7 +182,7 @@ impl Client {
             counters,
             held,
             key,
-            backoff: Backoff::default(),
+            backoff: Backoff::new(&WAITS, random_seed()),
         }
     }
 
@@ -187,7 +196,7 @@ impl Client {
             };
             self.counters.disconnections.inc();
             apply.disconnected(&error);
-            let wait = self.backoff.next(RandomState::new().hash_one(0_u8) as u32);
+            let wait = self.backoff.fail();
             tracing::info!(%error, ?wait, "no controller is followed");
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -355,5 +364,26 @@ impl tower_service::Service<Uri> for Once {
     fn call(&mut self, _: Uri) -> Self::Future {
         let gone = || io::Error::new(io::ErrorKind::NotConnected, "the connection has ended");
         ready(self.0.take().map(TokioIo::new).ok_or_else(gone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::WAITS;
+
+    #[test]
+    fn the_first_attempt_is_quick_and_later_ones_wait_ever_longer_up_to_a_bound() {
+        for (failures, low_ms, high_ms) in [
+            (0, 0, 200),
+            (1, 200, 400),
+            (2, 400, 800),
+            (5, 2_000, 4_000),
+            (99, 2_000, 4_000),
+        ] {
+            let wait = |random| WAITS.after(failures, Duration::ZERO, random).as_millis();
+            assert_eq!((wait(0), wait(u32::MAX)), (low_ms, high_ms), "{failures}");
+        }
     }
 }

@@ -32,7 +32,7 @@ struct Stay {
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// What a connection is made of.
+/// A byte stream that a connection runs over.
 trait Bytes: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Bytes for T {}
@@ -48,8 +48,8 @@ impl Connection {
         }
     }
 
-    /// The same, giving back its place among all connections at its end. Unless a proxy proves
-    /// who it is within `patience`, that is then.
+    /// A connection that gives back its place among all connections at its end. Unless a proxy
+    /// proves who it is within `patience`, that is then.
     pub(super) fn in_place(
         self,
         place: OwnedSemaphorePermit,

@@ -27,7 +27,7 @@ use crate::server::{Asked, Receipt, Report, ServerSession};
 use crate::signing::{Anchors, NotSigned, TOKEN_BYTES_MAX};
 use crate::wire::{FromProxy, SessionError};
 
-/// Who a proxy is, as its token proves.
+/// The identity of a proxy, as its token proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The subject of the token, for instance a service account.
@@ -49,8 +49,8 @@ pub trait Authenticate: Send + Sync + 'static {
 
 /// Signs certificates for proxies.
 pub trait Sign: Send + Sync + 'static {
-    /// What the mesh is known by; none while there is no authority. It has to be changed before
-    /// anything is signed that needs the change.
+    /// The authorities of the mesh; `None` while there is none. A change has to be made before
+    /// anything is signed that needs it.
     fn anchors(&self) -> watch::Receiver<Option<Arc<Anchors>>>;
 
     /// A certificate for this proxy and for no other, whatever the request says, as DER: its own
@@ -84,9 +84,9 @@ pub enum Event {
     Connected {
         /// The number of the stream, unique in this process.
         stream: u64,
-        /// Who it is.
+        /// The identity that its token proves.
         identity: Identity,
-        /// What it calls itself; not proven.
+        /// The name that it gives itself; not proven.
         instance: String,
         /// The newest schema it understands.
         schema: u32,
@@ -108,7 +108,7 @@ pub enum Event {
     Refused {
         /// The number of the stream.
         stream: u64,
-        /// Which, and why.
+        /// The resources that were refused, and the reasons.
         receipts: Vec<Receipt>,
         /// Refusals that were counted but not listed.
         receipts_omitted: u64,
@@ -117,7 +117,7 @@ pub enum Event {
     Gone {
         /// The number of the stream.
         stream: u64,
-        /// What it did wrong, if that is why.
+        /// The error of the proxy that ended the stream, if that is why.
         error: Option<SessionError>,
     },
 }
@@ -134,7 +134,7 @@ pub struct Server {
     unauthenticated_max: usize,
 }
 
-/// What all streams share.
+/// The state that all streams share.
 pub(super) struct Streams {
     key: [u8; 32],
     authenticate: Arc<dyn Authenticate>,
@@ -183,7 +183,7 @@ impl Server {
         }
     }
 
-    /// The same, which also signs certificates for proxies.
+    /// This server, which also signs certificates for proxies.
     #[must_use]
     pub fn signing(mut self, sign: Arc<dyn Sign>) -> Self {
         self.streams.sign = Some(sign);
@@ -218,7 +218,7 @@ impl Server {
         result
     }
 
-    /// The same over connections from elsewhere, for instance pipes in memory.
+    /// Serves over connections from elsewhere, for instance pipes in memory.
     ///
     /// # Errors
     /// If the HTTP server cannot go on at all.
@@ -317,7 +317,7 @@ struct Running {
     number: u64,
     identity: Identity,
     session: ServerSession,
-    /// What the mesh is known by, where somebody signs.
+    /// The authorities of the mesh, where somebody signs.
     anchors: Option<watch::Receiver<Option<Arc<Anchors>>>>,
     streams: Arc<Streams>,
     view: Arc<View>,
@@ -406,8 +406,8 @@ impl Running {
         }
     }
 
-    /// Signs for whoever this is, if the token that came with the request is still good and the
-    /// same one's.
+    /// Signs for the proxy of this stream, if the token that came with the request is still good
+    /// and names the same one.
     async fn sign(&self, asked: &Asked) -> Result<Vec<Bytes>, NotSigned> {
         let not = |reason: &str| NotSigned {
             reason: reason.to_owned(),

@@ -20,7 +20,7 @@ use crate::wire::{FromProxy, MESSAGE_BYTES_MAX};
 /// The path of the method.
 pub(super) const FOLLOW: &str = "/myriad.sync.v1.Sync/Follow";
 
-/// What the server sends: messages that are encoded already.
+/// The messages that the server sends, encoded already.
 pub(super) type Outgoing = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// The service, as the HTTP server calls it.

@@ -91,7 +91,7 @@ impl View {
         })
     }
 
-    /// What a stream waits on.
+    /// The snapshots of the view, for a stream to wait on.
     pub(super) fn watch(&self) -> watch::Receiver<Snapshot> {
         self.newest.clone()
     }

@@ -1,25 +1,26 @@
-//! Whom objects are for among many sidecars, so that one that comes or goes is led to those that
-//! it sees, and a changed object to those that see it.
+//! The sidecars that objects are for, so that one that comes or goes is led to the objects that it
+//! sees, and a changed object to the sidecars that see it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::stamp::Stamp;
-use super::units::UnitId;
+use super::unit::UnitId;
 use super::views::{Standing, Views};
 
-/// Whom units are for that sidecars have in common.
+/// The audience of units that sidecars have in common.
 #[derive(Default)]
 pub struct Audience {
-    /// Services and ServiceEntries: to whom they are exported, empty for all; their namespace.
+    /// Services and ServiceEntries: the namespaces they are exported to, empty for all; their
+    /// namespace.
     reachable: BTreeSet<(Box<str>, Box<str>, UnitId)>,
-    /// Those that are exported to some namespaces alone.
+    /// Units that are exported to some namespaces alone.
     exported: BTreeMap<UnitId, BTreeSet<Box<str>>>,
     /// Policies and what is recorded, by the namespace whose workloads they are for.
     held: BTreeSet<(Box<str>, UnitId)>,
 }
 
 impl Audience {
-    /// Notes to whom the unit of an object of a namespace is exported; none for all.
+    /// Notes the namespaces that the unit of an object is exported to; `None` for all.
     pub fn set_exported(&mut self, id: UnitId, namespace: &str, to: Option<BTreeSet<Box<str>>>) {
         self.remove_exported(id, namespace);
         match &to {
@@ -104,7 +105,7 @@ mod tests {
     use super::super::views::Standing;
     use super::Audience;
     use crate::Settings;
-    use crate::istio::mesh::Scope;
+    use crate::engine::scope::Scope;
 
     #[test]
     fn what_is_exported_to_some_is_found_by_them_alone() {

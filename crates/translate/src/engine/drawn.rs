@@ -1,12 +1,13 @@
-//! What one unit gives to several views, put together.
+//! The outputs of one unit for several views, put together.
 
 use std::collections::HashMap;
 
 use myriad_api::Finding;
 use myriad_model::{Kind, Name};
 
+use super::output::Output;
 use super::stamp::Stamp;
-use crate::output::{Output, Unit};
+use super::unit::Unit;
 
 /// The outputs of a unit, with the views that each part is for.
 #[derive(Default)]
@@ -63,7 +64,7 @@ pub fn put_together(mut outputs: Vec<(Stamp, Output)>) -> Drawn {
     drawn
 }
 
-/// What all views say that an object concerns; where it concerns none, what all say.
+/// The findings of all views that an object concerns; where it concerns none, those of all.
 fn common(outputs: &mut [(Stamp, Output)]) -> Vec<Finding> {
     let is_any = outputs.iter().any(|(_, output)| output.is_concerned);
     let concerned = outputs.iter_mut();

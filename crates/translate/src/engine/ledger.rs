@@ -22,7 +22,7 @@ pub struct Ledger {
 pub struct FindingsChange {
     /// New ones, sorted.
     pub added: Vec<Arc<Finding>>,
-    /// Those that no longer hold, sorted.
+    /// Findings that no longer hold, sorted.
     pub removed: Vec<Arc<Finding>>,
 }
 
@@ -67,7 +67,7 @@ impl Ledger {
         self.by_unit.insert(unit, kept);
     }
 
-    /// What changed since the last call.
+    /// The changes since the last call.
     pub fn settle(&mut self) -> FindingsChange {
         let mut change = FindingsChange::default();
         for (finding, was_there) in std::mem::take(&mut self.touched) {

@@ -1,14 +1,12 @@
-//! What becomes of the units that a unit needs, once it has run or one of its views has moved.
+//! The units that a unit needs, once it has run or one of its views has moved.
 
 use std::collections::BTreeMap;
 
 use super::Engine;
-use super::facts::Fact;
-use super::run::Run;
+use super::batch::Run;
 use super::stamp::{Slot, Stamp};
-use super::units::{Record, Restamped, UnitId};
-use crate::output::Unit;
-use crate::ownership::suffix_of;
+use super::unit::{Bond, Unit, UnitId};
+use super::units::{Record, Restamped};
 
 impl Engine {
     /// Notes what a unit needs, and for which views where there are several.
@@ -36,19 +34,14 @@ impl Engine {
         ids.dedup();
         let change = self.units.set_needs(id, ids.into(), stamps);
         let record = self.units.get(id);
-        let is_claim = record.is_some_and(|record| record.unit().is_claim());
-        if is_claim {
-            // A host reads the Ingresses that claim it whole, so it runs whenever one of them
-            // did. Of Gateways and VirtualServices it reads facts.
-            let is_ingress = matches!(record.map(Record::unit), Some(Unit::Ingress(_)));
-            let kept = change.kept.iter().filter(|_| is_ingress);
+        let bond = record.map_or(Bond::NONE, |record| record.unit().kind().bond);
+        if bond.is_read {
+            let kept = change.kept.iter().filter(|_| bond.is_read_whole);
             for host in change.gained.iter().chain(&change.lost).chain(kept) {
                 self.mark(*host, true, run);
             }
-            // Names that nobody claims have TLS by Gateways alone.
-            let is_gateway = matches!(record.map(Record::unit), Some(Unit::Gateway(_)));
             for host in change.gained.iter().chain(&change.lost) {
-                for reader in self.below(*host, is_gateway) {
+                for reader in self.below(*host) {
                     self.mark(reader, true, run);
                 }
             }
@@ -72,7 +65,7 @@ impl Engine {
 
     /// Marks what a unit needs for other views than before, and lets run what it needs for more.
     pub(super) fn settle_moved(&mut self, unit: &Unit, moved: Vec<Restamped>, run: &mut Run) {
-        if unit.is_claim() {
+        if unit.kind().bond.is_read {
             self.mark_moved(&moved, |it| &it.moved, run);
             return;
         }
@@ -83,7 +76,7 @@ impl Engine {
 
     fn mark_moved(&self, moved: &[Restamped], of: impl Fn(&Restamped) -> &Stamp, run: &mut Run) {
         for restamped in moved {
-            let below = self.below(restamped.id, true);
+            let below = self.below(restamped.id);
             for slot in of(restamped).iter() {
                 self.mark_in(restamped.id, slot, run);
                 for reader in &below {
@@ -93,15 +86,13 @@ impl Engine {
         }
     }
 
-    /// The hosts that read who claims a wildcard, if the unit is of one: of the one for all hosts
-    /// only where that is asked for.
-    fn below(&self, id: UnitId, with_any: bool) -> Vec<UnitId> {
-        let suffix = match self.units.get(id).map(Record::unit) {
-            Some(Unit::Host(host)) => suffix_of(host),
-            _ => None,
-        };
-        match suffix.filter(|suffix| with_any || !suffix.is_empty()) {
-            Some(suffix) => self.units.readers(self.hasher.hash(Fact::Above(suffix))),
+    /// The hosts that read who claims a wildcard, if the unit is of one. Requests for all names are
+    /// answered by every kind of object that claims hosts.
+    pub(super) fn below(&self, id: UnitId) -> Vec<UnitId> {
+        let host = self.units.get(id).map(Record::unit).and_then(Unit::host);
+        let suffix = host.and_then(|host| (self.rules.suffix_of)(host));
+        match suffix {
+            Some(suffix) => self.units.readers((self.rules.above)(&self.hasher, suffix)),
             None => Vec::new(),
         }
     }
@@ -122,6 +113,7 @@ impl Engine {
             .filter_map(|(id, slots)| Some((self.units.get(id)?.unit().clone(), id, slots)))
             .collect();
         gained.sort_unstable();
+        self.weigh_needed(&gained, run);
         for (unit, id, slots) in gained {
             let pending = run.pending.remove(&unit);
             let must_run = pending.as_ref().is_some_and(|pending| pending.must_run);

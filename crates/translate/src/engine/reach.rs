@@ -1,21 +1,21 @@
 //! Which views want which unit, once there is more than one view.
 //!
-//! Who needs a unit says for which views. The sets are few and the needers many, so the sets are
+//! A needer of a unit says for which views. The sets are few and the needers many, so the sets are
 //! counted: whether a view still wants a unit is known without a walk over its needers.
 
 use std::collections::BTreeMap;
 
 use super::stamp::{Slot, Stamp};
-use super::units::UnitId;
+use super::unit::UnitId;
 
 /// Stamps of units and of their needs.
 #[derive(Default)]
 pub struct Reach {
-    /// For which views a unit needs others, in the order of its needs.
+    /// The views for which a unit needs others, in the order of its needs.
     needs: BTreeMap<UnitId, Needs>,
     /// How many needers want a unit for which views.
     wants: BTreeMap<(UnitId, Stamp), u32>,
-    /// For which views a unit was translated last.
+    /// The views for which a unit was translated last.
     seen: BTreeMap<UnitId, Stamp>,
 }
 

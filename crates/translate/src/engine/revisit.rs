@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::Engine;
-use super::run::{Run, count_policies};
+use super::batch::Run;
+use super::policies::count_policies;
 use super::stamp::{Slot, Stamp};
-use super::units::UnitId;
+use super::unit::{Unit, UnitId};
 use super::viewpoint::Classes;
-use crate::output::Unit;
 
 /// How units tell their views apart.
 #[derive(Default)]
@@ -19,17 +19,17 @@ pub struct Partings(BTreeMap<UnitId, Parting>);
 
 /// How one does, since it was translated last.
 pub struct Parting {
-    /// What it asked.
+    /// The questions that it asked, and the classes of views by their answers.
     pub classes: Classes,
     /// The views of each class; none is empty.
     pub views: Vec<Stamp>,
 }
 
-/// Where a view goes.
+/// The move of a view between classes.
 enum Move {
-    /// Nowhere: it is where it belongs.
+    /// None: it is where it belongs.
     Stays,
-    /// From one class, or none, to another, or none, in which there is this view.
+    /// From one class, if any, to another, if any, in which there is this view.
     Between(Option<usize>, Option<(usize, Slot)>),
     /// To a class that nobody is in, or out of one that nobody else is in.
     Parts,

@@ -1,39 +1,131 @@
-//! Which DestinationRules there are for a host, without noting that somebody asked.
+//! What the engine is told by those who know the kinds of objects.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use myriad_api::Object;
-use myriad_api::istio::DestinationRule;
+use myriad_api::{Object, ObjectKey, ObjectKind};
+use myriad_model::Host;
 
-use super::facts::{Fact, FactHasher};
-use super::objects::Objects;
-use crate::istio;
+use super::copies::Weight;
+use super::late::NewlyClaimed;
+use super::output::Output;
+use super::reader::Reader;
+use super::scope::Scope;
+use super::unit::{Unit, UnitKind};
+use super::views::Views;
+use crate::settings::{Bounds, Holding, Settings};
+use crate::store::{FactHasher, FoundUnder, Stored};
+use crate::view::{View, Workload};
 
-/// The DestinationRules of a namespace for a host or wildcard in full.
-pub fn find(
-    (objects, hasher): (&Objects, &FactHasher),
-    domain: &str,
-    namespace: &str,
-    pattern: &str,
-    visited: &mut u64,
-) -> Vec<Arc<DestinationRule>> {
-    let mut found = Vec::new();
-    // A rule may name a Service of its own namespace in short.
-    let suffix = format!(".{namespace}.svc.{domain}");
-    let short = pattern
-        .strip_suffix(&suffix)
-        .filter(|it| !it.contains(['.', '*']));
-    for written in [Some(pattern), short].into_iter().flatten() {
-        let fact = hasher.hash(Fact::RulesIn(namespace, written));
-        for object in objects.collection(fact) {
-            *visited += 1;
-            if let Object::DestinationRule(rule) = object
-                && rule.meta.key.namespace() == namespace
-                && istio::rule_host(&rule.spec.host, namespace, domain) == pattern
-            {
-                found.push(rule);
-            }
-        }
-    }
-    found
+/// Everything that the engine is told. It is made in one place, `dialect.rs`.
+pub struct Rules {
+    /// All kinds of units with their functions, in the order in which they run: each at the place
+    /// of its rank.
+    pub units: &'static [(&'static UnitKind, Translate)],
+    /// The facts under which an object is found that is not found by its key alone.
+    pub found_under: FoundUnder,
+    /// Adds what differs between an object and its successor, either of which may be absent.
+    pub touch: fn(&Scene<'_>, &ObjectKey, States<'_>, &mut Touched),
+    /// The unit that an object is there with, for kinds that claim hosts.
+    pub claimant: fn(&ObjectKey) -> Option<Unit>,
+    /// What an object claims, and what of it may be new.
+    pub newly_claimed: fn(&Object, &Object, &Settings) -> NewlyClaimed,
+    /// The units that are there because of the settings.
+    pub roots: fn(&Settings) -> Vec<Unit>,
+    /// The unit of what is accepted for a workload.
+    pub workload: fn(Arc<Workload>) -> Unit,
+    /// The unit that is there with the first sidecar.
+    pub elsewhere: fn() -> Unit,
+    /// The units that every sidecar may see.
+    pub of_sidecars: fn(&Settings) -> Vec<Unit>,
+    /// The fact that hosts below a wildcard read, by its suffix.
+    pub above: fn(&FactHasher, &str) -> u64,
+    /// The suffix of a wildcard; none for a host that is none.
+    pub suffix_of: fn(&Host) -> Option<&str>,
+    /// The unit of a host.
+    pub host: fn(&Host) -> Unit,
+    /// What a view may reach.
+    pub scope: fn(Stored<'_>, &Settings, &View) -> Scope,
+    /// Whether a namespace has rules of its own for a host or wildcard.
+    pub has_rules: fn(Stored<'_>, &Settings, &str, &str) -> bool,
+    /// Bounds of namespaces.
+    pub bounds: BoundRules,
+}
+
+/// The function of a unit.
+pub type Translate = fn(&mut Reader<'_>, &Unit) -> Output;
+
+/// An object before and after a change.
+pub type States<'a> = (Option<&'a Object>, Option<&'a Object>);
+
+/// What namespaces are bounded in.
+pub struct BoundRules {
+    /// What objects of a kind count for.
+    pub holding: fn(ObjectKind) -> Option<Holding>,
+    /// What an object counts for; none where it is not bounded.
+    pub weigh: fn(&Bounds, &Object) -> Option<(Holding, u64)>,
+    /// What stands in the place of an object beyond a bound; none where nothing does.
+    pub reduce: fn(&Object, &BTreeSet<String>) -> Option<Object>,
+    /// The unit that tells of an object beyond a bound.
+    pub beyond: fn(&ObjectKey) -> Unit,
+    /// The kind of units that count for the endpoints that they have beside others.
+    pub copying: &'static UnitKind,
+    /// What one of them counts for, by its name.
+    pub copies: fn(&mut Reader<'_>, &str) -> Option<Weight>,
+    /// The namespace of one of them, and whether it yields to those of whole ports.
+    pub place: fn(&str) -> Option<(&str, bool)>,
+}
+
+/// One dialect, or what all of them share, as the engine hears of it.
+pub struct Dialect {
+    /// Adds what a changed object touches.
+    pub touch: fn(&Scene<'_>, &ObjectKey, States<'_>, &mut Touched),
+    /// The facts under which an object is found that is not found by its key alone.
+    pub found_under: FoundUnder,
+    /// The unit that an object is there with, for kinds that claim hosts.
+    pub claimant: fn(&ObjectKey) -> Option<Unit>,
+    /// What an object claims, and what of it may be new.
+    pub newly_claimed: fn(&Object, &Object, &Settings) -> Option<NewlyClaimed>,
+    /// Adds the units that are there because of the settings.
+    pub roots: fn(&Settings, &mut Vec<Unit>),
+}
+
+impl Dialect {
+    /// One whose objects touch nothing, claim no host and are found by their keys alone.
+    pub const BLANK: Dialect = Dialect {
+        touch: |_, _, _, _| {},
+        found_under: |_, _, _| {},
+        claimant: |_| None,
+        newly_claimed: |_, _, _| None,
+        roots: |_, _| {},
+    };
+}
+
+/// The circumstances of a change.
+pub struct Scene<'a> {
+    /// The hasher of facts.
+    pub hasher: &'a FactHasher,
+    /// The settings.
+    pub settings: &'a Settings,
+    /// The views.
+    pub views: &'a Views,
+}
+
+/// The namespaces that an object is exported to; none for all.
+pub type Exported = Option<BTreeSet<Box<str>>>;
+
+/// What a changed object touches.
+#[derive(Default)]
+pub struct Touched {
+    /// Facts, whose readers run again.
+    pub facts: Vec<u64>,
+    /// The unit that bears the object's name and reads it whole, which needs no fact to say so.
+    pub unit: Option<Unit>,
+    /// The same for what the object is to sidecars, with the namespaces that it is exported to;
+    /// none for all.
+    pub reachable: Option<(Unit, Exported)>,
+    /// Whether those who need that unit run again too.
+    pub needers: bool,
+    /// Whether it says what workloads may reach.
+    pub is_scope: bool,
 }

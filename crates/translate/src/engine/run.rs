@@ -4,89 +4,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::{self as api, Object, ObjectKind};
-use myriad_model::{Change, Delta, Key, Name, Policy, Resource, Route, Sealed, SealedArc, Value};
+use myriad_model::{Key, Name, Resource, Route, SealedArc, Value};
 
+use super::Engine;
+use super::batch::Run;
 use super::drawn::{self, Drawn};
-use super::facts::{self, Fact};
-use super::interner::Interner;
-use super::reader::{Open, Reader};
+use super::output::Output;
+use super::policies::count_policies;
+use super::ports::PortFact;
+use super::reader::{Moment, Reader, Surroundings};
 use super::revisit::Parting;
-use super::rules;
+use super::rules::{Exported, Scene, States, Touched};
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
-use super::units::{Record, UnitId};
+use super::unit::{PortClaims, Stays, Unit, UnitId, UnitKey, Viewers};
+use super::units::Record;
 use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
-use super::{Engine, Work};
-use crate::host;
-use crate::ingress;
-use crate::istio::mesh::{self, Spoken};
-use crate::output::{Output, Unit};
-use crate::{certificate, istio, trust, upstream};
-
-/// The state of one batch while it runs.
-#[derive(Default)]
-pub struct Run {
-    /// Units to look at, in the order in which they run: whether they must run, are looked at
-    /// for some views, or only lost somebody who needed them.
-    pub pending: BTreeMap<Unit, Pending>,
-    /// What changed so far in the main view.
-    pub delta: Delta,
-    /// The same for the others.
-    pub others: BTreeMap<Slot, Delta>,
-    /// Ingresses that claim a host.
-    pub served: Vec<Arc<str>>,
-    /// Ingresses that are there and claim none any more.
-    pub unserved: Vec<Arc<str>>,
-    /// What it cost so far.
-    pub work: Work,
-    /// What units read last.
-    pub opened: Open,
-}
-
-/// A unit to look at.
-pub struct Pending {
-    id: UnitId,
-    /// Whether it runs for all views.
-    pub must_run: bool,
-    /// The views that may see other things of it, where it need not run for the others.
-    pub slots: Stamp,
-}
-
-impl Run {
-    /// What changed so far in a view.
-    pub fn delta_of(&mut self, slot: Slot) -> &mut Delta {
-        match slot {
-            MAIN_SLOT => &mut self.delta,
-            _ => self.others.entry(slot).or_default(),
-        }
-    }
-
-    /// Marks a unit, which must run or only lost somebody who needed it.
-    pub fn add(&mut self, unit: Unit, id: UnitId, must_run: bool) {
-        self.pend(unit, id).must_run |= must_run;
-    }
-
-    /// Marks a unit of which a view may see other things than before.
-    pub fn add_view(&mut self, unit: Unit, id: UnitId, slot: Slot) {
-        self.pend(unit, id).slots.insert(slot);
-    }
-
-    fn pend(&mut self, unit: Unit, id: UnitId) -> &mut Pending {
-        let slots = Stamp::EMPTY;
-        let must_run = false;
-        let pending = Pending {
-            id,
-            must_run,
-            slots,
-        };
-        self.pending.entry(unit).or_insert(pending)
-    }
-}
+use crate::store::Stored;
 
 impl Engine {
     /// Takes a changed object into the store and marks the units that read what changed.
     pub(super) fn ingest(&mut self, change: api::Change, run: &mut Run) {
         // It may be what changes.
-        run.opened.forget(change.key().kind);
+        run.opened.forget(Moment::Change(change.key().kind));
         let (old, new) = match change {
             api::Change::Put(object) => match self.objects.put(&self.hasher, &object) {
                 Some(old) => (old, Some(object)),
@@ -98,18 +37,33 @@ impl Engine {
             },
         };
         let (before, after) = (old.as_ref(), new.as_ref());
-        let mut touched =
-            facts::touched(&self.hasher, before, after, (&self.settings, &self.views));
-        self.claim_ports(before, after, &mut touched.facts);
+        let Some(key) = after.or(before).map(Object::key) else {
+            return;
+        };
+        let scene = Scene {
+            hasher: &self.hasher,
+            settings: &self.settings,
+            views: &self.views,
+        };
+        let mut touched = Touched::default();
+        (self.rules.touch)(&scene, key, (before, after), &mut touched);
+        touched.facts.sort_unstable();
+        touched.facts.dedup();
+        let ports = touched.unit.as_ref().and_then(|unit| unit.kind().ports);
+        if let Some(ports) = ports {
+            self.claim_ports(ports, (before, after), &mut touched.facts);
+        }
         for fact in touched.facts {
             for id in self.units.readers(fact) {
                 self.mark(id, true, run);
             }
         }
-        if let Some(unit) = touched.reachable {
-            self.root_reachable(unit, after, run);
+        if let Some((unit, exported)) = touched.reachable {
+            self.root_reachable(unit, after.map(|_| exported), run);
         }
-        self.settle_scopes(before, after, run);
+        if touched.is_scope {
+            self.settle_scopes(key.namespace(), run);
+        }
         let Some(unit) = touched.unit else {
             return;
         };
@@ -125,27 +79,23 @@ impl Engine {
         }
     }
 
-    /// Notes the ports that a changed Gateway claims, and adds the facts about them that differ.
-    fn claim_ports(&mut self, old: Option<&Object>, new: Option<&Object>, facts: &mut Vec<u64>) {
-        let is_gateway = |object: Option<&Object>| matches!(object, Some(Object::IstioGateway(_)));
-        if !is_gateway(old) && !is_gateway(new) {
-            return;
-        }
+    /// Notes the ports that a changed object claims, and adds the facts about them that differ.
+    fn claim_ports(&mut self, claims: PortClaims, states: States<'_>, facts: &mut Vec<u64>) {
+        let (old, new) = states;
         for slot in self.views.of_gateways().clone().iter() {
             let Some(standing) = self.views.get_mut(slot) else {
                 continue;
             };
             let view = &standing.view;
-            let claims = |object: Option<&Object>| match object {
-                Some(Object::IstioGateway(gateway)) => {
-                    istio::claims(Some(gateway), view, &self.settings)
-                }
-                _ => BTreeMap::new(),
+            let of = |object: Option<&Object>| match object {
+                Some(object) => claims(object, view, &self.settings),
+                None => BTreeMap::new(),
             };
-            for change in standing.ports.replace(&claims(old), &claims(new)) {
-                facts.push(self.hasher.hash(Fact::PortOwner(&change.key)));
+            let (old, new) = (of(old), of(new));
+            for change in standing.ports.replace(&old, &new) {
+                facts.push(self.hasher.fact(PortFact::Owner(&change.key)));
                 if change.is_speech {
-                    facts.push(self.hasher.hash(Fact::Speech(&change.key)));
+                    facts.push(self.hasher.fact(PortFact::Speech(&change.key)));
                 }
             }
         }
@@ -161,28 +111,32 @@ impl Engine {
     /// Marks a unit that is there although no other needs it, and makes it where it is new.
     pub(super) fn root(&mut self, unit: Unit, run: &mut Run) {
         let (id, is_new) = self.units.find_or_insert(&self.hasher, unit.clone());
-        if is_new && let Some(namespace) = unit.held_in() {
+        if is_new && let Some(namespace) = unit.held_in(&self.settings) {
             self.audience.hold(id, namespace);
         }
         run.add(unit, id, true);
     }
 
-    /// The same for what an object is to sidecars; one that is gone goes with it.
-    fn root_reachable(&mut self, unit: Unit, object: Option<&Object>, run: &mut Run) {
+    /// The same for what an object is to sidecars, where it is there with the namespaces that it is
+    /// exported to; one that is gone goes with it.
+    fn root_reachable(&mut self, unit: Unit, exported: Option<Exported>, run: &mut Run) {
         let (id, _) = self.units.find_or_insert(&self.hasher, unit.clone());
-        if let Some(object) = object {
-            let namespace = object.key().namespace();
-            let to = mesh::exported_to(object);
+        if let (Some(to), Some(namespace)) = (exported, unit.namespace()) {
             self.audience.set_exported(id, namespace, to);
         }
         run.add(unit, id, true);
     }
 
-    /// Runs what is marked until nothing is. Units run in the order of [`Unit`]: Ingresses mark
-    /// hosts, hosts need certificates and upstreams, and nothing leads back.
+    /// Runs what is marked until nothing is. Units run in the order of [`Unit`]: what claims hosts
+    /// marks them, hosts need certificates and upstreams, and nothing leads back.
     pub(super) fn drain(&mut self, run: &mut Run) {
+        let mut is_weighed = false;
         while let Some((unit, pending)) = run.pending.pop_first() {
-            if !self.is_wanted(&unit, pending.id) {
+            // Whoever needs upstreams has run, so all that are to run are known.
+            if unit.is(self.rules.bounds.copying) && !std::mem::replace(&mut is_weighed, true) {
+                run.pending.insert(unit, pending);
+                self.weigh_upstreams(run);
+            } else if !self.is_wanted(&unit, pending.id) {
                 self.vanish(pending.id, run);
             } else if pending.must_run {
                 self.translate(&unit, pending.id, run);
@@ -199,57 +153,43 @@ impl Engine {
     }
 
     fn is_wanted(&self, unit: &Unit, id: UnitId) -> bool {
-        match unit {
-            Unit::Ingress(object) | Unit::Gateway(object) | Unit::VirtualService(object) => {
-                let kind = unit.own_kind();
-                kind.is_some_and(|kind| self.objects.has(&self.hasher, kind, object))
+        let is_there =
+            |(kind, id): (ObjectKind, &Arc<str>)| self.objects.has(&self.hasher, kind, id);
+        match unit.stays(&self.settings) {
+            Stays::WhileNeeded => self.units.is_wanted(id),
+            Stays::WithObject => unit.object().is_some_and(is_there),
+            Stays::WhileBeyond => {
+                let key = unit.object_key();
+                key.is_some_and(|key| self.allowances.is_beyond(&key))
             }
-            Unit::Guard(key) | Unit::Refused(key) | Unit::Reachable(key) => {
-                self.objects.has(&self.hasher, key.kind, key.id())
-            }
-            Unit::ConfigMap(id) => {
-                self.is_config_map_named(id)
-                    || self.objects.has(&self.hasher, ObjectKind::ConfigMap, id)
-            }
-            Unit::Beyond(key) => self.allowances.is_beyond(key),
-            Unit::Elsewhere => !self.views.of_sidecars().is_empty(),
-            Unit::Workload(workload) => !self.views.of_workload(workload).is_empty(),
-            Unit::Certificate(secret) if self.is_default_certificate(secret) => true,
-            Unit::Provider(_) => true,
-            Unit::Telemetry if istio::telemetry::is_always(&self.settings) => true,
-            _ => self.units.is_wanted(id),
+            Stays::WithViewers => !self.wanted(unit, id).is_empty(),
+            Stays::Always => true,
         }
     }
 
     /// The views that a unit is translated for.
     pub(super) fn wanted(&self, unit: &Unit, id: UnitId) -> Stamp {
-        match unit {
-            Unit::Ingress(_) | Unit::ConfigMap(_) => self.views.of_ingress().clone(),
-            Unit::Gateway(_) | Unit::VirtualService(_) | Unit::Beyond(_) => {
-                self.views.of_gateways().clone()
-            }
-            Unit::Refused(key) if key.kind != ObjectKind::Telemetry => {
-                self.views.of_gateways().clone()
-            }
-            Unit::Guard(key) | Unit::Refused(key) => match key.namespace() {
-                root if root == self.settings.root_namespace() => self.views.all().clone(),
+        let views = &self.views;
+        match unit.viewers(&self.settings) {
+            Viewers::Needed => self.units.wanted(id),
+            Viewers::NeededAndIngress => self.units.wanted(id).union(views.of_ingress()),
+            Viewers::Ingress => views.of_ingress().clone(),
+            Viewers::Gateways => views.of_gateways().clone(),
+            Viewers::Sidecars => views.of_sidecars().clone(),
+            Viewers::All => views.all().clone(),
+            Viewers::Namespace => match unit.namespace().unwrap_or_default() {
+                root if root == self.settings.root_namespace() => views.all().clone(),
                 // Gateways tell of those that are for nobody.
-                own => self
-                    .views
-                    .of_gateways()
-                    .union(&self.views.of_namespace(own)),
+                own => views.of_gateways().union(&views.of_namespace(own)),
             },
-            Unit::Provider(_) => self.views.all().clone(),
-            Unit::Reachable(key) => self.audience.who_reaches(id, key.namespace(), &self.views),
-            Unit::Elsewhere => self.views.of_sidecars().clone(),
-            Unit::Workload(workload) => self.views.of_workload(workload),
-            Unit::Certificate(secret) if self.is_default_certificate(secret) => {
-                self.units.wanted(id).union(self.views.of_ingress())
+            Viewers::Reaching => {
+                let namespace = unit.namespace().unwrap_or_default();
+                self.audience.who_reaches(id, namespace, views)
             }
-            Unit::Telemetry if istio::telemetry::is_always(&self.settings) => {
-                self.views.all().clone()
-            }
-            _ => self.units.wanted(id),
+            Viewers::Workload => match unit.key() {
+                UnitKey::Workload(workload) => views.of_workload(workload),
+                _ => Stamp::EMPTY,
+            },
         }
     }
 
@@ -305,46 +245,12 @@ impl Engine {
             return (Output::default(), Vec::new(), Vec::new());
         };
         let view = Viewpoint::new(slot, standing, self.views.is_single());
-        let mut reader = Reader::new(
-            (&self.objects, &self.hasher, &self.units),
-            (&self.settings, &self.views, &self.allowances),
-            &view,
-            self.now,
-            &mut run.opened,
-        );
-        let mut output = match unit {
-            Unit::Ingress(ingress) => ingress::translate_ingress(&mut reader, ingress),
-            Unit::ConfigMap(map) => ingress::translate_config_map(&mut reader, map),
-            Unit::Gateway(gateway) => istio::translate_gateway(&mut reader, gateway),
-            Unit::VirtualService(service) => istio::translate_service(&mut reader, service),
-            Unit::Guard(key) => istio::translate_guard(&mut reader, key),
-            Unit::Refused(key) => istio::refuse(&mut reader, key),
-            Unit::Beyond(key) => Output {
-                findings: self.allowances.finding(key).into_iter().collect(),
-                ..Output::default()
-            },
-            Unit::Host(host) => {
-                let claims = self.units.claims(id, &view, self.views.is_single());
-                host::translate(&mut reader, &self.shared, host, &claims)
-            }
-            Unit::Certificate(secret) => {
-                let is_default = self.is_default_certificate(secret);
-                certificate::translate(&mut reader, secret, is_default)
-            }
-            Unit::Trust(secret) => trust::translate(&mut reader, secret),
-            Unit::Telemetry => istio::telemetry::translate(&mut reader),
-            Unit::Provider(name) => istio::provider::translate(&mut reader, name),
-            Unit::Upstream(name) => upstream::translate(&mut reader, name),
-            Unit::Listener(port) => istio::translate_port(&mut reader, port),
-            Unit::Reachable(key) => mesh::translate_reachable(&mut reader, key),
-            Unit::Workload(_) => mesh::translate_workload(&mut reader),
-            Unit::Elsewhere => mesh::translate_elsewhere(&mut reader),
-            Unit::Spoken(key, _) => mesh::claim(key),
-            Unit::Captured(key) => {
-                let spoken = self.spoken(id, &view);
-                mesh::translate_captured(&mut reader, key, &spoken)
-            }
-        };
+        let around = self.surroundings();
+        let mut reader = Reader::new(self.stored(), around, &view, id, &mut run.opened);
+        let known = self.rules.units.get(usize::from(unit.kind().rank));
+        let mut output = known.map_or_else(Output::default, |(_, translate)| {
+            translate(&mut reader, unit)
+        });
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;
         run.work.objects_visited += visited;
@@ -354,46 +260,58 @@ impl Engine {
         (output, facts, view.into_steps())
     }
 
-    /// What a view answers to what a unit asked about another.
+    /// The answer of a view to what a unit asked about another.
     pub(super) fn answer(&self, slot: Slot, question: &Question) -> Answer {
         let Some(standing) = self.views.get(slot) else {
             return Answer::Is(false);
         };
         let has_rules = |namespace: &str, pattern: &str| {
-            let domain = &self.settings.cluster_domain;
-            let stored = (&self.objects, &self.hasher);
-            !rules::find(stored, domain, namespace, pattern, &mut 0).is_empty()
+            (self.rules.has_rules)(self.stored(), &self.settings, namespace, pattern)
         };
         let is_needed = |needer, need| self.units.need(needer, need).has(slot);
         Viewpoint::answer(standing, question, has_rules, is_needed)
     }
 
-    fn note_served(&self, unit: &Unit, id: UnitId, has_needs: bool, run: &mut Run) {
-        // One that is beyond claims its hosts to close them; it was told of when it was left out.
-        if let Unit::Ingress(ingress) = unit
-            && !self.allowances.is_ingress_beyond(ingress)
-        {
-            if has_needs {
-                run.served.push(ingress.clone());
-            } else if self.units.get(id).is_some_and(Record::has_needs) {
-                run.unserved.push(ingress.clone());
-            }
+    /// What units read beside objects.
+    pub(super) fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            settings: &self.settings,
+            shared: &self.shared,
+            views: &self.views,
+            units: &self.units,
+            allowances: &self.allowances,
+            late: &self.late,
+            now: self.now,
         }
     }
 
-    /// What is spoken in a view where connections are captured.
-    fn spoken(&self, captured: UnitId, view: &Viewpoint<'_>) -> Vec<Spoken> {
-        let mut spoken = Vec::new();
-        for id in self.units.needers(captured) {
-            let is_in = self.views.is_single()
-                || view.is_needed(id, captured, &self.units.need(id, captured));
-            if let Some(Unit::Spoken(_, one)) = self.units.get(id).map(Record::unit)
-                && is_in
-            {
-                spoken.push(*one);
-            }
+    /// All objects, for reading that nobody notes.
+    pub(crate) fn stored(&self) -> Stored<'_> {
+        Stored::new(&self.objects, &self.hasher)
+    }
+
+    fn note_served(&self, unit: &Unit, id: UnitId, has_needs: bool, run: &mut Run) {
+        let Some(object) = unit.name().filter(|_| unit.kind().has_status) else {
+            return;
+        };
+        // One that is beyond claims its hosts to close them; it was told of when it was left out.
+        if self.is_beyond(unit) {
+            return;
         }
-        spoken
+        if has_needs {
+            run.served.push(object.clone());
+        } else if self.units.get(id).is_some_and(Record::has_needs) {
+            run.unserved.push(object.clone());
+        }
+    }
+
+    /// Whether the object of a unit is beyond what its namespace may hold.
+    pub(super) fn is_beyond(&self, unit: &Unit) -> bool {
+        if !self.allowances.is_any_beyond() {
+            return false;
+        }
+        let key = unit.object_key();
+        key.is_some_and(|key| self.allowances.is_beyond(&key))
     }
 
     /// Takes a unit that nobody needs out, with all that it made.
@@ -401,12 +319,13 @@ impl Engine {
         let drawn = (!self.views.is_single()).then(Drawn::default);
         self.settle(id, Box::default(), (Output::default(), drawn), run);
         self.partings.set(id, None);
-        let unit = self.units.get(id).map(Record::unit);
-        if let Some(Unit::Reachable(key)) = unit {
-            self.audience.remove_exported(id, key.namespace());
-        }
-        if let Some(namespace) = unit.and_then(Unit::held_in) {
-            self.audience.release(id, namespace);
+        if let Some(unit) = self.units.get(id).map(Record::unit) {
+            let namespace = unit.namespace().unwrap_or_default();
+            match unit.viewers(&self.settings) {
+                Viewers::Reaching => self.audience.remove_exported(id, namespace),
+                Viewers::Namespace => self.audience.release(id, namespace),
+                _ => {}
+            }
         }
         self.units.remove(&self.hasher, id);
     }
@@ -452,14 +371,14 @@ impl Engine {
             .filter(|(_, resource)| matches!(resource.value, Value::Route(_)))
             .map(|(name, _)| name.clone())
             .collect();
-        let is_mesh = record.unit().is_mesh();
+        let stores_all = record.unit().kind().stores_all;
         let rest = resources
             .iter()
             .filter(|(name, resource)| match &resource.value {
                 Value::Domain(domain) => name.as_str() != domain.host.as_str(),
                 Value::Passage(_) => true,
                 Value::Route(_) => false,
-                _ => is_mesh,
+                _ => stores_all,
             })
             .map(|(name, resource)| Key::new(resource.value.kind(), name.clone()))
             .collect();
@@ -514,19 +433,6 @@ impl Engine {
         }
         self.units.set_seen(id, views);
     }
-
-    pub(super) fn is_default_certificate(&self, secret: &str) -> bool {
-        self.shared
-            .default_certificate
-            .as_ref()
-            .is_some_and(|name| name.as_str() == secret)
-    }
-
-    /// Whether the settings name this ConfigMap, which then is missed where it is not there.
-    fn is_config_map_named(&self, id: &str) -> bool {
-        let named = self.settings.nginx_config_map.as_ref();
-        named.is_some_and(|key| **key.id() == *id)
-    }
 }
 
 /// An unchanged route keeps the one allocation of its name that the snapshot shares.
@@ -543,21 +449,4 @@ fn reuse_names(former: &[Name], resources: &mut [(Name, Resource)]) {
             *name = sorted[at].clone();
         }
     }
-}
-
-/// Counts who uses which policy.
-pub fn count_policies(policies: &mut Interner<Arc<Policy>>, changes: &[Change]) {
-    for change in changes {
-        if let Some(policy) = policy_of(change.new.as_deref()) {
-            policies.retain(policy);
-        }
-        if let Some(policy) = policy_of(change.old.as_deref()) {
-            policies.release(policy);
-        }
-    }
-}
-
-fn policy_of(sealed: Option<&Sealed>) -> Option<&Arc<Policy>> {
-    let route: &Route = sealed?.route()?;
-    Some(&route.policy)
 }

@@ -1,21 +1,15 @@
-//! The table of units: their records, who reads which fact, and who needs whom.
+//! The table of units: their records, the readers of facts, and the needers of units.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use myriad_model::{Key, Kind, Name};
 
-use super::facts::FactHasher;
-use super::multimap::Multimap;
 use super::reach::Reach;
-use super::slab::Slab;
 use super::stamp::{Slot, Stamp};
-use super::viewpoint::Viewpoint;
-use crate::host::Claims;
-use crate::istio;
-use crate::output::Unit;
-
-/// The number of a unit, used again after it is gone.
-pub type UnitId = u32;
+use super::unit::{Unit, UnitId};
+use crate::store::FactHasher;
+use crate::store::multimap::Multimap;
+use crate::store::slab::Slab;
 
 /// What is remembered of a unit's last run.
 pub struct Record {
@@ -50,8 +44,8 @@ pub struct NeedsChange {
     pub gained: Vec<UnitId>,
     /// Needed before and not now.
     pub lost: Vec<UnitId>,
-    /// Of all these, needed for other views than before, and whether other views want them now
-    /// than before. Empty as long as there is one view.
+    /// The ones of all these that are needed for other views than before, and the views that
+    /// differ. Empty as long as there is one view.
     pub restamped: Vec<Restamped>,
 }
 
@@ -62,9 +56,9 @@ pub struct Restamped {
     pub id: UnitId,
     /// The views that differ.
     pub moved: Stamp,
-    /// Those of them that want it and did not.
+    /// Views that want it now and did not before.
     pub grown: Stamp,
-    /// Those of them that do not want it any more.
+    /// Views that do not want it any more.
     pub shrunk: Stamp,
 }
 
@@ -79,6 +73,11 @@ impl Record {
         !self.needs.is_empty()
     }
 
+    /// The units that it needs, sorted.
+    pub fn needs(&self) -> &[UnitId] {
+        &self.needs
+    }
+
     /// The names of the routes that it made.
     pub fn routes(&self) -> &[Name] {
         &self.routes
@@ -88,41 +87,8 @@ impl Record {
     /// name are not stored.
     pub fn outputs(&self) -> Vec<Key> {
         let mut keys = Vec::with_capacity(2 + self.routes.len());
-        match &self.unit {
-            // What those for sidecars make is stored whole.
-            Unit::Ingress(_)
-            | Unit::ConfigMap(_)
-            | Unit::Gateway(_)
-            | Unit::VirtualService(_)
-            | Unit::Refused(_)
-            | Unit::Reachable(_)
-            | Unit::Workload(_)
-            | Unit::Elsewhere
-            | Unit::Spoken(..)
-            | Unit::Captured(_)
-            | Unit::Beyond(_) => {}
-            Unit::Guard(key) => keys.push(Key::new(Kind::Guard, istio::guard_name(key))),
-            Unit::Host(host) => {
-                keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));
-            }
-            Unit::Certificate(id) => {
-                keys.push(Key::new(Kind::Certificate, Name::new(id.clone())));
-            }
-            Unit::Trust(id) => keys.push(Key::new(Kind::Trust, Name::new(id.clone()))),
-            Unit::Listener(port) => keys.push(Key::new(Kind::Listener, port.name())),
-            Unit::Telemetry => {
-                let name = Name::from(istio::telemetry::NAME);
-                keys.push(Key::new(Kind::Telemetry, name));
-            }
-            Unit::Provider(id) => {
-                keys.push(Key::new(Kind::Provider, Name::new(id.clone())));
-            }
-            Unit::Upstream(id) => {
-                let name = Name::new(id.clone());
-                keys.push(Key::new(Kind::Upstream, name.clone()));
-                keys.push(Key::new(Kind::Endpoints, name));
-            }
-        }
+        // Of others than these all is stored.
+        (self.unit.kind().makes)(self.unit.key(), &mut keys);
         keys.extend(self.rest.iter().cloned());
         let routes = self.routes.iter();
         keys.extend(routes.map(|name| Key::new(Kind::Route, name.clone())));
@@ -210,23 +176,6 @@ impl Units {
         (id, true)
     }
 
-    /// The objects that claim a host in a view.
-    pub fn claims(&self, host: UnitId, view: &Viewpoint<'_>, is_single: bool) -> Claims {
-        let mut claims = Claims::default();
-        for id in self.needers(host) {
-            if !is_single && !view.is_needed(id, host, &self.need(id, host)) {
-                continue;
-            }
-            match self.get(id).map(Record::unit) {
-                Some(Unit::Ingress(id)) => claims.ingresses.push(id.clone()),
-                Some(Unit::Gateway(id)) => claims.gateways.push(id.clone()),
-                Some(Unit::VirtualService(id)) => claims.services.push(id.clone()),
-                Some(_) | None => {}
-            }
-        }
-        claims
-    }
-
     /// Forgets a unit whose facts, needs and deadline were emptied before.
     pub fn remove(&mut self, hasher: &FactHasher, id: UnitId) {
         if let Some(record) = self.slab.remove(id) {
@@ -234,12 +183,12 @@ impl Units {
         }
     }
 
-    /// Who read a fact.
+    /// The units that read a fact.
     pub fn readers(&self, fact: u64) -> Vec<UnitId> {
         self.readers.ids(fact).collect()
     }
 
-    /// Who needs a unit.
+    /// The units that need a unit.
     pub fn needers(&self, id: UnitId) -> Vec<UnitId> {
         self.needers.ids(u64::from(id)).collect()
     }

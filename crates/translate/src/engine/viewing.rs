@@ -3,23 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use myriad_api::istio::Sidecar;
-use myriad_api::{Object, ObjectKind};
 use myriad_model::{
     Delta, Key, Kind, Listener, ListenerProtocol, Name, Origin, Resource, SealedArc, Snapshot,
     Value,
 };
 
 use super::Engine;
-use super::facts::Fact;
-use super::run::{Run, count_policies};
+use super::batch::Run;
+use super::policies::count_policies;
+use super::reader::ScopeFact;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
-use super::units::UnitId;
+use super::unit::{UnitId, Viewers};
 use super::views::TooManyViews;
-use crate::istio;
-use crate::istio::mesh::{Scope, Workload};
-use crate::output::Unit;
-use crate::view::{Role, View};
+use crate::view::{Role, View, Workload};
 
 impl Engine {
     /// Adds a view, or replaces the one of its name. The next outcome carries what is seen in it.
@@ -110,9 +106,7 @@ impl Engine {
         // Whether a namespace has workloads here is told where it has none.
         let is_only = self.views.of_namespace(namespace) == Stamp::one(slot);
         let held: Vec<UnitId> = self.audience.held(namespace).collect();
-        let providers = self.settings.providers.iter();
-        let roots = providers.map(|it| Unit::Provider((&*it.name).into()));
-        let roots = roots.chain([Unit::Elsewhere, Unit::Telemetry]);
+        let roots = (self.rules.of_sidecars)(&self.settings).into_iter();
         visited.extend(roots.filter_map(|unit| self.units.find(&self.hasher, &unit)));
         let mut run = std::mem::take(&mut self.run);
         for id in visited {
@@ -124,9 +118,10 @@ impl Engine {
                 false => self.mark_in(id, slot, &mut run),
             }
         }
-        self.root(Unit::Workload(workload), &mut run);
-        if self.units.find(&self.hasher, &Unit::Elsewhere).is_none() {
-            self.root(Unit::Elsewhere, &mut run);
+        self.root((self.rules.workload)(workload), &mut run);
+        let elsewhere = (self.rules.elsewhere)();
+        if self.units.find(&self.hasher, &elsewhere).is_none() {
+            self.root(elsewhere, &mut run);
         }
         self.run = run;
     }
@@ -147,37 +142,25 @@ impl Engine {
         self.writer.snapshot_at(self.views.find(name)?)
     }
 
-    /// What the view at a place may reach, by the Sidecar that is for it. Returns whether that
-    /// differs.
+    /// Settles what the view at a place may reach, by the Sidecar that is for it. Returns whether
+    /// that differs.
     fn settle_scope(&mut self, slot: Slot) -> bool {
-        let root = self.settings.root_namespace();
         let standing = self.views.get(slot);
         let Some(standing) = standing.filter(|it| it.view.role == Role::Sidecar) else {
             return false;
         };
-        let own = self.sidecars(&standing.view.namespace);
-        let scope = Scope::of(&standing.view, own, self.sidecars(root));
+        let scope = (self.rules.scope)(self.stored(), &self.settings, &standing.view);
         self.views.set_scope(slot, scope)
     }
 
-    /// The same for all whom a changed Sidecar may be for.
-    pub(super) fn settle_scopes(
-        &mut self,
-        old: Option<&Object>,
-        new: Option<&Object>,
-        run: &mut Run,
-    ) {
-        let known = [old, new].into_iter().flatten();
-        let mut known = known.filter(|object| matches!(object, Object::Sidecar(_)));
-        let Some(sidecar) = known.next() else {
-            return;
-        };
+    /// The same for all whom a changed object of a namespace may be for.
+    pub(super) fn settle_scopes(&mut self, namespace: &str, run: &mut Run) {
         let sidecars = self.views.of_sidecars();
-        let slots = match sidecar.key().namespace() {
+        let slots = match namespace {
             root if root == self.settings.root_namespace() => sidecars.clone(),
             own => sidecars.common(&self.views.of_namespace(own)),
         };
-        let askers = self.units.readers(self.hasher.hash(Fact::Policies));
+        let askers = self.units.readers(self.hasher.fact(ScopeFact));
         for slot in slots.iter() {
             let reachable = |it: &Engine| {
                 let standing = it.views.get(slot);
@@ -194,22 +177,10 @@ impl Engine {
         }
     }
 
-    fn sidecars(&self, namespace: &str) -> Vec<Arc<Sidecar>> {
-        let fact = self.hasher.hash(Fact::Sidecars(namespace));
-        let found = self.objects.collection(fact);
-        let found = found.filter_map(|object| match object {
-            Object::Sidecar(sidecar) => Some(sidecar),
-            _ => None,
-        });
-        found
-            .filter(|sidecar| sidecar.meta.key.namespace() == namespace)
-            .collect()
-    }
-
     /// Takes what is accepted for a workload out of a view that is another's now: what that one
     /// accepts bears the same names.
     fn forget_workload(&mut self, slot: Slot, workload: &Arc<Workload>) {
-        let unit = Unit::Workload(workload.clone());
+        let unit = (self.rules.workload)(workload.clone());
         let found = self.units.find(&self.hasher, &unit);
         let Some((id, record)) = found.and_then(|id| Some((id, self.units.get(id)?))) else {
             return;
@@ -227,8 +198,8 @@ impl Engine {
     /// Marks what is accepted for a workload.
     fn mark_workload(&mut self, workload: Arc<Workload>) {
         let mut run = std::mem::take(&mut self.run);
-        self.root(Unit::Workload(workload), &mut run);
-        self.root(Unit::Elsewhere, &mut run);
+        self.root((self.rules.workload)(workload), &mut run);
+        self.root((self.rules.elsewhere)(), &mut run);
         self.run = run;
     }
 
@@ -279,19 +250,19 @@ impl Engine {
         self.run.work.resources_changed += changes.len() as u64;
     }
 
-    /// Who has which port on the proxies of a new gateway. A walk over all units.
+    /// Claims the ports on the proxies of a new gateway. A walk over all units.
     fn claim_all_ports(&mut self, slot: Slot) {
         let mut claims = Vec::new();
         let Some(view) = self.views.get(slot).map(|standing| &standing.view) else {
             return;
         };
         for record in self.units.iter() {
-            let Unit::Gateway(id) = record.unit() else {
+            let unit = record.unit();
+            let (Some(of), Some((kind, id))) = (unit.kind().ports, unit.object()) else {
                 continue;
             };
-            let found = self.objects.get(&self.hasher, ObjectKind::IstioGateway, id);
-            if let Some(Object::IstioGateway(gateway)) = found {
-                claims.push(istio::claims(Some(&gateway), view, &self.settings));
+            if let Some(object) = self.objects.get(&self.hasher, kind, id) {
+                claims.push(of(&object, view, &self.settings));
             }
         }
         if let Some(standing) = self.views.get_mut(slot) {
@@ -310,14 +281,13 @@ impl Engine {
         let is_gateway = is_ingress || roles.contains(&Some(Role::Gateway));
         let mut marked = Vec::new();
         for (id, record) in self.units.iter_ids() {
-            let is_root = match record.unit() {
-                Unit::Ingress(_) | Unit::ConfigMap(_) => is_ingress,
-                Unit::Certificate(id) => is_ingress && self.is_default_certificate(id),
-                Unit::Provider(_) | Unit::Guard(_) => true,
-                Unit::Telemetry => istio::telemetry::is_always(&self.settings),
-                Unit::Reachable(_) | Unit::Elsewhere => is_sidecar,
-                Unit::Refused(key) if key.kind == ObjectKind::Telemetry => true,
-                unit => is_gateway && unit.own_kind().is_some(),
+            let unit = record.unit();
+            let is_root = match unit.viewers(&self.settings) {
+                Viewers::Ingress | Viewers::NeededAndIngress => is_ingress,
+                Viewers::All | Viewers::Namespace => true,
+                Viewers::Reaching | Viewers::Sidecars => is_sidecar,
+                Viewers::Gateways => is_gateway && unit.own_kind().is_some(),
+                Viewers::Needed | Viewers::Workload => false,
             };
             // As long as there is one view it is not noted what is for it: all is.
             if is_root || self.views.is_single() || self.units.seen(id).has(slot) {

@@ -1,5 +1,5 @@
-//! What a unit may ask about the view that it is translated for, and which views give the same
-//! answers.
+//! The questions that a unit may ask about the view that it is translated for, and which views give
+//! the same answers.
 //!
 //! A unit is translated as if there were one view. Whatever it asks about that view is noted, in
 //! order. Another view that would answer alike leads to the same output, since nothing else
@@ -9,12 +9,13 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use myriad_api::istio::{Labels, Sidecar};
+use myriad_api::istio::Labels;
 
+use super::ports::{PortClaim, PortKey};
+use super::scope::Scope;
 use super::stamp::{Slot, Stamp};
-use super::units::UnitId;
+use super::unit::UnitId;
 use super::views::Standing;
-use crate::istio::{PortClaim, PortKey};
 use crate::view::Role;
 
 /// A view as one run of a unit sees it.
@@ -25,7 +26,7 @@ pub struct Viewpoint<'a> {
     asked: Option<RefCell<Asked>>,
 }
 
-/// What a unit asked, each question once.
+/// The questions that a unit asked, each once.
 #[derive(Default)]
 struct Asked {
     known: BTreeSet<Question>,
@@ -35,7 +36,7 @@ struct Asked {
 /// A question and what one view answered.
 pub type Step = (Question, Answer);
 
-/// What may differ between views.
+/// A question whose answer may differ between views.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
     /// Whether its workload has a label.
@@ -44,9 +45,9 @@ pub enum Question {
     IsNamespace(Box<str>),
     /// Its namespace.
     Namespace,
-    /// Who has a port.
+    /// The owner of a port.
     Port(PortKey),
-    /// Whether its namespace has DestinationRules for a host or wildcard.
+    /// Whether its namespace has rules for a host or wildcard.
     HasRules(Box<str>),
     /// Whether the first unit needs the second for it.
     IsNeeded(UnitId, UnitId),
@@ -56,18 +57,18 @@ pub enum Question {
     IsIngress,
     /// Whether it imports a host of a namespace at a port.
     Imports(Box<str>, Box<str>, u16),
-    /// Whether it may connect to whom no object names; none where no Sidecar says so.
+    /// Whether it may connect to whom no object names; none where its scope does not say so.
     AllowsAny,
 }
 
-/// What a view answers.
+/// The answer of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Yes or no.
     Is(bool),
     /// Its namespace.
     Namespace(Box<str>),
-    /// Who has a port.
+    /// The owner of a port.
     Port(Option<PortClaim>),
     /// Yes, no, or as the settings have it.
     Maybe(Option<bool>),
@@ -124,7 +125,7 @@ impl<'a> Viewpoint<'a> {
             })
     }
 
-    /// Who has a port on its proxies.
+    /// The owner of a port on its proxies.
     pub fn port(&self, key: &PortKey) -> Option<&'a PortClaim> {
         let claim = self.standing.ports.winner(key);
         self.note(|| (Question::Port(key.clone()), Answer::Port(claim.cloned())));
@@ -152,7 +153,7 @@ impl<'a> Viewpoint<'a> {
         is
     }
 
-    /// Whether the Sidecar for it lets it reach a port of a host of a namespace. Where that
+    /// Whether its scope lets it reach a port of a host of a namespace. Where that
     /// differs, the view is asked again.
     pub fn imports(&self, namespace: &str, host: &str, port: u16) -> bool {
         let is = imports(self.standing, namespace, host, port);
@@ -163,17 +164,17 @@ impl<'a> Viewpoint<'a> {
         is
     }
 
-    /// Whether it may connect to whom no object names; none where no Sidecar says so. The caller
-    /// noted that it asks.
+    /// Whether it may connect to services that no object names; `None` where its scope does not
+    /// say. The caller noted that it asks.
     pub fn allows_any(&self) -> Option<bool> {
         let allows = self.standing.scope.allows_any();
         self.note(|| (Question::AllowsAny, Answer::Maybe(allows)));
         allows
     }
 
-    /// The Sidecar for it, for who is translated for one workload alone and notes what it reads.
-    pub fn sidecar_unasked(&self) -> Option<&'a Sidecar> {
-        self.standing.scope.sidecar()
+    /// Its scope, for who is translated for one workload alone and notes what it reads.
+    pub fn scope_unasked(&self) -> &'a Scope {
+        &self.standing.scope
     }
 
     /// The labels of its workload, for the same.
@@ -192,7 +193,7 @@ impl<'a> Viewpoint<'a> {
         &self.standing.view.namespace
     }
 
-    /// What a view answers.
+    /// The answer of a view.
     pub fn answer(
         standing: &Standing,
         question: &Question,
@@ -246,14 +247,14 @@ pub struct Classes {
 }
 
 enum Node {
-    /// Where each answer leads.
+    /// A question, and the node that each answer leads to.
     Asks(Question, Vec<(Answer, usize)>),
     /// The number of the output.
     Ends(usize),
 }
 
 impl Classes {
-    /// The number of the output that a view has; none where it has to be made.
+    /// The number of the output that a view has; `None` where it has to be made.
     pub fn find(&self, answer: impl Fn(&Question) -> Answer) -> Option<usize> {
         let mut at = 0;
         loop {

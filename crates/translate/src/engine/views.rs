@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ports::Ports;
+use super::scope::Scope;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
-use crate::istio::mesh::{Scope, Workload};
-use crate::view::{Role, View};
+use crate::view::{Role, View, Workload};
 
 /// The most views of one engine.
 pub const VIEWS_MAX: usize = 1 << 14;
@@ -33,7 +33,7 @@ pub struct Views {
     workloads: Sets<Workload>,
     /// Sidecars by the namespaces of which they may reach anything.
     importers: Sets<Box<str>>,
-    /// Those that may reach anything of any.
+    /// Sidecars that may reach anything of any namespace.
     importers_of_all: Stamp,
 }
 
@@ -44,9 +44,9 @@ struct Sets<K>(BTreeMap<K, Stamp>);
 pub struct Standing {
     /// The view.
     pub view: View,
-    /// Whose wish for a port is granted.
+    /// The claims to ports, and which of them is granted.
     pub ports: Ports,
-    /// What it may reach, if it is a sidecar.
+    /// The scope of what it may reach, if it is a sidecar.
     pub scope: Scope,
 }
 
@@ -112,32 +112,32 @@ impl Views {
         &self.all
     }
 
-    /// Those that answer for Ingresses.
+    /// The views that answer for Ingresses.
     pub fn of_ingress(&self) -> &Stamp {
         &self.ingress
     }
 
-    /// Those of gateways.
+    /// The views of gateways.
     pub fn of_gateways(&self) -> &Stamp {
         &self.gateways
     }
 
-    /// Those of sidecars.
+    /// The views of sidecars.
     pub fn of_sidecars(&self) -> &Stamp {
         &self.sidecars
     }
 
-    /// Those of the sidecars of a workload.
+    /// The views of the sidecars of a workload.
     pub fn of_workload(&self, workload: &Workload) -> Stamp {
         self.workloads.get(workload)
     }
 
-    /// Those of a namespace.
+    /// The views of a namespace.
     pub fn of_namespace(&self, namespace: &str) -> Stamp {
         self.namespaces.get(namespace)
     }
 
-    /// Those of sidecars that may reach anything of a namespace.
+    /// The views of sidecars that may reach anything of a namespace.
     pub fn importers(&self, namespace: &str) -> Stamp {
         self.importers_of_all.union(&self.importers.get(namespace))
     }
@@ -233,7 +233,7 @@ impl Views {
         Some(former.view)
     }
 
-    /// What the sidecar at a place may reach. Returns whether that differs.
+    /// Sets what the sidecar at a place may reach. Returns whether that differs.
     pub fn set_scope(&mut self, slot: Slot, scope: Scope) -> bool {
         let Some(Some(standing)) = self.slots.get_mut(slot as usize) else {
             return false;

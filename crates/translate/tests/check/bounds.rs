@@ -14,6 +14,7 @@ use crate::{universe, world};
 /// An engine in which the small universe has more than each namespace may hold.
 fn engine() -> Engine {
     world::engine(Settings {
+        late_claims: true,
         bounds: Bounds {
             routes: 4,
             endpoints: 3,
@@ -46,6 +47,7 @@ fn what_stays_is_the_same_from_scratch_and_in_any_order() {
         let objects: Vec<Change> = objects.collect();
         for order in [objects.clone(), objects.into_iter().rev().collect()] {
             let mut fresh = engine();
+            fresh.learn(incremental.late_claims());
             fresh.apply(order, now);
             prop_assert_eq!(findings(&incremental), findings(&fresh));
             prop_assert_eq!(incremental.snapshot().digest(), fresh.snapshot().digest());

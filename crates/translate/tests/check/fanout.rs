@@ -1,4 +1,4 @@
-//! What each kind of change costs: `tests/goldens/fanout/<what changes>.yaml` holds objects,
+//! The cost of each kind of change: `tests/goldens/fanout/<what changes>.yaml` holds objects,
 //! then changes, each with its counted work and its delta.
 
 use myriad_translate::{Engine, Outcome};

@@ -12,7 +12,7 @@ const SERVICES: usize = 5;
 /// Sidecars of each namespace, whose labels differ.
 const SIDECARS: usize = 10;
 
-/// What keeps the namespaces apart.
+/// The boundary that keeps the namespaces apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// A Sidecar for each, with `./*`.
@@ -21,9 +21,9 @@ enum Scope {
     Exports,
 }
 
-/// What each costs: a view what it sees, and that is translated already but for what it accepts
-/// itself; a change the ten views that see it, for which it is translated once. Each Service has
-/// two ports.
+/// The cost of each change: a view what it sees, and that is translated already but for what it
+/// accepts itself; a change the ten views that see it, for which it is translated once. Each
+/// Service has two ports.
 const EXPECTED: [&str; 6] = [
     "view: 1 units, 30 views asked, 44 resources",
     "removed view: 0 units, 29 views asked, 0 resources",

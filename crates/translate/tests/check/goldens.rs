@@ -45,20 +45,20 @@ fn every_golden_of_ownership_holds() {
     check("ownership", renew);
 }
 
-/// What Istio's own samples write for its ingress gateway, in other words.
+/// The objects that Istio's own samples write for its ingress gateway, in other words.
 #[test]
 fn every_shape_of_the_samples_of_istio_holds() {
     check("istio-samples", renew);
 }
 
-/// What sidecars see.
+/// The goldens of sidecars.
 #[test]
 fn every_golden_of_the_mesh_holds() {
     // The base would be in the scope of each of them.
     check("mesh", |text| renew_on("", text));
 }
 
-/// What the examples of egress are to the sidecars of clients and to the gateway.
+/// The goldens of egress: its examples at the sidecars of clients and at the gateway.
 #[test]
 fn every_golden_of_egress_holds() {
     check("egress", |text| {

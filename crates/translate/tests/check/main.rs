@@ -2,11 +2,14 @@
 //! counts of work at two sizes.
 
 mod bounds;
+mod claims;
 mod config_map;
+mod copies;
 mod fanout;
 mod fleet;
 mod goldens;
 mod istio;
+mod large;
 mod properties;
 mod regexes;
 mod render;

@@ -47,7 +47,10 @@ pub fn run_any<S: Strategy>(histories: S, test: impl Fn(S::Value) -> Result<(), 
 }
 
 fn engine() -> Engine {
-    world::engine(universe::settings())
+    world::engine(Settings {
+        late_claims: true,
+        ..universe::settings()
+    })
 }
 
 fn findings(engine: &Engine) -> Vec<Finding> {
@@ -76,12 +79,15 @@ fn incremental_equals_from_scratch() {
             incremental.apply(changes.clone(), now);
         }
         let mut fresh = engine();
+        // History that no object tells.
+        fresh.learn(incremental.late_claims());
         let objects = survivors(&batches).into_iter().map(Change::Put).collect();
         fresh.apply(objects, now);
         prop_assert_eq!(findings(&incremental), findings(&fresh));
         prop_assert_eq!(incremental.snapshot().digest(), fresh.snapshot().digest());
         prop_assert_eq!(incremental.next_deadline(), fresh.next_deadline());
         prop_assert_eq!(incremental.usage(), fresh.usage());
+        prop_assert_eq!(incremental.late_claims(), fresh.late_claims());
         Ok(())
     });
 }
@@ -200,6 +206,10 @@ fn what_is_there_is_referred_to_and_the_other_way_round() {
                         }
                         let mirrors = route.policy.mirrors.iter();
                         needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
+                    }
+                    Value::Passage(passage) => {
+                        let shares = passage.upstreams.iter();
+                        needed.extend(shares.map(|share| share.upstream.clone()));
                     }
                     Value::Domain(domain) => needed.extend(domain.certificate.clone()),
                     Value::Upstream(upstream) => {

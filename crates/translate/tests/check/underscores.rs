@@ -1,4 +1,4 @@
-//! What becomes of header fields with underscores in their names, by the dialect of a route.
+//! The treatment of header fields with underscores in their names, by the dialect of a route.
 
 use myriad_api::Change;
 use myriad_model::{OriginKind, Underscores};
@@ -18,7 +18,7 @@ const OBJECTS: [&str; 3] = [
      http: [{route: [{destination: {host: web}}]}]}}",
 ];
 
-/// What routes say, with the kind of object that each came from.
+/// The treatment that routes ask for, with the kind of object that each came from.
 fn said(passes_underscores: bool) -> Vec<(OriginKind, Underscores)> {
     let mut engine = world::engine(Settings {
         passes_underscores,

@@ -74,6 +74,7 @@ fn views_that_come_and_go_leave_what_a_fresh_engine_has() {
     run_any(steps(), |(batches, steps)| {
         let mut settings = universe::settings();
         settings.root_namespace = Some("one".into());
+        settings.late_claims = true;
         let mut incremental = world::engine(settings.clone());
         let mut now = world::NOW;
         for ((passed, changes), step) in batches.iter().zip(steps) {
@@ -86,6 +87,7 @@ fn views_that_come_and_go_leave_what_a_fresh_engine_has() {
         (settings.gateway_labels, settings.gateway_namespace) = (main.labels, main.namespace);
         settings.views = views.collect();
         let mut fresh = world::engine(settings);
+        fresh.learn(incremental.late_claims());
         let objects = survivors(&batches).into_iter().map(Change::Put).collect();
         fresh.apply(objects, now);
         prop_assert_eq!(digests(&incremental), digests(&fresh));

@@ -39,6 +39,7 @@ pub fn settings(text: &str) -> Settings {
                 assert_eq!(value, "cluster");
                 settings.host_sharing = HostSharing::Cluster;
             }
+            "late-claims" => settings.late_claims = value == "true",
             "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
             "wildcard-sharing" => settings.wildcard_sharing = list(),
             "ignore-annotations" => settings.ignore_annotations = list(),
@@ -104,6 +105,8 @@ fn bound(text: &str, bounds: &mut Bounds) {
         "hash-slots" => bounds.hash_slots = number,
         "host-subsets" => bounds.host_subsets = number,
         "subset-endpoints" => bounds.subset_endpoints = number,
+        "endpoint-copies" => bounds.endpoint_copies = number,
+        "late-claims" => bounds.late_claims = number,
         other => panic!("no bound {other}"),
     }
 }

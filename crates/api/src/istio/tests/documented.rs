@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::reference::{REFERENCE, all_messages, json_name};
 
-const PAGE: &str = include_str!("../../../../../docs/istio.md");
+const PAGE: &str = include_str!("../../../../../docs/istio-reference.md");
 
-/// What a row may say of its fields.
+/// The states that a row may give its fields.
 const STATES: [&str; 3] = ["honoured", "equal by default", "refused"];
 
 /// Per message, what the page says of its fields by their names in JSON.

@@ -9,10 +9,10 @@ use destination_rule::{balancer, connection};
 use request_authentication as jwt;
 use virtual_service as route;
 
-/// Message, fields in protobuf's names; as of 1.31.1.
+/// The messages and their fields, in protobuf's names, from Istio's 1.31.1.
 pub(super) const REFERENCE: &str = include_str!("reference.txt");
 
-/// What a message of ours reads.
+/// The fields that a message of ours reads.
 pub(super) struct Ours {
     type_name: &'static str,
     pub(super) refused: &'static [&'static str],

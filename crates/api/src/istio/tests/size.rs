@@ -1,4 +1,4 @@
-//! What the most numerous kind costs in memory.
+//! The size in memory of the most numerous kind.
 
 use std::mem::size_of;
 use std::sync::Arc;

@@ -121,7 +121,7 @@ fn the_wait_is_that_of_the_oldest_change_in_the_cut() {
     assert_eq!(queue.cut(later).since, later);
 }
 
-/// What a random tenant does.
+/// A step of a random tenant.
 #[derive(Clone, Debug)]
 enum Step {
     Put(usize, usize, usize),

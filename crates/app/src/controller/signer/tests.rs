@@ -32,7 +32,7 @@ fn terms() -> Terms {
     }
 }
 
-/// Who knows one Pod, and tells what its workload is called.
+/// A control loop that knows one Pod and answers with the names of its workload.
 fn knowing() -> mpsc::Sender<ControlEvent> {
     let (inbox, mut events) = mpsc::channel(4);
     drop(task::spawn("test control", async move {
@@ -107,7 +107,7 @@ impl Apply for Once {
     }
 }
 
-/// What a proxy with this token is given.
+/// The certificate that a proxy with this token is given.
 async fn obtain(address: &str, token: &'static str) -> Result<Credential, NotSigned> {
     let (outcomes, mut came) = mpsc::channel(1);
     let settings = ClientSettings {

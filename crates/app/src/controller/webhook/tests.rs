@@ -1,11 +1,10 @@
 //! Reviews as API servers send them.
 
 use clap::Parser as _;
+use myriad_sidecar::inject::{RawSidecar, Sidecar};
 use serde_json::{Value, json};
 
 use super::{Counter, Labels, OF_NAMESPACE, Request, Verdict, Webhook, judge, owner, response};
-use crate::cli::inject::RawSidecar;
-use crate::inject::Sidecar;
 
 #[derive(clap::Parser)]
 struct Raw {
@@ -40,7 +39,7 @@ fn pod() -> Value {
     })
 }
 
-/// What the patch makes of the Pod.
+/// The Pod after the patch.
 fn patched(mut pod: Value, answer: &Value) -> Value {
     use base64::Engine as _;
     let patch = answer["patch"].as_str().unwrap();

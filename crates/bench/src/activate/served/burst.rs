@@ -26,7 +26,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// How often a prober looks for the next answer.
 const LOOK_INTERVAL: Duration = Duration::from_micros(500);
 
-/// What a burst needs.
+/// The parts that a burst needs.
 pub struct Run<'a> {
     pub api: Api,
     pub tenant: &'a Tenant,
@@ -39,9 +39,9 @@ pub struct Run<'a> {
 pub struct Burst {
     /// Ingresses.
     ingresses: u64,
-    /// From the first POST to the answer of the last.
+    /// The time from the first POST to the answer of the last.
     post_ms: f64,
-    /// From there until a client has seen all of them live.
+    /// The time from there until a client has seen all of them live.
     live_ms: f64,
 }
 

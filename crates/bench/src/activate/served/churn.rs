@@ -20,7 +20,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked whether they have.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a churn needs.
+/// The parts that a churn needs.
 pub struct Run<'a> {
     pub api: Api,
     pub tenant: &'a Tenant,
@@ -32,12 +32,12 @@ pub struct Run<'a> {
     pub seconds: u64,
 }
 
-/// What a churn costs.
+/// The cost of a churn.
 #[derive(Debug, Serialize)]
 pub struct Churn {
     /// Endpoints that were changed.
     changes: u64,
-    /// As the API server took them.
+    /// The rate at which the API server took them.
     changes_per_second: f64,
     /// Processor time of the controller, in percent of one core.
     controller_percent: f64,

@@ -43,13 +43,13 @@ pub struct InCluster<'a> {
     figures: Begin,
 }
 
-/// What was prepared.
+/// The objects that were prepared.
 #[derive(Default)]
 struct Next {
     write: Option<Write>,
     /// The name, where a domain is added.
     added: Option<String>,
-    /// What goes once the change has been seen.
+    /// The objects that go once the change has been seen.
     leftover: Vec<Write>,
     sent: Option<Instant>,
     answered: Option<Instant>,
@@ -64,7 +64,7 @@ struct Stages {
     live: Vec<Duration>,
 }
 
-/// What is known once all is ready.
+/// The measurements once all is ready.
 #[derive(Clone, Copy, Default)]
 struct Begin {
     fill_s: f64,
@@ -72,12 +72,12 @@ struct Begin {
     controller_rss_peak_mib: f64,
 }
 
-/// What a cluster adds to the report.
+/// The figures that a cluster adds to the report.
 #[derive(Serialize)]
 pub struct ClusterFigures {
     /// Seconds that the objects took to be written which an earlier run had not.
     fill_s: f64,
-    /// From the start of the process until it is ready.
+    /// The time from the start of the process until it is ready.
     controller_start_s: f64,
     controller_rss_mib: f64,
     /// Up to the end of the first list.

@@ -30,7 +30,7 @@ struct Folder {
 
 struct Replacement {
     path: PathBuf,
-    /// A file that takes the place; none where the place becomes empty.
+    /// The file that takes the place; `None` where the place becomes empty.
     aside: Option<PathBuf>,
 }
 

@@ -26,10 +26,10 @@ pub const TELLING: u8 = 11;
 /// How long a definition may take until it is served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Between two looks.
+/// The time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What exists.
+/// The objects that exist.
 pub struct Setup {
     prefix: String,
     namespaces: usize,
@@ -45,7 +45,7 @@ pub struct Pod {
     pub namespace: usize,
     /// Its name.
     pub name: String,
-    /// What its sidecar shows.
+    /// The token that its sidecar shows.
     pub token: String,
 }
 

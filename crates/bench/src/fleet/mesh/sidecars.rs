@@ -16,7 +16,7 @@ use crate::cluster::follower::{Received, Way};
 /// How long sidecars may take to get in step.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What changes.
+/// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// An endpoint of a Service.
@@ -63,7 +63,7 @@ impl Sidecars {
     /// None at first. Each is complete when it has so many Services.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn new(way: Way, services: usize, threads: usize) -> anyhow::Result<Sidecars> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)

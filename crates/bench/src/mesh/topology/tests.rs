@@ -55,7 +55,7 @@ fn a_graph_is_read_with_its_units_and_defaults() {
     assert_eq!(mail.work.script, []);
 }
 
-/// What is written in the place of what, and what is told then.
+/// The replaced text, the text in its place, and the message.
 const WRONG: &[(&str, &str, &str)] = &[
     (
         "{call: mail}",

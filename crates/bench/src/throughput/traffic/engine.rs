@@ -35,7 +35,7 @@ const DUE_MAX: usize = 1_024;
 /// The number of the timer among those of connections.
 const TIMER: usize = usize::MAX;
 
-/// What is read at a time.
+/// The most bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
 struct Engine {
@@ -70,7 +70,7 @@ struct Seat {
     dice: u64,
     /// Requests that it may still send.
     left: u64,
-    /// Those that were due while another was under way.
+    /// The times of requests that were due while another was under way.
     due: VecDeque<Instant>,
     talk: Talk,
 }

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, ConnectionCommon};
 pub struct Link {
     socket: TcpStream,
     session: Option<Box<ClientConnection>>,
-    /// What waits to be sent, of one without TLS.
+    /// The bytes that wait to be sent, of a link without TLS.
     unsent: Vec<u8>,
 }
 

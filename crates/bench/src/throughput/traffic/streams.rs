@@ -1,4 +1,4 @@
-//! What is under way on a connection of HTTP/2. Requests are frames that were made before, of
+//! The streams of a connection of HTTP/2. Requests are frames that were made before, of
 //! which only the stream's number is written; of answers no header but the status is read.
 
 use std::time::Instant;
@@ -7,8 +7,8 @@ use super::talk::BODY;
 use crate::backend::BODY_BYTES;
 use crate::load::{Failure, Trouble};
 
-/// What a client begins with: the preface; settings (no push, windows of 1 MiB for streams); and
-/// a window of 1 GiB for the connection.
+/// The bytes that a client begins with: the preface; settings (no push, windows of 1 MiB for
+/// streams); and a window of 1 GiB for the connection.
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
     \x00\x00\x0c\x04\x00\x00\x00\x00\x00\
     \x00\x02\x00\x00\x00\x00\x00\x04\x00\x10\x00\x00\
@@ -47,7 +47,7 @@ pub struct Streams {
     open: Vec<Stream>,
     /// The part of a frame that has come.
     begun: Vec<u8>,
-    /// What is to be sent.
+    /// The bytes to be sent.
     out: Vec<u8>,
     /// Bytes taken since the window was opened.
     taken: u32,
@@ -133,7 +133,7 @@ impl Streams {
         self.next += 2;
     }
 
-    /// What is to be sent, which it then is.
+    /// The bytes to be sent, which are sent then.
     pub fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }

@@ -1,4 +1,4 @@
-//! What is under way on a connection: one request after the other, or streams.
+//! The requests under way on a connection: one after the other, or streams.
 
 use std::time::Instant;
 

@@ -25,7 +25,7 @@ struct Known {
     schemes: Vec<SignatureScheme>,
 }
 
-/// What a client offers; it resumes sessions of so many names.
+/// The settings of a client, which resumes sessions of so many names.
 ///
 /// # Errors
 /// The TLS library refuses.
@@ -56,7 +56,7 @@ pub fn config(
 /// A host as a name that is asked for.
 ///
 /// # Errors
-/// It is none.
+/// The text is no name of a server.
 pub fn name(host: &str) -> anyhow::Result<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).context("a name")
 }

@@ -28,7 +28,7 @@ pub(super) struct Client {
     kept: Mutex<HashMap<(SocketAddr, String), Kept>>,
 }
 
-/// What can go wrong.
+/// A fault of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
     /// An answer that is not that of the domain.

@@ -1,4 +1,4 @@
-//! What the gateway says that it sent to servers: its access log.
+//! The gateway's account of what it sent to servers: its access log.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ pub struct Forwarded {
     pub head: String,
     /// The bytes of the body that were handed on.
     pub body: u64,
-    /// How it ended.
+    /// The end of the request.
     pub end: End,
 }
 

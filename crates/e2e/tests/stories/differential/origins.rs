@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use myriad_e2e::istio::free_port;
 use myriad_e2e::world::{eventually, repository};
+use myriad_lab::peer;
 use tokio::net::TcpStream;
 
 use super::forwarded::{End, Forwarded};
@@ -16,7 +17,7 @@ use super::forwarded::{End, Forwarded};
 pub struct Origin {
     /// Its host, as long as [`super::grammar::HOST`].
     pub host: &'static str,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     child: Child,
     told: PathBuf,
@@ -31,11 +32,11 @@ pub struct Seen {
     pub body: Option<u64>,
 }
 
-/// What a server tells of all requests.
+/// The account of a server of all requests.
 pub struct Told {
-    /// Those whose head it saw.
+    /// Requests whose head it saw.
     pub heads: Vec<Seen>,
-    /// Those of which it saw all. HAProxy tells so of what broke off in its body, too.
+    /// Requests of which it saw all. HAProxy also lists requests that broke off in their bodies.
     pub wholes: Vec<Seen>,
     /// How many heads it refused without saying what they were.
     pub refused: usize,
@@ -50,7 +51,7 @@ impl Drop for Origin {
 }
 
 impl Origin {
-    /// What it tells so far.
+    /// The account so far.
     pub fn told(&self) -> Told {
         let text = std::fs::read(&self.told).expect("a file");
         let text = String::from_utf8_lossy(&text);
@@ -84,7 +85,7 @@ impl Origin {
         told
     }
 
-    /// Those requests of which it saw all for sure. HAProxy tells of what broke off as of what did
+    /// The requests of which it saw all for sure. HAProxy tells of what broke off as of what did
     /// not, so that its word counts where it has answered.
     pub fn sure(&self, wholes: Vec<Seen>, sent: &[Forwarded]) -> Vec<Seen> {
         if self.host != "hap.test" {
@@ -162,9 +163,13 @@ async fn nginx(folder: &Path) -> Origin {
     );
     let file = folder.join("nginx.conf");
     std::fs::write(&file, text).expect("a file");
-    let mut command = Command::new("nginx");
-    command.arg("-c").arg(file);
-    told("ngx.test", command, Some(address), folder).await
+    told(
+        "ngx.test",
+        peer::nginx("nginx", &file),
+        Some(address),
+        folder,
+    )
+    .await
 }
 
 async fn haproxy(folder: &Path) -> Origin {
@@ -182,9 +187,13 @@ async fn haproxy(folder: &Path) -> Origin {
     );
     let file = folder.join("haproxy.cfg");
     std::fs::write(&file, text).expect("a file");
-    let mut command = Command::new("haproxy");
-    command.arg("-db").arg("-f").arg(file);
-    told("hap.test", command, Some(address), folder).await
+    told(
+        "hap.test",
+        peer::haproxy("haproxy", &file),
+        Some(address),
+        folder,
+    )
+    .await
 }
 
 /// Starts a server, and waits until it listens: where it was told to, or where it tells.

@@ -1,4 +1,4 @@
-//! What the third schema adds to upstreams and endpoints.
+//! The fields that the third schema adds to upstreams and endpoints.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub fn third() -> Upstream {
     }
 }
 
-/// What a sidecar reaches by the address that a connection was meant for.
+/// The upstream by which a sidecar reaches the original destination of connections.
 pub fn mesh() -> Upstream {
     Upstream {
         tls: Some(Box::new(UpstreamTls {

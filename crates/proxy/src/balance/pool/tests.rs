@@ -7,14 +7,14 @@ use myriad_model::{
 
 use super::{Choice, Member, Pool};
 use crate::balance::outlier::Outcome;
-use crate::balance::{Flight, Manner, Target};
-use crate::net::dice::Dice;
+use crate::balance::{Endpoint, Flight, TransportSettings};
+use crate::random::rng::Rng;
 
 fn members(weights: &[u32]) -> Vec<Member> {
     let member = |(index, weight): (usize, &u32)| Member {
-        target: Arc::new(Target::new(
+        target: Arc::new(Endpoint::new(
             ([192, 0, 2, index as u8], 80).into(),
-            Manner::shared(None),
+            TransportSettings::shared(None),
         )),
         weight: *weight,
         priority: 0,
@@ -36,7 +36,7 @@ fn pool_of(weights: &[u32], balancer: Balancer) -> Pool {
 
 /// How often each endpoint is taken, given the hashes of requests and a time.
 fn shares_at(pool: &Pool, hashes: impl Iterator<Item = Option<u64>>, now_ms: u64) -> Vec<usize> {
-    let dice = Dice::new(7);
+    let dice = Rng::new(7);
     let mut taken = vec![0; pool.members().len()];
     for hash in hashes {
         let choice = Choice {
@@ -116,7 +116,7 @@ fn an_endpoint_that_was_tried_is_not_tried_again_while_there_is_another() {
         hashing(HashTable::Maglev(251)),
     ] {
         let pool = pool_of(&[1, 1], balancer);
-        let dice = Dice::new(7);
+        let dice = Rng::new(7);
         let tried = pool.members()[0].target.id;
         for hash in 0..100_u64 {
             let choice = Choice {
@@ -128,7 +128,7 @@ fn an_endpoint_that_was_tried_is_not_tried_again_while_there_is_another() {
             assert_ne!(pool.choose(&choice).unwrap().id, tried);
         }
     }
-    let (pool, dice) = (pool(&[1]), Dice::new(7));
+    let (pool, dice) = (pool(&[1]), Rng::new(7));
     let only = pool.members()[0].target.id;
     assert_eq!(pool.pick(&dice, Some(only)).unwrap().id, only);
 }
@@ -265,9 +265,9 @@ fn a_cold_endpoint_gets_a_growing_part() {
             ..UpstreamOptions::default()
         };
         let mut members = members(&[1, 1]);
-        let cold = Target {
+        let cold = Endpoint {
             born_ms: 1_000_000,
-            ..Target::new(members[1].target.address, Manner::shared(None))
+            ..Endpoint::new(members[1].target.address, TransportSettings::shared(None))
         };
         members[1].target = Arc::new(cold);
         let pool = Pool::with(members.into_iter(), &options);
@@ -282,7 +282,7 @@ fn a_cold_endpoint_gets_a_growing_part() {
     }
 }
 
-/// What a choice costs, told on standard error; run it with `--release -- --ignored`.
+/// The cost of a choice, told on standard error; run it with `--release -- --ignored`.
 #[test]
 #[ignore = "it measures, and says nothing about right or wrong"]
 fn the_cost_of_a_choice() {
@@ -295,7 +295,7 @@ fn the_cost_of_a_choice() {
         ("maglev", hashing(HashTable::Maglev(65_537))),
     ] {
         let pool = sparing(&[1, 2, 3, 1, 1, 1, 1, 1, 1, 1], outlier(50, 0), balancer);
-        let dice = Dice::new(7);
+        let dice = Rng::new(7);
         let start = myriad_base::clock::now();
         let mut sum = 0_u64;
         for round in 0..ROUNDS {

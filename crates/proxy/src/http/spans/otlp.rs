@@ -20,7 +20,7 @@ pub struct ResourceSpans {
     pub scope_spans: Vec<ScopeSpans>,
 }
 
-/// Whoever makes spans.
+/// The producer of spans.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Resource {
     #[prost(message, repeated, tag = "1")]

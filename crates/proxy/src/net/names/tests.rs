@@ -111,7 +111,7 @@ async fn names_that_nobody_answers_hold_up_those_of_no_other_namespace() {
     };
     assert_eq!(found.addresses, ips(&["192.0.2.1"]));
     let asked = silent.iter().filter(|name| server.asked(name) > 0).count();
-    assert!(asked <= super::ASKED_MAX / super::SHARE, "{asked}");
+    assert!(asked <= super::namespace_max(super::ASKED_MAX), "{asked}");
     assert_eq!(
         names.inner.asking.load(Ordering::Relaxed),
         0,

@@ -6,11 +6,15 @@
 
 use myriad_model::GuardForm;
 
-use crate::net::path::reading::{Readings, widened};
+use crate::codec::path::reading::{Readings, widened};
 
 /// Whether a path fits. `readings` are those of a path that has more than one, and `wide` looks
-/// for any that fits.
+/// for any that fits. `*`, which asks about the server as a whole, is compared as `/`.
 pub fn fits(form: &GuardForm, path: &str, readings: Option<&Readings>, wide: bool) -> bool {
+    let path = match path {
+        "*" => "/",
+        path => path,
+    };
     let Some(readings) = readings else {
         return fits_one(form, path);
     };

@@ -6,10 +6,11 @@ use myriad_model::{
 };
 
 use super::{Request, Stream, admits_stream, asked, judge};
-use crate::net::count::{Count, Counts};
-use crate::net::{head, limits::Limits};
+use crate::codec::head;
+use crate::limits::Limits;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::guards::Guards;
-use crate::route::visit::Visit;
+use crate::telemetry::count::{Count, Counts};
 
 fn guards(policies: Vec<Authorize>) -> Guards {
     let mut sealer = Sealer::new([1; 32], Form::Value);
@@ -51,9 +52,14 @@ fn when(subject: GuardSubject, any: Vec<GuardForm>, none: Vec<GuardForm>) -> Gua
 
 fn verdict(policies: Vec<Authorize>, target: &str, fields: &str) -> String {
     let counts = Counts::new();
-    let text = format!("GET {target} HTTP/1.1\r\nHost: Shop.example:8080\r\n{fields}\r\n");
+    let method = match target {
+        "*" => "OPTIONS",
+        _ => "GET",
+    };
+    let text = format!("{method} {target} HTTP/1.1\r\nHost: Shop.example:8080\r\n{fields}\r\n");
     let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-    let mut visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 8080);
+    let mut visit =
+        DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 8080);
     visit.address = Some("203.0.113.1".parse().unwrap());
     let request = Request {
         visit: &visit,
@@ -160,6 +166,28 @@ fn what_can_be_read_in_two_ways_is_never_opened_and_always_closed() {
         let found = fit(Subject::Path, admin(), target, "");
         assert_eq!(found, (allowed, denied), "{target}");
     }
+    // Servlet containers leave parameters out before they undo escapes.
+    let suffix = |text: &str| GuardForm::Suffix(text.into());
+    for (form, target) in [
+        (admin(), "/admin;%2fx"),
+        (admin(), "/admin;%252f%252e%252e"),
+        (GuardForm::Prefix("/admin/".into()), "/admin;x/%252e%252e/y"),
+        (suffix(".php"), "/x.php;%2fa"),
+        (suffix(".png"), "/secret;%2f.png"),
+    ] {
+        let found = fit(Subject::Path, form, target, "");
+        assert_eq!(found, (false, true), "{target}");
+    }
+    // The server as a whole is its root.
+    for (form, fits) in [
+        (GuardForm::Prefix("/".into()), true),
+        (exact("/"), true),
+        (GuardForm::Template("/{**}".into()), true),
+        (admin(), false),
+    ] {
+        let found = fit(Subject::Path, form, "*", "");
+        assert_eq!(found, (fits, fits));
+    }
     let role = Subject::Header("x-role".into());
     let twice = "X-Role: user\r\nX-Role: admin\r\n";
     assert_eq!(fit(role.clone(), exact("admin"), "/", twice), (false, true));
@@ -258,7 +286,7 @@ fn a_policy_on_trial_is_counted_and_nothing_else() {
     deny.is_dry_run = true;
     let guards = guards(vec![deny]);
     let head = head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::default()).unwrap();
-    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
     let request = Request {
         visit: &visit,
         head: &head,

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// What is asked.
+/// A request to the provider.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CheckRequest {
     #[prost(message, optional, tag = "1")]
     pub attributes: Option<AttributeContext>,
 }
 
-/// What is known of a request.
+/// The properties of a request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct AttributeContext {
     #[prost(message, optional, tag = "1")]
@@ -94,14 +94,14 @@ pub struct HttpRequest {
     pub raw_body: Bytes,
 }
 
-/// What the TLS handshake told.
+/// The session of the TLS handshake.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TlsSession {
     #[prost(string, tag = "1")]
     pub sni: String,
 }
 
-/// What is answered.
+/// The provider's answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CheckResponse {
     #[prost(message, optional, tag = "1")]
@@ -117,7 +117,7 @@ pub struct Status {
     pub code: i32,
 }
 
-/// What the answer means for the request and its response.
+/// The meaning of the answer for the request and its response.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum HttpResponse {
     /// The request does not pass.
@@ -128,7 +128,7 @@ pub enum HttpResponse {
     Ok(OkHttpResponse),
 }
 
-/// What the client gets.
+/// The answer to the client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeniedHttpResponse {
     #[prost(message, optional, tag = "1")]
@@ -146,7 +146,7 @@ pub struct HttpStatus {
     pub code: i32,
 }
 
-/// What changes about a request that passes.
+/// The changes to a request that passes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OkHttpResponse {
     #[prost(message, repeated, tag = "2")]

@@ -4,9 +4,10 @@ use myriad_model::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Provider};
 use prost::Message as _;
 
 use super::{Answered, Changes, Refusal, Told, Verdict, edit, envoy, question, verdict, write};
-use crate::net::buffer::Buffer;
-use crate::net::{head, limits::Limits};
-use crate::route::visit::Visit;
+use crate::codec::buffer::Buffer;
+use crate::codec::head;
+use crate::limits::Limits;
+use crate::route::downstream_connection::DownstreamConnection;
 
 const REQUEST: &str = "POST /a?b=c HTTP/1.1\r\nHost: h.example\r\nX-Let-In: yes\r\n\
     Authorization: t\r\nX-Other: no\r\nX-User: forged\r\nContent-Length: 4\r\n\r\n";
@@ -42,7 +43,7 @@ fn over_http() -> Provider {
 
 fn asked(provider: &Provider) -> Vec<u8> {
     let head = head::parse(REQUEST.as_bytes(), &Limits::default()).unwrap();
-    let visit = Visit::new("http".into(), ([192, 0, 2, 7], 4711).into(), 80);
+    let visit = DownstreamConnection::new("http".into(), ([192, 0, 2, 7], 4711).into(), 80);
     let question = question(provider, &visit, &head, 0);
     write(question, provider, b"body").filled().to_vec()
 }

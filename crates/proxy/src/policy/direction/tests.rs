@@ -10,10 +10,10 @@ use rustls::sign::CertifiedKey;
 
 use super::is_directed;
 use crate::route::certificate::Parsed;
+use crate::route::downstream_connection::{DownstreamConnection, Secured};
 use crate::route::edit::Edit;
 use crate::route::tables::Tables;
-use crate::route::visit::{Secured, Visit};
-use crate::upstream::target::Targets;
+use crate::upstream::endpoint::EndpointTable;
 
 fn strict() -> TlsSettings {
     TlsSettings {
@@ -65,7 +65,7 @@ fn tables(has_default: bool) -> Tables {
         resources.push(("default", certificate()));
     }
     let mut tables = Tables::default();
-    let mut targets = Targets::new();
+    let mut targets = EndpointTable::new();
     let mut sealer = Sealer::new([0; 32], Form::Value);
     let mut edit = Edit::new(&mut tables, &mut targets);
     for (name, value) in resources {
@@ -77,11 +77,11 @@ fn tables(has_default: bool) -> Tables {
     tables
 }
 
-fn visit(sni: Option<&str>, by_domain: bool, names: &[&str]) -> Visit {
+fn visit(sni: Option<&str>, by_domain: bool, names: &[&str]) -> DownstreamConnection {
     let key = rcgen::generate_simple_self_signed(vec!["x".to_owned()]).unwrap();
     let key = PrivateKey::new(KeyEncoding::Pkcs8, key.signing_key.serialize_der().into());
     let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key.to_der()).unwrap();
-    let mut visit = Visit::new("https".into(), ([127, 0, 0, 1], 1).into(), 443);
+    let mut visit = DownstreamConnection::new("https".into(), ([127, 0, 0, 1], 1).into(), 443);
     visit.secured = Some(Secured {
         sni: sni.map(Into::into),
         by_domain,
@@ -116,6 +116,8 @@ const CASES: &str = "
     default    listener d.example    -         d.example    yes  by default
     default    listener d.example    -         e.example    yes  by default as well
     default    listener d.example    -         a.example    no   it has a certificate now
+    default    listener d.example    a.example a.example    no   it has a domain, covered or not
+    default    listener d.example    *.example e.example    yes  none of them has a domain
     default    listener -            -         a.example    no   it has its own certificate
     default    listener -            a.example a.example    yes  covered
 ";
@@ -140,7 +142,7 @@ fn what_was_seen_holds_until_the_tables_change() {
     let mut tables = tables(false);
     let visit = visit(Some("a.example"), true, &[]);
     assert!(is_directed(&tables, &visit, "a.example"));
-    let mut targets = Targets::new();
+    let mut targets = EndpointTable::new();
     let gone = {
         let mut sealer = Sealer::new([0; 32], Form::Value);
         let value = Value::Domain(Box::new(Domain {

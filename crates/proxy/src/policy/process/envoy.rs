@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::policy::check::envoy::{BoolValue, HeaderValue, HttpStatus};
 
-/// What is told.
+/// A message to the processor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessingRequest {
     #[prost(oneof = "Told", tags = "2, 3, 4")]
@@ -55,7 +55,7 @@ pub struct HttpBody {
     pub end_of_stream: bool,
 }
 
-/// What is answered.
+/// An answer of the processor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessingResponse {
     #[prost(oneof = "Said", tags = "1, 2, 3, 7")]
@@ -65,16 +65,16 @@ pub struct ProcessingResponse {
 /// The answer to a part, or what the client gets at once.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Said {
-    /// To the head of the request.
+    /// The answer to the head of the request.
     #[prost(message, tag = "1")]
     RequestHeaders(PartResponse),
-    /// To the head of the response.
+    /// The answer to the head of the response.
     #[prost(message, tag = "2")]
     ResponseHeaders(PartResponse),
-    /// To the body of the request.
+    /// The answer to the body of the request.
     #[prost(message, tag = "3")]
     RequestBody(PartResponse),
-    /// What the client gets instead of everything else.
+    /// The answer to the client instead of everything else.
     #[prost(message, tag = "7")]
     Immediate(ImmediateResponse),
 }
@@ -86,7 +86,7 @@ pub struct PartResponse {
     pub response: Option<CommonResponse>,
 }
 
-/// What changes.
+/// The changes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CommonResponse {
     /// 0 goes on, 1 goes on with another message.
@@ -98,7 +98,7 @@ pub struct CommonResponse {
     pub body_mutation: Option<BodyMutation>,
 }
 
-/// What changes about headers.
+/// The changes to headers.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HeaderMutation {
     #[prost(message, repeated, tag = "1")]
@@ -119,14 +119,14 @@ pub struct HeaderValueOption {
     pub append_action: i32,
 }
 
-/// What changes about a body.
+/// The change to a body.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct BodyMutation {
     #[prost(oneof = "NewBody", tags = "1, 2")]
     pub mutation: Option<NewBody>,
 }
 
-/// What stands in the place of a body.
+/// The new body.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum NewBody {
     /// This.
@@ -137,7 +137,7 @@ pub enum NewBody {
     Clear(bool),
 }
 
-/// What the client gets at once.
+/// The answer to the client at once.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ImmediateResponse {
     #[prost(message, optional, tag = "1")]

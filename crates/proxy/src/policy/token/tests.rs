@@ -3,8 +3,9 @@
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
-    EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
+    ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair,
+    RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaKeyPair,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,10 +17,11 @@ use myriad_model::{
 use proptest::prelude::*;
 
 use super::{BadToken, Remembered, Room, authenticate, change, read};
-use crate::net::{head, limits::Limits};
+use crate::codec::head;
+use crate::limits::Limits;
+use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::guards::Guards;
 use crate::route::keys::KeySet;
-use crate::route::visit::Visit;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -146,7 +148,7 @@ fn principal(
 ) -> Result<Option<String>, BadToken> {
     let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
     let guards = guards(issuers);
     let remembered = Remembered::default();
     // Twice, since what is remembered must be judged like what is not.
@@ -169,6 +171,7 @@ fn each_algorithm_is_verified_by_its_own_key_and_no_other() {
     let signers = [
         es256(),
         ecdsa("ES384", "P-384", &ECDSA_P384_SHA384_FIXED_SIGNING),
+        ecdsa("ES512", "P-521", &ECDSA_P521_SHA512_FIXED_SIGNING),
         eddsa(),
         rsa("RS256", &RSA_PKCS1_SHA256),
         rsa("PS256", &RSA_PSS_SHA256),
@@ -270,6 +273,113 @@ fn tokens_are_found_where_an_issuer_has_them() {
 }
 
 #[test]
+fn a_valid_token_lets_no_forged_one_through() {
+    let signer = es256();
+    let good = signer.token(GOOD);
+    let forged = format!(
+        "{}.{}.",
+        encode(br#"{"alg":"none"}"#),
+        encode(br#"{"iss":"me","sub":"root"}"#)
+    );
+    let mut issuer = signer.issuer();
+    issuer.cookies = ["session".into()].into();
+    let param = |token: &str| format!("/?a=b&access_token={token}");
+    let escaped = |token: &str| format!("/?access%5ftoken={token}");
+    let cookie = |token: &str| format!("Cookie: session={token}\r\n");
+    let twice = |first: &str, second: &str| bearer(first) + &bearer(second);
+    let ann = || Ok(Some("me/ann".to_owned()));
+    let root = "/".to_owned();
+    for (target, fields, wanted) in [
+        (root.clone(), bearer(&good) + &cookie(&good), ann()),
+        (param(&good), bearer(&good) + &cookie(&good), ann()),
+        (escaped(&good), String::new(), ann()),
+        (root.clone(), twice(&good, &good), ann()),
+        // An empty cookie is no token.
+        (root.clone(), bearer(&good) + &cookie(""), ann()),
+        (
+            root.clone(),
+            bearer(&forged) + &cookie(&good),
+            Err(BadToken),
+        ),
+        (
+            root.clone(),
+            bearer(&good) + &cookie(&forged),
+            Err(BadToken),
+        ),
+        (param(&good), bearer(&forged), Err(BadToken)),
+        (param(&forged), bearer(&good), Err(BadToken)),
+        (escaped(&forged), bearer(&good), Err(BadToken)),
+        (
+            param(&good) + "&access_token=" + &forged,
+            String::new(),
+            Err(BadToken),
+        ),
+        (root.clone(), twice(&good, &forged), Err(BadToken)),
+        (root.clone(), twice(&forged, &good), Err(BadToken)),
+        (
+            root.clone(),
+            cookie(&good) + &format!("Authorization: Bearer\t{forged}\r\n"),
+            Err(BadToken),
+        ),
+    ] {
+        let found = principal(vec![issuer.clone()], &target, &fields);
+        assert_eq!(found, wanted, "{target} {fields}");
+    }
+    // No request makes the proxy verify tokens without end, and none passes unverified.
+    let many = |count| principal(vec![issuer.clone()], "/", &bearer(&good).repeat(count));
+    assert_eq!(many(16), ann());
+    assert_eq!(many(17), Err(BadToken));
+}
+
+#[test]
+fn a_token_needs_one_of_the_issuers_that_look_where_it_is() {
+    let (first, second) = (es256(), eddsa());
+    let issuers = || vec![first.issuer(), second.issuer()];
+    let bob = second.token(r#"{"iss":"me","sub":"bob"}"#);
+    let found = principal(issuers(), "/", &bearer(&bob));
+    assert_eq!(found, Ok(Some("me/bob".to_owned())));
+    // The first issuer decides, wherever its token is.
+    let target = format!("/?access_token={}", first.token(GOOD));
+    let found = principal(issuers(), &target, &bearer(&bob));
+    assert_eq!(found, Ok(Some("me/ann".to_owned())));
+    // What no issuer looks at is no token.
+    let mut narrow = first.issuer();
+    narrow.params = Box::default();
+    let found = principal(
+        vec![narrow],
+        "/?access_token=x",
+        &bearer(&first.token(GOOD)),
+    );
+    assert_eq!(found, Ok(Some("me/ann".to_owned())));
+}
+
+#[test]
+fn all_tokens_that_are_not_passed_on_are_taken_out() {
+    let (first, second) = (es256(), eddsa());
+    let shown = |is_forwarded| {
+        let mut keeping = second.issuer();
+        keeping.is_forwarded = is_forwarded;
+        let guards = guards(vec![first.issuer(), keeping]);
+        let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+        let text = format!(
+            "GET /?a=b&access_token={} HTTP/1.1\r\nHost: a\r\n{}\r\n",
+            first.token(GOOD),
+            bearer(&second.token(GOOD))
+        );
+        let mut room = Room::default();
+        let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let found = authenticate(&guards, &visit, &head, &Remembered::default(), NOW);
+        let verified = found.unwrap().unwrap();
+        let changed = change(&guards, &visit, &head, Some(&verified), &mut room).unwrap();
+        let mut fields = changed.fields.iter();
+        let is_kept = fields.any(|field| field.name.eq_ignore_ascii_case("authorization"));
+        (changed.query.unwrap_or_default().to_owned(), is_kept)
+    };
+    assert_eq!(shown(false), ("a=b".to_owned(), false));
+    assert_eq!(shown(true), ("a=b".to_owned(), true));
+}
+
+#[test]
 fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
     let signer = es256();
     let mut issuer = signer.issuer();
@@ -281,16 +391,14 @@ fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
         })
         .into();
     let guards = guards(vec![issuer]);
-    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
     let token = signer.token(r#"{"iss":"me","sub":"ann","age":7}"#);
     let show = |fields: &str| {
-        let text = format!(
-            "GET /?access_token=x HTTP/1.1\r\nHost: a\r\nConnection: x-sub\r\n{fields}\r\n"
-        );
+        let text = format!("GET /?a=b HTTP/1.1\r\nHost: a\r\nConnection: x-sub\r\n{fields}\r\n");
+        let mut room = Room::default();
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         let found = authenticate(&guards, &visit, &head, &Remembered::default(), NOW);
         let verified = found.unwrap_or_default();
-        let mut room = Room::default();
         let changed = change(&guards, &visit, &head, verified.as_ref(), &mut room).unwrap();
         assert!(changed.connection_fields.is_empty());
         let fields = changed
@@ -314,7 +422,7 @@ fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
 #[test]
 fn keys_of_another_set_are_not_taken_for_those_that_verified_before() {
     let (first, second) = (es256(), es256());
-    let visit = Visit::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
     let text = format!(
         "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
         bearer(&first.token(GOOD))

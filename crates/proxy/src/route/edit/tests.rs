@@ -11,7 +11,7 @@ use myriad_model::{
 };
 use proptest::prelude::*;
 
-use super::{Edit, EditError, Splitting, Targets};
+use super::{Edit, EditError, EndpointTable, Splitting};
 use crate::route::tables::Tables;
 
 /// A resource of few possible names and contents, so that changes meet.
@@ -157,7 +157,7 @@ fn changes(writer: &mut Writer, resources: &BTreeMap<(Kind, u8), Option<u8>>) ->
     delta.changes().to_vec()
 }
 
-fn apply(tables: &mut Tables, targets: &mut Targets, changes: &[Change]) {
+fn apply(tables: &mut Tables, targets: &mut EndpointTable, changes: &[Change]) {
     let mut edit = Edit::new(tables, targets);
     for change in changes {
         edit.change(change.old.as_ref(), change.new.as_ref())
@@ -175,7 +175,7 @@ proptest! {
     fn any_sequence_of_commits_ends_in_the_tables_of_its_last_resources(batches in steps()) {
         let mut writer_of_steps = writer();
         let mut tables = Tables::default();
-        let mut targets = Targets::new();
+        let mut targets = EndpointTable::new();
         let mut last = BTreeMap::new();
         for batch in &batches {
             let commit: BTreeMap<(Kind, u8), Option<u8>> = batch
@@ -191,7 +191,7 @@ proptest! {
             last.extend(commit);
         }
         let mut fresh = Tables::default();
-        let mut fresh_targets = Targets::new();
+        let mut fresh_targets = EndpointTable::new();
         let all = changes(&mut writer(), &last);
         apply(&mut fresh, &mut fresh_targets, &all);
         prop_assert_eq!(tables.describe(), fresh.describe());
@@ -203,7 +203,7 @@ proptest! {
 fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
     let mut writer = writer();
     let mut tables = Tables::default();
-    let mut targets = Targets::new();
+    let mut targets = EndpointTable::new();
     let mut add = |tables: &mut Tables, number: usize| {
         let host = format!("d{number}.example");
         let domain = Value::Domain(Box::new(Domain {
@@ -257,7 +257,7 @@ fn a_route_that_could_split_a_response_leaves_the_one_before_in_place() {
         changes[0].new.clone().unwrap()
     };
     let (fine, split) = (sealed("/x"), sealed("/x\r\nSet-Cookie: a=b"));
-    let (mut tables, mut targets) = (Tables::default(), Targets::new());
+    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
     let mut edit = Edit::new(&mut tables, &mut targets);
     edit.change(None, Some(&fine)).unwrap();
     edit.finish();

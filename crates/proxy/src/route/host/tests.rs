@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use regex_automata::{Anchored, Input, meta::Regex};
 
 use super::{HostEntry, RouteArc, RouteEntry};
-use crate::net::head::{self, Head};
-use crate::net::limits::Limits;
-use crate::net::pattern::Budget;
+use crate::codec::head::{self, Head};
+use crate::limits::Limits;
+use crate::pattern::Budget;
 
-/// What a route of a test is made of.
+/// The parts of a route of a test.
 #[derive(Clone, Debug)]
 struct Sketch {
     path: PathMatch,
@@ -330,7 +330,7 @@ fn host_of(count: u64, pattern: impl Fn(u64) -> String) -> HostEntry {
     )
 }
 
-/// What is found on a host, and how many steps of regexes it takes.
+/// The route that is found on a host, and how many steps of regexes it takes.
 fn steps(host: &HostEntry, path: &str) -> (Option<String>, u32, bool) {
     with_head("GET", path, |head| {
         let budget = Budget::default();

@@ -9,7 +9,7 @@ use myriad_model::{
 use super::Arrival;
 use crate::route::edit::Edit;
 use crate::route::tables::Tables;
-use crate::upstream::target::Targets;
+use crate::upstream::endpoint::EndpointTable;
 
 fn passage(hosts: &[&str], edit: impl FnOnce(&mut Passage)) -> Value {
     let mut passage = Passage {
@@ -44,7 +44,7 @@ fn domain(host: &str) -> Value {
 
 fn tables(values: Vec<(&str, Value)>) -> Tables {
     let mut writer = Writer::new(Sealer::new([3; 32], Form::Value));
-    let (mut tables, mut targets) = (Tables::default(), Targets::new());
+    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
     let mut delta = Delta::default();
     for (name, value) in values {
         let resource = Resource {

@@ -222,7 +222,7 @@ fn guard_by(action: GuardAction, name: &str, value: &str) -> Value {
     }))
 }
 
-/// A provider that says whom everybody is, but for those it refuses.
+/// A provider that names the user of each request, but for those it refuses.
 async fn telling() -> Backend {
     Backend::answering(|request| match request.contains("x-let-in: no") {
         false => "HTTP/1.1 200 OK\r\nX-User: eve\r\nContent-Length: 0\r\n\r\n".into(),

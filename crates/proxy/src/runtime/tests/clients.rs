@@ -33,7 +33,7 @@ impl Authority {
         self.client_of(&[&TLS12, &TLS13])
     }
 
-    /// The same that speaks these versions alone.
+    /// A client that speaks these versions alone.
     fn client_of(&self, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         let uri = SanType::URI(WORKLOAD.try_into().unwrap());
@@ -59,7 +59,7 @@ async fn world(authority: &Authority, auth: ClientAuth) -> World {
     world_of([authority.1.clone()].into(), auth).await
 }
 
-/// The same with any authorities.
+/// A world with any authorities.
 async fn world_of(roots: Box<[Bytes]>, auth: ClientAuth) -> World {
     let backend = Backend::answering(|head| {
         let told = head

@@ -403,6 +403,73 @@ async fn an_endpoint_that_floods_a_connection_without_requests_loses_it() {
         .await;
 }
 
+/// Frames of an endpoint for a request that it lets wait: what comes once, and what comes again.
+fn floods(stream: u32) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
+    vec![
+        ("PING", Vec::new(), frame(6, 0, 0, &[0; 8])),
+        ("SETTINGS", Vec::new(), frame(4, 0, 0, &[])),
+        ("WINDOW_UPDATE", Vec::new(), frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("PRIORITY", Vec::new(), frame(2, 0, 9, &[0, 0, 0, 0, 1])),
+        ("unknown", Vec::new(), frame(0xee, 0, 0, &[])),
+        // These two the library bounds by itself.
+        (
+            "DATA",
+            frame(1, 4, stream, &[0x88]),
+            frame(0, 0, stream, &[]),
+        ),
+        (
+            "CONTINUATION",
+            frame(1, 0, stream, &[0x88]),
+            frame(9, 0, stream, &[]),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn an_endpoint_that_floods_a_request_under_way_loses_its_connection() {
+    let backend = Backend::saying("ok").await;
+    let mut world = World::start();
+    world.put_upstream("quiet", &[backend.address]);
+    world.put_route("quiet", route("quiet.example", "/", "quiet"));
+    for number in 0..floods(1).len() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        put(&mut world, "u", listener.local_addr().unwrap());
+        world.put_route("r", route("a.example", "/", "u"));
+        let flood = task::spawn("endpoint", async move {
+            let (mut tcp, _) = listener.accept().await.unwrap();
+            let streams = read_streams(&mut tcp, 1).await;
+            let (_, first, again) = floods(streams[0]).swap_remove(number);
+            tcp.write_all(&first).await.unwrap();
+            let (mut reading, mut writing) = tcp.into_split();
+            // What is answered is read, so that the proxy never waits for this.
+            task::spawn("answers", async move {
+                let _ = tokio::io::copy(&mut reading, &mut tokio::io::sink()).await;
+            });
+            let again = again.repeat(1_000);
+            while writing.write_all(&again).await.is_ok() {}
+        });
+        let label = floods(1).swap_remove(number).0;
+        let mut client = world.client().await;
+        client
+            .send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            .await;
+        // Others of the worker have their turns meanwhile.
+        let answer = world
+            .ask("GET / HTTP/1.1\r\nHost: quiet.example\r\nConnection: close\r\n\r\n")
+            .await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{label}: {answer}");
+        let ended = tokio::time::timeout(PATIENCE, flood).await;
+        assert!(ended.is_ok(), "{label} goes on");
+        if number < 5 {
+            let answer = client.read_until("\r\n\r\n").await;
+            assert!(answer.starts_with("HTTP/1.1 502"), "{label}: {answer}");
+            let number = number + 1;
+            let line = format!("upstream_connections_total{{event=\"evicted\"}} {number}\n");
+            world.counts(&line).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_full_connection_leads_to_another() {
     let endpoint = Streams::with(1, |number, request, respond| {
@@ -523,7 +590,7 @@ async fn clients_that_do_not_read_hold_up_nobody_else_on_their_connection() {
         stalled.push((ready, response.await.unwrap()));
     }
     // More than the connection had room for at first waits for them.
-    let room = crate::net::limits::Limits::default().connection_window_bytes as usize;
+    let room = crate::limits::Limits::default().connection_window_bytes as usize;
     let is_stalled = async {
         while sent.load(Ordering::SeqCst) < room {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::limits::until_counted;
 use super::world::{Backend, PATIENCE, World, route, trusting_config};
-use crate::net::frame::PREFACE;
+use crate::codec::frame::PREFACE;
 
 /// The limits that are reached here.
 pub const LIMITS: [&str; 7] = [

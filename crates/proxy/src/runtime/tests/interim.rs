@@ -7,7 +7,9 @@ use ::h2::client::{ResponseFuture, SendRequest};
 use ::h2::{RecvStream, SendStream};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
-use myriad_model::{Action, Respond};
+use myriad_model::{
+    Action, Authenticate, ClaimHeader, Guard, GuardCheck, Respond, TokenIssuer, TokenKeys, Value,
+};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::endpoints::Streams;
@@ -295,4 +297,60 @@ async fn trailers_pass_from_http1_to_http2_and_back() {
     assert!(body.contains("te: trailers\n"), "{body}");
     assert!(body.contains("x-sum: 1\r\n"), "{body}");
     assert!(!body.contains("evil"), "{body}");
+}
+
+/// A guard whose tokens are in `x-token` and fill `x-user` and `x-payload`.
+fn filling() -> Value {
+    let issuer = TokenIssuer {
+        issuer: "me".into(),
+        audiences: Box::default(),
+        keys: TokenKeys::Inline(Bytes::from_static(b"{\"keys\":[]}")),
+        headers: [("x-token".into(), Box::default())].into(),
+        params: Box::default(),
+        cookies: Box::default(),
+        is_forwarded: false,
+        payload_header: "x-payload".into(),
+        claim_headers: [ClaimHeader {
+            header: "x-user".into(),
+            claim: ["sub".into()].into(),
+        }]
+        .into(),
+        word_claims: Box::default(),
+    };
+    Value::Guard(Box::new(Guard {
+        listeners: [].into(),
+        check: GuardCheck::Authenticate(Authenticate {
+            issuers: [issuer].into(),
+        }),
+    }))
+}
+
+#[tokio::test]
+async fn no_trailer_is_a_token_or_what_only_a_token_fills() {
+    let (mut world, listener) = world().await;
+    world.put("tokens", filling());
+    let mut client = world.client().await;
+    client
+        .send(
+            "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+             3\r\nabc\r\n0\r\nX-User: root\r\nX-Payload: e30\r\nX-Token: a.b.c\r\nX-Sum: 1\r\n\r\n",
+        )
+        .await;
+    let mut endpoint = accept(&listener).await;
+    let body = endpoint.read_until("x-sum: 1\r\n\r\n").await;
+    assert!(body.ends_with("\r\n0\r\nx-sum: 1\r\n\r\n"), "{body}");
+    // Nor over HTTP/2.
+    let mut streams = connect(&world, "a.example").await;
+    let request = Request::post("https://a.example/").body(()).unwrap();
+    let (_response, mut send) = begin(&mut streams, request, false).await;
+    send.send_data(Bytes::from_static(b"abc"), false).unwrap();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-user", "root".parse().unwrap());
+    trailers.insert("x-payload", "e30".parse().unwrap());
+    trailers.insert("x-token", "a.b.c".parse().unwrap());
+    trailers.insert("x-sum", "1".parse().unwrap());
+    send.send_trailers(trailers).unwrap();
+    let mut other = accept(&listener).await;
+    let body = other.read_until("x-sum: 1\r\n\r\n").await;
+    assert!(body.ends_with("\r\n0\r\nx-sum: 1\r\n\r\n"), "{body}");
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::world::{Backend, Client, World, header, route, trusting};
-use crate::net::proxy_header::{Ends, write};
+use crate::codec::proxy_header::{Ends, write};
 use crate::{Introductions, Limits, Settings};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
@@ -183,7 +183,8 @@ async fn ports_that_are_not_named_take_no_header() {
 #[test]
 fn what_endpoints_are_told_is_what_the_balancer_told() {
     let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
-    let mut visit = crate::route::visit::Visit::new("http".into(), peer, 8443);
+    let mut visit =
+        crate::route::downstream_connection::DownstreamConnection::new("http".into(), peer, 8443);
     visit.address = Some([127, 0, 0, 2].into());
     assert_eq!(visit.ends().server, "127.0.0.2:8443".parse().unwrap());
     let ends = Ends {

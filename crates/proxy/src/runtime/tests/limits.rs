@@ -6,9 +6,9 @@ use myriad_model::{Kind, Listener, ListenerProtocol, Value};
 
 use super::endpoints::{Streams, put};
 use super::world::{Backend, PATIENCE, World, route};
-use crate::net::limits::Limits;
-use crate::net::limits::SPARE;
-use crate::net::limits::table::ROWS;
+use crate::limits::Limits;
+use crate::limits::SPARE;
+use crate::limits::table::ROWS;
 
 /// Limits that a story of their own reaches elsewhere, with the place.
 const ELSEWHERE: [&str; 9] = [
@@ -27,12 +27,12 @@ const ELSEWHERE: [&str; 9] = [
     "requests",
 ];
 
-/// Who asks, and what for.
+/// A client: the port that it connects to, and what it sends.
 #[derive(Clone)]
 enum Way {
     /// In plain text; the answer up to the end of the connection begins so.
     Plain(String, &'static str),
-    /// The same, at the port of TLS.
+    /// Bytes to the port of TLS.
     Secure(Vec<u8>),
     /// So many connections at the port of TLS, that say nothing.
     Silent(usize),

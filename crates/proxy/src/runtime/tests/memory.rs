@@ -13,22 +13,22 @@ use tokio::task::{LocalSet, yield_now};
 use super::floods::frame;
 use super::world::{Backend, PATIENCE, World, route, with_policy};
 use crate::Limits;
-use crate::http::h1::{self, Start};
+use crate::admission::room::Room;
+use crate::admission::share::Fairness;
+use crate::codec::buffer::{BUFFER_BYTES, HEAD_BYTES, held_bytes};
+use crate::codec::frame::PREFACE;
+use crate::http::downstream::h1::{self, Start};
 use crate::http::spans::Spans;
 use crate::http::worker::Worker;
-use crate::net::buffer::{BUFFER_BYTES, HEAD_BYTES, held_bytes};
-use crate::net::count::Counts;
-use crate::net::dice::Dice;
-use crate::net::frame::PREFACE;
-use crate::net::journal::Journal;
-use crate::net::local::Local;
+use crate::local::Local;
 use crate::net::names::{NameSettings, Names};
-use crate::net::request_id::RequestIds;
-use crate::net::room::Room;
-use crate::net::share::Fairness;
-use crate::net::standard::Library;
 use crate::net::stream::Stream;
-use crate::route::visit::Visit;
+use crate::random::rng::Rng;
+use crate::route::downstream_connection::DownstreamConnection;
+use crate::telemetry::count::Counts;
+use crate::telemetry::journal::Journal;
+use crate::telemetry::request_id::RequestIds;
+use crate::telemetry::standard::Library;
 
 /// What the kernel takes of what a client does not read, about.
 const SOCKET_BYTES: u32 = 16 << 10;
@@ -42,7 +42,7 @@ async fn serve(world: &World) -> TcpStream {
         limits,
         buckets: Arc::default(),
         counts: Arc::new(Counts::new()),
-        dice: Dice::new(1),
+        dice: Rng::new(1),
         journal: Journal::default(),
         logs_all: false,
         number: 0,
@@ -66,7 +66,7 @@ async fn serve(world: &World) -> TcpStream {
     socket.set_recv_buffer_size(SOCKET_BYTES).unwrap();
     let client = socket.connect(listener.local_addr().unwrap());
     let (client, served) = (client.await.unwrap(), listener.accept().await.unwrap());
-    let visit = Visit::new("http".into(), served.1, 80);
+    let visit = DownstreamConnection::new("http".into(), served.1, 80);
     myriad_base::task::spawn_local(
         "served",
         h1::serve(worker, visit, Stream::Plain(served.0), Start::default()),

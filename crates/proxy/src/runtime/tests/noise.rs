@@ -84,7 +84,7 @@ async fn whatever_frames_come_the_next_client_is_served() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let place = info.location().map_or("", |location| location.file());
-        if ["http/h2", "net/hpack", "net/frame"]
+        if ["http/h2", "codec/hpack", "codec/frame"]
             .iter()
             .any(|it| place.contains(it))
         {

@@ -4,11 +4,11 @@ use myriad_model::{Action, PathMatch, PathReading, PathRewrite, Respond, Rewrite
 
 use super::world::{Backend, World, route, with_policy};
 use crate::Settings;
-use crate::net::limits::Limits;
-use crate::net::path::PathRule;
+use crate::limits::Limits;
+use crate::limits::PathRule;
 
 /// Other spellings of a path below `/admin`, by what servers make of them.
-const SPELLINGS: [&str; 14] = [
+const SPELLINGS: [&str; 19] = [
     "/%61dmin",
     "//admin",
     "/x/../admin",
@@ -23,6 +23,12 @@ const SPELLINGS: [&str; 14] = [
     "/admin\\x",
     "/admin%3bx",
     "/%2561dmin",
+    // Servlet containers leave parameters out before they undo escapes.
+    "/admin;%252f%252e%252e",
+    "/admin;x/%252e%252e/y",
+    "/admin;%2fx/%252e%252e/%252e%252e",
+    "/;%252f%252e%252e/admin;%252f%252e%252e",
+    "/admin%3b%252f%252e%252e",
 ];
 
 fn start(paths: PathRule) -> World {

@@ -6,13 +6,14 @@ use ::h2::client::SendRequest;
 use bytes::Bytes;
 use http::Request;
 use myriad_base::task;
+use myriad_model::TlsRedirect;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::floods::frame;
 use super::http2::ask;
-use super::world::{Backend, World, header, route};
-use crate::net::frame::{PREFACE, PREFACE_HEAD};
+use super::world::{Backend, World, header, route, with_policy};
+use crate::codec::frame::{PREFACE, PREFACE_HEAD};
 use crate::{Introductions, Settings};
 
 async fn world(introductions: Option<Introductions>) -> World {
@@ -63,6 +64,40 @@ async fn a_plain_listener_is_spoken_to_in_either_version() {
     }
     let get = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
     assert!(world.ask(get).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_scheme_that_a_client_tells_decides_nothing() {
+    let mut world = world(None).await;
+    let guarded = with_policy(route("a.example", "/tls", "u"), |policy| {
+        policy.tls_redirect = Some(TlsRedirect {
+            status: 308,
+            port: 443,
+            except_prefix: Box::default(),
+        });
+    });
+    world.put_route("tls", guarded);
+    let plain = connect(world.address("http"), b"").await;
+    let secure = super::http2::connect(&world, "a.example").await;
+    for (mut client, own, status) in [(plain, "http", 308), (secure, "https", 200)] {
+        for scheme in ["http", "https"] {
+            let get = |path: &str| {
+                let uri = format!("{scheme}://a.example{path}");
+                Request::get(uri).body(()).unwrap()
+            };
+            let (response, head) = ask(&mut client, get("/"), b"").await;
+            assert_eq!(response.status(), 200, "{scheme}");
+            assert_eq!(header(&head, "x-forwarded-proto"), Some(own), "{scheme}");
+            let (response, _) = ask(&mut client, get("/tls"), b"").await;
+            assert_eq!(response.status(), status, "{scheme} over {own}");
+        }
+        for scheme in ["ftp", "wss", "x-y"] {
+            let uri = format!("{scheme}://a.example/");
+            let request = Request::get(uri).body(()).unwrap();
+            let (response, _) = ask(&mut client, request, b"").await;
+            assert_eq!(response.status(), 400, "{scheme} over {own}");
+        }
+    }
 }
 
 #[tokio::test]

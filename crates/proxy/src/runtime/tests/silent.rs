@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 use super::limits::{counted, until_counted};
 use super::overload::{begin, hello};
 use super::world::{Backend, PATIENCE, World, route};
-use crate::net::limits::Limits;
+use crate::limits::Limits;
 
 const ASK: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 

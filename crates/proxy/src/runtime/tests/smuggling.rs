@@ -10,11 +10,11 @@ use tokio::net::{TcpListener, TcpStream};
 use super::floods::frame;
 use super::world::{Client, PATIENCE, World, header, route, trusting_config};
 use crate::Settings;
-use crate::net::body::{BodyLength, Decoder};
-use crate::net::head::Finder;
-use crate::net::limits::Limits;
-use crate::net::path::PathRule;
-use crate::net::request_id::RequestIds;
+use crate::codec::body::{BodyLength, Decoder};
+use crate::codec::head::Finder;
+use crate::limits::Limits;
+use crate::limits::PathRule;
+use crate::telemetry::request_id::RequestIds;
 
 mod rows;
 

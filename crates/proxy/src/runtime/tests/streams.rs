@@ -20,7 +20,7 @@ use super::overload::hello;
 use super::world::{Backend, Client, PATIENCE, World, certificate, header, route};
 use crate::{Limits, Settings};
 
-fn passage(listener: &str, hosts: &[&str], upstreams: &[(&str, u32)]) -> Passage {
+pub fn passage(listener: &str, hosts: &[&str], upstreams: &[(&str, u32)]) -> Passage {
     Passage {
         listeners: [Name::from(listener)].into(),
         hosts: hosts
@@ -95,7 +95,7 @@ async fn tls_endpoint(name: &'static str, host: &str) -> (SocketAddr, Bytes) {
     tls_endpoint_at(([127, 0, 0, 1], 0).into(), name, host).await
 }
 
-/// The same at an address.
+/// An endpoint of TLS at an address.
 pub async fn tls_endpoint_at(
     address: SocketAddr,
     name: &'static str,

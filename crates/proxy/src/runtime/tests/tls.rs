@@ -132,6 +132,42 @@ async fn a_request_for_another_place_is_misdirected() {
 }
 
 #[tokio::test]
+async fn a_name_of_no_domain_leads_to_no_domain_whatever_the_default_certificate_is_for() {
+    let mut world = world().await;
+    world.put_domain("a.example", &["a.example"], TlsSettings::default());
+    world.put(
+        "bare",
+        Value::Domain(Box::new(domain(
+            "bare.example",
+            None,
+            TlsSettings::default(),
+        ))),
+    );
+    let default = certificate(&["*.example"]);
+    world.put("default", Value::Certificate(Box::new(default)));
+    let mut client = world.tls_client("stranger.example").await.unwrap();
+    for (host, wanted) in [
+        ("stranger.example", "200"),
+        ("a.example", "421"),
+        ("A.example:443", "421"),
+        ("bare.example", "421"),
+        ("other.example", "200"),
+    ] {
+        assert_eq!(status(&mut client, host).await, wanted, "{host}");
+    }
+    // A client that cannot name a host is held to the certificate that it got.
+    let mut config = trusting_config();
+    config.enable_sni = false;
+    let config = Arc::new(config);
+    let mut client = world.tls_client_with("a.example", &config).await.unwrap();
+    for host in ["a.example", "bare.example", "other.example"] {
+        assert_eq!(status(&mut client, host).await, "200", "{host}");
+    }
+    let mut client = world.tls_client("bare.example").await.unwrap();
+    assert_eq!(status(&mut client, "bare.example").await, "200");
+}
+
+#[tokio::test]
 async fn a_connection_to_a_removed_domain_is_misdirected() {
     let mut world = world().await;
     world.put_domain("a.example", &["a.example"], TlsSettings::default());

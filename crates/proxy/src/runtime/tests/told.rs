@@ -2,8 +2,8 @@
 
 use super::life::Log;
 use super::world::{Backend, World, header, route};
-use crate::net::request_id::RequestIds;
 use crate::runtime::Settings;
+use crate::telemetry::request_id::RequestIds;
 
 fn get(host: &str, path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n")

@@ -14,27 +14,27 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::http2::connect;
 use super::world::{Client, PATIENCE, World, header, route, with_policy};
-use crate::net::websocket::accept;
+use crate::codec::websocket::accept;
 
 /// What a client of HTTP/1.1 sends; the key is that of RFC 6455.
-const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\n\
+pub const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// The bytes of an open stream.
-struct Open {
+pub struct Open {
     send: SendStream<Bytes>,
     receive: RecvStream,
 }
 
 impl Open {
-    async fn say(&mut self, text: &'static str, is_last: bool) {
+    pub async fn say(&mut self, text: &'static str, is_last: bool) {
         let text = Bytes::from_static(text.as_bytes());
         self.send.send_data(text, is_last).unwrap();
     }
 
     /// The next bytes; none at the end.
-    async fn hear(&mut self) -> Option<String> {
+    pub async fn hear(&mut self) -> Option<String> {
         loop {
             let data = tokio::time::timeout(PATIENCE, self.receive.data());
             let data = data.await.expect("somebody speaks")?.unwrap();
@@ -47,7 +47,7 @@ impl Open {
 }
 
 /// A request to carry a protocol.
-fn carry(protocol: &str) -> Request<()> {
+pub fn carry(protocol: &str) -> Request<()> {
     Request::builder()
         .method(Method::CONNECT)
         .uri("https://a.example/chat?room=1")
@@ -58,7 +58,7 @@ fn carry(protocol: &str) -> Request<()> {
 }
 
 /// A client of HTTP/2 to whom the proxy has said that streams may carry protocols.
-async fn offered(world: &World) -> SendRequest<Bytes> {
+pub async fn offered(world: &World) -> SendRequest<Bytes> {
     let mut client = connect(world, "a.example").await;
     // An answer comes behind the settings.
     let request = Request::get("https://a.example/none").body(()).unwrap();
@@ -69,7 +69,7 @@ async fn offered(world: &World) -> SendRequest<Bytes> {
 }
 
 /// The head of the answer, and the stream behind it.
-async fn open(client: &mut SendRequest<Bytes>, request: Request<()>) -> (Response<()>, Open) {
+pub async fn open(client: &mut SendRequest<Bytes>, request: Request<()>) -> (Response<()>, Open) {
     let mut ready = client.clone().ready().await.unwrap();
     let (response, send) = ready.send_request(request, false).unwrap();
     let response = tokio::time::timeout(PATIENCE, response).await.unwrap();

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use super::floods::frame;
 use super::limits::until_counted;
 use super::world::{Backend, Client, PATIENCE, World, route, trusting_config, with_policy};
-use crate::net::limits::Limits;
+use crate::limits::Limits;
 use crate::runtime::Settings;
 
 /// The limits that are reached here.

@@ -23,8 +23,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::net::body::{BodyLength, Decoder};
-use crate::net::limits::Limits;
+use crate::codec::body::{BodyLength, Decoder};
+use crate::limits::Limits;
 use crate::{Applied, Proxy, Settings};
 
 /// How long a story waits for anything before it fails.
@@ -74,7 +74,7 @@ impl World {
         })
     }
 
-    /// The same with limits of its own.
+    /// A world with limits of its own.
     pub fn limited(limits: Limits) -> Self {
         World::start_with(Settings {
             workers: 1,
@@ -125,7 +125,7 @@ impl World {
         self.put_all_of("ns", resources)
     }
 
-    /// The same of an object in a namespace.
+    /// Puts resources of an object in a namespace.
     pub fn put_all_of(&mut self, namespace: &str, resources: Vec<(&str, Value)>) -> Applied {
         let origin = Origin {
             kind: OriginKind::Ingress,
@@ -396,7 +396,7 @@ impl Backend {
         Backend::answering_at(([127, 0, 0, 1], 0).into(), answer).await
     }
 
-    /// The same at an address.
+    /// An endpoint that answers, at an address.
     pub async fn answering_at(
         address: SocketAddr,
         answer: impl Fn(&str) -> String + Send + Sync + Clone + 'static,

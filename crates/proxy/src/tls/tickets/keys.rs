@@ -1,5 +1,5 @@
-//! What tickets are made by: secrets that the process makes and replaces itself, or those that it
-//! is given, which the other replicas of its gateway have as well.
+//! The keys of tickets: secrets that the process makes and replaces itself, or ones that it is
+//! given, which the other replicas of its gateway have as well.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,9 +31,9 @@ pub struct TicketKeys {
 
 /// All of them open tickets.
 pub(super) struct Secrets {
-    /// Those that the process was given. The first one makes tickets, if there is one.
+    /// Keys that the process was given. The first one makes tickets, if there is one.
     given: Vec<TicketSecret>,
-    /// Those of the process, the newest first, which else makes them.
+    /// Keys that the process has made, the newest first. They make tickets where none was given.
     own: Vec<TicketSecret>,
 }
 
@@ -115,8 +115,8 @@ impl TicketKeys {
         self.secrets.load().given.len()
     }
 
-    /// Those of the process itself, for the process that takes over, the newest first. What this
-    /// one was given the next one is given as well, from where this one was.
+    /// The keys that the process has made, for the process that takes over, the newest first. The
+    /// next process is given the others itself, from where this one was.
     pub fn own(&self) -> Vec<TicketSecret> {
         self.secrets.load().own.clone()
     }

@@ -6,7 +6,7 @@ use myriad_base::metrics::Metrics;
 use myriad_model::{Dns, DnsMode, DnsName, Extent, Reach, UpstreamOptions};
 
 use super::{Known, Resolution};
-use crate::balance::Manner;
+use crate::balance::TransportSettings;
 use crate::net::border::BorderSettings;
 use crate::net::name_server::{NameServer, Saying};
 use crate::net::names::{NameSettings, Names};
@@ -33,7 +33,7 @@ fn resolution(names: Vec<DnsName>, before: Option<&Resolution>) -> Resolution {
         mode: DnsMode::Strict,
         names: names.into(),
     };
-    let (manner, options) = (Manner::shared(None), UpstreamOptions::default());
+    let (manner, options) = (TransportSettings::shared(None), UpstreamOptions::default());
     Resolution::new(0, dns, manner, options, before)
 }
 

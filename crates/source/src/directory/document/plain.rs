@@ -21,7 +21,7 @@ const FIELDS_MAX: usize = 64;
 /// The longest name of a field; parsers of YAML look no further than 1,024 for its colon.
 const NAME_BYTES_MAX: usize = 256;
 
-/// The same document as JSON, if it is a mapping in the plain style.
+/// The document as JSON, if it is a mapping in the plain style.
 pub(super) fn to_json(text: &str) -> Option<String> {
     if !is_printable(text) {
         return None;
@@ -137,7 +137,7 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// What stands on the lines below a field or the dash of an item at a column.
+    /// Reads the lines below a field or the dash of an item at a column.
     fn below(&mut self, column: usize, is_field: bool) -> Option<()> {
         match self.line {
             Some(line) if line.indent > column => self.block(line),
@@ -225,7 +225,7 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
     (is_name && (rest.is_empty() || rest.starts_with(' '))).then_some((name, rest))
 }
 
-/// What stands before a comment, without the white space around it.
+/// The text before a comment, without the white space around it.
 fn without_comment(text: &str) -> &str {
     let text = match text.find(" #") {
         Some(at) => text.get(..at).unwrap_or(""),

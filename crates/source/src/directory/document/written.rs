@@ -29,8 +29,8 @@ enum Shape {
 const FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "namespace"];
 
 impl Written {
-    /// What the document is about, once it is an object with both fields that say so; none for
-    /// a null, which is an empty document.
+    /// The head of the document, once it is an object with both fields that say so; `None` for a
+    /// null, which is an empty document.
     pub(super) fn head(&self) -> Result<Option<Head<'_>>, Problem> {
         let fail = |field, message| {
             let remedy = "write an object with apiVersion, kind and metadata.name, or move the \

@@ -1,4 +1,4 @@
-//! What is wrong with a file, from what is remembered of it.
+//! Problems of a file, from what is remembered of it.
 
 use std::collections::HashSet;
 

@@ -43,7 +43,7 @@ pub(crate) struct Session<'a> {
     passed: BTreeMap<Passed, usize>,
 }
 
-/// What a file says about a key now. Without an object the one in effect is unchanged.
+/// The claim of a file to a key. Without an object the one in effect is unchanged.
 struct Claim {
     document: usize,
     object: Option<(Object, Option<Hash>)>,
@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What is known so far.
+    /// The index as it is so far.
     pub(crate) fn index(&self) -> &Index {
         self.index
     }

@@ -27,7 +27,7 @@ impl Files for Shelf {
 
 const UNREADABLE: &str = "(unreadable)";
 
-/// What someone knows who has heard all batches.
+/// The knowledge of a reader who has heard all batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Heard {
     objects: BTreeMap<ObjectKey, Object>,
@@ -402,7 +402,7 @@ fn a_document_costs_few_bytes() {
 
 const PATHS: [&str; 5] = ["a.yaml", "a/b.yaml", "b.yaml", "c.json", "d.yaml"];
 
-/// What a test may put into a file.
+/// A text that a test may put into a file.
 fn any_text() -> impl Strategy<Value = String> {
     let document = prop_oneof![
         8 => (0..6_u8, 1..4_u16).prop_map(|(name, port)| service(&format!("s{name}"), port)),

@@ -1,9 +1,9 @@
-//! What a watch asks the server, and why it may get no answer.
+//! Requests of a watch to the server, and reasons why one gets no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the server is to be asked next.
+/// The next request to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kubernetes) enum Request {
     /// A watch that begins with all objects.
@@ -12,10 +12,10 @@ pub(in crate::kubernetes) enum Request {
     Page {
         /// Objects per page.
         limit: u32,
-        /// Where the page before ended.
+        /// The token of the page before.
         token: Option<Arc<str>>,
     },
-    /// Where the server's history stands.
+    /// Asks where the server's history stands.
     Probe,
     /// How an object stood at a version: whether the history is still the one that was read.
     Check {
@@ -47,7 +47,7 @@ pub(in crate::kubernetes) enum Failure {
     Busy {
         /// How long to wait at least.
         after: Duration,
-        /// What it says.
+        /// The message.
         text: String,
     },
     /// Nothing came for too long.

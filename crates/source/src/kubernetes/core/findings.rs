@@ -1,4 +1,4 @@
-//! What a watch has to tell people: objects that cannot be read, and trouble with the server.
+//! Findings of a watch: objects that cannot be read, and trouble with the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,12 +6,12 @@ use myriad_api::{Change, IngressClass, Meta, Object, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use proptest::prelude::*;
 
-use super::{Bookmark, Core, Failure, Head, Limits, Request, Scope};
+use super::{Bookmark, Core, Failure, Limits, ObjectHead, Request, Scope};
 
 const HOLD: Duration = Duration::from_secs(60);
 const NAMES: u32 = 6;
 
-/// What is in effect, or in the server: a content by id.
+/// The objects in effect, or in the server: a content by id.
 type State = BTreeMap<Arc<str>, u32>;
 
 /// One step of the server's history; no content is a deletion.
@@ -56,8 +56,8 @@ fn class(id: &Arc<str>, content: u32) -> Object {
     }))
 }
 
-fn head(step: &Step) -> Head {
-    Head {
+fn head(step: &Step) -> ObjectHead {
+    ObjectHead {
         id: step.id.clone(),
         version: step.version,
         hash: u64::from(step.content.unwrap_or(0)),

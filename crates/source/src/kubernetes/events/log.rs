@@ -13,13 +13,13 @@ const SERIES_INTERVAL: Duration = Duration::from_secs(300);
 /// An Event that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// What it is about.
+    /// The object that it is about.
     pub(super) object: ObjectKey,
     /// A hash of object and text.
     id: u64,
     /// How bad it is.
     pub(super) severity: Severity,
-    /// What to tell.
+    /// The text.
     pub(super) note: String,
     /// How often it was found.
     pub(super) count: u32,
@@ -36,7 +36,7 @@ struct Known {
     rank: u64,
 }
 
-/// What was told, and what is to be told.
+/// Events that were told, and those to be told.
 pub(super) struct Log {
     known: HashMap<u64, Known>,
     /// Identities by rank; the lowest was not seen for longest.

@@ -12,9 +12,9 @@ use crate::kubernetes::client::CallError;
 /// A Lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Who holds it; empty when it was given back.
+    /// The holder; empty when it was given back.
     pub(super) holder: Box<str>,
-    /// For how long the holder may be silent.
+    /// The longest silence of the holder before others take it.
     pub(super) duration: Duration,
     /// How often the holder changed.
     pub(super) transitions: u32,
@@ -25,9 +25,9 @@ pub(super) struct Record {
 /// A Lease as it is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
-    /// Who holds it from now on; empty gives it back.
+    /// The holder from now on; empty gives it back.
     pub(super) holder: String,
-    /// For how long the holder may be silent.
+    /// The longest silence of the holder before others take it.
     pub(super) duration: Duration,
     /// How often the holder changed.
     pub(super) transitions: u32,
@@ -37,7 +37,7 @@ pub(super) struct Write {
     pub(super) is_acquired: bool,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Read,
@@ -45,11 +45,11 @@ pub(super) enum Step {
     Wait(Duration),
 }
 
-/// What one process knows of the Lease.
+/// The knowledge of one process about the Lease.
 pub(super) struct Core {
     identity: String,
     duration: Duration,
-    /// What was read or written last, and when that version was first seen.
+    /// The record that was read or written last, and when that version was first seen.
     observed: Option<(Record, Instant)>,
     /// When the last renewal that came through was sent.
     renewed_at: Option<Instant>,
@@ -75,7 +75,7 @@ impl Core {
         self.renewed_at.map(|at| at + self.duration * 2 / 3)
     }
 
-    /// What to do now.
+    /// The next step now.
     pub(super) fn step(&self, now: Instant) -> Step {
         match self.wait_until {
             Some(until) if now < until => Step::Wait(until - now),

@@ -21,7 +21,7 @@ pub struct Own {
     pub field: &'static str,
     /// The field of an entry that says whose it is.
     pub owner_field: &'static str,
-    /// What it says on ours.
+    /// The owner that our entry names.
     pub owner: Arc<str>,
 }
 

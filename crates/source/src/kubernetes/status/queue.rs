@@ -7,7 +7,7 @@ use myriad_api::ObjectKey;
 
 use super::Address;
 
-/// What waits.
+/// The statuses that wait to be written.
 pub(super) struct Queue {
     wanted: HashMap<ObjectKey, (i64, Arc<[Address]>)>,
     /// The keys by rank; the highest is next.

@@ -4,7 +4,7 @@ use myriad_api::{Batch, Change, Object, ObjectKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::super::{Cluster, Settings};
+use super::super::{Cluster, ClusterSettings};
 use super::server::Server;
 use super::{changed, names, settings, synced};
 
@@ -21,8 +21,8 @@ const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/n/serviceentries"
 const POLICIES: &str = "/apis/security.istio.io/v1/namespaces/n/authorizationpolicies";
 const ALL_POLICIES: &str = "/apis/security.istio.io/v1/authorizationpolicies";
 
-fn all(server: &Server) -> Settings {
-    Settings {
+fn all(server: &Server) -> ClusterSettings {
+    ClusterSettings {
         kinds: ObjectKind::ALL.into(),
         look_interval: Duration::from_millis(10),
         removal_hold: HOLD,

@@ -12,7 +12,7 @@ use super::INGRESSES;
 use super::server::Server;
 use crate::kubernetes::lease::{self, Claim, Elector};
 use crate::kubernetes::status::{self, Address, Statuses, Writer};
-use crate::kubernetes::{Access, Client, events};
+use crate::kubernetes::{Access, CallError, Client, OwnConfigMap, Texts, events};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/m/leases";
 
@@ -39,9 +39,9 @@ fn claim(holds: bool) -> Claim {
 }
 
 async fn writer(server: &Server, claim: Claim) -> Statuses {
-    let settings = status::Settings {
+    let settings = status::StatusSettings {
         writes_per_second: 1_000.0,
-        ..status::Settings::default()
+        ..status::StatusSettings::default()
     };
     let (writer, statuses) = Writer::new(client(server).await, claim, settings);
     task::spawn("status", writer.run());
@@ -106,7 +106,7 @@ async fn who_does_not_lead_writes_nothing() {
 }
 
 fn elector(client: Client, identity: &str) -> Elector {
-    let settings = lease::Settings {
+    let settings = lease::LeaseSettings {
         namespace: "m".to_owned(),
         name: "leader".to_owned(),
         identity: identity.to_owned(),
@@ -156,7 +156,7 @@ async fn a_lease_is_taken_given_back_and_taken_by_the_next() {
 async fn a_finding_becomes_an_event_that_names_the_object_by_uid() {
     let server = Server::start().await;
     server.put(INGRESSES, "a", json!({"spec": {}}));
-    let settings = events::Settings::new("pod-1");
+    let settings = events::EventSettings::new("pod-1");
     let (recorder, events) = events::Recorder::new(client(&server).await, claim(true), settings);
     let finding = Finding::new(
         Severity::Error,
@@ -185,7 +185,7 @@ async fn events_of_a_follower_wait_for_its_term() {
     let server = Server::start().await;
     server.put(INGRESSES, "a", json!({"spec": {}}));
     let claim = claim(false);
-    let settings = events::Settings::new("pod-1");
+    let settings = events::EventSettings::new("pod-1");
     let (recorder, events) = events::Recorder::new(client(&server).await, claim.clone(), settings);
     events.record(&Finding::new(Severity::Error, &key("a"), "", "a", "b"));
     let running = task::spawn("events", recorder.run());
@@ -241,4 +241,27 @@ async fn a_list_that_others_write_too_is_read_again_and_keeps_their_entries() {
     let object = server.get(INGRESSES, "a").expect("it is there");
     let expected = json!([entry("other"), entry("myriad")]);
     assert_eq!(object["status"]["parents"], expected);
+}
+
+#[tokio::test]
+async fn a_config_map_is_written_with_the_version_it_rests_on() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let texts = |text: &str| Texts::from([("claims".to_owned(), text.to_owned())]);
+    let missing = client.config_map("m", "c").await;
+    assert_eq!(missing.err(), Some(CallError::NotFound));
+    let write = async |read: Option<&OwnConfigMap>, text: &str| {
+        client.write_config_map("m", "c", read, &texts(text)).await
+    };
+    assert_eq!(write(None, "one").await, Ok(()));
+    assert_eq!(write(None, "two").await, Err(CallError::Conflict));
+    let first = client.config_map("m", "c").await.expect("it is there");
+    assert_eq!(first.texts, texts("one"));
+    assert_eq!(write(Some(&first), "two").await, Ok(()));
+    assert_eq!(write(Some(&first), "three").await, Err(CallError::Conflict));
+    let second = client.config_map("m", "c").await.expect("it is there");
+    assert_eq!(second.texts, texts("two"));
+    server.forbid("/api/v1/namespaces/m/configmaps/c");
+    let refused = client.config_map("m", "c").await.err();
+    assert!(matches!(refused, Some(CallError::Forbidden(_))));
 }

@@ -17,7 +17,7 @@ use super::{Serving, settings, within};
 use crate::tests::pair::World;
 use crate::{Anchors, ClientCounters, Delivery, Issued, NotSigned, Refusal};
 
-/// Signs with the name of whom it signs for, and refuses what says so.
+/// A signer whose chain is the subject's name and the request.
 struct Signer(watch::Sender<Option<Arc<Anchors>>>);
 
 impl Sign for Signer {

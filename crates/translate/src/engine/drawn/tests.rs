@@ -3,7 +3,7 @@ use myriad_model::{Endpoint, Endpoints, Origin, Resource, Value};
 
 use super::put_together;
 use crate::engine::stamp::Stamp;
-use crate::output::{Output, Unit};
+use crate::engine::{Output, Unit};
 
 fn finding(message: &str) -> Finding {
     let key = ObjectKey::new(ObjectKind::IstioGateway, "a", "b");
@@ -26,7 +26,7 @@ fn of(slots: &[u32]) -> Stamp {
 fn equal_resources_are_one_and_different_ones_of_a_name_each_have_their_views() {
     let output = |port, need: &str| Output {
         resources: vec![("x".into(), endpoints(port))],
-        needs: vec![Unit::Upstream(need.into()), Unit::Upstream("all".into())],
+        needs: vec![Unit::upstream(need.into()), Unit::upstream("all".into())],
         ..Output::default()
     };
     let drawn = put_together(vec![
@@ -37,7 +37,7 @@ fn equal_resources_are_one_and_different_ones_of_a_name_each_have_their_views() 
     assert_eq!(drawn.resources, [of(&[0, 2]), of(&[1, 4])]);
     assert_eq!(drawn.output.resources.len(), 2);
     let needs: Vec<_> = drawn.output.needs.iter().zip(&drawn.needs).collect();
-    let unit = |name: &str| Unit::Upstream(name.into());
+    let unit = |name: &str| Unit::upstream(name.into());
     assert_eq!(
         needs,
         [

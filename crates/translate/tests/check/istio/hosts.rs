@@ -1,4 +1,4 @@
-//! What says where hosts are and how they are reached.
+//! Objects that say where hosts are and how they are reached.
 
 use proptest::option;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What is recorded, as text.
+//! The settings of what is recorded, as text.
 
 use std::fmt::Write as _;
 

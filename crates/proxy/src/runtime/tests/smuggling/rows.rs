@@ -168,7 +168,7 @@ pub const REQUEST_ROWS: &[(&str, Expected)] = &[
         Refused(405),
     ),
     ("TRACE / HTTP/1.1\r\nHost: a.example\r\n\r\n", Refused(405)),
-    // Targets.
+    // EndpointTable.
     (target!("/a/../b"), Refused(400)),
     (target!("/a/%2e%2e/b"), Refused(400)),
     (target!("/a%2f..%2fb"), Refused(400)),

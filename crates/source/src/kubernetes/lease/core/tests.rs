@@ -32,7 +32,7 @@ impl Server {
     }
 }
 
-/// What is on its way from or to a contender.
+/// A message on its way from or to a contender.
 enum Flight {
     Nothing,
     ToServer {
@@ -118,8 +118,8 @@ impl Contender {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Whoever runs when, and however long one is stopped with a message on its way: at no
-    /// time do both claim to lead, though their clocks run at different rates.
+    /// Whatever the order of steps, and however long one process is stopped with a message on its
+    /// way: at no time do both claim to lead, though their clocks run at different rates.
     #[test]
     fn two_never_lead_at_once(
         steps in prop::collection::vec((0_u8..100, 0_u64..20_000), 0..400),

@@ -1,0 +1,45 @@
+//! The events that wake the control loop.
+
+use std::sync::Arc;
+
+use myriad_api::Batch;
+use myriad_model::WorkloadNames;
+use myriad_translate::{ClaimsChange, FindingsChange, View};
+use tokio::sync::oneshot;
+
+/// Everything that can wake the control loop.
+#[derive(Debug)]
+pub enum Event {
+    /// A source saw objects change.
+    Changed(Batch),
+    /// Batches from here on count revisions anew.
+    Epoch(u64),
+    /// There is a view, or another one of its name.
+    ViewPut(View),
+    /// A view is gone.
+    ViewGone(Arc<str>),
+    /// The proxy of a Pod, by `namespace/name`, asks which view it sees.
+    Asked(String, Answer),
+    /// A signer for the proxy of a Pod, by `namespace/name`, asks for the names of its workload;
+    /// the answer is `None` where the Pod is not known.
+    Named(String, oneshot::Sender<Option<WorkloadNames>>),
+    /// A proxy follows a view, or does not any more.
+    Followed(Arc<str>, bool),
+    /// Another replica has seen since when objects claim hosts.
+    Learned(ClaimsChange),
+    /// There is no room for since when objects of a namespace claim hosts.
+    Overrun(Arc<str>),
+    /// Everything that is told to people shall be told again.
+    Restate,
+    /// Somebody else has found something, or found it gone.
+    Found(FindingsChange),
+    /// The process was asked to stop.
+    Stop,
+}
+
+/// Takes the name of a view to the one who asked; none where its Pod is not known.
+pub type Answer = oneshot::Sender<Option<Arc<str>>>;
+
+/// The most events that wait in the inbox. A source that finds it full waits: what would pile up
+/// here during a first list is memory that a million small objects leave in pieces.
+pub const INBOX_EVENTS_MAX: usize = 32;

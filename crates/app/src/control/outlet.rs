@@ -1,0 +1,46 @@
+//! The outlet of the control loop's commits. The code that serves, or tells proxies what to serve,
+//! implements it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use myriad_model::{Delta, Name, Snapshot};
+use myriad_translate::{ClaimsChange, Engine, FindingsChange};
+
+use crate::board::Board;
+
+/// The addresses where listeners are bound, by name.
+pub type Addresses = Vec<(Name, SocketAddr)>;
+
+/// The part of the process that puts commits into effect.
+pub trait Outlet {
+    /// Hands on what a batch changed. `snapshot` is the state after it.
+    fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board);
+
+    /// Hands on what the other views have, and which of them changed.
+    fn publish_others(&mut self, _views: &Engine, _changed: &[(Arc<str>, Delta)]) {}
+
+    /// Called about once a second: tries again what could not be taken before.
+    fn tick(&mut self, _board: &Board) {}
+
+    /// Passes findings on to people who have not heard of them.
+    fn tell(&mut self, _findings: &FindingsChange) {}
+
+    /// Keeps since when objects claim hosts.
+    fn claims(&mut self, _changed: ClaimsChange) {}
+
+    /// Passes on which Ingresses are served, and which are not any more.
+    fn state(&mut self, _served: &[Arc<str>], _unserved: &[Arc<str>]) {}
+
+    /// Passes on all Ingresses that are served.
+    fn restate(&mut self, _served: &mut dyn Iterator<Item = &Arc<str>>) {}
+
+    /// Called once, when the first snapshot is in service.
+    fn go_live(&mut self) {}
+
+    /// The addresses where listeners are bound, by name.
+    fn addresses(&self) -> Addresses;
+
+    /// Ends what was started, gracefully.
+    fn drain(self) -> impl Future<Output = ()>;
+}

@@ -1,0 +1,267 @@
+//! What stands between a listener and a route: policies, tokens, providers, limits, streams.
+
+use std::time::Duration;
+
+use myriad_api::{Change, ObjectKind};
+use myriad_model::{CheckProtocol, Form, Provider, Sealer, Writer};
+use myriad_translate::{Engine, MeshProvider, Settings};
+use serde_json::{Value, json};
+
+use super::{Explanation, Question, answer, gather, ingress, object, rule, service};
+
+const ISSUER: &str = "https://issuer.test";
+
+/// An object of Istio's in a namespace of its own, or in that of the gateway.
+fn istio(kind: ObjectKind, name: &str, spec: Value) -> Change {
+    let (version, namespace) = match kind {
+        ObjectKind::AuthorizationPolicy | ObjectKind::RequestAuthentication => {
+            ("security.istio.io/v1", "istio-system")
+        }
+        _ => ("networking.istio.io/v1", "shop"),
+    };
+    let value = json!({
+        "apiVersion": version,
+        "kind": kind.as_str(),
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": spec,
+    });
+    object(kind, value)
+}
+
+/// A policy of the main gateway.
+fn policy(name: &str, mut spec: Value) -> Change {
+    spec["selector"] = json!({"matchLabels": {"istio": "ingressgateway"}});
+    istio(ObjectKind::AuthorizationPolicy, name, spec)
+}
+
+/// Tokens of an issuer whose keys are fetched, and have not been.
+fn tokens() -> Change {
+    let spec = json!({
+        "selector": {"matchLabels": {"istio": "ingressgateway"}},
+        "jwtRules": [{"issuer": ISSUER, "jwksUri": "https://issuer.test/keys"}],
+    });
+    istio(ObjectKind::RequestAuthentication, "tokens", spec)
+}
+
+/// An Ingress for `www.shop.test` that leads to two endpoints.
+fn shop(annotations: Value) -> Vec<Change> {
+    let rules = json!({"rules": [rule("www.shop.test", "/", "cart")]});
+    let mut changes = vec![ingress("front", annotations, rules)];
+    changes.extend(service("cart", &["10.0.0.1", "10.0.0.2"]));
+    changes
+}
+
+/// What a request meets, with a provider `check` at a Service of that name.
+fn explain_of(question: &Question, changes: Vec<Change>) -> Explanation {
+    let provider = MeshProvider {
+        name: "check".into(),
+        service: "check.shop.svc.cluster.local".into(),
+        port: 80,
+        provider: Provider {
+            upstream: "".into(),
+            protocol: CheckProtocol::Grpc,
+            timeout: Duration::from_secs(1),
+            fail_open: false,
+            error_status: 503,
+            body: None,
+            authority: "check".into(),
+            reroutes: false,
+        },
+    };
+    let settings = Settings {
+        providers: vec![provider],
+        ..Settings::default()
+    };
+    let mut engine = Engine::new(settings, Writer::new(Sealer::new([3; 32], Form::Value)));
+    engine.apply(changes, 0);
+    let scene = gather::gather(engine.snapshot(), &question.names());
+    answer::explain(&scene, question, &|_| Vec::new())
+}
+
+fn question(url: &str) -> Question {
+    Question::new(url, "GET", &[]).expect("a question")
+}
+
+fn of_client(url: &str, client: &str, claims: &str) -> Question {
+    let question = question(url).of_client(client, "", claims);
+    question.expect("a question of a client")
+}
+
+fn says(seen: &Explanation, stage: &str, text: &str) {
+    let mut stages = seen.stages.iter();
+    let is_there = stages.any(|part| part.stage == stage && part.text.contains(text));
+    assert!(is_there, "{stage}: {text:?} is not in\n{seen}");
+}
+
+fn with(mut changes: Vec<Change>, more: impl IntoIterator<Item = Change>) -> Vec<Change> {
+    changes.extend(more);
+    changes
+}
+
+const URL: &str = "http://www.shop.test/admin";
+
+#[test]
+fn a_policy_that_denies_is_named_and_the_request_is_not_served() {
+    let deny = || {
+        let rules = json!([{"to": [{"operation": {"paths": ["/admin"]}}]}]);
+        policy("no-admin", json!({"action": "DENY", "rules": rules}))
+    };
+    let seen = explain_of(&question(URL), with(shop(json!({})), [deny()]));
+    assert!(!seen.is_served, "{seen}");
+    assert_eq!(seen.status, Some(403));
+    let object = "403: denied by AuthorizationPolicy istio-system/no-admin";
+    assert!(seen.answer.starts_with(object), "{seen}");
+    says(&seen, "authorization", object);
+    let other = question("http://www.shop.test/cart");
+    let seen = explain_of(&other, with(shop(json!({})), [deny()]));
+    assert!(seen.is_served, "{seen}");
+    assert_eq!(seen.answer, "is sent to one of 2 endpoints");
+}
+
+#[test]
+fn a_policy_that_allows_is_weighed_for_the_client_that_is_given() {
+    let allow = || {
+        let rules = json!([{"from": [{"source": {"ipBlocks": ["192.0.2.0/24"]}}]}]);
+        policy("office", json!({"rules": rules}))
+    };
+    let changes = || with(shop(json!({})), [allow()]);
+    let seen = explain_of(&question(URL), changes());
+    assert_eq!((seen.is_served, seen.status), (false, Some(403)), "{seen}");
+    let wanted = "allowed by none of AuthorizationPolicy istio-system/office, for a client at \
+                  127.0.0.1";
+    says(&seen, "authorization", wanted);
+    let seen = explain_of(&of_client(URL, "192.0.2.9", ""), changes());
+    assert!(seen.is_served, "{seen}");
+    says(&seen, "authorization", "allowed by AuthorizationPolicy");
+}
+
+#[test]
+fn a_request_without_the_token_that_a_policy_wants_is_refused() {
+    let allow = || {
+        let rules =
+            json!([{"from": [{"source": {"requestPrincipals": [format!("{ISSUER}/me")]}}]}]);
+        policy("known", json!({"rules": rules}))
+    };
+    let changes = || with(shop(json!({})), [tokens(), allow()]);
+    let seen = explain_of(&question(URL), changes());
+    assert_eq!((seen.is_served, seen.status), (false, Some(403)), "{seen}");
+    says(&seen, "tokens", "has no token of https://issuer.test");
+    says(&seen, "authorization", "403: allowed by none");
+    let claims = json!({"iss": ISSUER, "sub": "me"}).to_string();
+    let seen = explain_of(&of_client(URL, "", &claims), changes());
+    assert!(seen.is_served, "{seen}");
+    says(&seen, "tokens", "count as verified");
+    let headers = ["Authorization: Bearer a.b.c".to_owned()];
+    let question = Question::new(URL, "GET", &headers).expect("a question");
+    let seen = explain_of(&question, changes());
+    assert_eq!((seen.is_served, seen.status), (false, Some(401)), "{seen}");
+    says(
+        &seen,
+        "tokens",
+        "the keys of https://issuer.test are not here",
+    );
+}
+
+#[test]
+fn a_provider_that_is_asked_is_named_and_one_that_is_missing_refuses() {
+    let asks = |provider: &str| {
+        let spec = json!({
+            "action": "CUSTOM",
+            "provider": {"name": provider},
+            "rules": [{"to": [{"operation": {"paths": ["/admin*"]}}]}],
+        });
+        policy("outside", spec)
+    };
+    let there = with(shop(json!({})), service("check", &["10.0.0.9"]));
+    let seen = explain_of(&question(URL), with(there, [asks("check")]));
+    assert!(seen.is_served, "{seen}");
+    says(
+        &seen,
+        "outside authorization",
+        "asks provider check at shop/check:80",
+    );
+    let seen = explain_of(&question(URL), with(shop(json!({})), [asks("check")]));
+    assert_eq!((seen.is_served, seen.status), (false, Some(503)), "{seen}");
+    says(&seen, "outside authorization", "is missing");
+}
+
+#[test]
+fn limits_of_a_route_are_told_and_source_ranges_are_weighed() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/limit-rps": "5",
+        "nginx.ingress.kubernetes.io/whitelist-source-range": "192.0.2.0/24",
+    });
+    let seen = explain_of(&question(URL), shop(annotations.clone()));
+    assert_eq!((seen.is_served, seen.status), (false, Some(403)), "{seen}");
+    says(
+        &seen,
+        "source ranges",
+        "only clients in 192.0.2.0/24 are admitted",
+    );
+    let seen = explain_of(&of_client(URL, "192.0.2.9", ""), shop(annotations));
+    assert!(seen.is_served, "{seen}");
+    says(
+        &seen,
+        "rate limit",
+        "may be limited to 5 per second and client",
+    );
+}
+
+#[test]
+fn a_handshake_that_is_handed_on_ends_the_questions() {
+    let changes = || {
+        let mut changes = vec![
+            istio(
+                ObjectKind::IstioGateway,
+                "edge",
+                json!({
+                    "selector": {"istio": "ingressgateway"},
+                    "servers": [{
+                        "port": {"number": 443, "name": "tls", "protocol": "TLS"},
+                        "hosts": ["db.shop.test"],
+                        "tls": {"mode": "PASSTHROUGH"},
+                    }],
+                }),
+            ),
+            istio(
+                ObjectKind::VirtualService,
+                "db",
+                json!({
+                    "hosts": ["db.shop.test"],
+                    "gateways": ["edge"],
+                    "tls": [{
+                        "match": [{"sniHosts": ["db.shop.test"]}],
+                        "route": [{"destination": {"host": "cart", "port": {"number": 80}}}],
+                    }],
+                }),
+            ),
+        ];
+        changes.extend(service("cart", &["10.0.0.1"]));
+        changes
+    };
+    let seen = explain_of(&question("https://db.shop.test/"), changes());
+    assert!(seen.is_served, "{seen}");
+    assert_eq!(seen.answer, "TLS is handed on to one of 1 endpoints");
+    says(&seen, "stream", "VirtualService shop/db");
+    let named = question("https://10.9.8.7/").of_client("", "db.shop.test", "");
+    let seen = explain_of(&named.expect("a question"), changes());
+    assert_eq!(seen.answer, "TLS is handed on to one of 1 endpoints");
+    let rules = json!([{"from": [{"source": {"ipBlocks": ["127.0.0.1"]}}]}]);
+    let deny = policy("no-loopback", json!({"action": "DENY", "rules": rules}));
+    let seen = explain_of(&question("https://db.shop.test/"), with(changes(), [deny]));
+    assert!(!seen.is_served, "{seen}");
+    assert!(seen.answer.contains("a policy does not admit it"), "{seen}");
+}
+
+#[test]
+fn what_no_client_is_is_refused() {
+    for (client, sni, claims) in [
+        ("here", "", ""),
+        ("", "192.0.2.1", ""),
+        ("", "", "[]"),
+        ("", "", "{"),
+    ] {
+        let asked = question(URL).of_client(client, sni, claims);
+        assert!(asked.is_err(), "{client} {sni} {claims}");
+    }
+}

@@ -1,0 +1,11 @@
+//! Admission: who is let in where connections, requests or memory are short.
+//!
+//! Seats for connections, fair shares of namespaces and domains, memory pressure and rate limits.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+pub mod bucket;
+pub mod line;
+pub mod pressure;
+pub mod room;
+pub mod share;
+pub mod silent;

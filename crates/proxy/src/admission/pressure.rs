@@ -1,0 +1,191 @@
+//! How much of the memory that the process may have is in use, and what is shed then.
+//!
+//! The kernel says once per second how much there is in use. New work is shed in steps before
+//! there is no memory left, since a process that the kernel ends sheds everything.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+
+use myriad_base::kernel;
+use myriad_base::metrics::{Counter, Gauge, Metrics};
+
+/// The steps, each with the part of the budget from which on it is taken, in per cent.
+const STEPS: [(Step, u64); 3] = [
+    (Step::ShedAll, 95),
+    (Step::ShedLargest, 90),
+    (Step::EndIdle, 80),
+];
+
+/// How far below that the step is taken back, in per cent of the budget.
+const SLACK: u64 = 5;
+
+/// The most that is read of what the kernel says.
+const FILE_BYTES_MAX: u64 = 128;
+
+/// What is done while memory is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Step {
+    /// Nothing.
+    None,
+    /// Connections end with the request they are in.
+    EndIdle,
+    /// Domains that hold more than twice the mean get no more connections and requests.
+    ShedLargest,
+    /// Nobody does.
+    ShedAll,
+}
+
+/// The memory of the process.
+pub struct Pressure {
+    /// The budget in bytes; none for no budget.
+    max: Option<u64>,
+    used: AtomicU64,
+    step: AtomicU8,
+    shown: Shown,
+}
+
+#[derive(Default)]
+struct Shown {
+    used: Gauge<i64, AtomicI64>,
+    step: Gauge<i64, AtomicI64>,
+    steps: Counter,
+}
+
+impl Pressure {
+    /// None so far.
+    pub fn new(max: Option<u64>) -> Self {
+        Pressure {
+            max: max.filter(|max| *max > 0),
+            used: AtomicU64::new(0),
+            step: AtomicU8::new(Step::None as u8),
+            shown: Shown::default(),
+        }
+    }
+
+    /// None so far, of a process that shows it.
+    pub fn of_process(max: Option<u64>, metrics: &Metrics) -> Self {
+        let pressure = Pressure::new(max);
+        pressure.register(metrics);
+        pressure
+    }
+
+    fn register(&self, metrics: &Metrics) {
+        let max = Gauge::<i64, AtomicI64>::default();
+        max.set(
+            self.max
+                .map_or(0, |max| i64::try_from(max).unwrap_or(i64::MAX)),
+        );
+        let help = "The memory that the process may have; 0 for no budget";
+        metrics.register("memory_max_bytes", help, max);
+        let help = "The memory in use but for pages of files, as the kernel counts it";
+        metrics.register("memory_used_bytes", help, self.shown.used.clone());
+        let help = "What is shed: 0 nothing, 1 idle connections, 2 new work of the largest, 3 all";
+        metrics.register("memory_pressure", help, self.shown.step.clone());
+        let help = "Times that a step of shedding was taken";
+        metrics.register("memory_pressure_steps", help, self.shown.steps.clone());
+    }
+
+    /// The measure that is taken now.
+    pub fn step(&self) -> Step {
+        match self.step.load(Ordering::Relaxed) {
+            0 => Step::None,
+            1 => Step::EndIdle,
+            2 => Step::ShedLargest,
+            _ => Step::ShedAll,
+        }
+    }
+
+    /// Asks the kernel how much is in use, and takes the step for it.
+    pub fn ask(&self) {
+        if let Some(used) = own_bytes() {
+            self.look(used);
+        }
+    }
+
+    /// Takes the step for so many bytes in use.
+    pub fn look(&self, used: u64) {
+        self.used.store(used, Ordering::Relaxed);
+        self.shown.used.set(i64::try_from(used).unwrap_or(i64::MAX));
+        let Some(max) = self.max else {
+            return;
+        };
+        let before = self.step();
+        let is_over = |(step, percent): &(Step, u64)| {
+            let slack = if *step <= before { SLACK } else { 0 };
+            u128::from(used) * 100 >= u128::from(max) * u128::from(percent - slack)
+        };
+        let step = STEPS
+            .iter()
+            .find(|it| is_over(it))
+            .map_or(Step::None, |it| it.0);
+        if step == before {
+            return;
+        }
+        self.step.store(step as u8, Ordering::Relaxed);
+        self.shown.step.set(step as i64);
+        if step > before {
+            self.shown.steps.inc();
+            tracing::warn!(used, max, ?step, "memory is short, and new work is shed");
+        } else {
+            tracing::info!(used, max, ?step, "there is memory again");
+        }
+    }
+}
+
+/// The process's own memory in bytes, as the kernel counts it. Pages of files are left out:
+/// the kernel takes them back before it ends a process.
+fn own_bytes() -> Option<u64> {
+    let text = kernel::text("/proc/self/statm", FILE_BYTES_MAX).ok()?;
+    let (resident, shared): (u64, u64) = (kernel::number(&text, 1)?, kernel::number(&text, 2)?);
+    Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
+}
+
+/// Nothing is ever short.
+impl Default for Pressure {
+    fn default() -> Self {
+        Pressure::new(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pressure, Step, own_bytes};
+
+    #[test]
+    fn steps_are_taken_in_order_and_taken_back_with_slack() {
+        let pressure = Pressure::new(Some(1_000));
+        let taken = [
+            (799, Step::None),
+            (800, Step::EndIdle),
+            (760, Step::EndIdle),
+            (749, Step::None),
+            (900, Step::ShedLargest),
+            (949, Step::ShedLargest),
+            (950, Step::ShedAll),
+            (901, Step::ShedAll),
+            (899, Step::ShedLargest),
+            (851, Step::ShedLargest),
+            (849, Step::EndIdle),
+            (0, Step::None),
+        ];
+        for (used, step) in taken {
+            pressure.look(used);
+            assert_eq!(pressure.step(), step, "{used}");
+        }
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_shed() {
+        for max in [None, Some(0)] {
+            let pressure = Pressure::new(max);
+            pressure.look(u64::MAX);
+            assert_eq!(pressure.step(), Step::None);
+        }
+    }
+
+    #[test]
+    fn the_kernel_says_what_is_in_use() {
+        let before = own_bytes().unwrap();
+        assert!(before > 100_000);
+    }
+}

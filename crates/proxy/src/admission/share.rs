@@ -1,0 +1,460 @@
+//! Fair shares: how much of something each namespace of a worker holds, and each domain in it, and
+//! who gets no more of it.
+//!
+//! There is no entry per domain. Two rows of numbers are kept for namespaces and two for domains;
+//! each has a place in both of its rows by its hash, and the lower of the two numbers is what it
+//! holds at most. So taking and giving back cost a few additions, nothing is allocated, and whoever
+//! comes with ever new names fills no table. While there is room nobody is refused anything. From
+//! four fifths on a tenth is for domains that have little, whatever their namespace has, and all
+//! that is left for namespaces that have little, in which domains share again. Of the last tenth a
+//! namespace gets no more than it leaves, so that two of them never take all from a third.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use myriad_model::{Host, Name, Origin};
+
+use super::pressure::{Pressure, Step};
+use crate::limits::Limits;
+use crate::random::hash::{hash, hash_numbers};
+
+/// The places in a row; a power of two.
+const PLACES: usize = 2_048;
+
+/// Tells hashes of domains from those of other tables.
+const SHARE_CLASS: u8 = 0x5a;
+
+/// Tells hashes of listeners, whose streams are told apart by nothing else, from those of domains.
+const LISTENER_CLASS: u8 = 0x5b;
+
+/// The number that a domain may always hold while anything is left.
+const FLOOR: usize = 4;
+
+/// The part of its share that a namespace has of the last tenth, however little is left.
+const LAST_PART: usize = 5;
+
+/// The shares of the domains of a worker in one thing.
+pub struct Shares {
+    max: usize,
+    /// The part of the capacity that nobody gets.
+    reserve: usize,
+    pressure: Arc<Pressure>,
+    namespaces: Sketch,
+    domains: Sketch,
+    /// The domains that hold something, by the places of their namespaces.
+    inhabited: [Box<[Cell<u32>]>; 2],
+    /// The sum of what all domains hold.
+    held: Cell<usize>,
+}
+
+/// Two rows of numbers.
+struct Sketch {
+    rows: [Box<[Cell<u32>]>; 2],
+    /// Places of the first row that are taken: about as many hold something.
+    active: Cell<usize>,
+}
+
+/// The places of one hash in two rows.
+type Spots = [u16; 2];
+
+/// The owner of something: a domain, and the namespace of the object that it came from, by their
+/// hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The namespace.
+    pub namespace: u64,
+    /// The domain within it.
+    pub domain: u64,
+}
+
+/// One that a domain holds; given back when dropped.
+pub struct Held {
+    shares: Rc<Shares>,
+    namespace: Spots,
+    domain: Spots,
+}
+
+/// All shares of a worker.
+pub struct Fairness {
+    /// TLS handshakes under way.
+    pub handshakes: Rc<Shares>,
+    /// Connections whose domain is known.
+    pub connections: Rc<Shares>,
+    /// Requests on their way to an endpoint.
+    pub requests: Rc<Shares>,
+    /// Tunnels: streams, and what changed its protocol. Nothing ends them for others.
+    pub tunnels: Rc<Shares>,
+    /// How little memory is left.
+    pub pressure: Arc<Pressure>,
+}
+
+impl Fairness {
+    /// Nobody holds anything.
+    pub fn new(limits: &Limits, pressure: &Arc<Pressure>) -> Self {
+        let of = |max| Rc::new(Shares::new(max, pressure.clone()));
+        Fairness {
+            handshakes: of(limits.handshakes_max),
+            connections: of(limits.connections_max),
+            requests: of(limits.requests_max),
+            tunnels: Rc::new(Shares::leaving(
+                limits.connections_max,
+                reserve(limits.connections_max),
+                pressure.clone(),
+            )),
+            pressure: pressure.clone(),
+        }
+    }
+}
+
+impl Owner {
+    /// The domain of a host that an object says something of.
+    pub fn of(origin: &Origin, host: &Host) -> Self {
+        let namespace = hash(SHARE_CLASS, origin.namespace());
+        Owner {
+            namespace,
+            // Another namespace's routes of the host are another domain's.
+            domain: hash_numbers(SHARE_CLASS, host.as_str(), &[namespace]),
+        }
+    }
+
+    /// The streams of a listener that an object says something of, whatever host they are for.
+    pub fn of_listener(origin: &Origin, listener: &Name) -> Self {
+        let namespace = hash(SHARE_CLASS, origin.namespace());
+        Owner {
+            namespace,
+            domain: hash_numbers(LISTENER_CLASS, listener.as_str(), &[namespace]),
+        }
+    }
+}
+
+impl Fairness {
+    /// One connection of a domain, of all that the worker has; it is one of them already.
+    pub fn take_connection(&self, owner: Owner, all: usize) -> Option<Held> {
+        let beside = all.saturating_sub(self.connections.held() + 1);
+        self.connections.take(owner, beside)
+    }
+
+    /// Whether memory is so short that those who have much get nothing more.
+    pub fn sheds(&self) -> bool {
+        self.pressure.step() >= Step::ShedLargest
+    }
+
+    /// Whether connections shall end with the request they are in.
+    pub fn ends_idle(&self) -> bool {
+        self.pressure.step() >= Step::EndIdle
+    }
+}
+
+impl Shares {
+    /// Nobody holds anything of what there is at most so much of.
+    pub fn new(max: usize, pressure: Arc<Pressure>) -> Self {
+        Shares::leaving(max, 0, pressure)
+    }
+
+    /// Shares with a reserve that nobody gets anything of.
+    pub fn leaving(max: usize, reserve: usize, pressure: Arc<Pressure>) -> Self {
+        Shares {
+            max,
+            reserve,
+            pressure,
+            namespaces: Sketch::new(),
+            domains: Sketch::new(),
+            inhabited: [row(), row()],
+            held: Cell::new(0),
+        }
+    }
+
+    /// One more for a domain; none where others need what is left. `beside` are those that no
+    /// domain holds yet.
+    pub fn take(self: &Rc<Self>, owner: Owner, beside: usize) -> Option<Held> {
+        let (namespace, domain) = (spots(owner.namespace), spots(owner.domain));
+        if !self.admits(namespace, domain, self.held.get() + beside) {
+            return None;
+        }
+        Some(self.hold(namespace, domain))
+    }
+
+    /// One more for a domain, in place of another that it is about to give back.
+    pub fn exchange(self: &Rc<Self>, owner: Owner) -> Held {
+        self.hold(spots(owner.namespace), spots(owner.domain))
+    }
+
+    fn hold(self: &Rc<Self>, namespace: Spots, domain: Spots) -> Held {
+        self.namespaces.add(namespace);
+        if self.domains.add(domain) {
+            change(&self.inhabited, namespace, |number| number + 1);
+        }
+        self.held.set(self.held.get() + 1);
+        Held {
+            shares: self.clone(),
+            namespace,
+            domain,
+        }
+    }
+
+    /// The sum of what all domains hold.
+    pub fn held(&self) -> usize {
+        self.held.get()
+    }
+
+    /// Whether all that there is is held.
+    pub fn is_used_up(&self) -> bool {
+        self.held.get() >= self.max
+    }
+
+    /// Whether so much is held that not everybody gets more.
+    pub fn is_scarce(&self) -> bool {
+        self.held.get() >= self.max - self.max / 5
+    }
+
+    fn admits(&self, namespace: Spots, domain: Spots, all: usize) -> bool {
+        let step = self.pressure.step();
+        if all >= self.max.saturating_sub(self.reserve) || step >= Step::ShedAll {
+            return false;
+        }
+        let of_namespace = self.namespaces.held(namespace);
+        let own = self.domains.held(domain);
+        if step >= Step::ShedLargest {
+            // Twice the mean is what makes one of the largest.
+            let held = 2 * self.held.get();
+            let is_small = |own, sketch: &Sketch| own < FLOOR.max(held / sketch.beside(own));
+            let is_alone = self.namespaces.beside(of_namespace) == 1;
+            return is_small(own, &self.domains)
+                && (is_alone || is_small(of_namespace, &self.namespaces));
+        }
+        if all < self.max - self.max / 5 {
+            return true;
+        }
+        // One share more than there are who hold something, so that a new one finds room.
+        let share = FLOOR.max(self.max / (self.namespaces.beside(of_namespace) + 1));
+        let left = self.max - all;
+        let is_last = left <= self.max / 10;
+        if is_last && of_namespace >= left.max(share / LAST_PART).max(FLOOR) {
+            return false;
+        }
+        let inhabited = lowest(&self.inhabited, namespace) + usize::from(own == 0);
+        let has_little = own < FLOOR.max(share / (inhabited + 1));
+        if of_namespace < share {
+            return of_namespace < share - share / 5 || has_little;
+        }
+        !is_last && has_little
+    }
+}
+
+impl Sketch {
+    fn new() -> Self {
+        Sketch {
+            rows: [row(), row()],
+            active: Cell::new(0),
+        }
+    }
+
+    /// How many hold something, with one that holds so much.
+    fn beside(&self, own: usize) -> usize {
+        (self.active.get() + usize::from(own == 0)).max(1)
+    }
+
+    fn held(&self, spots: Spots) -> usize {
+        lowest(&self.rows, spots)
+    }
+
+    /// Adds one; whether it is about the first.
+    fn add(&self, spots: Spots) -> bool {
+        change(&self.rows, spots, |number| number + 1);
+        let is_first = self.first(spots) == 1;
+        self.active.set(self.active.get() + usize::from(is_first));
+        is_first
+    }
+
+    /// Takes one away; whether it was about the last.
+    fn remove(&self, spots: Spots) -> bool {
+        change(&self.rows, spots, |number| number.saturating_sub(1));
+        let is_last = self.first(spots) == 0;
+        let active = self.active.get();
+        self.active.set(active.saturating_sub(usize::from(is_last)));
+        is_last
+    }
+
+    fn first(&self, [spot, _]: Spots) -> u32 {
+        let [row, _] = &self.rows;
+        row.get(usize::from(spot)).map_or(0, Cell::get)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let shares = &self.shares;
+        shares.namespaces.remove(self.namespace);
+        if shares.domains.remove(self.domain) {
+            change(&shares.inhabited, self.namespace, |number| {
+                number.saturating_sub(1)
+            });
+        }
+        shares.held.set(shares.held.get().saturating_sub(1));
+    }
+}
+
+/// The connections that no tunnel takes, of as many as there may be: a tenth, and of few at least
+/// four, but never more than a quarter.
+fn reserve(connections_max: usize) -> usize {
+    (connections_max / 10).max(4).min(connections_max / 4)
+}
+
+fn row() -> Box<[Cell<u32>]> {
+    vec![Cell::new(0); PLACES].into_boxed_slice()
+}
+
+fn spots(hash: u64) -> Spots {
+    let within = |bits: u64| (bits as usize % PLACES) as u16;
+    [within(hash), within(hash >> 32)]
+}
+
+fn lowest(rows: &[Box<[Cell<u32>]>; 2], spots: Spots) -> usize {
+    let held = rows.iter().zip(spots);
+    let held = held.map(|(row, spot)| row.get(usize::from(spot)).map_or(0, Cell::get));
+    held.min().unwrap_or(0) as usize
+}
+
+fn change(rows: &[Box<[Cell<u32>]>; 2], spots: Spots, by: impl Fn(u32) -> u32) {
+    for (row, spot) in rows.iter().zip(spots) {
+        if let Some(number) = row.get(usize::from(spot)) {
+            number.set(by(number.get()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    use super::{FLOOR, Held, Owner, Shares};
+    use crate::admission::pressure::Pressure;
+    use crate::random::hash::hash;
+
+    fn shares(max: usize) -> (Rc<Shares>, Arc<Pressure>) {
+        let pressure = Arc::new(Pressure::new(Some(100)));
+        (Rc::new(Shares::new(max, pressure.clone())), pressure)
+    }
+
+    /// A domain of a namespace, as `namespace/domain`.
+    fn owner(name: &str) -> Owner {
+        let (namespace, _) = name.split_once('/').unwrap();
+        Owner {
+            namespace: hash(0, namespace),
+            domain: hash(0, name),
+        }
+    }
+
+    fn fill(shares: &Rc<Shares>, name: &str) -> Vec<Held> {
+        std::iter::from_fn(|| shares.take(owner(name), 0)).collect()
+    }
+
+    #[test]
+    fn one_domain_leaves_a_tenth_to_those_of_its_namespace_and_a_fifth_to_other_namespaces() {
+        let (shares, _) = shares(1_000);
+        let flood = fill(&shares, "a/flood");
+        assert_eq!(flood.len(), 800);
+        let beside = fill(&shares, "a/beside");
+        assert_eq!(beside.len(), 100);
+        let other = fill(&shares, "b/other");
+        // A fifth of its share, which is a third.
+        assert_eq!((other.len(), shares.held()), (66, 966));
+        drop((flood, beside, other));
+        assert_eq!(shares.held(), 0);
+        let active = [&shares.namespaces, &shares.domains].map(|it| it.active.get());
+        assert_eq!(active, [0, 0]);
+        assert_eq!(
+            super::lowest(&shares.inhabited, super::spots(owner("a/").namespace)),
+            0
+        );
+        let flood = fill(&shares, "a/flood");
+        let other = fill(&shares, "b/other");
+        assert_eq!((flood.len(), other.len()), (800, 100));
+    }
+
+    #[test]
+    fn two_namespaces_that_take_all_they_get_leave_some_to_a_third_and_a_fourth() {
+        let (shares, _) = shares(200);
+        let all = ["a", "b", "c", "d"].map(|name| fill(&shares, &format!("{name}/host")));
+        let counts = all.each_ref().map(Vec::len);
+        assert_eq!(counts, [160, 20, 10, 8]);
+    }
+
+    #[test]
+    fn many_domains_of_one_namespace_are_no_more_than_the_namespace() {
+        let (shares, _) = shares(100);
+        let mut flood: Vec<Held> = Vec::new();
+        // Each of them has little.
+        for number in (0..60).cycle().take(600) {
+            flood.extend(shares.take(owner(&format!("a/{number}")), 0));
+        }
+        assert_eq!(flood.len(), 90);
+        let victim = fill(&shares, "b/victim");
+        assert_eq!(victim.len(), 6);
+        // What the others end is the victim's, up to what a third namespace may want.
+        flood.truncate(50);
+        for number in 0..60 {
+            flood.extend(shares.take(owner(&format!("a/{number}")), 0));
+        }
+        assert_eq!(flood.len(), 84);
+        flood.truncate(60);
+        assert_eq!(fill(&shares, "b/victim").len(), 21);
+    }
+
+    #[test]
+    fn a_thousand_quiet_domains_are_not_refused_while_one_floods() {
+        let (shares, _) = shares(10_000);
+        let mut quiet: Vec<Held> = Vec::new();
+        let flood = fill(&shares, "a/flood");
+        for number in 0..500 {
+            for _ in 0..2 {
+                let taken = shares.take(owner(&format!("b/{number}")), 0);
+                quiet.push(taken.expect("it has little"));
+            }
+            assert!(shares.take(owner("a/flood"), 0).is_none());
+        }
+        assert_eq!((flood.len(), quiet.len()), (8_000, 1_000));
+    }
+
+    #[test]
+    fn under_pressure_the_largest_get_no_more_and_then_nobody() {
+        let (shares, pressure) = shares(1_000);
+        let mut held: Vec<Held> = Vec::new();
+        held.extend((0..40).filter_map(|_| shares.take(owner("n/a"), 0)));
+        held.extend((0..4).filter_map(|_| shares.take(owner("n/b"), 0)));
+        held.extend((0..4).filter_map(|_| shares.take(owner("n/c"), 0)));
+        assert_eq!(held.len(), 48);
+        pressure.look(91);
+        assert!(shares.take(owner("n/a"), 0).is_none());
+        assert!(shares.take(owner("n/b"), 0).is_some());
+        pressure.look(96);
+        assert!(shares.take(owner("n/b"), 0).is_none());
+        pressure.look(50);
+        assert!(shares.take(owner("n/a"), 0).is_some());
+    }
+
+    #[test]
+    fn a_reserve_is_nobodys_however_many_namespaces_want_it() {
+        let pressure = Arc::new(Pressure::new(None));
+        let shares = Rc::new(Shares::leaving(200, super::reserve(200), pressure));
+        let mut held: Vec<Held> = Vec::new();
+        for namespace in 0..50 {
+            held.extend(fill(&shares, &format!("{namespace}/host")));
+        }
+        assert_eq!((held.len(), shares.held()), (180, 180));
+        let reserves = [1, 16, 40, 65_536].map(super::reserve);
+        assert_eq!(reserves, [0, 4, 4, 6_553]);
+    }
+
+    #[test]
+    fn what_no_domain_holds_counts_too_and_nothing_is_beyond_the_limit() {
+        let (shares, _) = shares(100);
+        assert!(shares.take(owner("n/a"), 100).is_none());
+        let held: Vec<Held> = (0..FLOOR)
+            .filter_map(|_| shares.take(owner("n/a"), 85))
+            .collect();
+        assert_eq!(held.len(), FLOOR);
+    }
+}

@@ -1,0 +1,429 @@
+//! The client's end of a connection of HTTP/1.
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use super::is_empty;
+use crate::codec::body::{BodyLength, Decoder, Encoder};
+use crate::codec::buffer::{BUFFER_BYTES, Buffer};
+use crate::codec::head::Version;
+use crate::codec::response::ResponseHead;
+use crate::codec::trailer::Trailers;
+use crate::failure::FailureKind;
+use crate::http::account::Account;
+use crate::http::answer::Answer;
+use crate::http::downstream::{Downstream, GiveUp, trailers_of_request};
+use crate::http::peer::{Changes, Peer};
+use crate::http::worker::Worker;
+use crate::http::write::{self, Framing};
+use crate::limits::Reached;
+use crate::net::stream::Stream;
+use crate::route::downstream_connection::DownstreamConnection;
+
+/// The most bytes that are thrown away after the last response.
+const LINGER_BYTES_MAX: usize = 256 << 10;
+
+/// The client's end: its stream, what it has sent, and what it has yet to be sent.
+pub struct Client {
+    worker: Rc<Worker>,
+    stream: Stream,
+    input: Option<Buffer>,
+    output: Option<Buffer>,
+    request: Request,
+    decoder: Decoder,
+    encoder: Encoder,
+    /// The trailers of a request.
+    trailers: Option<Trailers>,
+    keep_alive: bool,
+    is_aborted: bool,
+    bytes_received: u64,
+    bytes_sent: u64,
+    lingered: usize,
+}
+
+/// The properties of a request that the client's end has to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The version.
+    pub version: Version,
+    /// Whether the method is HEAD.
+    pub is_head: bool,
+    /// How the body is framed.
+    pub length: BodyLength,
+    /// The largest body that is taken, in bytes.
+    pub body_bytes_max: u64,
+    /// Whether the connection may go on after it.
+    pub keep_alive: bool,
+    /// Whether the client waits for a 100 before it sends the body.
+    pub expects_continue: bool,
+}
+
+impl Request {
+    /// A request that could not be read.
+    pub fn unread() -> Self {
+        Request {
+            version: Version::Http11,
+            is_head: false,
+            length: BodyLength::None,
+            body_bytes_max: 0,
+            keep_alive: false,
+            expects_continue: false,
+        }
+    }
+}
+
+impl Client {
+    /// A client that has said this so far.
+    pub fn new(stream: Stream, input: Option<Buffer>, worker: Rc<Worker>) -> Self {
+        Client {
+            worker,
+            stream,
+            input,
+            output: None,
+            request: Request::unread(),
+            decoder: Decoder::new(BodyLength::None),
+            encoder: Encoder::Plain,
+            trailers: None,
+            keep_alive: true,
+            is_aborted: false,
+            bytes_received: 0,
+            bytes_sent: 0,
+            lingered: 0,
+        }
+    }
+
+    /// The stream, and what was read of it already.
+    pub fn into_parts(self) -> (Stream, Option<Buffer>) {
+        (self.stream, self.input)
+    }
+
+    /// The bytes that were read and not used yet.
+    pub fn waiting(&self) -> Option<&[u8]> {
+        self.input.as_ref().map(Buffer::filled)
+    }
+
+    /// Drops an empty line in front of a head (RFC 9112, section 2.2).
+    pub fn skip_empty_line(&mut self) {
+        if self
+            .waiting()
+            .is_some_and(|bytes| bytes.starts_with(b"\r\n"))
+        {
+            self.consume(2);
+        }
+    }
+
+    /// Reads more.
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.stream.poll_fill(context, &mut self.input)
+    }
+
+    /// Begins a request whose head takes `length` of the bytes that wait.
+    pub fn begin(&mut self, request: Request, length: usize) {
+        self.consume(length);
+        self.request = request;
+        self.trailers = None;
+        self.decoder = Decoder::limited(request.length, &self.worker.local.limits);
+        self.keep_alive = request.keep_alive;
+        self.bytes_received = 0;
+        self.bytes_sent = 0;
+    }
+
+    /// Whether the connection goes on.
+    pub fn keeps_alive(&self) -> bool {
+        self.keep_alive
+    }
+
+    /// Whether the request was read to its end.
+    pub fn is_request_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Whether the connection is to be dropped without another byte.
+    pub fn is_aborted(&self) -> bool {
+        self.is_aborted
+    }
+
+    /// Drops the connection without another byte.
+    pub fn abort(&mut self) {
+        self.is_aborted = true;
+        self.keep_alive = false;
+    }
+
+    /// Puts the head of an answer of the proxy into the output. The connection goes on where little
+    /// of the request is left to be thrown away.
+    fn put_answer(&mut self, answer: &Answer) {
+        let discard_bytes_max = self.worker.local.limits.discard_bytes_max;
+        let left = self.decoder.remaining();
+        if left.is_some_and(|left| left > discard_bytes_max) {
+            let counts = &self.worker.local.counts;
+            counts.add_reached(Reached::DiscardBytes);
+        }
+        let is_short =
+            is_empty(self.request.length) || left.is_some_and(|left| left <= discard_bytes_max);
+        // Whoever waits for a 100 and gets another answer may or may not send the body.
+        if !is_short || self.request.expects_continue {
+            self.keep_alive = self.keep_alive && self.is_request_done();
+        }
+        let framing = self.framing(BodyLength::None);
+        write::answer(answer, framing, self.output());
+    }
+
+    /// Sends an answer whose head was put into the output, and its body in pieces: the rest of it
+    /// stays where it is. False where the client is gone.
+    fn poll_sent(&mut self, context: &mut Context<'_>, answer: &Answer) -> Poll<bool> {
+        let has_body = answer.has_body() && !self.request.is_head;
+        let body = if has_body { answer.body() } else { &[] };
+        loop {
+            let sent = usize::try_from(self.bytes_sent).unwrap_or(usize::MAX);
+            let rest = body.get(sent..).unwrap_or_default();
+            let unsent = self.output.as_ref().map_or(0, Buffer::len);
+            let room = BUFFER_BYTES.saturating_sub(unsent);
+            let part = rest.get(..room).unwrap_or(rest);
+            if !part.is_empty() {
+                self.output().append(part);
+                self.bytes_sent += part.len() as u64;
+            }
+            if !ready!(self.poll_send(context)) {
+                return Poll::Ready(false);
+            }
+            if part.len() == rest.len() {
+                return Poll::Ready(true);
+            }
+        }
+    }
+
+    /// Sends what is in the output; false where the client is gone.
+    pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let Some(output) = &mut self.output else {
+            return self.stream.poll_send(context).map(|sent| sent.is_ok());
+        };
+        let sent = ready!(self.stream.poll_drain(context, output));
+        self.output = None;
+        Poll::Ready(sent.is_ok())
+    }
+
+    /// Throws away what is left of the request; false where that cannot be done.
+    pub fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            while let Some(input) = &mut self.input {
+                match self.decoder.step(input.filled()) {
+                    Ok(step) => {
+                        let consumed = step.consumed;
+                        input.consume(consumed);
+                    }
+                    Err(_) => return Poll::Ready(false),
+                }
+                if input.is_empty() {
+                    self.input = None;
+                }
+                if self.decoder.is_done() {
+                    return Poll::Ready(true);
+                }
+            }
+            match ready!(self.poll_fill(context)) {
+                Ok(count) if count > 0 => {}
+                _ => return Poll::Ready(false),
+            }
+        }
+    }
+
+    /// Closes the sending half, and throws away what still comes until the client closes too.
+    pub fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if ready!(self.stream.poll_close(context)).is_err() {
+            return Poll::Ready(());
+        }
+        loop {
+            self.input = None;
+            match ready!(self.poll_fill(context)) {
+                Ok(count) if count > 0 => self.lingered += count,
+                _ => return Poll::Ready(()),
+            }
+            if self.lingered > LINGER_BYTES_MAX {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    fn output(&mut self) -> &mut Buffer {
+        self.output.get_or_insert_with(Buffer::take)
+    }
+
+    fn consume(&mut self, count: usize) {
+        if let Some(input) = &mut self.input {
+            input.consume(count);
+            if input.is_empty() {
+                self.input = None;
+            }
+        }
+    }
+
+    fn framing(&mut self, length: BodyLength) -> Framing {
+        // A drain may have begun since the request was read.
+        self.keep_alive &= !self.worker.is_draining();
+        Framing {
+            version: self.request.version,
+            length,
+            keep_alive: self.keep_alive,
+        }
+    }
+}
+
+impl Downstream for Client {
+    fn begin_answer(&mut self, answer: &Answer) {
+        self.put_answer(answer);
+    }
+
+    fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+        answer: &Answer,
+    ) -> Poll<Result<(), FailureKind>> {
+        match ready!(self.poll_sent(context, answer)) {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Ready(Err(FailureKind::ClientGone)),
+        }
+    }
+
+    fn rest(&mut self, visit: &DownstreamConnection) {
+        visit.rest();
+    }
+
+    fn give_up(&mut self, why: GiveUp) {
+        if why == GiveUp::Stalled {
+            let counts = &self.worker.local.counts;
+            counts.add_failure(FailureKind::ClientStalled);
+        }
+        self.abort();
+    }
+
+    fn tell(&self, account: &mut Account) {
+        account.bytes_sent = self.bytes_sent;
+        account.bytes_received = self.bytes_received;
+    }
+}
+
+impl Peer for Client {
+    fn limit_body(&mut self, bytes_max: u64) {
+        self.request.body_bytes_max = bytes_max;
+    }
+
+    fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        encoder: Encoder,
+        out: &mut Buffer,
+    ) -> Poll<Result<bool, FailureKind>> {
+        loop {
+            let mut has_moved = false;
+            if let Some(input) = &mut self.input {
+                let room = out.len() + BUFFER_BYTES;
+                while !input.is_empty() && !self.decoder.is_done() && out.len() < room {
+                    let step = self.decoder.step(input.filled());
+                    let counts = &self.worker.local.counts;
+                    let step = step.map_err(|it| counts.malformed(it, FailureKind::BadBody))?;
+                    self.bytes_received += step.data.len() as u64;
+                    if self.bytes_received > self.request.body_bytes_max {
+                        return Poll::Ready(Err(FailureKind::BodyTooLarge));
+                    }
+                    encoder.write(step.data, out);
+                    let consumed = step.consumed;
+                    input.consume(consumed);
+                    has_moved = true;
+                }
+                if input.is_empty() {
+                    self.input = None;
+                }
+            }
+            if self.decoder.is_done() {
+                let received = self.decoder.take_trailers();
+                self.trailers = received.and_then(|it| trailers_of_request(&self.worker, it));
+                if encoder == Encoder::Chunked {
+                    encoder.end_with(self.trailers.take().as_ref(), out);
+                }
+                return Poll::Ready(Ok(true));
+            }
+            if has_moved {
+                return Poll::Ready(Ok(false));
+            }
+            match ready!(self.poll_fill(context)) {
+                Ok(count) if count > 0 => {}
+                _ => return Poll::Ready(Err(FailureKind::ClientGone)),
+            }
+        }
+    }
+
+    fn take_trailers(&mut self) -> Option<Trailers> {
+        self.trailers.take()
+    }
+
+    fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind> {
+        // HTTP/1.0 has no interim responses (RFC 9110, section 15.2).
+        if self.request.version != Version::Http10 {
+            write::interim(head, self.output());
+        }
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        head: &ResponseHead<'_>,
+        length: BodyLength,
+        changes: &Changes<'_>,
+    ) -> Result<(), FailureKind> {
+        if head.status == 101 {
+            write::interim(head, self.output());
+            return Ok(());
+        }
+        // What has no length of its own is sent in chunks, or ends with the connection where the
+        // client does not know chunks.
+        let length = match length {
+            BodyLength::Chunked | BodyLength::UntilClose => {
+                if self.request.version == Version::Http10 {
+                    self.keep_alive = false;
+                    BodyLength::UntilClose
+                } else {
+                    BodyLength::Chunked
+                }
+            }
+            other => other,
+        };
+        // A request that is not complete by now is not waited for.
+        self.keep_alive &= self.decoder.is_done();
+        self.encoder = Encoder::new(length);
+        let framing = self.framing(length);
+        write::response(head, framing, changes, self.output());
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.output
+            .as_ref()
+            .is_none_or(|output| output.len() < BUFFER_BYTES)
+    }
+
+    fn data(&mut self, data: &[u8]) {
+        self.bytes_sent += data.len() as u64;
+        let encoder = self.encoder;
+        encoder.write(data, self.output());
+    }
+
+    fn end(&mut self, trailers: Option<Trailers>) {
+        let encoder = self.encoder;
+        if encoder != Encoder::Plain {
+            encoder.end_with(trailers.as_ref(), self.output());
+        }
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
+        let waits = self.output.is_none() && self.decoder.is_done();
+        let sent = ready!(self.poll_send(context));
+        // Nobody reads from the client until there is an answer to its request.
+        let is_gone = waits && self.stream.is_reset(context);
+        Poll::Ready(if sent && !is_gone {
+            Ok(())
+        } else {
+            Err(FailureKind::ClientGone)
+        })
+    }
+}

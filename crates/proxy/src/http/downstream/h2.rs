@@ -1,0 +1,367 @@
+//! HTTP/2 with clients (RFC 9113): streams in, each of which is served like a request of
+//! HTTP/1.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use myriad_base::task;
+
+use super::{Downstream as _, Served, Turn};
+use crate::codec::buffer::Buffer;
+use crate::codec::frame::Reason;
+use crate::codec::head::{self, Head, Version};
+use crate::codec::hpack::Section;
+use crate::failure::FailureKind;
+use crate::http::account::Account;
+use crate::http::plan::Plan;
+use crate::http::stage::{Planned, plan, scheme};
+use crate::http::tunnel;
+use crate::http::worker::Worker;
+use crate::limits::{Limits, Reached};
+use crate::net::deadline::Deadline;
+use crate::net::stream::Stream;
+use crate::pattern::Budget;
+use crate::policy::token::Room;
+use crate::policy::underscore;
+use crate::route::downstream_connection::DownstreamConnection;
+
+mod client;
+mod connection;
+mod flood;
+pub mod request;
+mod streams;
+
+use client::Client;
+use connection::{Connection, Opened};
+use request::Request;
+use streams::Handle;
+
+/// How long a client has to close its side once the connection is at its end.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The state that the streams of a connection share.
+struct Shared {
+    worker: Rc<Worker>,
+    visit: DownstreamConnection,
+    /// Streams being served.
+    active: Cell<usize>,
+    /// Streams being served that wait for more than the client to read an answer of the proxy.
+    busy: Cell<usize>,
+    /// Streams that the client reset, less those that it let end: what is left of a flood.
+    resets: Cell<usize>,
+}
+
+/// A stream that is to be served.
+struct Begun {
+    active: Active,
+    handle: Handle,
+    planned: Planned,
+    account: Account,
+    is_head: bool,
+    has_to_upgrade: bool,
+}
+
+impl Shared {
+    /// Whether the connection shall end with the streams that it has.
+    fn is_leaving(&self) -> bool {
+        let worker = &self.worker;
+        worker.is_draining() || self.visit.is_leaving() || worker.local.fairness.ends_idle()
+    }
+}
+
+/// Counts a stream for as long as it is served.
+struct Active {
+    shared: Rc<Shared>,
+    is_busy: bool,
+}
+
+impl Active {
+    fn new(shared: Rc<Shared>) -> Self {
+        shared.active.set(shared.active.get() + 1);
+        shared.busy.set(shared.busy.get() + 1);
+        Active {
+            shared,
+            is_busy: true,
+        }
+    }
+
+    /// Nothing but the rest of an answer of the proxy is left to be sent: where that is so of all
+    /// streams, their connection may have to go for another.
+    fn rest(&mut self) {
+        if !std::mem::take(&mut self.is_busy) {
+            return;
+        }
+        let busy = self.shared.busy.get() - 1;
+        self.shared.busy.set(busy);
+        if busy == 0 {
+            self.shared.visit.rest();
+        }
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.shared.active.set(self.shared.active.get() - 1);
+        self.rest();
+    }
+}
+
+/// Serves a connection until it ends. `said` is what was read of it already.
+pub async fn serve(
+    worker: Rc<Worker>,
+    visit: DownstreamConnection,
+    stream: Stream,
+    said: Option<Buffer>,
+) {
+    let mut connection = Connection::new(stream, said, worker.local.clone());
+    let shared = Rc::new(Shared {
+        worker,
+        visit,
+        active: Cell::new(0),
+        busy: Cell::new(0),
+        resets: Cell::new(0),
+    });
+    let deadline = Deadline::new();
+    deadline.set(shared.worker.local.limits.head_timeout);
+    shared.visit.watch(&deadline);
+    shared.visit.rest();
+    let mut waits = Waits::Start;
+    while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
+        let begun = begin(Active::new(shared.clone()), opened);
+        let is_answer = matches!(begun.planned.plan, Plan::Answer(_));
+        task::spawn_local("stream", serve_stream(begun));
+        if is_answer {
+            // What it is answered with counts before another stream is read.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The event that a connection waits for, until its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// The preface and settings, which have to come first.
+    Start,
+    /// Another frame, or the end of a stream.
+    More,
+    /// The rest of a head.
+    Head,
+    /// The end of those streams that there are.
+    Streams,
+    /// The client to close its side.
+    End,
+}
+
+/// Waits for a stream; none at the end of the connection.
+async fn next(
+    connection: &mut Connection,
+    shared: &Shared,
+    deadline: &Deadline,
+    waits: &mut Waits,
+) -> Option<Opened> {
+    if *waits == Waits::More {
+        deadline.set(shared.worker.local.limits.idle_timeout);
+    }
+    poll_fn(|context| poll_next(connection, shared, deadline, waits, context)).await
+}
+
+fn poll_next(
+    connection: &mut Connection,
+    shared: &Shared,
+    deadline: &Deadline,
+    waits: &mut Waits,
+    context: &mut Context<'_>,
+) -> Poll<Option<Opened>> {
+    let (local, limits) = (&shared.worker.local, &shared.worker.local.limits);
+    loop {
+        if shared.visit.is_evicted() {
+            give_way(connection, context);
+            return Poll::Ready(None);
+        }
+        calm(connection, shared);
+        let polled = connection.poll_next(context);
+        if polled.is_ready() {
+            shared.visit.work();
+            return polled;
+        }
+        if calm(connection, shared) {
+            continue;
+        }
+        let now = match *waits {
+            _ if connection.is_ending() => Waits::End,
+            Waits::Start if !connection.is_open() => Waits::Start,
+            Waits::Streams => Waits::Streams,
+            _ if shared.is_leaving() => Waits::Streams,
+            _ if connection.is_reading_head() => Waits::Head,
+            _ => Waits::More,
+        };
+        if now != *waits {
+            *waits = now;
+            deadline.set(match now {
+                Waits::End => LINGER,
+                Waits::Head | Waits::Start => limits.head_timeout,
+                Waits::More | Waits::Streams => limits.idle_timeout,
+            });
+            if now == Waits::Streams {
+                connection.leave();
+                continue;
+            }
+        }
+        let is_idle = shared.active.get() == 0;
+        if is_idle && connection.has_left() && now != Waits::End {
+            connection.finish();
+            continue;
+        }
+        if deadline.poll_passed(context).is_pending() {
+            return Poll::Pending;
+        }
+        if shared.visit.is_evicted() {
+            continue;
+        }
+        match now {
+            Waits::End => return Poll::Ready(None),
+            Waits::Start | Waits::Head => {
+                local.counts.add_failure(FailureKind::HeadTimeout);
+                connection.end(Reason::EnhanceYourCalm);
+            }
+            _ if !is_idle => deadline.set(limits.idle_timeout),
+            Waits::Streams => connection.finish(),
+            Waits::More => {
+                local.counts.add_reached(Reached::IdleTimeout);
+                *waits = Waits::Streams;
+                connection.leave();
+                deadline.set(limits.write_timeout);
+            }
+        }
+    }
+}
+
+/// Says that a connection ends, as far as its client reads that at once, and ends its streams.
+fn give_way(connection: &mut Connection, context: &mut Context<'_>) {
+    connection.leave();
+    let _ = connection.poll_next(context);
+    connection.end(Reason::NoError);
+}
+
+/// Ends a connection that floods the proxy; whether it has just begun to.
+fn calm(connection: &mut Connection, shared: &Shared) -> bool {
+    let local = &shared.worker.local;
+    let Limits {
+        resets_max,
+        streams_max,
+        ..
+    } = *local.limits;
+    let resets = shared.resets.get() + connection.take_faults();
+    shared.resets.set(resets);
+    // Streams that were reset go on until they notice.
+    let many = resets_max.saturating_add(usize::try_from(streams_max).unwrap_or(usize::MAX));
+    if connection.is_ending() || (resets <= resets_max && shared.active.get() <= many) {
+        return false;
+    }
+    local.counts.add_reached(Reached::Resets);
+    connection.end(Reason::EnhanceYourCalm);
+    true
+}
+
+/// Makes the plan of a stream while its head is there.
+fn begin(active: Active, opened: Opened) -> Begun {
+    let shared = &*active.shared;
+    let Opened {
+        head,
+        handle,
+        is_end,
+    } = opened;
+    let planned = plan_stream(shared, head.section(), is_end);
+    let (planned, account, is_head, has_to_upgrade) = planned.unwrap_or_else(|kind| {
+        let account = Account::begin_unread(&shared.worker, &shared.visit, Version::Http2);
+        (Planned::failed(kind), account, false, false)
+    });
+    Begun {
+        handle,
+        planned,
+        account,
+        is_head,
+        has_to_upgrade,
+        active,
+    }
+}
+
+async fn serve_stream(begun: Begun) {
+    let Begun {
+        active,
+        handle,
+        planned,
+        mut account,
+        is_head,
+        has_to_upgrade,
+    } = begun;
+    let shared = active.shared.clone();
+    let worker = &shared.worker;
+    let body_bytes_max = match &planned.plan {
+        Plan::Forward(plan) => plan.policy().map(|policy| policy.request_body_bytes_max),
+        Plan::Answer(_) => None,
+    };
+    let body_bytes_max = body_bytes_max.unwrap_or(u64::MAX);
+    let mut client = Client::new(
+        worker.clone(),
+        (handle, active),
+        body_bytes_max,
+        is_head,
+        has_to_upgrade,
+    );
+    let deadline = Deadline::new();
+    let mut turn = Turn {
+        worker,
+        visit: &shared.visit,
+        client: &mut client,
+        account: &mut account,
+        deadline: &deadline,
+    };
+    let tunnel = match turn.carry_out(planned).await {
+        Served::Switched(switched, idle_timeout) => {
+            // HTTP/2 has no 101, and says the same by a success.
+            account.status = 200;
+            Some((switched, idle_timeout))
+        }
+        Served::Done | Served::Answered { .. } | Served::Broken => None,
+    };
+    let resets = shared.resets.get();
+    shared.resets.set(match account.failure {
+        Some(FailureKind::ClientGone) => resets + 1,
+        _ => resets.saturating_sub(1),
+    });
+    client.tell(&mut account);
+    account.finish(worker);
+    if let Some((switched, idle_timeout)) = tunnel {
+        let carrier = client.into_carrier();
+        let tunnel = tunnel::run(carrier, None, *switched, &deadline, idle_timeout);
+        Box::pin(tunnel).await;
+    }
+}
+
+fn plan_stream(
+    shared: &Shared,
+    section: &Section,
+    is_body_empty: bool,
+) -> Result<(Planned, Account, bool, bool), FailureKind> {
+    let limits = &shared.worker.local.limits;
+    if section.is_over() {
+        return Err(FailureKind::HeadTooLarge);
+    }
+    let mut room = Room::default();
+    let request = Request::read(section).map_err(|_| FailureKind::BadRequest)?;
+    let pseudo = request.pseudo?;
+    let has_to_upgrade = pseudo.protocol.is_some();
+    let mut head: Head<'_> = head::from_http2(pseudo, request.fields, is_body_empty, limits)?;
+    head.scheme = scheme(&shared.visit, &head, shared.worker.local.trusted_hops);
+    let tables = shared.worker.tables.load();
+    let (worker, visit, budget) = (&shared.worker, &shared.visit, Budget::default());
+    underscore::sift(&tables, visit, &mut head, &worker.local.counts, &budget);
+    let mut account = Account::begin(worker, &tables, visit, &head);
+    let room = &mut room;
+    let planned = plan(worker, &tables, visit, (&head, room), &mut account, &budget);
+    Ok((planned, account, head.method == "HEAD", has_to_upgrade))
+}

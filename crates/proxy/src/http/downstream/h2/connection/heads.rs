@@ -1,0 +1,137 @@
+//! Heads in the frames of a connection: of requests, and behind their bodies.
+
+use super::{Connection, Opened, State, Step, check_priority};
+use crate::codec::frame::{self, FrameHead, Reason, flag};
+use crate::codec::hpack::{Section, Unreadable};
+use crate::http::downstream::h2::request::{self, Opening, Request};
+use crate::http::downstream::h2::streams::{Fault, Handle};
+use crate::limits::Reached;
+
+/// A head of which more frames have to come.
+pub struct Unfinished {
+    pub stream: u32,
+    is_end: bool,
+    block: Vec<u8>,
+}
+
+impl Connection {
+    /// Takes a HEADERS frame.
+    pub(super) fn begin_head(&mut self, head: &FrameHead, payload: &[u8]) -> Result<Step, Fault> {
+        const WRONG: Fault = Fault::Connection(Reason::Protocol);
+        let mut block = match head.has(flag::PADDED) {
+            true => frame::unpadded(payload).ok_or(WRONG)?,
+            false => payload,
+        };
+        if head.stream == 0 {
+            return Err(WRONG);
+        }
+        let mut priority = Ok(());
+        if head.has(flag::PRIORITY) {
+            let (first, rest) = block.split_at_checked(5).ok_or(WRONG)?;
+            priority = check_priority(head.stream, first);
+            block = rest;
+        }
+        let is_end = head.has(flag::END_STREAM);
+        if head.has(flag::END_HEADERS) {
+            return self.take_head(head.stream, is_end, block, priority);
+        }
+        self.head = Some(Unfinished {
+            stream: head.stream,
+            is_end,
+            block: block.to_vec(),
+        });
+        // It is of use to no client, and none is known that gets it wrong.
+        priority.map(|()| Step::Done).map_err(|_| WRONG)
+    }
+
+    /// Takes a CONTINUATION frame.
+    pub(super) fn continue_head(
+        &mut self,
+        head: &FrameHead,
+        payload: &[u8],
+    ) -> Result<Step, Fault> {
+        let Some(mut unfinished) = self.head.take() else {
+            return Err(Fault::Connection(Reason::Protocol));
+        };
+        if unfinished.block.len() + payload.len() > self.head_bytes_max() {
+            self.local.counts.add_reached(Reached::HeadFrames);
+            return Err(Fault::Connection(Reason::EnhanceYourCalm));
+        }
+        unfinished.block.extend_from_slice(payload);
+        if !head.has(flag::END_HEADERS) {
+            self.head = Some(unfinished);
+            return Ok(Step::Done);
+        }
+        let Unfinished {
+            stream,
+            is_end,
+            block,
+        } = unfinished;
+        self.take_head(stream, is_end, &block, Ok(()))
+    }
+
+    /// Takes a whole head: of a request, or what is behind its body.
+    fn take_head(
+        &mut self,
+        id: u32,
+        is_end: bool,
+        block: &[u8],
+        priority: Result<(), Fault>,
+    ) -> Result<Step, Fault> {
+        let mut opening = Opening::new(self.head_bytes_max());
+        let decoded = self.decoder.decode(block, opening.section_mut());
+        decoded.map_err(|error| self.give_up(error))?;
+        let is_known = self.link.with(|streams| streams.is_known(id));
+        if is_known {
+            return self.take_trailers(id, is_end, opening.section());
+        }
+        self.link.with(|streams| streams.note(id))?;
+        priority?;
+        let count = self.link.with(|streams| streams.count());
+        let is_full = u32::try_from(count).is_ok_and(|it| it >= self.local.limits.streams_max);
+        if is_full {
+            self.local.counts.add_reached(Reached::Streams);
+        }
+        if is_full || self.state == State::Left {
+            return Err(Fault::Stream(id, Reason::RefusedStream));
+        }
+        let wrong = Fault::Stream(id, Reason::Protocol);
+        let length = Request::read(opening.section())
+            .map_err(|_| wrong)?
+            .length();
+        if is_end && length.is_some_and(|length| length > 0) {
+            return Err(wrong);
+        }
+        let slot = self.link.with(|streams| streams.open(id, is_end, length));
+        Ok(Step::Opened(Opened {
+            head: opening,
+            handle: Handle::new(self.link.clone(), slot),
+            is_end,
+        }))
+    }
+
+    fn give_up(&self, error: Unreadable) -> Fault {
+        match error {
+            Unreadable::Malformed => Fault::Connection(Reason::Compression),
+            Unreadable::Bomb => {
+                self.local.counts.add_reached(Reached::HeadFrames);
+                Fault::Connection(Reason::EnhanceYourCalm)
+            }
+        }
+    }
+
+    fn take_trailers(&self, id: u32, is_end: bool, section: &Section) -> Result<Step, Fault> {
+        let wrong = Fault::Stream(id, Reason::Protocol);
+        self.link.with(|streams| {
+            if !streams.expects_more(id)? {
+                return Ok(Step::Done);
+            }
+            if !is_end {
+                return Err(wrong);
+            }
+            let trailers = request::trailers(section).map_err(|_| wrong)?;
+            streams.end(id, trailers)?;
+            Ok(Step::Done)
+        })
+    }
+}

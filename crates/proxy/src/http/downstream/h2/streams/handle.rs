@@ -1,0 +1,259 @@
+//! A stream as its server has it.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::{Gone, Link, Streams, keep, wake};
+use crate::codec::buffer::Buffer;
+use crate::codec::frame::Reason;
+use crate::codec::trailer::Trailers;
+
+/// A stream, as its server has it. Dropping it ends the stream.
+pub struct Handle {
+    link: Rc<Link>,
+    slot: usize,
+}
+
+impl Handle {
+    /// The stream of a slot.
+    pub fn new(link: Rc<Link>, slot: usize) -> Self {
+        Handle { link, slot }
+    }
+
+    /// Hands on what has arrived of the body, at most so much; none once it is complete.
+    ///
+    /// # Errors
+    /// A client that went away.
+    pub fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+        max: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<Result<Option<usize>, Gone>> {
+        let mut streams = self.link.0.borrow_mut();
+        let Some(slot) = streams.slots.get_mut(self.slot) else {
+            return Poll::Ready(Err(Gone));
+        };
+        if slot.is_reset {
+            return Poll::Ready(Err(Gone));
+        }
+        let Some(received) = &mut slot.received else {
+            if slot.is_received {
+                return Poll::Ready(Ok(None));
+            }
+            keep(&mut slot.waker, context.waker());
+            return Poll::Pending;
+        };
+        let part = received.filled();
+        let part = part.get(..max).unwrap_or(part);
+        let count = part.len();
+        take(part);
+        received.consume(count);
+        if received.is_empty() {
+            slot.received = None;
+        }
+        let id = slot.id;
+        let before = streams.unsent();
+        streams.use_up(count);
+        streams.use_up_of(id, count);
+        if streams.unsent() > before {
+            wake(&streams.connection);
+        }
+        Poll::Ready(Ok(Some(count)))
+    }
+
+    /// The trailers of the request.
+    pub fn take_trailers(&mut self) -> Option<Trailers> {
+        let mut streams = self.link.0.borrow_mut();
+        streams.slots.get_mut(self.slot)?.trailers.take()
+    }
+
+    /// Sends a head.
+    ///
+    /// # Errors
+    /// A client that went away.
+    pub fn head(&mut self, is_end: bool, pack: impl FnOnce(&mut Buffer)) -> Result<(), Gone> {
+        self.send(|streams, place, id| {
+            streams.put_head(id, is_end, pack);
+            if is_end {
+                streams.close(place);
+            }
+        })
+    }
+
+    /// Sends as much of a body as may be sent now, and tells how much that was.
+    ///
+    /// # Errors
+    /// A client that went away.
+    pub fn data(&mut self, data: &[u8]) -> Result<usize, Gone> {
+        self.send(|streams, place, _| streams.put_data(place, data))
+    }
+
+    /// Sends the end of the stream.
+    ///
+    /// # Errors
+    /// A client that went away.
+    pub fn end(&mut self) -> Result<(), Gone> {
+        self.send(|streams, place, _| {
+            streams.put_end(place);
+            streams.close(place);
+        })
+    }
+
+    /// Waits until more of a body may be sent; ready only where the client is gone.
+    pub fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<Gone> {
+        if self.poll_gone(context).is_ready() {
+            return Poll::Ready(Gone);
+        }
+        self.link.0.borrow_mut().wait(self.slot);
+        Poll::Pending
+    }
+
+    /// Whether a head may be sent now. Whoever sends it nevertheless makes the connection hold
+    /// more than it should.
+    pub fn has_room(&self) -> bool {
+        !self.link.0.borrow().is_full()
+    }
+
+    /// Waits until a head may be sent.
+    ///
+    /// # Errors
+    /// A client that went away.
+    pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if self.poll_gone(context).is_ready() {
+            return Poll::Ready(Err(Gone));
+        }
+        let mut streams = self.link.0.borrow_mut();
+        if streams.is_full() {
+            streams.wait_for_room(self.slot);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready once the client, or its stream, is gone.
+    pub fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut streams = self.link.0.borrow_mut();
+        match streams.slots.get_mut(self.slot) {
+            Some(slot) if !slot.is_reset => {
+                keep(&mut slot.waker, context.waker());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// Ends the stream at once.
+    pub fn reset(&mut self, reason: Reason) {
+        // Whoever is gone needs not be told.
+        let _ = self.send(|streams, _, id| {
+            if streams.is_live(id) {
+                streams.fail(id, reason);
+            }
+        });
+    }
+
+    fn send<T>(&mut self, put: impl FnOnce(&mut Streams, usize, u32) -> T) -> Result<T, Gone> {
+        let mut streams = self.link.0.borrow_mut();
+        let slot = streams.slots.get(self.slot).ok_or(Gone)?;
+        if slot.is_reset {
+            return Err(Gone);
+        }
+        let id = slot.id;
+        let before = streams.unsent();
+        let put = put(&mut streams, self.slot, id);
+        // Whoever waits for room writes nothing, and must not have the connection make it look.
+        if streams.unsent() > before {
+            wake(&streams.connection);
+        }
+        Ok(put)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut streams = self.link.0.borrow_mut();
+        let Some(slot) = streams.slots.get_mut(self.slot) else {
+            return;
+        };
+        let slot = std::mem::take(slot);
+        streams.free.push(self.slot);
+        if streams.is_gone {
+            return;
+        }
+        if slot.is_waiting {
+            // Whoever has the slot next waits for itself.
+            streams.waiting.retain(|place| *place != self.slot);
+        }
+        if slot.is_head_waiting {
+            streams.heads_waiting.retain(|place| *place != self.slot);
+        }
+        if let Some(received) = &slot.received {
+            streams.use_up(received.len());
+        }
+        match (slot.is_sent, slot.is_received) {
+            _ if slot.is_reset => {}
+            (true, true) => {}
+            // Who was answered need not send the rest.
+            (true, false) => streams.fail(slot.id, Reason::NoError),
+            (false, _) => streams.fail(slot.id, Reason::Cancel),
+        }
+        wake(&streams.connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::{Handle, Link};
+    use crate::limits::Limits;
+
+    #[test]
+    fn a_stream_that_ends_waits_for_nothing_any_more() {
+        let link = Link::new(&Limits::default());
+        let mut context = Context::from_waker(Waker::noop());
+        for number in 0..3 {
+            let slot = link.with(|streams| {
+                streams.note(number * 2 + 1).unwrap();
+                streams.open(number * 2 + 1, true, None)
+            });
+            let mut handle = Handle::new(link.clone(), slot);
+            assert!(handle.poll_wait(&mut context).is_pending());
+            assert!(handle.poll_wait(&mut context).is_pending());
+            link.with(|streams| assert_eq!(streams.waiting, [slot]));
+            drop(handle);
+            link.with(|streams| assert!(streams.waiting.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_head_waits_while_too_much_is_to_be_sent() {
+        let link = Link::new(&Limits::default());
+        let mut context = Context::from_waker(Waker::noop());
+        let slot = link.with(|streams| {
+            streams.note(1).unwrap();
+            streams.open(1, true, None)
+        });
+        let mut handle = Handle::new(link.clone(), slot);
+        assert!(handle.poll_room(&mut context).is_ready());
+        link.with(|streams| streams.output().append(&[0; 65 << 10]));
+        assert!(!handle.has_room());
+        for _ in 0..2 {
+            assert!(handle.poll_room(&mut context).is_pending());
+        }
+        link.with(|streams| {
+            assert_eq!(streams.heads_waiting, [slot]);
+            streams.wake_for_room();
+            assert_eq!(streams.heads_waiting, [slot]);
+            streams.output().consume(2 << 10);
+            streams.wake_for_room();
+            assert!(streams.heads_waiting.is_empty());
+        });
+        assert!(handle.has_room() && handle.poll_room(&mut context).is_ready());
+        link.with(|streams| streams.output().append(&[0; 2 << 10]));
+        assert!(handle.poll_room(&mut context).is_pending());
+        drop(handle);
+        link.with(|streams| assert!(streams.heads_waiting.is_empty()));
+    }
+}

@@ -1,0 +1,410 @@
+//! The stages that a request passes between the framing of its client and that of its endpoint, as
+//! one ordered list.
+//!
+//! Each stage is a file with two functions: `apply` does its part for a request, and `explain`
+//! says the same of one that is only asked about. The run is synchronous: everything that needs
+//! the head is done in one step, after which nothing borrowed has to outlive a wait. What a stage
+//! does after a wait stands in its file as well: [`external::settle`] asks providers,
+//! [`processors::accompany`] talks to a processor, and [`record`] tells what became of it.
+
+use std::time::Duration;
+
+use myriad_model::{Route, SealedArc};
+use smallvec::SmallVec;
+
+use super::account::Account;
+use super::answer::Answer;
+use super::plan::{Forward, Plan};
+use super::trouble;
+use super::worker::Worker;
+use crate::codec::head::Head;
+use crate::failure::FailureKind;
+use crate::pattern::Budget;
+use crate::policy::client;
+use crate::policy::cors::Additions;
+use crate::policy::token::{KeptToken, Room, Verified};
+use crate::route::claims::Said;
+use crate::route::downstream_connection::DownstreamConnection;
+use crate::route::host::RouteArc;
+use crate::route::tables::Tables;
+
+mod authorization;
+mod body_limit;
+mod cors;
+pub mod dry_run;
+pub mod external;
+mod fault;
+mod forward;
+mod gather;
+mod misdirected;
+pub mod processors;
+mod rate_limit;
+mod record;
+mod redirect;
+mod route;
+mod sources;
+mod tokens;
+
+use dry_run::Verdict;
+use external::Check;
+
+/// One stage of the way of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Whether the host belongs on the connection: 421.
+    Misdirected,
+    /// Who the request says that it comes from: 401.
+    Tokens,
+    /// Which providers are asked about it before it goes on.
+    External,
+    /// Whether the policies of its listener admit it: 403.
+    Authorization,
+    /// The route of its host and path: 404.
+    Route,
+    /// The redirect of plain text to HTTPS.
+    Redirect,
+    /// The client addresses that the route admits: 403.
+    Sources,
+    /// How often the route serves requests: 429.
+    RateLimit,
+    /// Cross-origin requests; preflights are answered.
+    Cors,
+    /// The declared length of the body: 413.
+    BodyLimit,
+    /// Trouble that is made on purpose.
+    Fault,
+    /// The processor that accompanies the request.
+    Processors,
+    /// The action of the route: a redirect, a fixed answer, or an endpoint.
+    Forward,
+    /// What is counted and logged once the request is over.
+    Record,
+}
+
+/// All stages in order.
+pub const STAGES: [Stage; 14] = [
+    Stage::Misdirected,
+    Stage::Tokens,
+    Stage::External,
+    Stage::Authorization,
+    Stage::Route,
+    Stage::Redirect,
+    Stage::Sources,
+    Stage::RateLimit,
+    Stage::Cors,
+    Stage::BodyLimit,
+    Stage::Fault,
+    Stage::Processors,
+    Stage::Forward,
+    Stage::Record,
+];
+
+/// The stages that a request passes again once a provider has changed it: those from the route on.
+const REROUTED: &[Stage] = STAGES.split_at(4).1;
+
+impl Stage {
+    /// Does its part for a request.
+    ///
+    /// # Errors
+    /// What is answered in place of everything else.
+    #[inline]
+    fn apply<'a>(
+        self,
+        request: &mut RequestState<'a, '_>,
+        scene: &Scene<'a>,
+        serving: &mut Serving<'_>,
+    ) -> Result<Flow, FailureKind> {
+        match self {
+            Stage::Misdirected => misdirected::apply(request, scene),
+            Stage::Tokens => tokens::apply(request, scene, serving),
+            Stage::External => external::apply(request, scene, serving),
+            Stage::Authorization => authorization::apply(request, scene, serving),
+            Stage::Route => route::apply(request, scene, serving),
+            Stage::Redirect => redirect::apply(request, scene),
+            Stage::Sources => sources::apply(request, scene),
+            Stage::RateLimit => rate_limit::apply(request, scene, serving),
+            Stage::Cors => cors::apply(request, scene),
+            Stage::BodyLimit => body_limit::apply(request),
+            Stage::Fault => fault::apply(request, serving),
+            // Their parts begin once the request is written, and once it is over.
+            Stage::Processors | Stage::Record => Ok(Flow::Continue),
+            Stage::Forward => forward::apply(request, scene, serving),
+        }
+    }
+
+    /// Says what it would do to a request.
+    fn explain<'a>(self, request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Verdict {
+        match self {
+            Stage::Misdirected => misdirected::explain(request, scene),
+            Stage::Tokens => tokens::explain(request, scene),
+            Stage::External => external::explain(request, scene),
+            Stage::Authorization => authorization::explain(request, scene),
+            Stage::Route => route::explain(request, scene),
+            Stage::Redirect => redirect::explain(request, scene),
+            Stage::Sources => sources::explain(request, scene),
+            Stage::RateLimit => rate_limit::explain(request, scene),
+            Stage::Cors => cors::explain(request, scene),
+            Stage::BodyLimit => body_limit::explain(request),
+            Stage::Fault => fault::explain(request),
+            Stage::Processors => processors::explain(request, scene),
+            Stage::Forward => forward::explain(request, scene),
+            Stage::Record => record::explain(scene),
+        }
+    }
+}
+
+/// What follows a stage.
+enum Flow {
+    /// The next stage.
+    Continue,
+    /// The proxy answers.
+    Answer(Box<Answer>),
+    /// An endpoint answers.
+    Forward(Box<Forward>),
+}
+
+impl Flow {
+    fn answer(answer: Answer) -> Flow {
+        Flow::Answer(Box::new(answer))
+    }
+}
+
+/// What a request meets: one set of tables, and the connection that it came by.
+pub struct Scene<'a> {
+    /// The tables.
+    pub tables: &'a Tables,
+    /// The connection.
+    pub visit: &'a DownstreamConnection,
+    /// What the regexes of the request may cost.
+    pub budget: &'a Budget,
+    /// How many proxies in front of this one are believed.
+    pub trusted_hops: usize,
+}
+
+/// What a request is served with, which one that is only asked about has not.
+struct Serving<'s> {
+    worker: &'s Worker,
+    account: &'s mut Account,
+}
+
+/// What the stages have found out about a request.
+pub struct RequestState<'a, 'h> {
+    head: CurrentHead<'a, 'h>,
+    token: Token<'a>,
+    /// What a head that tokens change borrows from.
+    room: Option<&'h mut Room>,
+    /// The providers that are asked before the request goes on.
+    providers: Providers,
+    /// The route that it takes.
+    taken: Option<Taken<'a>>,
+    /// Whether it was counted at the limits of a route already.
+    is_counted: bool,
+    /// Fields for the response.
+    additions: Additions,
+    /// How long it waits on purpose.
+    delay: Duration,
+}
+
+/// Providers in the order of asking.
+type Providers = SmallVec<[SealedArc; 2]>;
+
+/// A head as the stages that are through have left it.
+struct CurrentHead<'a, 'h> {
+    sent: &'a Head<'h>,
+    changed: Option<Head<'h>>,
+}
+
+impl<'h> CurrentHead<'_, 'h> {
+    fn get(&self) -> &Head<'h> {
+        self.changed.as_ref().unwrap_or(self.sent)
+    }
+}
+
+/// The token of a request.
+enum Token<'a> {
+    None,
+    /// It was just verified.
+    Verified(Verified<'a>),
+    /// It was verified before, or is said to be.
+    Kept(&'a KeptToken),
+}
+
+impl Token<'_> {
+    fn said(&self) -> Option<Said<'_>> {
+        match self {
+            Token::None => None,
+            Token::Verified(verified) => Some(verified.said()),
+            Token::Kept(kept) => Some(kept.said()),
+        }
+    }
+
+    /// A copy that borrows nothing, of one that was just verified.
+    fn kept(&self) -> Option<KeptToken> {
+        match self {
+            Token::Verified(verified) => Some(verified.kept()),
+            Token::None | Token::Kept(_) => None,
+        }
+    }
+}
+
+/// A route, with its value.
+#[derive(Clone, Copy)]
+pub struct Taken<'a> {
+    /// The entry.
+    pub entry: &'a RouteArc,
+    /// Its value.
+    pub route: &'a Route,
+}
+
+impl<'a, 'h> RequestState<'a, 'h> {
+    /// A request that has passed no stage.
+    fn new(head: &'a Head<'h>, room: &'h mut Room) -> Self {
+        RequestState {
+            room: Some(room),
+            ..RequestState::with(head, Token::None)
+        }
+    }
+
+    /// A request that has come as far as the providers, with a token that was verified.
+    fn resumed(head: &'a Head<'h>, token: Option<&'a KeptToken>) -> Self {
+        RequestState {
+            is_counted: true,
+            ..RequestState::with(head, token.map_or(Token::None, Token::Kept))
+        }
+    }
+
+    fn with(head: &'a Head<'h>, token: Token<'a>) -> Self {
+        RequestState {
+            head: CurrentHead {
+                sent: head,
+                changed: None,
+            },
+            token,
+            room: None,
+            providers: Providers::new(),
+            taken: None,
+            is_counted: false,
+            additions: Additions::new(),
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// The route that it takes, for the stages behind the one that finds it.
+    fn taken(&self) -> Result<Taken<'a>, FailureKind> {
+        self.taken.ok_or(FailureKind::Internal)
+    }
+}
+
+/// A plan, and what has to be waited for before it is carried out.
+pub struct Planned {
+    /// What is to be done.
+    pub plan: Plan,
+    /// The waits, which are rare.
+    pub waits: Option<Box<Waits>>,
+}
+
+/// What a plan waits for.
+pub struct Waits {
+    /// Who has to be asked before anything of the plan is done.
+    pub check: Option<Check>,
+    /// The wait on purpose behind that; zero for none.
+    pub delay: Duration,
+}
+
+impl Planned {
+    /// The answer to a failure, at once.
+    pub fn failed(kind: FailureKind) -> Self {
+        Planned {
+            plan: Decided::failed(kind).plan,
+            waits: None,
+        }
+    }
+}
+
+/// What a run of stages has decided.
+pub struct Decided {
+    /// What is to be done.
+    pub plan: Plan,
+    /// The wait on purpose before it; zero for none.
+    pub delay: Duration,
+}
+
+impl Decided {
+    /// An answer, at once.
+    fn answered(answer: Answer) -> Self {
+        Decided {
+            plan: Plan::Answer(Box::new(answer)),
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// The answer to a failure, at once.
+    fn failed(kind: FailureKind) -> Self {
+        Decided::answered(Answer::failed(kind))
+    }
+}
+
+/// The scheme that the client of a request speaks, as far as those who are trusted tell it, and
+/// with this proxy otherwise.
+pub fn scheme(visit: &DownstreamConnection, head: &Head<'_>, trusted_hops: usize) -> &'static str {
+    let forwarded = client::forwarded_scheme(head, visit, trusted_hops);
+    forwarded.unwrap_or_else(|| visit.scheme())
+}
+
+/// Makes the plan of a request. `budget` is what its regexes may cost from here on, and `room` what
+/// its head may borrow from once it is changed.
+pub fn plan<'h>(
+    worker: &Worker,
+    tables: &Tables,
+    visit: &DownstreamConnection,
+    (head, room): (&Head<'h>, &'h mut Room),
+    account: &mut Account,
+    budget: &Budget,
+) -> Planned {
+    let scene = Scene {
+        tables,
+        visit,
+        budget,
+        trusted_hops: worker.local.trusted_hops,
+    };
+    let mut request = RequestState::new(head, room);
+    let mut serving = Serving { worker, account };
+    let Decided { plan, delay } = run(&STAGES, &mut request, &scene, &mut serving);
+    // Whoever comes too often is not asked about either, nor is one there is no room for.
+    let is_refused = plan.is_limited() || plan.is_overloaded();
+    let is_asked = !request.providers.is_empty() && !is_refused;
+    let check = is_asked.then(|| Check::new(request, &scene, &serving));
+    let waits = check.is_some() || !delay.is_zero();
+    if let Plan::Answer(answer) = &plan
+        && let Some(kind) = answer.failure
+    {
+        let route = || Some(&**tables.route(&visit.listener, head, None, budget).ok()?);
+        trouble::tell(kind, answer.status, &head.host, route);
+    }
+    Planned {
+        plan,
+        waits: waits.then(|| Box::new(Waits { check, delay })),
+    }
+}
+
+/// Runs stages in order, until one of them ends it.
+#[inline]
+fn run<'a>(
+    stages: &[Stage],
+    request: &mut RequestState<'a, '_>,
+    scene: &Scene<'a>,
+    serving: &mut Serving<'_>,
+) -> Decided {
+    for stage in stages {
+        let plan = match stage.apply(request, scene, serving) {
+            Ok(Flow::Continue) => continue,
+            Ok(Flow::Answer(answer)) => Plan::Answer(answer),
+            Ok(Flow::Forward(forward)) => Plan::Forward(forward),
+            Err(kind) => return Decided::failed(kind),
+        };
+        let delay = request.delay;
+        return Decided { plan, delay };
+    }
+    // The action of a route ends every run.
+    Decided::failed(FailureKind::Internal)
+}

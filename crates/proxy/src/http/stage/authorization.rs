@@ -1,0 +1,81 @@
+//! What the policies of the listener deny and allow. Where a provider is asked, they are weighed
+//! once it has answered, on the request as it has left it.
+
+use super::dry_run::{End, Verdict};
+use super::{Flow, RequestState, Scene, Serving, route};
+use crate::failure::FailureKind;
+use crate::policy::authorize::{self, Weighed};
+use crate::route::guards::Guards;
+use crate::telemetry::count::{Count, Counts};
+
+pub(super) fn apply<'a>(
+    request: &mut RequestState<'a, '_>,
+    scene: &Scene<'a>,
+    serving: &mut Serving<'_>,
+) -> Result<Flow, FailureKind> {
+    let is_later = !request.providers.is_empty();
+    let guards = scene.tables.guards();
+    if is_later || guards.is_empty() || admits(request, guards, scene, serving) {
+        return Ok(Flow::Continue);
+    }
+    route::note(request, scene, serving);
+    Err(FailureKind::Unauthorized)
+}
+
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+    let guards = scene.tables.guards();
+    let judged = judged(request, scene);
+    let verdict = authorize::judge(guards, &judged, &Counts::new());
+    let named = |wanted: Weighed| -> Vec<String> {
+        let all = authorize::weighed(guards, &judged).into_iter();
+        let wanted = all.filter(|(_, weighed)| *weighed == wanted);
+        let resources = wanted.filter_map(|(sealed, _)| sealed.resource());
+        resources.map(|it| it.origin.to_string()).collect()
+    };
+    let denied = named(Weighed::Denies);
+    let allowed = named(Weighed::Allows);
+    let passed_over = named(Weighed::DoesNotAllow);
+    if !verdict.is_admitted {
+        let text = match denied.is_empty() {
+            false => format!("denied by {}", denied.join(", ")),
+            true => format!("allowed by none of {}", passed_over.join(", ")),
+        };
+        let client = scene.visit.client.ip();
+        let text = format!("{text}, for a client at {client}");
+        return End::refused(FailureKind::Unauthorized, text);
+    }
+    match allowed.is_empty() {
+        true if guards.authorizing(&scene.visit.listener).next().is_none() => Verdict::Silent,
+        true => Verdict::Passes("no policy denies the request".to_owned()),
+        false => Verdict::Passes(format!("allowed by {}", allowed.join(", "))),
+    }
+}
+
+/// Whether the guards that nobody has to be asked for admit a request.
+pub(super) fn admits(
+    request: &RequestState<'_, '_>,
+    guards: &Guards,
+    scene: &Scene<'_>,
+    serving: &mut Serving<'_>,
+) -> bool {
+    let counts = &serving.worker.local.counts;
+    let judgement = authorize::judge(guards, &judged(request, scene), counts);
+    if judgement.is_audited {
+        serving.account.is_audited = true;
+        counts.add(Count::Audited);
+    }
+    judgement.is_admitted
+}
+
+/// What is weighed of a request.
+pub(super) fn judged<'s, 'h>(
+    request: &'s RequestState<'_, 'h>,
+    scene: &Scene<'s>,
+) -> authorize::Request<'s, 'h> {
+    authorize::Request {
+        visit: scene.visit,
+        head: request.head.get(),
+        token: request.token.said(),
+        trusted_hops: scene.trusted_hops,
+    }
+}

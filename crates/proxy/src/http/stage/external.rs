@@ -1,0 +1,310 @@
+//! Providers: asked before a request goes on, without ever keeping the worker from others.
+//!
+//! A question is an exchange like any other, over the connections that all exchanges use, with a
+//! client that keeps the answer.
+
+use std::rc::Rc;
+
+use myriad_model::{CheckProtocol, Provider, SealedArc};
+
+use super::dry_run::{End, Verdict as Said};
+use super::gather::{Body, gather};
+use super::{
+    Decided, Flow, Providers, REROUTED, RequestState, Scene, Serving, authorization, route, run,
+};
+use crate::codec::body::BodyLength;
+use crate::codec::head::Head;
+use crate::codec::kept::KeptHead;
+use crate::failure::FailureKind;
+use crate::http::account::Account;
+use crate::http::answer::Answer;
+use crate::http::peer::Peer;
+use crate::http::plan::Plan;
+use crate::http::trouble;
+use crate::http::upstream::own::{Own, converse};
+use crate::http::worker::Worker;
+use crate::net::deadline::Deadline;
+use crate::pattern::Budget;
+use crate::policy::authorize;
+use crate::policy::check::{self, Answered, Question, Verdict};
+use crate::policy::token::KeptToken;
+use crate::route::downstream_connection::DownstreamConnection;
+use crate::route::guards::Guards;
+use crate::route::tables::{Tables, upstream_hash};
+use crate::telemetry::count::Count;
+use crate::telemetry::request_id::RequestId;
+
+/// The field of the id of a request.
+const REQUEST_ID: &str = "x-request-id";
+
+/// Who has to be asked about a request, and all of it that has to outlive the answers.
+pub struct Check {
+    /// In the order of asking; each is told what the ones before it changed.
+    providers: Providers,
+    head: KeptHead,
+    token: Option<KeptToken>,
+    /// What is weighed once all of them let the request pass.
+    guards: Guards,
+    /// What its regexes may still cost.
+    budget: Budget,
+}
+
+pub(super) fn apply<'a>(
+    request: &mut RequestState<'a, '_>,
+    scene: &Scene<'a>,
+    serving: &mut Serving<'_>,
+) -> Result<Flow, FailureKind> {
+    if scene.tables.guards().is_empty() {
+        return Ok(Flow::Continue);
+    }
+    let Some(providers) = providers(request, scene.tables, scene) else {
+        route::note(request, scene, serving);
+        return Err(FailureKind::Unauthorized);
+    };
+    request.providers = providers;
+    Ok(Flow::Continue)
+}
+
+/// What a provider will say is not known here.
+pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Said {
+    let guards = scene.tables.guards();
+    let judged = authorization::judged(request, scene);
+    let asked = authorize::asked(guards, &judged);
+    let mut told = Vec::new();
+    for name in asked {
+        let Some(sealed) = authorizer(scene.tables, name) else {
+            let text = format!("a policy asks provider {name}, which is not known");
+            return End::refused(FailureKind::Unauthorized, text);
+        };
+        let Some(provider) = sealed.provider() else {
+            continue;
+        };
+        let upstream = &provider.upstream;
+        let found = scene.tables.upstream(upstream_hash(upstream), upstream);
+        let is_there = found.is_some_and(|it| it.upstream.is_some());
+        let (status, opens) = (provider.error_status, provider.fail_open);
+        told.push(match (is_there, opens) {
+            (true, _) => format!("asks provider {name} at {upstream}, which may refuse it"),
+            (false, true) => format!("provider {name} at {upstream} is missing, and is passed by"),
+            (false, false) => {
+                let text = format!("{status}: provider {name} at {upstream} is missing");
+                return Said::Ends(End {
+                    status: Some(status),
+                    failure: Some(FailureKind::ProviderFailed),
+                    text,
+                });
+            }
+        });
+    }
+    match told.is_empty() {
+        true => Said::Silent,
+        false => Said::Passes(told.join("; ")),
+    }
+}
+
+/// The providers that are asked about a request; none where one of them is not known.
+fn providers(
+    request: &RequestState<'_, '_>,
+    tables: &Tables,
+    scene: &Scene<'_>,
+) -> Option<Providers> {
+    let judged = authorization::judged(request, scene);
+    let asked = authorize::asked(tables.guards(), &judged);
+    let mut all = Providers::new();
+    for name in asked {
+        all.push(authorizer(tables, name)?);
+    }
+    Some(all)
+}
+
+/// The provider of a name, where it is one that can be asked.
+fn authorizer(tables: &Tables, name: &str) -> Option<SealedArc> {
+    let sealed = tables.provider(name)?;
+    let is_asked = !matches!(sealed.provider()?.protocol, CheckProtocol::Process(_));
+    is_asked.then(|| sealed.clone())
+}
+
+impl Check {
+    /// A request as the stages before the providers have left it.
+    pub(super) fn new(
+        request: RequestState<'_, '_>,
+        scene: &Scene<'_>,
+        serving: &Serving<'_>,
+    ) -> Self {
+        let mut head = KeptHead::new(request.head.get());
+        if let Some(id) = serving.account.passed_id(serving.worker) {
+            put_id(&mut head, id);
+        }
+        Check {
+            head,
+            token: request.token.kept(),
+            providers: request.providers,
+            guards: scene.tables.guards().clone(),
+            budget: scene.budget.clone(),
+        }
+    }
+}
+
+/// Puts the id of a request where a client's would stand: providers find it by the same one as the
+/// endpoint and the logs.
+fn put_id(head: &mut KeptHead, id: &RequestId) {
+    head.remove(|name| name == REQUEST_ID);
+    head.add(REQUEST_ID, id.text(&mut [0; 36]).as_bytes());
+}
+
+/// Asks, weighs what denies and allows, and makes of the plan what all of them say.
+pub async fn settle<P: Peer>(
+    worker: &Rc<Worker>,
+    visit: &DownstreamConnection,
+    mut check: Check,
+    decided: &mut Decided,
+    peer: &mut P,
+    account: &mut Account,
+    deadline: &Deadline,
+) {
+    let mut body = Body::default();
+    let mut all = Vec::new();
+    let mut is_rerouted = false;
+    for sealed in &check.providers {
+        let Some(provider) = sealed.provider() else {
+            *decided = Decided::failed(FailureKind::Internal);
+            return;
+        };
+        let head = check.head.head();
+        let asked = ask(worker, visit, provider, &head, &mut body, peer, deadline);
+        match asked.await {
+            Ok(changes) => {
+                drop(head);
+                is_rerouted |= provider.reroutes && changes.are_of_request();
+                check::change(&mut check.head, &changes);
+                all.push(changes);
+            }
+            Err(answer) => {
+                if let Some(kind) = answer.failure {
+                    trouble::tell(kind, answer.status, &head.host, || None);
+                }
+                *decided = Decided::answered(answer);
+                return;
+            }
+        }
+    }
+    let head = check.head.head();
+    let tables = worker.tables.load();
+    let scene = Scene {
+        tables: &tables,
+        visit,
+        budget: &check.budget,
+        trusted_hops: worker.local.trusted_hops,
+    };
+    let mut request = RequestState::resumed(&head, check.token.as_ref());
+    let serving = &mut Serving { worker, account };
+    if !authorization::admits(&request, &check.guards, &scene, serving) {
+        *decided = Decided::failed(FailureKind::Unauthorized);
+        return;
+    }
+    if is_rerouted {
+        *decided = run(REROUTED, &mut request, &scene, serving);
+        if decided.plan.is_overloaded() {
+            return;
+        }
+        if let Plan::Forward(plan) = &decided.plan
+            && let Some(policy) = plan.policy()
+        {
+            peer.limit_body(policy.request_body_bytes_max);
+        }
+    }
+    for changes in all {
+        put(&mut decided.plan, changes, is_rerouted);
+    }
+    if let Plan::Forward(plan) = &mut decided.plan {
+        body.give_back(plan);
+    }
+}
+
+/// Asks one provider.
+///
+/// # Errors
+/// The answer that the client gets instead.
+async fn ask<P: Peer>(
+    worker: &Rc<Worker>,
+    visit: &DownstreamConnection,
+    provider: &Provider,
+    head: &Head<'_>,
+    body: &mut Body,
+    peer: &mut P,
+    deadline: &Deadline,
+) -> Result<check::Changes, Answer> {
+    if let Some(rule) = provider.body
+        && head.body != BodyLength::None
+    {
+        let expects = head.expects_continue;
+        let gathered = gather(worker, rule, expects, body, peer, deadline).await;
+        gathered.map_err(Answer::failed)?;
+    }
+    let question = check::question(provider, visit, head, worker.local.trusted_hops);
+    let is_head = head.method == "HEAD";
+    let verdict = match call(worker, question, provider, body, is_head).await {
+        Some(answered) => check::verdict(provider, answered),
+        None => Verdict::Unclear,
+    };
+    let counts = &worker.local.counts;
+    match verdict {
+        Verdict::Pass(changes) => {
+            counts.add(Count::CheckPassed);
+            Ok(changes)
+        }
+        Verdict::Refuse(refusal) => {
+            counts.add(Count::CheckRefused);
+            Err(Answer::refused(refusal))
+        }
+        Verdict::Unclear if provider.fail_open => {
+            counts.add(Count::CheckFailedOpen);
+            Ok(check::Changes::default())
+        }
+        Verdict::Unclear => {
+            counts.add(Count::CheckFailedClosed);
+            let mut answer = Answer::failed(FailureKind::ProviderFailed);
+            answer.status = provider.error_status;
+            Err(answer)
+        }
+    }
+}
+
+/// Puts changes into a plan; a head that was written after them has them already.
+fn put(plan: &mut Plan, changes: check::Changes, is_written: bool) {
+    if let Plan::Forward(plan) = plan
+        && changes.are_of_request()
+        && !is_written
+    {
+        check::edit_head(&mut plan.head, &changes);
+    }
+    let told = changes.downstream.into_iter();
+    let told = told.filter(|(name, _)| check::may_pass_on(name));
+    match plan {
+        Plan::Forward(plan) => plan.told.extend(told),
+        Plan::Answer(answer) => answer.told.extend(told),
+    }
+}
+
+/// Asks; none where there is no answer.
+async fn call(
+    worker: &Rc<Worker>,
+    question: Question,
+    provider: &Provider,
+    body: &Body,
+    is_head: bool,
+) -> Option<Answered> {
+    let is_http = matches!(question, Question::Http(_));
+    let bytes_max = provider.body.map_or(0, |body| body.bytes_max as usize);
+    let told = body.filled();
+    let told = told.get(..bytes_max).unwrap_or(told);
+    let host = provider.authority.split(':').next().unwrap_or_default();
+    let request = Own {
+        upstream: &provider.upstream,
+        host,
+        head: check::write(question, provider, told),
+        is_head: is_head && is_http,
+        timeout: provider.timeout,
+    };
+    converse(worker, request).await
+}

@@ -1,0 +1,101 @@
+//! As much of the body of a request as providers and processors are told, read before the request
+//! goes on.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use myriad_model::CheckBody;
+
+use crate::codec::body::Encoder;
+use crate::codec::buffer::Buffer;
+use crate::codec::response;
+use crate::failure::FailureKind;
+use crate::http::peer::Peer;
+use crate::http::plan::Forward;
+use crate::http::worker::Worker;
+use crate::limits::Limits;
+use crate::net::deadline::Deadline;
+
+/// As much of the body of a request as providers are told.
+#[derive(Default)]
+pub struct Body {
+    bytes: Option<Buffer>,
+    is_complete: bool,
+}
+
+impl Body {
+    /// What was read already.
+    pub fn of(bytes: Buffer, is_complete: bool) -> Self {
+        Body {
+            bytes: Some(bytes),
+            is_complete,
+        }
+    }
+
+    /// What was read.
+    pub fn filled(&self) -> &[u8] {
+        self.bytes.as_ref().map_or(&[], Buffer::filled)
+    }
+
+    /// Puts what was read in front of what the endpoint gets of the body.
+    pub fn give_back(&self, plan: &mut Forward) {
+        let Some(bytes) = &self.bytes else {
+            return;
+        };
+        plan.encoder.write(bytes.filled(), &mut plan.body);
+        plan.expects_continue = false;
+        if self.is_complete {
+            plan.encoder.end(&mut plan.body);
+            plan.has_body = false;
+        }
+    }
+}
+
+/// Reads as much of the body as a rule wants, unless it was read already.
+///
+/// # Errors
+/// A body that is too long, late or broken.
+pub async fn gather<P: Peer>(
+    worker: &Worker,
+    rule: CheckBody,
+    expects_continue: bool,
+    body: &mut Body,
+    peer: &mut P,
+    deadline: &Deadline,
+) -> Result<(), FailureKind> {
+    let limits = &worker.local.limits;
+    if expects_continue && body.bytes.is_none() {
+        invite(peer, limits)?;
+    }
+    let bytes_max = rule.bytes_max as usize;
+    let bytes = body.bytes.get_or_insert_with(Buffer::take);
+    while !body.is_complete && bytes.len() <= bytes_max {
+        if rule.allows_part && bytes.len() >= bytes_max {
+            break;
+        }
+        deadline.set(limits.body_timeout);
+        body.is_complete = poll_fn(|context| {
+            if let Poll::Ready(Err(kind)) = peer.poll_flush(context) {
+                return Poll::Ready(Err(kind));
+            }
+            if let Poll::Ready(moved) = peer.poll_body(context, Encoder::Plain, bytes) {
+                return Poll::Ready(moved);
+            }
+            let passed = deadline.poll_passed(context);
+            passed.map(|()| Err(FailureKind::BodyTimeout))
+        })
+        .await?;
+    }
+    deadline.unset();
+    match bytes.len() > bytes_max && !rule.allows_part {
+        true => Err(FailureKind::BodyTooLarge),
+        false => Ok(()),
+    }
+}
+
+/// Asks for the body of a client that waits to be asked.
+fn invite<P: Peer>(peer: &mut P, limits: &Limits) -> Result<(), FailureKind> {
+    let head = response::parse(b"HTTP/1.1 100 Continue\r\n\r\n", limits);
+    let head = head.map_err(|_| FailureKind::Internal)?;
+    peer.interim(&head)
+}

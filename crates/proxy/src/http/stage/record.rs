@@ -1,0 +1,28 @@
+//! What is kept of a request once it is over. The account of a request
+//! ([`Account`](crate::http::account::Account)) gathers it from the head on, and writes it at the
+//! end: counts, a line of the access log, a span.
+
+use super::Scene;
+use super::dry_run::Verdict;
+
+pub(super) fn explain(scene: &Scene<'_>) -> Verdict {
+    let Some(recording) = scene.tables.recording() else {
+        return Verdict::Silent;
+    };
+    let mut told = Vec::new();
+    match recording.has_logs() {
+        Some(true) => told.push("in the access log, as its filters say".to_owned()),
+        Some(false) => told.push("in no access log".to_owned()),
+        None => {}
+    }
+    if let Some(tracing) = recording.told.tracing.as_ref().filter(|it| !it.is_silent) {
+        told.push(format!(
+            "as a span for {}, where it is sampled",
+            tracing.upstream
+        ));
+    }
+    match told.is_empty() {
+        true => Verdict::Silent,
+        false => Verdict::Passes(told.join(", and ")),
+    }
+}

@@ -1,0 +1,168 @@
+//! The state that exchanges over connections of either version share.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use myriad_model::Policy;
+
+use super::outgoing::Outgoing;
+use super::retry_state::RetryState;
+use super::timers::Timers;
+use crate::balance::outlier::Outcome;
+use crate::balance::{Endpoint, Pool};
+use crate::codec::buffer::Buffer;
+use crate::failure::{Failure, FailureKind};
+use crate::http::plan::Forward;
+use crate::http::worker::Worker;
+use crate::net::carrier::Carrier;
+use crate::net::deadline::Deadline;
+use crate::upstream::attempt;
+
+/// The most interim responses (1xx) that an endpoint may send before its answer.
+const INTERIMS_MAX: u8 = 32;
+
+/// Counts the interim responses of one try.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interims {
+    count: u8,
+    /// Whether the endpoint has said that it wants the body of the request.
+    pub has_continued: bool,
+}
+
+impl Interims {
+    /// Takes one more, and says whether the client gets to see it.
+    ///
+    /// # Errors
+    /// One too many, or one that changes the protocol though nobody has asked.
+    pub fn take(&mut self, status: u16, plan: &Forward) -> Result<bool, FailureKind> {
+        self.count += 1;
+        if self.count > INTERIMS_MAX || status == 101 {
+            return Err(FailureKind::BadResponse);
+        }
+        self.has_continued |= status == 100;
+        // A client that did not ask would not know what to do with it.
+        Ok(status != 100 || plan.expects_continue)
+    }
+}
+
+/// How an exchange ended.
+pub enum End {
+    /// The response is complete.
+    Done {
+        /// Whether the connection to the endpoint can serve again.
+        is_reusable: bool,
+        /// Whether the request was read to its end.
+        is_request_done: bool,
+    },
+    /// The endpoint changed the protocol; what it said beyond its head.
+    Switched(Option<Buffer>),
+    /// The endpoint lets the stream carry another protocol.
+    Carried(Carrier),
+    /// The response leads to a repetition, and the client has seen nothing of it.
+    Refused {
+        /// Whether the connection to the endpoint can serve again.
+        is_reusable: bool,
+    },
+}
+
+/// How an exchange broke off.
+#[derive(Debug)]
+pub struct Broken {
+    /// The failure.
+    pub failure: Failure,
+    /// Whether the response had begun.
+    pub is_started: bool,
+}
+
+/// The state that all tries of a request share.
+pub struct Attempt<'a> {
+    /// The worker that serves the request.
+    pub worker: &'a Rc<Worker>,
+    /// The plan of the request.
+    pub plan: &'a Forward,
+    /// The endpoints of its upstream.
+    pub pool: &'a Pool,
+    /// The one that is tried.
+    pub target: &'a Endpoint,
+    /// Bounds each wait.
+    pub deadline: &'a Deadline,
+    /// The bytes for the endpoint.
+    pub outgoing: &'a mut Outgoing,
+    /// Bounds all waits together.
+    pub timers: &'a mut Timers,
+    /// The tries that are left.
+    pub tries: &'a mut RetryState,
+}
+
+/// The event that the exchange waits for, which says how long it may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// Nothing in particular.
+    Nothing,
+    /// More of the request.
+    ClientBody,
+    /// That the client reads.
+    ClientRead,
+    /// More of the response.
+    EndpointRead,
+    /// That the endpoint reads.
+    EndpointWrite,
+}
+
+impl Attempt<'_> {
+    /// The event that the request's body waits for: more from the client, or whether the endpoint
+    /// wants it, where the client waits for that.
+    pub fn waits_for_body(&self, interims: Interims) -> Waits {
+        match self.plan.expects_continue && !interims.has_continued && !self.outgoing.has_body() {
+            true => Waits::EndpointRead,
+            false => Waits::ClientBody,
+        }
+    }
+
+    /// Ready once a wait has taken too long, with what that means.
+    pub fn poll_passed(
+        &mut self,
+        context: &mut Context<'_>,
+        waits: Waits,
+        is_answered: bool,
+    ) -> Poll<FailureKind> {
+        if self.deadline.poll_passed(context).is_ready() {
+            return Poll::Ready(waits.timeout());
+        }
+        if self.outgoing.is_complete() {
+            self.timers.run(is_answered);
+        }
+        self.timers.poll_passed(context)
+    }
+
+    /// Takes note of what became of the try, as far as it tells of the endpoint.
+    pub fn note(&self, outcome: Outcome) {
+        let counts = &self.worker.local.counts;
+        attempt::note(counts, self.pool, self.target, outcome);
+    }
+
+    /// Begins a wait.
+    pub fn wait_for(&self, waits: Waits) {
+        let limits = &self.worker.local.limits;
+        let policy = self.plan.policy();
+        let of_policy = |time: fn(&Policy) -> Duration| policy.map_or(limits.write_timeout, time);
+        self.deadline.set(match waits {
+            Waits::ClientBody => limits.body_timeout,
+            Waits::ClientRead => limits.write_timeout,
+            Waits::EndpointWrite => of_policy(|policy| policy.send_timeout),
+            Waits::EndpointRead | Waits::Nothing => of_policy(|policy| policy.read_timeout),
+        });
+    }
+}
+
+impl Waits {
+    fn timeout(self) -> FailureKind {
+        match self {
+            Waits::ClientBody => FailureKind::BodyTimeout,
+            Waits::ClientRead => FailureKind::ClientStalled,
+            Waits::EndpointWrite => FailureKind::SendTimeout,
+            Waits::EndpointRead | Waits::Nothing => FailureKind::ReadTimeout,
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The bytes of one exchange, both ways at once, over one connection to an endpoint.
+//!
+//! Nothing here waits for one direction while the other could go on: a response may come before
+//! the request is complete, and either end may be slow. What is kept in memory is bounded in each
+//! direction, and a full buffer stops the reading that would fill it further.
+
+use std::task::{Context, Poll};
+
+use super::attempt::{Attempt, Broken, End, Interims, Waits};
+use super::mirror;
+use crate::balance::outlier::Outcome;
+use crate::codec::body::{BodyLength, Decoder};
+use crate::codec::buffer::Buffer;
+use crate::codec::head::Finder;
+use crate::codec::response::{self, ResponseHead};
+use crate::failure::{Failure, FailureKind, Retry};
+use crate::http::peer::Peer;
+use crate::limits::Reached;
+use crate::policy::retry::Event;
+use crate::upstream::link::Link;
+
+/// One exchange over one connection.
+pub struct Relay<'a, 'l, P> {
+    around: Attempt<'a>,
+    peer: &'l mut P,
+    link: &'l mut Link,
+    incoming: Option<Buffer>,
+    response: Response,
+    status: u16,
+    /// The endpoint takes no more of the request; it may still answer.
+    is_refused: bool,
+    keep_alive: bool,
+    interims: Interims,
+    waits_for: Waits,
+}
+
+enum Response {
+    Head(Finder),
+    Body(Decoder),
+    Done,
+    Switched,
+    /// It is not passed on; whether nothing of it is left to be read.
+    Refused(bool),
+}
+
+impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
+    /// An exchange over a connection.
+    pub fn new(around: Attempt<'a>, peer: &'l mut P, link: &'l mut Link) -> Self {
+        Relay {
+            around,
+            peer,
+            link,
+            incoming: None,
+            response: Response::Head(Finder::default()),
+            status: 0,
+            is_refused: false,
+            keep_alive: true,
+            interims: Interims::default(),
+            waits_for: Waits::Nothing,
+        }
+    }
+
+    /// The attempt that it was given.
+    pub fn into_around(self) -> Attempt<'a> {
+        self.around
+    }
+
+    /// The status of the response; 0 before it.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Goes on with the exchange until it ends.
+    ///
+    /// # Errors
+    /// How it broke off.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Broken>> {
+        match self.poll_all(context) {
+            Poll::Ready(Ok(end)) => Poll::Ready(Ok(end)),
+            Poll::Ready(Err(failure)) => Poll::Ready(Err(self.broken(failure))),
+            Poll::Pending => {
+                let is_answered = self.status != 0;
+                let passed = self
+                    .around
+                    .poll_passed(context, self.waits_for, is_answered);
+                passed.map(|kind| Err(self.broken(kind.into())))
+            }
+        }
+    }
+
+    fn broken(&self, failure: Failure) -> Broken {
+        Broken {
+            failure,
+            is_started: self.status != 0,
+        }
+    }
+
+    fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Failure>> {
+        let mut has_moved = false;
+        loop {
+            let mut waits = Waits::Nothing;
+            let mut moves = self.poll_request(context, &mut waits)?;
+            moves |= self.poll_response(context, &mut waits)?;
+            let was_full = !self.peer.has_room();
+            match self.peer.poll_flush(context) {
+                Poll::Ready(flushed) => flushed?,
+                Poll::Pending => waits = Waits::ClientRead,
+            }
+            // Room that was just made is a reason to read on, which nobody would wake us for.
+            moves |= was_full && self.peer.has_room();
+            if waits != Waits::ClientRead
+                && let Some(end) = self.end()
+            {
+                return Poll::Ready(Ok(end));
+            }
+            has_moved |= moves;
+            if !moves {
+                if has_moved || waits != self.waits_for {
+                    self.waits_for = waits;
+                    self.around.wait_for(waits);
+                }
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// The end, once there is one. An answer that is complete ends the exchange, whether or not
+    /// the request is.
+    fn end(&mut self) -> Option<End> {
+        match self.response {
+            Response::Head(_) | Response::Body(_) => None,
+            Response::Switched => Some(End::Switched(self.incoming.take())),
+            Response::Refused(is_read) => Some(End::Refused {
+                is_reusable: is_read && self.is_reusable(),
+            }),
+            Response::Done => Some(End::Done {
+                is_reusable: self.incoming.is_none() && self.is_reusable(),
+                is_request_done: self.around.outgoing.is_complete(),
+            }),
+        }
+    }
+
+    /// Whether the connection can serve again, as far as the request goes.
+    fn is_reusable(&self) -> bool {
+        let outgoing = &self.around.outgoing;
+        self.keep_alive && outgoing.is_complete() && !outgoing.is_pending() && !self.is_refused
+    }
+
+    /// Passes on the request, as far as either end goes along.
+    fn poll_request(
+        &mut self,
+        context: &mut Context<'_>,
+        waits: &mut Waits,
+    ) -> Result<bool, Failure> {
+        if self.is_refused {
+            return Ok(false);
+        }
+        let mut moves = false;
+        let waits_for_body = self.around.waits_for_body(self.interims);
+        let Attempt {
+            outgoing,
+            plan,
+            worker,
+            ..
+        } = &mut self.around;
+        if !outgoing.is_complete() && outgoing.has_room() {
+            let peer = &mut *self.peer;
+            match outgoing.poll_extend(|body| peer.poll_body(context, plan.encoder, body)) {
+                Poll::Ready(Ok(())) => moves = true,
+                Poll::Ready(Err(kind)) => return Err(kind.into()),
+                Poll::Pending => *waits = waits_for_body,
+            }
+            if outgoing.is_complete() {
+                mirror::start(worker, plan, outgoing);
+            }
+        }
+        if !outgoing.is_pending() {
+            if outgoing.is_complete() && *waits == Waits::Nothing {
+                *waits = Waits::EndpointRead;
+            }
+            return Ok(moves);
+        }
+        match outgoing.poll_send(context, &mut self.link.stream) {
+            Poll::Ready(Ok(())) => {
+                moves = true;
+                if outgoing.is_complete() {
+                    *waits = Waits::EndpointRead;
+                }
+            }
+            // What the endpoint said before it closed is still to be read: perhaps an answer.
+            Poll::Ready(Err(_)) => self.is_refused = true,
+            Poll::Pending => *waits = Waits::EndpointWrite,
+        }
+        Ok(moves)
+    }
+
+    /// Passes on the response, as far as either end goes along.
+    fn poll_response(
+        &mut self,
+        context: &mut Context<'_>,
+        waits: &mut Waits,
+    ) -> Result<bool, Failure> {
+        let mut moves = false;
+        while matches!(self.response, Response::Head(_) | Response::Body(_)) {
+            if !self.peer.has_room() {
+                break;
+            }
+            if self.incoming.is_some() && self.read_incoming()? {
+                moves = true;
+                continue;
+            }
+            match self.link.stream.poll_fill(context, &mut self.incoming) {
+                Poll::Pending => {
+                    if *waits == Waits::Nothing {
+                        *waits = Waits::EndpointRead;
+                    }
+                    break;
+                }
+                Poll::Ready(Ok(count)) if count > 0 => moves = true,
+                Poll::Ready(ended) => {
+                    self.read_end(ended.is_ok())?;
+                    moves = true;
+                }
+            }
+        }
+        Ok(moves)
+    }
+
+    /// Makes use of what was read; false where more is needed first.
+    fn read_incoming(&mut self) -> Result<bool, Failure> {
+        match &self.response {
+            Response::Head(finder) => {
+                let mut finder = *finder;
+                let bytes = self.incoming.as_ref().map_or(&[][..], Buffer::filled);
+                let found = finder.find(bytes);
+                let found = found.map_err(|_| FailureKind::BadResponse)?;
+                let local = &self.around.worker.local;
+                let length_max = local.limits.response_head_bytes_max;
+                match found {
+                    Some(length) if length <= length_max => {
+                        self.read_head(length)?;
+                        Ok(true)
+                    }
+                    None if bytes.len() <= length_max => {
+                        self.response = Response::Head(finder);
+                        Ok(false)
+                    }
+                    _ => {
+                        local.counts.add_reached(Reached::ResponseHeadBytes);
+                        Err(FailureKind::BadResponse.into())
+                    }
+                }
+            }
+            Response::Body(_) => self.read_body(),
+            Response::Done | Response::Switched | Response::Refused(_) => Ok(false),
+        }
+    }
+
+    fn read_head(&mut self, length: usize) -> Result<(), Failure> {
+        let Some(mut incoming) = self.incoming.take() else {
+            return Err(FailureKind::Internal.into());
+        };
+        let bytes = incoming.filled().get(..length).unwrap_or_default();
+        let local = &self.around.worker.local;
+        let head = response::parse(bytes, &local.limits);
+        let head = head.map_err(|it| local.counts.malformed(it, FailureKind::BadResponse))?;
+        let plan = self.around.plan;
+        match head.status {
+            101 if plan.is_upgrade => {
+                self.status = 101;
+                self.peer.start(&head, BodyLength::None, &plan.changes())?;
+                self.response = Response::Switched;
+            }
+            100..200 => {
+                if self.interims.take(head.status, plan)? {
+                    self.peer.interim(&head)?;
+                }
+                self.response = Response::Head(Finder::default());
+            }
+            _ => self.begin(&head, incoming.len() - length)?,
+        }
+        drop(head);
+        incoming.consume(length);
+        self.incoming = (!incoming.is_empty()).then_some(incoming);
+        Ok(())
+    }
+
+    /// Begins the response, of which `rest` bytes beyond the head are there, or leaves it for a
+    /// repetition.
+    fn begin(&mut self, head: &ResponseHead<'_>, rest: usize) -> Result<(), Failure> {
+        self.around.note(Outcome::Response(head.status));
+        let Attempt {
+            plan,
+            worker,
+            pool,
+            outgoing,
+            tries,
+            timers,
+            ..
+        } = &mut self.around;
+        let body = head.body_for(plan.is_head);
+        self.keep_alive = head.keep_alive;
+        let event = Event::Response {
+            status: head.status,
+            fields: &head.fields,
+        };
+        if outgoing.is_whole() && tries.take(worker, plan, pool, event) {
+            let is_read = match body {
+                BodyLength::None => rest == 0,
+                BodyLength::Exact(length) => rest as u64 == length,
+                BodyLength::Chunked | BodyLength::UntilClose => false,
+            };
+            self.response = Response::Refused(is_read);
+            return Ok(());
+        }
+        timers.end_try();
+        if plan.has_to_upgrade && matches!(head.status, 200..300) {
+            return Err(FailureKind::NoUpgrade.into());
+        }
+        self.status = head.status;
+        self.peer.start(head, body, &plan.changes())?;
+        let decoder = Decoder::limited(body, &worker.local.limits);
+        if decoder.is_done() {
+            self.peer.end(None);
+            self.response = Response::Done;
+        } else {
+            self.response = Response::Body(decoder);
+        }
+        Ok(())
+    }
+
+    fn read_body(&mut self) -> Result<bool, Failure> {
+        let (Response::Body(decoder), Some(incoming)) = (&mut self.response, &mut self.incoming)
+        else {
+            return Ok(false);
+        };
+        let mut moves = false;
+        while !incoming.is_empty() && !decoder.is_done() && self.peer.has_room() {
+            let step = decoder.step(incoming.filled());
+            let counts = &self.around.worker.local.counts;
+            let step = step.map_err(|it| counts.malformed(it, FailureKind::BadResponse))?;
+            self.peer.data(step.data);
+            let consumed = step.consumed;
+            incoming.consume(consumed);
+            moves = true;
+        }
+        if incoming.is_empty() {
+            self.incoming = None;
+        }
+        if decoder.is_done() {
+            self.peer.end(decoder.take_trailers());
+            self.response = Response::Done;
+        }
+        Ok(moves)
+    }
+
+    /// The endpoint sends no more.
+    fn read_end(&mut self, is_clean: bool) -> Result<(), Failure> {
+        self.keep_alive = false;
+        match &self.response {
+            Response::Body(decoder) if decoder.is_until_close() && is_clean => {
+                self.peer.end(None);
+                self.response = Response::Done;
+                Ok(())
+            }
+            Response::Head(_) if self.incoming.is_none() => {
+                Err(Failure::of(FailureKind::UpstreamClosed).retry(Retry::IfReused))
+            }
+            _ => Err(FailureKind::UpstreamClosed.into()),
+        }
+    }
+}

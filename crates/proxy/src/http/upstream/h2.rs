@@ -1,0 +1,463 @@
+//! One exchange over a stream of HTTP/2 to an endpoint: the same as a relay is over a connection
+//! of HTTP/1.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::h2::client::ResponseFuture;
+use ::h2::{Reason, RecvStream, SendStream};
+use bytes::Bytes;
+use http::header::{HeaderValue, UPGRADE};
+
+use super::attempt::{Attempt, Broken, End, Interims, Waits};
+use super::mirror;
+use crate::balance::outlier::Outcome;
+use crate::codec::body::{BodyLength, Encoder};
+use crate::codec::field::{Field, Known};
+use crate::codec::response::{self, ResponseHead};
+use crate::codec::trailer;
+use crate::codec::websocket;
+use crate::failure::{Failure, FailureKind, Retry};
+use crate::http::answer::reason;
+use crate::http::peer::Peer;
+use crate::net::carrier::Carrier;
+use crate::policy::retry::Event;
+use crate::upstream::channel::{Place, WAITING_BYTES_MAX};
+
+mod request;
+
+/// One exchange over one stream.
+pub struct Exchange<'a, 'l, P> {
+    around: Attempt<'a>,
+    peer: &'l mut P,
+    place: &'l mut Place,
+    sending: Option<SendStream<Bytes>>,
+    response: Response,
+    status: u16,
+    /// The endpoint takes no more of the request; it may still answer.
+    is_refused: bool,
+    /// The end of the request was sent.
+    is_ended: bool,
+    /// The answer to an upgrade of HTTP/1.1; `None` for others. Boxed, because it is rare.
+    accept: Option<Box<HeaderValue>>,
+    interims: Interims,
+    waits_for: Waits,
+}
+
+enum Response {
+    /// The request has not begun.
+    Unasked,
+    Head(ResponseFuture),
+    Body(RecvStream),
+    /// The stream carries another protocol.
+    Carried(RecvStream),
+    Done,
+    /// It is not passed on.
+    Refused,
+}
+
+impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
+    /// An exchange in a place on a connection.
+    pub fn new(around: Attempt<'a>, peer: &'l mut P, place: &'l mut Place) -> Self {
+        Exchange {
+            around,
+            peer,
+            place,
+            sending: None,
+            response: Response::Unasked,
+            status: 0,
+            is_refused: false,
+            is_ended: false,
+            accept: None,
+            interims: Interims::default(),
+            waits_for: Waits::Nothing,
+        }
+    }
+
+    /// The attempt that it was given.
+    pub fn into_around(self) -> Attempt<'a> {
+        self.around
+    }
+
+    /// The status of the response; 0 before it.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Goes on with the exchange until it ends.
+    ///
+    /// # Errors
+    /// How it broke off.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Broken>> {
+        let is_started = |status: u16| {
+            move |failure| Broken {
+                failure,
+                is_started: status != 0,
+            }
+        };
+        match self.poll_all(context) {
+            Poll::Ready(ended) => Poll::Ready(ended.map_err(is_started(self.status))),
+            Poll::Pending => {
+                let is_answered = self.status != 0;
+                let passed = self
+                    .around
+                    .poll_passed(context, self.waits_for, is_answered);
+                passed.map(|kind| Err(is_started(self.status)(kind.into())))
+            }
+        }
+    }
+
+    fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Failure>> {
+        let mut has_moved = false;
+        loop {
+            let mut waits = Waits::Nothing;
+            let mut moves = self.poll_request(context, &mut waits)?;
+            moves |= self.poll_response(context, &mut waits)?;
+            let was_full = !self.peer.has_room();
+            match self.peer.poll_flush(context) {
+                Poll::Ready(flushed) => flushed?,
+                Poll::Pending => waits = Waits::ClientRead,
+            }
+            // Room that was just made is a reason to read on, which nobody would wake us for.
+            moves |= was_full && self.peer.has_room();
+            if waits != Waits::ClientRead
+                && let Some(end) = self.end()
+            {
+                return Poll::Ready(Ok(end));
+            }
+            has_moved |= moves;
+            if !moves {
+                if has_moved || waits != self.waits_for {
+                    self.waits_for = waits;
+                    self.around.wait_for(waits);
+                }
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// The end, once there is one.
+    fn end(&mut self) -> Option<End> {
+        match std::mem::replace(&mut self.response, Response::Done) {
+            Response::Done => Some(End::Done {
+                is_reusable: true,
+                is_request_done: self.around.outgoing.is_complete(),
+            }),
+            Response::Refused => Some(End::Refused { is_reusable: true }),
+            Response::Carried(body) => {
+                let sending = self.sending.take()?;
+                Some(End::Carried(Carrier::new(body, sending)))
+            }
+            unfinished => {
+                self.response = unfinished;
+                None
+            }
+        }
+    }
+
+    /// Passes on the request, as far as either end goes along.
+    fn poll_request(
+        &mut self,
+        context: &mut Context<'_>,
+        waits: &mut Waits,
+    ) -> Result<bool, Failure> {
+        if self.is_refused || self.is_ended {
+            *waits = Waits::EndpointRead;
+            return Ok(false);
+        }
+        let mut moves = false;
+        if matches!(self.response, Response::Unasked) {
+            if !self.poll_ask(context)? {
+                *waits = Waits::EndpointWrite;
+                return Ok(false);
+            }
+            moves = true;
+        }
+        let waits_for_body = self.around.waits_for_body(self.interims);
+        let Attempt {
+            outgoing,
+            plan,
+            worker,
+            ..
+        } = &mut self.around;
+        if !outgoing.is_complete() && outgoing.has_room() {
+            let peer = &mut *self.peer;
+            match outgoing.poll_extend(|body| peer.poll_body(context, Encoder::Plain, body)) {
+                Poll::Ready(Ok(())) => moves = true,
+                Poll::Ready(Err(kind)) => return Err(kind.into()),
+                Poll::Pending => *waits = waits_for_body,
+            }
+            if outgoing.is_complete() {
+                outgoing.trailers = peer.take_trailers();
+                mirror::start(worker, plan, outgoing);
+            }
+        }
+        moves |= self.poll_send(context, waits);
+        if *waits == Waits::Nothing && self.is_ended {
+            *waits = Waits::EndpointRead;
+        }
+        Ok(moves)
+    }
+
+    /// Begins the stream; false where the connection has no room for it yet.
+    fn poll_ask(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
+        match self.place.send.poll_ready(context) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Err(error)) => return Err(self.failed(&error)),
+            Poll::Ready(Ok(())) => {}
+        }
+        let Attempt { outgoing, plan, .. } = &mut self.around;
+        if plan.is_upgrade && !self.place.send.is_extended_connect_protocol_enabled() {
+            return Err(FailureKind::NoUpgrade.into());
+        }
+        let mut request = outgoing.ask().ok_or(FailureKind::Internal)?;
+        if plan.is_upgrade {
+            self.accept = request::extend(&mut request).map(Box::new);
+        }
+        // What is sent again may be complete from the start.
+        let has_more = outgoing.is_pending() || outgoing.trailers.is_some();
+        let is_end = outgoing.is_complete() && !has_more && !plan.is_upgrade;
+        match self.place.send.send_request(request, is_end) {
+            Ok((response, sending)) => {
+                self.is_ended = is_end;
+                self.response = Response::Head(response);
+                self.sending = Some(sending);
+                Ok(true)
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Sends what waits of the body, as far as the endpoint's window goes; whether any of it was.
+    fn poll_send(&mut self, context: &mut Context<'_>, waits: &mut Waits) -> bool {
+        let (outgoing, Some(sending)) = (&mut self.around.outgoing, &mut self.sending) else {
+            return false;
+        };
+        // What follows the head of an upgrade is no request, and not for us to end.
+        let is_upgrade = self.around.plan.is_upgrade;
+        let mut moves = false;
+        while outgoing.is_pending() {
+            let waiting = outgoing.unsent();
+            sending.reserve_capacity(waiting.len().min(WAITING_BYTES_MAX));
+            let granted = match sending.capacity() {
+                0 => match sending.poll_capacity(context) {
+                    Poll::Pending => {
+                        *waits = Waits::EndpointWrite;
+                        return moves;
+                    }
+                    // The window may have gone to other streams in the meantime.
+                    Poll::Ready(Some(Ok(0))) => continue,
+                    Poll::Ready(Some(Ok(granted))) => granted,
+                    // What the endpoint said before is still to be read: perhaps an answer.
+                    Poll::Ready(_) => {
+                        self.is_refused = true;
+                        return moves;
+                    }
+                },
+                granted => granted,
+            };
+            let part = waiting.get(..granted).unwrap_or(waiting);
+            let length = part.len();
+            let is_rest = outgoing.is_complete() && length == waiting.len();
+            let is_last = is_rest && outgoing.trailers.is_none();
+            if sending
+                .send_data(Bytes::copy_from_slice(part), is_last)
+                .is_err()
+            {
+                self.is_refused = true;
+                return moves;
+            }
+            self.is_ended = is_last;
+            moves = true;
+        }
+        if outgoing.is_complete() && !self.is_ended && !is_upgrade {
+            let sent = match &outgoing.trailers {
+                Some(trailers) => sending.send_trailers((**trailers).clone()),
+                None => sending.send_data(Bytes::new(), true),
+            };
+            self.is_refused = sent.is_err();
+            self.is_ended = true;
+            return true;
+        }
+        // Only a stream that is asked tells that the endpoint takes no more of it.
+        if !self.is_ended && sending.poll_reset(context).is_ready() {
+            self.is_refused = true;
+            return true;
+        }
+        moves
+    }
+
+    /// Passes on the response, as far as either end goes along.
+    fn poll_response(
+        &mut self,
+        context: &mut Context<'_>,
+        waits: &mut Waits,
+    ) -> Result<bool, Failure> {
+        let mut moves = false;
+        while self.peer.has_room() {
+            let polled = match &mut self.response {
+                Response::Head(_) => self.poll_head(context)?,
+                Response::Body(_) => self.poll_body(context)?,
+                Response::Unasked | Response::Carried(_) | Response::Done | Response::Refused => {
+                    break;
+                }
+            };
+            if polled.is_pending() {
+                if *waits == Waits::Nothing {
+                    *waits = Waits::EndpointRead;
+                }
+                break;
+            }
+            moves = true;
+        }
+        Ok(moves)
+    }
+
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Failure> {
+        let Response::Head(future) = &mut self.response else {
+            return Ok(Poll::Pending);
+        };
+        if let Poll::Ready(Some(Ok(interim))) = future.poll_informational(context) {
+            let status = interim.status().as_u16();
+            if self.interims.take(status, self.around.plan)? {
+                let head = self.head_of(status, interim.headers(), false)?;
+                self.peer.interim(&head)?;
+            }
+            return Ok(Poll::Ready(()));
+        }
+        match Pin::new(future).poll(context) {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(Err(error)) => Err(self.failed(&error)),
+            Poll::Ready(Ok(response)) => {
+                let (mut parts, body) = response.into_parts();
+                if self.around.plan.is_upgrade && parts.status.is_success() {
+                    self.carry(&mut parts.headers, body)?;
+                    return Ok(Poll::Ready(()));
+                }
+                let is_end = body.is_end_stream();
+                let head = self.head_of(parts.status.as_u16(), &parts.headers, is_end)?;
+                self.begin(&head, body, is_end)?;
+                Ok(Poll::Ready(()))
+            }
+        }
+    }
+
+    /// Begins to carry another protocol, of which HTTP/1.1 tells by fields of its own.
+    fn carry(&mut self, headers: &mut http::HeaderMap, body: RecvStream) -> Result<(), Failure> {
+        headers.insert(UPGRADE, HeaderValue::from_static(websocket::PROTOCOL));
+        if let Some(accept) = self.accept.take() {
+            headers.insert(websocket::ACCEPT, *accept);
+        }
+        let head = self.head_of(101, headers, false)?;
+        self.around.note(Outcome::Response(head.status));
+        self.around.timers.end_try();
+        let changes = self.around.plan.changes();
+        self.status = head.status;
+        self.peer.start(&head, BodyLength::None, &changes)?;
+        self.response = Response::Carried(body);
+        Ok(())
+    }
+
+    fn head_of<'h>(
+        &self,
+        status: u16,
+        headers: &'h http::HeaderMap,
+        is_end: bool,
+    ) -> Result<ResponseHead<'h>, FailureKind> {
+        let fields = headers.iter().map(|(name, value)| Field {
+            known: Known::of(name.as_str()),
+            name: name.as_str(),
+            value: value.as_bytes(),
+        });
+        let local = &self.around.worker.local;
+        let head = response::from_http2(status, fields.collect(), is_end, &local.limits);
+        let mut head = head.map_err(|it| local.counts.malformed(it, FailureKind::BadResponse))?;
+        head.reason = reason(status);
+        Ok(head)
+    }
+
+    /// Begins the response, or leaves it for a repetition.
+    fn begin(
+        &mut self,
+        head: &ResponseHead<'_>,
+        body: RecvStream,
+        is_end: bool,
+    ) -> Result<(), Failure> {
+        self.around.note(Outcome::Response(head.status));
+        let Attempt {
+            plan,
+            worker,
+            pool,
+            outgoing,
+            tries,
+            timers,
+            ..
+        } = &mut self.around;
+        let event = Event::Response {
+            status: head.status,
+            fields: &head.fields,
+        };
+        if outgoing.is_whole() && tries.take(worker, plan, pool, event) {
+            self.response = Response::Refused;
+            return Ok(());
+        }
+        timers.end_try();
+        if !plan.is_kept() {
+            outgoing.let_go();
+        }
+        self.status = head.status;
+        let length = head.body_for(plan.is_head);
+        self.peer.start(head, length, &plan.changes())?;
+        if is_end || length == BodyLength::None {
+            self.peer.end(None);
+            self.response = Response::Done;
+        } else {
+            self.response = Response::Body(body);
+        }
+        Ok(())
+    }
+
+    fn poll_body(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Failure> {
+        let Response::Body(body) = &mut self.response else {
+            return Ok(Poll::Pending);
+        };
+        match body.poll_data(context) {
+            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Ready(Some(Ok(data))) => {
+                self.peer.data(&data);
+                // What the client has not taken yet is bounded by who calls this.
+                let _ = body.flow_control().release_capacity(data.len());
+                return Ok(Poll::Ready(()));
+            }
+            Poll::Ready(Some(Err(_))) => return Err(FailureKind::UpstreamClosed.into()),
+            Poll::Ready(None) => {}
+        }
+        match body.poll_trailers(context) {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(Err(_)) => Err(FailureKind::UpstreamClosed.into()),
+            Poll::Ready(Ok(trailers)) => {
+                self.peer
+                    .end(trailers.map(Box::new).and_then(trailer::filter));
+                self.response = Response::Done;
+                Ok(Poll::Ready(()))
+            }
+        }
+    }
+
+    /// The failure that an error before the response means.
+    fn failed(&self, error: &::h2::Error) -> Failure {
+        let failure = Failure::of(FailureKind::UpstreamClosed);
+        let is_gone = error.is_go_away() && error.is_remote();
+        if is_gone || error.is_io() {
+            self.place.retire();
+        }
+        match error.reason() {
+            // The endpoint says that it has not looked at the request (RFC 9113, section 8.7).
+            Some(Reason::REFUSED_STREAM) if error.is_remote() => failure.retry(Retry::Yes),
+            Some(Reason::NO_ERROR) if is_gone => failure.retry(Retry::Yes),
+            Some(_) => failure,
+            None => failure.retry(Retry::IfReused),
+        }
+    }
+}

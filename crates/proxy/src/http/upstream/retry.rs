@@ -1,0 +1,455 @@
+//! A planned request against endpoints, until one of them has answered or none is left to try.
+
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::attempt::{Attempt, Broken, End};
+use super::h1::Relay;
+use super::h2;
+use super::mirror;
+use super::outgoing::{KEPT_BYTES_MAX, Outgoing, UNSEEN_BYTES_MAX};
+use super::retry_state::RetryState;
+use super::timers::Timers;
+use crate::admission::share::Held as Share;
+use crate::balance::outlier;
+use crate::balance::usage::{Counted, Held};
+use crate::balance::{Choice, Endpoint, Flight, Pool};
+use crate::codec::buffer::Buffer;
+use crate::codec::endpoint_head::EndpointHead;
+use crate::failure::{Failure, FailureKind, Retry};
+use crate::http::account::Account;
+use crate::http::peer::Peer;
+use crate::http::plan::Forward;
+use crate::http::worker::Worker;
+use crate::net::carrier::Carrier;
+use crate::net::deadline::Deadline;
+use crate::policy::affinity;
+use crate::policy::retry::Event;
+use crate::telemetry::count::Count;
+use crate::upstream::attempt;
+use crate::upstream::channel::Place;
+use crate::upstream::dial::Dial;
+use crate::upstream::link::Link;
+use crate::upstream::resolve::Answer;
+
+/// How an exchange ended.
+pub enum Outcome {
+    /// The response is complete.
+    Done {
+        /// Whether the request was read to its end.
+        is_request_done: bool,
+    },
+    /// The endpoint changed the protocol.
+    Switched(Box<Switched>),
+}
+
+/// A connection that speaks another protocol now.
+pub struct Switched {
+    /// The endpoint's side of it.
+    pub far: Far,
+    /// The bytes that the endpoint has sent already.
+    pub said: Option<Buffer>,
+    /// Counts as a request for as long as it lasts.
+    pub flight: Flight,
+    /// Counts as a tunnel of its host for as long.
+    pub share: Option<Box<Share>>,
+}
+
+/// The endpoint's side of a connection that speaks another protocol.
+pub enum Far {
+    /// A connection of its own.
+    Link(Link),
+    /// A stream, in its place on a connection of HTTP/2.
+    Stream(Place, Carrier),
+}
+
+/// How to reach an endpoint.
+enum Way {
+    /// A connection of HTTP/1.
+    Link(Link),
+    /// A place on a connection of HTTP/2.
+    Place(Place),
+}
+
+impl Way {
+    fn is_reused(&self) -> bool {
+        match self {
+            Way::Link(link) => link.is_reused,
+            Way::Place(place) => place.is_reused,
+        }
+    }
+}
+
+/// The next step after a try.
+enum Next {
+    /// The end.
+    Ended(Outcome),
+    /// The same try once more, on a fresh connection where the reused one had been closed.
+    Afresh,
+    /// A repetition that the route asks for.
+    Repeated,
+}
+
+/// Carries a plan out.
+///
+/// # Errors
+/// How it broke off. Where no response had begun, the caller answers.
+pub async fn exchange<P: Peer>(
+    worker: &Rc<Worker>,
+    plan: &mut Forward,
+    peer: &mut P,
+    account: &mut Account,
+    deadline: &Deadline,
+) -> Result<Outcome, Broken> {
+    account.put_trace(plan);
+    let _request = admit(worker, plan)?;
+    let answer = resolve(worker, plan).await?;
+    let kept_bytes_max = match plan.is_kept() {
+        true => KEPT_BYTES_MAX,
+        false if plan.upstream.is_http2() => UNSEEN_BYTES_MAX,
+        false => 0,
+    };
+    let head = std::mem::replace(&mut plan.head, EndpointHead::none());
+    let body = std::mem::replace(&mut plan.body, Buffer::none());
+    let mut outgoing = Outgoing::new(head, body, !plan.has_body, kept_bytes_max);
+    let mut timers = Timers::new(plan.policy());
+    let mut tries = RetryState::new(plan);
+    let mut tried = None;
+    if outgoing.is_complete() {
+        mirror::start(worker, plan, &outgoing);
+    }
+    loop {
+        let target = choose(worker, plan, pool(plan, answer.as_ref()), tried)?;
+        account.set_endpoint(&worker.local, &plan.upstream, &target);
+        let flight = Flight::start(target.clone());
+        if outgoing.is_complete() {
+            timers.run(false);
+        }
+        let way = connect(worker, plan, &target, tries.may_reuse, &mut timers).await;
+        let next = match way {
+            Ok(way) => {
+                account.set_met(&target);
+                offer_cookie(plan, &target);
+                let around = Attempt {
+                    worker,
+                    plan,
+                    pool: pool(plan, answer.as_ref()),
+                    target: &target,
+                    deadline,
+                    outgoing: &mut outgoing,
+                    timers: &mut timers,
+                    tries: &mut tries,
+                };
+                run(around, peer, account, way, flight).await?
+            }
+            Err(failure) => {
+                let pool = pool(plan, answer.as_ref());
+                if Event::of(failure.kind, true).is_some() {
+                    let counts = &worker.local.counts;
+                    attempt::note(counts, pool, &target, outlier::Outcome::Failure);
+                }
+                after_failed_connect(worker, plan, pool, &mut tries, failure)?
+            }
+        };
+        timers.end_try();
+        match next {
+            Next::Ended(outcome) => return Ok(outcome),
+            Next::Afresh => {}
+            Next::Repeated => {
+                tried = Some(target.id);
+                plan.preferred = None;
+                pause(tries.wait(worker, plan), &mut timers).await?;
+            }
+        }
+        outgoing.rewind();
+    }
+}
+
+/// A place on a connection of HTTP/2 to an endpoint of a plan's upstream, where somebody has more
+/// to say there than one request and its response.
+///
+/// # Errors
+/// No endpoint can be had.
+pub async fn place(worker: &Rc<Worker>, plan: &Forward) -> Result<(Place, Flight), Broken> {
+    let answer = resolve(worker, plan).await?;
+    let target = choose(worker, plan, pool(plan, answer.as_ref()), None)?;
+    let dial = dial(plan, &target);
+    let place = worker.channels.take(&worker.links, &dial).await;
+    Ok((place.map_err(unstarted)?, Flight::start(target.clone())))
+}
+
+/// Makes one try over a connection.
+async fn run<P: Peer>(
+    around: Attempt<'_>,
+    peer: &mut P,
+    account: &mut Account,
+    mut way: Way,
+    flight: Flight,
+) -> Result<Next, Broken> {
+    let (worker, plan, deadline) = (around.worker, around.plan, around.deadline);
+    let dial = dial(plan, flight.target());
+    let (ended, around) = match &mut way {
+        Way::Link(link) => {
+            let mut relay = Relay::new(around, peer, link);
+            let ended = poll_fn(|context| relay.poll(context)).await;
+            account.status = relay.status();
+            (ended, relay.into_around())
+        }
+        Way::Place(place) => {
+            let mut exchange = h2::Exchange::new(around, peer, place);
+            let ended = poll_fn(|context| exchange.poll(context)).await;
+            account.status = exchange.status();
+            (ended, exchange.into_around())
+        }
+    };
+    deadline.unset();
+    let is_reused = way.is_reused();
+    let broken = match (ended, way) {
+        (Ok(End::Switched(said)), Way::Link(link)) => {
+            let far = Far::Link(link);
+            let switched = switched(far, said, flight);
+            return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
+        }
+        (Ok(End::Carried(carrier)), Way::Place(place)) => {
+            let far = Far::Stream(place, carrier);
+            let switched = switched(far, None, flight);
+            return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
+        }
+        // Each version has its own way.
+        (Ok(End::Switched(_)), Way::Place(_)) | (Ok(End::Carried(_)), Way::Link(_)) => {
+            unstarted(FailureKind::Internal.into())
+        }
+        (
+            Ok(End::Done {
+                is_reusable,
+                is_request_done,
+            }),
+            way,
+        ) => {
+            keep(worker, way, is_reusable, &dial);
+            return Ok(Next::Ended(Outcome::Done { is_request_done }));
+        }
+        (Ok(End::Refused { is_reusable }), way) => {
+            keep(worker, way, is_reusable, &dial);
+            return Ok(Next::Repeated);
+        }
+        (Err(broken), _) => broken,
+    };
+    after_broken(around, broken, is_reused)
+}
+
+/// The next step after a try that broke off.
+fn after_broken(around: Attempt<'_>, broken: Broken, is_reused: bool) -> Result<Next, Broken> {
+    let Attempt {
+        worker,
+        plan,
+        outgoing,
+        tries,
+        pool,
+        target,
+        ..
+    } = around;
+    let kind = broken.failure.kind;
+    let is_its_own = Event::of(kind, false).is_some() || kind == FailureKind::RequestTimeout;
+    if !broken.is_started && is_its_own {
+        let counts = &worker.local.counts;
+        attempt::note(counts, pool, target, outlier::Outcome::Failure);
+    }
+    if broken.is_started || !outgoing.is_whole() {
+        return Err(broken);
+    }
+    let is_unsent = outgoing.is_unsent();
+    let is_refused = broken.failure.retry == Retry::Yes;
+    let is_stale = is_refused || (broken.failure.retry == Retry::IfReused && is_reused);
+    // Where one connection was closed while it was idle, most likely so were the others.
+    let may_reuse = tries.may_reuse;
+    tries.may_reuse &= !is_stale;
+    if is_stale && may_reuse && (plan.is_idempotent || is_unsent || is_refused) {
+        worker.local.counts.add(Count::UpstreamRetried);
+        return Ok(Next::Afresh);
+    }
+    let event = match is_refused {
+        true => Some(Event::Refused),
+        false => Event::of(broken.failure.kind, is_unsent),
+    };
+    if event.is_some_and(|event| tries.take(worker, plan, pool, event)) {
+        return Ok(Next::Repeated);
+    }
+    Err(broken)
+}
+
+/// Gives back a connection of HTTP/1 that can serve again; a place gives itself back.
+fn keep(worker: &Worker, way: Way, is_reusable: bool, dial: &Dial<'_>) {
+    if let Way::Link(link) = way
+        && is_reusable
+    {
+        worker.links.keep(link, dial);
+    }
+}
+
+fn after_failed_connect(
+    worker: &Worker,
+    plan: &Forward,
+    pool: &Pool,
+    tries: &mut RetryState,
+    failure: Failure,
+) -> Result<Next, Broken> {
+    if tries.may_change && attempt::may_change(&failure, pool) {
+        tries.may_change = false;
+        worker.local.counts.add(Count::UpstreamRetried);
+        return Ok(Next::Repeated);
+    }
+    let event = Event::of(failure.kind, true);
+    if event.is_some_and(|event| tries.take(worker, plan, pool, event)) {
+        return Ok(Next::Repeated);
+    }
+    Err(unstarted(failure))
+}
+
+/// Counts a request at its upstream, where that bears only so many.
+fn admit(worker: &Worker, plan: &Forward) -> Result<Option<Held>, Broken> {
+    let upstream = &plan.upstream;
+    let max = upstream.limits().map_or(0, |limits| limits.requests_max);
+    if max == 0 {
+        return Ok(None);
+    }
+    let held = Held::take(&upstream.usage, Counted::Requests, max);
+    held.map(Some).ok_or_else(|| {
+        worker.local.counts.add(Count::OverflowRequests);
+        unstarted(FailureKind::Overflow.into())
+    })
+}
+
+async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>, Broken> {
+    let answer = plan
+        .upstream
+        .answer(&worker.local.names, &plan.host, plan.original);
+    answer.await.map_err(unstarted)
+}
+
+fn pool<'a>(plan: &'a Forward, answer: Option<&'a Arc<Answer>>) -> &'a Pool {
+    answer.map_or(&plan.upstream.pool, |answer| &answer.pool)
+}
+
+fn choose(
+    worker: &Worker,
+    plan: &Forward,
+    pool: &Pool,
+    tried: Option<u64>,
+) -> Result<Arc<Endpoint>, Broken> {
+    if let Some(target) = &plan.preferred {
+        return Ok(target.clone());
+    }
+    let choice = Choice {
+        dice: &worker.local.dice,
+        tried,
+        hash: plan.hash,
+        now_ms: None,
+    };
+    let target = attempt::choose(pool, &choice);
+    target.cloned().map_err(|kind| unstarted(kind.into()))
+}
+
+async fn connect(
+    worker: &Worker,
+    plan: &Forward,
+    target: &Arc<Endpoint>,
+    may_reuse: bool,
+    timers: &mut Timers,
+) -> Result<Way, Failure> {
+    let dial = dial(plan, target);
+    let is_http2 = plan.upstream.is_http2();
+    let at_once = match is_http2 {
+        true => worker.channels.take_open(&dial).map(Way::Place),
+        false if may_reuse => worker.links.take(&dial).map(Way::Link),
+        false => None,
+    };
+    if let Some(way) = at_once {
+        return Ok(way);
+    }
+    // Boxed, because opening a connection takes much memory and is rare, and a client's
+    // connection has room for the largest of its waits for as long as it lasts.
+    let mut opening = Box::pin(async {
+        if is_http2 {
+            let place = worker.channels.take(&worker.links, &dial).await;
+            return place.map(Way::Place);
+        }
+        worker.links.reach(&dial, may_reuse).await.map(Way::Link)
+    });
+    poll_fn(|context| {
+        if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+            return Poll::Ready(opened);
+        }
+        timers.poll_passed(context).map(|kind| Err(kind.into()))
+    })
+    .await
+}
+
+/// The purpose of a connection for this plan.
+fn dial<'a>(plan: &'a Forward, target: &'a Arc<Endpoint>) -> Dial<'a> {
+    let policy = plan.policy();
+    Dial {
+        target,
+        upstream: &plan.upstream,
+        host: &plan.host,
+        credentials: &plan.credentials,
+        is_stream: false,
+        is_upgrade: plan.is_upgrade,
+        ends: plan.ends,
+        timeout: policy.map_or(Duration::ZERO, |policy| policy.connect_timeout),
+        patience: policy.map_or(Duration::ZERO, |policy| policy.read_timeout),
+    }
+}
+
+/// Waits before a repetition, but no longer than the request may take.
+async fn pause(wait: Duration, timers: &mut Timers) -> Result<(), Broken> {
+    if wait.is_zero() {
+        return Ok(());
+    }
+    let mut sleep = Box::pin(tokio::time::sleep(wait));
+    poll_fn(|context| {
+        if sleep.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let passed = timers.poll_passed(context);
+        passed.map(|kind| Err(unstarted(kind.into())))
+    })
+    .await
+}
+
+/// Puts a cookie on the response where the client has none that leads to this endpoint.
+fn offer_cookie(plan: &mut Forward, target: &Endpoint) {
+    let Some(affinity) = plan.policy().and_then(|policy| policy.affinity.as_ref()) else {
+        return;
+    };
+    if plan
+        .preferred
+        .as_ref()
+        .is_some_and(|known| known.id == target.id)
+    {
+        return;
+    }
+    let cookie = affinity::set_cookie(affinity, target);
+    plan.additions.retain(|(name, _)| *name != "set-cookie");
+    plan.additions
+        .push(("set-cookie", cookie.into_bytes().into()));
+}
+
+fn switched(far: Far, said: Option<Buffer>, flight: Flight) -> Switched {
+    Switched {
+        far,
+        said,
+        flight,
+        share: None,
+    }
+}
+
+fn unstarted(failure: Failure) -> Broken {
+    Broken {
+        failure,
+        is_started: false,
+    }
+}

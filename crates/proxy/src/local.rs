@@ -1,0 +1,54 @@
+//! The state that all connections of one worker share.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::admission::bucket::Buckets;
+use crate::admission::room::Room;
+use crate::admission::share::Fairness;
+use crate::codec::proxy_header::Introductions;
+use crate::limits::Limits;
+use crate::net::names::Names;
+use crate::random::rng::Rng;
+use crate::telemetry::count::Counts;
+use crate::telemetry::journal::Journal;
+use crate::telemetry::request_id::RequestIds;
+use crate::telemetry::standard::Library;
+
+/// The belongings of one worker.
+pub struct Local {
+    /// The limits, the same for all workers.
+    pub limits: Arc<Limits>,
+    /// The buckets of rate limits, the same for all workers.
+    pub buckets: Arc<Buckets>,
+    /// Which worker it is.
+    pub number: usize,
+    /// The books where traffic is counted by its upstream, the same for all workers.
+    pub library: Arc<Library>,
+    /// Whether standard metrics are counted where nothing says otherwise.
+    pub counts_all: bool,
+    /// The resolver of names, the same for all workers.
+    pub names: Names,
+    /// The worker's counts.
+    pub counts: Arc<Counts>,
+    /// The shares of domains in the worker's room, and how little memory is left.
+    pub fairness: Fairness,
+    /// The room that there is for connections.
+    pub room: Rc<Room>,
+    /// The worker's pseudo-random numbers.
+    pub dice: Rng,
+    /// The access log, open or not.
+    pub journal: Journal,
+    /// Whether all requests are logged where nothing says otherwise.
+    pub logs_all: bool,
+    /// How many proxies in front of this one are trusted to tell the client's address.
+    pub trusted_hops: usize,
+    /// The treatment of clients' request ids.
+    pub request_ids: RequestIds,
+    /// The listeners where a balancer in front introduces clients; `None` for no listener.
+    pub introductions: Option<Arc<Introductions>>,
+}
+
+/// A worker's belongings, held by its tasks.
+pub type Shared = Rc<Local>;

@@ -1,0 +1,11 @@
+//! Telemetry: counts, latencies, standard metrics, the access log, and the ids of requests.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+pub mod count;
+pub mod journal;
+pub mod latency;
+pub mod recording;
+pub mod refusal;
+pub mod request_id;
+pub mod standard;
+pub mod workloads;

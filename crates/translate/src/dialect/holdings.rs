@@ -1,0 +1,124 @@
+//! What objects count for in their namespaces, and what becomes of those beyond a bound.
+//!
+//! A bound holds for what stands in objects, and not for what follows from them, so that it is
+//! known before anything is translated, and a change costs what changes. Of a namespace beyond a
+//! bound the oldest objects stay: those whose sum, by age and then by name, is within it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use myriad_api::{EndpointSlice, Finding, Object, ObjectKey, ObjectKind, Severity};
+
+use super::ingress;
+use super::istio::weight;
+use crate::engine::{Output, Reader, Stays, Unit, UnitKind, Viewers};
+use crate::settings::{Bounds, Holding, REDUCED_POINTS};
+
+/// An object that is more than its namespace may hold.
+pub static BEYOND: UnitKind = UnitKind {
+    stays: |_, _| Stays::WhileBeyond,
+    viewers: |_, _| Viewers::Gateways,
+    ..UnitKind::needed("beyond", 18)
+};
+
+impl Unit {
+    /// An object that is more than its namespace may hold.
+    pub fn beyond(key: &ObjectKey) -> Unit {
+        Unit::of_object(&BEYOND, key)
+    }
+}
+
+/// Tells that an object is more than its namespace may hold.
+pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let key = unit.object_key();
+    let object = key.as_ref().and_then(|key| reader.beyond(key));
+    let settings = reader.settings();
+    let finding = object.and_then(|object| {
+        let bounds = &settings.bounds;
+        bounds.finding(object, &settings.ignore_annotations)
+    });
+    Output {
+        findings: finding.into_iter().collect(),
+        ..Output::default()
+    }
+}
+
+impl Bounds {
+    /// What an object counts for; none where it is not bounded.
+    pub fn weigh(&self, object: &Object) -> Option<(Holding, u64)> {
+        let holding = Holding::of(object.key().kind)?;
+        self.get(holding)?;
+        let weight = match object {
+            Object::Ingress(ingress) => ingress::weigh(ingress),
+            Object::VirtualService(service) => weight::of_service(service),
+            Object::EndpointSlice(slice) => of_slice(slice),
+            Object::ServiceEntry(entry) => weight::of_entry(entry),
+            Object::DestinationRule(rule) => weight::of_rule(rule, self.upstream_hash_slots),
+            _ => 1,
+        };
+        (weight > 0).then_some((holding, weight))
+    }
+
+    /// What people are told of an object beyond the bound of its namespace. `ignored` are the
+    /// annotations that are ignored on request.
+    pub fn finding(&self, object: &Object, ignored: &BTreeSet<String>) -> Option<Finding> {
+        let key = object.key();
+        let holding = Holding::of(key.kind)?;
+        let bound = self.get(holding)?;
+        let (name, what) = (holding.name(), holding.words());
+        let namespace = key.namespace();
+        let (field, becomes) = match holding {
+            Holding::HashSlots => (
+                "spec.trafficPolicy.loadBalancer.consistentHash",
+                format!("so its hash tables are rings of {REDUCED_POINTS} points"),
+            ),
+            _ if reduce(object, ignored).is_some() => (
+                "",
+                "so it has no effect; since it restricts access, the paths of older Ingresses of \
+                 the namespace on its hosts answer 503"
+                    .to_owned(),
+            ),
+            _ => ("", "so it is as if it were not there".to_owned()),
+        };
+        Some(Finding::new(
+            Severity::Error,
+            key,
+            field,
+            format!("would bring namespace {namespace} beyond {bound} {what}, {becomes}"),
+            format!("remove other objects of the namespace, or raise --bound {name}={bound}"),
+        ))
+    }
+}
+
+impl Holding {
+    /// What objects of a kind count for.
+    pub const fn of(kind: ObjectKind) -> Option<Holding> {
+        match kind {
+            ObjectKind::Ingress | ObjectKind::VirtualService => Some(Holding::Routes),
+            ObjectKind::EndpointSlice | ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
+                Some(Holding::Endpoints)
+            }
+            ObjectKind::Secret => Some(Holding::Certificates),
+            ObjectKind::DestinationRule => Some(Holding::HashSlots),
+            _ => None,
+        }
+    }
+}
+
+/// What stands in the place of an object beyond a bound; none where nothing does. A DestinationRule
+/// stays, since it may say how endpoints are verified, and of an Ingress that restricts access so
+/// much that what it restricts is not open.
+pub fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Object> {
+    match object {
+        Object::DestinationRule(rule) => Some(weight::reduce_rule(rule)),
+        Object::Ingress(ingress) => {
+            let closing = ingress::closing(ingress, ignored)?;
+            Some(Object::Ingress(Arc::new(closing)))
+        }
+        _ => None,
+    }
+}
+
+fn of_slice(slice: &EndpointSlice) -> u64 {
+    slice.endpoints.len() as u64 * slice.ports.len().max(1) as u64
+}

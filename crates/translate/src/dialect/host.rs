@@ -1,0 +1,95 @@
+//! One host pattern: what all dialects that claim it add up to.
+
+pub mod above;
+mod kept;
+pub mod ownership;
+
+use std::sync::Arc;
+
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
+use myriad_model::Host;
+
+use super::{ingress, istio};
+use crate::engine::{Output, Reader, Unit, namespace_of};
+use crate::resolve::{Above, Claim, Claims};
+
+/// Translates one host. The routes of Ingresses go before those of VirtualServices.
+pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let Some(host) = unit.host() else {
+        return Output::default();
+    };
+    let (shared, claims) = (reader.shared(), &reader.claims());
+    let mut output = Output::default();
+    let mut claimants = ingress::gather(reader, &claims.ingresses);
+    ingress::admit_unnamed(reader, host, &mut claimants, &mut output.findings);
+    let owner = ownership::owner(reader, host, &claimants, claims);
+    if let Some(owner) = &owner {
+        output.findings.extend(unnoted(reader, host, claims, owner));
+        ingress::keep_owner(host, owner, &mut claimants, &mut output.findings);
+    }
+    let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
+    let sites = match is_istio {
+        true => istio::gather_sites(reader, host, claims, owner.as_ref(), &mut output.findings),
+        false => Vec::new(),
+    };
+    let mut own = istio::tls_listeners(reader, host, &sites);
+    if ingress::tls_claimant(host, &claimants).is_some() {
+        own.extend(shared.tls_listeners.iter().cloned());
+    }
+    // An Ingress that ends TLS answers at every listener that it may, where it has routes: no
+    // wildcard is read for it, of whose kind most hosts are.
+    let is_alone = !is_istio && own.contains(&shared.tls_listeners[0]);
+    let mut above = match is_alone {
+        true => Above::default(),
+        false => above::find(reader, shared, host, (claims, owner.as_ref()), &own),
+    };
+    if !claimants.is_empty() {
+        let is_closed = ingress::is_closed(reader, &claims.ingresses, &claimants);
+        let scene = (&*claimants, &*above.shades, is_closed);
+        ingress::translate_host(reader, shared, host, scene, &mut output);
+    }
+    if is_alone && !kept::is_routed(&output, host, &shared.tls_listeners[0]) {
+        above = above::find(reader, shared, host, (claims, owner.as_ref()), &own);
+    }
+    if is_istio {
+        let scene = istio::HostScene {
+            host,
+            sites,
+            owner: owner.clone(),
+            above: &above,
+        };
+        istio::add_host(reader, shared, scene, &mut output);
+    }
+    if let Some(owner) = owner.as_ref().filter(|_| is_istio || !claimants.is_empty()) {
+        let whose = (owner, &*claimants);
+        kept::add(reader, shared, host, whose, &above, &mut output);
+    }
+    output
+}
+
+/// The findings about objects that lose a host because their namespace came to more hosts later
+/// than is noted.
+fn unnoted(reader: &Reader<'_>, host: &Host, claims: &Claims, owner: &Claim) -> Vec<Finding> {
+    let losers = claims.ids().filter(|(_, id)| {
+        let namespace = namespace_of(id);
+        !owner.is_of(namespace) && reader.is_youngest(namespace)
+    });
+    let bound = reader.settings().bounds.late_claims;
+    let finding = |(kind, id): (ObjectKind, &Arc<str>)| {
+        let namespace = namespace_of(id);
+        Finding::new(
+            Severity::Warning,
+            &ObjectKey::from_id(kind, id.clone()),
+            "",
+            format!(
+                "claims {host} after everybody else, as all objects of namespace {namespace} do: \
+                 they came to more than {bound} hosts after their creation"
+            ),
+            format!(
+                "create objects with the hosts that they are for; raise --bound \
+                 late-claims={bound}, and take the namespace out of the ConfigMaps myriad-claims"
+            ),
+        )
+    };
+    losers.map(finding).collect()
+}

@@ -1,0 +1,206 @@
+//! The annotations of an Ingress: those that are honoured, and what to say about the others.
+//!
+//! The same names stand under three prefixes; of a name that stands twice, the first prefix in
+//! [`PREFIXES`] wins. An invalid value has the effect of an absent one, except where that would
+//! open something that was closed: then the paths of the Ingress answer 503. What no annotation
+//! says may be said of all Ingresses, by a ConfigMap.
+
+mod defaults;
+mod limits;
+mod options;
+mod redirects;
+mod restricting;
+mod settled;
+mod sharing;
+mod sheet;
+mod snippet;
+pub mod values;
+
+use std::collections::BTreeSet;
+
+use myriad_api::{Finding, Meta, ObjectKey, Severity};
+
+pub use defaults::{Defaults, judge_missing, judge_unnamed};
+pub use options::{Affinity, Blocked, Canary, HeaderTest, Options};
+
+use defaults::Replaced;
+use sheet::Sheet;
+
+/// The prefixes, the one that wins first.
+pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
+
+/// The names that are honoured, sorted.
+pub const HONOURED: [&str; 44] = [
+    "affinity",
+    "allowlist-source-range",
+    "app-root",
+    "backend-protocol",
+    "canary",
+    "canary-by-cookie",
+    "canary-by-header",
+    "canary-by-header-pattern",
+    "canary-by-header-value",
+    "canary-weight",
+    "canary-weight-total",
+    "cors-allow-credentials",
+    "cors-allow-headers",
+    "cors-allow-methods",
+    "cors-allow-origin",
+    "cors-expose-headers",
+    "cors-max-age",
+    "enable-cors",
+    "force-ssl-redirect",
+    "limit-burst-multiplier",
+    "limit-rpm",
+    "limit-rps",
+    "limit-whitelist",
+    "permanent-redirect",
+    "permanent-redirect-code",
+    "proxy-body-size",
+    "proxy-connect-timeout",
+    "proxy-read-timeout",
+    "proxy-send-timeout",
+    "rate-limit",
+    "respond",
+    "respond-status",
+    "rewrite-target",
+    "session-cookie-expires",
+    "session-cookie-max-age",
+    "session-cookie-name",
+    "session-cookie-path",
+    "session-cookie-secure",
+    "ssl-redirect",
+    "temporal-redirect",
+    "upstream-vhost",
+    "use-regex",
+    "whitelist-source-range",
+    "wildcard-sharing",
+];
+
+/// The names among them that mean something under our own prefix alone.
+const OWN: [&str; 4] = [
+    "rate-limit",
+    "respond",
+    "respond-status",
+    "wildcard-sharing",
+];
+
+/// The names of the networks of clients that are admitted.
+const SOURCES: [&str; 2] = ["whitelist-source-range", "allowlist-source-range"];
+
+/// A problem of one annotation.
+#[derive(Debug)]
+pub struct AnnotationProblem {
+    severity: Severity,
+    /// The whole key.
+    key: String,
+    message: String,
+    remedy: String,
+}
+
+impl AnnotationProblem {
+    /// The finding about the annotation of an object.
+    pub fn into_finding(self, object: &ObjectKey) -> Finding {
+        let field = format!("metadata.annotations[{}]", self.key);
+        Finding::new(self.severity, object, field, self.message, self.remedy)
+    }
+}
+
+/// Reads all annotations of an Ingress. Where they say nothing, the defaults hold.
+pub fn read(
+    meta: &Meta,
+    ignored: &BTreeSet<String>,
+    defaults: &Defaults,
+) -> (Options, Vec<AnnotationProblem>) {
+    let mut options = defaults.options.clone();
+    let mut replaced = Replaced::default();
+    if meta.annotations.is_empty() {
+        options.blocked = defaults.blocked(replaced);
+        return (options, Vec::new());
+    }
+    let mut sheet = Sheet::default();
+    for (key, value) in &meta.annotations {
+        let Some((rank, name)) = split(key) else {
+            continue;
+        };
+        if ignored.contains(&**key) || ignored.contains(name) {
+            continue;
+        }
+        if rank > 0 {
+            replaced.note(name, value);
+        }
+        match HONOURED.binary_search(&name) {
+            Ok(at) if rank == 0 || !OWN.contains(&name) => {
+                sheet.pick(HONOURED[at], rank, key, value);
+            }
+            _ => unknown(key, rank, name, value, &mut sheet),
+        }
+    }
+    redirects::read(&mut sheet, &mut options);
+    sharing::read(&mut sheet, &mut options);
+    options::read(&mut sheet, &mut options);
+    limits::read(meta, &mut sheet, &mut options);
+    replaced.sources = SOURCES.iter().any(|name| sheet.text(name).is_some());
+    options.blocked = sheet.blocked.max(defaults.blocked(replaced));
+    (options, sheet.problems)
+}
+
+/// The rank of the prefix of a key, and the name behind it.
+fn split(key: &str) -> Option<(usize, &str)> {
+    let mut prefixes = PREFIXES.iter().enumerate();
+    prefixes.find_map(|(rank, prefix)| Some((rank, key.strip_prefix(prefix)?)))
+}
+
+fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_>) {
+    if rank > 0 && settled::is_settled(name, value) {
+        return;
+    }
+    if rank == 0 {
+        sheet.problem(
+            Severity::Error,
+            key,
+            "is not an annotation that Myriad knows",
+            "correct its name, or remove it",
+        );
+        return;
+    }
+    let (blocked, directive) = restricting::judge(name, value);
+    let what = match directive {
+        Some(directive) => format!("has {directive:?}, which may restrict access and"),
+        None => "may restrict access and".to_owned(),
+    };
+    let closed = match blocked {
+        Blocked::No => {
+            let message = "is not supported and has no effect";
+            let remedy = "remove it, or name it in --ignore-annotations";
+            sheet.problem(Severity::Warning, key, message, remedy);
+            return;
+        }
+        Blocked::Paths => "the paths of this Ingress answer 503",
+        Blocked::Host => "all paths of its hosts answer 503",
+    };
+    sheet.problem(
+        Severity::Error,
+        key,
+        format!("{what} is not supported, so {closed}"),
+        "restrict access in another way and remove it, or name it in --ignore-annotations",
+    );
+    sheet.blocked = sheet.blocked.max(blocked);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HONOURED;
+
+    #[test]
+    fn every_honoured_annotation_is_in_the_user_documentation_and_no_other() {
+        let page = include_str!("../../../../../docs/ingress.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let cells = rows.filter_map(|row| row.split('|').nth(1));
+        let mut named: Vec<&str> = cells
+            .flat_map(|cell| cell.split(',').map(|name| name.trim().trim_matches('`')))
+            .collect();
+        named.sort_unstable();
+        assert_eq!(named, HONOURED);
+    }
+}

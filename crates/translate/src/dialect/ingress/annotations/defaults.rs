@@ -1,0 +1,478 @@
+//! Defaults of all Ingresses from the ConfigMap of an ingress-nginx: they hold where an Ingress has
+//! no annotation of its own. Keys that restrict access and are not honoured close paths.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use myriad_api::{ConfigMap, Finding, ObjectKey, Severity};
+
+use super::{Blocked, Options, snippet, values};
+
+/// The longest list of networks, in bytes: each route of an Ingress bears it.
+const LIST_BYTES_MAX: usize = 64 << 10;
+
+/// Remedies for keys that are not honoured.
+const ASK: &str = "have an AuthorizationPolicy of action CUSTOM ask";
+const DENY: &str = "deny it by an AuthorizationPolicy of the gateway";
+const OTHERWISE: &str = "restrict access in another way";
+
+/// Keys that restrict and are not honoured, and what to do instead.
+const CLOSING: [(&str, &str); 12] = [
+    ("block-cidrs", DENY),
+    ("block-referers", DENY),
+    ("block-user-agents", DENY),
+    ("denylist-source-range", DENY),
+    (FIREWALL, OTHERWISE),
+    (AUTH, ASK),
+    ("http-snippet", OTHERWISE),
+    ("location-snippet", OTHERWISE),
+    ("main-snippet", OTHERWISE),
+    (PLUGINS, OTHERWISE),
+    ("proxy-set-headers", OTHERWISE),
+    ("server-snippet", OTHERWISE),
+];
+
+/// The key of the service that is asked about every request.
+const AUTH: &str = "global-auth-url";
+
+/// The switch of a firewall.
+const FIREWALL: &str = "enable-modsecurity";
+
+/// The key that ConfigMaps of other programs may have as well.
+const PLUGINS: &str = "plugins";
+
+/// The key of the networks of clients that are admitted.
+const SOURCES: &str = "whitelist-source-range";
+
+/// The switch of redirects to HTTPS on all hosts.
+const FORCE: &str = "force-ssl-redirect";
+
+/// Switches that say that balancers in front tell who a client is, and what says so here.
+const BALANCERS: [(&str, &str); 2] = [
+    ("use-forwarded-headers", "--trusted-hops"),
+    (
+        "use-proxy-protocol",
+        "--proxy-protocol and --proxy-protocol-from",
+    ),
+];
+
+/// Values for an Ingress whose annotations say nothing else.
+#[derive(Debug, Default)]
+pub struct Defaults {
+    /// The values, in the form in which annotations are read.
+    pub(super) options: Options,
+    closed: Closed,
+}
+
+/// Reasons for which paths have to stay closed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Closed {
+    /// One that holds for every Ingress.
+    all: bool,
+    /// A service that is asked about requests; Ingresses may do without.
+    auth: bool,
+    /// A firewall; Ingresses may do without.
+    firewall: bool,
+    /// An unreadable list of networks; Ingresses may have a list of their own.
+    sources: bool,
+}
+
+/// Parts of the defaults that the annotations of an Ingress replace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Replaced {
+    auth: bool,
+    firewall: bool,
+    /// Whether it lists the networks of its clients.
+    pub(super) sources: bool,
+}
+
+impl Replaced {
+    /// Takes note of an annotation.
+    pub(super) fn note(&mut self, name: &str, value: &str) {
+        let is_off = || values::boolean(value.trim()) == Some(false);
+        match name {
+            "enable-global-auth" => self.auth |= is_off(),
+            FIREWALL => self.firewall |= is_off(),
+            _ => {}
+        }
+    }
+}
+
+impl Defaults {
+    /// Defaults while the ConfigMap is not there: nobody knows what it restricts, so all is closed.
+    pub fn unknown() -> Self {
+        Defaults {
+            options: Options::default(),
+            closed: Closed {
+                all: true,
+                ..Closed::default()
+            },
+        }
+    }
+
+    /// Reads a ConfigMap; the findings name what of it is not honoured.
+    pub fn read(map: &ConfigMap, ignored: &BTreeSet<String>) -> (Self, Vec<Finding>) {
+        let mut reading = Reading {
+            map,
+            ignored,
+            defaults: Defaults::default(),
+            findings: Vec::new(),
+        };
+        reading.read_options();
+        reading.read_sources();
+        reading.read_closing();
+        reading.read_balancers();
+        (reading.defaults, reading.findings)
+    }
+
+    /// The part of an Ingress that has to stay closed, given what its annotations replace.
+    pub(super) fn blocked(&self, replaced: Replaced) -> Blocked {
+        let closed = self.closed;
+        let is_blocked = closed.all
+            || (closed.auth && !replaced.auth)
+            || (closed.firewall && !replaced.firewall)
+            || (closed.sources && !replaced.sources);
+        match is_blocked {
+            true => Blocked::Paths,
+            false => Blocked::No,
+        }
+    }
+}
+
+/// A warning about a ConfigMap that the settings do not name, where it looks like that of an
+/// ingress-nginx and restricts access.
+pub fn judge_unnamed(map: &ConfigMap, ignored: &BTreeSet<String>) -> Option<Finding> {
+    let text = |key: &str| text_of(map, ignored, key);
+    let is_closing = |key: &str| text(key).is_some_and(|text| restricting(key, text).is_some());
+    let mut closing = CLOSING.iter().map(|(key, _)| *key);
+    let key = closing.find(|key| *key != PLUGINS && is_closing(key));
+    let sources = || text(SOURCES).map(|_| SOURCES);
+    let is_forced = || text(FORCE).and_then(values::boolean) == Some(true);
+    let key = key
+        .or_else(sources)
+        .or_else(|| is_forced().then_some(FORCE))?;
+    let object = &map.meta.key;
+    Some(Finding::new(
+        Severity::Warning,
+        object,
+        field(key),
+        "looks like a setting of ingress-nginx that restricts access, and is not read",
+        format!(
+            "name the ConfigMap by --nginx-configmap={}, or leave it out",
+            object.id()
+        ),
+    ))
+}
+
+/// An error about the ConfigMap that the settings name, while it is not there.
+pub fn judge_missing(key: &ObjectKey) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        "",
+        "is not there, and nobody knows what it restricts, so all paths of Ingresses answer 503",
+        "create it, or serve without --nginx-configmap",
+    )
+}
+
+/// A ConfigMap while it is read.
+struct Reading<'a> {
+    map: &'a ConfigMap,
+    ignored: &'a BTreeSet<String>,
+    defaults: Defaults,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Reading<'a> {
+    fn read_options(&mut self) {
+        let switch = "write \"true\" or \"false\"";
+        if let Some(redirect) = self.value("ssl-redirect", switch, values::boolean) {
+            self.defaults.options.ssl_redirect = redirect;
+        }
+        if let Some(redirect) = self.value(FORCE, switch, values::boolean) {
+            self.defaults.options.force_ssl_redirect = redirect;
+        }
+        let expected = "write a number of bytes such as 8m, or 0 for no limit";
+        if let Some(bytes) = self.value("proxy-body-size", expected, values::size) {
+            self.defaults.options.request_body_bytes_max = bytes;
+        }
+        let expected = "write a number of seconds from 1";
+        let mut timeout = |key: &'static str| {
+            let seconds = self.value(key, expected, values::seconds)?;
+            Some(Duration::from_secs(seconds.into()))
+        };
+        let connect = timeout("proxy-connect-timeout");
+        let read = timeout("proxy-read-timeout");
+        let send = timeout("proxy-send-timeout");
+        let options = &mut self.defaults.options;
+        options.connect_timeout = connect.unwrap_or(options.connect_timeout);
+        options.read_timeout = read.unwrap_or(options.read_timeout);
+        options.send_timeout = send.unwrap_or(options.send_timeout);
+    }
+
+    fn read_sources(&mut self) {
+        let Some(text) = self.text(SOURCES) else {
+            return;
+        };
+        // As people write the end of a list over several lines.
+        let list = text.trim_end_matches(|end: char| end == ',' || end.is_whitespace());
+        let is_short = list.len() <= LIST_BYTES_MAX;
+        if let Some(networks) = values::networks(list).filter(|_| is_short) {
+            self.defaults.options.sources_allowed = networks;
+            return;
+        }
+        self.defaults.closed.sources = true;
+        let (what, remedy) = match is_short {
+            true => (
+                format!("is {}, which is not understood", values::quote(text)),
+                "write networks such as 10.0.0.0/8, separated by commas",
+            ),
+            false => (
+                format!("is longer than {LIST_BYTES_MAX} bytes"),
+                "name fewer networks, or admit them by an AuthorizationPolicy of the gateway",
+            ),
+        };
+        let closed = "so the paths of all Ingresses without a list of their own answer 503";
+        let message = format!("{what}, {closed}");
+        self.find(Severity::Error, SOURCES, message, remedy);
+    }
+
+    fn read_closing(&mut self) {
+        for (key, instead) in CLOSING {
+            let what = self.text(key).and_then(|text| restricting(key, text));
+            let Some(what) = what else {
+                continue;
+            };
+            let closed = &mut self.defaults.closed;
+            let (closed, but) = match key {
+                AUTH => (
+                    &mut closed.auth,
+                    " but those with enable-global-auth: \"false\"",
+                ),
+                FIREWALL => (
+                    &mut closed.firewall,
+                    " but those with enable-modsecurity: \"false\"",
+                ),
+                _ => (&mut closed.all, ""),
+            };
+            *closed = true;
+            let message =
+                format!("{what} is not supported, so the paths of all Ingresses{but} answer 503");
+            let remedy = format!("{instead} and remove it, or name it in --ignore-annotations");
+            self.find(Severity::Error, key, message, remedy);
+        }
+    }
+
+    fn read_balancers(&mut self) {
+        for (key, setting) in BALANCERS {
+            if self.text(key).and_then(values::boolean) == Some(true) {
+                let message = "is not read here: proxies are told by settings of their own";
+                let remedy = format!(
+                    "give them {setting}, or lists of networks are compared with addresses of \
+                     balancers"
+                );
+                self.find(Severity::Info, key, message, remedy);
+            }
+        }
+    }
+
+    /// The value of a key; where it cannot be read, a finding that says what is expected.
+    fn value<T>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        reader: impl Fn(&'a str) -> Option<T>,
+    ) -> Option<T> {
+        let text = self.text(key)?;
+        let value = reader(text);
+        if value.is_none() {
+            let shown = values::quote(text);
+            let message = format!("is {shown}, which is not understood, so it has no effect");
+            self.find(Severity::Error, key, message, expected);
+        }
+        value
+    }
+
+    fn text(&self, key: &str) -> Option<&'a str> {
+        text_of(self.map, self.ignored, key)
+    }
+
+    fn find(
+        &mut self,
+        severity: Severity,
+        key: &str,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        let object = &self.map.meta.key;
+        let finding = Finding::new(severity, object, field(key), message, remedy);
+        self.findings.push(finding);
+    }
+}
+
+/// The value of a key; `None` where it is empty, which ingress-nginx takes for absent, or where it
+/// shall be ignored.
+fn text_of<'a>(map: &'a ConfigMap, ignored: &BTreeSet<String>, key: &str) -> Option<&'a str> {
+    let text = map.get(key)?.trim();
+    (!text.is_empty() && !ignored.contains(key)).then_some(text)
+}
+
+/// The way in which a key restricts access; `None` where its value does not.
+fn restricting(key: &str, text: &str) -> Option<String> {
+    if key.ends_with("-snippet") {
+        let directive = snippet::restricting(text)?;
+        return Some(format!("has {directive:?}, which may restrict access and"));
+    }
+    if key == FIREWALL && values::boolean(text) == Some(false) {
+        return None;
+    }
+    Some("may restrict access and".to_owned())
+}
+
+fn field(key: &str) -> String {
+    format!("data.{key}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use myriad_api::config_map::CONFIG_MAP_KEYS;
+    use myriad_api::{ConfigMap, Meta, ObjectKey, ObjectKind};
+
+    use super::{BALANCERS, Blocked, CLOSING, Defaults, LIST_BYTES_MAX, Replaced, judge_unnamed};
+
+    fn map(pairs: &[(&str, &str)]) -> ConfigMap {
+        let mut data: Vec<(Box<str>, Box<str>)> = pairs
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect();
+        data.sort();
+        ConfigMap {
+            meta: Meta::new(ObjectKey::new(ObjectKind::ConfigMap, "ingress-nginx", "c")),
+            data: data.into(),
+        }
+    }
+
+    fn read(pairs: &[(&str, &str)]) -> (Defaults, Vec<String>) {
+        let (defaults, findings) = Defaults::read(&map(pairs), &BTreeSet::new());
+        (defaults, findings.iter().map(ToString::to_string).collect())
+    }
+
+    fn replaced(annotations: &[(&str, &str)]) -> Replaced {
+        let mut replaced = Replaced::default();
+        for (name, value) in annotations {
+            replaced.note(name, value);
+        }
+        replaced
+    }
+
+    #[test]
+    fn every_key_that_is_kept_means_something() {
+        let closing = CLOSING.iter().map(|(key, _)| *key);
+        let balancers = BALANCERS.iter().map(|(key, _)| *key);
+        let options = [
+            "force-ssl-redirect",
+            "proxy-body-size",
+            "proxy-connect-timeout",
+            "proxy-read-timeout",
+            "proxy-send-timeout",
+            "ssl-redirect",
+            "whitelist-source-range",
+        ];
+        let known: BTreeSet<&str> = closing.chain(balancers).chain(options).collect();
+        let kept: BTreeSet<&str> = CONFIG_MAP_KEYS.into_iter().collect();
+        assert_eq!(known, kept);
+        let page = include_str!("../../../../../../docs/ingress.md");
+        for key in kept {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_restricts_closes_once_and_names_its_key() {
+        for (key, value, closes) in [
+            ("block-cidrs", "10.0.0.0/8", true),
+            ("block-user-agents", "", false),
+            ("denylist-source-range", "10.0.0.0/8", true),
+            ("enable-modsecurity", "true", true),
+            ("enable-modsecurity", "false", false),
+            ("global-auth-url", "http://auth.example/", true),
+            ("http-snippet", "log_format own '$remote_addr';", false),
+            ("http-snippet", "deny all;", true),
+            ("location-snippet", "add_header A b;", false),
+            ("main-snippet", "worker_rlimit_nofile 65536;", false),
+            ("main-snippet", "include /etc/x;", true),
+            ("proxy-set-headers", "n/headers", true),
+            ("server-snippet", "if ($x) { return 403; }", true),
+        ] {
+            let (defaults, findings) = read(&[(key, value)]);
+            let is_closed = defaults.blocked(Replaced::default()) == Blocked::Paths;
+            assert_eq!(is_closed, closes, "{key}: {value}");
+            assert_eq!(findings.len(), usize::from(closes), "{findings:?}");
+            assert!(
+                findings
+                    .iter()
+                    .all(|it| it.contains(&format!("data.{key}: ")))
+            );
+            let unnamed = judge_unnamed(&map(&[(key, value)]), &BTreeSet::new());
+            assert_eq!(unnamed.is_some(), closes, "{key}: {value}");
+            let ignored = BTreeSet::from([key.to_owned()]);
+            let (defaults, findings) = Defaults::read(&map(&[(key, value)]), &ignored);
+            let blocked = defaults.blocked(Replaced::default());
+            assert_eq!((blocked, findings.len()), (Blocked::No, 0), "{key}");
+        }
+    }
+
+    #[test]
+    fn an_ingress_that_does_without_is_not_closed() {
+        let (defaults, _) = read(&[("global-auth-url", "http://auth.example/")]);
+        let closed = |annotations: &[(&str, &str)]| {
+            defaults.blocked(replaced(annotations)) == Blocked::Paths
+        };
+        assert!(!closed(&[("enable-global-auth", "false")]));
+        for value in ["true", "", "off"] {
+            assert!(closed(&[("enable-global-auth", value)]), "{value:?}");
+        }
+        assert!(closed(&[("enable-modsecurity", "false")]));
+        let (defaults, _) = read(&[("enable-modsecurity", "true")]);
+        let without = replaced(&[("enable-modsecurity", "false")]);
+        assert_eq!(defaults.blocked(without), Blocked::No);
+        let unknown = Defaults::unknown();
+        assert_eq!(unknown.blocked(without), Blocked::Paths);
+    }
+
+    #[test]
+    fn lists_of_networks_have_a_bound_and_close_where_they_cannot_be_read() {
+        let (defaults, findings) = read(&[("whitelist-source-range", "10.0.0.0/8,\n ::1,\n")]);
+        assert_eq!(defaults.options.sources_allowed.len(), 2);
+        assert!(findings.is_empty());
+        let long = "10.0.0.0/8,".repeat(LIST_BYTES_MAX / 10);
+        for list in ["10.0.0.0/8 192.0.2.1", "nonsense", long.as_str()] {
+            let (defaults, findings) = read(&[("whitelist-source-range", list)]);
+            assert!(defaults.options.sources_allowed.is_empty());
+            assert_eq!(defaults.blocked(Replaced::default()), Blocked::Paths);
+            assert_eq!(findings.len(), 1);
+            let own = Replaced {
+                sources: true,
+                ..Replaced::default()
+            };
+            assert_eq!(defaults.blocked(own), Blocked::No);
+        }
+    }
+
+    #[test]
+    fn what_looks_like_it_and_restricts_is_told_of() {
+        let told = |pairs: &[(&str, &str)]| judge_unnamed(&map(pairs), &BTreeSet::new()).is_some();
+        assert!(told(&[("whitelist-source-range", "10.0.0.0/8")]));
+        assert!(told(&[("force-ssl-redirect", "true")]));
+        for pairs in [
+            &[][..],
+            &[("plugins", "x")],
+            &[("ssl-redirect", "true")],
+            &[("force-ssl-redirect", "false")],
+        ] {
+            assert!(!told(pairs), "{pairs:?}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The options that the annotations of an Ingress ask for.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use myriad_model::{Cors, Policy, Protocol, RateLimit};
+
+use super::sheet::Sheet;
+use super::{SOURCES, values};
+
+/// The options that the annotations of an Ingress ask for, defaults filled in.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether plain HTTP is redirected on hosts with TLS.
+    pub ssl_redirect: bool,
+    /// Whether plain HTTP is redirected on every host.
+    pub force_ssl_redirect: bool,
+    /// `rewrite-target`.
+    pub rewrite: Option<Box<str>>,
+    /// `upstream-vhost`; empty leaves the host as it came.
+    pub upstream_host: Box<str>,
+    /// `use-regex`.
+    pub use_regex: bool,
+    /// The protocol of the backends.
+    pub protocol: Protocol,
+    /// Client addresses that are admitted; empty for all.
+    pub sources_allowed: Box<[IpNet]>,
+    /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
+    pub request_body_bytes_max: u64,
+    /// The longest handshake with an endpoint.
+    pub connect_timeout: Duration,
+    /// The longest wait between two reads.
+    pub read_timeout: Duration,
+    /// The longest wait between two writes.
+    pub send_timeout: Duration,
+    /// `enable-cors` and what belongs to it.
+    pub cors: Option<Box<Cors>>,
+    /// The path that `/` redirects to.
+    pub app_root: Option<Box<str>>,
+    /// The redirect of all paths, instead of their backends: status and location.
+    pub redirect: Option<(u16, Box<str>)>,
+    /// The answer of all paths, instead of their backends: status and body.
+    pub respond: Option<(u16, Box<str>)>,
+    /// The conditions and share of a canary, if the Ingress is one.
+    pub canary: Option<Canary>,
+    /// `affinity`.
+    pub affinity: Option<Affinity>,
+    /// How often its paths are served.
+    pub rate_limits: Box<[RateLimit]>,
+    /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
+    /// all.
+    pub wildcard_sharing: Box<[Box<str>]>,
+    /// The paths that have to stay closed.
+    pub blocked: Blocked,
+}
+
+impl Options {
+    /// Whether somebody may not ask for its paths, or nobody may.
+    pub fn restricts(&self) -> bool {
+        let answers = self.respond.as_ref().map(|(status, _)| *status);
+        !self.sources_allowed.is_empty()
+            || self.blocked != Blocked::No
+            || matches!(answers, Some(401 | 403 | 503))
+    }
+}
+
+/// The paths that have to stay closed because something that restricts access has no effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Blocked {
+    /// Nothing.
+    #[default]
+    No,
+    /// The paths of the Ingress.
+    Paths,
+    /// All paths of its hosts.
+    Host,
+}
+
+/// Which requests a canary takes from the main Ingress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Canary {
+    /// A header (lower case) and what it has to be.
+    pub header: Option<(Box<str>, HeaderTest)>,
+    /// A cookie that says `always` or `never`.
+    pub cookie: Option<Box<str>>,
+    /// Its share of all others.
+    pub weight: u32,
+    /// The total that the share is a part of.
+    pub weight_total: u32,
+}
+
+/// The test of a canary's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderTest {
+    /// `always` or `never`.
+    Switch,
+    /// This value.
+    Exact(Box<str>),
+    /// Matched by this regex.
+    Regex(Box<str>),
+}
+
+/// A cookie that keeps clients on their endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Affinity {
+    /// The cookie's name.
+    pub cookie: Box<str>,
+    /// Its path; none means that of the route.
+    pub path: Option<Box<str>>,
+    /// Its age in seconds; 0 for a session cookie.
+    pub age_max_s: u32,
+    /// Whether it is for HTTPS only; none means where the host has TLS.
+    pub secure: Option<bool>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let policy = Policy::default();
+        Options {
+            ssl_redirect: true,
+            force_ssl_redirect: false,
+            rewrite: None,
+            upstream_host: Box::default(),
+            use_regex: false,
+            protocol: Protocol::Http1,
+            sources_allowed: Box::default(),
+            request_body_bytes_max: policy.request_body_bytes_max,
+            connect_timeout: policy.connect_timeout,
+            read_timeout: policy.read_timeout,
+            send_timeout: policy.send_timeout,
+            cors: None,
+            app_root: None,
+            redirect: None,
+            respond: None,
+            canary: None,
+            affinity: None,
+            rate_limits: Box::default(),
+            wildcard_sharing: Box::default(),
+            blocked: Blocked::No,
+        }
+    }
+}
+
+/// Reads what concerns the backends and who may reach them.
+pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
+    // Read as text, a regex would let go by what it was meant to catch.
+    options.use_regex = sheet.flag_closing("use-regex");
+    options.rewrite = sheet.read_closing(
+        "rewrite-target",
+        "write a path that starts with '/', with $1 to $9 for groups of the path's regex",
+        values::rewrite,
+    );
+    let expected = "write a host, with a port where it has one";
+    let host = sheet.read("upstream-vhost", expected, values::authority);
+    options.upstream_host = host.unwrap_or_default();
+    let protocol = sheet.read_closing(
+        "backend-protocol",
+        "write \"HTTP\", \"HTTPS\", \"GRPC\" or \"GRPCS\"; other protocols are not supported yet",
+        |value| match value.to_ascii_uppercase().as_str() {
+            "HTTP" => Some(Protocol::Http1),
+            "HTTPS" => Some(Protocol::Https1),
+            "GRPC" => Some(Protocol::H2c),
+            "GRPCS" => Some(Protocol::H2),
+            _ => None,
+        },
+    );
+    options.protocol = protocol.unwrap_or(options.protocol);
+    if let Some(name) = SOURCES.iter().find(|name| sheet.text(name).is_some()) {
+        let expected = "write networks such as 10.0.0.0/8, separated by commas";
+        let networks = sheet.read_closing(name, expected, values::networks);
+        options.sources_allowed = networks.unwrap_or_default();
+    }
+    let expected = "write namespaces separated by commas, or \"*\" for all";
+    let namespaces = sheet.read("wildcard-sharing", expected, values::namespaces);
+    options.wildcard_sharing = namespaces.unwrap_or_default();
+    let expected = "write a number of bytes such as 8m, or 0 for no limit";
+    if let Some(bytes) = sheet.read("proxy-body-size", expected, values::size) {
+        options.request_body_bytes_max = bytes;
+    }
+    for (name, timeout) in [
+        ("proxy-connect-timeout", &mut options.connect_timeout),
+        ("proxy-read-timeout", &mut options.read_timeout),
+        ("proxy-send-timeout", &mut options.send_timeout),
+    ] {
+        if let Some(seconds) = sheet.seconds(name) {
+            *timeout = Duration::from_secs(seconds.into());
+        }
+    }
+}

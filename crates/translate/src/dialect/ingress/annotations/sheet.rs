@@ -1,0 +1,110 @@
+//! The values that were picked from the three prefixes, and what was found wrong with them.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use myriad_api::Severity;
+
+use super::{AnnotationProblem, Blocked, values};
+
+/// One value per honoured name.
+#[derive(Default)]
+pub struct Sheet<'a> {
+    picked: BTreeMap<&'static str, Picked<'a>>,
+    /// What was found wrong so far.
+    pub problems: Vec<AnnotationProblem>,
+    /// What has to stay closed so far.
+    pub blocked: Blocked,
+}
+
+#[derive(Clone, Copy)]
+struct Picked<'a> {
+    rank: usize,
+    key: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Sheet<'a> {
+    /// Takes a value, unless one of a better prefix is there.
+    pub fn pick(&mut self, name: &'static str, rank: usize, key: &'a str, value: &'a str) {
+        let picked = Picked { rank, key, value };
+        let known = self.picked.entry(name).or_insert(picked);
+        if rank < known.rank {
+            *known = picked;
+        }
+    }
+
+    /// The value as written.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.picked.get(name).map(|picked| picked.value)
+    }
+
+    /// The value as `reader` reads it; where it cannot, a finding that says what is expected.
+    pub fn read<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        reader: impl Fn(&'a str) -> Option<T>,
+    ) -> Option<T> {
+        let picked = *self.picked.get(name)?;
+        let value = reader(picked.value.trim());
+        if value.is_none() {
+            self.invalid(picked, "so it has no effect", expected);
+        }
+        value
+    }
+
+    /// Like [`Sheet::read`], for values whose absence would open something: a value that cannot
+    /// be read closes the paths of the Ingress.
+    pub fn read_closing<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        reader: impl Fn(&'a str) -> Option<T>,
+    ) -> Option<T> {
+        let picked = *self.picked.get(name)?;
+        let value = reader(picked.value.trim());
+        if value.is_none() {
+            self.invalid(picked, "so the paths of this Ingress answer 503", expected);
+            self.blocked = self.blocked.max(Blocked::Paths);
+        }
+        value
+    }
+
+    /// A switch; off where it is absent or cannot be read.
+    pub fn flag(&mut self, name: &str) -> bool {
+        self.read(name, "write \"true\" or \"false\"", values::boolean) == Some(true)
+    }
+
+    /// Like [`Sheet::flag`], closing the paths of the Ingress where it cannot be read.
+    pub fn flag_closing(&mut self, name: &str) -> bool {
+        self.read_closing(name, "write \"true\" or \"false\"", values::boolean) == Some(true)
+    }
+
+    /// Seconds from 1.
+    pub fn seconds(&mut self, name: &str) -> Option<u32> {
+        self.read(name, "write a number of seconds from 1", values::seconds)
+    }
+
+    /// Notes a problem.
+    pub fn problem(
+        &mut self,
+        severity: Severity,
+        key: &str,
+        message: impl Display,
+        remedy: impl Display,
+    ) {
+        self.problems.push(AnnotationProblem {
+            severity,
+            key: key.into(),
+            message: message.to_string(),
+            remedy: remedy.to_string(),
+        });
+    }
+
+    fn invalid(&mut self, picked: Picked<'_>, effect: &str, expected: &str) {
+        let shown = values::quote(picked.value);
+        let message = format!("is {shown}, which is not understood, {effect}");
+        self.problem(Severity::Error, picked.key, message, expected);
+    }
+}

@@ -1,0 +1,113 @@
+//! How a canary divides the requests of one path.
+
+use std::sync::Arc;
+
+use myriad_model::{Source, Test, ValueMatch, WeightedUpstream};
+
+use super::annotations::{Canary, HeaderTest};
+
+/// One route of a divided path, in the order in which they are tried.
+pub struct Share {
+    /// Part of the route's name, unique on its path.
+    pub word: &'static str,
+    /// The conditions that all have to hold.
+    pub conditions: Vec<ValueMatch>,
+    /// The backend that gets the requests.
+    pub target: Target,
+}
+
+/// The backend that gets the requests of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The canary.
+    Canary,
+    /// The main Ingress.
+    Main,
+    /// Both, by weight.
+    Both,
+}
+
+/// The shares of a path: the header decides before the cookie, the cookie before the weight.
+pub fn divide(canary: &Canary) -> Vec<Share> {
+    let mut shares = Vec::with_capacity(5);
+    let mut add = |word, source, name: &str, test, target| {
+        shares.push(Share {
+            word,
+            conditions: vec![ValueMatch {
+                source,
+                name: name.into(),
+                test,
+                invert: false,
+            }],
+            target,
+        });
+    };
+    let always = || Test::Exact("always".into());
+    let never = || Test::Exact("never".into());
+    match &canary.header {
+        Some((name, HeaderTest::Switch)) => {
+            add(
+                "#header-always",
+                Source::Header,
+                name,
+                always(),
+                Target::Canary,
+            );
+            add("#header-never", Source::Header, name, never(), Target::Main);
+        }
+        Some((name, HeaderTest::Exact(value))) => {
+            let test = Test::Exact(value.clone());
+            add("#header", Source::Header, name, test, Target::Canary);
+        }
+        Some((name, HeaderTest::Regex(pattern))) => {
+            // ingress-nginx searches the value, while a route's test is of the whole of it.
+            let test = Test::Regex(format!("(?s:.*?)(?:{pattern})(?s:.*)").into());
+            add("#header", Source::Header, name, test, Target::Canary);
+        }
+        None => {}
+    }
+    if let Some(name) = &canary.cookie {
+        add(
+            "#cookie-always",
+            Source::Cookie,
+            name,
+            always(),
+            Target::Canary,
+        );
+        add("#cookie-never", Source::Cookie, name, never(), Target::Main);
+    }
+    shares.push(Share {
+        word: "",
+        conditions: Vec::new(),
+        target: Target::Both,
+    });
+    shares
+}
+
+/// The upstreams of a share; none answers 503.
+pub fn weigh(
+    target: Target,
+    canary: &Canary,
+    main: Option<&WeightedUpstream>,
+    other: Option<&WeightedUpstream>,
+) -> Arc<[WeightedUpstream]> {
+    let alone = |upstream: Option<&WeightedUpstream>| upstream.cloned().into_iter().collect();
+    let weigh = |upstream: &WeightedUpstream, weight| WeightedUpstream {
+        upstream: upstream.upstream.clone(),
+        weight,
+        headers: None,
+    };
+    match (target, main, other) {
+        (Target::Main, _, _) | (Target::Both, _, None) => alone(main),
+        (Target::Canary, _, _) => alone(other),
+        (Target::Both, _, Some(_)) if canary.weight == 0 => alone(main),
+        (Target::Both, _, Some(_)) if canary.weight == canary.weight_total => alone(other),
+        // Without the main upstream its share answers 503, rather than all of it going to a
+        // canary that was meant for little.
+        (Target::Both, None, Some(_)) => Arc::default(),
+        (Target::Both, Some(main), Some(other)) => {
+            let rest = canary.weight_total.saturating_sub(canary.weight);
+            [weigh(main, rest), weigh(other, canary.weight)].into()
+        }
+    }
+}

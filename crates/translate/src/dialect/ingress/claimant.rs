@@ -1,0 +1,36 @@
+//! An Ingress on a host.
+
+use std::sync::Arc;
+
+use myriad_model::{Origin, OriginKind};
+
+use super::annotations::Options;
+use super::opened::Opened;
+
+/// An Ingress on a host.
+pub struct Claimant {
+    /// The object.
+    pub ingress: Arc<Opened>,
+    /// What its annotations ask for.
+    pub options: Options,
+}
+
+impl Claimant {
+    /// Whether it only takes a share of what others serve.
+    pub fn is_canary(&self) -> bool {
+        self.options.canary.is_some()
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        self.ingress.meta.key.namespace()
+    }
+
+    /// It as the origin of a resource.
+    pub fn origin(&self) -> Origin {
+        Origin {
+            kind: OriginKind::Ingress,
+            id: self.ingress.meta.key.id().clone(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Which hosts an Ingress claims.
+
+use std::collections::BTreeSet;
+
+use myriad_api::{Finding, Ingress, ObjectKey, Severity};
+use myriad_model::Host;
+
+use super::annotations::{self, Defaults};
+use super::opened::Opened;
+use super::{class, host_name};
+use crate::engine::NewlyClaimed;
+
+/// The hosts of one Ingress.
+pub struct IngressClaims {
+    /// The hosts of its rules and of its `tls` entries, and [`Host::any`] where it answers for
+    /// hosts that nobody names.
+    pub hosts: BTreeSet<Host>,
+    /// Hosts that are no hosts, or were not written in their normal form.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads the claims of an Ingress.
+pub fn read(ingress: &Ingress) -> IngressClaims {
+    let mut claims = IngressClaims {
+        hosts: BTreeSet::new(),
+        findings: Vec::new(),
+    };
+    let key = &ingress.meta.key;
+    for (at, rule) in ingress.rules.iter().enumerate() {
+        match &rule.host {
+            Some(text) => claims.add(key, || format!("spec.rules[{at}].host"), text),
+            None => {
+                claims.hosts.insert(Host::any());
+            }
+        }
+    }
+    for (at, entry) in ingress.tls.iter().enumerate() {
+        for (host_at, text) in entry.hosts.iter().enumerate() {
+            claims.add(key, || format!("spec.tls[{at}].hosts[{host_at}]"), text);
+        }
+    }
+    if ingress.rules.is_empty() && ingress.default_backend.is_some() {
+        claims.hosts.insert(Host::any());
+    }
+    claims
+}
+
+/// The field by which an Ingress claims a host.
+pub fn field_of(ingress: &Opened, host: &Host) -> String {
+    if let Some(at) = ingress.rules_of(host).first() {
+        let has_host = ingress.rules.get(*at).is_some_and(|r| r.host.is_some());
+        let end = if has_host { ".host" } else { "" };
+        return format!("spec.rules[{at}]{end}");
+    }
+    match ingress.tls_naming(host) {
+        Some((at, host_at)) => format!("spec.tls[{at}].hosts[{host_at}]"),
+        None => "spec.defaultBackend".into(),
+    }
+}
+
+/// The wildcards that an Ingress claims.
+pub fn wildcards(ingress: &Ingress) -> Vec<Host> {
+    let rules = ingress.rules.iter().filter_map(|rule| rule.host.as_deref());
+    let tls = ingress.tls.iter().flat_map(|entry| entry.hosts.iter());
+    let written = rules.chain(tls.map(|text| &**text));
+    let written = written.filter(|text| text.starts_with("*."));
+    written
+        .filter_map(|text| Some(host_name::read(text).ok()?.host))
+        .collect()
+}
+
+/// The hosts that an Ingress claims by a newer version, and which of them may be new. Under another
+/// class it may have been for another controller, and as a canary it owns none.
+pub fn newly_claimed(old: &Ingress, new: &Ingress, ignored: &BTreeSet<String>) -> NewlyClaimed {
+    let is_same = class::written(old) == class::written(new);
+    let mut claimed = NewlyClaimed::new(read(old).hosts, read(new).hosts, |_| is_same);
+    let canary = |ingress: &Ingress| {
+        let (options, _) = annotations::read(&ingress.meta, ignored, &Defaults::default());
+        options.canary.is_some()
+    };
+    if marks_canary(old) != marks_canary(new) && canary(old) && !canary(new) {
+        claimed.owned_none = true;
+        claimed.changed = claimed.hosts.clone();
+    }
+    claimed
+}
+
+/// The values of the annotations by which an Ingress is a canary or not, as written.
+fn marks_canary(ingress: &Ingress) -> Vec<&str> {
+    let all = ingress.meta.annotations.iter();
+    all.filter(|(key, _)| key.ends_with("/canary"))
+        .map(|(_, value)| &**value)
+        .collect()
+}
+
+/// Whether an Ingress has a backend for any request.
+pub fn leads_somewhere(ingress: &Ingress) -> bool {
+    ingress.default_backend.is_some() || ingress.rules.iter().any(|rule| !rule.paths.is_empty())
+}
+
+/// Whether hosts below the wildcards of an Ingress may read other things of it than before, its
+/// hosts aside.
+pub fn is_shade_changed(old: &Ingress, new: &Ingress) -> bool {
+    let matters = |key: &str| key.ends_with("/canary") || key.ends_with("/wildcard-sharing");
+    let annotations = |ingress: &Ingress| {
+        let all = ingress.meta.annotations.iter();
+        all.filter(|(key, _)| matters(key))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    old.meta.created != new.meta.created
+        || old.tls != new.tls
+        || annotations(old) != annotations(new)
+        // One without may stand for one beyond a bound, whose claims are no others'.
+        || leads_somewhere(old) != leads_somewhere(new)
+}
+
+impl IngressClaims {
+    fn add(&mut self, key: &ObjectKey, field: impl Fn() -> String, text: &str) {
+        match host_name::read(text) {
+            Ok(written) => {
+                if written.changed {
+                    self.findings.push(Finding::new(
+                        Severity::Info,
+                        key,
+                        field(),
+                        format!("is read as {}", written.host),
+                        format!("write {}", written.host),
+                    ));
+                }
+                self.hosts.insert(written.host);
+            }
+            Err(problem) => self.findings.push(Finding::new(
+                Severity::Error,
+                key,
+                field(),
+                format!("{problem}, so it has no effect"),
+                "write a lower-case DNS name such as a.example.com or *.example.com",
+            )),
+        }
+    }
+}

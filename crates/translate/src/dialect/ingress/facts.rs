@@ -1,0 +1,86 @@
+//! Facts about Ingresses and their classes, and which of them a change touches.
+
+use std::hash::Hash;
+
+use myriad_api::{IngressClass, Object, ObjectKey, ObjectKind};
+
+use super::claims::{is_shade_changed, wildcards};
+use crate::engine::{Scene, States, Touched, Unit};
+use crate::resolve::{SharedFact, suffix_of};
+use crate::store::{Fact, FactHasher, object_fact};
+
+/// Something that a unit may read of the classes of Ingresses. An Ingress is read whole.
+#[derive(Clone, Copy, Debug, Hash)]
+pub enum IngressFact<'a> {
+    /// The controller of an IngressClass.
+    Class(&'a str),
+    /// Whether an IngressClass of ours is the default.
+    DefaultClass,
+}
+
+impl Fact for IngressFact<'_> {
+    const FAMILY: u8 = 4;
+}
+
+/// Adds what differs between an object and its successor, either of which may be absent.
+pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
+    let (hasher, id) = (scene.hasher, key.id());
+    match key.kind {
+        ObjectKind::Ingress => {
+            touched.unit = Some(Unit::ingress(id.clone()));
+            touch_claims(hasher, states, touched);
+        }
+        ObjectKind::ConfigMap => {
+            touched.unit = Some(Unit::config_map(id.clone()));
+            touched.facts.push(object_fact(hasher, key.kind, id));
+        }
+        ObjectKind::IngressClass => {
+            touched.facts.push(hasher.fact(IngressFact::Class(id)));
+            let (old, new) = states;
+            let ours = &scene.settings.controller_name;
+            let is_default = |class: Option<&IngressClass>| {
+                class.is_some_and(|class| class.controller == *ours && is_default(class))
+            };
+            if is_default(as_class(old)) != is_default(as_class(new)) {
+                touched.facts.push(hasher.fact(IngressFact::DefaultClass));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The claims to wildcards that an Ingress makes before and after, where hosts below read other
+/// things of it. Claims that come and go are noted where hosts are needed.
+fn touch_claims(hasher: &FactHasher, states: States<'_>, touched: &mut Touched) {
+    let (Some(Object::Ingress(old)), Some(Object::Ingress(new))) = states else {
+        return;
+    };
+    if is_shade_changed(old, new) {
+        let wildcards = wildcards(new);
+        let suffixes = wildcards.iter().filter_map(suffix_of);
+        let facts = suffixes.map(|suffix| hasher.fact(SharedFact::Above(suffix)));
+        touched.facts.extend(facts);
+    }
+}
+
+/// The facts under which an object is found that is not found by its key alone.
+pub fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
+    if let Object::IngressClass(_) = object {
+        add(hasher.fact(IngressFact::DefaultClass));
+    }
+}
+
+/// Whether a class carries the mark of the default class.
+pub fn is_default(class: &IngressClass) -> bool {
+    class
+        .meta
+        .annotation("ingressclass.kubernetes.io/is-default-class")
+        == Some("true")
+}
+
+fn as_class(object: Option<&Object>) -> Option<&IngressClass> {
+    match object {
+        Some(Object::IngressClass(class)) => Some(class),
+        _ => None,
+    }
+}

@@ -1,0 +1,199 @@
+//! One host: whose it is, and what all Ingresses on it add up to.
+
+use std::sync::Arc;
+
+use myriad_api::{Finding, Ingress, Severity};
+use myriad_model::{
+    Domain, Host, Name, Origin, OriginKind, Resource, Underscores, Value, host::Pattern,
+};
+
+use super::annotations::{self, Blocked};
+use super::claimant::Claimant;
+use super::opened::Opened;
+use super::policy::HostFacts;
+use super::{claims, routes, table, tls};
+use crate::engine::{Output, Reader, Shared, Unit};
+use crate::regex::Regexes;
+use crate::resolve::{self, Claim, Shade};
+
+/// Translates one host from the Ingresses that it belongs to. `is_closed` says whether all of
+/// their paths have to stay closed for another one.
+pub fn translate_host(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    host: &Host,
+    (claimants, shades, is_closed): (&[Claimant], &[Shade], bool),
+    output: &mut Output,
+) {
+    let chosen = tls::choose(reader, host, claimants, &mut output.findings);
+    let regexes = Regexes::new(reader.settings().regexes_per_host);
+    let table = table::build(host, claimants, regexes, &mut output.findings);
+    let facts = HostFacts {
+        has_tls: chosen.is_some(),
+        https_port: reader.settings().https_port,
+        // As nginx does unless it is told otherwise.
+        underscores: reader.settings().underscores(Underscores::Dropped),
+    };
+    let mut all = claimants.iter();
+    let is_blocked = is_closed || all.any(|known| known.options.blocked == Blocked::Host);
+    let listeners = match claimants.first() {
+        Some(first) => resolve::open_to(&shared.listeners, shades, first.namespace()),
+        None => shared.listeners.clone(),
+    };
+    for shade in shades
+        .iter()
+        .filter(|it| shared.listeners.contains(&it.listener))
+    {
+        output.findings.extend(shaded(claimants, shade, host));
+    }
+    let scene = routes::RouteScene {
+        host,
+        claimants,
+        facts,
+        is_blocked,
+        listeners: &listeners,
+    };
+    routes::build(reader, &scene, &table, output);
+    if let Some(chosen) = chosen {
+        if let Some(secret) = &chosen.secret {
+            output.needs.push(Unit::certificate(secret.clone()));
+        }
+        let domain = Domain {
+            listeners: shared.tls_listeners.clone(),
+            host: host.clone(),
+            certificate: chosen.secret.map(Name::new),
+            alternatives: Box::default(),
+            tls: shared.tls.clone(),
+            client_auth: None,
+            mesh: false,
+        };
+        let origin = Origin {
+            kind: OriginKind::Ingress,
+            id: chosen.ingress.meta.key.id().clone(),
+        };
+        let resource = Resource {
+            origin,
+            value: Value::Domain(Box::new(domain)),
+        };
+        output
+            .resources
+            .push((Name::new(host.text().clone()), resource));
+    }
+}
+
+/// The claiming Ingresses, the oldest first, but for those beyond a bound.
+pub fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let ignored = &reader.settings().ignore_annotations;
+    let defaults = reader.ingress_defaults();
+    let found = ids.iter().filter_map(|id| match reader.is_beyond(id) {
+        true => None,
+        false => reader.ingress(id),
+    });
+    let mut claimants: Vec<Claimant> = found
+        .map(|ingress| Claimant {
+            options: annotations::read(&ingress.meta, ignored, &defaults).0,
+            ingress,
+        })
+        .collect();
+    claimants.sort_by(|a, b| age(&a.ingress).cmp(&age(&b.ingress)));
+    claimants
+}
+
+fn age(ingress: &Ingress) -> (i64, &str, &str) {
+    let meta = &ingress.meta;
+    (meta.created, meta.key.namespace(), meta.key.name())
+}
+
+/// Leaves of the Ingresses that answer for hosts that nobody names those that may.
+pub fn admit_unnamed(
+    reader: &Reader<'_>,
+    host: &Host,
+    claimants: &mut Vec<Claimant>,
+    findings: &mut Vec<Finding>,
+) {
+    if host.pattern() != Pattern::Any {
+        return;
+    }
+    let settings = reader.settings();
+    claimants.retain(|known| {
+        let is_admitted = settings.catch_all_namespaces.admits(known.namespace());
+        if !is_admitted {
+            findings.push(no_catch_all(&known.ingress, host));
+        }
+        is_admitted
+    });
+}
+
+/// Leaves the Ingresses of the namespace that the host belongs to; the others get a finding.
+pub fn keep_owner(
+    host: &Host,
+    owner: &Claim,
+    claimants: &mut Vec<Claimant>,
+    findings: &mut Vec<Finding>,
+) {
+    claimants.retain(|known| {
+        let is_admitted = owner.is_of(known.namespace());
+        if !is_admitted {
+            findings.push(foreign(&known.ingress, owner, host));
+        }
+        is_admitted
+    });
+}
+
+fn no_catch_all(ingress: &Opened, host: &Host) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &ingress.meta.key,
+        claims::field_of(ingress, host),
+        format!(
+            "answers for hosts that nobody names, which namespace {} may not, so it has no effect",
+            ingress.meta.key.namespace()
+        ),
+        "name hosts in its rules, or add the namespace to --catch-all-namespaces",
+    )
+}
+
+fn foreign(ingress: &Opened, owner: &Claim, host: &Host) -> Finding {
+    let owner = &owner.key;
+    let what = match host.pattern() {
+        Pattern::Any => "the answer for hosts that nobody names".to_owned(),
+        _ => format!("host {host}"),
+    };
+    Finding::new(
+        Severity::Error,
+        &ingress.meta.key,
+        claims::field_of(ingress, host),
+        format!(
+            "is without effect: {what} belongs to namespace {} by the older {owner}",
+            owner.namespace()
+        ),
+        format!(
+            "use another host, move it to namespace {}, or serve with --host-sharing=cluster",
+            owner.namespace()
+        ),
+    )
+}
+
+/// The finding about a host whose HTTPS a wildcard of another namespace keeps.
+fn shaded(claimants: &[Claimant], shade: &Shade, host: &Host) -> Option<Finding> {
+    let first = claimants.iter().find(|known| !known.is_canary())?;
+    (!shade.admits(first.namespace())).then(|| {
+        let key = &shade.claim.key;
+        Finding::new(
+            Severity::Warning,
+            &first.ingress.meta.key,
+            claims::field_of(&first.ingress, host),
+            format!(
+                "is served over plain HTTP only: HTTPS of {host} belongs to namespace {} by \
+                 {} of {key}",
+                key.namespace(),
+                shade.written()
+            ),
+            "name a certificate for the host in spec.tls, or let the owner name this namespace \
+             in the annotation myriad.dev/wildcard-sharing",
+        )
+    })
+}

@@ -1,0 +1,169 @@
+//! An Ingress as units read it: with the places of its hosts, where they are many.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use myriad_api::Ingress;
+use myriad_model::{Host, host::Pattern};
+
+use super::host_name::{self, is_host};
+
+/// Up to here hosts are looked for one by one, which costs less than an index of them.
+const LINEAR_MAX: usize = 32;
+
+/// An Ingress that was read. Each of its hosts asks where it stands, so that without an index an
+/// Ingress of ten thousand would be walked ten thousand times.
+pub struct Opened {
+    ingress: Arc<Ingress>,
+    places: OnceLock<Places>,
+}
+
+/// The places of hosts.
+#[derive(Default)]
+struct Places {
+    /// The rules of each host.
+    rules: HashMap<Host, Vec<usize>>,
+    /// The first `tls` entry that names a host, and where in it.
+    tls: HashMap<Host, (usize, usize)>,
+}
+
+impl Opened {
+    /// An Ingress of which nothing is known yet.
+    pub fn new(ingress: Arc<Ingress>) -> Opened {
+        Opened {
+            ingress,
+            places: OnceLock::new(),
+        }
+    }
+
+    /// The indices of the rules for a host, in their order.
+    pub fn rules_of(&self, host: &Host) -> Vec<usize> {
+        if self.is_large() {
+            return self.places().rules.get(host).cloned().unwrap_or_default();
+        }
+        let is_any = host.pattern() == Pattern::Any;
+        let rules = self.rules.iter().enumerate();
+        let of_host = rules.filter(|(_, rule)| match &rule.host {
+            Some(text) => !is_any && is_host(text, host),
+            None => is_any,
+        });
+        of_host.map(|(at, _)| at).collect()
+    }
+
+    /// The first `tls` entry that names a host, and where in it.
+    pub fn tls_naming(&self, host: &Host) -> Option<(usize, usize)> {
+        if self.is_large() {
+            return self.places().tls.get(host).copied();
+        }
+        let mut entries = self.tls.iter().enumerate();
+        entries.find_map(|(at, entry)| {
+            let mut hosts = entry.hosts.iter();
+            Some((at, hosts.position(|text| is_host(text, host))?))
+        })
+    }
+
+    /// The first `tls` entry with a wildcard that covers a host without naming it.
+    pub fn tls_covering(&self, host: &Host) -> Option<usize> {
+        // A wildcard stands for one label, so there is one that can.
+        let Pattern::Exact(name) = host.pattern() else {
+            return None;
+        };
+        let (_, parent) = name.split_once('.')?;
+        let wildcard = Host::parse(&format!("*.{parent}")).ok()?;
+        self.tls_naming(&wildcard).map(|(at, _)| at)
+    }
+
+    fn is_large(&self) -> bool {
+        let tls: usize = self.tls.iter().map(|entry| entry.hosts.len()).sum();
+        self.rules.len() + tls > LINEAR_MAX
+    }
+
+    fn places(&self) -> &Places {
+        self.places.get_or_init(|| {
+            let mut places = Places::default();
+            for (at, rule) in self.rules.iter().enumerate() {
+                let host = match &rule.host {
+                    Some(text) => host_name::read(text).ok().map(|written| written.host),
+                    None => Some(Host::any()),
+                };
+                if let Some(host) = host {
+                    places.rules.entry(host).or_default().push(at);
+                }
+            }
+            for (at, entry) in self.tls.iter().enumerate() {
+                for (host_at, text) in entry.hosts.iter().enumerate() {
+                    if let Ok(written) = host_name::read(text) {
+                        places.tls.entry(written.host).or_insert((at, host_at));
+                    }
+                }
+            }
+            places
+        })
+    }
+}
+
+impl Deref for Opened {
+    type Target = Ingress;
+
+    fn deref(&self) -> &Ingress {
+        &self.ingress
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use myriad_api::{Ingress, IngressRule, IngressTls, Meta, ObjectKey, ObjectKind};
+    use myriad_model::Host;
+
+    use super::{LINEAR_MAX, Opened};
+
+    fn ingress(padding: usize) -> Opened {
+        let rule = |host: Option<&str>| IngressRule {
+            host: host.map(Box::from),
+            paths: Box::default(),
+        };
+        let mut rules = vec![
+            rule(Some("a.example")),
+            rule(None),
+            rule(Some("A.Example.")),
+        ];
+        rules.extend((0..padding).map(|number| rule(Some(&format!("{number}.example")))));
+        let tls = |hosts: &[&str]| IngressTls {
+            hosts: hosts.iter().map(|host| (*host).into()).collect(),
+            secret_name: None,
+        };
+        Opened::new(Arc::new(Ingress {
+            meta: Meta {
+                key: ObjectKey::new(ObjectKind::Ingress, "n", "i"),
+                created: 0,
+                annotations: Box::default(),
+            },
+            class_name: None,
+            default_backend: None,
+            tls: [
+                tls(&["not a host", "*.example"]),
+                tls(&["b.example", "a.example"]),
+            ]
+            .into(),
+            rules: rules.into(),
+        }))
+    }
+
+    #[test]
+    fn an_index_finds_what_a_walk_finds() {
+        for opened in [ingress(0), ingress(LINEAR_MAX)] {
+            let host = |text| Host::parse(text).unwrap();
+            assert_eq!(opened.rules_of(&host("a.example")), [0, 2]);
+            assert_eq!(opened.rules_of(&Host::any()), [1]);
+            assert!(opened.rules_of(&host("z.example")).is_empty());
+            assert_eq!(opened.tls_naming(&host("a.example")), Some((1, 1)));
+            assert_eq!(opened.tls_naming(&host("z.example")), None);
+            assert_eq!(opened.tls_covering(&host("z.example")), Some(0));
+            assert_eq!(opened.tls_covering(&host("z.a.example")), None);
+            assert_eq!(opened.tls_covering(&host("*.example")), None);
+        }
+    }
+}

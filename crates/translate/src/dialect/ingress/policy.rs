@@ -1,0 +1,67 @@
+//! The policy of a route, from the annotations of its Ingress and the host that it is on.
+
+use myriad_model::{Affinity, PathReading, PathRewrite, Policy, Rewrite, TlsRedirect, Underscores};
+
+use super::annotations::{self, Options};
+
+/// Requests of the ACME protocol (RFC 8555, section 8.3), which come without TLS.
+const ACME_PREFIX: &str = "/.well-known/acme-challenge/";
+
+/// The part of a route's policy that its host adds.
+#[derive(Clone, Copy, Debug)]
+pub struct HostFacts {
+    /// Whether the host has TLS.
+    pub has_tls: bool,
+    /// The port of HTTPS URLs.
+    pub https_port: u16,
+    /// The treatment of header fields with underscores in their names.
+    pub underscores: Underscores,
+}
+
+/// The policy of a route with this path; the path is where its affinity cookie holds.
+pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
+    let redirects = options.force_ssl_redirect || (options.ssl_redirect && host.has_tls);
+    Policy {
+        tls_redirect: redirects.then(|| TlsRedirect {
+            status: 308,
+            port: host.https_port,
+            except_prefix: ACME_PREFIX.into(),
+        }),
+        rewrite: read_rewrite(options),
+        sources_allowed: options.sources_allowed.clone(),
+        request_body_bytes_max: options.request_body_bytes_max,
+        connect_timeout: options.connect_timeout,
+        read_timeout: options.read_timeout,
+        send_timeout: options.send_timeout,
+        cors: options.cors.clone(),
+        affinity: options
+            .affinity
+            .as_ref()
+            .map(|affinity| Box::new(read_affinity(affinity, host, path))),
+        rate_limits: options.rate_limits.clone(),
+        underscores: host.underscores,
+        path_reading: PathReading::Decoded,
+        ..Policy::default()
+    }
+}
+
+fn read_rewrite(options: &Options) -> Option<Box<Rewrite>> {
+    let (path, authority) = (options.rewrite.clone(), options.upstream_host.clone());
+    (path.is_some() || !authority.is_empty()).then(|| {
+        Box::new(Rewrite {
+            path: path.map(PathRewrite::Template),
+            authority,
+        })
+    })
+}
+
+fn read_affinity(affinity: &annotations::Affinity, host: HostFacts, path: &str) -> Affinity {
+    // A cookie's path that could end the attribute is not one; a regex is no path at all.
+    let own = if path.contains([';', ',']) { "/" } else { path };
+    Affinity {
+        cookie: affinity.cookie.clone(),
+        path: affinity.path.clone().unwrap_or_else(|| own.into()),
+        age_max_s: affinity.age_max_s,
+        secure: affinity.secure.unwrap_or(host.has_tls),
+    }
+}

@@ -1,0 +1,287 @@
+//! The routes of a host, from its table of paths.
+
+use std::sync::Arc;
+
+use myriad_api::{BackendPort, Finding, IngressBackend, Severity};
+use myriad_model::{
+    Action, Host, Name, PathMatch, Policy, Redirect, RedirectParts, RedirectTarget, Resource,
+    Respond, Route, Value, ValueMatch, WeightedUpstream,
+};
+
+use super::annotations::{Blocked, Options, values};
+use super::canary::{self, Share};
+use super::claimant::Claimant;
+use super::paths::{self, APP_ROOT_RANK, DEFAULT_RANK};
+use super::policy::{self, HostFacts};
+use super::table::{PathEntry, Spot, Table};
+use crate::engine::{Output, Reader, Unit};
+use crate::resolve::upstream::{self, PortFound};
+
+/// The body of the answer of paths that have to stay closed.
+const CLOSED: &str = "closed: what restricts this path cannot be honoured\n";
+
+/// What all routes of a host have in common.
+pub struct RouteScene<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// The Ingresses on it.
+    pub claimants: &'a [Claimant],
+    /// The part of policies that the host adds.
+    pub facts: HostFacts,
+    /// Whether all of its paths have to stay closed.
+    pub is_blocked: bool,
+    /// The listeners of every route.
+    pub listeners: &'a Arc<[Name]>,
+}
+
+/// The properties that the routes of one path share.
+struct PathScene<'a> {
+    scene: &'a RouteScene<'a>,
+    claimant: &'a Claimant,
+    path: PathMatch,
+    /// The start of the names of its routes, and the end.
+    word: &'a str,
+    rank: &'a dyn Fn(u8) -> u64,
+    policy: Arc<Policy>,
+}
+
+/// Writes the routes of a host.
+pub fn build(
+    reader: &mut Reader<'_>,
+    scene: &RouteScene<'_>,
+    table: &Table<'_>,
+    output: &mut Output,
+) {
+    if let Some(claimant) = table.app_root.and_then(|at| scene.claimants.get(at)) {
+        add_app_root(scene, claimant, output);
+    }
+    for (path, entry) in &table.paths {
+        let rank = |order| paths::rank(path, order);
+        add_path(
+            reader,
+            scene,
+            entry,
+            path,
+            paths::kind_word(path),
+            &rank,
+            output,
+        );
+    }
+    if let Some(entry) = &table.default {
+        let path = PathMatch::Prefix("/".into());
+        let rank = |order| DEFAULT_RANK + u64::from(order);
+        add_path(reader, scene, entry, &path, "default", &rank, output);
+    }
+}
+
+fn add_app_root(scene: &RouteScene<'_>, claimant: &Claimant, output: &mut Output) {
+    let Some(target) = &claimant.options.app_root else {
+        return;
+    };
+    let path = PathMatch::Exact("/".into());
+    let action = Action::Redirect(Box::new(Redirect {
+        status: 302,
+        target: RedirectTarget::Path(target.clone()),
+    }));
+    let path_scene = PathScene {
+        scene,
+        claimant,
+        policy: Arc::new(policy::build(&claimant.options, scene.facts, "/")),
+        path,
+        word: "app-root",
+        rank: &|_| APP_ROOT_RANK,
+    };
+    let is_closed = scene.is_blocked || claimant.options.blocked != Blocked::No;
+    let action = if is_closed { closed() } else { action };
+    path_scene.push("", Box::default(), 0, action, output);
+}
+
+fn add_path(
+    reader: &mut Reader<'_>,
+    scene: &RouteScene<'_>,
+    entry: &PathEntry<'_>,
+    path: &PathMatch,
+    word: &str,
+    rank: &dyn Fn(u8) -> u64,
+    output: &mut Output,
+) {
+    let Some(claimant) = scene.claimants.get(entry.main.claimant) else {
+        return;
+    };
+    let options = &claimant.options;
+    let cookie_path = match path {
+        PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Start(text) => text,
+        PathMatch::Regex(_) => "/",
+    };
+    let path_scene = PathScene {
+        scene,
+        claimant,
+        policy: Arc::new(policy::build(options, scene.facts, cookie_path)),
+        path: path.clone(),
+        word,
+        rank,
+    };
+    if let Some(action) = fixed_action(scene, entry, options) {
+        path_scene.push("", Box::default(), 0, action, output);
+        return;
+    }
+    let main = resolve(reader, claimant, &entry.main, output);
+    let canary = entry.canary.as_ref().and_then(|spot| {
+        let claimant = scene.claimants.get(spot.claimant)?;
+        let canary = claimant.options.canary.as_ref()?;
+        // A canary that has to stay closed leaves its share to the main Ingress.
+        let is_open = claimant.options.blocked == Blocked::No;
+        let upstream = is_open.then(|| resolve(reader, claimant, spot, output));
+        Some((canary, upstream.flatten()?))
+    });
+    let Some((canary, other)) = canary else {
+        let action = Action::Forward(main.into_iter().collect());
+        path_scene.push("", Box::default(), 0, action, output);
+        return;
+    };
+    for (order, share) in canary::divide(canary).into_iter().enumerate() {
+        let Share {
+            word,
+            conditions,
+            target,
+        } = share;
+        let upstreams = canary::weigh(target, canary, main.as_ref(), Some(&other));
+        let order = u8::try_from(order).unwrap_or(u8::MAX);
+        let action = Action::Forward(upstreams);
+        path_scene.push(word, conditions.into(), order, action, output);
+    }
+}
+
+/// The action that holds whatever the backend is: nothing that has to stay closed is forwarded, and
+/// redirects and own answers need no backend.
+fn fixed_action(
+    scene: &RouteScene<'_>,
+    entry: &PathEntry<'_>,
+    options: &Options,
+) -> Option<Action> {
+    if scene.is_blocked || entry.is_closed || options.blocked != Blocked::No {
+        return Some(closed());
+    }
+    if let Some((status, location)) = &options.redirect {
+        let target = match values::kept_location(location) {
+            Some((scheme, host, port)) => RedirectTarget::Parts(Box::new(RedirectParts {
+                scheme: scheme.into(),
+                host: host.into(),
+                port,
+                path: None,
+            })),
+            None if location.starts_with('/') => RedirectTarget::Path(location.clone()),
+            None => RedirectTarget::Url(location.clone()),
+        };
+        let status = *status;
+        return Some(Action::Redirect(Box::new(Redirect { status, target })));
+    }
+    let (status, body) = options.respond.as_ref()?;
+    Some(Action::Respond(Box::new(Respond {
+        status: *status,
+        body: body.clone().into_boxed_bytes(),
+    })))
+}
+
+impl PathScene<'_> {
+    fn push(
+        &self,
+        word: &str,
+        conditions: Box<[ValueMatch]>,
+        order: u8,
+        action: Action,
+        output: &mut Output,
+    ) {
+        let id = self.claimant.ingress.meta.key.id();
+        let host = self.scene.host;
+        let path = paths::text(&self.path);
+        let name = format!("{id}/{host}/{}{word}:{path}", self.word);
+        if let Action::Forward(targets) = &action {
+            let upstreams = targets.iter().map(|target| target.upstream.text().clone());
+            output.needs.extend(upstreams.map(Unit::upstream));
+        }
+        let route = Route {
+            listeners: self.scene.listeners.clone(),
+            hosts: [host.clone()].into(),
+            path: self.path.clone(),
+            conditions,
+            rank: (self.rank)(order),
+            action,
+            policy: self.policy.clone(),
+        };
+        let resource = Resource {
+            origin: self.claimant.origin(),
+            value: Value::Route(Box::new(route)),
+        };
+        output.resources.push((Name::new(name), resource));
+    }
+}
+
+/// The answer of paths that have to stay closed.
+fn closed() -> Action {
+    Action::Respond(Box::new(Respond {
+        status: 503,
+        body: CLOSED.as_bytes().into(),
+    }))
+}
+
+/// The upstream of a backend; none, with a finding, where there is none.
+fn resolve(
+    reader: &mut Reader<'_>,
+    claimant: &Claimant,
+    spot: &Spot<'_>,
+    output: &mut Output,
+) -> Option<WeightedUpstream> {
+    let (name, port) = match spot.backend {
+        IngressBackend::Service { name, port } => (name, port),
+        IngressBackend::Resource { kind, name } => {
+            let message = format!("names {kind} {name}, and only Services can be backends");
+            let finding = problem(claimant, spot, "resource", message, "name a Service");
+            output.findings.push(finding);
+            return None;
+        }
+    };
+    let id = format!("{}/{name}", claimant.namespace());
+    let finding = match reader.service_port(&id, port) {
+        PortFound::Listed(number) | PortFound::Implied(number) => {
+            let name = upstream::name(&id, number, claimant.options.protocol);
+            return Some(WeightedUpstream {
+                upstream: Name::new(name),
+                weight: 1,
+                headers: None,
+            });
+        }
+        PortFound::NoService => {
+            let message = format!("names Service {id}, which is not there");
+            let remedy = "create the Service, or correct the name";
+            problem(claimant, spot, "service.name", message, remedy)
+        }
+        PortFound::NoPort => {
+            let port = match port {
+                BackendPort::Number(number) => number.to_string(),
+                BackendPort::Name(name) => name.to_string(),
+            };
+            let message = format!("names port {port}, which Service {id} does not have for TCP");
+            let remedy = "name a port of the Service's spec.ports by its number or name";
+            problem(claimant, spot, "service.port", message, remedy)
+        }
+    };
+    output.findings.push(finding);
+    None
+}
+
+fn problem(
+    claimant: &Claimant,
+    spot: &Spot<'_>,
+    field: &str,
+    message: String,
+    remedy: &str,
+) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &claimant.ingress.meta.key,
+        format!("{}.{field}", spot.field),
+        format!("{message}, so its requests get 503"),
+        remedy,
+    )
+}

@@ -1,0 +1,27 @@
+//! What an Ingress counts for of the routes of its namespace.
+
+use myriad_api::{Ingress, PathType};
+
+use super::paths::looks_like_regex;
+use crate::regex;
+
+/// The end of the name of an annotation that has a regex.
+const CANARY_PATTERN: &str = "/canary-by-header-pattern";
+
+/// Its paths, what their regexes take, and hosts that it names for TLS beyond those of its rules:
+/// each has a domain.
+pub fn weigh(ingress: &Ingress) -> u64 {
+    let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
+    let default = usize::from(ingress.default_backend.is_some());
+    let named: usize = ingress.tls.iter().map(|tls| tls.hosts.len()).sum();
+    let of_tls = named.saturating_sub(ingress.rules.len());
+    let written = ingress.rules.iter().flat_map(|rule| &rule.paths);
+    let written = written.filter(|path| path.path_type != PathType::Exact);
+    let of_paths = written.filter_map(|path| path.path.as_deref());
+    let annotations = ingress.meta.annotations.iter();
+    let of_canary = annotations.filter(|(name, _)| name.ends_with(CANARY_PATTERN));
+    let regexes = of_paths
+        .filter(|path| looks_like_regex(path))
+        .chain(of_canary.map(|(_, pattern)| &**pattern));
+    regex::rows(regexes).saturating_add((paths.sum::<usize>() + default + of_tls) as u64)
+}

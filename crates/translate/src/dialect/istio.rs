@@ -1,0 +1,248 @@
+//! Istio's dialect at the gateway: Gateway and VirtualService.
+//!
+//! A Gateway claims the hosts of its servers, and a VirtualService its own hosts where a Gateway
+//! that it is bound to covers them. A host reads the servers and VirtualServices that name it or a
+//! broader pattern, each as a fact of its own, so that a Gateway of a thousand servers costs one
+//! host when one server changes.
+
+mod answer;
+mod below;
+mod beyond;
+mod binding;
+mod cors;
+mod deeds;
+mod delegate;
+mod destination;
+mod domain;
+pub mod entrance;
+pub mod facts;
+mod fault;
+mod guard;
+mod headers;
+pub mod host;
+mod limits;
+mod matching;
+mod mesh_hosts;
+mod misspelt;
+mod opened;
+pub mod policy;
+mod port;
+mod processor;
+pub mod provider;
+mod proxy_config;
+mod reader;
+mod redirect;
+pub mod routes;
+mod rule_problem;
+pub mod scene;
+mod service_names;
+mod sni;
+pub mod stream;
+pub mod telemetry;
+mod tls;
+mod touch;
+pub mod units;
+pub mod weight;
+
+use std::sync::Arc;
+
+use myriad_api::{Finding, Object, ObjectKey, Severity};
+use myriad_model::host::Pattern;
+
+pub use below::inherit;
+pub use deeds::{
+    End, of_broader as deeds_of_broader, of_gateway as deeds_of_gateway,
+    of_service as deeds_of_service, services_of,
+};
+pub use domain::{CLOSED, is_there as has_domain};
+pub use host::{
+    add_host, claim_of_service, claims_to, gather_sites, named_by_owner, own_sites, tls_listeners,
+};
+pub use scene::HostScene;
+
+use crate::engine::{Dialect, Output, Reader, Unit};
+use crate::resolve::names::{self, ServerHost};
+use crate::resolve::{destination_rule, notes, service_entry};
+use port::Stand;
+
+/// What the engine is told of Istio's objects at gateways.
+pub const DIALECT: Dialect = Dialect {
+    touch: facts::touch,
+    found_under: facts::found_under,
+    claimant: units::claimant,
+    newly_claimed: |old, new, _| units::newly(old, new),
+    roots: |settings, roots| roots.extend(units::roots(settings)),
+};
+
+/// Translates one Gateway: the hosts of its servers, and what is wrong with it alone.
+pub fn translate_gateway(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    let Some(id) = unit.name() else {
+        return output;
+    };
+    let Some(gateway) = reader.gateway(id) else {
+        return output;
+    };
+    let key = &gateway.meta.key;
+    if !reader.view().has_labels(&gateway.spec.selector) {
+        output.doubts.push(unselected(key));
+        return output;
+    }
+    output.is_concerned = true;
+    output.findings = notes(key, &gateway.notes);
+    for (at, server) in gateway.spec.servers.iter().enumerate() {
+        let (findings, stand) = entrance::judge(reader, key, at, server);
+        output.findings.extend(findings);
+        if let Some(Stand::Port(port)) = stand {
+            output.needs.push(Unit::listener(port));
+        }
+        for (host_at, text) in server.hosts.iter().enumerate() {
+            match names::host(ServerHost::read(text).host) {
+                Ok(host) => output.needs.push(Unit::host_of(host)),
+                Err(error) => {
+                    let field = format!("spec.servers[{at}].hosts[{host_at}]");
+                    let finding = bad_host(key, field, &error.to_string());
+                    output.findings.push(finding);
+                }
+            }
+        }
+    }
+    output
+}
+
+/// Translates one VirtualService: those of its hosts that some Gateway covers, and what is wrong
+/// with it alone.
+pub fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    let Some(id) = unit.name() else {
+        return output;
+    };
+    let Some(service) = reader.virtual_service_itself(id) else {
+        return output;
+    };
+    let key = &service.meta.key;
+    let own = key.namespace();
+    output.findings = notes(key, &service.notes);
+    let known = reader.names_of(&service);
+    output.findings.extend(stream::judge(&service, &known));
+    output.findings.extend(binding::judge(&service));
+    output.findings.extend(limits::judge(&service));
+    output
+        .findings
+        .extend(processor::judge(&service, reader.settings()));
+    if reader.settings().sidecars {
+        output.findings.extend(mesh_hosts::judge(reader, &service));
+    }
+    if !reader.view().sees(&service.spec.export_to, own) {
+        return output;
+    }
+    let mut gateways = Vec::new();
+    for (at, text) in binding::gateways(&service).iter().enumerate() {
+        let Some(gateway) = names::gateway(text, own) else {
+            continue;
+        };
+        match reader.has_gateway(&gateway) {
+            true => gateways.push(gateway),
+            false => output.doubts.push(unknown_gateway(key, at, &gateway)),
+        }
+    }
+    output.is_concerned = !gateways.is_empty();
+    for (at, text) in service.spec.hosts.iter().enumerate() {
+        let field = format!("spec.hosts[{at}]");
+        let host = match names::host(text) {
+            Ok(host) => host,
+            Err(error) => {
+                output
+                    .findings
+                    .push(bad_host(key, field, &error.to_string()));
+                continue;
+            }
+        };
+        let is_covered = |gateway: &Arc<str>| host::is_covered(reader, gateway, &host, own);
+        if gateways.iter().any(is_covered) {
+            output.needs.push(Unit::host_of(host));
+        } else if !gateways.is_empty() && matches!(host.pattern(), Pattern::Exact(_)) {
+            // A wildcard still takes the hosts below it that a server names.
+            output.doubts.push(not_covered(key, field));
+        }
+    }
+    // A name of a rule for TLS is claimed like any host, where its handshakes are handed on.
+    for host in known.claimed() {
+        let mut gateways = gateways.iter();
+        if gateways.any(|gateway| !host::passing(reader, gateway, host, own).is_empty()) {
+            output.needs.push(Unit::host_of(host.clone()));
+        }
+    }
+    output
+}
+
+/// Says what is wrong with an object that no host claims: of some kinds, that they are not
+/// honoured.
+pub fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let key = unit.object_key();
+    match key.as_ref().and_then(|key| reader.itself(key)) {
+        None => Output::default(),
+        Some(Object::DestinationRule(rule)) => destination_rule::judge(reader, &rule),
+        Some(Object::ServiceEntry(entry)) => service_entry::judge(&entry, reader.settings()),
+        Some(Object::WorkloadEntry(entry)) => {
+            service_entry::judge_workload(&entry, reader.settings())
+        }
+        Some(Object::Telemetry(telemetry)) => telemetry::judge(reader, &telemetry),
+        Some(Object::ProxyConfig(config)) => proxy_config::judge(reader, &config),
+        Some(object) => Output {
+            findings: vec![not_honoured(object.key())],
+            ..Output::default()
+        },
+    }
+}
+
+/// What is said of an object of a kind that is not honoured.
+fn not_honoured(key: &ObjectKey) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        "",
+        "is of a kind that is not honoured, so it has no effect",
+        "remove it, or see docs/istio-reference.md for what stands in its place",
+    )
+}
+
+fn bad_host(key: &ObjectKey, field: String, problem: &str) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!("{problem}, so it has no effect"),
+        "write a DNS name such as a.example.com or *.example.com",
+    )
+}
+
+fn unselected(key: &ObjectKey) -> Finding {
+    Finding::new(
+        Severity::Info,
+        key,
+        "spec.selector",
+        "selects other workloads, which are not served here",
+        "compare it with --gateway-labels and --gateways if it is for a gateway here",
+    )
+}
+
+fn unknown_gateway(key: &ObjectKey, at: usize, gateway: &str) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        format!("spec.gateways[{at}]"),
+        format!("names Gateway {gateway}, which is not there or not for this workload"),
+        "name a Gateway as namespace/name whose selector fits --gateway-labels",
+    )
+}
+
+fn not_covered(key: &ObjectKey, field: String) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        "is covered by no server of its Gateways that admits this namespace, so it is not served",
+        "add the host to a server of the Gateway, as host or namespace/host",
+    )
+}

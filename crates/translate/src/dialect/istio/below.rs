@@ -1,0 +1,181 @@
+//! Hosts below the servers of Gateways whose own domain does not answer for them: a server for
+//! hosts that nobody names has none where its namespace may not answer for those, and a wildcard
+//! of others that may not answer for the host may stand between.
+
+use myriad_api::istio::{Gateway, VirtualService};
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
+use myriad_model::{Host, Name, host::Pattern};
+
+use super::entrance::{self, Door, Entrance};
+use super::scene::{HostScene, Site, Tenant};
+use super::stream::Holders;
+use super::{binding, domain, sni};
+use crate::engine::{Output, Reader, Shared};
+use crate::resolve::{Shade, names};
+use crate::settings::CatchAll;
+
+/// Tells Gateways whose servers may not answer for hosts that nobody names.
+pub fn judge_unnamed(reader: &mut Reader<'_>, host: &Host, sites: &[Site], output: &mut Output) {
+    if host.pattern() != Pattern::Any {
+        return;
+    }
+    for site in sites {
+        let all = entrance::for_host(reader, &site.gateway, host, None);
+        let mut kept = all.clone();
+        entrance::keep_answering(reader, &site.gateway, host, &mut kept);
+        if let Some(lost) = all.iter().find(|way| !kept.contains(way)) {
+            let key = &site.gateway.meta.key;
+            let field = entrance::field(reader, key, lost.server, "hosts");
+            let catch_all = &reader.settings().catch_all_namespaces;
+            output.findings.push(no_catch_all(key, field, catch_all));
+        }
+    }
+}
+
+/// Whether a VirtualService for hosts that nobody names has a way in that may answer for them.
+pub fn answers_unnamed(reader: &mut Reader<'_>, service: &VirtualService) -> bool {
+    let (host, own) = (Host::any(), service.meta.key.namespace());
+    let named = binding::gateways(service).iter();
+    let mut named = named.filter_map(|text| names::gateway(text, own));
+    named.any(|id| {
+        let Some(gateway) = reader.servers(&id, &host) else {
+            return false;
+        };
+        let mut ways = entrance::for_host(reader, &gateway, &host, Some(own));
+        entrance::keep_answering(reader, &gateway, &host, &mut ways);
+        !ways.is_empty()
+    })
+}
+
+/// Adds the domains of a host that its VirtualServices enter by servers above it, where no domain
+/// of those answers: as the first of them says.
+pub fn add(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    (scene, tenants): (&HostScene<'_>, &[Tenant]),
+    holders: &mut Holders,
+    output: &mut Output,
+) {
+    if scene.host.pattern() == Pattern::Any {
+        return;
+    }
+    let mut decided: Vec<Name> = Vec::new();
+    let entrances = tenants.iter().flat_map(|tenant| {
+        let entrances = tenant.entrances.iter();
+        entrances.map(move |(id, way)| (tenant, id, way))
+    });
+    for (tenant, id, way) in entrances {
+        let listener = &way.listener;
+        let is_for = serves(&tenant.service, way) && !decided.contains(listener);
+        if !is_for || is_handed_on(scene.host, tenants, way) {
+            continue;
+        }
+        let mut sites = scene.sites.iter();
+        let site = sites.find(|site| site.gateway.meta.key.id() == id);
+        let Some(site) = site.filter(|site| is_bare(reader, scene, site, way)) else {
+            continue;
+        };
+        decided.push(listener.clone());
+        let is_held = holders.is_passed(listener) || domain::is_there(output, listener);
+        if !is_held {
+            holders.hold(&site.gateway.meta.key, way);
+            domain::add_as(reader, shared, scene.host, (site, way), output);
+        }
+    }
+}
+
+/// Whether a VirtualService has rules for what comes by a way in, once TLS has ended there.
+pub fn serves(service: &VirtualService, way: &Entrance) -> bool {
+    match way.door {
+        Door::Tls | Door::Closed => !service.spec.http.is_empty(),
+        Door::TlsStream => !service.spec.tcp.is_empty(),
+        Door::Plain | Door::ToTls | Door::Passing | Door::Stream => false,
+    }
+}
+
+/// Whether the handshakes for a host go on as they come at the listener of a way in, by a rule for
+/// TLS that enters by another server.
+fn is_handed_on(host: &Host, tenants: &[Tenant], way: &Entrance) -> bool {
+    tenants.iter().any(|tenant| {
+        let mut entrances = tenant.entrances.iter();
+        let is_passing = entrances
+            .any(|(_, known)| known.listener == way.listener && known.door == Door::Passing);
+        let matches = tenant
+            .service
+            .spec
+            .tls
+            .iter()
+            .flat_map(|tls| tls.matches.iter());
+        let mut named = matches.flat_map(|matched| matched.sni_hosts.iter());
+        let is_taken = |text: &str| names::host(text).is_ok_and(|name| sni::is_within(host, &name));
+        is_passing && named.any(|text| is_taken(text))
+    })
+}
+
+/// Whether no domain above a host may answer for it where it is entered.
+fn is_bare(reader: &Reader<'_>, scene: &HostScene<'_>, site: &Site, way: &Entrance) -> bool {
+    let is_at = |shade: &Shade| shade.listener == way.listener;
+    if scene.above.strangers.iter().any(is_at) {
+        return true;
+    }
+    !scene.above.shades.iter().any(is_at) && is_unanswered(reader, &site.gateway, way)
+}
+
+/// Whether a server is for hosts that nobody names, for which it may not answer.
+pub fn is_unanswered(reader: &Reader<'_>, gateway: &Gateway, way: &Entrance) -> bool {
+    let any = Host::any();
+    if !reader.places(gateway, &any).contains(&way.server) {
+        return false;
+    }
+    let mut ways = vec![way.clone()];
+    entrance::keep_answering(reader, gateway, &any, &mut ways);
+    ways.is_empty()
+}
+
+/// Adds the domain of a host as the Gateway says that ends TLS for a wildcard above it. Whether it
+/// did.
+pub fn inherit(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    host: &Host,
+    shade: &Shade,
+    output: &mut Output,
+) -> bool {
+    let key = &shade.claim.key;
+    let is_gateway = key.kind == ObjectKind::IstioGateway;
+    let found = is_gateway.then(|| reader.servers(key.id(), &shade.pattern));
+    let Some(gateway) = found.flatten() else {
+        return false;
+    };
+    let ways = entrance::effective(reader, &gateway, &shade.pattern);
+    let way = ways
+        .into_iter()
+        .find(|way| way.listener == shade.listener && matches!(way.door, Door::Tls | Door::Closed));
+    let Some(way) = way else {
+        return false;
+    };
+    let site = Site {
+        gateway,
+        is_own: false,
+    };
+    domain::add_as(reader, shared, host, (&site, &way), output);
+    true
+}
+
+fn no_catch_all(key: &ObjectKey, field: String, catch_all: &CatchAll) -> Finding {
+    let what = match catch_all {
+        CatchAll::All => "does not replace the default certificate",
+        CatchAll::Only(_) => "has no effect",
+    };
+    Finding::new(
+        Severity::Warning,
+        key,
+        field,
+        format!(
+            "{what} for hosts that nobody names, for which --catch-all-namespaces does not list \
+             namespace {}",
+            key.namespace()
+        ),
+        "name hosts, or list the namespace; VirtualServices are served by the hosts that they name",
+    )
+}

@@ -1,0 +1,253 @@
+//! The paths and conditions that a match asks for.
+
+use myriad_api::istio::virtual_service::HttpMatch;
+use myriad_api::istio::{Labels, Map, StringMatch};
+use myriad_model::{PathMatch, Source, Test, ValueMatch};
+
+use crate::engine::Viewpoint;
+use crate::regex::compiles;
+
+/// A part of a match that nothing can fit, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// The field below the match.
+    pub field: String,
+    /// The problem.
+    pub problem: &'static str,
+}
+
+/// Not a regex, or one that needs what a linear-time engine does not have.
+const BAD_REGEX: &str = "is not a regex within RE2's syntax and 256 KiB";
+
+/// A path that no request has.
+const NOT_ABSOLUTE: &str = "does not start with '/', so it fits no request";
+
+/// The problem of a claim that is named in another way.
+const BAD_CLAIM: &str = "names no claim as @request.auth.claims.a.b or @request.auth.claims[a][b]";
+
+/// The prefix that stands for claims of the verified token among the names of headers.
+const CLAIMS: &str = "@request.auth.claims";
+
+/// Whether the workload that is served here may be the source that a match names.
+pub fn is_source(matched: &HttpMatch, view: &Viewpoint<'_>) -> bool {
+    let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
+    let labels = matched.source_labels.as_deref();
+    is_workload(
+        labels.unwrap_or(&Labels::default()),
+        namespace.unwrap_or(""),
+        view,
+    )
+}
+
+/// Whether the workload that is served here has these labels and is of this namespace.
+pub fn is_workload(labels: &Labels, namespace: &str, view: &Viewpoint<'_>) -> bool {
+    view.has_labels(labels) && (namespace.is_empty() || view.is_of(namespace))
+}
+
+/// The path of a match.
+///
+/// # Errors
+/// The part that fits no request.
+pub fn path(matched: Option<&HttpMatch>) -> Result<PathMatch, Unfit> {
+    let everything = PathMatch::Prefix("/".into());
+    let Some((matched, uri)) = matched.and_then(|it| Some((it, it.uri.as_ref()?))) else {
+        return Ok(everything);
+    };
+    let unfit = |problem| {
+        let field = "uri".to_owned();
+        Err(Unfit { field, problem })
+    };
+    let any_case = matched.ignore_uri_case;
+    match uri {
+        StringMatch::Present => Ok(everything),
+        StringMatch::Prefix(text) if text.is_empty() || **text == *"/" => Ok(everything),
+        StringMatch::Exact(text) | StringMatch::Prefix(text) if !text.starts_with('/') => {
+            unfit(NOT_ABSOLUTE)
+        }
+        StringMatch::Exact(text) if any_case => Ok(regex(&format!("(?i:{})\\z", escape(text)))),
+        StringMatch::Prefix(text) if any_case => Ok(regex(&format!("(?i:{})", escape(text)))),
+        StringMatch::Exact(text) => Ok(PathMatch::Exact(text.clone())),
+        StringMatch::Prefix(text) => Ok(PathMatch::Start(text.clone())),
+        StringMatch::Regex(text) => {
+            let whole = format!("(?:{text})\\z");
+            match compiles(text) && compiles(&whole) {
+                true => Ok(regex(&whole)),
+                false => unfit(BAD_REGEX),
+            }
+        }
+    }
+}
+
+fn regex(text: &str) -> PathMatch {
+    PathMatch::Regex(text.into())
+}
+
+/// The conditions of a match, beside path, port, gateways and source.
+///
+/// # Errors
+/// The part that fits no request.
+pub fn conditions(matched: Option<&HttpMatch>) -> Result<Vec<ValueMatch>, Unfit> {
+    let mut found = Vec::new();
+    let Some(matched) = matched else {
+        return Ok(found);
+    };
+    add_map(
+        &mut found,
+        "headers",
+        &matched.headers,
+        Source::Header,
+        false,
+    )?;
+    let Some(rare) = &matched.rare else {
+        return Ok(found);
+    };
+    let without = &rare.without_headers;
+    add_map(&mut found, "withoutHeaders", without, Source::Header, true)?;
+    add_map(
+        &mut found,
+        "queryParams",
+        &rare.query_params,
+        Source::Query,
+        false,
+    )?;
+    for (field, source, wanted) in [
+        ("method", Source::Method, &rare.method),
+        ("authority", Source::Authority, &rare.authority),
+        ("scheme", Source::Scheme, &rare.scheme),
+    ] {
+        if let Some(wanted) = wanted {
+            found.push(condition(field.to_owned(), source, "", wanted, false)?);
+        }
+    }
+    Ok(found)
+}
+
+fn add_map(
+    found: &mut Vec<ValueMatch>,
+    field: &str,
+    wanted: &Map<StringMatch>,
+    source: Source,
+    invert: bool,
+) -> Result<(), Unfit> {
+    for (name, test) in wanted.iter() {
+        if let Some(path) = claim(name).filter(|_| source == Source::Header) {
+            let field = format!("{field}[{name}]");
+            let Some(path) = path else {
+                let problem = BAD_CLAIM;
+                return Err(Unfit { field, problem });
+            };
+            found.push(condition(field, Source::Claim, &path, test, invert)?);
+            continue;
+        }
+        // Envoy's names for what is no header in HTTP/1.
+        let (source, name) = match (&**name, source) {
+            (":method", Source::Header) => (Source::Method, ""),
+            (":authority", Source::Header) => (Source::Authority, ""),
+            (":scheme", Source::Header) => (Source::Scheme, ""),
+            (name, source) => (source, name),
+        };
+        found.push(condition(
+            format!("{field}[{name}]"),
+            source,
+            name,
+            test,
+            invert,
+        )?);
+    }
+    Ok(())
+}
+
+/// The path of a claim as `[a][b]`, where a header's name stands for one: it is written so, or as
+/// `.a.b`. None inside where it stands for one and names none.
+fn claim(name: &str) -> Option<Option<String>> {
+    let start = name.get(..CLAIMS.len())?;
+    let rest = name.get(CLAIMS.len()..)?;
+    if !start.eq_ignore_ascii_case(CLAIMS) {
+        return None;
+    }
+    let inner = match rest.strip_prefix('.') {
+        Some(dotted) => dotted.replace('.', "]["),
+        None => {
+            let inner = rest.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+            inner.unwrap_or_default().to_owned()
+        }
+    };
+    let is_name = |part: &str| !part.is_empty() && !part.contains(['[', ']']);
+    let is_path = inner.split("][").all(is_name);
+    Some(is_path.then(|| format!("[{inner}]")))
+}
+
+fn condition(
+    field: String,
+    source: Source,
+    name: &str,
+    wanted: &StringMatch,
+    invert: bool,
+) -> Result<ValueMatch, Unfit> {
+    let test = match wanted {
+        StringMatch::Present => Test::Present,
+        StringMatch::Exact(text) => Test::Exact(text.clone()),
+        StringMatch::Prefix(text) => Test::Start(text.clone()),
+        StringMatch::Regex(text) if compiles(text) => Test::Regex(text.clone()),
+        StringMatch::Regex(_) => {
+            let problem = BAD_REGEX;
+            return Err(Unfit { field, problem });
+        }
+    };
+    let name = match source {
+        Source::Header => name.to_ascii_lowercase().into(),
+        _ => name.into(),
+    };
+    Ok(ValueMatch {
+        source,
+        name,
+        test,
+        invert,
+    })
+}
+
+/// A text as a regex for exactly it.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if letter.is_ascii_punctuation() {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{claim, escape};
+
+    #[test]
+    fn a_claim_is_named_in_two_ways() {
+        let some = |path: &str| Some(Some(path.to_owned()));
+        for (name, path) in [
+            ("x-claims", None),
+            ("@request.auth.claims.group", some("[group]")),
+            ("@Request.Auth.Claims.A.b", some("[A][b]")),
+            ("@request.auth.claims[a.b][c]", some("[a.b][c]")),
+            ("@request.auth.claims", Some(None)),
+            ("@request.auth.claims.", Some(None)),
+            ("@request.auth.claims[a", Some(None)),
+            ("@request.auth.claims[a]b", Some(None)),
+            ("@request.auth.claims[a][]", Some(None)),
+            ("@request.auth.claims[a[b]]", Some(None)),
+        ] {
+            assert_eq!(claim(name), path, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_text_means_itself() {
+        for text in ["/a.b*c(d)[e]{f}^$|\\+?", "/ä-ö_~%20"] {
+            let regex = regex_automata::meta::Regex::new(&format!("(?:{})\\z", escape(text)));
+            let regex = regex.unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert!(regex.is_match(text), "{text}");
+            assert!(!regex.is_match("/aXbc"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! The routes of a host, from the rules of the VirtualServices on it.
+
+use std::sync::Arc;
+
+use myriad_api::istio::VirtualService;
+use myriad_api::istio::virtual_service::{Destination, HttpMatch, HttpRoute};
+use myriad_api::{Finding, Severity};
+use myriad_model::{
+    Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy, Resource,
+    Route, Share, Underscores, Value, ValueMatch, WeightedUpstream,
+};
+
+use super::beyond::Rest;
+use super::delegate::{self, Rule, Text};
+use super::entrance::Door;
+use super::rule_problem::RuleProblem;
+use super::scene::{Named, Tenant};
+use super::{
+    answer, destination, fault, headers, limits, matching, misspelt, policy, processor, redirect,
+};
+use crate::engine::{Output, Reader, Unit};
+use crate::regex::{Regexes, TooMany};
+use crate::resolve::names;
+
+/// The rank of a redirect to HTTPS, before every rule.
+pub const REDIRECT_RANK: u64 = 4 << 56;
+
+/// The rank of the first rule: those of Ingresses go before.
+const RULE_RANK: u64 = 5 << 56;
+
+/// Rules that take everything go behind those of younger VirtualServices that do not.
+const CATCH_ALL_RANK: u64 = 6 << 56;
+
+/// The mirrors of a rule that get copies: each request of a client is as many to endpoints.
+const MIRRORS_MAX: usize = 8;
+
+/// The place of a rule among all of its host.
+#[derive(Clone, Copy)]
+struct Place {
+    tenant: usize,
+    rule: usize,
+    delegated: usize,
+    matched: usize,
+}
+
+/// The host that rules are written for.
+pub struct Ground<'a> {
+    /// The host, by which limits are told apart.
+    pub host: &'a Host,
+    /// The hosts of requests that are meant for it.
+    pub hosts: Arc<[Host]>,
+    /// The name of the host in the names of routes.
+    pub label: &'a str,
+}
+
+impl<'a> Ground<'a> {
+    /// One host of Gateways.
+    pub fn of(host: &'a Host) -> Self {
+        Ground {
+            host,
+            hosts: [host.clone()].into(),
+            label: host.as_str(),
+        }
+    }
+}
+
+/// The properties that the routes of one rule share.
+struct RuleScene<'a> {
+    ground: &'a Ground<'a>,
+    tenant: &'a Tenant,
+    rule: &'a Rule,
+    action: Action,
+    policy: Arc<Policy>,
+    /// Whether the rules of several VirtualServices meet on the host.
+    is_shared: bool,
+}
+
+/// Writes the routes of a host.
+pub fn build(
+    reader: &mut Reader<'_>,
+    ground: &Ground<'_>,
+    tenants: &[Tenant],
+    output: &mut Output,
+) {
+    // Those that are there by names of handshakes alone have no say on requests.
+    let of_requests = tenants.iter().filter(|it| it.named != Named::Sni);
+    let is_shared = of_requests.clone().count() > 1;
+    let mut regexes = Regexes::new(reader.settings().regexes_per_host);
+    for (number, tenant) in of_requests.enumerate() {
+        let service = &tenant.service;
+        for (at, root) in service.spec.http.iter().enumerate() {
+            let rules = match is_delegating(root) {
+                false => vec![Rule {
+                    service: service.clone(),
+                    at,
+                    route: Text::Own(service.clone(), at),
+                }],
+                true => delegated(reader, service, (at, root), output),
+            };
+            for (delegated, rule) in rules.iter().enumerate() {
+                let place = Place {
+                    tenant: number,
+                    rule: at,
+                    delegated,
+                    matched: 0,
+                };
+                let whole = (ground, tenant, rule);
+                add_rule(reader, whole, place, is_shared, &mut regexes, output);
+            }
+        }
+    }
+}
+
+/// The rules that a rule of a VirtualService delegates to; none where that has no effect.
+fn delegated(
+    reader: &mut Reader<'_>,
+    service: &Arc<VirtualService>,
+    (at, root): (usize, &HttpRoute),
+    output: &mut Output,
+) -> Vec<Rule> {
+    let mut say = |message: String, remedy: &str| {
+        let field = format!("spec.http[{at}].delegate");
+        let key = &service.meta.key;
+        let finding = Finding::new(Severity::Error, key, field, message, remedy);
+        output.findings.push(finding);
+    };
+    match delegate::follow(reader, (service, at), root) {
+        Ok(followed) => {
+            if let Some((problem, remedy)) = followed.problem {
+                say(problem, remedy);
+            }
+            followed.rules
+        }
+        Err((problem, remedy)) => {
+            say(format!("{problem}, so the rule has no effect"), remedy);
+            Vec::new()
+        }
+    }
+}
+
+fn takes_all(path: &PathMatch) -> bool {
+    match path {
+        PathMatch::Prefix(text) => **text == *"/",
+        PathMatch::Regex(text) => **text == *"(?:.*)\\z",
+        PathMatch::Exact(_) | PathMatch::Start(_) => false,
+    }
+}
+
+fn is_delegating(route: &HttpRoute) -> bool {
+    route
+        .rare
+        .as_ref()
+        .is_some_and(|rare| rare.delegate.is_some())
+}
+
+fn add_rule(
+    reader: &mut Reader<'_>,
+    (ground, tenant, rule): (&Ground<'_>, &Tenant, &Rule),
+    place: Place,
+    is_shared: bool,
+    regexes: &mut Regexes,
+    output: &mut Output,
+) {
+    let (mut problems, mut needs) = (Vec::new(), Vec::new());
+    let mut policy = policy::build(&rule.route, &mut problems);
+    let left = headers::bytes_left(policy.headers.as_deref());
+    let mut action = action(reader, rule, left, &mut problems, &mut needs);
+    if matches!(action, Action::Forward(_)) {
+        policy.mirrors = mirrors(reader, rule, &mut problems, &mut needs);
+    } else {
+        // What is never sent on is never sent again either.
+        policy = Policy {
+            fault: policy.fault,
+            cors: policy.cors,
+            headers: policy.headers,
+            ..Policy::default()
+        };
+    }
+    policy.rate_limits = limits::of_rule(ground.host, rule);
+    if matches!(action, Action::Forward(_)) {
+        policy.processor = processor::of_rule(rule);
+    }
+    policy.underscores = reader.settings().underscores(Underscores::Colliding);
+    policy.path_reading = PathReading::Base;
+    let policy = Arc::new(policy);
+    if is_closed(reader, rule) {
+        needs.clear();
+        action = Action::Forward(Arc::default());
+    }
+    let field = |end: &str| format!("spec.http[{}].{end}", rule.at);
+    for RuleProblem {
+        field: end,
+        message,
+        remedy,
+    } in problems
+    {
+        let key = &rule.service.meta.key;
+        let finding = Finding::new(Severity::Error, key, field(&end), message, remedy);
+        output.findings.push(finding);
+    }
+    let scene = RuleScene {
+        ground,
+        tenant,
+        rule,
+        action,
+        policy,
+        is_shared,
+    };
+    let routes_before = output.resources.len();
+    if rule.route.matches.is_empty() {
+        scene.push(reader, None, place, regexes, output);
+    }
+    for (at, matched) in rule.route.matches.iter().enumerate() {
+        let place = Place {
+            matched: at,
+            ..place
+        };
+        scene.push(reader, Some(matched), place, regexes, output);
+    }
+    if output.resources.len() > routes_before {
+        output.needs.extend(needs);
+    }
+}
+
+/// Whether a rule does what nobody can, so that nothing of it is sent on.
+fn is_closed(reader: &Reader<'_>, rule: &Rule) -> bool {
+    limits::is_closed(rule)
+        || processor::is_closed(rule, reader.settings())
+        || policy::is_closed(&rule.route)
+        || answer::is_closed(&rule.route)
+        || redirect::is_closed(&rule.route)
+}
+
+impl RuleScene<'_> {
+    fn push(
+        &self,
+        reader: &Reader<'_>,
+        matched: Option<&HttpMatch>,
+        place: Place,
+        regexes: &mut Regexes,
+        output: &mut Output,
+    ) {
+        if matched.is_some_and(|matched| !matching::is_source(matched, reader.view())) {
+            return;
+        }
+        let listeners = self.listeners(matched);
+        if listeners.is_empty() {
+            return;
+        }
+        let parts =
+            matching::path(matched).and_then(|path| Ok((path, matching::conditions(matched)?)));
+        let (path, conditions) = match parts {
+            Ok(parts) => parts,
+            Err(unfit) => {
+                let (rule, at) = (self.rule.at, place.matched);
+                output.findings.push(Finding::new(
+                    Severity::Error,
+                    &self.rule.service.meta.key,
+                    format!("spec.http[{rule}].match[{at}].{}", unfit.field),
+                    format!("{}, so the match has no effect", unfit.problem),
+                    "correct it",
+                ));
+                return;
+            }
+        };
+        let action = match takes_all(&path) && conditions.is_empty() {
+            true => self.unless_misspelt(output),
+            false => self.action.clone(),
+        };
+        let admitted = regexes.admit_all(&path, &conditions, &self.policy);
+        let Err(TooMany(max)) = admitted else {
+            let parts = (path, conditions, action, self.policy.clone());
+            self.add(listeners, parts, place, output);
+            return;
+        };
+        let uri = matched.and_then(|matched| matched.uri.as_ref());
+        let rest = Rest::of(uri, path, conditions, regexes);
+        let is_closed = rest.is_closed(&action, &self.policy);
+        let (rule, at, becomes) = (self.rule.at, place.matched, rest.becomes(is_closed));
+        output.findings.push(Finding::new(
+            Severity::Error,
+            &self.rule.service.meta.key,
+            format!("spec.http[{rule}].match[{at}]"),
+            format!("has a regex beyond the {max} that a host may have, {becomes}"),
+            "write plain prefixes where they do, or raise --regexes-per-host",
+        ));
+        if is_closed {
+            let closed = Action::Forward(Arc::default());
+            let parts = (rest.path, rest.conditions, closed, self.closed_policy());
+            self.add(listeners, parts, place, output);
+        }
+    }
+
+    fn add(
+        &self,
+        listeners: Arc<[Name]>,
+        (path, conditions, action, policy): (PathMatch, Vec<ValueMatch>, Action, Arc<Policy>),
+        place: Place,
+        output: &mut Output,
+    ) {
+        let route = Route {
+            listeners,
+            hosts: self.ground.hosts.clone(),
+            rank: self.rank(&path, &conditions, place),
+            path,
+            conditions: conditions.into(),
+            action,
+            policy,
+        };
+        let origin = Origin {
+            kind: OriginKind::VirtualService,
+            id: self.rule.service.meta.key.id().clone(),
+        };
+        let resource = Resource {
+            origin,
+            value: Value::Route(Box::new(route)),
+        };
+        output.resources.push((self.name(place), resource));
+    }
+
+    /// The policy of what is never sent on, with none of the regexes of the rule.
+    fn closed_policy(&self) -> Arc<Policy> {
+        Arc::new(Policy {
+            underscores: self.policy.underscores,
+            path_reading: self.policy.path_reading,
+            ..Policy::default()
+        })
+    }
+
+    /// The action of a rule that takes every request; no endpoint at all where that is most likely
+    /// for a condition that was misspelt.
+    fn unless_misspelt(&self, output: &mut Output) -> Action {
+        let service = &self.rule.service;
+        let Some(note) = misspelt::lost_condition(service, self.rule.at) else {
+            return self.action.clone();
+        };
+        output.findings.push(misspelt::finding(service, note));
+        Action::Forward(Arc::default())
+    }
+
+    /// The VirtualService, the host, and the places of rule and match in it.
+    fn name(&self, place: Place) -> Name {
+        let (root, host) = (self.tenant.service.meta.key.id(), self.ground.label);
+        let (rule, matched) = (place.rule, place.matched);
+        let own = self.rule.service.meta.key.id();
+        Name::new(match own == root {
+            true => format!("{root}/{host}/{rule}.{matched}"),
+            false => format!("{root}/{host}/{rule}>{own}/{}.{matched}", self.rule.at),
+        })
+    }
+
+    fn rank(&self, path: &PathMatch, conditions: &[ValueMatch], place: Place) -> u64 {
+        let class = match self.is_shared && takes_all(path) && conditions.is_empty() {
+            true => CATCH_ALL_RANK,
+            false => RULE_RANK,
+        };
+        let part = |number: usize, bits: u32| (number as u64).min((1 << bits) - 1);
+        class
+            | part(place.tenant, 12) << 44
+            | part(place.rule, 16) << 28
+            | part(place.delegated, 14) << 14
+            | part(place.matched, 14)
+    }
+
+    /// The listeners of the entrances that a match admits, sorted.
+    fn listeners(&self, matched: Option<&HttpMatch>) -> Arc<[Name]> {
+        let own = self.rule.service.meta.key.namespace();
+        let port = matched.map_or(0, |matched| matched.port);
+        let gateways = matched.and_then(|matched| matched.rare.as_ref());
+        let gateways = gateways.map_or(&[][..], |rare| &rare.gateways);
+        let is_named = |id: &Arc<str>| {
+            let mut named = gateways.iter();
+            gateways.is_empty() || named.any(|text| names::is_gateway(text, own, id))
+        };
+        let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
+            // What a redirecting server lets by was HTTPS at a balancer in front.
+            let is_open = matches!(way.door, Door::Plain | Door::ToTls | Door::Tls);
+            is_open && (port == 0 || port == way.port) && is_named(gateway)
+        });
+        let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();
+        listeners.sort_unstable();
+        listeners.dedup();
+        listeners.into()
+    }
+}
+
+/// The action of a rule. Each of its destinations may add `left` bytes of headers.
+fn action(
+    reader: &mut Reader<'_>,
+    rule: &Rule,
+    left: usize,
+    problems: &mut Vec<RuleProblem>,
+    needs: &mut Vec<Unit>,
+) -> Action {
+    let rare = rule.route.rare.as_deref();
+    note_rivals(&rule.route, problems);
+    if let Some(written) = rare.and_then(|rare| rare.redirect.as_ref()) {
+        return redirect::build(written, problems);
+    }
+    if let Some(written) = rare.and_then(|rare| rare.direct_response.as_ref()) {
+        return answer::respond(written, problems);
+    }
+    let shares = &rule.route.route;
+    let is_only = shares.len() == 1;
+    let mut upstreams = Vec::with_capacity(shares.len());
+    for (at, share) in shares.iter().enumerate() {
+        let field = format!("route[{at}].destination");
+        let lost = lost_name(rule, at);
+        let upstream = find(reader, rule, (&field, &share.destination), problems, needs);
+        let headers = share.headers.as_deref().and_then(|headers| {
+            headers::headers(headers, &format!("route[{at}].headers"), left, problems)
+        });
+        upstreams.push(WeightedUpstream {
+            upstream: upstream.map_or(lost, Name::new),
+            weight: match (share.weight, is_only) {
+                (0, true) => 1,
+                (weight, _) => weight,
+            },
+            headers,
+        });
+    }
+    Action::Forward(upstreams.into())
+}
+
+/// Names what stands beside something that goes first, and so has no effect.
+fn note_rivals(route: &HttpRoute, problems: &mut Vec<RuleProblem>) {
+    let rare = route.rare.as_deref();
+    let answers = [
+        ("redirect", rare.is_some_and(|it| it.redirect.is_some())),
+        (
+            "directResponse",
+            rare.is_some_and(|it| it.direct_response.is_some()),
+        ),
+        ("route", !route.route.is_empty()),
+    ];
+    let mut written = answers.iter().filter(|(_, is_set)| *is_set);
+    let Some((first, _)) = written.next() else {
+        return;
+    };
+    problems.extend(written.map(|(field, _)| RuleProblem {
+        field: (*field).into(),
+        message: format!("stands beside {first}, which goes first, so it has no effect"),
+        remedy: "keep one of redirect, directResponse and route",
+    }));
+}
+
+/// The name of what is not there, which answers 503 for its share.
+fn lost_name(rule: &Rule, at: usize) -> Name {
+    let id = rule.service.meta.key.id();
+    Name::new(format!("{id}/{}.{at}/missing", rule.at))
+}
+
+fn find(
+    reader: &mut Reader<'_>,
+    rule: &Rule,
+    (field, written): (&str, &Destination),
+    problems: &mut Vec<RuleProblem>,
+    needs: &mut Vec<Unit>,
+) -> Option<Arc<str>> {
+    let namespace = rule.service.meta.key.namespace();
+    match destination::resolve(reader, written, namespace) {
+        Ok(upstream) => {
+            needs.push(Unit::upstream(upstream.clone()));
+            Some(upstream)
+        }
+        Err(lost) => {
+            problems.push(RuleProblem {
+                field: format!("{field}.{}", lost.field),
+                message: format!("{}, so its requests get 503", lost.problem),
+                remedy: lost.remedy,
+            });
+            None
+        }
+    }
+}
+
+/// The destinations of copies of a rule's requests.
+fn mirrors(
+    reader: &mut Reader<'_>,
+    rule: &Rule,
+    problems: &mut Vec<RuleProblem>,
+    needs: &mut Vec<Unit>,
+) -> Box<[Mirror]> {
+    let Some(rare) = rule.route.rare.as_deref() else {
+        return Box::default();
+    };
+    let single = rare.mirror.iter().map(|to| {
+        let percent = rare.mirror_percent;
+        let of_whole =
+            percent.map(|it| Share::from_ppm(it.saturating_mul(10_000)).unwrap_or(Share::ALL));
+        (to, rare.mirror_percentage, of_whole, "mirror".to_owned())
+    });
+    let several = rare.mirrors.iter().enumerate().map(|(at, mirror)| {
+        let field = format!("mirrors[{at}].destination");
+        (&mirror.destination, mirror.percentage, None, field)
+    });
+    let mut found = Vec::new();
+    for (at, (to, percentage, of_whole, field)) in single.chain(several).enumerate() {
+        if at == MIRRORS_MAX {
+            problems.push(RuleProblem {
+                field,
+                message: format!(
+                    "is beyond the {MIRRORS_MAX} mirrors that a rule may have, so no copies go \
+                     there, nor to those behind it"
+                ),
+                remedy: "remove mirrors",
+            });
+            break;
+        }
+        let share = match (percentage, of_whole) {
+            (Some(percent), _) => fault::share(percent, &field, problems),
+            (None, Some(share)) => Some(share).filter(|share| share.ppm() > 0),
+            (None, None) => Some(Share::ALL),
+        };
+        let Some(share) = share else {
+            continue;
+        };
+        if let Some(upstream) = find(reader, rule, (&field, to), problems, needs) {
+            found.push(Mirror {
+                upstream: Name::new(upstream),
+                share,
+            });
+        }
+    }
+    found.into()
+}

@@ -1,0 +1,355 @@
+//! Passages from the rules of one VirtualService.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use myriad_api::istio::Labels;
+use myriad_api::istio::virtual_service::{RouteDestination, TcpMatch, TlsMatch};
+use myriad_api::{Finding, Severity};
+use myriad_model::{Host, Name, OriginKind, Passage, Resource, Value, WeightedUpstream};
+
+use super::{Holders, origin};
+use crate::dialect::istio::entrance::Door;
+use crate::dialect::istio::scene::{Named, Tenant};
+use crate::dialect::istio::sni::is_within;
+use crate::dialect::istio::{destination, matching};
+use crate::engine::{Output, Reader, Unit};
+use crate::resolve::names::{self, broader};
+
+/// The longest silence where no DestinationRule says otherwise, as in Istio.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// The longest time to connect where no DestinationRule says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The problem of a range that cannot be read, and the remedy.
+pub const NO_RANGE: (&str, &str) = (
+    "has an entry that is no range of IP addresses, so the match has no effect",
+    "write addresses such as 10.0.0.0/8 or 2001:db8::1",
+);
+
+/// Ranges of addresses; none for all.
+pub type Ranges = Box<[IpNet]>;
+
+/// The place of a rule among all of its host.
+#[derive(Clone, Copy)]
+struct Place {
+    tenant: usize,
+    rule: usize,
+    matched: usize,
+}
+
+/// The properties that the passages of one VirtualService on a host share.
+struct Scene<'a> {
+    host: &'a Host,
+    /// The word for it in names.
+    label: &'a str,
+    /// The host, and the patterns above it.
+    covering: Vec<Host>,
+    tenant: &'a Tenant,
+    holders: &'a Holders,
+}
+
+/// Which connections a match is about.
+struct Asked<'a> {
+    port: u16,
+    gateways: &'a [Box<str>],
+    labels: &'a Labels,
+    namespace: &'a str,
+    sources: Ranges,
+    destinations: Ranges,
+}
+
+/// Adds the passages of a VirtualService on a host.
+pub fn add(
+    reader: &mut Reader<'_>,
+    (host, label): (&Host, &str),
+    (number, tenant): (usize, &Tenant),
+    holders: &Holders,
+    output: &mut Output,
+) {
+    let spec = &tenant.service.spec;
+    if spec.tls.is_empty() && spec.tcp.is_empty() {
+        return;
+    }
+    let mut covering = vec![host.clone()];
+    covering.extend(broader(host));
+    let scene = Scene {
+        host,
+        label,
+        covering,
+        tenant,
+        holders,
+    };
+    for (at, rule) in spec.tls.iter().enumerate() {
+        let mut found = Vec::new();
+        for (matched, written) in rule.matches.iter().enumerate() {
+            let place = Place {
+                tenant: number,
+                rule: at,
+                matched,
+            };
+            found.extend(scene.passed(reader, written, place));
+        }
+        scene.push(reader, found, (&format!("tls[{at}]"), &rule.route), output);
+    }
+    for (at, rule) in spec.tcp.iter().enumerate() {
+        let mut found = Vec::new();
+        let all = TcpMatch::default();
+        let matches = match rule.matches.is_empty() {
+            true => std::slice::from_ref(&all),
+            false => &*rule.matches,
+        };
+        for (matched, written) in matches.iter().enumerate() {
+            let place = Place {
+                tenant: number,
+                rule: at,
+                matched,
+            };
+            found.extend(scene.streamed(reader, written, place));
+        }
+        scene.push(reader, found, (&format!("tcp[{at}]"), &rule.route), output);
+    }
+}
+
+/// A passage that takes nothing and leads nowhere.
+pub fn blank() -> Passage {
+    Passage {
+        listeners: Arc::from([]),
+        hosts: Box::default(),
+        sources: Box::default(),
+        destinations: Box::default(),
+        rank: 0,
+        terminate: false,
+        upstreams: Box::default(),
+        idle_timeout: IDLE_TIMEOUT,
+        connect_timeout: CONNECT_TIMEOUT,
+    }
+}
+
+/// The ranges of a match of connections: of clients, and of what they connect to. None where one
+/// cannot be read.
+pub fn both_ranges(written: &TcpMatch) -> Option<(Ranges, Ranges)> {
+    let sources = match written.source_subnet.is_empty() {
+        true => Box::default(),
+        false => ranges(std::slice::from_ref(&written.source_subnet))?,
+    };
+    Some((sources, ranges(&written.destination_subnets)?))
+}
+
+/// Ranges as written; `None` where one cannot be read.
+pub fn ranges(written: &[Box<str>]) -> Option<Ranges> {
+    let range = |text: &str| match text.parse::<IpAddr>() {
+        Ok(address) => Some(IpNet::from(address)),
+        Err(_) => text.parse::<IpNet>().ok().map(|range| range.trunc()),
+    };
+    written.iter().map(|text| range(text)).collect()
+}
+
+impl Scene<'_> {
+    /// The passage of a match of names, with its name.
+    fn passed(
+        &self,
+        reader: &Reader<'_>,
+        written: &TlsMatch,
+        place: Place,
+    ) -> Option<(Name, Passage)> {
+        let asked = Asked {
+            port: written.port,
+            gateways: &written.gateways,
+            labels: &written.source_labels,
+            namespace: &written.source_namespace,
+            sources: Box::default(),
+            destinations: ranges(&written.destination_subnets)?,
+        };
+        let hosts = self.meeting(written, place);
+        if hosts.is_empty() {
+            return None;
+        }
+        let mut passage = self.passage(reader, asked, &Door::Passing, place)?;
+        passage.hosts = hosts.into();
+        Some((self.name("tls", place, ""), passage))
+    }
+
+    /// The passages of a match of connections, with their names: of plain ones, and of what
+    /// comes out of TLS.
+    fn streamed(
+        &self,
+        reader: &Reader<'_>,
+        written: &TcpMatch,
+        place: Place,
+    ) -> Vec<(Name, Passage)> {
+        let mut found = Vec::new();
+        for door in [Door::Stream, Door::TlsStream] {
+            let Some((sources, destinations)) = both_ranges(written) else {
+                return found;
+            };
+            let asked = Asked {
+                port: written.port,
+                gateways: &written.gateways,
+                labels: &written.source_labels,
+                namespace: &written.source_namespace,
+                sources,
+                destinations,
+            };
+            let Some(mut passage) = self.passage(reader, asked, &door, place) else {
+                continue;
+            };
+            let mut end = "";
+            if door == Door::TlsStream {
+                passage.hosts = [self.host.clone()].into();
+                passage.terminate = true;
+                end = "+tls";
+            }
+            found.push((self.name("tcp", place, end), passage));
+        }
+        found
+    }
+
+    /// A passage for the listeners that a match admits; `None` where there is none.
+    fn passage(
+        &self,
+        reader: &Reader<'_>,
+        asked: Asked<'_>,
+        door: &Door,
+        place: Place,
+    ) -> Option<Passage> {
+        if !matching::is_workload(asked.labels, asked.namespace, reader.view()) {
+            return None;
+        }
+        let own = self.tenant.service.meta.key.namespace();
+        let is_named = |id: &Arc<str>| {
+            let mut named = asked.gateways.iter();
+            asked.gateways.is_empty() || named.any(|text| names::is_gateway(text, own, id))
+        };
+        let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
+            way.door == *door
+                && (asked.port == 0 || asked.port == way.port)
+                && is_named(gateway)
+                && self.holders.admits(&way.listener, door)
+        });
+        let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();
+        listeners.sort_unstable();
+        listeners.dedup();
+        (!listeners.is_empty()).then(|| Passage {
+            listeners: listeners.into(),
+            sources: asked.sources,
+            destinations: asked.destinations,
+            rank: self.rank(place),
+            ..blank()
+        })
+    }
+
+    /// The names that both a match and the host are about, sorted. At gateways a name within the
+    /// host is a host of its own, which may be somebody else's.
+    fn meeting(&self, written: &TlsMatch, place: Place) -> Vec<Host> {
+        let known = &self.tenant.names;
+        let mut covering = self.covering.iter();
+        let is_whole = covering.any(|it| known.is_matched(it, place.rule, place.matched));
+        let mut hosts: Vec<Host> = Vec::new();
+        hosts.extend(is_whole.then(|| self.host.clone()));
+        if self.tenant.named == Named::Captured {
+            let names = written.sni_hosts.iter();
+            let names = names.filter_map(|sni| names::host(sni).ok());
+            let is_met = |sni: &Host| {
+                known.takes(sni) && !self.covering.contains(sni) && is_within(sni, self.host)
+            };
+            hosts.extend(names.filter(is_met));
+        }
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
+    }
+
+    /// Gives passages what their rule leads to.
+    fn push(
+        &self,
+        reader: &mut Reader<'_>,
+        found: Vec<(Name, Passage)>,
+        (field, shares): (&str, &[RouteDestination]),
+        output: &mut Output,
+    ) {
+        if found.is_empty() {
+            return;
+        }
+        let upstreams = self.upstreams(reader, (field, shares), output);
+        let key = &self.tenant.service.meta.key;
+        for (name, passage) in found {
+            let passage = Passage {
+                upstreams: upstreams.clone(),
+                ..passage
+            };
+            let resource = Resource {
+                origin: origin(OriginKind::VirtualService, key),
+                value: Value::Passage(Box::new(passage)),
+            };
+            output.resources.push((name, resource));
+        }
+    }
+
+    fn upstreams(
+        &self,
+        reader: &mut Reader<'_>,
+        (field, shares): (&str, &[RouteDestination]),
+        output: &mut Output,
+    ) -> Box<[WeightedUpstream]> {
+        let key = &self.tenant.service.meta.key;
+        let mut say = |end: String, message: String, remedy: &str| {
+            let field = format!("spec.{field}.{end}");
+            let finding = Finding::new(Severity::Error, key, field, message, remedy);
+            output.findings.push(finding);
+        };
+        if shares.is_empty() {
+            let message = "is empty, so its connections are closed".to_owned();
+            say("route".into(), message, "name a destination");
+        }
+        let mut upstreams = Vec::with_capacity(shares.len());
+        for (at, share) in shares.iter().enumerate() {
+            let found = destination::resolve(reader, &share.destination, key.namespace());
+            let upstream = match found {
+                Ok(upstream) => {
+                    output.needs.push(Unit::upstream(upstream.clone()));
+                    Name::new(upstream)
+                }
+                Err(lost) => {
+                    say(
+                        format!("route[{at}].destination.{}", lost.field),
+                        format!("{}, so its connections are closed", lost.problem),
+                        lost.remedy,
+                    );
+                    // The name of what is not there, which keeps its share.
+                    Name::new(format!("{}/{field}.{at}/missing", key.id()))
+                }
+            };
+            let weight = match (share.weight, shares.len()) {
+                (0, 1) => 1,
+                (weight, _) => weight,
+            };
+            upstreams.push(WeightedUpstream {
+                upstream,
+                weight,
+                headers: None,
+            });
+        }
+        upstreams.into()
+    }
+
+    fn name(&self, kind: &str, place: Place, end: &str) -> Name {
+        let (id, host) = (self.tenant.service.meta.key.id(), self.label);
+        let (rule, matched) = (place.rule, place.matched);
+        Name::new(format!("{id}/{host}/{kind}{rule}.{matched}{end}"))
+    }
+
+    /// The rank: the age of the VirtualService, then its place. The age goes first, since passages
+    /// of several hosts meet on a listener.
+    fn rank(&self, place: Place) -> u64 {
+        let part = |number: usize, bits: u32| (number as u64).min((1 << bits) - 1);
+        let created = self.tenant.service.meta.created.clamp(0, (1 << 34) - 1);
+        created.unsigned_abs() << 30
+            | part(place.tenant, 8) << 22
+            | part(place.rule, 11) << 11
+            | part(place.matched, 11)
+    }
+}

@@ -1,0 +1,189 @@
+//! The units of Istio's objects at gateways.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use myriad_api::{Object, ObjectKey, ObjectKind};
+use myriad_model::{Key, Kind, Name};
+
+use super::facts::IstioFact;
+use super::touch::{gateway_claims, service_claims};
+use super::{guard, port, telemetry};
+use crate::engine::{
+    NewlyClaimed, Output, Own, PortKey, Reader, Stays, Unit, UnitKey, UnitKind, Viewers,
+};
+use crate::settings::Settings;
+
+/// The hosts of one Istio Gateway, by `namespace/name`, and what is wrong with it alone.
+pub static GATEWAY: UnitKind = UnitKind {
+    ports: Some(|object, view, settings| match object {
+        Object::IstioGateway(gateway) => port::claims(Some(gateway), view, settings),
+        _ => BTreeMap::new(),
+    }),
+    claim_fact: Some(|hasher, id, host| hasher.fact(IstioFact::Server(id, host.as_str()))),
+    ..UnitKind::of_object("gateway", 2, Own::Of(ObjectKind::IstioGateway))
+};
+
+/// The hosts of one VirtualService, by `namespace/name`, and what is wrong with it alone.
+pub static VIRTUAL_SERVICE: UnitKind = UnitKind {
+    claim_fact: Some(|hasher, id, host| hasher.fact(IstioFact::ServiceClaim(id, host.as_str()))),
+    ..UnitKind::of_object("virtual service", 3, Own::Of(ObjectKind::VirtualService))
+};
+
+/// One policy over the gateway as a whole.
+pub static GUARD: UnitKind = UnitKind {
+    viewers: |_, _| Viewers::Namespace,
+    makes: |key, keys| {
+        if let UnitKey::Object(kind, id) = key {
+            let key = ObjectKey::from_id(*kind, id.clone());
+            keys.push(Key::new(Kind::Guard, guard::name(&key)));
+        }
+    },
+    ..UnitKind::of_object("guard", 4, Own::Key)
+};
+
+/// An object that no host claims: what is wrong with it, or that it is not honoured.
+pub static REFUSED: UnitKind = UnitKind {
+    viewers: |unit, _| match unit.own_kind() {
+        Some(ObjectKind::Telemetry) => Viewers::Namespace,
+        _ => Viewers::Gateways,
+    },
+    ..UnitKind::of_object("refused", 5, Own::Key)
+};
+
+/// What the proxies of the gateway record.
+pub static TELEMETRY: UnitKind = UnitKind {
+    stays: |_, settings| match telemetry::is_always(settings) {
+        true => Stays::Always,
+        false => Stays::WhileNeeded,
+    },
+    viewers: |_, settings| match telemetry::is_always(settings) {
+        true => Viewers::All,
+        false => Viewers::Needed,
+    },
+    makes: |_, keys| keys.push(Key::new(Kind::Telemetry, Name::from(telemetry::NAME))),
+    ..UnitKind::needed("telemetry", 6)
+};
+
+/// A provider of the mesh settings, by its name.
+pub static PROVIDER: UnitKind = UnitKind {
+    stays: |_, _| Stays::Always,
+    viewers: |_, _| Viewers::All,
+    makes: |key, keys| {
+        if let UnitKey::Name(id) = key {
+            keys.push(Key::new(Kind::Provider, Name::new(id.clone())));
+        }
+    },
+    ..UnitKind::needed("provider", 11)
+};
+
+/// The listener of a port of Istio's Gateways.
+pub static LISTENER: UnitKind = UnitKind {
+    makes: |key, keys| {
+        if let UnitKey::Port(port) = key {
+            keys.push(Key::new(Kind::Listener, port.name()));
+        }
+    },
+    ..UnitKind::needed("listener", 13)
+};
+
+impl Unit {
+    /// A Gateway, by `namespace/name`.
+    pub fn gateway(id: Arc<str>) -> Unit {
+        Unit::named(&GATEWAY, id)
+    }
+
+    /// A VirtualService, by `namespace/name`.
+    pub fn virtual_service(id: Arc<str>) -> Unit {
+        Unit::named(&VIRTUAL_SERVICE, id)
+    }
+
+    /// A policy over the gateway as a whole.
+    pub fn guard(key: &ObjectKey) -> Unit {
+        Unit::of_object(&GUARD, key)
+    }
+
+    /// An object that no host claims.
+    pub fn refused(key: &ObjectKey) -> Unit {
+        Unit::of_object(&REFUSED, key)
+    }
+
+    /// What the proxies of the gateway record.
+    pub fn telemetry() -> Unit {
+        Unit::new(&TELEMETRY, UnitKey::Alone)
+    }
+
+    /// A provider of the mesh settings.
+    pub fn provider(name: Arc<str>) -> Unit {
+        Unit::named(&PROVIDER, name)
+    }
+
+    /// The listener of a port.
+    pub fn listener(port: PortKey) -> Unit {
+        Unit::new(&LISTENER, UnitKey::Port(port))
+    }
+}
+
+/// The unit that an object is there with, for kinds that claim hosts.
+pub fn claimant(key: &ObjectKey) -> Option<Unit> {
+    match key.kind {
+        ObjectKind::IstioGateway => Some(Unit::gateway(key.id().clone())),
+        ObjectKind::VirtualService => Some(Unit::virtual_service(key.id().clone())),
+        _ => None,
+    }
+}
+
+/// What an object claims, and what of it may be new.
+pub fn newly(old: &Object, new: &Object) -> Option<NewlyClaimed> {
+    match (old, new) {
+        (Object::IstioGateway(old), Object::IstioGateway(new)) => {
+            let is_same = old.spec.selector == new.spec.selector;
+            let named = gateway_claims(old);
+            Some(NewlyClaimed::new(named, gateway_claims(new), |_| is_same))
+        }
+        (Object::VirtualService(old), Object::VirtualService(new)) => {
+            let is_same = old.spec.export_to == new.spec.export_to;
+            let (before, after) = (service_claims(old), service_claims(new));
+            let named = before.keys().cloned().collect();
+            let hosts = after.keys().cloned().collect();
+            Some(NewlyClaimed::new(named, hosts, |host| {
+                is_same && before.get(host) == after.get(host)
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// The providers of the settings.
+pub fn providers(settings: &Settings) -> impl Iterator<Item = Unit> {
+    let providers = settings.providers.iter();
+    providers.map(|it| Unit::provider((&*it.name).into()))
+}
+
+/// The units that are there because of the settings.
+pub fn roots(settings: &Settings) -> impl Iterator<Item = Unit> {
+    let telemetry = telemetry::is_always(settings).then(Unit::telemetry);
+    providers(settings).chain(telemetry)
+}
+
+/// Translates a policy over the gateway as a whole.
+pub fn translate_guard(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let key = unit.object_key();
+    key.map_or_else(Output::default, |key| guard::translate(reader, &key))
+}
+
+/// Translates a provider.
+pub fn translate_provider(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let name = unit.name();
+    name.map_or_else(Output::default, |name| {
+        super::provider::translate(reader, name)
+    })
+}
+
+/// Translates the listener of a port.
+pub fn translate_listener(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    match unit.key() {
+        UnitKey::Port(key) => port::translate(reader, key),
+        _ => Output::default(),
+    }
+}

@@ -1,0 +1,120 @@
+//! What Istio's objects count for in their namespaces.
+
+use std::sync::Arc;
+
+use myriad_api::Object;
+use myriad_api::istio::destination_rule::TrafficPolicy;
+use myriad_api::istio::destination_rule::balancer::{LoadBalancer, RingHash};
+use myriad_api::istio::virtual_service::HttpRoute;
+use myriad_api::istio::{DestinationRule, ServiceEntry, StringMatch, VirtualService};
+use myriad_model::HashTable;
+
+use crate::regex;
+use crate::resolve::table_of;
+use crate::settings::REDUCED_POINTS;
+
+/// A rule with rings of [`REDUCED_POINTS`] points in place of its hash tables.
+pub fn reduce_rule(rule: &DestinationRule) -> Object {
+    let mut rule = rule.clone();
+    let subsets = rule.spec.subsets.iter_mut();
+    let policies = subsets.filter_map(|subset| subset.traffic_policy.as_deref_mut());
+    for policy in policies.chain(rule.spec.traffic_policy.as_deref_mut()) {
+        let ports = policy.port_level_settings.iter_mut();
+        let balancers = ports.filter_map(|port| port.load_balancer.as_deref_mut());
+        balancers
+            .chain(policy.load_balancer.as_deref_mut())
+            .for_each(shrink);
+    }
+    Object::DestinationRule(Arc::new(rule))
+}
+
+fn shrink(balancer: &mut LoadBalancer) {
+    if let Some(hash) = &mut balancer.consistent_hash {
+        hash.maglev = None;
+        hash.minimum_ring_size = 0;
+        hash.ring_hash = Some(RingHash {
+            minimum_ring_size: u64::from(REDUCED_POINTS),
+        });
+    }
+}
+
+/// The rows that a rule which delegates counts for at least: those of its delegate are not known
+/// before it is followed.
+const DELEGATED_ROWS: usize = 64;
+
+/// Each match is a row on each host.
+pub fn of_service(service: &VirtualService) -> u64 {
+    let spec = &service.spec;
+    let of_http = spec.http.iter().map(|route| {
+        let least = match route.rare().delegate.is_some() {
+            true => DELEGATED_ROWS,
+            false => 1,
+        };
+        route.matches.len().max(least)
+    });
+    let of_tls = spec.tls.iter().map(|route| route.matches.len().max(1));
+    let of_tcp = spec.tcp.iter().map(|route| route.matches.len().max(1));
+    let rows: usize = of_http.chain(of_tls).chain(of_tcp).sum();
+    let rows = (rows as u64).saturating_mul(spec.hosts.len().max(1) as u64);
+    // Hosts share a regex.
+    rows.saturating_add(regex::rows(spec.http.iter().flat_map(regexes)))
+}
+
+fn regexes(route: &HttpRoute) -> impl Iterator<Item = &str> {
+    let tests = route.matches.iter().flat_map(|matched| {
+        let rare = matched.rare();
+        let single = [&matched.uri, &rare.scheme, &rare.method, &rare.authority];
+        let maps = [&matched.headers, &rare.query_params, &rare.without_headers];
+        let of_maps = maps.into_iter().flat_map(|map| map.iter());
+        let of_maps = of_maps.map(|(_, test)| test);
+        single.into_iter().flatten().chain(of_maps)
+    });
+    let cors = route.rare().cors_policy.iter();
+    let tests = tests.chain(cors.flat_map(|cors| &cors.allow_origins));
+    let of_tests = tests.filter_map(|test| match test {
+        StringMatch::Regex(pattern) => Some(&**pattern),
+        _ => None,
+    });
+    let rewrite = route.rewrite.as_ref();
+    let substituted = rewrite.and_then(|rewrite| rewrite.uri_regex_rewrite.as_ref());
+    of_tests.chain(substituted.map(|rule| &*rule.pattern))
+}
+
+/// The endpoints of an entry.
+pub fn of_entry(entry: &ServiceEntry) -> u64 {
+    let spec = &entry.spec;
+    // Each host has all endpoints.
+    let of_hosts = spec.endpoints.len().max(1).saturating_mul(spec.hosts.len());
+    let addresses = of_hosts.max(spec.addresses.len()) as u64;
+    addresses.saturating_mul(spec.ports.len().max(1) as u64)
+}
+
+/// The slots of a rule, for the host as a whole and for each subset; those of one port of its
+/// Services.
+pub fn of_rule(rule: &DestinationRule, slots_max: u32) -> u64 {
+    let top = rule.spec.traffic_policy.as_deref();
+    let own = |policy: Option<&TrafficPolicy>| of_policy(policy, slots_max);
+    let of_subsets = rule.spec.subsets.iter().map(|subset| {
+        let policy = subset.traffic_policy.as_deref();
+        let has_own = policy.is_some_and(|policy| policy.load_balancer.is_some());
+        match has_own {
+            true => own(policy),
+            false => own(policy).saturating_add(own(top)),
+        }
+    });
+    of_subsets.fold(own(top), u64::saturating_add)
+}
+
+fn of_policy(policy: Option<&TrafficPolicy>, slots_max: u32) -> u64 {
+    let Some(policy) = policy else { return 0 };
+    let ports = policy.port_level_settings.iter();
+    let balancers = ports.filter_map(|port| port.load_balancer.as_deref());
+    let balancers = balancers.chain(policy.load_balancer.as_deref());
+    balancers
+        .filter_map(|balancer| balancer.consistent_hash.as_ref())
+        .filter_map(|hash| table_of(hash, slots_max))
+        .map(|table| match table {
+            HashTable::Ring(slots) | HashTable::Maglev(slots) => u64::from(slots),
+        })
+        .sum()
+}

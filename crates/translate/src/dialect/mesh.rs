@@ -1,0 +1,50 @@
+//! Istio's dialect at sidecars: what a workload may reach, and what is accepted for it.
+//!
+//! A Service or ServiceEntry is one unit for all sidecars. Of a view it asks little: whether it is
+//! imported, and whether the view is of its namespace. So two thousand sidecars of fifty
+//! namespaces share what it gives. What is accepted for a workload is one unit for that workload.
+
+mod captured;
+pub mod facts;
+mod peers;
+mod reachable;
+mod reader;
+pub mod scope;
+mod sidecar;
+pub mod units;
+mod workload;
+
+pub use captured::CaptureKey;
+
+use myriad_api::{Finding, Object, Severity};
+
+use crate::engine::{Dialect, Output, Reader, Unit};
+
+/// What the engine is told of sidecars.
+pub const DIALECT: Dialect = Dialect {
+    touch: facts::touch,
+    found_under: facts::found_under,
+    ..Dialect::BLANK
+};
+
+/// Says what is wrong with an object that is for sidecars alone: without a mesh, that it has no
+/// effect.
+pub fn judge(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let key = unit.object_key();
+    let is_mesh = reader.settings().sidecars;
+    match key.as_ref().and_then(|key| reader.itself(key)) {
+        None => Output::default(),
+        Some(Object::Sidecar(it)) if is_mesh => sidecar::judge(&it),
+        Some(Object::PeerAuthentication(it)) if is_mesh => sidecar::judge_peers(&it),
+        Some(object) => Output {
+            findings: vec![Finding::new(
+                Severity::Error,
+                object.key(),
+                "",
+                "is for sidecars, of which there are none without a mesh, so it has no effect",
+                "start the controller with --mesh, or remove it",
+            )],
+            ..Output::default()
+        },
+    }
+}

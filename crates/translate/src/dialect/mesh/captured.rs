@@ -1,0 +1,195 @@
+//! The listeners of connections that sidecars capture on their way out, and what becomes of
+//! those that are for nobody who is known.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use myriad_api::istio::virtual_service::HttpRoute;
+use myriad_model::{
+    Action, Capture, CaptureDirection, Host, Listener, ListenerProtocol, MutualTls, Name, Origin,
+    Passage, PathMatch, Protocol, Resource, Route, Underscores, Upstream, Value, WeightedUpstream,
+};
+
+use crate::dialect::istio::{policy, stream};
+use crate::engine::{Output, Reader};
+use crate::resolve::Spoken;
+
+/// The original destination of connections.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CaptureKey {
+    /// None for any address.
+    pub address: Option<IpAddr>,
+    /// The port.
+    pub port: u16,
+}
+
+/// The upstream of what goes where it was meant to go.
+const ELSEWHERE: &str = "elsewhere";
+
+/// The rank of what is for nobody who is known: behind all others.
+const LAST_RANK: u64 = u64::MAX;
+
+impl CaptureKey {
+    /// The name of the listener.
+    pub fn name(&self) -> Name {
+        Name::new(match self.address {
+            Some(address) => format!("outbound/{}", SocketAddr::new(address, self.port)),
+            None => format!("outbound/any:{}", self.port),
+        })
+    }
+}
+
+/// Translates a listener on which all of this is spoken.
+pub fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -> Output {
+    let mut output = Output::default();
+    let is_all = |one: Spoken| spoken.iter().all(|it| *it == one);
+    let protocol = match (spoken, is_all(Spoken::Http), is_all(Spoken::Tcp)) {
+        ([], _, _) => return output,
+        (_, true, _) => ListenerProtocol::Http,
+        (_, _, true) => ListenerProtocol::Tcp,
+        _ => ListenerProtocol::Detected,
+    };
+    let address = key.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    let address = SocketAddr::new(address, key.port);
+    let name = key.name();
+    let value = listener(
+        address,
+        protocol,
+        CaptureDirection::Outbound,
+        MutualTls::None,
+    );
+    push(&mut output, name.clone(), value);
+    // An address of its own is for those who have it alone.
+    if key.address.is_some() || !reader.allows_any() {
+        return output;
+    }
+    let listeners: Arc<[Name]> = [name.clone()].into();
+    if protocol != ListenerProtocol::Tcp {
+        let upstreams = [weighted(Name::from(ELSEWHERE))];
+        let route = route(
+            listeners.clone(),
+            [Host::any()].into(),
+            LAST_RANK,
+            upstreams,
+            reader.settings().underscores(Underscores::Colliding),
+        );
+        push(&mut output, elsewhere(&name), Value::Route(Box::new(route)));
+    }
+    if protocol != ListenerProtocol::Http {
+        let upstreams = [weighted(Name::from(ELSEWHERE))];
+        let passage = passage(listeners, LAST_RANK, upstreams);
+        push(
+            &mut output,
+            elsewhere(&name),
+            Value::Passage(Box::new(passage)),
+        );
+    }
+    output
+}
+
+/// Translates what becomes of connections to ports that nobody has.
+pub fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
+    let mut output = Output::default();
+    if !reader.view().is_sidecar() {
+        return output;
+    }
+    let address = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let name = Name::from("outbound/any:any");
+    // Where nothing goes anywhere, a request at least is told so.
+    let protocol = match reader.allows_any() {
+        true => ListenerProtocol::Tcp,
+        false => ListenerProtocol::Detected,
+    };
+    let value = listener(
+        address,
+        protocol,
+        CaptureDirection::Outbound,
+        MutualTls::None,
+    );
+    push(&mut output, name.clone(), value);
+    if !reader.allows_any() {
+        return output;
+    }
+    let upstream = Upstream {
+        original_destination: true,
+        ..Upstream::plain(Protocol::Http1)
+    };
+    push(
+        &mut output,
+        Name::from(ELSEWHERE),
+        Value::Upstream(upstream),
+    );
+    let upstreams = [weighted(Name::from(ELSEWHERE))];
+    let passage = passage([name.clone()].into(), LAST_RANK, upstreams);
+    push(
+        &mut output,
+        elsewhere(&name),
+        Value::Passage(Box::new(passage)),
+    );
+    output
+}
+
+/// A listener of captured connections.
+pub fn listener(
+    address: SocketAddr,
+    protocol: ListenerProtocol,
+    direction: CaptureDirection,
+    mutual: MutualTls,
+) -> Value {
+    Value::Listener(Box::new(Listener {
+        address,
+        tls: false,
+        default_certificate: None,
+        protocol,
+        capture: Some(Capture { direction, mutual }),
+    }))
+}
+
+/// A route for all requests, with what Istio does where no rule says otherwise.
+pub fn route(
+    listeners: Arc<[Name]>,
+    hosts: Arc<[Host]>,
+    rank: u64,
+    upstreams: [WeightedUpstream; 1],
+    underscores: Underscores,
+) -> Route {
+    let mut policy = policy::build(&HttpRoute::default(), &mut Vec::new());
+    policy.underscores = underscores;
+    Route {
+        listeners,
+        hosts,
+        path: PathMatch::Prefix("/".into()),
+        conditions: Box::default(),
+        rank,
+        action: Action::Forward(upstreams.into()),
+        policy: Arc::new(policy),
+    }
+}
+
+/// A passage for all connections.
+pub fn passage(listeners: Arc<[Name]>, rank: u64, upstreams: [WeightedUpstream; 1]) -> Passage {
+    Passage {
+        listeners,
+        rank,
+        upstreams: upstreams.into(),
+        ..stream::blank()
+    }
+}
+
+/// All of what is there goes to one upstream.
+pub fn weighted(upstream: Name) -> WeightedUpstream {
+    WeightedUpstream {
+        upstream,
+        weight: 1,
+        headers: None,
+    }
+}
+
+fn elsewhere(listener: &Name) -> Name {
+    Name::new(format!("{ELSEWHERE}/{listener}"))
+}
+
+fn push(output: &mut Output, name: Name, value: Value) {
+    let origin = Origin::settings();
+    output.resources.push((name, Resource { origin, value }));
+}

@@ -1,0 +1,408 @@
+//! A Service or a ServiceEntry at sidecars that may reach it: routes and passages on the listeners
+//! of its ports.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use myriad_api::istio::{ServiceEntry, VirtualService};
+use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Service, ServicePort, Severity};
+use myriad_model::{Host, Name, Origin, OriginKind, Resource, Underscores, Value};
+
+use super::{CaptureKey, captured};
+use crate::dialect::istio::entrance::{Door, Entrance};
+use crate::dialect::istio::routes::{self, Ground};
+use crate::dialect::istio::scene::{Named, Tenant};
+use crate::dialect::istio::stream;
+use crate::engine::{Output, Reader, Unit};
+use crate::resolve::names::{self, broader};
+use crate::resolve::{self, Spoken, upstream};
+
+/// The rank of a route where no VirtualService says anything.
+const ROUTE_RANK: u64 = 7 << 56;
+
+/// The rank of passages, behind those of rules; the older ones go first.
+const PASSAGE_RANK: u64 = u64::MAX - (1 << 36);
+
+/// One port of one host.
+struct Site<'a> {
+    key: &'a ObjectKey,
+    created: i64,
+    /// The host as it is written in full, in lower case.
+    host: &'a str,
+    /// The name of a Service, which VirtualServices of its namespace may call it by.
+    short: Option<&'a str>,
+    /// The hosts of requests that are meant for it, but for the short one.
+    hosts: &'a [Host],
+    /// The addresses where it is reached; empty for wherever endpoints are.
+    addresses: &'a [IpAddr],
+    /// The addresses as blocks, or those of endpoints.
+    ranges: &'a [IpNet],
+    /// Whether connections that are told by no name may be for it without any address.
+    is_everywhere: bool,
+    port: u16,
+    spoken: Spoken,
+    upstream: Arc<str>,
+}
+
+/// Translates what an object is to the sidecar of a view.
+pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
+    let mut output = Output::default();
+    if !reader.view().is_sidecar() {
+        return output;
+    }
+    match key.kind {
+        ObjectKind::Service => {
+            if let Some(service) = reader.service_itself(key.id()) {
+                add_service(reader, &service, &mut output);
+            }
+        }
+        _ => {
+            if let Some(Object::ServiceEntry(entry)) = reader.itself(key) {
+                add_entry(reader, &entry, &mut output);
+            }
+        }
+    }
+    output
+}
+
+fn add_service(reader: &mut Reader<'_>, service: &Service, output: &mut Output) {
+    let key = &service.meta.key;
+    let (namespace, name) = (key.namespace(), key.name());
+    if !reader.view().sees(&resolve::exports(service), namespace) {
+        return;
+    }
+    let host = names::service_host(key.id(), &reader.settings().cluster_domain);
+    let mut hosts = vec![
+        format!("{name}.{namespace}"),
+        format!("{name}.{namespace}.svc"),
+        host.clone(),
+    ];
+    if service.is_headless {
+        // Each endpoint has a name of its own below that of the Service.
+        let below: Vec<String> = hosts.iter().map(|host| format!("**.{host}")).collect();
+        hosts.extend(below);
+    }
+    hosts.extend(service.addresses.iter().map(IpAddr::to_string));
+    let hosts: Vec<Host> = hosts.iter().filter_map(|it| Host::parse(it).ok()).collect();
+    let mut known = BTreeSet::new();
+    for port in &service.ports {
+        let is_tcp = port.protocol.as_deref().is_none_or(|it| it == "TCP");
+        let is_first = is_tcp && known.insert(port.port);
+        if !is_first || !imports(reader, namespace, &host, port.port) {
+            continue;
+        }
+        let spoken = Spoken::of_port(port);
+        let ranges = match service.is_headless && spoken != Spoken::Http {
+            true => endpoints(reader, key.id(), port),
+            false => Vec::new(),
+        };
+        let site = Site {
+            key,
+            created: service.meta.created,
+            host: &host,
+            short: Some(name),
+            hosts: &hosts,
+            addresses: &service.addresses,
+            ranges: &ranges,
+            is_everywhere: false,
+            port: port.port,
+            spoken,
+            upstream: upstream::subset_name(key.id(), port.port, ""),
+        };
+        site.add(reader, output);
+    }
+}
+
+fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output) {
+    let key = &entry.meta.key;
+    let namespace = key.namespace();
+    let spec = &entry.spec;
+    if !reader.view().sees(&spec.export_to, namespace) {
+        return;
+    }
+    let written = spec.addresses.iter();
+    let addresses: Vec<IpAddr> = written.filter_map(|it| it.parse().ok()).collect();
+    let blocks = spec.addresses.iter().filter_map(|it| it.parse().ok());
+    let blocks: Vec<IpNet> = blocks.map(|it: IpNet| it.trunc()).collect();
+    let written = spec.hosts.iter().map(|host| host.to_ascii_lowercase());
+    for host in written.collect::<BTreeSet<String>>() {
+        let Ok(parsed) = names::host(&host) else {
+            continue;
+        };
+        let mut hosts = vec![parsed];
+        let of_addresses = addresses.iter().map(IpAddr::to_string);
+        hosts.extend(of_addresses.filter_map(|it| Host::parse(&it).ok()));
+        let mut known = BTreeSet::new();
+        for port in &spec.ports {
+            if !known.insert(port.number) || !imports(reader, namespace, &host, port.number) {
+                continue;
+            }
+            let site = Site {
+                key,
+                created: entry.meta.created,
+                host: &host,
+                short: None,
+                hosts: &hosts,
+                addresses: &addresses,
+                ranges: &blocks,
+                is_everywhere: addresses.is_empty() && blocks.is_empty(),
+                port: port.number,
+                spoken: Spoken::of_word(&port.protocol).unwrap_or(Spoken::Tcp),
+                upstream: upstream::entry_name(namespace, &host, port.number, ""),
+            };
+            site.add(reader, output);
+        }
+    }
+}
+
+/// Whether Sidecars let the view reach it.
+fn imports(reader: &Reader<'_>, namespace: &str, host: &str, port: u16) -> bool {
+    reader.view().imports(namespace, host, port)
+}
+
+/// The addresses of the endpoints of a Service without address.
+fn endpoints(reader: &mut Reader<'_>, id: &str, _port: &ServicePort) -> Vec<IpNet> {
+    let mut found = BTreeSet::new();
+    for slice in reader.slices(id) {
+        let endpoints = slice.endpoints.iter();
+        found.extend(endpoints.filter_map(|it| it.address.map(IpNet::from)));
+    }
+    found.into_iter().collect()
+}
+
+impl Site<'_> {
+    fn add(&self, reader: &mut Reader<'_>, output: &mut Output) {
+        let is_nowhere = !self.is_everywhere && self.addresses.is_empty() && self.ranges.is_empty();
+        if is_nowhere && self.spoken != Spoken::Http {
+            return;
+        }
+        let keys = self.keys();
+        let mut listeners: Vec<Name> = keys.iter().map(CaptureKey::name).collect();
+        listeners.sort_unstable();
+        listeners.dedup();
+        let listeners: Arc<[Name]> = listeners.into();
+        let Ok(host) = names::host(self.host) else {
+            return;
+        };
+        let services = self.services(reader, &host);
+        let (host_text, port) = (self.host, self.port);
+        // Several ServiceEntries may name one host; what is made of each has a name of its own.
+        let label = match self.key.kind {
+            ObjectKind::Service => format!("{host_text}:{port}"),
+            _ => format!("{}/{host_text}:{port}", self.key.id()),
+        };
+        if matches!(self.spoken, Spoken::Http | Spoken::Unknown) {
+            self.add_routes(reader, (&host, &label), &listeners, &services, output);
+        }
+        if self.spoken != Spoken::Http {
+            self.add_passages(reader, (&host, &label), &listeners, &services, output);
+        }
+        output.needs.push(Unit::upstream(self.upstream.clone()));
+        let spoken = keys.into_iter();
+        let spoken = spoken.map(|key| Unit::spoken(&key, self.spoken));
+        output.needs.extend(spoken);
+    }
+
+    /// The keys of captures of connections to it. Requests say by themselves which host they are
+    /// for.
+    fn keys(&self) -> Vec<CaptureKey> {
+        let port = self.port;
+        let addresses = self.addresses.iter();
+        let mut keys: Vec<CaptureKey> = match self.spoken {
+            Spoken::Http => Vec::new(),
+            Spoken::Tls | Spoken::Tcp | Spoken::Unknown => addresses
+                .map(|address| CaptureKey {
+                    address: Some(*address),
+                    port,
+                })
+                .collect(),
+        };
+        if keys.is_empty() || !self.ranges.is_empty() {
+            keys.push(CaptureKey {
+                address: None,
+                port,
+            });
+        }
+        keys
+    }
+
+    /// The VirtualServices for the host, that which holds first: one for the host itself goes
+    /// before one for a wildcard, then the older.
+    fn services(&self, reader: &mut Reader<'_>, host: &Host) -> Vec<Arc<VirtualService>> {
+        let mut found: Vec<(usize, Arc<VirtualService>)> = Vec::new();
+        let mut patterns = vec![host.clone()];
+        patterns.extend(broader(host));
+        for (depth, pattern) in patterns.iter().enumerate() {
+            let bound = reader.bound(names::MESH, pattern).into_iter();
+            found.extend(bound.map(|service| (depth, service)));
+        }
+        if let Some(short) = self.short.and_then(|it| Host::parse(it).ok()) {
+            let gateway = names::short_mesh(self.key.namespace());
+            let bound = reader.bound(&gateway, &short).into_iter();
+            found.extend(bound.map(|service| (0, service)));
+        }
+        found.retain(|(_, service)| {
+            let own = service.meta.key.namespace();
+            reader.view().sees(&service.spec.export_to, own)
+                && imports(reader, own, self.host, self.port)
+        });
+        found.sort_by_key(|(depth, it)| (*depth, it.meta.created, it.meta.key.clone()));
+        let mut services: Vec<Arc<VirtualService>> = found.into_iter().map(|(_, it)| it).collect();
+        services.dedup_by(|later, earlier| later.meta.key == earlier.meta.key);
+        services
+    }
+
+    /// Says of VirtualServices for the host itself that an older one has it.
+    fn judge(&self, host: &Host, ruled: &[&Arc<VirtualService>], output: &mut Output) {
+        let Some((first, others)) = ruled.split_first() else {
+            return;
+        };
+        let is_own = |text: &str| {
+            let is_short = self
+                .short
+                .is_some_and(|short| text.eq_ignore_ascii_case(short));
+            is_short || names::is_host(text, host)
+        };
+        // One that names a wildcard beside the host is found twice.
+        for other in others.iter().filter(|it| it.meta.key != first.meta.key) {
+            let mut hosts = other.spec.hosts.iter();
+            if let Some(at) = hosts.position(|text| is_own(text)) {
+                let first = first.meta.key.id();
+                output.findings.push(Finding::new(
+                    Severity::Warning,
+                    &other.meta.key,
+                    format!("spec.hosts[{at}]"),
+                    format!("has the older VirtualService {first} in the mesh, whose rules hold"),
+                    "write the rules of both into one VirtualService",
+                ));
+            }
+        }
+    }
+
+    fn add_routes(
+        &self,
+        reader: &mut Reader<'_>,
+        (host, label): (&Host, &str),
+        listeners: &Arc<[Name]>,
+        services: &[Arc<VirtualService>],
+        output: &mut Output,
+    ) {
+        let mut hosts = self.hosts.to_vec();
+        if self.spoken == Spoken::Unknown && !self.addresses.is_empty() {
+            // Whatever is asked for at an address of its own is asked of it.
+            hosts = vec![Host::any()];
+        } else if let Some(short) = self.short
+            && reader.view().is_of(self.key.namespace())
+        {
+            hosts.extend(Host::parse(short));
+        }
+        hosts.sort_unstable();
+        hosts.dedup();
+        let hosts: Arc<[Host]> = hosts.into();
+        let ruled = services.iter().filter(|it| !it.spec.http.is_empty());
+        let ruled: Vec<&Arc<VirtualService>> = ruled.collect();
+        self.judge(host, &ruled, output);
+        if let Some(service) = ruled.first() {
+            let tenants = [self.tenant(reader, service, listeners, &[Door::Plain])];
+            let ground = Ground { host, hosts, label };
+            routes::build(reader, &ground, &tenants, output);
+            return;
+        }
+        let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
+        let usual = reader.settings().underscores(Underscores::Colliding);
+        let route = captured::route(listeners.clone(), hosts, ROUTE_RANK, upstreams, usual);
+        self.push(label, Value::Route(Box::new(route)), output);
+    }
+
+    fn add_passages(
+        &self,
+        reader: &mut Reader<'_>,
+        (host, label): (&Host, &str),
+        listeners: &Arc<[Name]>,
+        services: &[Arc<VirtualService>],
+        output: &mut Output,
+    ) {
+        let before = output.resources.len();
+        let is_ruled =
+            |it: &&Arc<VirtualService>| !it.spec.tls.is_empty() || !it.spec.tcp.is_empty();
+        if let Some(service) = services.iter().find(is_ruled) {
+            let doors = match self.spoken {
+                Spoken::Tcp => &[Door::Stream][..],
+                _ => &[Door::Passing, Door::Stream],
+            };
+            let tenant = self.tenant(reader, service, listeners, doors);
+            stream::add_captured(reader, (host, label), &tenant, output);
+        }
+        let mut is_named = false;
+        for (_, resource) in output.resources.iter_mut().skip(before) {
+            if let Value::Passage(passage) = &mut resource.value {
+                is_named |= !passage.hosts.is_empty();
+                self.narrow(host, &mut passage.hosts, &mut passage.destinations);
+            }
+        }
+        // Who tells names apart leaves nothing to be told without.
+        if is_named && self.spoken == Spoken::Tls {
+            return;
+        }
+        let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
+        let age = self.created.clamp(0, (1 << 34) - 1).unsigned_abs();
+        let mut passage = captured::passage(listeners.clone(), PASSAGE_RANK + age, upstreams);
+        self.narrow(host, &mut passage.hosts, &mut passage.destinations);
+        self.push(label, Value::Passage(Box::new(passage)), output);
+    }
+
+    /// On a listener of all addresses, a passage is for those of the site alone; one without
+    /// addresses is known by the name in the handshake.
+    fn narrow(&self, host: &Host, hosts: &mut Box<[Host]>, destinations: &mut Box<[IpNet]>) {
+        if destinations.is_empty() && !self.ranges.is_empty() {
+            let own = self.addresses.iter().copied().map(IpNet::from);
+            let mut all: Vec<IpNet> = self.ranges.iter().copied().chain(own).collect();
+            all.sort_unstable();
+            all.dedup();
+            *destinations = all.into();
+        }
+        if self.is_everywhere && self.spoken == Spoken::Tls && hosts.is_empty() {
+            *hosts = [host.clone()].into();
+        }
+    }
+
+    fn tenant(
+        &self,
+        reader: &mut Reader<'_>,
+        service: &Arc<VirtualService>,
+        listeners: &[Name],
+        doors: &[Door],
+    ) -> Tenant {
+        let mut entrances: Vec<(Arc<str>, Entrance)> = Vec::new();
+        for listener in listeners {
+            entrances.extend(doors.iter().map(|door| {
+                let entrance = Entrance {
+                    port: self.port,
+                    listener: listener.clone(),
+                    door: door.clone(),
+                    server: 0,
+                };
+                (names::MESH.into(), entrance)
+            }));
+        }
+        Tenant {
+            service: service.clone(),
+            names: reader.names_of(service),
+            entrances,
+            named: Named::Captured,
+        }
+    }
+
+    fn push(&self, label: &str, value: Value, output: &mut Output) {
+        let kind = match self.key.kind {
+            ObjectKind::Service => OriginKind::Service,
+            _ => OriginKind::ServiceEntry,
+        };
+        let id = self.key.id().clone();
+        let origin = Origin { kind, id };
+        let name = Name::new(format!("mesh/{label}"));
+        output.resources.push((name, Resource { origin, value }));
+    }
+}

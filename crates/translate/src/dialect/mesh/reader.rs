@@ -1,0 +1,67 @@
+//! Objects that are for sidecars, as units read them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use myriad_api::istio::{PeerAuthentication, Sidecar};
+use myriad_api::{Object, Service};
+
+use super::facts::MeshFact;
+use super::scope::SidecarScope;
+use crate::engine::Reader;
+
+impl<'a> Reader<'a> {
+    /// The Services of a namespace that select workloads with these labels, in no order that has
+    /// a meaning.
+    pub fn services_of(
+        &mut self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Vec<Arc<Service>> {
+        let mut found = Vec::new();
+        for (key, value) in labels {
+            let fact = self.read(MeshFact::Selecting(namespace, key, value));
+            for object in self.stored().collection(fact) {
+                self.count(1);
+                let Object::Service(service) = object else {
+                    continue;
+                };
+                let mut selector = service.selector.iter();
+                let has = |key: &str, value: &str| labels.get(key).is_some_and(|it| it == value);
+                // Each is looked at by the first label that it asks for.
+                let is_first = service
+                    .selector
+                    .first()
+                    .is_some_and(|(first, _)| **first == **key);
+                if service.meta.key.namespace() == namespace
+                    && is_first
+                    && selector.all(|(key, value)| has(key, value))
+                {
+                    found.push(service);
+                }
+            }
+        }
+        found
+    }
+
+    /// The PeerAuthentications of a namespace, in no order that has a meaning.
+    pub fn peers(&mut self, namespace: &str) -> Vec<Arc<PeerAuthentication>> {
+        let fact = self.read(MeshFact::Peers(namespace));
+        self.collect(fact, |object| match object {
+            Object::PeerAuthentication(peers) => {
+                let is_of = peers.meta.key.namespace() == namespace;
+                is_of.then_some(peers)
+            }
+            _ => None,
+        })
+    }
+
+    /// The Sidecar that is for the view, for the unit of its workload.
+    pub fn sidecar(&mut self) -> Option<&'a Sidecar> {
+        let view = self.view();
+        self.read(MeshFact::Sidecars(view.namespace_unasked()));
+        self.read(MeshFact::Sidecars(self.settings().root_namespace()));
+        let scope = view.scope_unasked().object::<SidecarScope>();
+        scope.map(|scope| &*scope.0)
+    }
+}

@@ -1,0 +1,122 @@
+//! The units of sidecars.
+
+use std::sync::Arc;
+
+use myriad_api::ObjectKey;
+
+use super::captured::{self, CaptureKey};
+use super::{reachable, workload};
+use crate::engine::{Bond, Output, Reader, Stays, Unit, UnitKey, UnitKind, Viewers};
+use crate::resolve::Spoken;
+use crate::view::Workload;
+
+/// What one Service or ServiceEntry is to sidecars that may reach it.
+pub static REACHABLE: UnitKind = UnitKind {
+    stays: |_, _| Stays::WithObject,
+    viewers: |_, _| Viewers::Reaching,
+    stores_all: true,
+    ..UnitKind::needed("reachable", 8)
+};
+
+/// What is accepted for a workload beside whom there is a sidecar.
+pub static WORKLOAD: UnitKind = UnitKind {
+    stays: |_, _| Stays::WithViewers,
+    viewers: |_, _| Viewers::Workload,
+    stores_all: true,
+    ..UnitKind::needed("workload", 9)
+};
+
+/// What becomes of connections of sidecars that are for nobody who is known.
+pub static ELSEWHERE: UnitKind = UnitKind {
+    stays: |_, _| Stays::WithViewers,
+    viewers: |_, _| Viewers::Sidecars,
+    stores_all: true,
+    ..UnitKind::needed("elsewhere", 10)
+};
+
+/// That something is spoken where sidecars capture connections.
+pub static SPOKEN: UnitKind = UnitKind {
+    bond: Bond::READ,
+    ..UnitKind::needed("spoken", 14)
+};
+
+/// The listener of connections that sidecars capture on their way out.
+pub static CAPTURED: UnitKind = UnitKind {
+    stores_all: true,
+    ..UnitKind::needed("captured", 15)
+};
+
+impl Unit {
+    /// What an object is to sidecars that may reach it.
+    pub fn reachable(key: &ObjectKey) -> Unit {
+        Unit::of_object(&REACHABLE, key)
+    }
+
+    /// What is accepted for a workload.
+    pub fn workload(workload: Arc<Workload>) -> Unit {
+        Unit::new(&WORKLOAD, UnitKey::Workload(workload))
+    }
+
+    /// What becomes of connections that are for nobody who is known.
+    pub fn elsewhere() -> Unit {
+        Unit::new(&ELSEWHERE, UnitKey::Alone)
+    }
+
+    /// That something is spoken where connections are captured.
+    pub fn spoken(key: &CaptureKey, spoken: Spoken) -> Unit {
+        let key = UnitKey::Capture(key.address, key.port, spoken as u8);
+        Unit::new(&SPOKEN, key)
+    }
+
+    /// The listener of connections that are captured.
+    pub fn captured(key: &CaptureKey) -> Unit {
+        Unit::new(&CAPTURED, UnitKey::Capture(key.address, key.port, 0))
+    }
+}
+
+/// Where the connections of a unit were meant to go, and what is spoken there.
+fn capture(unit: &Unit) -> Option<(CaptureKey, Option<Spoken>)> {
+    match unit.key() {
+        UnitKey::Capture(address, port, spoken) => {
+            let (address, port) = (*address, *port);
+            Some((CaptureKey { address, port }, Spoken::of_number(*spoken)))
+        }
+        _ => None,
+    }
+}
+
+/// Translates what an object is to sidecars.
+pub fn translate_reachable(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let key = unit.object_key();
+    key.map_or_else(Output::default, |key| reachable::translate(reader, &key))
+}
+
+/// Translates what is accepted for the workload of the view.
+pub fn translate_workload(reader: &mut Reader<'_>, _: &Unit) -> Output {
+    workload::translate(reader)
+}
+
+/// Translates what becomes of connections to ports that nobody has.
+pub fn translate_elsewhere(reader: &mut Reader<'_>, _: &Unit) -> Output {
+    captured::translate_elsewhere(reader)
+}
+
+/// Translates that something is spoken on a listener.
+pub fn translate_spoken(_: &mut Reader<'_>, unit: &Unit) -> Output {
+    let needs = capture(unit).map(|(key, _)| Unit::captured(&key));
+    Output {
+        needs: needs.into_iter().collect(),
+        ..Output::default()
+    }
+}
+
+/// Translates a listener, by what is spoken on it in the view.
+pub fn translate_captured(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let Some((key, _)) = capture(unit) else {
+        return Output::default();
+    };
+    let needers = reader.needers().filter(|it| it.is(&SPOKEN));
+    let spoken = needers.filter_map(|it| capture(it)?.1);
+    let spoken: Vec<Spoken> = spoken.collect();
+    captured::translate(reader, &key, &spoken)
+}

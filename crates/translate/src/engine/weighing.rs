@@ -1,0 +1,71 @@
+//! Weighing of the upstreams that are to run.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::batch::Run;
+use super::copies::Weight;
+use super::reader::Reader;
+use super::stamp::{MAIN_SLOT, Stamp};
+use super::unit::{Unit, UnitId};
+use super::viewpoint::Viewpoint;
+
+impl Engine {
+    /// Weighs the upstreams that are to run, and lets those run as well that others have moved.
+    pub(super) fn weigh_upstreams(&mut self, run: &mut Run) {
+        if self.allowances.copies.is_unbounded() {
+            return;
+        }
+        let kind = self.rules.bounds.copying;
+        let first = Unit::named(kind, "".into());
+        let pending = run.pending.range(first..);
+        let pending = pending.map_while(|(unit, pending)| {
+            let name = unit.name().filter(|_| unit.is(kind))?;
+            Some((name.clone(), pending.id))
+        });
+        let pending: Vec<(Arc<str>, UnitId)> = pending.collect();
+        for (name, id) in pending {
+            let weight = match self.units.is_wanted(id) {
+                true => self.weigh(&name, id, run),
+                false => None,
+            };
+            self.allowances.copies.replace(&name, weight);
+        }
+        self.settle_copies(run);
+    }
+
+    /// Weighs the upstreams that a unit needs now, before they run.
+    pub(super) fn weigh_needed(&mut self, needed: &[(Unit, UnitId, Stamp)], run: &mut Run) {
+        if self.allowances.copies.is_unbounded() {
+            return;
+        }
+        let kind = self.rules.bounds.copying;
+        for (unit, id, _) in needed.iter().filter(|(unit, ..)| unit.is(kind)) {
+            if let Some(name) = unit.name() {
+                let weight = self.weigh(name, *id, run);
+                self.allowances.copies.replace(name, weight);
+            }
+        }
+        self.settle_copies(run);
+    }
+
+    /// Lets those run that are beyond now, and those that are not any more.
+    fn settle_copies(&mut self, run: &mut Run) {
+        let kind = self.rules.bounds.copying;
+        for name in self.allowances.copies.settle() {
+            let unit = Unit::named(kind, name);
+            if let Some(id) = self.units.find(&self.hasher, &unit) {
+                run.add(unit, id, true);
+            }
+        }
+    }
+
+    /// What an upstream counts for, in whatever view.
+    fn weigh(&self, name: &str, id: UnitId, run: &mut Run) -> Option<Weight> {
+        let view = Viewpoint::new(MAIN_SLOT, self.views.get(MAIN_SLOT)?, true);
+        let around = self.surroundings();
+        let mut reader = Reader::new(self.stored(), around, &view, id, &mut run.opened);
+        // No fact is kept: what it reads it reads again when it is translated.
+        (self.rules.bounds.copies)(&mut reader, name)
+    }
+}

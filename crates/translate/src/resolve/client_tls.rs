@@ -1,0 +1,164 @@
+//! TLS towards endpoints, as a DestinationRule says it.
+
+use std::sync::Arc;
+
+use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
+use myriad_model::{MeshTls, Name, UpstreamTls};
+
+use super::policy_problem::PolicyProblem;
+use crate::engine::{Reader, Unit, Viewpoint};
+
+/// The remedy where files are named.
+const CREDENTIAL: &str = "write credentialName, the name of a Secret of the gateway's namespace";
+
+/// What becomes of connections to endpoints.
+pub enum TlsPlan {
+    /// Plain text.
+    Plain,
+    /// TLS.
+    Tls(UpstreamTls, Vec<Unit>),
+    /// Mutual TLS of the mesh, with all endpoints.
+    Mesh(UpstreamTls),
+    /// Nobody is reached: what was asked for cannot be done, and less is not done.
+    Closed,
+}
+
+/// Reads the settings. The names are those of the host's ServiceEntry, for rules without any.
+pub fn plan(view: &Viewpoint<'_>, written: &ClientTls, names: &[Box<str>]) -> TlsPlan {
+    let is_mutual = match written.mode {
+        ClientTlsMode::Disable => return TlsPlan::Plain,
+        ClientTlsMode::Simple => false,
+        ClientTlsMode::Mutual => true,
+        ClientTlsMode::IstioMutual => return TlsPlan::Mesh(of_mesh(written)),
+    };
+    let has_files = !written.ca_certificates.is_empty()
+        || !written.ca_crl.is_empty()
+        || is_mutual && !(written.client_certificate.is_empty() && written.private_key.is_empty());
+    if has_files || is_mutual && written.credential_name.is_empty() {
+        return TlsPlan::Closed;
+    }
+    let mut tls = UpstreamTls {
+        server_name: written.sni.clone(),
+        verify: written.insecure_skip_verify != Some(true),
+        ..UpstreamTls::unverified()
+    };
+    let mut needs = Vec::new();
+    if let Some(secret) = secret(written).map(|name| id(view.namespace(), name)) {
+        if tls.verify {
+            tls.trust = Some(Name::new(secret.clone()));
+            needs.push(Unit::trust(secret.clone()));
+        }
+        if is_mutual {
+            tls.certificate = Some(Name::new(secret.clone()));
+            needs.push(Unit::certificate(secret));
+        }
+    }
+    if tls.verify {
+        let own = &written.subject_alt_names;
+        let names = if own.is_empty() { names } else { own };
+        let mut names: Vec<Box<str>> = names.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        names.truncate(UpstreamTls::NAMES_MAX);
+        tls.subject_alt_names = names.into();
+    }
+    TlsPlan::Tls(tls, needs)
+}
+
+/// Names that are written go before those that are known.
+fn of_mesh(written: &ClientTls) -> UpstreamTls {
+    let mut names: Vec<Box<str>> = written.subject_alt_names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(UpstreamTls::NAMES_MAX);
+    UpstreamTls {
+        server_name: written.sni.clone(),
+        verify: true,
+        subject_alt_names: names.into(),
+        mesh: MeshTls::All,
+        ..UpstreamTls::unverified()
+    }
+}
+
+/// What is wrong with the settings alone.
+pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<PolicyProblem>) {
+    let mut closed = |field: &str, message: &str, remedy: &'static str| {
+        problems.push(PolicyProblem {
+            field: format!("tls.{field}"),
+            message: format!("{message}, so its requests get 503"),
+            remedy,
+            is_error: true,
+        });
+    };
+    match written.mode {
+        ClientTlsMode::Disable => return,
+        ClientTlsMode::IstioMutual if reader.settings().sidecars => return,
+        ClientTlsMode::IstioMutual => {
+            let message = "is ISTIO_MUTUAL, and this gateway is given no identity of a mesh";
+            closed(
+                "mode",
+                message,
+                "set --mesh, or write MUTUAL with a credentialName, or SIMPLE",
+            );
+            return;
+        }
+        ClientTlsMode::Simple | ClientTlsMode::Mutual => {}
+    }
+    let is_mutual = written.mode == ClientTlsMode::Mutual;
+    judge_files(written, &mut closed);
+    let name = secret(written);
+    if is_mutual && name.is_none() {
+        closed("credentialName", "is missing", CREDENTIAL);
+    }
+    let Some(name) = name else {
+        return;
+    };
+    let ids = reader.namespaces().into_iter();
+    let ids: Vec<Arc<str>> = ids.map(|namespace| id(namespace, name)).collect();
+    // All are asked, so that what is read depends on nothing that is not.
+    let found = ids.iter().filter(|id| reader.has_secret(id)).count();
+    if let Some(first) = ids.first().filter(|_| found == 0) {
+        closed(
+            "credentialName",
+            &format!("names Secret {first}, which is not there"),
+            "create the Secret in the gateway's namespace, or correct the name",
+        );
+    }
+    if written.subject_alt_names.len() > UpstreamTls::NAMES_MAX {
+        problems.push(PolicyProblem {
+            field: "tls.subjectAltNames".to_owned(),
+            message: format!(
+                "has more than {} names; the rest is not read",
+                UpstreamTls::NAMES_MAX
+            ),
+            remedy: "name fewer",
+            is_error: true,
+        });
+    }
+}
+
+/// Files are nothing that a gateway has.
+fn judge_files(written: &ClientTls, closed: &mut impl FnMut(&str, &str, &'static str)) {
+    let is_mutual = written.mode == ClientTlsMode::Mutual;
+    for (field, text, is_read) in [
+        ("clientCertificate", &written.client_certificate, is_mutual),
+        ("privateKey", &written.private_key, is_mutual),
+        ("caCertificates", &written.ca_certificates, true),
+        ("caCrl", &written.ca_crl, true),
+    ] {
+        if is_read && !text.is_empty() {
+            let message = "is the path of a file, which no gateway has";
+            closed(field, message, CREDENTIAL);
+        }
+    }
+}
+
+/// The name of the Secret that the settings name.
+fn secret(written: &ClientTls) -> Option<&str> {
+    let name = &*written.credential_name;
+    (!name.is_empty()).then_some(name)
+}
+
+fn id(namespace: &str, name: &str) -> Arc<str> {
+    format!("{namespace}/{name}").into()
+}

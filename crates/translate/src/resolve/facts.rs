@@ -1,0 +1,280 @@
+//! Facts about what every dialect refers to, and which of them a change touches.
+//!
+//! A fact is finer than an object wherever many units read little of one: a thousand hosts read
+//! one port of one Service, and none of them runs again when another port is added.
+
+use std::hash::Hash;
+
+use myriad_api::istio::{DestinationRule, Labels, ServiceEntry};
+use myriad_api::{BackendPort, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer};
+
+use super::certificate::{self, Names};
+use super::exports::exports;
+use super::names::rule_host;
+use super::rule_facts::{RuleChange, cluster_suffix, rule_change};
+use super::service_entry::is_shape_same;
+use super::upstream;
+use crate::engine::{Scene, States, Touched, Unit};
+use crate::settings::Settings;
+use crate::store::{Fact, FactHasher, object_fact};
+
+/// Something that a unit may read of a Service, a ServiceEntry, a rule for them or a Secret.
+#[derive(Clone, Copy, Debug, Hash)]
+pub enum SharedFact<'a> {
+    /// What number a port of a Service has, if it has that port, and who sees the Service.
+    ServicePort(&'a str, &'a BackendPort),
+    /// Whether a Service is there, who sees it, and whether it is an alias of an outside host.
+    ServiceShape(&'a str),
+    /// A Service and its EndpointSlices.
+    Endpoints(&'a str),
+    /// The claims to the wildcards with a suffix, and who ends TLS for them.
+    Above(&'a str),
+    /// The authorities in a Secret.
+    Trust(&'a str),
+    /// Whether there are authorities in a Secret.
+    TrustThere(&'a str),
+    /// What DestinationRules say of a host, or of all hosts below a wildcard.
+    Rules(&'a str),
+    /// Which subsets they define.
+    Subsets(&'a str),
+    /// The DestinationRules of a namespace for a host or wildcard are found under it.
+    RulesIn(&'a str, &'a str),
+    /// The ServiceEntries that name a host.
+    Entries(&'a str),
+    /// Whose they are, and the ports that they list.
+    EntryShapes(&'a str),
+    /// The WorkloadEntries and Pods of a namespace that have a label.
+    Workloads(&'a str, &'a str, &'a str),
+}
+
+impl Fact for SharedFact<'_> {
+    const FAMILY: u8 = 3;
+}
+
+/// Adds what differs between an object and its successor, either of which may be absent.
+pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
+    let (hasher, id) = (scene.hasher, key.id());
+    let (old, new) = states;
+    let facts = &mut touched.facts;
+    match key.kind {
+        ObjectKind::Secret => {
+            touched.unit = Some(Unit::certificate(id.clone()));
+            // Names are only read where they may be the same: that takes a parse of a certificate.
+            touched.needers = match (old, new) {
+                (Some(_), Some(_)) => names(old) != names(new),
+                _ => old.is_some() != new.is_some(),
+            };
+            touch_secret(hasher, key, states, facts);
+        }
+        ObjectKind::Service => {
+            let (old, new) = (as_service(old), as_service(new));
+            facts.push(hasher.fact(SharedFact::Endpoints(id)));
+            let shape = |service: Option<&Service>| service.map(|s| s.external_name.is_some());
+            if shape(old) != shape(new) {
+                facts.push(hasher.fact(SharedFact::ServiceShape(id)));
+            }
+            for port in upstream::ports_changed(old, new) {
+                facts.push(hasher.fact(SharedFact::ServicePort(id, &port)));
+            }
+            touch_exports(hasher, id, (old, new), facts);
+        }
+        ObjectKind::EndpointSlice => {
+            for service in [old, new].into_iter().filter_map(service_of) {
+                facts.push(hasher.fact(SharedFact::Endpoints(&service)));
+            }
+        }
+        _ => touch_upstreams(hasher, states, scene.settings, facts),
+    }
+}
+
+/// What is read of a Service where other namespaces see it than before. Who reads a port that is
+/// listed reads that too, and who found none reads the shape.
+fn touch_exports(
+    hasher: &FactHasher,
+    id: &str,
+    (old, new): (Option<&Service>, Option<&Service>),
+    facts: &mut Vec<u64>,
+) {
+    if old.map(exports) == new.map(exports) {
+        return;
+    }
+    facts.push(hasher.fact(SharedFact::ServiceShape(id)));
+    for service in [old, new].into_iter().flatten() {
+        let ports = service.ports.iter();
+        let ports = ports.map(|port| BackendPort::Number(port.port));
+        facts.extend(ports.map(|port| hasher.fact(SharedFact::ServicePort(id, &port))));
+    }
+}
+
+/// What is read of a Secret beside its certificate.
+fn touch_secret(
+    hasher: &FactHasher,
+    key: &ObjectKey,
+    (old, new): States<'_>,
+    facts: &mut Vec<u64>,
+) {
+    let id = key.id();
+    if old.is_some() != new.is_some() {
+        facts.push(object_fact(hasher, key.kind, id));
+    }
+    let (old, new) = (trust_of(old), trust_of(new));
+    if old != new {
+        facts.push(hasher.fact(SharedFact::Trust(id)));
+    }
+    if old.is_some() != new.is_some() {
+        facts.push(hasher.fact(SharedFact::TrustThere(id)));
+    }
+}
+
+/// The same for the kinds that say where hosts are and how they are reached.
+fn touch_upstreams(
+    hasher: &FactHasher,
+    (old, new): States<'_>,
+    settings: &Settings,
+    facts: &mut Vec<u64>,
+) {
+    for object in [old, new].into_iter().flatten() {
+        match object {
+            Object::DestinationRule(rule) => {
+                let is_shape = rule_change(as_rule(old), as_rule(new)) == RuleChange::Shape;
+                for pattern in rule_patterns(rule, settings) {
+                    facts.push(hasher.fact(SharedFact::Rules(&pattern)));
+                    facts.extend(is_shape.then(|| hasher.fact(SharedFact::Subsets(&pattern))));
+                }
+            }
+            Object::ServiceEntry(entry) => {
+                let is_same = is_shape_same(as_entry(old), as_entry(new));
+                for host in &entry.spec.hosts {
+                    let host = host.to_ascii_lowercase();
+                    facts.push(hasher.fact(SharedFact::Entries(&host)));
+                    let shapes = || hasher.fact(SharedFact::EntryShapes(&host));
+                    facts.extend((!is_same).then(shapes));
+                }
+            }
+            Object::Pod(pod) => {
+                if pod_labels(old) != pod_labels(new) {
+                    let key = &pod.meta.key;
+                    facts.push(object_fact(hasher, key.kind, key.id()));
+                }
+                add_labels(hasher, object, &mut |fact| facts.push(fact));
+            }
+            _ => add_labels(hasher, object, &mut |fact| facts.push(fact)),
+        }
+    }
+}
+
+/// The names of the facts that a DestinationRule is of.
+fn rule_patterns(rule: &DestinationRule, settings: &Settings) -> Vec<String> {
+    let domain = &settings.cluster_domain;
+    let pattern = rule_host(&rule.spec.host, rule.meta.key.namespace(), domain);
+    let all = cluster_suffix(domain);
+    // Services read one fact for all wildcards that cover every one of them.
+    let covers_all = match pattern.strip_prefix('*') {
+        Some("") => true,
+        Some(rest) => all.ends_with(rest),
+        None => false,
+    };
+    let mut patterns = vec![pattern];
+    if covers_all {
+        patterns.push(format!("*.{all}"));
+    }
+    patterns
+}
+
+/// The facts under which an object is found that is not found by its key alone.
+pub fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
+    match object {
+        Object::EndpointSlice(_) => {
+            if let Some(service) = service_of(Some(object)) {
+                add(hasher.fact(SharedFact::Endpoints(&service)));
+            }
+        }
+        Object::DestinationRule(rule) => {
+            let host = rule.spec.host.to_ascii_lowercase();
+            add(hasher.fact(SharedFact::RulesIn(rule.meta.key.namespace(), &host)));
+        }
+        Object::ServiceEntry(entry) => {
+            let hosts = entry.spec.hosts.iter();
+            let mut facts: Vec<u64> = hosts
+                .map(|host| hasher.fact(SharedFact::Entries(&host.to_ascii_lowercase())))
+                .collect();
+            facts.sort_unstable();
+            facts.dedup();
+            facts.into_iter().for_each(add);
+        }
+        _ => add_labels(hasher, object, add),
+    }
+}
+
+/// The labels by which a workload is found.
+fn add_labels(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
+    let labels = match object {
+        Object::WorkloadEntry(entry) => &entry.spec.labels,
+        Object::Pod(pod) => &pod.labels,
+        _ => return,
+    };
+    let namespace = object.key().namespace();
+    for (key, value) in labels.iter() {
+        add(hasher.fact(SharedFact::Workloads(namespace, key, value)));
+    }
+}
+
+/// The fact that hosts below a wildcard read, by its suffix.
+pub fn above(hasher: &FactHasher, suffix: &str) -> u64 {
+    hasher.fact(SharedFact::Above(suffix))
+}
+
+/// The `namespace/name` of the Service of an EndpointSlice.
+pub fn service_of(object: Option<&Object>) -> Option<String> {
+    let Some(Object::EndpointSlice(slice)) = object else {
+        return None;
+    };
+    let service = slice.service.as_deref()?;
+    Some(format!("{}/{service}", slice.meta.key.namespace()))
+}
+
+fn names(object: Option<&Object>) -> Option<Names> {
+    match object {
+        Some(Object::Secret(secret)) => Some(certificate::names(secret)),
+        _ => None,
+    }
+}
+
+/// The authorities of a Secret, or why they cannot be read; none where there are none.
+pub fn trust_of(object: Option<&Object>) -> Option<Result<&TrustDer, &SecretProblem>> {
+    match object {
+        Some(Object::Secret(secret)) => match &secret.trust {
+            Ok(trust) => trust.as_deref().map(Ok),
+            Err(problem) => Some(Err(problem)),
+        },
+        _ => None,
+    }
+}
+
+fn as_rule(object: Option<&Object>) -> Option<&DestinationRule> {
+    match object {
+        Some(Object::DestinationRule(rule)) => Some(rule),
+        _ => None,
+    }
+}
+
+fn as_entry(object: Option<&Object>) -> Option<&ServiceEntry> {
+    match object {
+        Some(Object::ServiceEntry(entry)) => Some(entry),
+        _ => None,
+    }
+}
+
+fn pod_labels(object: Option<&Object>) -> Option<&Labels> {
+    match object {
+        Some(Object::Pod(pod)) => Some(&pod.labels),
+        _ => None,
+    }
+}
+
+fn as_service(object: Option<&Object>) -> Option<&Service> {
+    match object {
+        Some(Object::Service(service)) => Some(service),
+        _ => None,
+    }
+}

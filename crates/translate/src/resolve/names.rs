@@ -1,0 +1,222 @@
+//! Hosts, Gateways and services as Istio's users name them.
+
+use std::sync::Arc;
+
+use myriad_model::{Host, HostError};
+
+/// What stands for sidecars among the Gateways that a VirtualService is bound to.
+pub const MESH: &str = "mesh";
+
+/// The same for hosts that VirtualServices of a namespace name in short. No Gateway is called
+/// so, nor any namespace.
+pub fn short_mesh(namespace: &str) -> Arc<str> {
+    format!("{MESH}:{namespace}").into()
+}
+
+/// A host pattern as written. Istio's `*.` stands for one label or more.
+///
+/// # Errors
+/// The problem of the pattern.
+pub fn host(text: &str) -> Result<Host, HostError> {
+    let lower = text.to_ascii_lowercase();
+    match lower.strip_prefix("*.") {
+        Some(rest) => Host::parse(&format!("**.{rest}")),
+        None if lower.starts_with("**") => Err(HostError::BadWildcard),
+        None => Host::parse(&lower),
+    }
+}
+
+/// Whether a host as written is this pattern. Nothing is allocated, since a Gateway of a thousand
+/// servers is asked once for each of its hosts.
+pub fn is_host(written: &str, host: &Host) -> bool {
+    let host = host.as_str();
+    match written.strip_prefix("*.") {
+        Some(rest) => host
+            .strip_prefix("**.")
+            .is_some_and(|own| own.eq_ignore_ascii_case(rest)),
+        None => written.eq_ignore_ascii_case(host),
+    }
+}
+
+/// A host pattern as people write it.
+pub fn written(host: &Host) -> &str {
+    let text = host.as_str();
+    match text.starts_with("**.") {
+        true => &text[1..],
+        false => text,
+    }
+}
+
+/// The patterns that cover all that a pattern covers, without itself, the narrowest first.
+pub fn broader(host: &Host) -> Vec<Host> {
+    let text = host.as_str();
+    if text == "*" {
+        return Vec::new();
+    }
+    let mut rest = text.trim_start_matches("**.").trim_start_matches("*.");
+    let mut found = Vec::new();
+    // A single-label wildcard lies within the pattern of its own suffix.
+    if text.starts_with("*.") {
+        found.extend(Host::parse(&format!("**.{rest}")));
+    }
+    while let Some((_, suffix)) = rest.split_once('.') {
+        found.extend(Host::parse(&format!("**.{suffix}")));
+        rest = suffix;
+    }
+    found.push(Host::any());
+    found
+}
+
+/// A host of a Gateway's server: who may bind to it, and the pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerHost<'a> {
+    /// A namespace, `.` or `*`.
+    pub namespace: &'a str,
+    /// The pattern as written.
+    pub host: &'a str,
+}
+
+impl<'a> ServerHost<'a> {
+    /// Reads `host` or `namespace/host`.
+    pub fn read(text: &'a str) -> Self {
+        let (namespace, host) = text.split_once('/').unwrap_or(("*", text));
+        ServerHost { namespace, host }
+    }
+
+    /// Whether objects of a namespace may bind to it, at a Gateway of another.
+    pub fn admits(&self, namespace: &str, own: &str) -> bool {
+        match self.namespace {
+            "*" => true,
+            "." => namespace == own,
+            only => namespace == only,
+        }
+    }
+}
+
+/// The `namespace/name` of a Gateway that an object of a namespace names; none for the mesh.
+pub fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
+    match text {
+        "mesh" | "" => None,
+        full if full.contains('/') => match full.strip_prefix("./") {
+            Some(name) => Some(format!("{namespace}/{name}").into()),
+            None => Some(full.into()),
+        },
+        name => Some(format!("{namespace}/{name}").into()),
+    }
+}
+
+/// Whether a text that an object of a namespace writes names a Gateway, or the mesh where that
+/// is meant.
+pub fn is_gateway(text: &str, namespace: &str, id: &str) -> bool {
+    match text {
+        "mesh" => id == "mesh",
+        _ => gateway(text, namespace).is_some_and(|known| *known == *id),
+    }
+}
+
+/// Whether what an object exports is seen in a namespace.
+pub fn is_exported(export_to: &[Box<str>], own: &str, namespace: &str) -> bool {
+    export_to.is_empty()
+        || export_to.iter().any(|to| match &**to {
+            "*" => true,
+            "." => own == namespace,
+            "~" => false,
+            only => only == namespace,
+        })
+}
+
+/// The `namespace/name` of the Service that a destination names: a short name is one of the
+/// namespace of the object that names it, and the full form ends in the cluster's domain.
+pub fn service(host: &str, namespace: &str, cluster_domain: &str) -> Option<String> {
+    if !host.contains('.') {
+        return (!host.is_empty()).then(|| format!("{namespace}/{host}"));
+    }
+    let rest = host.strip_suffix(cluster_domain)?.strip_suffix(".svc.")?;
+    let (name, of) = rest.split_once('.')?;
+    (!of.contains('.') && !name.is_empty() && !of.is_empty()).then(|| format!("{of}/{name}"))
+}
+
+/// The full host of the Service of a `namespace/name`.
+pub fn service_host(id: &str, cluster_domain: &str) -> String {
+    let (namespace, name) = id.split_once('/').unwrap_or(("", id));
+    format!("{name}.{namespace}.svc.{cluster_domain}")
+}
+
+/// The wildcards that cover a host as it is written in full, the narrowest first, without itself.
+pub fn broader_texts(host: &str) -> impl Iterator<Item = String> {
+    let rest = host.strip_prefix("*.").unwrap_or(host);
+    let dots = rest
+        .match_indices('.')
+        .map(|(at, _)| format!("*.{}", &rest[at + 1..]));
+    let any = (host != "*").then(|| "*".to_owned());
+    dots.chain(any)
+}
+
+/// The host of a DestinationRule of a namespace in full and in lower case: a name without dots is
+/// a Service of the namespace.
+pub fn rule_host(host: &str, namespace: &str, cluster_domain: &str) -> String {
+    let host = host.to_ascii_lowercase();
+    match host.contains('.') || host.starts_with('*') {
+        true => host,
+        false => format!("{host}.{namespace}.svc.{cluster_domain}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ServerHost, broader, gateway, host, is_exported, service};
+
+    #[test]
+    fn a_wildcard_stands_for_any_number_of_labels() {
+        assert_eq!(host("*.Example.com").unwrap().as_str(), "**.example.com");
+        assert_eq!(host("*").unwrap().as_str(), "*");
+        assert!(host("**.example.com").is_err());
+        assert!(host("a.*.com").is_err());
+    }
+
+    #[test]
+    fn broader_patterns_end_with_every_host() {
+        let texts = |text: &str| {
+            let found = broader(&myriad_model::Host::parse(text).unwrap());
+            let texts: Vec<_> = found.iter().map(|host| host.to_string()).collect();
+            texts.join(" ")
+        };
+        assert_eq!(texts("a.b.c"), "**.b.c **.c *");
+        assert_eq!(texts("**.b.c"), "**.c *");
+        assert_eq!(texts("*.b.c"), "**.b.c **.c *");
+        assert_eq!(texts("c"), "*");
+        assert_eq!(texts("*"), "");
+    }
+
+    #[test]
+    fn a_server_says_who_may_bind() {
+        assert!(ServerHost::read("a.example").admits("x", "y"));
+        assert!(ServerHost::read("./a.example").admits("y", "y"));
+        assert!(!ServerHost::read("./a.example").admits("x", "y"));
+        assert!(ServerHost::read("x/a.example").admits("x", "y"));
+        assert!(!ServerHost::read("z/a.example").admits("x", "y"));
+    }
+
+    #[test]
+    fn names_are_completed_from_the_namespace() {
+        assert_eq!(gateway("edge", "a").as_deref(), Some("a/edge"));
+        assert_eq!(gateway("./edge", "a").as_deref(), Some("a/edge"));
+        assert_eq!(gateway("b/edge", "a").as_deref(), Some("b/edge"));
+        assert_eq!(gateway("mesh", "a"), None);
+        let full = |text| service(text, "a", "cluster.local");
+        assert_eq!(full("web").as_deref(), Some("a/web"));
+        assert_eq!(full("web.b.svc.cluster.local").as_deref(), Some("b/web"));
+        assert_eq!(full("web.b"), None);
+        assert_eq!(full("api.example.com"), None);
+    }
+
+    #[test]
+    fn exports_are_seen_where_they_say() {
+        let to = |list: &[&str], namespace| {
+            let list: Vec<Box<str>> = list.iter().map(|text| (*text).into()).collect();
+            is_exported(&list, "own", namespace)
+        };
+        assert!(to(&[], "x") && to(&["*"], "x") && to(&["x"], "x") && to(&["."], "own"));
+        assert!(!to(&["."], "x") && !to(&["y"], "x") && !to(&["~"], "own"));
+    }
+}

@@ -1,0 +1,29 @@
+//! Findings about fields that are not read.
+
+use myriad_api::istio::{Note, NoteKind};
+use myriad_api::{Finding, ObjectKey, Severity};
+
+/// What people should know of fields that are not read.
+pub fn notes(key: &ObjectKey, notes: &[Note]) -> Vec<Finding> {
+    let finding = |note: &Note| {
+        let (severity, message, remedy) = match note.kind {
+            NoteKind::Refused => (
+                Severity::Error,
+                "is not honoured".to_owned(),
+                "remove it, or see docs/istio-reference.md for what stands in its place",
+            ),
+            NoteKind::Unknown => (
+                Severity::Warning,
+                "is not a field of Istio's API, so it has no effect".to_owned(),
+                "check its spelling and its place",
+            ),
+            NoteKind::More(count) => (
+                Severity::Warning,
+                format!("has {count} more fields that are not read"),
+                "mend those that are named first",
+            ),
+        };
+        Finding::new(severity, key, &*note.field, message, remedy)
+    };
+    notes.iter().map(finding).collect()
+}

@@ -1,0 +1,292 @@
+//! What every dialect reads: Secrets, Services, ServiceEntries, their rules and endpoints.
+
+use std::sync::Arc;
+
+use myriad_api::istio::{DestinationRule, Labels, ServiceEntry, WorkloadEntry};
+use myriad_api::{BackendPort, EndpointSlice, Meta, Object, ObjectKind, Pod, Secret, Service};
+use myriad_model::Host;
+
+use super::certificate::{self, Names};
+use super::claim::{Claim, Claims, suffix_of};
+use super::exports::exports;
+use super::facts::{SharedFact, service_of, trust_of};
+use super::names::rule_host;
+use super::rule_facts::fact_patterns;
+use super::service_entry::has_labels;
+use super::upstream::{self, PortFound};
+use crate::engine::{Engine, Reader, Unit};
+use crate::settings::Settings;
+use crate::store::Stored;
+
+impl Reader<'_> {
+    /// The claim of an object to a host. Since when it has it changes with the object, and hosts
+    /// run when they are told otherwise, so that no fact is noted.
+    pub fn claim(&self, meta: &Meta, host: &Host) -> Claim {
+        Claim::new(meta, self.late_since(meta, host))
+    }
+
+    /// The objects that claim the host of the unit that runs.
+    pub fn claims(&self) -> Claims {
+        Claims::of(self.needers())
+    }
+
+    /// The objects that claim a wildcard, for hosts that it covers.
+    pub fn claims_above(&mut self, pattern: &Host) -> Claims {
+        let Some(suffix) = suffix_of(pattern) else {
+            return Claims::default();
+        };
+        self.read(SharedFact::Above(suffix));
+        match self.find(&Unit::host_of(pattern.clone())) {
+            Some(id) => Claims::of(self.needers_of(id)),
+            None => Claims::default(),
+        }
+    }
+
+    /// A Secret, for the unit of its name, which runs again with it: no fact is noted.
+    pub fn secret(&mut self, id: &str) -> Option<Arc<Secret>> {
+        match self.visit(ObjectKind::Secret, id)? {
+            Object::Secret(secret) => Some(secret),
+            _ => None,
+        }
+    }
+
+    /// The names that the certificate of a Secret covers; none where there is no such Secret.
+    /// For who needs the unit of that Secret and so runs again when the names change.
+    pub fn secret_names(&mut self, id: &str) -> Option<Names> {
+        match self.visit(ObjectKind::Secret, id)? {
+            Object::Secret(secret) => Some(certificate::names(&secret)),
+            _ => None,
+        }
+    }
+
+    /// Whether there is a Secret of this name.
+    pub fn has_secret(&mut self, id: &str) -> bool {
+        self.read_object(ObjectKind::Secret, id);
+        self.stored().has(ObjectKind::Secret, id)
+    }
+
+    /// A Secret, for the unit of the authorities in it.
+    pub fn trust(&mut self, id: &str) -> Option<Arc<Secret>> {
+        self.read(SharedFact::Trust(id));
+        self.secret(id)
+    }
+
+    /// Whether there are authorities in a Secret, that can be read or not.
+    pub fn has_trust(&mut self, id: &str) -> bool {
+        self.read(SharedFact::TrustThere(id));
+        let secret = self.visit(ObjectKind::Secret, id);
+        trust_of(secret.as_ref()).is_some()
+    }
+
+    /// A Service, for the unit of what it is to sidecars, which runs again with it.
+    pub fn service_itself(&mut self, id: &str) -> Option<Arc<Service>> {
+        match self.visit(ObjectKind::Service, id)? {
+            Object::Service(service) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// Whether a Service is there.
+    pub fn has_service(&mut self, id: &str) -> bool {
+        self.read(SharedFact::ServiceShape(id));
+        self.stored().has(ObjectKind::Service, id)
+    }
+
+    /// A Service, with all that [`Reader::slices`] returns.
+    pub fn service(&mut self, id: &str) -> Option<Arc<Service>> {
+        self.read(SharedFact::Endpoints(id));
+        self.service_itself(id)
+    }
+
+    /// The number of a port of a Service.
+    pub fn service_port(&mut self, id: &str, port: &BackendPort) -> PortFound {
+        self.exported_port(id, port).0
+    }
+
+    /// The number of a port of a Service, by its number, and the namespaces to which the Service
+    /// is exported, as written; none for all.
+    pub fn exported_port(&mut self, id: &str, port: &BackendPort) -> (PortFound, Vec<Box<str>>) {
+        self.read(SharedFact::ServicePort(id, port));
+        let service = self.service_itself(id);
+        let found = upstream::find_port(service.as_deref(), port);
+        if !matches!(found, PortFound::Listed(_)) {
+            self.read(SharedFact::ServiceShape(id));
+        }
+        let exports = service.as_deref().map(exports);
+        (found, exports.unwrap_or_default())
+    }
+
+    /// Notes that what DestinationRules say of a host is read by [`Reader::rules`].
+    pub fn note_rules(&mut self, host: &str) {
+        for pattern in fact_patterns(host, &self.settings().cluster_domain) {
+            self.read(SharedFact::Rules(&pattern));
+        }
+    }
+
+    /// Notes that only the subsets of a host are read by [`Reader::rules`].
+    pub fn note_subsets(&mut self, host: &str) {
+        for pattern in fact_patterns(host, &self.settings().cluster_domain) {
+            self.read(SharedFact::Subsets(&pattern));
+        }
+    }
+
+    /// Whether there is any DestinationRule. Who asks noted the host that it asks for.
+    pub fn has_rules(&self) -> bool {
+        self.stored().has_any(ObjectKind::DestinationRule)
+    }
+
+    /// The DestinationRules of a namespace for a host or wildcard in full, in no order that has a
+    /// meaning. The caller noted the host that it reads them for.
+    pub fn rules(&mut self, namespace: &str, pattern: &str) -> Vec<Arc<DestinationRule>> {
+        let domain = &self.settings().cluster_domain;
+        let mut visited = 0;
+        let found = rules(self.stored(), domain, namespace, pattern, &mut visited);
+        self.count(visited);
+        found
+    }
+
+    /// The same for the namespace of the view. Views whose namespaces have none are alike.
+    pub fn own_rules(&mut self, pattern: &str) -> Vec<Arc<DestinationRule>> {
+        let namespace = self.view().namespace_unasked();
+        let rules = self.rules(namespace, pattern);
+        self.view().note_rules(pattern, !rules.is_empty());
+        if !rules.is_empty() {
+            self.view().namespace();
+        }
+        rules
+    }
+
+    /// The ServiceEntries of all namespaces that name a host, in no order that has a meaning.
+    pub fn entries(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
+        self.read(SharedFact::Entries(host));
+        self.find_entries(host)
+    }
+
+    /// The same, for who reads of them only whose they are, who sees them, and their ports.
+    pub fn entry_shapes(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
+        self.read(SharedFact::EntryShapes(host));
+        self.find_entries(host)
+    }
+
+    fn find_entries(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
+        let fact = self.hash(SharedFact::Entries(host));
+        self.collect(fact, |object| match object {
+            Object::ServiceEntry(entry) => {
+                let mut hosts = entry.spec.hosts.iter();
+                let is_named = hosts.any(|known| known.eq_ignore_ascii_case(host));
+                is_named.then_some(entry)
+            }
+            _ => None,
+        })
+    }
+
+    /// A Pod, of which the labels are read.
+    pub fn pod(&mut self, id: &str) -> Option<Arc<Pod>> {
+        self.read_object(ObjectKind::Pod, id);
+        match self.visit(ObjectKind::Pod, id)? {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        }
+    }
+
+    /// Whether there is any WorkloadEntry. No fact: who asks reads those that it looks for.
+    pub fn has_workloads(&self) -> bool {
+        self.stored().has_any(ObjectKind::WorkloadEntry)
+    }
+
+    /// The WorkloadEntries of a namespace that have all labels; none without labels.
+    pub fn workloads(&mut self, namespace: &str, labels: &Labels) -> Vec<Arc<WorkloadEntry>> {
+        let found = self.find_workloads(namespace, labels).into_iter();
+        let found = found.filter_map(|object| match object {
+            Object::WorkloadEntry(entry) => Some(entry),
+            _ => None,
+        });
+        found
+            .filter(|it| has_labels(&it.spec.labels, labels))
+            .collect()
+    }
+
+    /// The Pods of a namespace that have all labels; none without labels.
+    pub fn pods(&mut self, namespace: &str, labels: &Labels) -> Vec<Arc<Pod>> {
+        let found = self.find_workloads(namespace, labels).into_iter();
+        let found = found.filter_map(|object| match object {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        });
+        found.filter(|it| has_labels(&it.labels, labels)).collect()
+    }
+
+    /// The workloads of a namespace that have one of the labels.
+    fn find_workloads(&mut self, namespace: &str, labels: &Labels) -> Vec<Object> {
+        let Some((key, value)) = labels.first() else {
+            return Vec::new();
+        };
+        let fact = self.read(SharedFact::Workloads(namespace, key, value));
+        let found = self.stored().collection(fact);
+        let found: Vec<Object> = found
+            .filter(|object| object.key().namespace() == namespace)
+            .collect();
+        self.count(found.len() as u64);
+        found
+    }
+
+    /// The EndpointSlices of a Service, in no order that has a meaning.
+    pub fn slices(&mut self, service: &str) -> Vec<Arc<EndpointSlice>> {
+        let fact = self.read(SharedFact::Endpoints(service));
+        self.collect(fact, |object| {
+            let is_of = service_of(Some(&object)).as_deref() == Some(service);
+            match object {
+                Object::EndpointSlice(slice) if is_of => Some(slice),
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Engine {
+    /// A Pod, by `namespace/name`.
+    pub fn pod(&self, id: &str) -> Option<Arc<Pod>> {
+        match self.stored().get(ObjectKind::Pod, id)? {
+            Object::Pod(pod) => Some(pod),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a namespace has DestinationRules for a host or wildcard in full, without noting that
+/// somebody asked.
+pub fn has_rules(stored: Stored<'_>, settings: &Settings, namespace: &str, pattern: &str) -> bool {
+    let domain = &settings.cluster_domain;
+    !rules(stored, domain, namespace, pattern, &mut 0).is_empty()
+}
+
+/// The DestinationRules of a namespace for a host or wildcard in full.
+fn rules(
+    stored: Stored<'_>,
+    domain: &str,
+    namespace: &str,
+    pattern: &str,
+    visited: &mut u64,
+) -> Vec<Arc<DestinationRule>> {
+    let mut found = Vec::new();
+    // A rule may name a Service of its own namespace in short.
+    let suffix = format!(".{namespace}.svc.{domain}");
+    let short = pattern
+        .strip_suffix(&suffix)
+        .filter(|it| !it.contains(['.', '*']));
+    for written in [Some(pattern), short].into_iter().flatten() {
+        let fact = stored
+            .hasher()
+            .fact(SharedFact::RulesIn(namespace, written));
+        for object in stored.collection(fact) {
+            *visited += 1;
+            if let Object::DestinationRule(rule) = object
+                && rule.meta.key.namespace() == namespace
+                && rule_host(&rule.spec.host, namespace, domain) == pattern
+            {
+                found.push(rule);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,512 @@
+//! ServiceEntries: hosts that the cluster does not know, and where they are.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use myriad_api::istio::service_entry::{
+    EntryPort, Resolution, ServiceEntrySpec, WorkloadEntrySpec,
+};
+use myriad_api::istio::{Labels, ServiceEntry, WorkloadEntry};
+use myriad_api::{Finding, Pod, Severity};
+use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, Unreachable, host::Pattern};
+
+use super::destination_rule::Choice;
+use super::names;
+use super::notes::notes;
+use super::upstream::border::{Border, remedy};
+use super::upstream::group::{Group, Marks};
+use super::upstream::place::{Place, Speech};
+use crate::engine::{Output, Reader, Weight};
+use crate::settings::Settings;
+
+/// One port of a host of ServiceEntries.
+pub struct Entry {
+    /// ServiceEntries of one namespace that name host and port, the oldest first; never empty.
+    entries: Vec<Arc<ServiceEntry>>,
+    number: u16,
+}
+
+/// A ServiceEntry, and the workloads that its selector finds.
+struct Source<'a> {
+    entry: &'a ServiceEntry,
+    port: &'a EntryPort,
+    workloads: Vec<Arc<WorkloadEntry>>,
+    pods: Vec<Arc<Pod>>,
+}
+
+/// The `namespace` whose ServiceEntries tell of a host to those of another, and the ports that
+/// they list. Its own come first, then the gateway's, then the oldest that it may see; `only` those
+/// of one namespace where no other may tell of the host.
+pub fn find(
+    reader: &mut Reader<'_>,
+    host: &str,
+    (namespace, only): (&str, Option<&str>),
+) -> Option<(Arc<str>, Vec<u16>)> {
+    let view = reader.view();
+    let mut seen = reader.entry_shapes(host);
+    seen.retain(|entry| {
+        let own = entry.meta.key.namespace();
+        let to = &entry.spec.export_to;
+        let is_seen = names::is_exported(to, own, namespace) || view.sees(to, own);
+        is_seen && only.is_none_or(|only| only == own)
+    });
+    sort(&mut seen);
+    let of = |wanted: &str| {
+        let mut seen = seen.iter();
+        seen.find(|entry| entry.meta.key.namespace() == wanted)
+    };
+    let mut by_age = seen.iter();
+    let of_view = || by_age.find(|entry| view.is_of(entry.meta.key.namespace()));
+    let first = of(namespace).or_else(of_view).or(seen.first())?;
+    let owner = first.meta.key.namespace();
+    let of_owner = seen
+        .iter()
+        .filter(|entry| entry.meta.key.namespace() == owner);
+    let ports = of_owner.flat_map(|entry| entry.spec.ports.iter());
+    let mut numbers: Vec<u16> = ports.map(|port| port.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    Some((owner.into(), numbers))
+}
+
+/// The problems of a ServiceEntry alone.
+pub fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
+    let mut output = Output::default();
+    let key = &entry.meta.key;
+    let spec = &entry.spec;
+    output.findings = notes(key, &entry.notes);
+    let mut tell = |field: String, message: &str, remedy: &str| {
+        let finding = Finding::new(Severity::Error, key, field, message, remedy);
+        output.findings.push(finding);
+    };
+    match spec.resolution {
+        Resolution::None if settings.sidecars => {}
+        Resolution::None => tell(
+            "spec.resolution".to_owned(),
+            "is NONE, and a gateway has no address that a request was meant for, so its requests \
+             get 503",
+            "write DNS, DYNAMIC_DNS for hosts with a wildcard, or STATIC with endpoints",
+        ),
+        Resolution::DynamicDns => judge_dynamic(spec, &mut tell),
+        Resolution::Dns | Resolution::DnsRoundRobin if is_bare(spec) => {
+            for (at, host) in spec.hosts.iter().enumerate() {
+                if let Some(why) = refusal(spec, host, target, settings) {
+                    let message = format!("is {why}, so its requests get 503");
+                    tell(format!("spec.hosts[{at}]"), &message, remedy(why));
+                }
+            }
+        }
+        Resolution::Static | Resolution::Dns | Resolution::DnsRoundRobin => {}
+    }
+    for (at, endpoint) in spec.endpoints.iter().enumerate() {
+        let field = format!("spec.endpoints[{at}].address");
+        let is_ip = endpoint.address.parse::<IpAddr>().is_ok();
+        if endpoint.address.starts_with("unix:") {
+            let message = "is the path of a socket, which no gateway has, so it is left out";
+            tell(field, message, "write an IP address or a DNS name");
+        } else if spec.resolution == Resolution::Static && !is_ip {
+            let message = "is no IP address, so it is left out";
+            tell(field, message, "write an IP address, or resolution DNS");
+        } else if !is_ip && dns_host(&endpoint.address).is_none() {
+            let message = "is neither an IP address nor a DNS name, so it is left out";
+            tell(field, message, "write an IP address or a DNS name");
+        } else if let address = &*endpoint.address
+            && let Some(why) = refusal(spec, address, |port| number(endpoint, port), settings)
+        {
+            let message = format!("{address} is {why}, so no gateway leads there");
+            tell(field, &message, remedy(why));
+        }
+    }
+    output
+}
+
+/// Why no gateway leads to an address or name, on one of the ports at least.
+fn refusal(
+    spec: &ServiceEntrySpec,
+    host: &str,
+    number: impl Fn(&EntryPort) -> u16,
+    settings: &Settings,
+) -> Option<Unreachable> {
+    let mut ports = spec.ports.iter();
+    ports.find_map(|port| settings.refusal_of_host(host, number(port)))
+}
+
+/// Whether its hosts are resolved, and nothing else.
+fn is_bare(spec: &ServiceEntrySpec) -> bool {
+    spec.endpoints.is_empty() && spec.workload_selector.is_none()
+}
+
+/// The problems where the host of each request is resolved.
+fn judge_dynamic(spec: &ServiceEntrySpec, tell: &mut impl FnMut(String, &str, &str)) {
+    if !spec.endpoints.is_empty() || spec.workload_selector.is_some() {
+        let message = "is DYNAMIC_DNS, which takes endpoints from DNS alone, so those that are \
+                       listed or selected are left out";
+        let remedy = "remove endpoints and workloadSelector, or write STATIC or DNS";
+        tell("spec.resolution".to_owned(), message, remedy);
+    }
+    for (at, host) in spec.hosts.iter().enumerate() {
+        if dynamic_host(host).is_none() {
+            let message = "is no DNS name that could be resolved, so its requests get 503";
+            let remedy = "write a host below a domain, such as *.example.com";
+            tell(format!("spec.hosts[{at}]"), message, remedy);
+        }
+    }
+    for (at, port) in spec.ports.iter().enumerate() {
+        let words = ["HTTP", "HTTP2", "HTTPS", "TLS", "GRPC", "GRPC-WEB"];
+        let names_host = words
+            .iter()
+            .any(|word| port.protocol.eq_ignore_ascii_case(word));
+        if !names_host {
+            let message = "names no host when it connects, so nobody is reached where TLS does \
+                           not name one";
+            let remedy = "write HTTP, HTTPS, TLS or GRPC, or resolution DNS";
+            tell(format!("spec.ports[{at}].protocol"), message, remedy);
+        }
+    }
+}
+
+/// The problems of a WorkloadEntry alone.
+pub fn judge_workload(entry: &WorkloadEntry, settings: &Settings) -> Output {
+    let mut output = Output::default();
+    let key = &entry.meta.key;
+    output.findings = notes(key, &entry.notes);
+    let address = &entry.spec.address;
+    if address.parse::<IpAddr>().is_err() && dns_host(address).is_none() {
+        output.findings.push(Finding::new(
+            Severity::Error,
+            key,
+            "spec.address",
+            "is neither an IP address nor a DNS name, so it takes no traffic",
+            "write an IP address or a DNS name",
+        ));
+    } else if let Some(why) = settings.refusal_of_host(address, 0) {
+        output.findings.push(Finding::new(
+            Severity::Error,
+            key,
+            "spec.address",
+            format!("{address} is {why}, so no gateway leads there"),
+            remedy(why),
+        ));
+    }
+    output
+}
+
+impl Entry {
+    /// The port of a host of a namespace.
+    pub fn read(reader: &mut Reader<'_>, namespace: &str, host: &str, number: u16) -> Option<Self> {
+        let mut entries = reader.entries(host);
+        entries.retain(|entry| {
+            let mut ports = entry.spec.ports.iter();
+            entry.meta.key.namespace() == namespace && ports.any(|port| port.number == number)
+        });
+        sort(&mut entries);
+        (!entries.is_empty()).then_some(Entry { entries, number })
+    }
+
+    /// The origin of its resources.
+    pub fn origin(&self) -> Origin {
+        Origin {
+            kind: OriginKind::ServiceEntry,
+            id: self.first().meta.key.id().clone(),
+        }
+    }
+
+    /// The oldest.
+    pub fn first(&self) -> &ServiceEntry {
+        &self.entries[0]
+    }
+
+    /// Whether its kind of resolution is one that finds endpoints here.
+    pub fn is_resolvable(&self) -> bool {
+        let resolution = self.first().spec.resolution;
+        resolution != Resolution::None
+    }
+
+    /// The protocol.
+    pub fn speech(&self) -> Speech {
+        let port = self.port(self.first());
+        port.map_or(Speech::Http1, |port| Speech::of_word(&port.protocol))
+    }
+
+    /// The names of which the endpoints' certificates must hold one.
+    pub fn subject_alt_names(&self) -> &[Box<str>] {
+        &self.first().spec.subject_alt_names
+    }
+
+    /// Its endpoints, of a subset where one was chosen; none where the subset has more than it may.
+    /// Several ServiceEntries of one host and resolution add theirs up.
+    pub fn place(&self, reader: &mut Reader<'_>, host: &str, choice: &Choice<'_>) -> Option<Place> {
+        let resolution = self.first().spec.resolution;
+        Some(match resolution {
+            Resolution::Static => {
+                let found = self.collect(reader, resolution, choice)?;
+                Place::Endpoints(found.ips.endpoints())
+            }
+            Resolution::None => Place::nowhere(),
+            Resolution::DynamicDns => self.dynamic(host),
+            Resolution::Dns | Resolution::DnsRoundRobin => {
+                let mut found = self.collect(reader, resolution, choice)?;
+                if self.entries.iter().all(|entry| is_bare(&entry.spec))
+                    && let Some(host) = dns_host(host)
+                    && let Some(port) = self.port(self.first())
+                {
+                    found.add_name(host, target(port), 1);
+                }
+                found.dns(match resolution {
+                    Resolution::DnsRoundRobin => DnsMode::Logical,
+                    _ => DnsMode::Strict,
+                })
+            }
+        })
+    }
+
+    /// Whatever the host covers.
+    fn dynamic(&self, host: &str) -> Place {
+        match (dynamic_host(host), self.port(self.first())) {
+            (Some(host), Some(port)) => {
+                let mut dns = Dns::strict(host, target(port));
+                dns.mode = DnsMode::Dynamic;
+                Place::Dns(dns)
+            }
+            _ => Place::nowhere(),
+        }
+    }
+
+    fn port<'a>(&self, entry: &'a ServiceEntry) -> Option<&'a EntryPort> {
+        let mut ports = entry.spec.ports.iter();
+        ports.find(|port| port.number == self.number)
+    }
+
+    /// The amount that the port counts for, or each of its subsets.
+    pub fn weigh(&self, reader: &mut Reader<'_>, is_subset: bool) -> Option<Weight> {
+        let first = self.first();
+        let resolution = first.spec.resolution;
+        if matches!(resolution, Resolution::None | Resolution::DynamicDns) {
+            return None;
+        }
+        let sources = self.sources(reader, resolution);
+        let endpoints = sources.iter().map(|source| match is_subset {
+            true => source.count(),
+            false => source.selected(),
+        });
+        Weight::new(first.meta.created, endpoints.sum())
+    }
+
+    /// The entries of a resolution, with the workloads that their selectors find.
+    fn sources(&self, reader: &mut Reader<'_>, resolution: Resolution) -> Vec<Source<'_>> {
+        let mut sources = Vec::new();
+        let same = self.entries.iter();
+        for entry in same.filter(|entry| entry.spec.resolution == resolution) {
+            if let Some(port) = self.port(entry) {
+                sources.push(Source::read(reader, entry, port));
+            }
+        }
+        sources
+    }
+
+    /// The endpoints of a choice among all entries of a resolution; `None` if they are too many.
+    fn collect<'a>(
+        &self,
+        reader: &mut Reader<'a>,
+        resolution: Resolution,
+        choice: &Choice<'_>,
+    ) -> Option<Found<'a>> {
+        let sources = self.sources(reader, resolution);
+        let endpoints = sources.iter().map(Source::count).sum();
+        let mut found = Found {
+            ips: Group::default(),
+            names: BTreeMap::new(),
+            room: choice.room(endpoints, &reader.settings().bounds),
+            border: Border::of(reader),
+        };
+        if found.room == 0 {
+            return None;
+        }
+        for source in &sources {
+            found.add_source(source, choice.labels);
+        }
+        (!found.is_beyond()).then_some(found)
+    }
+}
+
+impl<'a> Source<'a> {
+    fn read(reader: &mut Reader<'_>, entry: &'a ServiceEntry, port: &'a EntryPort) -> Self {
+        let (mut workloads, mut pods) = (Vec::new(), Vec::new());
+        if let Some(selector) = &entry.spec.workload_selector {
+            let namespace = entry.meta.key.namespace();
+            workloads = reader.workloads(namespace, &selector.labels);
+            pods = reader.pods(namespace, &selector.labels);
+        }
+        Source {
+            entry,
+            port,
+            workloads,
+            pods,
+        }
+    }
+
+    /// How many there are before anybody asks for a subset.
+    fn count(&self) -> usize {
+        self.entry.spec.endpoints.len() + self.selected()
+    }
+
+    /// How many its selector finds.
+    fn selected(&self) -> usize {
+        self.workloads.len() + self.pods.len()
+    }
+}
+
+/// Addresses and names, with their weights.
+struct Found<'a> {
+    ips: Group,
+    names: BTreeMap<(Box<str>, u16), u32>,
+    /// How many there may be.
+    room: usize,
+    border: Border<'a>,
+}
+
+impl Found<'_> {
+    /// Whether there are more than there may be, however many are still to come.
+    fn is_beyond(&self) -> bool {
+        self.ips.len() + self.names.len() > self.room
+    }
+
+    fn add_source(&mut self, source: &Source<'_>, labels: Option<&Labels>) {
+        let port = source.port;
+        let listed = source.entry.spec.endpoints.iter();
+        let selected = source.workloads.iter().map(|workload| &workload.spec);
+        for endpoint in listed.chain(selected) {
+            if self.is_beyond() {
+                return;
+            }
+            self.add(endpoint, port, labels);
+        }
+        for pod in &source.pods {
+            if let Some(address) = pod.address.filter(|_| pod.is_ready)
+                && !self.is_beyond()
+                && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
+            {
+                let address = SocketAddr::new(address, target(port));
+                self.add_address(address, 1, Marks::default());
+            }
+        }
+    }
+
+    fn add_address(&mut self, at: SocketAddr, weight: u32, marks: Marks<'_>) {
+        if self.border.refusal(at).is_none() {
+            self.ips.add(at, weight, marks);
+        }
+    }
+
+    fn add_name(&mut self, host: Box<str>, port: u16, weight: u32) {
+        if self.border.refusal_of_host(&host, port).is_none() {
+            self.names.entry((host, port)).or_insert(weight);
+        }
+    }
+
+    fn add(&mut self, endpoint: &WorkloadEntrySpec, port: &EntryPort, wanted: Option<&Labels>) {
+        if wanted.is_some_and(|wanted| !has_labels(&endpoint.labels, wanted)) {
+            return;
+        }
+        let number = number(endpoint, port);
+        let weight = endpoint.weight.max(1);
+        if let Ok(ip) = endpoint.address.parse() {
+            let address = SocketAddr::new(ip, number);
+            let marks = Marks {
+                locality: &endpoint.locality,
+                ..Marks::default()
+            };
+            self.add_address(address, weight, marks);
+        } else if let Some(host) = dns_host(&endpoint.address) {
+            self.add_name(host, number, weight);
+        }
+    }
+
+    /// Addresses among names are names too, which resolve to themselves.
+    fn dns(self, mode: DnsMode) -> Place {
+        if self.names.is_empty() && mode == DnsMode::Strict {
+            return Place::Endpoints(self.ips.endpoints());
+        }
+        let name = |host: Box<str>, port, weight| DnsName {
+            host,
+            port,
+            weight,
+            priority: 0,
+        };
+        let ips = self.ips.addresses();
+        let ips = ips.map(|(at, weight)| name(at.ip().to_string().into(), at.port(), weight));
+        let names = self.names.into_iter();
+        let names = names.map(|((host, port), weight)| name(host, port, weight));
+        let mut names: Vec<DnsName> = ips.chain(names).collect();
+        names.sort_unstable();
+        names.truncate(Dns::NAMES_MAX);
+        match names.is_empty() {
+            true => Place::nowhere(),
+            false => Place::Dns(Dns {
+                mode,
+                names: names.into(),
+            }),
+        }
+    }
+}
+
+/// Whether two states of a ServiceEntry have the same hosts and ports and are seen by the same.
+pub fn is_shape_same(old: Option<&ServiceEntry>, new: Option<&ServiceEntry>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else {
+        return false;
+    };
+    let numbers = |entry: &ServiceEntry| {
+        let ports = entry.spec.ports.iter().map(|port| port.number);
+        ports.collect::<Vec<_>>()
+    };
+    old.meta.created == new.meta.created
+        && old.spec.hosts == new.spec.hosts
+        && old.spec.export_to == new.spec.export_to
+        && numbers(old) == numbers(new)
+}
+
+/// Whether labels hold all that are wanted.
+pub fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
+    let mut wanted = wanted.iter();
+    wanted.all(|(key, value)| labels.get(key).is_some_and(|known| **known == **value))
+}
+
+/// The port of an endpoint.
+fn number(endpoint: &WorkloadEntrySpec, port: &EntryPort) -> u16 {
+    let own = endpoint.ports.get(&port.name).copied();
+    own.filter(|own| *own > 0).unwrap_or_else(|| target(port))
+}
+
+fn target(port: &EntryPort) -> u16 {
+    match port.target_port {
+        0 => port.number,
+        target => target,
+    }
+}
+
+/// The wire form of hosts that requests name and a proxy resolves: Istio's wildcard stands for one
+/// label or more. Every host there is would be a way to everywhere.
+fn dynamic_host(text: &str) -> Option<Box<str>> {
+    match text.strip_prefix("*.") {
+        Some(rest) => dns_host(rest).map(|rest| format!("**.{rest}").into()),
+        None => dns_host(text),
+    }
+}
+
+/// A host that can be resolved.
+fn dns_host(text: &str) -> Option<Box<str>> {
+    let text = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let host = Host::parse(&text).ok()?;
+    match host.pattern() {
+        Pattern::Exact(name) => Some(name.into()),
+        _ => None,
+    }
+}
+
+fn sort(entries: &mut [Arc<ServiceEntry>]) {
+    entries.sort_unstable_by(|left, right| {
+        let place = |entry: &ServiceEntry| (entry.meta.created, entry.meta.key.clone());
+        place(left).cmp(&place(right))
+    });
+}

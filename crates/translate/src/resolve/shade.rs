@@ -1,0 +1,95 @@
+//! What wildcards mean for the hosts below them.
+
+use std::sync::Arc;
+
+use myriad_model::{Host, Name};
+
+use super::claim::{Claim, EVERYBODY};
+use super::names;
+use crate::engine::{Reader, Shared};
+
+/// What an object does at a listener for all names below a wildcard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shade {
+    /// The listener.
+    pub listener: Name,
+    /// The wildcard.
+    pub pattern: Host,
+    /// The claim of the object to the wildcard.
+    pub claim: Claim,
+    /// The namespaces that may answer there too.
+    pub admitted: Vec<Box<str>>,
+    /// What is done.
+    pub deed: Deed,
+}
+
+/// What is done at a listener with what comes for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// TLS ends, and a certificate is shown.
+    EndsTls,
+    /// Handshakes go on as they come.
+    PassesOn,
+    /// Requests are answered, once TLS has ended where it is spoken.
+    Answers,
+    /// The bytes within TLS are handed on, once it has ended.
+    Streams,
+}
+
+impl Deed {
+    /// Whether it is done with what comes once TLS has ended, and not with handshakes.
+    pub fn is_within(self) -> bool {
+        matches!(self, Deed::Answers | Deed::Streams)
+    }
+}
+
+/// What the wildcards above a host mean for it.
+#[derive(Debug, Default)]
+pub struct Above {
+    /// The narrowest that take its handshakes and may, once for each listener.
+    pub shades: Vec<Shade>,
+    /// The narrowest that would take its handshakes and may not, once for each listener.
+    pub strangers: Vec<Shade>,
+    /// The listeners where requests would be answered by those who may not.
+    pub astray: Vec<Name>,
+    /// The listeners where what comes out of TLS would be handed on by those who may not.
+    pub astray_streams: Vec<Name>,
+}
+
+impl Shade {
+    /// Whether it is older than the claim to a host.
+    pub fn is_before(&self, owner: Option<&Claim>) -> bool {
+        owner.is_none_or(|owner| self.claim.age() < owner.age())
+    }
+
+    /// Whether objects of a namespace may answer in it.
+    pub fn admits(&self, namespace: &str) -> bool {
+        let mut admitted = self.admitted.iter();
+        self.claim.is_of(namespace)
+            || admitted.any(|known| **known == *EVERYBODY || **known == *namespace)
+    }
+
+    /// The wildcard as people write it.
+    pub fn written(&self) -> &str {
+        names::written(&self.pattern)
+    }
+}
+
+/// Whether a listener shows the default certificate for names that no domain covers.
+pub fn has_default(reader: &Reader<'_>, shared: &Shared, listener: &Name) -> bool {
+    shared.default_certificate.is_some()
+        && *listener == shared.tls_listeners[0]
+        && reader.view().is_ingress()
+}
+
+/// The listeners among some that are open to a namespace.
+pub fn open_to(listeners: &Arc<[Name]>, shades: &[Shade], namespace: &str) -> Arc<[Name]> {
+    let is_open = |listener: &Name| {
+        let mut shades = shades.iter();
+        !shades.any(|shade| shade.listener == *listener && !shade.admits(namespace))
+    };
+    match listeners.iter().all(is_open) {
+        true => listeners.clone(),
+        false => listeners.iter().filter(|it| is_open(it)).cloned().collect(),
+    }
+}

@@ -1,0 +1,376 @@
+//! Upstreams: one port of one Service or of a host of ServiceEntries, or of a subset of it, and
+//! the endpoints behind it.
+
+pub mod border;
+pub mod group;
+pub mod place;
+mod service;
+mod weight;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_model::{
+    Endpoints, MeshTls, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
+};
+
+pub use service::{PortFound, find_port, ports_changed};
+pub use weight::{namespace, weigh};
+
+use super::client_tls::{TlsPlan, plan};
+use super::merged::Merged;
+use super::service_entry::Entry;
+use super::{destination_rule, options};
+use crate::engine::{Output, Reader, Unit};
+use border::is_beside;
+use place::{Place, Speech};
+
+/// How the names of upstreams end of which it is said what they speak, whatever their port says.
+/// No name of a Service has a `+`.
+const SUFFIXES: [(&str, Protocol); 3] = [
+    ("+https", Protocol::Https1),
+    ("+h2c", Protocol::H2c),
+    ("+h2", Protocol::H2),
+];
+
+/// The start of the name of an upstream of a host of ServiceEntries. No namespace of a Service is
+/// followed by two slashes.
+const ENTRY_PREFIX: &str = "entry/";
+
+/// What the name of an upstream says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address<'a> {
+    /// The namespace, and the Service or host of ServiceEntries.
+    owner: Owner<'a>,
+    port: u16,
+    /// The protocol that an Ingress asks for; plain HTTP/1 where it asks for none.
+    told: Protocol,
+    /// Empty for all endpoints.
+    subset: &'a str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner<'a> {
+    /// A Service, by `namespace/name`.
+    Service(&'a str),
+    /// A host of ServiceEntries, by namespace and host.
+    Entry(&'a str, &'a str),
+}
+
+/// An upstream before its DestinationRules are read.
+struct Draft<'a> {
+    name: &'a Arc<str>,
+    address: Address<'a>,
+    /// The object that findings are about.
+    key: &'a ObjectKey,
+    origin: Origin,
+    speech: Speech,
+    subject_alt_names: &'a [Box<str>],
+    /// The endpoints that are reached by mutual TLS of the mesh where no rule says otherwise.
+    members: Members,
+    /// Whether nobody says what is spoken, so that requests go out as they came in.
+    is_open: bool,
+}
+
+/// The endpoints that are of the mesh.
+#[derive(Default)]
+struct Members {
+    /// Their name in handshakes; `None` where there is no mesh.
+    name: Option<String>,
+    /// Whether they are spoken to by mutual TLS without being asked to.
+    is_usual: bool,
+    /// The identities that they may have; empty for any of the mesh.
+    identities: BTreeSet<Box<str>>,
+    /// Whether connections go where they were meant to go, and then whether all are of the mesh.
+    original: Option<bool>,
+}
+
+/// The name of the upstream of a port of a Service.
+pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
+    let mut suffixes = SUFFIXES.iter().filter(|(_, known)| *known == protocol);
+    let suffix = suffixes.next().map_or("", |(suffix, _)| suffix);
+    format!("{service}:{port}{suffix}").into()
+}
+
+/// The name of the upstream of a subset of a port of a Service; that of the port where the
+/// subset has no name.
+pub fn subset_name(service: &str, port: u16, subset: &str) -> Arc<str> {
+    match subset {
+        "" => format!("{service}:{port}").into(),
+        _ => format!("{service}:{port}@{subset}").into(),
+    }
+}
+
+/// The name of an upstream for a host of the ServiceEntries of a namespace.
+pub fn entry_name(namespace: &str, host: &str, port: u16, subset: &str) -> Arc<str> {
+    subset_name(&format!("{ENTRY_PREFIX}{namespace}/{host}"), port, subset)
+}
+
+/// Translates one upstream.
+pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
+    let Some(address) = Address::read(name) else {
+        return Output::default();
+    };
+    if reader.is_upstream_beyond(name) {
+        return weight::close(reader, name, address);
+    }
+    match address.owner {
+        Owner::Service(id) => service::translate(reader, name, address, id),
+        Owner::Entry(namespace, host) => {
+            translate_entry(reader, name, address, (namespace, host)).unwrap_or_default()
+        }
+    }
+}
+
+impl<'a> Address<'a> {
+    fn read(name: &'a str) -> Option<Self> {
+        let (name, subset) = name.split_once('@').unwrap_or((name, ""));
+        let (text, told) = SUFFIXES
+            .iter()
+            .find_map(|(suffix, protocol)| Some((name.strip_suffix(suffix)?, *protocol)))
+            .unwrap_or((name, Protocol::Http1));
+        let (owner, port) = text.rsplit_once(':')?;
+        let owner = match owner
+            .strip_prefix(ENTRY_PREFIX)
+            .and_then(|it| it.split_once('/'))
+        {
+            Some((namespace, host)) => Owner::Entry(namespace, host),
+            None => Owner::Service(owner),
+        };
+        Some(Address {
+            owner,
+            port: port.parse().ok()?,
+            told,
+            subset,
+        })
+    }
+}
+
+impl Draft<'_> {
+    /// The resources, once it is known what rules say and where endpoints are.
+    fn finish(&self, reader: &Reader<'_>, policy: &Merged<'_>, place: Place) -> Output {
+        let mut output = Output::default();
+        let mut upstream = Upstream {
+            protocol: Protocol::Http1,
+            dns: None,
+            tls: self.address.told.is_tls().then(|| {
+                // As ingress-nginx has it: the name of the request, and no verification.
+                Box::new(UpstreamTls::unverified())
+            }),
+            options: options::of_policy(policy, &reader.settings().bounds).map(Box::new),
+            original_destination: false,
+            source_address: None,
+        };
+        upstream.original_destination = self.members.original.is_some();
+        let mut place = match self.secure(reader, policy, &mut upstream) {
+            Some(needs) => {
+                output.needs = needs;
+                place
+            }
+            None => {
+                upstream.tls = None;
+                upstream.original_destination = false;
+                Place::nowhere()
+            }
+        };
+        let is_told = self.address.told.is_h2();
+        if policy.tunnel.is_some() && !options::has_tunnel(upstream.options.as_deref()) {
+            upstream.original_destination = false;
+            place = Place::nowhere();
+        }
+        let is_by_port = self.speech == Speech::Http2 || policy.is_upgraded();
+        let is_http2 = is_told || is_by_port && !policy.follows_client();
+        upstream.protocol = match (upstream.tls.is_some(), is_http2) {
+            (false, false) => Protocol::Http1,
+            (false, true) => Protocol::H2c,
+            (true, false) => Protocol::Https1,
+            (true, true) => Protocol::H2,
+        };
+        if self.is_open && !is_http2 {
+            upstream.options.get_or_insert_default().follows_client = true;
+        }
+        let endpoints = match place {
+            Place::Dns(dns) => {
+                upstream.dns = Some(Box::new(dns));
+                None
+            }
+            Place::Endpoints(_) if upstream.original_destination => None,
+            Place::Endpoints(endpoints) => {
+                let options = upstream.options.as_deref();
+                let is_asked = options.is_some_and(|options| options.locality.is_some());
+                Some(if is_asked {
+                    endpoints
+                } else {
+                    anywhere(endpoints)
+                })
+            }
+        };
+        let values = [
+            Some(Value::Upstream(upstream)),
+            endpoints.map(Value::Endpoints),
+        ];
+        for value in values.into_iter().flatten() {
+            let origin = self.origin.clone();
+            let resource = Resource { origin, value };
+            output
+                .resources
+                .push((Name::new(self.name.clone()), resource));
+        }
+        output
+    }
+
+    /// Sets how TLS is done, and returns what that needs; `None` where nobody may be reached.
+    fn secure(
+        &self,
+        reader: &Reader<'_>,
+        policy: &Merged<'_>,
+        upstream: &mut Upstream,
+    ) -> Option<Vec<Unit>> {
+        let names = self.subject_alt_names;
+        let Some(written) = policy.tls else {
+            let told = upstream.tls.take();
+            upstream.tls = told.or_else(|| self.members.tls().map(Box::new));
+            return Some(Vec::new());
+        };
+        match plan(reader.view(), written, names) {
+            TlsPlan::Plain => Some(Vec::new()),
+            TlsPlan::Mesh(mut tls) => {
+                let name = self.members.name.as_deref()?;
+                if tls.server_name.is_empty() {
+                    tls.server_name = name.into();
+                }
+                upstream.tls = Some(Box::new(tls));
+                Some(Vec::new())
+            }
+            TlsPlan::Tls(tls, needs) => {
+                upstream.tls = Some(Box::new(tls));
+                Some(needs)
+            }
+            TlsPlan::Closed => None,
+        }
+    }
+
+    /// The resources of an upstream without endpoints, which answers 503.
+    fn close(&self, reader: &Reader<'_>) -> Output {
+        self.finish(reader, &Merged::default(), Place::nowhere())
+    }
+
+    /// Closes the upstream of a subset that has more endpoints than it may.
+    fn close_beyond(&self, reader: &Reader<'_>) -> Output {
+        let mut output = self.close(reader);
+        let max = reader.settings().bounds.subset_endpoints;
+        output.findings.push(Finding::new(
+            Severity::Error,
+            self.key,
+            "",
+            format!(
+                "would have more than {max} endpoints on port {} in all subsets together, so \
+                 subset {} has none, and its routes answer 503",
+                self.address.port, self.address.subset
+            ),
+            format!("define fewer or smaller subsets, or raise --bound subset-endpoints={max}"),
+        ));
+        output
+    }
+
+    fn no_endpoint(&self, remedy: &str) -> Finding {
+        let of = match self.address.subset {
+            "" => String::new(),
+            subset => format!(" in subset {subset}"),
+        };
+        Finding::new(
+            Severity::Warning,
+            self.key,
+            "",
+            format!(
+                "has no endpoint that takes traffic on port {}{of}, so its routes answer 503",
+                self.address.port
+            ),
+            remedy,
+        )
+    }
+}
+
+impl Members {
+    /// Mutual TLS with those who speak it. Where a connection goes that was meant for one of
+    /// them, nobody is asked.
+    fn tls(&self) -> Option<UpstreamTls> {
+        if !self.is_usual {
+            return None;
+        }
+        let mesh = match self.original {
+            None => MeshTls::Flagged,
+            Some(true) => MeshTls::All,
+            Some(false) => return None,
+        };
+        let identities = self.identities.iter().cloned();
+        Some(UpstreamTls {
+            server_name: self.name.as_deref()?.into(),
+            verify: true,
+            subject_alt_names: identities.take(UpstreamTls::NAMES_MAX).collect(),
+            mesh,
+            ..UpstreamTls::unverified()
+        })
+    }
+}
+
+/// A ServiceEntry leads out of the mesh, unless a rule says otherwise; one without resolution
+/// leads a sidecar where connections were meant to go.
+fn entry_members(reader: &Reader<'_>, entry: &Entry, host: &str, address: Address<'_>) -> Members {
+    let name = member_name(host, address.port, address.subset);
+    let is_original = !entry.is_resolvable() && is_beside(reader);
+    Members {
+        name: reader.settings().sidecars.then_some(name),
+        original: is_original.then_some(false),
+        ..Members::default()
+    }
+}
+
+/// What an upstream is called in handshakes of the mesh.
+fn member_name(host: &str, port: u16, subset: &str) -> String {
+    format!("outbound_.{port}_.{subset}_.{host}")
+}
+
+/// The endpoints without their localities, where nobody asks for them.
+fn anywhere(endpoints: Endpoints) -> Endpoints {
+    let mut endpoints = endpoints.endpoints;
+    for endpoint in &mut endpoints {
+        endpoint.locality = 0;
+    }
+    Endpoints::new(endpoints)
+}
+
+fn translate_entry(
+    reader: &mut Reader<'_>,
+    name: &Arc<str>,
+    address: Address<'_>,
+    (namespace, host): (&str, &str),
+) -> Option<Output> {
+    let entry = Entry::read(reader, namespace, host, address.port)?;
+    let rules = destination_rule::find(reader, host, namespace);
+    let draft = Draft {
+        name,
+        address,
+        key: &entry.first().meta.key,
+        origin: entry.origin(),
+        speech: entry.speech(),
+        subject_alt_names: entry.subject_alt_names(),
+        members: entry_members(reader, &entry, host, address),
+        is_open: false,
+    };
+    let Some(choice) = rules.choose(address.subset, address.port) else {
+        weigh(reader, name);
+        return Some(draft.close(reader));
+    };
+    let Some(place) = entry.place(reader, host, &choice) else {
+        return Some(draft.close_beyond(reader));
+    };
+    let is_empty = matches!(&place, Place::Endpoints(found) if found.endpoints.is_empty());
+    let mut output = draft.finish(reader, &choice.policy, place);
+    if is_empty && entry.is_resolvable() && !is_beside(reader) {
+        let remedy = "give it endpoints, or entries and Pods that its workloadSelector finds";
+        output.findings.push(draft.no_endpoint(remedy));
+    }
+    Some(output)
+}

@@ -1,0 +1,51 @@
+//! Where endpoints are, and what is spoken there.
+
+use myriad_api::ServicePort;
+use myriad_model::{Dns, Endpoints};
+
+/// What is spoken on a port by its name or protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// HTTP/1.1, and whatever else no HTTP request is meant for.
+    Http1,
+    /// HTTP/2, of gRPC too.
+    Http2,
+}
+
+impl Speech {
+    /// That of a protocol as Istio writes it, in any case.
+    pub fn of_word(word: &str) -> Self {
+        let words = ["http2", "grpc", "grpc-web"];
+        match words.iter().any(|known| word.eq_ignore_ascii_case(known)) {
+            true => Speech::Http2,
+            false => Speech::Http1,
+        }
+    }
+}
+
+impl Speech {
+    /// That of a port of a Service: `appProtocol` says it, or the start of the port's name.
+    pub fn of_port(port: &ServicePort) -> Self {
+        match port.app_protocol.as_deref() {
+            Some("kubernetes.io/h2c") => Speech::Http2,
+            Some(word) => Speech::of_word(word),
+            None if port.name.starts_with("grpc-web") => Speech::Http2,
+            None => Speech::of_word(port.name.split('-').next().unwrap_or_default()),
+        }
+    }
+}
+
+/// Where endpoints are.
+pub enum Place {
+    /// At these addresses.
+    Endpoints(Endpoints),
+    /// Where DNS says.
+    Dns(Dns),
+}
+
+impl Place {
+    /// Without endpoints.
+    pub fn nowhere() -> Self {
+        Place::Endpoints(Endpoints::new(Box::default()))
+    }
+}

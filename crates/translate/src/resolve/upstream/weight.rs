@@ -1,0 +1,107 @@
+//! The amounts that upstreams count for of the copies of endpoints that their namespace may have.
+//!
+//! An endpoint that an object lists counts with that object. Here it counts once more for each
+//! subset that is chosen from among it and others, whoever the subset's labels find: to look is
+//! work as well. One that a selector finds counts for each port of each Service or ServiceEntry
+//! that selects it.
+
+use std::sync::Arc;
+
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
+use myriad_model::{Origin, OriginKind};
+
+use super::place::Speech;
+use super::{Address, Draft, Members, Owner, service};
+use crate::engine::{Output, Reader, Weight};
+use crate::resolve::service_entry::Entry;
+
+/// The namespace of an upstream, and whether it is of a subset.
+pub fn namespace(name: &str) -> Option<(&str, bool)> {
+    let address = Address::read(name)?;
+    let namespace = match address.owner {
+        Owner::Service(id) => id.split_once('/')?.0,
+        Owner::Entry(namespace, _) => namespace,
+    };
+    Some((namespace, !address.subset.is_empty()))
+}
+
+/// The amount that an upstream counts for, known before it is translated.
+pub fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
+    reader.settings().bounds.copies()?;
+    let address = Address::read(name)?;
+    let is_subset = !address.subset.is_empty();
+    let read = |reader: &mut Reader<'_>| match address.owner {
+        Owner::Service(id) => service::weigh(reader, address, id),
+        Owner::Entry(namespace, host) => {
+            let entry = Entry::read(reader, namespace, host, address.port)?;
+            entry.weigh(reader, is_subset)
+        }
+    };
+    if is_subset {
+        let (port, _) = name.split_once('@')?;
+        return reader.weigh_once(port, read);
+    }
+    // Most clusters have none, and then no Service selects any.
+    let is_service = matches!(address.owner, Owner::Service(_));
+    if is_service && !reader.has_workloads() {
+        return None;
+    }
+    read(reader)
+}
+
+/// The resources of an upstream that has more than its namespace may: it answers 503, and no
+/// endpoint is looked at.
+pub(super) fn close(reader: &mut Reader<'_>, name: &Arc<str>, address: Address<'_>) -> Output {
+    // It runs again with what it counts for.
+    weigh(reader, name);
+    let (key, origin) = match address.owner {
+        Owner::Service(id) => {
+            let key = ObjectKey::from_id(ObjectKind::Service, id.into());
+            let kind = OriginKind::Service;
+            let id = key.id().clone();
+            (key, Origin { kind, id })
+        }
+        Owner::Entry(namespace, host) => {
+            let entry = Entry::read(reader, namespace, host, address.port);
+            let Some(entry) = entry else {
+                return Output::default();
+            };
+            (entry.first().meta.key.clone(), entry.origin())
+        }
+    };
+    let draft = Draft {
+        name,
+        address,
+        key: &key,
+        origin,
+        speech: Speech::Http1,
+        subject_alt_names: &[],
+        members: Members::default(),
+        is_open: false,
+    };
+    let mut output = draft.close(reader);
+    let bound = reader.settings().bounds.endpoint_copies;
+    output.findings.push(finding(&key, address, bound));
+    output
+}
+
+fn finding(key: &ObjectKey, address: Address<'_>, bound: u64) -> Finding {
+    let (namespace, port) = (key.namespace(), address.port);
+    let what = match address.subset {
+        "" => format!("port {port}"),
+        subset => format!("subset {subset} of port {port}"),
+    };
+    Finding::new(
+        Severity::Error,
+        key,
+        "spec.ports",
+        format!(
+            "would bring namespace {namespace} beyond {bound} endpoints in subsets and by \
+             selectors, so {what} has none, and its routes answer 503"
+        ),
+        format!(
+            "remove subsets of DestinationRules and selectors that nobody needs, or raise --bound \
+             endpoint-copies={bound}"
+        ),
+    )
+}

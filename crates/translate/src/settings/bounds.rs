@@ -1,0 +1,120 @@
+//! What one namespace may make proxies hold.
+
+/// The points on the rings of a DestinationRule beyond the bound of its namespace.
+pub const REDUCED_POINTS: u32 = 64;
+
+/// What a namespace is bounded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Holding {
+    /// Rows of route tables: paths of Ingresses, and matches of VirtualServices on each host; for
+    /// a regex one more for each KiB that it may take once it is compiled.
+    Routes,
+    /// Addresses with a port of EndpointSlices, of ServiceEntries for each of their hosts, and of
+    /// WorkloadEntries.
+    Endpoints,
+    /// Secrets.
+    Certificates,
+    /// Points of hash rings and places of Maglev tables in DestinationRules.
+    HashSlots,
+}
+
+/// What one namespace may hold, and one upstream. Zero is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// See [`Holding::Routes`].
+    pub routes: u64,
+    /// See [`Holding::Endpoints`].
+    pub endpoints: u64,
+    /// See [`Holding::Certificates`].
+    pub certificates: u64,
+    /// See [`Holding::HashSlots`].
+    pub hash_slots: u64,
+    /// The slots that one upstream may have, 2 to [`myriad_model::HashTable::SIZE_MAX`].
+    pub upstream_hash_slots: u32,
+    /// The subsets that a host may have.
+    pub host_subsets: u64,
+    /// The endpoints that the subsets of a host may have together, where they are more than eight
+    /// times those of the host.
+    pub subset_endpoints: u64,
+    /// The endpoints that upstreams of one namespace may have that others have as well: those of
+    /// subsets, and those that selectors find.
+    pub endpoint_copies: u64,
+    /// The hosts that the objects of a namespace may have come to after their creation.
+    pub late_claims: u64,
+}
+
+impl Default for Bounds {
+    /// The bounds of `serve`, whose objects are of one person.
+    fn default() -> Self {
+        Bounds {
+            routes: 0,
+            endpoints: 0,
+            certificates: 0,
+            hash_slots: 4 << 20,
+            upstream_hash_slots: 65_537,
+            host_subsets: 256,
+            subset_endpoints: 65_536,
+            endpoint_copies: 500_000,
+            late_claims: 10_000,
+        }
+    }
+}
+
+impl Bounds {
+    /// The bounds of namespaces of different people.
+    pub fn of_tenants() -> Self {
+        Bounds {
+            routes: 250_000,
+            endpoints: 250_000,
+            certificates: 150_000,
+            ..Bounds::default()
+        }
+    }
+
+    /// The subsets that a host may have.
+    pub fn subsets_max(&self) -> usize {
+        let bound = usize::try_from(self.host_subsets).unwrap_or(usize::MAX);
+        match bound {
+            0 => usize::MAX,
+            bound => bound,
+        }
+    }
+
+    /// The copies of endpoints that a namespace may have; none where they are not bounded.
+    pub fn copies(&self) -> Option<u64> {
+        Some(self.endpoint_copies).filter(|bound| *bound > 0)
+    }
+
+    /// What a namespace may hold; none where it is not bounded.
+    pub fn get(&self, holding: Holding) -> Option<u64> {
+        let bound = match holding {
+            Holding::Routes => self.routes,
+            Holding::Endpoints => self.endpoints,
+            Holding::Certificates => self.certificates,
+            Holding::HashSlots => self.hash_slots,
+        };
+        Some(bound).filter(|bound| *bound > 0)
+    }
+}
+
+impl Holding {
+    /// The name that its bound is set by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Holding::Routes => "routes",
+            Holding::Endpoints => "endpoints",
+            Holding::Certificates => "certificates",
+            Holding::HashSlots => "hash-slots",
+        }
+    }
+
+    /// The words for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Holding::Routes => "routes",
+            Holding::Endpoints => "endpoints",
+            Holding::Certificates => "certificates or authorities",
+            Holding::HashSlots => "slots of hash tables",
+        }
+    }
+}

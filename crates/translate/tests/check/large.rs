@@ -1,0 +1,135 @@
+//! Single objects that are large: what one of them makes is bounded, whatever it writes.
+
+use myriad_translate::{Bounds, Engine, Settings};
+
+use crate::goldens::BASE;
+use crate::world;
+
+/// An engine with the usual Services and these objects.
+fn engine(objects: &[String]) -> Engine {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(world::changes(BASE), world::NOW);
+    engine.apply(world::changes(&objects.join("---\n")), world::NOW);
+    engine
+}
+
+/// How many findings are of a field of an object, with this text in their remedies.
+fn count(engine: &Engine, field: &str, remedy: &str) -> usize {
+    let findings = engine.findings();
+    let found = findings.filter(|it| *it.field == *field && it.remedy.contains(remedy));
+    found.count()
+}
+
+/// A text of many entries, as YAML writes a list.
+fn list(count: usize, entry: impl Fn(usize) -> String) -> String {
+    let entries: Vec<String> = (0..count).map(entry).collect();
+    format!("[{}]", entries.join(", "))
+}
+
+#[test]
+fn gateways_beyond_the_bound_are_told() {
+    for (number, told) in [(64, 0), (65, 1)] {
+        let gateways = list(number, |at| format!("g{at}"));
+        let engine = engine(&[format!(
+            "apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: v}}
+spec:
+  hosts: [a.example]
+  gateways: {gateways}
+  http: [{{route: [{{destination: {{host: web}}}}]}}]
+"
+        )]);
+        assert_eq!(count(&engine, "spec.gateways[64]", "fewer Gateways"), told);
+    }
+}
+
+/// A Gateway for a host, and a VirtualService on it with so many matches that delegates to one with
+/// so many.
+fn delegating(matches: usize, delegated: usize) -> String {
+    let tests = |count: usize, name: &str| {
+        list(count, |at| {
+            format!("{{headers: {{{name}{at}: {{exact: a}}}}}}")
+        })
+    };
+    let (above, below) = (tests(matches, "x"), tests(delegated, "y"));
+    format!(
+        "apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{namespace: shop, name: edge}}
+spec: {{servers: [{{port: {{number: 80, name: http, protocol: HTTP}}, hosts: [a.example]}}]}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: root}}
+spec:
+  hosts: [a.example]
+  gateways: [edge]
+  http: [{{match: {above}, delegate: {{name: below}}}}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: below}}
+spec:
+  http:
+  - {{match: [{{uri: {{exact: /first}}}}], directResponse: {{status: 200}}}}
+  - {{match: {below}, directResponse: {{status: 200}}}}
+"
+    )
+}
+
+/// The resources that such objects make, and how many findings say that they are beyond.
+fn delegated(matches: usize) -> (usize, usize) {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(world::changes(BASE), world::NOW);
+    let objects = world::changes(&delegating(matches, matches));
+    let outcome = engine.apply(objects, world::NOW);
+    let told = count(&engine, "spec.http[0].delegate", "divide the delegate");
+    (outcome.delta.len(), told)
+}
+
+#[test]
+fn the_matches_of_a_delegate_are_no_product_beyond_the_bound() {
+    let (one, told) = delegated(1);
+    assert_eq!(told, 0);
+    // The routes beside the two of one match each.
+    assert_eq!(delegated(30), (one - 2 + 30 + 30 * 30, 0));
+    // What is beyond is closed by the matches of the root, behind the first rule.
+    assert_eq!(delegated(40), (one - 2 + 40 + 40, 1));
+}
+
+/// The number of objects beyond a bound of routes.
+fn beyond(routes: u64, object: &str) -> usize {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            routes,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    engine.apply(world::changes(object), world::NOW);
+    count(&engine, "", "--bound routes")
+}
+
+#[test]
+fn a_rule_that_delegates_counts_for_some_of_the_routes_it_may_have() {
+    let all = delegating(1, 1);
+    let root = all.split("---\n").nth(1).expect("the root");
+    assert_eq!([beyond(64, root), beyond(63, root)], [0, 1]);
+}
+
+#[test]
+fn hosts_for_tls_alone_count_for_routes() {
+    let hosts = list(30, |at| format!("h{at}.example"));
+    let ingress = format!(
+        "apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{namespace: shop, name: i}}
+spec:
+  tls: [{{hosts: {hosts}, secretName: none}}]
+  rules: [{{host: h0.example, http: {{paths: [{{path: /, pathType: Prefix, backend: \
+         {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}]
+"
+    );
+    assert_eq!([beyond(30, &ingress), beyond(29, &ingress)], [0, 1]);
+}
