@@ -402,6 +402,68 @@ const DEFAULTS: &[ChangedDefault] = &[
         setting: "--catch-all-namespaces=NAMESPACE,...",
         sign: Sign::Finding(&["--catch-all-namespaces does not list"]),
     },
+    ChangedDefault {
+        line: "in the `tls` of an Ingress alone is claimed",
+        change: "a host in the tls of an Ingress alone is claimed like one of its rules",
+        setting: "--wildcard-sharing='*'",
+        sign: Sign::Look(
+            "look for names in tls without a rule, below wildcards of other namespaces",
+        ),
+    },
+    ChangedDefault {
+        line: "broader than its server's hosts",
+        change: "rules for wildcards broader than their server, for TLS and for TCP are claims of their own age",
+        setting: "--host-sharing=cluster",
+        sign: Sign::Look("look for such rules behind a Gateway of the operator"),
+    },
+    ChangedDefault {
+        line: "names of Services in a cluster's domain",
+        change: "names of Services are claimed by their own namespace alone",
+        setting: "",
+        sign: Sign::Look("look for ServiceEntries that name Services of other namespaces"),
+    },
+    ChangedDefault {
+        line: "binds to at most 64 Gateways",
+        change: "a VirtualService binds to at most 64 Gateways",
+        setting: "",
+        sign: Sign::Finding(&["a VirtualService is bound to at most"]),
+    },
+    ChangedDefault {
+        line: "matches of a delegate's rules",
+        change: "the matches of a delegate's rules are bounded",
+        setting: "",
+        sign: Sign::Look("look for delegates with hundreds of matches below rules with many"),
+    },
+    ChangedDefault {
+        line: "path parameters that hide escapes",
+        change: "what restricts a path holds for readings between the raw and the decoded one",
+        setting: "",
+        sign: Sign::Object(restricts_paths),
+    },
+    ChangedDefault {
+        line: "several tokens gets 401",
+        change: "one invalid token refuses a request, even beside a valid one",
+        setting: "",
+        sign: Sign::Look("look for clients that send a stale cookie beside a fresh header"),
+    },
+    ChangedDefault {
+        line: "`OPTIONS *` is held",
+        change: "OPTIONS * is held against policies and routes as /",
+        setting: "",
+        sign: Sign::Look("look for clients that send OPTIONS *"),
+    },
+    ChangedDefault {
+        line: "only get answers of the proxy itself",
+        change: "the last tenth of connections is for namespaces with few",
+        setting: "",
+        sign: Sign::Look("look at connections in the busiest hours"),
+    },
+    ChangedDefault {
+        line: "waits at most 10 s for a client to read",
+        change: "admin addresses wait 10 s for a client to read, and end a connection after 100 requests",
+        setting: "",
+        sign: Sign::Look("look for scrapers on slow lines"),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.
