@@ -145,7 +145,7 @@ macro_rules! forms {
             }
 
             fn owns(field: u32) -> bool {
-                matches!(field, $($field)|*)
+                [$($field),*].contains(&field)
             }
 
             fn read(field: u32, raw: Raw<'_>) -> Result<Self, WireError> {

@@ -268,6 +268,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
                 self.is_refused = true;
                 return moves;
             }
+            outgoing.pass(length);
             self.is_ended = is_last;
             moves = true;
         }

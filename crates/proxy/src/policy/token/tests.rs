@@ -317,7 +317,7 @@ fn a_valid_token_lets_no_forged_one_through() {
         (root.clone(), twice(&good, &forged), Err(BadToken)),
         (root.clone(), twice(&forged, &good), Err(BadToken)),
         (
-            root.clone(),
+            root,
             cookie(&good) + &format!("Authorization: Bearer\t{forged}\r\n"),
             Err(BadToken),
         ),

@@ -371,7 +371,7 @@ async fn crowded(listener: &str, hosts: &[&str]) -> World {
 /// Sees to it that clients of the other namespace are answered, beside each other.
 async fn others_are_answered(world: &World) {
     let mut others = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..4 {
         let mut client = world.client().await;
         client
             .send("GET / HTTP/1.1\r\nHost: quiet.example\r\n\r\n")
