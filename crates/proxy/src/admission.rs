@@ -4,7 +4,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod bucket;
-pub mod line;
+pub mod fifo;
 pub mod pressure;
 pub mod room;
 pub mod share;

@@ -46,8 +46,8 @@ mod hear;
 mod introduce;
 mod keys;
 mod listen;
+mod listener_quota;
 mod open;
-mod places;
 mod sockets;
 mod worker;
 

@@ -1,12 +1,12 @@
 //! Endpoints: which there are, and connections to them.
 
 pub mod attempt;
-pub mod channel;
 pub mod dial;
 pub mod dynamic;
 pub mod endpoint;
 pub mod entry;
-pub mod link;
+pub mod h1_connection;
+pub mod h2_connection;
 mod noise;
 pub mod original;
 pub mod resolve;

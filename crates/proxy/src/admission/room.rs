@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::line::{Line, Places};
+use super::fifo::{Fifo, FifoSlots};
 use super::silent::Silent;
 use crate::limits::{Limits, Reached};
 use crate::net::deadline::{self, Deadline};
@@ -39,9 +39,9 @@ pub struct Room {
 
 #[derive(Default)]
 struct Idle {
-    places: Places<Rest>,
+    places: FifoSlots<Rest>,
     /// The one unused longest first.
-    line: Line,
+    line: Fifo,
 }
 
 /// The state of a place.

@@ -10,15 +10,15 @@ use std::net::IpAddr;
 
 use foldhash::quality::RandomState;
 
-use super::line::{Line, Places};
+use super::fifo::{Fifo, FifoSlots};
 use crate::net::deadline;
 
 /// The connections of one worker that are silent. Each operation costs the logarithm of how many
 /// sources there are, and a source is forgotten with its last connection.
 #[derive(Default)]
 pub struct Silent {
-    places: Places<Entry>,
-    sources: HashMap<u64, Line, RandomState>,
+    places: FifoSlots<Entry>,
+    sources: HashMap<u64, Fifo, RandomState>,
     /// The sources; the one to lose a connection next comes last.
     order: BTreeSet<Rank>,
     count: usize,
@@ -124,7 +124,7 @@ impl Silent {
         self.change(entry.source, |places, line| places.unlink(line, index));
     }
 
-    fn change(&mut self, source: u64, change: impl FnOnce(&mut Places<Entry>, &mut Line)) {
+    fn change(&mut self, source: u64, change: impl FnOnce(&mut FifoSlots<Entry>, &mut Fifo)) {
         let line = self.sources.entry(source).or_default();
         if let Some(rank) = rank(&self.places, source, *line) {
             self.order.remove(&rank);
@@ -141,7 +141,7 @@ impl Silent {
     }
 }
 
-fn rank(places: &Places<Entry>, source: u64, line: Line) -> Option<Rank> {
+fn rank(places: &FifoSlots<Entry>, source: u64, line: Fifo) -> Option<Rank> {
     let oldest = places.get(line.first()?)?.entered;
     Some((line.count(), Reverse(oldest), source))
 }

@@ -18,7 +18,7 @@ pub struct Locality {
 
 /// The weight and priority of one endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LocalityShare {
     /// 0 for none of the requests.
     pub weight: u32,
     /// 0 goes first.
@@ -58,7 +58,7 @@ impl Locality {
 }
 
 /// The weight and priority of each endpoint for a proxy that is at `home`.
-pub fn arrange(rule: &LocalityRule, home: &Locality, listed: &Endpoints) -> Vec<Place> {
+pub fn arrange(rule: &LocalityRule, home: &Locality, listed: &Endpoints) -> Vec<LocalityShare> {
     let count = listed.endpoints.len();
     let places = (0..count).map(|index| {
         let mut there = listed.locality(index).and_then(Locality::parse)?;
@@ -79,7 +79,7 @@ pub fn arrange(rule: &LocalityRule, home: &Locality, listed: &Endpoints) -> Vec<
     };
     let endpoints = listed.endpoints.iter().zip(&places);
     endpoints
-        .map(|(endpoint, there)| Place {
+        .map(|(endpoint, there)| LocalityShare {
             weight: endpoint.weight,
             priority: endpoint.priority * STEPS + step(there).min(STEPS - 1),
         })
@@ -116,10 +116,10 @@ fn share(
     home: &Locality,
     listed: &Endpoints,
     places: &[Option<Locality>],
-) -> Vec<Place> {
+) -> Vec<LocalityShare> {
     let endpoints = listed.endpoints.iter();
     let Some(rule) = rules.iter().find(|rule| home.lies_in(&rule.from)) else {
-        let place = |endpoint: &myriad_model::Endpoint| Place {
+        let place = |endpoint: &myriad_model::Endpoint| LocalityShare {
             weight: endpoint.weight,
             priority: endpoint.priority,
         };
@@ -142,7 +142,7 @@ fn share(
             let whole = u64::from(endpoint.weight) * u64::from(share) * SHARE_WEIGHT;
             whole.div_ceil(sum.max(1))
         });
-        Place {
+        LocalityShare {
             weight: u32::try_from(weight).unwrap_or(u32::MAX),
             priority: endpoint.priority,
         }

@@ -20,8 +20,17 @@ pub async fn run(
 ) {
     let duplex = Duplex::new(said, switched.said.take());
     match &mut switched.far {
-        Far::Link(link) => copy(client, &mut link.stream, duplex, deadline, idle_timeout).await,
-        Far::Stream(_, carrier) => copy(client, carrier, duplex, deadline, idle_timeout).await,
+        Far::H1(connection) => {
+            copy(
+                client,
+                &mut connection.stream,
+                duplex,
+                deadline,
+                idle_timeout,
+            )
+            .await
+        }
+        Far::H2(_, carrier) => copy(client, carrier, duplex, deadline, idle_timeout).await,
     }
 }
 

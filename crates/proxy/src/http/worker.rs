@@ -10,8 +10,8 @@ use super::spans::Spans;
 use crate::local::Shared;
 use crate::policy::token::Remembered;
 use crate::route::tables::Tables;
-use crate::upstream::channel::Channels;
-use crate::upstream::link::Links;
+use crate::upstream::h1_connection::H1Pool;
+use crate::upstream::h2_connection::H2Pool;
 
 /// How long a connection that shall end waits for another request, before a drain says so.
 const LAST_CALL: Duration = Duration::from_secs(1);
@@ -25,9 +25,9 @@ pub struct Worker {
     /// The sender of spans.
     pub spans: Spans,
     /// Connections to endpoints.
-    pub links: Links,
+    pub h1_pool: H1Pool,
     /// Connections to endpoints that carry many requests at a time.
-    pub channels: Channels,
+    pub h2_pool: H2Pool,
     /// Connections of clients.
     pub connections: Cell<usize>,
     /// Copies of requests in flight.
@@ -44,8 +44,8 @@ impl Worker {
     /// A worker that has not served anything.
     pub fn new(local: Shared, tables: Arc<ArcSwap<Tables>>, spans: Spans) -> Self {
         Worker {
-            links: Links::new(local.clone()),
-            channels: Channels::new(local.clone()),
+            h1_pool: H1Pool::new(local.clone()),
+            h2_pool: H2Pool::new(local.clone()),
             local,
             tables,
             spans,

@@ -41,7 +41,7 @@ pub struct Verified<'a> {
     taken: Taken<'a>,
 }
 
-type Taken<'a> = SmallVec<[Place<'a>; 2]>;
+type Taken<'a> = SmallVec<[TokenLocation<'a>; 2]>;
 
 /// A token of a request, and whether an issuer has found it valid.
 struct Presented {
@@ -101,7 +101,7 @@ struct Kept {
 
 /// The place of a token in a request.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum TokenLocation<'a> {
     Header(&'a str),
     Param(&'a str),
     Cookie,
@@ -185,14 +185,16 @@ pub fn change<'h>(
     let taken = taken.unwrap_or_default();
     let is_taken = |name: &str| {
         let mut taken = taken.iter();
-        taken.any(|place| matches!(place, Place::Header(known) if is_read_as(name, known)))
+        taken.any(|place| matches!(place, TokenLocation::Header(known) if is_read_as(name, known)))
     };
     let goes = |field: &Field<'_>| is_taken(field.name) || is_reserved(field.name);
     if let Some(verified) = verified {
         verified.passed_on(&mut room.values);
     }
     for place in taken {
-        if let (Place::Param(name), Some(query)) = (place, room.query.as_deref().or(head.query)) {
+        if let (TokenLocation::Param(name), Some(query)) =
+            (place, room.query.as_deref().or(head.query))
+        {
             let query = without_param(query, name);
             room.query = Some(query);
         }
@@ -435,7 +437,7 @@ pub fn is_of_tokens(guards: &Guards, name: &str) -> bool {
 fn each_token<'a>(
     issuer: &'a TokenIssuer,
     head: &Head<'_>,
-    mut visit: impl FnMut(Place<'a>, At, &str),
+    mut visit: impl FnMut(TokenLocation<'a>, At, &str),
 ) {
     for (name, prefix) in &issuer.headers {
         for field in &head.fields {
@@ -445,7 +447,11 @@ fn each_token<'a>(
             let value = String::from_utf8_lossy(field.value);
             let token = strip_word(&value, prefix).map(str::trim);
             if let Some(token) = token.filter(|token| !token.is_empty()) {
-                visit(Place::Header(name), (field.value.as_ptr().addr(), 0), token);
+                visit(
+                    TokenLocation::Header(name),
+                    (field.value.as_ptr().addr(), 0),
+                    token,
+                );
             }
         }
     }
@@ -453,7 +459,11 @@ fn each_token<'a>(
     for name in &issuer.params {
         for (number, (known, token)) in params(query).enumerate() {
             if is_param(known, name) && !token.is_empty() {
-                visit(Place::Param(name), (query.as_ptr().addr(), number), token);
+                visit(
+                    TokenLocation::Param(name),
+                    (query.as_ptr().addr(), number),
+                    token,
+                );
             }
         }
     }
@@ -467,7 +477,11 @@ fn each_token<'a>(
             for (number, (known, token)) in pairs.enumerate() {
                 let token = token.trim_matches('"');
                 if known == &**name && !token.is_empty() {
-                    visit(Place::Cookie, (field.value.as_ptr().addr(), number), token);
+                    visit(
+                        TokenLocation::Cookie,
+                        (field.value.as_ptr().addr(), number),
+                        token,
+                    );
                 }
             }
         }

@@ -12,7 +12,7 @@ use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
 use super::host::{HostEntry, RouteArc, RouteEntry};
 use super::leaf::Leaf;
-use super::passage::{HostPassages, ListenerPassages, PassageEntry, Place, listener_hash};
+use super::passage::{HostPassages, ListenerPassages, PassageEntry, StreamRouteKey, listener_hash};
 use super::tables::{DomainEntry, Tables};
 use super::text::{self, Splitting};
 use super::trust::{self, TrustEntry};
@@ -39,14 +39,14 @@ pub struct Edit<'a> {
     tables: &'a mut Tables,
     targets: &'a mut EndpointTable,
     hosts: HashMap<Host, HostEdit>,
-    passages: HashMap<Place, PlaceEdit>,
+    passages: HashMap<StreamRouteKey, StreamRouteEdit>,
 }
 
 /// The changes on one host, by the name of the route.
 type HostEdit = HashMap<Name, Option<RouteArc>>;
 
-/// The changes in one place, by the name of the passage.
-type PlaceEdit = HashMap<Name, Option<Arc<PassageEntry>>>;
+/// The changes under one key, by the name of the passage.
+type StreamRouteEdit = HashMap<Name, Option<Arc<PassageEntry>>>;
 
 impl<'a> Edit<'a> {
     /// Begins a commit.
@@ -97,8 +97,8 @@ impl<'a> Edit<'a> {
 
     /// Compiles the hosts whose routes have changed, and orders the passages that have.
     pub fn finish(mut self) {
-        for (place, changes) in std::mem::take(&mut self.passages) {
-            self.finish_passages(place, changes);
+        for (key, changes) in std::mem::take(&mut self.passages) {
+            self.finish_passages(key, changes);
         }
         for (host, changes) in self.hosts {
             let known = self.tables.hosts.get(&host);
@@ -240,23 +240,23 @@ impl<'a> Edit<'a> {
         let (old, new) = (read(old)?, read(new)?);
         for (entry, now) in [(&old, None), (&new, new.as_ref())] {
             let Some(entry) = entry else { continue };
-            for place in entry.places() {
-                let edit = self.passages.entry(place).or_default();
+            for key in entry.keys() {
+                let edit = self.passages.entry(key).or_default();
                 edit.insert(entry.sealed().name().clone(), now.cloned());
             }
         }
         Ok(())
     }
 
-    fn finish_passages(&mut self, place: Place, changes: PlaceEdit) {
+    fn finish_passages(&mut self, key: StreamRouteKey, changes: StreamRouteEdit) {
         let tables = &mut *self.tables;
-        let is_it = |leaf: &Leaf<ListenerPassages>| match &place {
-            Place::Listener(listener) => leaf.0.listener() == listener,
-            Place::Host(_) => false,
+        let is_it = |leaf: &Leaf<ListenerPassages>| match &key {
+            StreamRouteKey::Listener(listener) => leaf.0.listener() == listener,
+            StreamRouteKey::Host(_) => false,
         };
-        let known = match &place {
-            Place::Host(host) => tables.passages.get(host).map(|entry| entry.passages()),
-            Place::Listener(listener) => {
+        let known = match &key {
+            StreamRouteKey::Host(host) => tables.passages.get(host).map(|entry| entry.passages()),
+            StreamRouteKey::Listener(listener) => {
                 let leaf = tables.listener_passages.get(listener_hash(listener), is_it);
                 leaf.map(|leaf| leaf.0.passages())
             }
@@ -265,17 +265,17 @@ impl<'a> Edit<'a> {
         let kept = known.filter(|entry| !changes.contains_key(entry.sealed().name()));
         let mut passages: Vec<Arc<PassageEntry>> = kept.cloned().collect();
         passages.extend(changes.into_values().flatten());
-        match (&place, passages.is_empty()) {
-            (Place::Host(host), true) => tables.passages.remove(host),
-            (Place::Host(host), false) => {
+        match (&key, passages.is_empty()) {
+            (StreamRouteKey::Host(host), true) => tables.passages.remove(host),
+            (StreamRouteKey::Host(host), false) => {
                 let entry = HostPassages::new(host.clone(), passages);
                 tables.passages.insert(Arc::new(entry));
             }
-            (Place::Listener(listener), true) => {
+            (StreamRouteKey::Listener(listener), true) => {
                 let table = &mut tables.listener_passages;
                 table.remove(listener_hash(listener), is_it);
             }
-            (Place::Listener(listener), false) => {
+            (StreamRouteKey::Listener(listener), false) => {
                 let entry = ListenerPassages::new(listener.clone(), passages);
                 tables.listener_passages.insert(Leaf(Arc::new(entry)));
             }

@@ -25,7 +25,7 @@ pub struct PassageEntry {
 
 /// The key that passages are found by.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum StreamRouteKey {
     /// A host pattern.
     Host(Host),
     /// A listener, for all of its connections.
@@ -106,7 +106,7 @@ impl PassageEntry {
     }
 
     /// The keys that it is found by.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn keys(&self) -> Vec<StreamRouteKey> {
         let Some(passage) = self.passage() else {
             return Vec::new();
         };
@@ -115,9 +115,14 @@ impl PassageEntry {
                 .listeners
                 .iter()
                 .cloned()
-                .map(Place::Listener)
+                .map(StreamRouteKey::Listener)
                 .collect(),
-            false => passage.hosts.iter().cloned().map(Place::Host).collect(),
+            false => passage
+                .hosts
+                .iter()
+                .cloned()
+                .map(StreamRouteKey::Host)
+                .collect(),
         }
     }
 

@@ -235,7 +235,7 @@ async fn serve(
         Some(Opened::Taken(taken)) if has_share(worker, &visit, &taken.entry) => {
             let room = Room {
                 local: &worker.local,
-                links: &worker.links,
+                h1_pool: &worker.h1_pool,
                 tables: &worker.tables,
             };
             Box::pin(tcp::serve::serve(room, &visit, *taken)).await;

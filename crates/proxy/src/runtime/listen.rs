@@ -9,7 +9,7 @@ use std::sync::Arc;
 use myriad_model::{CaptureDirection, Change, Name};
 use tokio::sync::mpsc;
 
-use super::places::Places;
+use super::listener_quota::ListenerQuota;
 use super::sockets::{Inherited, Role, Sockets};
 use super::worker::Command;
 use crate::limits::Reached;
@@ -25,7 +25,7 @@ pub struct Doors {
     bound: HashMap<Name, Bound>,
     /// Listeners that were refused, and what they wait for.
     unbound: HashMap<Name, Wait>,
-    places: Places,
+    quota: ListenerQuota,
     counts: Arc<Counts>,
     opened: u64,
     /// The sockets of the process before that nothing here has asked for yet.
@@ -42,7 +42,7 @@ enum Wait {
     /// That its address is free.
     Address(SocketAddr),
     /// That there is a place for a listener of its namespace.
-    Place(Box<str>),
+    Quota(Box<str>),
 }
 
 struct Bound {
@@ -101,7 +101,7 @@ impl Doors {
             workers,
             bound: HashMap::new(),
             unbound: HashMap::new(),
-            places: Places::new(listeners_max),
+            quota: ListenerQuota::new(listeners_max),
             counts,
             opened: CAPTURES,
             held: inherited.is_some().then(Vec::new),
@@ -156,7 +156,7 @@ impl Doors {
         let before = self.unbound.len();
         self.unbound.retain(|_, wait| match wait {
             Wait::Address(address) => !socket::is_free(*address),
-            Wait::Place(namespace) => self.places.refusal(namespace).is_some(),
+            Wait::Quota(namespace) => self.quota.refusal(namespace).is_some(),
         });
         self.unbound.len() < before
     }
@@ -209,16 +209,16 @@ impl Doors {
         let namespace = namespace(change);
         if known.map(|(wanted, _)| wanted) == wanted {
             if known.is_some() {
-                self.places.take(name, namespace);
+                self.quota.take(name, namespace);
             }
             return Ok(Vec::new());
         }
         let mut orders = Vec::new();
         if let Some(wanted) = wanted {
-            let full = self.places.refusal(namespace);
+            let full = self.quota.refusal(namespace);
             if let Some(full) = full.filter(|_| known.is_none()) {
                 self.counts.add_reached(Reached::Listeners);
-                let wait = Wait::Place(namespace.into());
+                let wait = Wait::Quota(namespace.into());
                 self.unbound.insert(name.clone(), wait);
                 return Err(io::Error::other(full.as_str()));
             }
@@ -230,7 +230,7 @@ impl Doors {
                 }
             };
             // Those of one commit are opened together, and count from here on.
-            self.places.take(name, namespace);
+            self.quota.take(name, namespace);
             self.opened += 1;
             orders.push(Order::Open {
                 name: name.clone(),
@@ -278,7 +278,7 @@ impl Doors {
                 }
                 if self.bound.get(&name).is_some_and(|bound| bound.id == id) {
                     self.bound.remove(&name);
-                    self.places.release(&name);
+                    self.quota.release(&name);
                 }
             }
         }

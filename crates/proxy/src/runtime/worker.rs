@@ -253,8 +253,8 @@ async fn drain(worker: &Worker, sockets: impl Iterator<Item = Opened>, timeout: 
     while worker.connections.get() > 0 && clock::now() < end {
         tokio::time::sleep(LOOK).await;
     }
-    worker.links.clear();
-    worker.channels.clear();
+    worker.h1_pool.clear();
+    worker.h2_pool.clear();
 }
 
 async fn sweep(worker: Rc<Worker>) {
@@ -263,8 +263,8 @@ async fn sweep(worker: Rc<Worker>) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        worker.links.sweep();
-        worker.channels.sweep();
+        worker.h1_pool.sweep();
+        worker.h2_pool.sweep();
         let pressure = &worker.local.fairness.pressure;
         // One worker asks for all.
         if worker.local.number == 0 {

@@ -28,14 +28,14 @@ use crate::telemetry::count::Count;
 use crate::upstream::attempt;
 use crate::upstream::dial::Dial;
 use crate::upstream::entry::UpstreamEntry;
-use crate::upstream::link::{Link, Links};
+use crate::upstream::h1_connection::{H1Connection, H1Pool};
 
 /// The parts of their worker that streams need.
 pub struct Room<'a> {
     /// Limits, counts, dice and log.
     pub local: &'a Shared,
     /// Connections to endpoints.
-    pub links: &'a Links,
+    pub h1_pool: &'a H1Pool,
     /// The tables.
     pub tables: &'a ArcSwap<Tables>,
 }
@@ -56,7 +56,7 @@ pub struct Taken {
 
 /// A connection to an endpoint, counted there for as long as it lasts.
 struct Led {
-    link: Link,
+    connection: H1Connection,
     /// The bytes that the endpoint has sent already.
     said: Option<Buffer>,
     _flight: Flight,
@@ -97,7 +97,7 @@ pub async fn serve(room: Room<'_>, visit: &DownstreamConnection, mut taken: Take
         look: Deadline::new(),
         is_leaving: false,
     };
-    let streams = (&mut taken.client, &mut led.link.stream);
+    let streams = (&mut taken.client, &mut led.connection.stream);
     let idle_timeout = passage.idle_timeout;
     let ending = copy(watch, streams, &mut duplex, idle_timeout, &mut account).await;
     let (received, sent) = (duplex.bytes_received(), duplex.bytes_sent());
@@ -232,10 +232,10 @@ async fn lead(
             patience: passage.connect_timeout,
         };
         match reach(room, &dial).await {
-            Ok((link, said)) => {
+            Ok((connection, said)) => {
                 account.open(room.local, target);
                 return Ok(Led {
-                    link,
+                    connection,
                     said,
                     _flight: flight,
                 });
@@ -255,16 +255,19 @@ async fn lead(
 }
 
 /// A connection to an endpoint, or through it, and what it has said already.
-async fn reach(room: &Room<'_>, dial: &Dial<'_>) -> Result<(Link, Option<Buffer>), Failure> {
-    let mut link = room.links.reach(dial, false).await?;
+async fn reach(
+    room: &Room<'_>,
+    dial: &Dial<'_>,
+) -> Result<(H1Connection, Option<Buffer>), Failure> {
+    let mut connection = room.h1_pool.reach(dial, false).await?;
     let options = dial.upstream.options();
     let Some(tunnel) = options.and_then(|options| options.tunnel.as_deref()) else {
-        return Ok((link, None));
+        return Ok((connection, None));
     };
-    let opened = tunnel::open(&mut link.stream, tunnel, &room.local.limits);
+    let opened = tunnel::open(&mut connection.stream, tunnel, &room.local.limits);
     let opened = tokio::time::timeout(dial.connect_timeout(), opened).await;
     match opened.unwrap_or(Err(FailureKind::ConnectTimeout)) {
-        Ok(said) => Ok((link, said)),
+        Ok(said) => Ok((connection, said)),
         Err(kind) => Err(Failure::of(kind).retry(Retry::Yes)),
     }
 }

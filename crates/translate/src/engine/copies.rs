@@ -34,7 +34,7 @@ pub struct Copies {
     /// The namespace of an upstream, and whether it yields to those of whole ports.
     place: PlaceOf,
     known: BTreeMap<Arc<str>, Weight>,
-    by_namespace: BTreeMap<Box<str>, Row<Place>>,
+    by_namespace: BTreeMap<Box<str>, Row<CopyRank>>,
     /// Namespaces in which something differs.
     touched: BTreeSet<Box<str>>,
 }
@@ -44,7 +44,7 @@ pub type PlaceOf = fn(&str) -> Option<(&str, bool)>;
 
 /// The place of an upstream in the row of its namespace: whole ports go before subsets, then the
 /// oldest Services and ServiceEntries, then names.
-type Place = (bool, i64, Arc<str>);
+type CopyRank = (bool, i64, Arc<str>);
 
 impl Copies {
     /// Nothing counts.

@@ -15,8 +15,8 @@ use super::destination_rule::Choice;
 use super::names;
 use super::notes::notes;
 use super::upstream::border::{Border, remedy};
+use super::upstream::endpoint_source::{EndpointSource, Speech};
 use super::upstream::group::{Group, Marks};
-use super::upstream::place::{Place, Speech};
 use crate::engine::{Output, Reader, Weight};
 use crate::settings::Settings;
 
@@ -236,14 +236,19 @@ impl Entry {
 
     /// Its endpoints, of a subset where one was chosen; none where the subset has more than it may.
     /// Several ServiceEntries of one host and resolution add theirs up.
-    pub fn place(&self, reader: &mut Reader<'_>, host: &str, choice: &Choice<'_>) -> Option<Place> {
+    pub fn place(
+        &self,
+        reader: &mut Reader<'_>,
+        host: &str,
+        choice: &Choice<'_>,
+    ) -> Option<EndpointSource> {
         let resolution = self.first().spec.resolution;
         Some(match resolution {
             Resolution::Static => {
                 let found = self.collect(reader, resolution, choice)?;
-                Place::Endpoints(found.ips.endpoints())
+                EndpointSource::Endpoints(found.ips.endpoints())
             }
-            Resolution::None => Place::nowhere(),
+            Resolution::None => EndpointSource::nowhere(),
             Resolution::DynamicDns => self.dynamic(host),
             Resolution::Dns | Resolution::DnsRoundRobin => {
                 let mut found = self.collect(reader, resolution, choice)?;
@@ -262,14 +267,14 @@ impl Entry {
     }
 
     /// Whatever the host covers.
-    fn dynamic(&self, host: &str) -> Place {
+    fn dynamic(&self, host: &str) -> EndpointSource {
         match (dynamic_host(host), self.port(self.first())) {
             (Some(host), Some(port)) => {
                 let mut dns = Dns::strict(host, target(port));
                 dns.mode = DnsMode::Dynamic;
-                Place::Dns(dns)
+                EndpointSource::Dns(dns)
             }
-            _ => Place::nowhere(),
+            _ => EndpointSource::nowhere(),
         }
     }
 
@@ -424,9 +429,9 @@ impl Found<'_> {
     }
 
     /// Addresses among names are names too, which resolve to themselves.
-    fn dns(self, mode: DnsMode) -> Place {
+    fn dns(self, mode: DnsMode) -> EndpointSource {
         if self.names.is_empty() && mode == DnsMode::Strict {
-            return Place::Endpoints(self.ips.endpoints());
+            return EndpointSource::Endpoints(self.ips.endpoints());
         }
         let name = |host: Box<str>, port, weight| DnsName {
             host,
@@ -442,8 +447,8 @@ impl Found<'_> {
         names.sort_unstable();
         names.truncate(Dns::NAMES_MAX);
         match names.is_empty() {
-            true => Place::nowhere(),
-            false => Place::Dns(Dns {
+            true => EndpointSource::nowhere(),
+            false => EndpointSource::Dns(Dns {
                 mode,
                 names: names.into(),
             }),

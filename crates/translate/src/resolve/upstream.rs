@@ -2,8 +2,8 @@
 //! the endpoints behind it.
 
 pub mod border;
+pub mod endpoint_source;
 pub mod group;
-pub mod place;
 mod service;
 mod weight;
 
@@ -24,7 +24,7 @@ use super::service_entry::Entry;
 use super::{destination_rule, options};
 use crate::engine::{Output, Reader, Unit};
 use border::is_beside;
-use place::{Place, Speech};
+use endpoint_source::{EndpointSource, Speech};
 
 /// How the names of upstreams end of which it is said what they speak, whatever their port says.
 /// No name of a Service has a `+`.
@@ -149,7 +149,7 @@ impl<'a> Address<'a> {
 
 impl Draft<'_> {
     /// The resources, once it is known what rules say and where endpoints are.
-    fn finish(&self, reader: &Reader<'_>, policy: &Merged<'_>, place: Place) -> Output {
+    fn finish(&self, reader: &Reader<'_>, policy: &Merged<'_>, place: EndpointSource) -> Output {
         let mut output = Output::default();
         let mut upstream = Upstream {
             protocol: Protocol::Http1,
@@ -171,13 +171,13 @@ impl Draft<'_> {
             None => {
                 upstream.tls = None;
                 upstream.original_destination = false;
-                Place::nowhere()
+                EndpointSource::nowhere()
             }
         };
         let is_told = self.address.told.is_h2();
         if policy.tunnel.is_some() && !options::has_tunnel(upstream.options.as_deref()) {
             upstream.original_destination = false;
-            place = Place::nowhere();
+            place = EndpointSource::nowhere();
         }
         let is_by_port = self.speech == Speech::Http2 || policy.is_upgraded();
         let is_http2 = is_told || is_by_port && !policy.follows_client();
@@ -191,12 +191,12 @@ impl Draft<'_> {
             upstream.options.get_or_insert_default().follows_client = true;
         }
         let endpoints = match place {
-            Place::Dns(dns) => {
+            EndpointSource::Dns(dns) => {
                 upstream.dns = Some(Box::new(dns));
                 None
             }
-            Place::Endpoints(_) if upstream.original_destination => None,
-            Place::Endpoints(endpoints) => {
+            EndpointSource::Endpoints(_) if upstream.original_destination => None,
+            EndpointSource::Endpoints(endpoints) => {
                 let options = upstream.options.as_deref();
                 let is_asked = options.is_some_and(|options| options.locality.is_some());
                 Some(if is_asked {
@@ -253,7 +253,7 @@ impl Draft<'_> {
 
     /// The resources of an upstream without endpoints, which answers 503.
     fn close(&self, reader: &Reader<'_>) -> Output {
-        self.finish(reader, &Merged::default(), Place::nowhere())
+        self.finish(reader, &Merged::default(), EndpointSource::nowhere())
     }
 
     /// Closes the upstream of a subset that has more endpoints than it may.
@@ -366,7 +366,7 @@ fn translate_entry(
     let Some(place) = entry.place(reader, host, &choice) else {
         return Some(draft.close_beyond(reader));
     };
-    let is_empty = matches!(&place, Place::Endpoints(found) if found.endpoints.is_empty());
+    let is_empty = matches!(&place, EndpointSource::Endpoints(found) if found.endpoints.is_empty());
     let mut output = draft.finish(reader, &choice.policy, place);
     if is_empty && entry.is_resolvable() && !is_beside(reader) {
         let remedy = "give it endpoints, or entries and Pods that its workloadSelector finds";

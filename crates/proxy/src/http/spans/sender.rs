@@ -97,8 +97,8 @@ async fn send_all(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Box<Span>>) {
             };
             worker.local.counts.add_many(counted, count);
         }
-        worker.links.sweep();
-        worker.channels.sweep();
+        worker.h1_pool.sweep();
+        worker.h2_pool.sweep();
     }
 }
 

@@ -35,7 +35,7 @@ use crate::net::deadline::Deadline;
 use crate::policy::check::edit_head;
 use crate::policy::process::{self, Mutation, Part, Reply, envoy};
 use crate::telemetry::count::Count;
-use crate::upstream::channel::Place;
+use crate::upstream::h2_connection::H2Stream;
 
 mod response;
 
@@ -78,7 +78,7 @@ pub struct Conversation {
     /// How long the next answer may take.
     timer: Pin<Box<Sleep>>,
     /// Given back when the stream ends.
-    _place: Place,
+    _stream: H2Stream,
     _flight: Flight,
 }
 
@@ -230,8 +230,8 @@ impl Conversation {
         if !plan.upstream.is_http2() {
             return None;
         }
-        let opening = tokio::time::timeout(provider.timeout, retry::place(worker, &plan));
-        let (place, flight) = opening.await.ok()?.ok()?;
+        let opening = tokio::time::timeout(provider.timeout, retry::open_stream(worker, &plan));
+        let (stream, flight) = opening.await.ok()?.ok()?;
         let request = http::Request::builder()
             .method("POST")
             .version(http::Version::HTTP_2)
@@ -244,7 +244,7 @@ impl Conversation {
             .header("te", "trailers")
             .body(())
             .ok()?;
-        let ready = tokio::time::timeout(provider.timeout, place.send.clone().ready());
+        let ready = tokio::time::timeout(provider.timeout, stream.send.clone().ready());
         let mut send = ready.await.ok()?.ok()?;
         let (response, sending) = send.send_request(request, false).ok()?;
         Some(Conversation {
@@ -253,7 +253,7 @@ impl Conversation {
             receiving: Receiving::Head(response),
             arrived: Vec::new(),
             timer: Box::pin(tokio::time::sleep(provider.timeout)),
-            _place: place,
+            _stream: stream,
             _flight: flight,
         })
     }

@@ -17,13 +17,13 @@ use crate::failure::{Failure, FailureKind, Retry};
 use crate::http::peer::Peer;
 use crate::limits::Reached;
 use crate::policy::retry::Event;
-use crate::upstream::link::Link;
+use crate::upstream::h1_connection::H1Connection;
 
 /// One exchange over one connection.
 pub struct Relay<'a, 'l, P> {
     around: Attempt<'a>,
     peer: &'l mut P,
-    link: &'l mut Link,
+    connection: &'l mut H1Connection,
     incoming: Option<Buffer>,
     response: Response,
     status: u16,
@@ -45,11 +45,11 @@ enum Response {
 
 impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     /// An exchange over a connection.
-    pub fn new(around: Attempt<'a>, peer: &'l mut P, link: &'l mut Link) -> Self {
+    pub fn new(around: Attempt<'a>, peer: &'l mut P, connection: &'l mut H1Connection) -> Self {
         Relay {
             around,
             peer,
-            link,
+            connection,
             incoming: None,
             response: Response::Head(Finder::default()),
             status: 0,
@@ -180,7 +180,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             }
             return Ok(moves);
         }
-        match outgoing.poll_send(context, &mut self.link.stream) {
+        match outgoing.poll_send(context, &mut self.connection.stream) {
             Poll::Ready(Ok(())) => {
                 moves = true;
                 if outgoing.is_complete() {
@@ -209,7 +209,11 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 moves = true;
                 continue;
             }
-            match self.link.stream.poll_fill(context, &mut self.incoming) {
+            match self
+                .connection
+                .stream
+                .poll_fill(context, &mut self.incoming)
+            {
                 Poll::Pending => {
                     if *waits == Waits::Nothing {
                         *waits = Waits::EndpointRead;

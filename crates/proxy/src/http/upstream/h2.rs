@@ -23,7 +23,7 @@ use crate::http::answer::reason;
 use crate::http::peer::Peer;
 use crate::net::carrier::Carrier;
 use crate::policy::retry::Event;
-use crate::upstream::channel::{Place, WAITING_BYTES_MAX};
+use crate::upstream::h2_connection::{H2Stream, WAITING_BYTES_MAX};
 
 mod request;
 
@@ -31,7 +31,7 @@ mod request;
 pub struct Exchange<'a, 'l, P> {
     around: Attempt<'a>,
     peer: &'l mut P,
-    place: &'l mut Place,
+    stream: &'l mut H2Stream,
     sending: Option<SendStream<Bytes>>,
     response: Response,
     status: u16,
@@ -58,12 +58,12 @@ enum Response {
 }
 
 impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
-    /// An exchange in a place on a connection.
-    pub fn new(around: Attempt<'a>, peer: &'l mut P, place: &'l mut Place) -> Self {
+    /// An exchange over a stream of a connection.
+    pub fn new(around: Attempt<'a>, peer: &'l mut P, stream: &'l mut H2Stream) -> Self {
         Exchange {
             around,
             peer,
-            place,
+            stream,
             sending: None,
             response: Response::Unasked,
             status: 0,
@@ -202,13 +202,13 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
 
     /// Begins the stream; false where the connection has no room for it yet.
     fn poll_ask(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
-        match self.place.send.poll_ready(context) {
+        match self.stream.send.poll_ready(context) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Err(error)) => return Err(self.failed(&error)),
             Poll::Ready(Ok(())) => {}
         }
         let Attempt { outgoing, plan, .. } = &mut self.around;
-        if plan.is_upgrade && !self.place.send.is_extended_connect_protocol_enabled() {
+        if plan.is_upgrade && !self.stream.send.is_extended_connect_protocol_enabled() {
             return Err(FailureKind::NoUpgrade.into());
         }
         let mut request = outgoing.ask().ok_or(FailureKind::Internal)?;
@@ -218,7 +218,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         // What is sent again may be complete from the start.
         let has_more = outgoing.is_pending() || outgoing.trailers.is_some();
         let is_end = outgoing.is_complete() && !has_more && !plan.is_upgrade;
-        match self.place.send.send_request(request, is_end) {
+        match self.stream.send.send_request(request, is_end) {
             Ok((response, sending)) => {
                 self.is_ended = is_end;
                 self.response = Response::Head(response);
@@ -451,7 +451,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         let failure = Failure::of(FailureKind::UpstreamClosed);
         let is_gone = error.is_go_away() && error.is_remote();
         if is_gone || error.is_io() {
-            self.place.retire();
+            self.stream.retire();
         }
         match error.reason() {
             // The endpoint says that it has not looked at the request (RFC 9113, section 8.7).

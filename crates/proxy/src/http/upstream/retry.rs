@@ -30,9 +30,9 @@ use crate::policy::affinity;
 use crate::policy::retry::Event;
 use crate::telemetry::count::Count;
 use crate::upstream::attempt;
-use crate::upstream::channel::Place;
 use crate::upstream::dial::Dial;
-use crate::upstream::link::Link;
+use crate::upstream::h1_connection::H1Connection;
+use crate::upstream::h2_connection::H2Stream;
 use crate::upstream::resolve::Answer;
 
 /// How an exchange ended.
@@ -61,24 +61,24 @@ pub struct Switched {
 /// The endpoint's side of a connection that speaks another protocol.
 pub enum Far {
     /// A connection of its own.
-    Link(Link),
-    /// A stream, in its place on a connection of HTTP/2.
-    Stream(Place, Carrier),
+    H1(H1Connection),
+    /// A stream on a connection of HTTP/2.
+    H2(H2Stream, Carrier),
 }
 
 /// How to reach an endpoint.
 enum Way {
     /// A connection of HTTP/1.
-    Link(Link),
-    /// A place on a connection of HTTP/2.
-    Place(Place),
+    H1(H1Connection),
+    /// A stream on a connection of HTTP/2.
+    H2(H2Stream),
 }
 
 impl Way {
     fn is_reused(&self) -> bool {
         match self {
-            Way::Link(link) => link.is_reused,
-            Way::Place(place) => place.is_reused,
+            Way::H1(connection) => connection.is_reused,
+            Way::H2(stream) => stream.is_reused,
         }
     }
 }
@@ -168,17 +168,20 @@ pub async fn exchange<P: Peer>(
     }
 }
 
-/// A place on a connection of HTTP/2 to an endpoint of a plan's upstream, where somebody has more
+/// A stream on a connection of HTTP/2 to an endpoint of a plan's upstream, where somebody has more
 /// to say there than one request and its response.
 ///
 /// # Errors
 /// No endpoint can be had.
-pub async fn place(worker: &Rc<Worker>, plan: &Forward) -> Result<(Place, Flight), Broken> {
+pub async fn open_stream(
+    worker: &Rc<Worker>,
+    plan: &Forward,
+) -> Result<(H2Stream, Flight), Broken> {
     let answer = resolve(worker, plan).await?;
     let target = choose(worker, plan, pool(plan, answer.as_ref()), None)?;
     let dial = dial(plan, &target);
-    let place = worker.channels.take(&worker.links, &dial).await;
-    Ok((place.map_err(unstarted)?, Flight::start(target.clone())))
+    let stream = worker.h2_pool.take(&worker.h1_pool, &dial).await;
+    Ok((stream.map_err(unstarted)?, Flight::start(target.clone())))
 }
 
 /// Makes one try over a connection.
@@ -192,14 +195,14 @@ async fn run<P: Peer>(
     let (worker, plan, deadline) = (around.worker, around.plan, around.deadline);
     let dial = dial(plan, flight.target());
     let (ended, around) = match &mut way {
-        Way::Link(link) => {
-            let mut relay = Relay::new(around, peer, link);
+        Way::H1(connection) => {
+            let mut relay = Relay::new(around, peer, connection);
             let ended = poll_fn(|context| relay.poll(context)).await;
             account.status = relay.status();
             (ended, relay.into_around())
         }
-        Way::Place(place) => {
-            let mut exchange = h2::Exchange::new(around, peer, place);
+        Way::H2(stream) => {
+            let mut exchange = h2::Exchange::new(around, peer, stream);
             let ended = poll_fn(|context| exchange.poll(context)).await;
             account.status = exchange.status();
             (ended, exchange.into_around())
@@ -208,18 +211,18 @@ async fn run<P: Peer>(
     deadline.unset();
     let is_reused = way.is_reused();
     let broken = match (ended, way) {
-        (Ok(End::Switched(said)), Way::Link(link)) => {
-            let far = Far::Link(link);
+        (Ok(End::Switched(said)), Way::H1(connection)) => {
+            let far = Far::H1(connection);
             let switched = switched(far, said, flight);
             return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
         }
-        (Ok(End::Carried(carrier)), Way::Place(place)) => {
-            let far = Far::Stream(place, carrier);
+        (Ok(End::Carried(carrier)), Way::H2(stream)) => {
+            let far = Far::H2(stream, carrier);
             let switched = switched(far, None, flight);
             return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
         }
         // Each version has its own way.
-        (Ok(End::Switched(_)), Way::Place(_)) | (Ok(End::Carried(_)), Way::Link(_)) => {
+        (Ok(End::Switched(_)), Way::H2(_)) | (Ok(End::Carried(_)), Way::H1(_)) => {
             unstarted(FailureKind::Internal.into())
         }
         (
@@ -281,12 +284,12 @@ fn after_broken(around: Attempt<'_>, broken: Broken, is_reused: bool) -> Result<
     Err(broken)
 }
 
-/// Gives back a connection of HTTP/1 that can serve again; a place gives itself back.
+/// Gives back a connection of HTTP/1 that can serve again; a stream gives itself back.
 fn keep(worker: &Worker, way: Way, is_reusable: bool, dial: &Dial<'_>) {
-    if let Way::Link(link) = way
+    if let Way::H1(connection) = way
         && is_reusable
     {
-        worker.links.keep(link, dial);
+        worker.h1_pool.keep(connection, dial);
     }
 }
 
@@ -363,8 +366,8 @@ async fn connect(
     let dial = dial(plan, target);
     let is_http2 = plan.upstream.is_http2();
     let at_once = match is_http2 {
-        true => worker.channels.take_open(&dial).map(Way::Place),
-        false if may_reuse => worker.links.take(&dial).map(Way::Link),
+        true => worker.h2_pool.take_open(&dial).map(Way::H2),
+        false if may_reuse => worker.h1_pool.take(&dial).map(Way::H1),
         false => None,
     };
     if let Some(way) = at_once {
@@ -374,10 +377,10 @@ async fn connect(
     // connection has room for the largest of its waits for as long as it lasts.
     let mut opening = Box::pin(async {
         if is_http2 {
-            let place = worker.channels.take(&worker.links, &dial).await;
-            return place.map(Way::Place);
+            let stream = worker.h2_pool.take(&worker.h1_pool, &dial).await;
+            return stream.map(Way::H2);
         }
-        worker.links.reach(&dial, may_reuse).await.map(Way::Link)
+        worker.h1_pool.reach(&dial, may_reuse).await.map(Way::H1)
     });
     poll_fn(|context| {
         if let Poll::Ready(opened) = opening.as_mut().poll(context) {

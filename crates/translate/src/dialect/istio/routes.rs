@@ -36,7 +36,7 @@ const MIRRORS_MAX: usize = 8;
 
 /// The place of a rule among all of its host.
 #[derive(Clone, Copy)]
-struct Place {
+struct RulePosition {
     tenant: usize,
     rule: usize,
     delegated: usize,
@@ -98,7 +98,7 @@ pub fn build(
                 true => delegated(reader, service, (at, root), output),
             };
             for (delegated, rule) in rules.iter().enumerate() {
-                let place = Place {
+                let place = RulePosition {
                     tenant: number,
                     rule: at,
                     delegated,
@@ -156,7 +156,7 @@ fn is_delegating(route: &HttpRoute) -> bool {
 fn add_rule(
     reader: &mut Reader<'_>,
     (ground, tenant, rule): (&Ground<'_>, &Tenant, &Rule),
-    place: Place,
+    place: RulePosition,
     is_shared: bool,
     regexes: &mut Regexes,
     output: &mut Output,
@@ -211,7 +211,7 @@ fn add_rule(
         scene.push(reader, None, place, regexes, output);
     }
     for (at, matched) in rule.route.matches.iter().enumerate() {
-        let place = Place {
+        let place = RulePosition {
             matched: at,
             ..place
         };
@@ -236,7 +236,7 @@ impl RuleScene<'_> {
         &self,
         reader: &Reader<'_>,
         matched: Option<&HttpMatch>,
-        place: Place,
+        place: RulePosition,
         regexes: &mut Regexes,
         output: &mut Output,
     ) {
@@ -295,7 +295,7 @@ impl RuleScene<'_> {
         &self,
         listeners: Arc<[Name]>,
         (path, conditions, action, policy): (PathMatch, Vec<ValueMatch>, Action, Arc<Policy>),
-        place: Place,
+        place: RulePosition,
         output: &mut Output,
     ) {
         let route = Route {
@@ -339,7 +339,7 @@ impl RuleScene<'_> {
     }
 
     /// The VirtualService, the host, and the places of rule and match in it.
-    fn name(&self, place: Place) -> Name {
+    fn name(&self, place: RulePosition) -> Name {
         let (root, host) = (self.tenant.service.meta.key.id(), self.ground.label);
         let (rule, matched) = (place.rule, place.matched);
         let own = self.rule.service.meta.key.id();
@@ -349,7 +349,7 @@ impl RuleScene<'_> {
         })
     }
 
-    fn rank(&self, path: &PathMatch, conditions: &[ValueMatch], place: Place) -> u64 {
+    fn rank(&self, path: &PathMatch, conditions: &[ValueMatch], place: RulePosition) -> u64 {
         let class = match self.is_shared && takes_all(path) && conditions.is_empty() {
             true => CATCH_ALL_RANK,
             false => RULE_RANK,

@@ -16,7 +16,7 @@ use myriad_model::{
 use super::captured;
 use super::peers::Peers;
 use crate::engine::{Output, Reader};
-use crate::resolve::upstream::place::Speech;
+use crate::resolve::upstream::endpoint_source::Speech;
 use crate::resolve::{Merged, Spoken, options};
 use crate::settings::Bounds;
 

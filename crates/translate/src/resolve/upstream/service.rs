@@ -11,8 +11,8 @@ use myriad_model::{
 };
 
 use super::border::{Border, is_beside, remedy};
+use super::endpoint_source::{EndpointSource, Speech};
 use super::group::{Group, Marks};
-use super::place::{Place, Speech};
 use super::{Address, Draft, Members, member_name};
 use crate::engine::{Output, Reader, Weight};
 use crate::resolve::destination_rule::{self, Choice};
@@ -96,7 +96,7 @@ pub(super) fn translate(
         let border = Border::of(reader);
         let dns = read_external(&service, external_name, border, (port, address.port));
         return match dns {
-            Ok(dns) => draft.finish(reader, &choice.policy, Place::Dns(dns)),
+            Ok(dns) => draft.finish(reader, &choice.policy, EndpointSource::Dns(dns)),
             Err(finding) => Output {
                 findings: vec![*finding],
                 ..Output::default()
@@ -116,7 +116,7 @@ pub(super) fn translate(
         draft.members = members(name, is_original, found.identities, &endpoints);
     }
     let is_empty = endpoints.endpoints.is_empty();
-    let mut output = draft.finish(reader, &choice.policy, Place::Endpoints(endpoints));
+    let mut output = draft.finish(reader, &choice.policy, EndpointSource::Endpoints(endpoints));
     let has_refused = !found.findings.is_empty();
     output.findings.extend(found.findings);
     if is_empty && !has_refused && !is_beside(reader) {

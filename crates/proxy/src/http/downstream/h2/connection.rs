@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use super::flood::Frames;
 use super::request::Opening;
-use super::streams::{Fault, Gone, Handle, Link};
+use super::streams::{Fault, Gone, Handle, SharedStreams};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::{
     self, FRAME_BYTES_MAX, FrameHead, HEAD_BYTES, PREFACE, Reason, flag, kind,
@@ -30,7 +30,7 @@ const LAST_CALL: [u8; 8] = *b"lastcall";
 pub struct Connection {
     stream: Stream,
     input: Option<Buffer>,
-    link: Rc<Link>,
+    shared: Rc<SharedStreams>,
     decoder: Decoder,
     frames: Frames,
     state: State,
@@ -98,7 +98,7 @@ impl Connection {
         Connection {
             stream,
             input: said,
-            link: Link::new(limits),
+            shared: SharedStreams::new(limits),
             decoder: Decoder::default(),
             frames: Frames::new(limits),
             state: State::New,
@@ -141,7 +141,7 @@ impl Connection {
             return;
         }
         self.state = State::Leaving;
-        self.link.with(|streams| {
+        self.shared.with(|streams| {
             let output = streams.output();
             frame::goaway(frame::STREAM_MAX, Reason::NoError, output);
             frame::write(kind::PING, 0, 0, &LAST_CALL, output);
@@ -154,7 +154,7 @@ impl Connection {
             return;
         }
         self.state = State::Ending;
-        self.link.with(|streams| {
+        self.shared.with(|streams| {
             let last = streams.last();
             frame::goaway(last, reason, streams.output());
             streams.end_all();
@@ -171,7 +171,7 @@ impl Connection {
 
     /// Reads and sends, until a stream is opened; none once the connection has ended.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Opened>> {
-        self.link
+        self.shared
             .with(|streams| streams.set_connection(context.waker()));
         loop {
             if self.is_ending() {
@@ -180,15 +180,15 @@ impl Connection {
             match self.poll_read(context) {
                 Poll::Ready(Ok(opened)) => return Poll::Ready(Some(opened)),
                 Poll::Ready(Err(Gone)) => {
-                    self.link.with(|streams| streams.end_all());
+                    self.shared.with(|streams| streams.end_all());
                     return Poll::Ready(None);
                 }
                 Poll::Pending if self.is_ending() => {}
                 Poll::Pending => {
-                    let has_waited = self.link.with(|streams| streams.is_full());
-                    match self.link.poll_send(context, &mut self.stream) {
+                    let has_waited = self.shared.with(|streams| streams.is_full());
+                    match self.shared.poll_send(context, &mut self.stream) {
                         Poll::Ready(Err(Gone)) => {
-                            self.link.with(|streams| streams.end_all());
+                            self.shared.with(|streams| streams.end_all());
                             return Poll::Ready(None);
                         }
                         // Nothing was read for what waited.
@@ -205,7 +205,7 @@ impl Connection {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Opened, Gone>> {
         loop {
             // What was read at once asks for no more than what comes one by one.
-            if self.link.with(|streams| streams.is_full()) {
+            if self.shared.with(|streams| streams.is_full()) {
                 return Poll::Pending;
             }
             match self.step() {
@@ -214,7 +214,7 @@ impl Connection {
                 Ok(Step::More) => {}
                 Err(Fault::Stream(id, reason)) => {
                     self.faults += usize::from(reason != Reason::RefusedStream);
-                    self.link.with(|streams| streams.fail(id, reason));
+                    self.shared.with(|streams| streams.fail(id, reason));
                     continue;
                 }
                 Err(Fault::Connection(reason)) => {
@@ -233,7 +233,7 @@ impl Connection {
     /// closed with bytes unread takes what was sent with it.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.state == State::Ending {
-            if ready!(self.link.poll_send(context, &mut self.stream)).is_err() {
+            if ready!(self.shared.poll_send(context, &mut self.stream)).is_err() {
                 return Poll::Ready(());
             }
             self.state = State::Lingering;
@@ -329,7 +329,7 @@ impl Connection {
     }
 
     fn count(&mut self, head: &FrameHead) -> Option<Reached> {
-        let sent = self.link.with(|streams| streams.sent());
+        let sent = self.shared.with(|streams| streams.sent());
         self.frames.count(head, sent)
     }
 
@@ -342,11 +342,11 @@ impl Connection {
             kind::PRIORITY => self.priority(head, payload)?,
             kind::RST_STREAM => {
                 frame::number(payload).ok_or(SIZE)?;
-                let is_known = self.link.with(|streams| streams.is_known(head.stream));
+                let is_known = self.shared.with(|streams| streams.is_known(head.stream));
                 if !is_known {
                     return Err(WRONG);
                 }
-                self.link
+                self.shared
                     .with(|streams| streams.reset_by_client(head.stream));
             }
             kind::SETTINGS if head.stream != 0 => return Err(WRONG),
@@ -354,7 +354,7 @@ impl Connection {
             kind::SETTINGS if head.has(flag::ACK) => {}
             kind::SETTINGS => {
                 let settings = frame::settings(payload).map_err(Fault::Connection)?;
-                self.link.with(|streams| {
+                self.shared.with(|streams| {
                     frame::write(kind::SETTINGS, flag::ACK, 0, &[], streams.output());
                     streams.set(settings)
                 })?;
@@ -390,7 +390,7 @@ impl Connection {
             return Err(Fault::Connection(Reason::FrameSize));
         }
         let is_answer = head.has(flag::ACK);
-        self.link.with(|streams| {
+        self.shared.with(|streams| {
             if !is_answer {
                 frame::write(kind::PING, flag::ACK, 0, payload, streams.output());
             } else if self.state == State::Leaving && payload == LAST_CALL {
@@ -406,7 +406,7 @@ impl Connection {
         let id = head.stream;
         let more = frame::number(payload).ok_or(Fault::Connection(Reason::FrameSize))?;
         let more = more & frame::WINDOW_BYTES_MAX;
-        self.link.with(|streams| match more {
+        self.shared.with(|streams| match more {
             _ if id != 0 && !streams.is_known(id) => Err(Fault::Connection(Reason::Protocol)),
             0 if id == 0 => Err(Fault::Connection(Reason::Protocol)),
             0 => Err(Fault::Stream(id, Reason::Protocol)),
@@ -430,7 +430,7 @@ impl Connection {
             is_end: head.has(flag::END_STREAM),
             is_wanted: false,
         };
-        let begun = self.link.with(|streams| {
+        let begun = self.shared.with(|streams| {
             let is_wanted = streams.begin_data(head.stream, head.length)?;
             if is_wanted {
                 streams.filling(head.stream, of_filling);
@@ -461,7 +461,7 @@ impl Connection {
         let count = part.len();
         let mut taken = Ok(());
         if data.is_wanted {
-            taken = self.link.with(|streams| streams.data(data.stream, part));
+            taken = self.shared.with(|streams| streams.data(data.stream, part));
         }
         input.consume(count);
         data.left -= count;
@@ -471,7 +471,7 @@ impl Connection {
             0
         };
         if data.is_wanted && filling > 0 {
-            self.link
+            self.shared
                 .with(|streams| streams.filling(data.stream, filling));
         }
         input.consume(filling);
@@ -482,7 +482,7 @@ impl Connection {
         }
         self.data = None;
         if taken.is_ok() && data.is_wanted && data.is_end {
-            taken = self.link.with(|streams| streams.end(data.stream, None));
+            taken = self.shared.with(|streams| streams.end(data.stream, None));
         }
         taken.map(|()| Step::Done)
     }

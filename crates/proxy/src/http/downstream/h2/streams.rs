@@ -34,7 +34,7 @@ pub enum Fault {
 }
 
 /// The state that a connection and its streams share.
-pub struct Link(RefCell<Streams>);
+pub struct SharedStreams(RefCell<Streams>);
 
 /// The streams of a connection.
 pub struct Streams {
@@ -117,9 +117,9 @@ impl Receiving {
     }
 }
 
-impl Link {
+impl SharedStreams {
     /// The streams of a connection that has said nothing, with what is said to its client first.
-    pub fn new(limits: &Limits) -> Rc<Link> {
+    pub fn new(limits: &Limits) -> Rc<SharedStreams> {
         let mut output = Buffer::take();
         // Heads beyond the limit are refused, and counted, like any other; beyond twice as much
         // they are not even kept.
@@ -137,7 +137,7 @@ impl Link {
         if more > 0 {
             frame::window_update(0, more, &mut output);
         }
-        Rc::new(Link(RefCell::new(Streams {
+        Rc::new(SharedStreams(RefCell::new(Streams {
             slots: Vec::new(),
             free: Vec::new(),
             live: Vec::new(),

@@ -35,7 +35,7 @@ pub type Ranges = Box<[IpNet]>;
 
 /// The place of a rule among all of its host.
 #[derive(Clone, Copy)]
-struct Place {
+struct RulePosition {
     tenant: usize,
     rule: usize,
     matched: usize,
@@ -86,7 +86,7 @@ pub fn add(
     for (at, rule) in spec.tls.iter().enumerate() {
         let mut found = Vec::new();
         for (matched, written) in rule.matches.iter().enumerate() {
-            let place = Place {
+            let place = RulePosition {
                 tenant: number,
                 rule: at,
                 matched,
@@ -103,7 +103,7 @@ pub fn add(
             false => &*rule.matches,
         };
         for (matched, written) in matches.iter().enumerate() {
-            let place = Place {
+            let place = RulePosition {
                 tenant: number,
                 rule: at,
                 matched,
@@ -154,7 +154,7 @@ impl Scene<'_> {
         &self,
         reader: &Reader<'_>,
         written: &TlsMatch,
-        place: Place,
+        place: RulePosition,
     ) -> Option<(Name, Passage)> {
         let asked = Asked {
             port: written.port,
@@ -179,7 +179,7 @@ impl Scene<'_> {
         &self,
         reader: &Reader<'_>,
         written: &TcpMatch,
-        place: Place,
+        place: RulePosition,
     ) -> Vec<(Name, Passage)> {
         let mut found = Vec::new();
         for door in [Door::Stream, Door::TlsStream] {
@@ -214,7 +214,7 @@ impl Scene<'_> {
         reader: &Reader<'_>,
         asked: Asked<'_>,
         door: &Door,
-        place: Place,
+        place: RulePosition,
     ) -> Option<Passage> {
         if !matching::is_workload(asked.labels, asked.namespace, reader.view()) {
             return None;
@@ -244,7 +244,7 @@ impl Scene<'_> {
 
     /// The names that both a match and the host are about, sorted. At gateways a name within the
     /// host is a host of its own, which may be somebody else's.
-    fn meeting(&self, written: &TlsMatch, place: Place) -> Vec<Host> {
+    fn meeting(&self, written: &TlsMatch, place: RulePosition) -> Vec<Host> {
         let known = &self.tenant.names;
         let mut covering = self.covering.iter();
         let is_whole = covering.any(|it| known.is_matched(it, place.rule, place.matched));
@@ -336,7 +336,7 @@ impl Scene<'_> {
         upstreams.into()
     }
 
-    fn name(&self, kind: &str, place: Place, end: &str) -> Name {
+    fn name(&self, kind: &str, place: RulePosition, end: &str) -> Name {
         let (id, host) = (self.tenant.service.meta.key.id(), self.label);
         let (rule, matched) = (place.rule, place.matched);
         Name::new(format!("{id}/{host}/{kind}{rule}.{matched}{end}"))
@@ -344,7 +344,7 @@ impl Scene<'_> {
 
     /// The rank: the age of the VirtualService, then its place. The age goes first, since passages
     /// of several hosts meet on a listener.
-    fn rank(&self, place: Place) -> u64 {
+    fn rank(&self, place: RulePosition) -> u64 {
         let part = |number: usize, bits: u32| (number as u64).min((1 << bits) - 1);
         let created = self.tenant.service.meta.created.clamp(0, (1 << 34) - 1);
         created.unsigned_abs() << 30

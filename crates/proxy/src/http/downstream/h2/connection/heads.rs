@@ -81,13 +81,13 @@ impl Connection {
         let mut opening = Opening::new(self.head_bytes_max());
         let decoded = self.decoder.decode(block, opening.section_mut());
         decoded.map_err(|error| self.give_up(error))?;
-        let is_known = self.link.with(|streams| streams.is_known(id));
+        let is_known = self.shared.with(|streams| streams.is_known(id));
         if is_known {
             return self.take_trailers(id, is_end, opening.section());
         }
-        self.link.with(|streams| streams.note(id))?;
+        self.shared.with(|streams| streams.note(id))?;
         priority?;
-        let count = self.link.with(|streams| streams.count());
+        let count = self.shared.with(|streams| streams.count());
         let is_full = u32::try_from(count).is_ok_and(|it| it >= self.local.limits.streams_max);
         if is_full {
             self.local.counts.add_reached(Reached::Streams);
@@ -102,10 +102,10 @@ impl Connection {
         if is_end && length.is_some_and(|length| length > 0) {
             return Err(wrong);
         }
-        let slot = self.link.with(|streams| streams.open(id, is_end, length));
+        let slot = self.shared.with(|streams| streams.open(id, is_end, length));
         Ok(Step::Opened(Opened {
             head: opening,
-            handle: Handle::new(self.link.clone(), slot),
+            handle: Handle::new(self.shared.clone(), slot),
             is_end,
         }))
     }
@@ -122,7 +122,7 @@ impl Connection {
 
     fn take_trailers(&self, id: u32, is_end: bool, section: &Section) -> Result<Step, Fault> {
         let wrong = Fault::Stream(id, Reason::Protocol);
-        self.link.with(|streams| {
+        self.shared.with(|streams| {
             if !streams.expects_more(id)? {
                 return Ok(Step::Done);
             }

@@ -3,21 +3,21 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use super::{Gone, Link, Streams, keep, wake};
+use super::{Gone, SharedStreams, Streams, keep, wake};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::Reason;
 use crate::codec::trailer::Trailers;
 
 /// A stream, as its server has it. Dropping it ends the stream.
 pub struct Handle {
-    link: Rc<Link>,
+    shared: Rc<SharedStreams>,
     slot: usize,
 }
 
 impl Handle {
     /// The stream of a slot.
-    pub fn new(link: Rc<Link>, slot: usize) -> Self {
-        Handle { link, slot }
+    pub fn new(shared: Rc<SharedStreams>, slot: usize) -> Self {
+        Handle { shared, slot }
     }
 
     /// Hands on what has arrived of the body, at most so much; none once it is complete.
@@ -30,7 +30,7 @@ impl Handle {
         max: usize,
         take: impl FnOnce(&[u8]),
     ) -> Poll<Result<Option<usize>, Gone>> {
-        let mut streams = self.link.0.borrow_mut();
+        let mut streams = self.shared.0.borrow_mut();
         let Some(slot) = streams.slots.get_mut(self.slot) else {
             return Poll::Ready(Err(Gone));
         };
@@ -64,7 +64,7 @@ impl Handle {
 
     /// The trailers of the request.
     pub fn take_trailers(&mut self) -> Option<Trailers> {
-        let mut streams = self.link.0.borrow_mut();
+        let mut streams = self.shared.0.borrow_mut();
         streams.slots.get_mut(self.slot)?.trailers.take()
     }
 
@@ -105,14 +105,14 @@ impl Handle {
         if self.poll_gone(context).is_ready() {
             return Poll::Ready(Gone);
         }
-        self.link.0.borrow_mut().wait(self.slot);
+        self.shared.0.borrow_mut().wait(self.slot);
         Poll::Pending
     }
 
     /// Whether a head may be sent now. Whoever sends it nevertheless makes the connection hold
     /// more than it should.
     pub fn has_room(&self) -> bool {
-        !self.link.0.borrow().is_full()
+        !self.shared.0.borrow().is_full()
     }
 
     /// Waits until a head may be sent.
@@ -123,7 +123,7 @@ impl Handle {
         if self.poll_gone(context).is_ready() {
             return Poll::Ready(Err(Gone));
         }
-        let mut streams = self.link.0.borrow_mut();
+        let mut streams = self.shared.0.borrow_mut();
         if streams.is_full() {
             streams.wait_for_room(self.slot);
             return Poll::Pending;
@@ -133,7 +133,7 @@ impl Handle {
 
     /// Ready once the client, or its stream, is gone.
     pub fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut streams = self.link.0.borrow_mut();
+        let mut streams = self.shared.0.borrow_mut();
         match streams.slots.get_mut(self.slot) {
             Some(slot) if !slot.is_reset => {
                 keep(&mut slot.waker, context.waker());
@@ -154,7 +154,7 @@ impl Handle {
     }
 
     fn send<T>(&mut self, put: impl FnOnce(&mut Streams, usize, u32) -> T) -> Result<T, Gone> {
-        let mut streams = self.link.0.borrow_mut();
+        let mut streams = self.shared.0.borrow_mut();
         let slot = streams.slots.get(self.slot).ok_or(Gone)?;
         if slot.is_reset {
             return Err(Gone);
@@ -172,7 +172,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let mut streams = self.link.0.borrow_mut();
+        let mut streams = self.shared.0.borrow_mut();
         let Some(slot) = streams.slots.get_mut(self.slot) else {
             return;
         };
@@ -206,43 +206,43 @@ impl Drop for Handle {
 mod tests {
     use std::task::{Context, Waker};
 
-    use super::{Handle, Link};
+    use super::{Handle, SharedStreams};
     use crate::limits::Limits;
 
     #[test]
     fn a_stream_that_ends_waits_for_nothing_any_more() {
-        let link = Link::new(&Limits::default());
+        let shared = SharedStreams::new(&Limits::default());
         let mut context = Context::from_waker(Waker::noop());
         for number in 0..3 {
-            let slot = link.with(|streams| {
+            let slot = shared.with(|streams| {
                 streams.note(number * 2 + 1).unwrap();
                 streams.open(number * 2 + 1, true, None)
             });
-            let mut handle = Handle::new(link.clone(), slot);
+            let mut handle = Handle::new(shared.clone(), slot);
             assert!(handle.poll_wait(&mut context).is_pending());
             assert!(handle.poll_wait(&mut context).is_pending());
-            link.with(|streams| assert_eq!(streams.waiting, [slot]));
+            shared.with(|streams| assert_eq!(streams.waiting, [slot]));
             drop(handle);
-            link.with(|streams| assert!(streams.waiting.is_empty()));
+            shared.with(|streams| assert!(streams.waiting.is_empty()));
         }
     }
 
     #[test]
     fn a_head_waits_while_too_much_is_to_be_sent() {
-        let link = Link::new(&Limits::default());
+        let shared = SharedStreams::new(&Limits::default());
         let mut context = Context::from_waker(Waker::noop());
-        let slot = link.with(|streams| {
+        let slot = shared.with(|streams| {
             streams.note(1).unwrap();
             streams.open(1, true, None)
         });
-        let mut handle = Handle::new(link.clone(), slot);
+        let mut handle = Handle::new(shared.clone(), slot);
         assert!(handle.poll_room(&mut context).is_ready());
-        link.with(|streams| streams.output().append(&[0; 65 << 10]));
+        shared.with(|streams| streams.output().append(&[0; 65 << 10]));
         assert!(!handle.has_room());
         for _ in 0..2 {
             assert!(handle.poll_room(&mut context).is_pending());
         }
-        link.with(|streams| {
+        shared.with(|streams| {
             assert_eq!(streams.heads_waiting, [slot]);
             streams.wake_for_room();
             assert_eq!(streams.heads_waiting, [slot]);
@@ -251,9 +251,9 @@ mod tests {
             assert!(streams.heads_waiting.is_empty());
         });
         assert!(handle.has_room() && handle.poll_room(&mut context).is_ready());
-        link.with(|streams| streams.output().append(&[0; 2 << 10]));
+        shared.with(|streams| streams.output().append(&[0; 2 << 10]));
         assert!(handle.poll_room(&mut context).is_pending());
         drop(handle);
-        link.with(|streams| assert!(streams.heads_waiting.is_empty()));
+        shared.with(|streams| assert!(streams.heads_waiting.is_empty()));
     }
 }

@@ -36,16 +36,16 @@ impl Speech {
 }
 
 /// Where endpoints are.
-pub enum Place {
+pub enum EndpointSource {
     /// At these addresses.
     Endpoints(Endpoints),
     /// Where DNS says.
     Dns(Dns),
 }
 
-impl Place {
+impl EndpointSource {
     /// Without endpoints.
     pub fn nowhere() -> Self {
-        Place::Endpoints(Endpoints::new(Box::default()))
+        EndpointSource::Endpoints(Endpoints::new(Box::default()))
     }
 }

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 use super::dial::Dial;
-use super::link::{LinkKey, Links};
+use super::h1_connection::{ConnectionKey, H1Pool};
 use super::noise::Noise;
 use crate::balance::Endpoint;
 use crate::balance::usage::Held;
@@ -37,7 +37,7 @@ pub const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// The most connections of one worker to one endpoint. Beyond, requests wait for a stream of one
 /// of them.
-const CHANNELS_MAX: usize = 16;
+const CONNECTIONS_MAX: usize = 16;
 
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
@@ -50,22 +50,22 @@ const UNASKED_BYTES_MAX: usize = 1 << 20;
 const SLICE_BYTES: usize = 64 << 10;
 
 /// The connections of one worker that carry many requests at a time.
-pub struct Channels {
+pub struct H2Pool {
     local: Shared,
-    shelves: RefCell<HashMap<LinkKey, Rc<Shelf>, RandomState>>,
+    shelves: RefCell<HashMap<ConnectionKey, Rc<Shelf>, RandomState>>,
 }
 
 /// The connections to one endpoint.
 struct Shelf {
     /// Gone when no table and no request knows the endpoint any more.
     target: Weak<Endpoint>,
-    channels: RefCell<Vec<Rc<Channel>>>,
+    connections: RefCell<Vec<Rc<H2Connection>>>,
     /// Whether somebody opens one, which others may wait for.
     is_opening: Cell<bool>,
     opened: Notify,
 }
 
-struct Channel {
+struct H2Connection {
     send: SendRequest<Bytes>,
     state: Rc<State>,
     /// When it last had nothing to carry.
@@ -119,9 +119,9 @@ struct Window {
     bytes: u32,
 }
 
-/// Room for one request on a connection; given back when it is dropped.
-pub struct Place {
-    channel: Rc<Channel>,
+/// A stream of a connection, for one request; given back when it is dropped.
+pub struct H2Stream {
+    connection: Rc<H2Connection>,
     /// Takes the request.
     pub send: SendRequest<Bytes>,
     /// Whether the connection has carried a request before.
@@ -138,50 +138,50 @@ impl Drop for Opening {
     }
 }
 
-impl Channels {
+impl H2Pool {
     /// No connections.
     pub fn new(local: Shared) -> Self {
-        Channels {
+        H2Pool {
             local,
             shelves: RefCell::default(),
         }
     }
 
-    /// Room for a request: on a connection that has some, or else on a new one.
+    /// A stream for a request: on a connection that has room, or else on a new one.
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
-    pub async fn take(&self, links: &Links, dial: &Dial<'_>) -> Result<Place, Failure> {
-        let place = match self.find(dial) {
-            Some(place) => place,
+    pub async fn take(&self, h1_pool: &H1Pool, dial: &Dial<'_>) -> Result<H2Stream, Failure> {
+        let stream = match self.find(dial) {
+            Some(stream) => stream,
             None => {
                 let shelf = self.shelf(dial);
-                let _pending = links.queue(dial)?;
-                let opening = self.open(&shelf, links, dial);
+                let _pending = h1_pool.queue(dial)?;
+                let opening = self.open(&shelf, h1_pool, dial);
                 let opened = tokio::time::timeout(dial.patience, opening).await;
                 opened.unwrap_or_else(|_| Err(FailureKind::Overflow.into()))?
             }
         };
         if dial.is_upgrade {
             // Whoever says nothing in time offers nothing.
-            let _ = tokio::time::timeout(dial.connect_timeout(), place.settle()).await;
+            let _ = tokio::time::timeout(dial.connect_timeout(), stream.settle()).await;
         }
-        Ok(place)
+        Ok(stream)
     }
 
-    /// Room for a request on a connection that is there; for an upgrade there may be something
+    /// A stream for a request on a connection that is there; for an upgrade there may be something
     /// to wait for first.
-    pub fn take_open(&self, dial: &Dial<'_>) -> Option<Place> {
+    pub fn take_open(&self, dial: &Dial<'_>) -> Option<H2Stream> {
         match dial.is_upgrade {
             true => None,
             false => self.find(dial),
         }
     }
 
-    fn find(&self, dial: &Dial<'_>) -> Option<Place> {
-        let place = self.shelf(dial).find()?;
+    fn find(&self, dial: &Dial<'_>) -> Option<H2Stream> {
+        let stream = self.shelf(dial).find()?;
         self.local.counts.add(Count::UpstreamReused);
-        Some(place)
+        Some(stream)
     }
 
     /// Drops connections that carried nothing for too long, and those to endpoints that are gone.
@@ -190,25 +190,27 @@ impl Channels {
         let now = clock::now();
         self.shelves.borrow_mut().retain(|_, shelf| {
             let is_known = shelf.target.strong_count() > 0;
-            let mut channels = shelf.channels.borrow_mut();
-            channels.retain(|channel| {
-                let idle = now.duration_since(channel.idle_since.get());
-                let state = &channel.state;
-                let is_idle = state.active.get() == 0 && idle >= channel.idle_timeout;
+            let mut connections = shelf.connections.borrow_mut();
+            connections.retain(|connection| {
+                let idle = now.duration_since(connection.idle_since.get());
+                let state = &connection.state;
+                let is_idle = state.active.get() == 0 && idle >= connection.idle_timeout;
                 let is_wanted = is_known && !state.is_closed.get();
                 if is_wanted && is_idle {
                     self.local.counts.add(Count::UpstreamIdle);
                 }
                 is_wanted && !is_idle
             });
-            shelf.is_opening.get() || !channels.is_empty()
+            shelf.is_opening.get() || !connections.is_empty()
         });
     }
 
     /// How many connections there are.
     pub fn len(&self) -> usize {
         let shelves = self.shelves.borrow();
-        let lengths = shelves.values().map(|shelf| shelf.channels.borrow().len());
+        let lengths = shelves
+            .values()
+            .map(|shelf| shelf.connections.borrow().len());
         lengths.sum()
     }
 
@@ -223,12 +225,12 @@ impl Channels {
     }
 
     fn shelf(&self, dial: &Dial<'_>) -> Rc<Shelf> {
-        let key = LinkKey::new(dial);
+        let key = ConnectionKey::new(dial);
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.entry(key).or_insert_with(|| {
             Rc::new(Shelf {
                 target: Arc::downgrade(dial.target),
-                channels: RefCell::default(),
+                connections: RefCell::default(),
                 is_opening: Cell::new(false),
                 opened: Notify::new(),
             })
@@ -239,61 +241,61 @@ impl Channels {
     async fn open(
         &self,
         shelf: &Rc<Shelf>,
-        links: &Links,
+        h1_pool: &H1Pool,
         dial: &Dial<'_>,
-    ) -> Result<Place, Failure> {
+    ) -> Result<H2Stream, Failure> {
         let held = loop {
             // Made before anything is awaited, so that no news is missed.
             let opened = shelf.opened.notified();
             let mut freed = std::pin::pin!(dial.upstream.usage.freed.notified());
             freed.as_mut().enable();
-            if let Some(place) = shelf.find() {
-                return Ok(place);
+            if let Some(stream) = shelf.find() {
+                return Ok(stream);
             }
             if shelf.is_opening.get() {
                 opened.await;
-            } else if let Some(held) = links.admit(dial) {
+            } else if let Some(held) = h1_pool.admit(dial) {
                 break held;
-            } else if let Some(place) = shelf.least_busy() {
-                return Ok(place);
+            } else if let Some(stream) = shelf.least_busy() {
+                return Ok(stream);
             } else {
                 freed.await;
             }
         };
         shelf.is_opening.set(true);
         let _opening = Opening(shelf.clone());
-        let mut link = links.open_within(dial, held).await?;
-        let held = link.take_held();
+        let mut opened = h1_pool.open_within(dial, held).await?;
+        let held = opened.take_held();
         let limits = &self.local.limits;
         let state: Rc<State> = Rc::default();
         let bounded = Bounded {
-            stream: link.stream,
+            stream: opened.stream,
             noise: Noise::new(),
             state: state.clone(),
         };
         let handshake = builder(limits).handshake(bounded).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
-        let (send, connection) = handshake.map_err(|_| failed)?;
-        let channel = Rc::new(self.channel((send, state.clone()), dial.limits(), held));
+        let (send, driver) = handshake.map_err(|_| failed)?;
+        let connection = Rc::new(self.connection((send, state.clone()), dial.limits(), held));
         let rule = dial.limits().and_then(|limits| limits.ping);
         let (window, counts) = (Window::new(limits), self.local.counts.clone());
-        task::spawn_local("channel", run(connection, state, window, rule, counts));
-        shelf.channels.borrow_mut().push(channel.clone());
-        Ok(channel.place(false))
+        task::spawn_local("http2 connection", run(driver, state, window, rule, counts));
+        shelf.connections.borrow_mut().push(connection.clone());
+        Ok(connection.stream(false))
     }
 
-    fn channel(
+    fn connection(
         &self,
         (send, state): (SendRequest<Bytes>, Rc<State>),
         limits: Option<&UpstreamLimits>,
         held: Option<Held>,
-    ) -> Channel {
+    ) -> H2Connection {
         let default = UpstreamLimits::default();
         let own = limits.unwrap_or(&default);
         let or = |value: u32, other: u32| if value == 0 { other } else { value };
         let streams_max = or(own.streams_max, STREAMS_MAX).min(STREAMS_MAX);
         let now = clock::now();
-        Channel {
+        H2Connection {
             send,
             state,
             idle_since: Cell::new(now),
@@ -466,38 +468,40 @@ impl Window {
 }
 
 impl Shelf {
-    /// Room on a connection that is there. Where all are full and no more may be opened, room on
+    /// A stream on a connection that is there. Where all are full and no more may be opened, one on
     /// the least busy one, which the request waits for.
-    fn find(&self) -> Option<Place> {
-        let mut channels = self.channels.borrow_mut();
+    fn find(&self) -> Option<H2Stream> {
+        let mut connections = self.connections.borrow_mut();
         loop {
-            let free = channels.iter().position(|channel| channel.has_room());
+            let free = connections
+                .iter()
+                .position(|connection| connection.has_room());
             let index = match free {
                 Some(index) => index,
-                None if channels.len() < CHANNELS_MAX => return None,
+                None if connections.len() < CONNECTIONS_MAX => return None,
                 None => {
-                    drop(channels);
+                    drop(connections);
                     return self.least_busy();
                 }
             };
-            let channel = channels.get(index)?;
-            if channel.is_open() {
-                return Some(channel.place(true));
+            let connection = connections.get(index)?;
+            if connection.is_open() {
+                return Some(connection.stream(true));
             }
-            channels.swap_remove(index);
+            connections.swap_remove(index);
         }
     }
 
-    /// Room that has to be waited for, where no more connections may be opened.
-    fn least_busy(&self) -> Option<Place> {
-        let channels = self.channels.borrow();
-        let open = channels.iter().filter(|channel| channel.is_open());
-        let channel = open.min_by_key(|channel| channel.state.active.get())?;
-        Some(channel.place(true))
+    /// A stream that has to be waited for, where no more connections may be opened.
+    fn least_busy(&self) -> Option<H2Stream> {
+        let connections = self.connections.borrow();
+        let open = connections.iter().filter(|connection| connection.is_open());
+        let connection = open.min_by_key(|connection| connection.state.active.get())?;
+        Some(connection.stream(true))
     }
 }
 
-impl Channel {
+impl H2Connection {
     fn has_room(&self) -> bool {
         let bound = self.send.current_max_send_streams().min(self.streams_max);
         self.state.active.get() < bound
@@ -513,29 +517,29 @@ impl Channel {
         !is_worn && !self.state.is_closed.get() && !matches!(polled, Poll::Ready(Err(_)))
     }
 
-    fn place(self: &Rc<Self>, is_reused: bool) -> Place {
+    fn stream(self: &Rc<Self>, is_reused: bool) -> H2Stream {
         let active = &self.state.active;
         active.set(active.get() + 1);
         self.state.unasked.set(0);
         self.state.begun.set(self.state.begun.get() + 1);
         self.left.set(self.left.get().saturating_sub(1));
-        Place {
-            channel: self.clone(),
+        H2Stream {
+            connection: self.clone(),
             send: self.send.clone(),
             is_reused,
         }
     }
 }
 
-impl Place {
+impl H2Stream {
     /// The connection takes no more requests.
     pub fn retire(&self) {
-        self.channel.state.is_closed.set(true);
+        self.connection.state.is_closed.set(true);
     }
 
     /// Waits until it is known what the endpoint offers.
     async fn settle(&self) {
-        let state = &self.channel.state;
+        let state = &self.connection.state;
         let is_known =
             || state.is_settled.get() || self.send.is_extended_connect_protocol_enabled();
         if !is_known() {
@@ -546,12 +550,12 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for H2Stream {
     fn drop(&mut self) {
-        let channel = &self.channel;
-        let active = &channel.state.active;
+        let connection = &self.connection;
+        let active = &connection.state.active;
         active.set(active.get() - 1);
-        channel.idle_since.set(clock::now());
+        connection.idle_since.set(clock::now());
     }
 }
 

@@ -10,7 +10,7 @@ use crate::limits::namespace_max;
 const SHARE_MIN: usize = 4;
 
 /// The places of listeners, and who has them.
-pub struct Places {
+pub struct ListenerQuota {
     max: usize,
     /// The namespaces of those that have one; empty where it is the process' own.
     owners: HashMap<Name, Box<str>>,
@@ -40,10 +40,10 @@ impl Full {
     }
 }
 
-impl Places {
+impl ListenerQuota {
     /// So many places, all free.
     pub fn new(max: usize) -> Self {
-        Places {
+        ListenerQuota {
             max,
             owners: HashMap::new(),
             counts: HashMap::new(),
@@ -91,7 +91,7 @@ impl Places {
 mod tests {
     use myriad_model::Name;
 
-    use super::{Full, Places};
+    use super::{Full, ListenerQuota};
 
     fn name(number: usize) -> Name {
         Name::new(format!("port-{number}"))
@@ -99,38 +99,38 @@ mod tests {
 
     #[test]
     fn a_namespace_has_a_quarter_and_the_process_whatever_is_free() {
-        let mut places = Places::new(20);
+        let mut quota = ListenerQuota::new(20);
         for number in 0..5 {
-            assert_eq!(places.refusal("a"), None);
-            places.take(&name(number), "a");
+            assert_eq!(quota.refusal("a"), None);
+            quota.take(&name(number), "a");
         }
-        assert_eq!(places.refusal("a"), Some(Full::Namespace));
-        assert_eq!(places.refusal("b"), None);
+        assert_eq!(quota.refusal("a"), Some(Full::Namespace));
+        assert_eq!(quota.refusal("b"), None);
         for number in 5..20 {
-            assert_eq!(places.refusal(""), None);
-            places.take(&name(number), "");
+            assert_eq!(quota.refusal(""), None);
+            quota.take(&name(number), "");
         }
-        assert_eq!(places.refusal(""), Some(Full::All));
-        assert_eq!(places.refusal("b"), Some(Full::All));
-        places.release(&name(0));
-        places.release(&name(0));
-        assert_eq!((places.refusal("a"), places.refusal("b")), (None, None));
+        assert_eq!(quota.refusal(""), Some(Full::All));
+        assert_eq!(quota.refusal("b"), Some(Full::All));
+        quota.release(&name(0));
+        quota.release(&name(0));
+        assert_eq!((quota.refusal("a"), quota.refusal("b")), (None, None));
     }
 
     #[test]
     fn a_place_goes_to_another_namespace_with_its_listener() {
-        let mut places = Places::new(16);
+        let mut quota = ListenerQuota::new(16);
         for number in 0..4 {
-            places.take(&name(number), "a");
+            quota.take(&name(number), "a");
         }
-        assert_eq!(places.refusal("a"), Some(Full::Namespace));
-        places.take(&name(3), "b");
-        places.take(&name(3), "b");
-        assert_eq!(places.refusal("a"), None);
+        assert_eq!(quota.refusal("a"), Some(Full::Namespace));
+        quota.take(&name(3), "b");
+        quota.take(&name(3), "b");
+        assert_eq!(quota.refusal("a"), None);
         for number in 4..7 {
-            assert_eq!(places.refusal("b"), None);
-            places.take(&name(number), "b");
+            assert_eq!(quota.refusal("b"), None);
+            quota.take(&name(number), "b");
         }
-        assert_eq!(places.refusal("b"), Some(Full::Namespace));
+        assert_eq!(quota.refusal("b"), Some(Full::Namespace));
     }
 }

@@ -4,12 +4,12 @@
 const NONE: u32 = u32::MAX;
 
 /// The places of any number of lines.
-pub struct Places<T> {
-    places: Vec<Place<T>>,
+pub struct FifoSlots<T> {
+    places: Vec<FifoSlot<T>>,
     free: Vec<u32>,
 }
 
-struct Place<T> {
+struct FifoSlot<T> {
     before: u32,
     behind: u32,
     value: T,
@@ -17,15 +17,15 @@ struct Place<T> {
 
 /// One line: the oldest first.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct Fifo {
     first: u32,
     last: u32,
     count: u32,
 }
 
-impl Default for Line {
+impl Default for Fifo {
     fn default() -> Self {
-        Line {
+        Fifo {
             first: NONE,
             last: NONE,
             count: 0,
@@ -33,7 +33,7 @@ impl Default for Line {
     }
 }
 
-impl Line {
+impl Fifo {
     /// How many are in it.
     pub fn count(self) -> u32 {
         self.count
@@ -45,19 +45,19 @@ impl Line {
     }
 }
 
-impl<T> Default for Places<T> {
+impl<T> Default for FifoSlots<T> {
     fn default() -> Self {
-        Places {
+        FifoSlots {
             places: Vec::new(),
             free: Vec::new(),
         }
     }
 }
 
-impl<T: Copy> Places<T> {
+impl<T: Copy> FifoSlots<T> {
     /// A place in no line yet.
     pub fn take(&mut self, value: T) -> u32 {
-        let place = Place {
+        let place = FifoSlot {
             before: NONE,
             behind: NONE,
             value,
@@ -95,7 +95,7 @@ impl<T: Copy> Places<T> {
     }
 
     /// Puts a place at the end of a line.
-    pub fn push(&mut self, line: &mut Line, index: u32) {
+    pub fn push(&mut self, line: &mut Fifo, index: u32) {
         let last = std::mem::replace(&mut line.last, index);
         self.join(last, index);
         self.join(index, NONE);
@@ -106,7 +106,7 @@ impl<T: Copy> Places<T> {
     }
 
     /// Takes a place out of the line that it is in.
-    pub fn unlink(&mut self, line: &mut Line, index: u32) {
+    pub fn unlink(&mut self, line: &mut Fifo, index: u32) {
         let Some(place) = self.places.get(index as usize) else {
             return;
         };
@@ -133,9 +133,9 @@ impl<T: Copy> Places<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Places};
+    use super::{Fifo, FifoSlots};
 
-    fn all(places: &Places<char>, line: Line) -> String {
+    fn all(places: &FifoSlots<char>, line: Fifo) -> String {
         let next = |index: &u32| places.behind(*index);
         let indexes = std::iter::successors(line.first(), next);
         indexes.filter_map(|index| places.get(index)).collect()
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn a_place_leaves_from_anywhere_and_is_used_again() {
-        let mut places = Places::default();
-        let mut line = Line::default();
+        let mut places = FifoSlots::default();
+        let mut line = Fifo::default();
         let taken = ['a', 'b', 'c', 'd'].map(|value| places.take(value));
         for index in taken {
             places.push(&mut line, index);

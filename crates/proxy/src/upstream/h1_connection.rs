@@ -28,12 +28,12 @@ use crate::telemetry::count::Count;
 use crate::telemetry::refusal::{Refusal, Side};
 
 /// A connection to an endpoint.
-pub struct Link {
+pub struct H1Connection {
     /// The bytes.
     pub stream: Stream,
     /// Whether it has served a request before.
     pub is_reused: bool,
-    key: LinkKey,
+    key: ConnectionKey,
     opened: Instant,
     /// Requests that it has served.
     served: u32,
@@ -41,7 +41,7 @@ pub struct Link {
     held: Option<Held>,
 }
 
-impl Link {
+impl H1Connection {
     /// Its place among the connections of its upstream, for whoever keeps the stream.
     pub fn take_held(&mut self) -> Option<Held> {
         self.held.take()
@@ -50,7 +50,7 @@ impl Link {
 
 /// Which connections are alike.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct LinkKey {
+pub struct ConnectionKey {
     target: u64,
     /// The name sent in the TLS handshake, where the upstream leaves it to the request; none for
     /// plain text.
@@ -71,7 +71,7 @@ struct Special {
     ends: Option<Ends>,
 }
 
-impl LinkKey {
+impl ConnectionKey {
     /// The key of connections that serve what one is wanted for.
     pub fn new(dial: &Dial<'_>) -> Self {
         let manner = &dial.target.manner;
@@ -92,7 +92,7 @@ impl LinkKey {
             version(&credentials.trust),
             version(&credentials.certificate),
         );
-        LinkKey {
+        ConnectionKey {
             target: dial.target.id,
             server_name: manner
                 .tls
@@ -109,7 +109,7 @@ impl LinkKey {
 }
 
 struct Waiting {
-    link: Link,
+    connection: H1Connection,
     since: Instant,
     timeout: Duration,
 }
@@ -122,19 +122,19 @@ struct Shelf {
 }
 
 /// The connections of one worker that wait for their next request.
-pub struct Links {
+pub struct H1Pool {
     local: Shared,
-    shelves: RefCell<HashMap<LinkKey, Shelf, RandomState>>,
+    shelves: RefCell<HashMap<ConnectionKey, Shelf, RandomState>>,
     count: Cell<usize>,
     /// Requests that wait for a connection of an upstream that bears only so many.
     queued: Cell<usize>,
     configs: ClientConfigs,
 }
 
-impl Links {
+impl H1Pool {
     /// No connections.
     pub fn new(local: Shared) -> Self {
-        Links {
+        H1Pool {
             local,
             shelves: RefCell::default(),
             count: Cell::new(0),
@@ -147,17 +147,17 @@ impl Links {
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
-    pub async fn reach(&self, dial: &Dial<'_>, may_reuse: bool) -> Result<Link, Failure> {
-        if may_reuse && let Some(link) = self.take(dial) {
-            return Ok(link);
+    pub async fn reach(&self, dial: &Dial<'_>, may_reuse: bool) -> Result<H1Connection, Failure> {
+        if may_reuse && let Some(connection) = self.take(dial) {
+            return Ok(connection);
         }
         let _pending = self.queue(dial)?;
         loop {
             let mut freed = std::pin::pin!(dial.upstream.usage.freed.notified());
             // From here on no news is missed.
             freed.as_mut().enable();
-            if let Some(link) = may_reuse.then(|| self.take(dial)).flatten() {
-                return Ok(link);
+            if let Some(connection) = may_reuse.then(|| self.take(dial)).flatten() {
+                return Ok(connection);
             }
             if let Some(held) = self.admit(dial) {
                 return self.open_within(dial, held).await;
@@ -203,16 +203,16 @@ impl Links {
     }
 
     /// A connection that waits, if there is one that still lives.
-    pub fn take(&self, dial: &Dial<'_>) -> Option<Link> {
-        let key = LinkKey::new(dial);
+    pub fn take(&self, dial: &Dial<'_>) -> Option<H1Connection> {
+        let key = ConnectionKey::new(dial);
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(&key)?;
         while let Some(mut waiting) = shelf.waiting.pop_back() {
             self.count.set(self.count.get() - 1);
-            if is_alive(&mut waiting.link.stream) {
-                waiting.link.is_reused = true;
+            if is_alive(&mut waiting.connection.stream) {
+                waiting.connection.is_reused = true;
                 self.local.counts.add(Count::UpstreamReused);
-                return Some(waiting.link);
+                return Some(waiting.connection);
             }
         }
         None
@@ -222,15 +222,19 @@ impl Links {
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
-    pub async fn open_within(&self, dial: &Dial<'_>, held: Option<Held>) -> Result<Link, Failure> {
+    pub async fn open_within(
+        &self,
+        dial: &Dial<'_>,
+        held: Option<Held>,
+    ) -> Result<H1Connection, Failure> {
         let opened = tokio::time::timeout(dial.connect_timeout(), self.connect(dial)).await;
         match opened.unwrap_or(Err(FailureKind::ConnectTimeout)) {
             Ok(stream) => {
                 self.local.counts.add(Count::UpstreamOpened);
-                Ok(Link {
+                Ok(H1Connection {
                     stream,
                     is_reused: false,
-                    key: LinkKey::new(dial),
+                    key: ConnectionKey::new(dial),
                     opened: clock::now(),
                     served: 0,
                     held,
@@ -245,16 +249,16 @@ impl Links {
 
     /// Keeps a connection whose last response was read to its end, unless it has served enough.
     /// One that went beyond the limits takes the place of the one that has waited longest.
-    pub fn keep(&self, mut link: Link, dial: &Dial<'_>) {
-        link.served = link.served.saturating_add(1);
+    pub fn keep(&self, mut connection: H1Connection, dial: &Dial<'_>) {
+        connection.served = connection.served.saturating_add(1);
         let limits = &self.local.limits;
         let mut timeout = limits.upstream_idle_timeout;
         if let Some(own) = dial.limits() {
             let is_worn =
-                own.connection_requests_max > 0 && link.served >= own.connection_requests_max;
+                own.connection_requests_max > 0 && connection.served >= own.connection_requests_max;
             let age = own.connection_time_max;
-            let is_old = !age.is_zero() && clock::now().duration_since(link.opened) >= age;
-            if is_worn || is_old || self.is_wanted_elsewhere(&link) {
+            let is_old = !age.is_zero() && clock::now().duration_since(connection.opened) >= age;
+            if is_worn || is_old || self.is_wanted_elsewhere(&connection) {
                 return;
             }
             if !own.idle_timeout.is_zero() {
@@ -266,10 +270,12 @@ impl Links {
             self.local.counts.add(Count::UpstreamEvicted);
             return;
         }
-        let shelf = shelves.entry(link.key.clone()).or_insert_with(|| Shelf {
-            target: Arc::downgrade(dial.target),
-            waiting: VecDeque::new(),
-        });
+        let shelf = shelves
+            .entry(connection.key.clone())
+            .or_insert_with(|| Shelf {
+                target: Arc::downgrade(dial.target),
+                waiting: VecDeque::new(),
+            });
         if shelf.waiting.len() >= limits.idle_per_endpoint_max {
             self.local.counts.add(Count::UpstreamEvicted);
             shelf.waiting.pop_front();
@@ -277,7 +283,7 @@ impl Links {
         }
         let since = clock::now();
         shelf.waiting.push_back(Waiting {
-            link,
+            connection,
             since,
             timeout,
         });
@@ -292,7 +298,7 @@ impl Links {
     /// the upstream, say. False where there is none.
     fn evict(&self, usage: &Arc<Usage>) -> bool {
         let is_its_own = |waiting: &Waiting| {
-            let held = waiting.link.held.as_ref();
+            let held = waiting.connection.held.as_ref();
             held.is_some_and(|held| std::ptr::eq(held.usage(), &**usage))
         };
         let mut shelves = self.shelves.borrow_mut();
@@ -307,8 +313,8 @@ impl Links {
     }
 
     /// Whether a request that waits at another worker needs the place of a connection.
-    fn is_wanted_elsewhere(&self, link: &Link) -> bool {
-        let usage = link.held.as_ref().map(Held::usage);
+    fn is_wanted_elsewhere(&self, connection: &H1Connection) -> bool {
+        let usage = connection.held.as_ref().map(Held::usage);
         self.queued.get() == 0 && usage.is_some_and(|usage| usage.count(Counted::Pending) > 0)
     }
 
@@ -327,8 +333,8 @@ impl Links {
                     self.local.counts.add(Count::UpstreamIdle);
                 }
                 !is_idle
-                    && !self.is_wanted_elsewhere(&waiting.link)
-                    && is_alive(&mut waiting.link.stream)
+                    && !self.is_wanted_elsewhere(&waiting.connection)
+                    && is_alive(&mut waiting.connection.stream)
             });
             count += shelf.waiting.len();
             !shelf.waiting.is_empty()
