@@ -22,8 +22,8 @@ pub enum Kind {
     Endpoints = 6,
     /// See [`crate::Trust`].
     Trust = 7,
-    /// See [`crate::Passage`].
-    Passage = 8,
+    /// See [`crate::StreamRoute`].
+    StreamRoute = 8,
     /// See [`crate::Guard`].
     Guard = 9,
     /// See [`crate::Provider`].
@@ -42,7 +42,7 @@ impl Kind {
         Kind::Upstream,
         Kind::Endpoints,
         Kind::Trust,
-        Kind::Passage,
+        Kind::StreamRoute,
         Kind::Guard,
         Kind::Provider,
         Kind::Telemetry,
@@ -61,7 +61,7 @@ impl Kind {
             Kind::Upstream => "upstream",
             Kind::Endpoints => "endpoints",
             Kind::Trust => "trust",
-            Kind::Passage => "passage",
+            Kind::StreamRoute => "stream_route",
             Kind::Guard => "guard",
             Kind::Provider => "provider",
             Kind::Telemetry => "telemetry",

@@ -6,10 +6,10 @@ mod limit;
 mod listener;
 mod locality;
 mod options;
-mod passage;
 mod policy;
 mod provider;
 mod route;
+mod stream_route;
 mod telemetry;
 mod traffic;
 mod trust;
@@ -30,7 +30,6 @@ pub use options::{
     Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, Outlier, Ping,
     ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
-pub use passage::Passage;
 pub use policy::{
     Affinity, Cors, PathReading, PathRewrite, Policy, Rewrite, TlsRedirect, Underscores,
 };
@@ -39,6 +38,7 @@ pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
     Source, Test, ValueMatch, WeightedUpstream,
 };
+pub use stream_route::StreamRoute;
 pub use telemetry::{
     AccessLog, Attribute, Condition, ConditionStep, FormatPart, Literal, LogFormat, LogMember,
     LogSink, Metric, MetricAction, MetricRule, Relation, SpanTag, TagValue, Telemetry, TextForm,
@@ -81,8 +81,8 @@ pub enum Value {
     Endpoints(Endpoints),
     /// See [`Trust`].
     Trust(Box<Trust>),
-    /// See [`Passage`].
-    Passage(Box<Passage>),
+    /// See [`StreamRoute`].
+    StreamRoute(Box<StreamRoute>),
     /// See [`Guard`].
     Guard(Box<Guard>),
     /// See [`Provider`].
@@ -102,7 +102,7 @@ impl Value {
             Value::Upstream(_) => Kind::Upstream,
             Value::Endpoints(_) => Kind::Endpoints,
             Value::Trust(_) => Kind::Trust,
-            Value::Passage(_) => Kind::Passage,
+            Value::StreamRoute(_) => Kind::StreamRoute,
             Value::Guard(_) => Kind::Guard,
             Value::Provider(_) => Kind::Provider,
             Value::Telemetry(_) => Kind::Telemetry,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::wire::{self, WireError};
 use crate::{
-    Certificate, Digest, Domain, Endpoints, Entry, Guard, Key, Kind, Listener, Name, Passage,
-    Provider, Resource, Route, Telemetry, Trust, Upstream, Value,
+    Certificate, Digest, Domain, Endpoints, Entry, Guard, Key, Kind, Listener, Name, Provider,
+    Resource, Route, StreamRoute, Telemetry, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -138,10 +138,10 @@ impl Sealed {
         }
     }
 
-    /// The value, if it is a passage and is there.
-    pub fn passage(&self) -> Option<&Passage> {
+    /// The value, if it is a stream route and is there.
+    pub fn stream_route(&self) -> Option<&StreamRoute> {
         match &self.resource()?.value {
-            Value::Passage(passage) => Some(passage),
+            Value::StreamRoute(stream_route) => Some(stream_route),
             _ => None,
         }
     }

@@ -238,9 +238,9 @@ pub struct Limits {
     /// The most bytes of hash rings and Maglev tables, in all workers together; further ones are
     /// made small.
     pub hash_table_bytes_max: u64,
-    /// How often a stream looks whether any passage takes it still.
+    /// How often a stream looks whether any stream route takes it still.
     pub stream_look: Duration,
-    /// How long a stream that no passage takes any more has to end.
+    /// How long a stream that no stream route takes any more has to end.
     pub stream_drain: Duration,
 }
 

@@ -14,7 +14,7 @@ pub mod identity;
 pub mod index;
 pub mod keys;
 pub mod leaf;
-pub mod passage;
+pub mod stream_route;
 pub mod tables;
 pub mod telemetry;
 pub mod text;

@@ -50,7 +50,7 @@ const FIRST: [Kind; 7] = [
     Kind::Listener,
     Kind::Domain,
     Kind::Route,
-    Kind::Passage,
+    Kind::StreamRoute,
     Kind::Guard,
     Kind::Provider,
     Kind::Telemetry,
@@ -91,13 +91,13 @@ impl Gathered {
                     self.need(shares);
                 }
             }
-            Value::Passage(passage) => {
-                self.note(&passage.hosts);
+            Value::StreamRoute(stream_route) => {
+                self.note(&stream_route.hosts);
                 // One without hosts takes every connection of its listener.
-                if !passage.hosts.is_empty() && !passage.hosts.iter().any(is_covered) {
+                if !stream_route.hosts.is_empty() && !stream_route.hosts.iter().any(is_covered) {
                     return false;
                 }
-                self.need(&passage.upstreams);
+                self.need(&stream_route.upstreams);
             }
             Value::Provider(provider) => self.needed.extend(upstream(&provider.upstream)),
             // There are few of either.

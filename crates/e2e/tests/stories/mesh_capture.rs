@@ -11,9 +11,9 @@ use myriad_base::metrics::Metrics;
 use myriad_lab::network::Network;
 use myriad_model::{
     Action, Capture, CaptureDirection, Certificate, Commit, Delta, Endpoint, Endpoints, Form, Host,
-    KeyEncoding, Listener, ListenerProtocol, MeshTls, MutualTls, Name, Origin, Passage, PathMatch,
-    Position, PrivateKey, Protocol, Resource, Route, Sealer, Trust, Upstream, UpstreamTls, Value,
-    WeightedUpstream, Writer,
+    KeyEncoding, Listener, ListenerProtocol, MeshTls, MutualTls, Name, Origin, PathMatch, Position,
+    PrivateKey, Protocol, Resource, Route, Sealer, StreamRoute, Trust, Upstream, UpstreamTls,
+    Value, WeightedUpstream, Writer,
 };
 use myriad_proxy::{Identity, Proxy, Settings};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
@@ -182,8 +182,8 @@ fn route(listener: &str, upstream: &str) -> Value {
     }))
 }
 
-fn passage(listener: &str, upstream: &str) -> Value {
-    Value::Passage(Box::new(Passage {
+fn stream_route(listener: &str, upstream: &str) -> Value {
+    Value::StreamRoute(Box::new(StreamRoute {
         listeners: [Name::from(listener)].into(),
         hosts: Box::default(),
         sources: Box::default(),
@@ -303,7 +303,7 @@ async fn two_workloads_talk_through_their_proxies_and_know_nothing_of_them() {
         ("outbound/10.96.0.10:80", out("10.96.0.10:80", http)),
         ("outbound/10.96.0.10:25", out("10.96.0.10:25", tcp)),
         ("b", route("outbound/10.96.0.10:80", "b")),
-        ("mail", passage("outbound/10.96.0.10:25", "mail")),
+        ("mail", stream_route("outbound/10.96.0.10:25", "mail")),
     ]);
     of_a.put(to("b", "10.77.0.2:80", None));
     of_a.put(to("mail", "10.77.0.2:25", None));
@@ -314,7 +314,7 @@ async fn two_workloads_talk_through_their_proxies_and_know_nothing_of_them() {
             ("inbound/any:25", on("0.0.0.0:25", tcp)),
             ("app", original(Some("127.0.0.6"))),
             ("app", route("inbound/any:80", "app")),
-            ("app", passage("inbound/any:25", "app")),
+            ("app", stream_route("inbound/any:25", "app")),
         ]
     };
     of_b.put(inbound(MutualTls::None));
@@ -333,7 +333,7 @@ async fn two_workloads_talk_through_their_proxies_and_know_nothing_of_them() {
     assert_eq!(a.ask(unknown).await, "not in the mesh\n 502");
     of_a.put(vec![
         ("elsewhere", route("outbound/any:any", "elsewhere")),
-        ("elsewhere", passage("outbound/any:any", "elsewhere")),
+        ("elsewhere", stream_route("outbound/any:any", "elsewhere")),
     ]);
     assert_eq!(a.ask(unknown).await, "nobody from 10.77.0.1 200");
     // Under mutual TLS the one that is asked knows who asks.

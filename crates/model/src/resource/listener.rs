@@ -65,7 +65,7 @@ pub enum ListenerProtocol {
     Http = 0,
     /// Streams of bytes that are passed on.
     Tcp = 1,
-    /// Whatever the first bytes say: a ClientHello or a stream for passages, a request for
+    /// Whatever the first bytes say: a ClientHello or a stream for stream routes, a request for
     /// routes. Only with [`Listener::capture`].
     Detected = 2,
 }

@@ -17,8 +17,8 @@ use super::proto::{Line, Proto};
 use super::raw::{Encoder, Raw, Reader};
 use super::{WireError, shared};
 use crate::{
-    Certificate, Domain, Endpoints, Guard, KeyEncoding, Listener, Origin, OriginKind, Passage,
-    PrivateKey, Provider, Resource, Route, TRUST_PARTS_MAX, Telemetry, Trust, Upstream, Value,
+    Certificate, Domain, Endpoints, Guard, KeyEncoding, Listener, Origin, OriginKind, PrivateKey,
+    Provider, Resource, Route, StreamRoute, TRUST_PARTS_MAX, Telemetry, Trust, Upstream, Value,
 };
 
 message! {
@@ -48,7 +48,7 @@ forms! {
         14 upstream: each::<Upstream>() => Upstream;
         15 endpoints: each::<Endpoints>() => Endpoints;
         16 trust: each::<Trust>() => Trust, since 3;
-        17 passage: each::<Passage>() => Passage, since 3;
+        17 stream_route: each::<StreamRoute>() => StreamRoute, since 3;
         18 guard: each::<Guard>() => Guard, since 3;
         19 provider: each::<Provider>() => Provider, since 3;
         20 telemetry: each::<Telemetry>() => Telemetry, since 3;

@@ -17,9 +17,9 @@ use crate::{
     Abort, AbortAnswer, Action, Affinity, Capture, CaptureDirection, Certificate, CipherSuite,
     ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form,
     HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror, MutualTls,
-    Name, Origin, OriginKind, Passage, PathMatch, PathReading, PathRewrite, Policy, PrivateKey,
-    Protocol, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
-    RetryConditions, Rewrite, Route, Sealer, Share, Source, Test, TlsRedirect, TlsSettings, Trust,
+    Name, Origin, OriginKind, PathMatch, PathReading, PathRewrite, Policy, PrivateKey, Protocol,
+    Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions,
+    Rewrite, Route, Sealer, Share, Source, StreamRoute, Test, TlsRedirect, TlsSettings, Trust,
     Underscores, Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
 };
 
@@ -214,13 +214,13 @@ fn mesh_domain() -> Domain {
     }
 }
 
-fn passage() -> Passage {
+fn stream_route() -> StreamRoute {
     let half = |upstream: &str| WeightedUpstream {
         upstream: upstream.into(),
         weight: 50,
         headers: None,
     };
-    Passage {
+    StreamRoute {
         listeners: names(&["https"]),
         hosts: [Host::parse("**.db.example.com").unwrap()].into(),
         sources: ["10.0.0.0/8".parse().unwrap()].into(),
@@ -339,7 +339,10 @@ fn third_examples() -> Vec<(&'static str, Value)> {
         ),
         ("third mesh upstream", Value::Upstream(upstream::mesh())),
         ("third domain", Value::Domain(Box::new(third_domain()))),
-        ("third passage", Value::Passage(Box::new(passage()))),
+        (
+            "third stream route",
+            Value::StreamRoute(Box::new(stream_route())),
+        ),
         ("third guard", Value::Guard(Box::new(guard::authorizing()))),
         (
             "third tokens",
@@ -583,11 +586,11 @@ proptest! {
 }
 
 #[test]
-fn a_passage_that_cannot_be_obeyed_is_refused() {
-    let with = |edit: &dyn Fn(&mut Passage)| {
-        let mut value = passage();
+fn a_stream_route_that_cannot_be_obeyed_is_refused() {
+    let with = |edit: &dyn Fn(&mut StreamRoute)| {
+        let mut value = stream_route();
         edit(&mut value);
-        decode(&encoded(&resource(Value::Passage(Box::new(value)))))
+        decode(&encoded(&resource(Value::StreamRoute(Box::new(value)))))
     };
     assert_eq!(
         with(&|it| it.upstreams[0].headers = Some(Box::new(edits()))),

@@ -12,7 +12,9 @@ use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
 use super::host::{HostEntry, RouteArc, RouteEntry};
 use super::leaf::Leaf;
-use super::passage::{HostPassages, ListenerPassages, PassageEntry, StreamRouteKey, listener_hash};
+use super::stream_route::{
+    HostStreamRoutes, ListenerStreamRoutes, StreamRouteEntry, StreamRouteKey, listener_hash,
+};
 use super::tables::{DomainEntry, Tables};
 use super::text::{self, Splitting};
 use super::trust::{self, TrustEntry};
@@ -39,14 +41,14 @@ pub struct Edit<'a> {
     tables: &'a mut Tables,
     targets: &'a mut EndpointTable,
     hosts: HashMap<Host, HostEdit>,
-    passages: HashMap<StreamRouteKey, StreamRouteEdit>,
+    stream_routes: HashMap<StreamRouteKey, StreamRouteEdit>,
 }
 
 /// The changes on one host, by the name of the route.
 type HostEdit = HashMap<Name, Option<RouteArc>>;
 
-/// The changes under one key, by the name of the passage.
-type StreamRouteEdit = HashMap<Name, Option<Arc<PassageEntry>>>;
+/// The changes under one key, by the name of the stream route.
+type StreamRouteEdit = HashMap<Name, Option<Arc<StreamRouteEntry>>>;
 
 impl<'a> Edit<'a> {
     /// Begins a commit.
@@ -56,7 +58,7 @@ impl<'a> Edit<'a> {
             tables,
             targets,
             hosts: HashMap::new(),
-            passages: HashMap::new(),
+            stream_routes: HashMap::new(),
         }
     }
 
@@ -85,7 +87,7 @@ impl<'a> Edit<'a> {
             Value::Certificate(_) => self.change_certificate(some.name(), new),
             Value::Route(_) => return self.change_route(old, new),
             Value::Trust(_) => self.change_trust(some.name(), new),
-            Value::Passage(_) => return self.change_passage(old, new),
+            Value::StreamRoute(_) => return self.change_stream_route(old, new),
             Value::Upstream(_) => self.change_upstream(some.name(), |entry| entry.0 = new.cloned()),
             Value::Endpoints(_) => {
                 self.change_upstream(some.name(), |entry| entry.1 = new.cloned());
@@ -95,10 +97,10 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Compiles the hosts whose routes have changed, and orders the passages that have.
+    /// Compiles the hosts whose routes have changed, and orders the stream routes that have.
     pub fn finish(mut self) {
-        for (key, changes) in std::mem::take(&mut self.passages) {
-            self.finish_passages(key, changes);
+        for (key, changes) in std::mem::take(&mut self.stream_routes) {
+            self.finish_stream_routes(key, changes);
         }
         for (host, changes) in self.hosts {
             let known = self.tables.hosts.get(&host);
@@ -227,12 +229,12 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    fn change_passage(
+    fn change_stream_route(
         &mut self,
         old: Option<&SealedArc>,
         new: Option<&SealedArc>,
     ) -> Result<(), EditError> {
-        let read = |sealed: Option<&SealedArc>| match sealed.cloned().map(PassageEntry::new) {
+        let read = |sealed: Option<&SealedArc>| match sealed.cloned().map(StreamRouteEntry::new) {
             None => Ok(None),
             Some(None) => Err(EditError::NotOpened),
             Some(Some(entry)) => Ok(Some(Arc::new(entry))),
@@ -241,43 +243,48 @@ impl<'a> Edit<'a> {
         for (entry, now) in [(&old, None), (&new, new.as_ref())] {
             let Some(entry) = entry else { continue };
             for key in entry.keys() {
-                let edit = self.passages.entry(key).or_default();
+                let edit = self.stream_routes.entry(key).or_default();
                 edit.insert(entry.sealed().name().clone(), now.cloned());
             }
         }
         Ok(())
     }
 
-    fn finish_passages(&mut self, key: StreamRouteKey, changes: StreamRouteEdit) {
+    fn finish_stream_routes(&mut self, key: StreamRouteKey, changes: StreamRouteEdit) {
         let tables = &mut *self.tables;
-        let is_it = |leaf: &Leaf<ListenerPassages>| match &key {
+        let is_it = |leaf: &Leaf<ListenerStreamRoutes>| match &key {
             StreamRouteKey::Listener(listener) => leaf.0.listener() == listener,
             StreamRouteKey::Host(_) => false,
         };
         let known = match &key {
-            StreamRouteKey::Host(host) => tables.passages.get(host).map(|entry| entry.passages()),
+            StreamRouteKey::Host(host) => tables
+                .stream_routes
+                .get(host)
+                .map(|entry| entry.stream_routes()),
             StreamRouteKey::Listener(listener) => {
-                let leaf = tables.listener_passages.get(listener_hash(listener), is_it);
-                leaf.map(|leaf| leaf.0.passages())
+                let leaf = tables
+                    .listener_stream_routes
+                    .get(listener_hash(listener), is_it);
+                leaf.map(|leaf| leaf.0.stream_routes())
             }
         };
         let known = known.unwrap_or_default().iter();
         let kept = known.filter(|entry| !changes.contains_key(entry.sealed().name()));
-        let mut passages: Vec<Arc<PassageEntry>> = kept.cloned().collect();
-        passages.extend(changes.into_values().flatten());
-        match (&key, passages.is_empty()) {
-            (StreamRouteKey::Host(host), true) => tables.passages.remove(host),
+        let mut stream_routes: Vec<Arc<StreamRouteEntry>> = kept.cloned().collect();
+        stream_routes.extend(changes.into_values().flatten());
+        match (&key, stream_routes.is_empty()) {
+            (StreamRouteKey::Host(host), true) => tables.stream_routes.remove(host),
             (StreamRouteKey::Host(host), false) => {
-                let entry = HostPassages::new(host.clone(), passages);
-                tables.passages.insert(Arc::new(entry));
+                let entry = HostStreamRoutes::new(host.clone(), stream_routes);
+                tables.stream_routes.insert(Arc::new(entry));
             }
             (StreamRouteKey::Listener(listener), true) => {
-                let table = &mut tables.listener_passages;
+                let table = &mut tables.listener_stream_routes;
                 table.remove(listener_hash(listener), is_it);
             }
             (StreamRouteKey::Listener(listener), false) => {
-                let entry = ListenerPassages::new(listener.clone(), passages);
-                tables.listener_passages.insert(Leaf(Arc::new(entry)));
+                let entry = ListenerStreamRoutes::new(listener.clone(), stream_routes);
+                tables.listener_stream_routes.insert(Leaf(Arc::new(entry)));
             }
         }
     }

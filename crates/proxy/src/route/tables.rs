@@ -18,8 +18,8 @@ use super::guards::Guards;
 use super::host::{HostEntry, RouteArc};
 use super::identity::IdentityEntry;
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
-use super::passage::{
-    Arrival, HostPassages, ListenerPassages, PassageEntry, listener_hash, specificity,
+use super::stream_route::{
+    Arrival, HostStreamRoutes, ListenerStreamRoutes, StreamRouteEntry, listener_hash, specificity,
 };
 use super::telemetry::Telemetries;
 use super::trust::{self, TrustEntry};
@@ -40,8 +40,8 @@ pub struct Tables {
     pub(super) telemetries: Telemetries,
     pub(super) domains: HostTable<DomainEntry>,
     pub(super) hosts: HostTable<HostEntry>,
-    pub(super) passages: HostTable<HostPassages>,
-    pub(super) listener_passages: Tree<Leaf<ListenerPassages>>,
+    pub(super) stream_routes: HostTable<HostStreamRoutes>,
+    pub(super) listener_stream_routes: Tree<Leaf<ListenerStreamRoutes>>,
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
@@ -226,33 +226,42 @@ impl Tables {
         Some(host)
     }
 
-    /// Whether there is any passage.
-    pub fn has_passages(&self) -> bool {
-        !self.passages.is_empty() || !self.listener_passages.is_empty()
+    /// Whether there is any stream route.
+    pub fn has_stream_routes(&self) -> bool {
+        !self.stream_routes.is_empty() || !self.listener_stream_routes.is_empty()
     }
 
-    /// The passage of a connection: the first that takes it, of the most specific host pattern
+    /// The stream route of a connection: the first that takes it, of the most specific host pattern
     /// that has any, unless a domain is more specific than that pattern. Those for all
     /// connections of the listener come last.
-    pub fn passage(&self, arrival: Arrival<'_>, name: Option<&str>) -> Option<&Arc<PassageEntry>> {
-        if !self.has_passages() {
+    pub fn stream_route(
+        &self,
+        arrival: Arrival<'_>,
+        name: Option<&str>,
+    ) -> Option<&Arc<StreamRouteEntry>> {
+        if !self.has_stream_routes() {
             return None;
         }
         let domain = name.and_then(|name| self.domain(arrival.listener, name));
         let bound = domain.map(|domain| specificity(domain.host.pattern()));
-        let found = self.passages.most_specific(name.unwrap_or(""), |entry| {
-            let found = entry.find(arrival)?;
-            Some((specificity(entry.host().pattern()), found))
-        });
+        let found = self
+            .stream_routes
+            .most_specific(name.unwrap_or(""), |entry| {
+                let found = entry.find(arrival)?;
+                Some((specificity(entry.host().pattern()), found))
+            });
         if let Some((own, entry)) = found {
             return (Some(own) >= bound).then_some(entry);
         }
         if bound.is_some_and(|bound| bound > specificity(Pattern::Any)) {
             return None;
         }
-        let is_it = |leaf: &Leaf<ListenerPassages>| leaf.0.listener() == arrival.listener;
+        let is_it = |leaf: &Leaf<ListenerStreamRoutes>| leaf.0.listener() == arrival.listener;
         let hash = listener_hash(arrival.listener);
-        self.listener_passages.get(hash, is_it)?.0.find(arrival)
+        self.listener_stream_routes
+            .get(hash, is_it)?
+            .0
+            .find(arrival)
     }
 
     /// How many nodes of all tables were copied so far.
@@ -260,8 +269,8 @@ impl Tables {
         self.domains.nodes_copied()
             + self.captured.nodes_copied()
             + self.hosts.nodes_copied()
-            + self.passages.nodes_copied()
-            + self.listener_passages.nodes_copied()
+            + self.stream_routes.nodes_copied()
+            + self.listener_stream_routes.nodes_copied()
             + self.certificates.nodes_copied()
             + self.upstreams.nodes_copied()
             + self.trusts.nodes_copied()
@@ -299,11 +308,11 @@ impl Tables {
                 lines.push(format!("route {host} {place} {name} {version}"));
             }
         }
-        for entry in self.passages.iter() {
-            describe_passages(entry.host().as_str(), entry.passages(), &mut lines);
+        for entry in self.stream_routes.iter() {
+            describe_stream_routes(entry.host().as_str(), entry.stream_routes(), &mut lines);
         }
-        for leaf in self.listener_passages.iter() {
-            describe_passages(leaf.0.listener(), leaf.0.passages(), &mut lines);
+        for leaf in self.listener_stream_routes.iter() {
+            describe_stream_routes(leaf.0.listener(), leaf.0.stream_routes(), &mut lines);
         }
         for leaf in self.certificates.iter() {
             let sealed = &leaf.0.sealed;
@@ -334,10 +343,14 @@ impl Tables {
     }
 }
 
-fn describe_passages(place: &str, passages: &[Arc<PassageEntry>], lines: &mut Vec<String>) {
-    for (number, entry) in passages.iter().enumerate() {
+fn describe_stream_routes(
+    place: &str,
+    stream_routes: &[Arc<StreamRouteEntry>],
+    lines: &mut Vec<String>,
+) {
+    for (number, entry) in stream_routes.iter().enumerate() {
         let (name, version) = (entry.sealed().name(), entry.sealed().version());
-        lines.push(format!("passage {place} {number} {name} {version}"));
+        lines.push(format!("stream_route {place} {number} {name} {version}"));
     }
 }
 

@@ -35,7 +35,7 @@ pub fn check(value: &Value) -> Result<(), Splitting> {
         | Value::Certificate(_)
         | Value::Endpoints(_)
         | Value::Trust(_)
-        | Value::Passage(_)
+        | Value::StreamRoute(_)
         | Value::Guard(_) => Ok(()),
     }
 }

@@ -242,7 +242,7 @@ async fn serve(
         }
         // Its owner has its share of connections already.
         Some(Opened::Taken(_)) => {}
-        // Streams that no passage takes lead nowhere.
+        // Streams that no stream route takes lead nowhere.
         Some(Opened::Lost) => worker.local.counts.add(Count::StreamFailed),
         Some(Opened::Http2(stream)) => {
             Box::pin(h2::serve(worker.clone(), visit, stream, None)).await;

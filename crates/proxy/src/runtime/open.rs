@@ -12,7 +12,7 @@ use crate::http::worker::Worker;
 use crate::mesh::detect::{Expected, Known, Speech, detect};
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::passage::{Arrival, PassageEntry};
+use crate::route::stream_route::{Arrival, StreamRouteEntry};
 use crate::tcp::serve::Taken;
 use crate::telemetry::count::Count;
 use crate::telemetry::refusal::Side;
@@ -42,9 +42,9 @@ pub enum Opened {
     Http1(Stream, Start),
     /// HTTP/2.
     Http2(Stream),
-    /// A passage takes it.
+    /// A stream route takes it.
     Taken(Box<Taken>),
-    /// Bytes that no passage takes.
+    /// Bytes that no stream route takes.
     Lost,
 }
 
@@ -74,7 +74,7 @@ impl Kind {
     }
 
     /// Whether it is a stream in plain text whatever it says, so that where it comes from tells
-    /// which passage takes it.
+    /// which stream route takes it.
     pub fn is_stream(self) -> bool {
         let is_plain = !self.is_tls && self.mutual == MutualTls::None;
         is_plain && self.protocol == ListenerProtocol::Tcp
@@ -116,14 +116,14 @@ impl Kind {
 /// takes a place, so that a flood of them never stands in anybody's way.
 pub fn may_come(worker: &Worker, visit: &DownstreamConnection) -> bool {
     let tables = worker.tables.load();
-    let entry = tables.passage(arrival(visit), None);
-    // Where no passage takes it, it is told so as any other.
+    let entry = tables.stream_route(arrival(visit), None);
+    // Where no stream route takes it, it is told so as any other.
     entry.is_none_or(|entry| has_share(worker, visit, entry))
 }
 
 /// Whether the connection counts for whoever a stream belongs to, or may from now on: as one of
 /// its connections, and as one of its tunnels.
-pub fn has_share(worker: &Worker, visit: &DownstreamConnection, entry: &PassageEntry) -> bool {
+pub fn has_share(worker: &Worker, visit: &DownstreamConnection, entry: &StreamRouteEntry) -> bool {
     if visit.tunnel.get().is_some() {
         return true;
     }
@@ -139,7 +139,7 @@ pub fn has_share(worker: &Worker, visit: &DownstreamConnection, entry: &PassageE
     visit.tunnel.set(Box::new(tunnel)).is_ok()
 }
 
-/// A connection in plain text, which a passage may take whatever it says.
+/// A connection in plain text, which a stream route may take whatever it says.
 pub fn open(worker: &Worker, visit: &DownstreamConnection, tcp: TcpStream) -> Opened {
     // Without it what little is said at a time would wait for acknowledgements.
     let _ = tcp.set_nodelay(true);
@@ -235,7 +235,7 @@ pub async fn secure(
     None
 }
 
-/// A handshake that a passage takes as it came.
+/// A handshake that a stream route takes as it came.
 fn hand_on(passed: Passed, own: Option<IpAddr>) -> Opened {
     let Passed {
         tcp,
@@ -248,10 +248,10 @@ fn hand_on(passed: Passed, own: Option<IpAddr>) -> Opened {
     taken(client, Some(received), sni, own, entry)
 }
 
-/// A stream that a passage may take whatever it says.
+/// A stream that a stream route may take whatever it says.
 fn pass(worker: &Worker, visit: &DownstreamConnection, client: Stream) -> Opened {
     let arrival = arrival(visit);
-    let entry = worker.tables.load().passage(arrival, None).cloned();
+    let entry = worker.tables.load().stream_route(arrival, None).cloned();
     let own = arrival.own;
     match entry {
         Some(entry) => taken(client, None, None, own, entry),
@@ -264,7 +264,7 @@ fn taken(
     said: Option<Buffer>,
     sni: Option<Box<str>>,
     own: Option<IpAddr>,
-    entry: Arc<PassageEntry>,
+    entry: Arc<StreamRouteEntry>,
 ) -> Opened {
     Opened::Taken(Box::new(Taken {
         client,
@@ -275,7 +275,7 @@ fn taken(
     }))
 }
 
-/// The properties by which a passage is looked for.
+/// The properties by which a stream route is looked for.
 fn arrival(visit: &DownstreamConnection) -> Arrival<'_> {
     Arrival {
         listener: &visit.listener,

@@ -8,7 +8,7 @@ use crate::balance::Endpoint;
 use crate::failure::{FailureKind, Side, envoy_flag};
 use crate::local::Local;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::passage::PassageEntry;
+use crate::route::stream_route::StreamRouteEntry;
 use crate::telemetry::count::Count;
 use crate::telemetry::journal::Line;
 use crate::telemetry::recording::Recording;
@@ -25,7 +25,7 @@ pub enum Ending {
     Broken(Side),
     /// Nobody said anything for too long.
     Idle,
-    /// No passage takes it any more.
+    /// No stream route takes it any more.
     Removed,
     /// There was no endpoint.
     Failed(FailureKind),
@@ -50,13 +50,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// A stream that a passage takes.
+    /// A stream that a stream route takes.
     pub fn begin(
         local: &Local,
         recording: Option<&Arc<Recording>>,
         visit: &DownstreamConnection,
         sni: Option<&str>,
-        entry: &PassageEntry,
+        entry: &StreamRouteEntry,
     ) -> Self {
         let has_logs = recording.and_then(|recording| recording.has_logs());
         let line = has_logs.unwrap_or(local.logs_all).then(|| {

@@ -1,4 +1,4 @@
-//! One stream, from the passage that takes it to its end.
+//! One stream, from the stream route that takes it to its end.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use myriad_model::Passage;
+use myriad_model::StreamRoute;
 
 use super::account::{Account, Ending};
 use super::tunnel;
@@ -22,7 +22,7 @@ use crate::net::stream::Stream;
 use crate::policy::{authorize, sameness};
 use crate::route::credentials::credentials;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::passage::{Arrival, PassageEntry};
+use crate::route::stream_route::{Arrival, StreamRouteEntry};
 use crate::route::tables::Tables;
 use crate::telemetry::count::Count;
 use crate::upstream::attempt;
@@ -40,7 +40,7 @@ pub struct Room<'a> {
     pub tables: &'a ArcSwap<Tables>,
 }
 
-/// A connection that a passage has taken.
+/// A connection that a stream route has taken.
 pub struct Taken {
     /// The bytes.
     pub client: Stream,
@@ -50,8 +50,8 @@ pub struct Taken {
     pub sni: Option<Box<str>>,
     /// The address that it connected to.
     pub own: Option<IpAddr>,
-    /// The passage.
-    pub entry: Arc<PassageEntry>,
+    /// The stream route.
+    pub entry: Arc<StreamRouteEntry>,
 }
 
 /// A connection to an endpoint, counted there for as long as it lasts.
@@ -69,18 +69,18 @@ pub async fn serve(room: Room<'_>, visit: &DownstreamConnection, mut taken: Take
         let tables = room.tables.load();
         Account::begin(room.local, tables.recording(), visit, sni, &taken.entry)
     };
-    let Some(passage) = taken.entry.passage() else {
+    let Some(stream_route) = taken.entry.stream_route() else {
         return;
     };
     if !is_admitted(&room, visit, sni) {
-        if let Ok(upstream) = choose(&room, &taken.entry, passage) {
+        if let Ok(upstream) = choose(&room, &taken.entry, stream_route) {
             account.set_upstream(room.local, &upstream);
         }
         let refused = Ending::Failed(FailureKind::Unauthorized);
         account.finish(room.local, refused, 0, 0);
         return;
     }
-    let mut led = match lead(&room, visit, &taken, passage, &mut account).await {
+    let mut led = match lead(&room, visit, &taken, stream_route, &mut account).await {
         Ok(led) => led,
         Err(failure) => {
             account.finish(room.local, Ending::Failed(failure.kind), 0, 0);
@@ -98,7 +98,7 @@ pub async fn serve(room: Room<'_>, visit: &DownstreamConnection, mut taken: Take
         is_leaving: false,
     };
     let streams = (&mut taken.client, &mut led.connection.stream);
-    let idle_timeout = passage.idle_timeout;
+    let idle_timeout = stream_route.idle_timeout;
     let ending = copy(watch, streams, &mut duplex, idle_timeout, &mut account).await;
     let (received, sent) = (duplex.bytes_received(), duplex.bytes_sent());
     account.finish(room.local, ending, received, sent);
@@ -161,12 +161,12 @@ struct Watch<'a> {
     sni: Option<&'a str>,
     own: Option<IpAddr>,
     look: Deadline,
-    /// No passage took it when it was last looked at.
+    /// No stream route took it when it was last looked at.
     is_leaving: bool,
 }
 
 impl Watch<'_> {
-    /// Whether some passage still takes the stream, or did when it was last asked.
+    /// Whether some stream route still takes the stream, or did when it was last asked.
     fn may_stay(&mut self) -> bool {
         let limits = &self.room.local.limits;
         let arrival = Arrival {
@@ -176,7 +176,7 @@ impl Watch<'_> {
             is_terminated: (self.visit.secured.as_ref()).is_some_and(|secured| !secured.is_mesh),
         };
         let tables = self.room.tables.load();
-        let entry = tables.passage(arrival, self.sni);
+        let entry = tables.stream_route(arrival, self.sni);
         // A captured listener may be another one by now, which takes other connections.
         let is_closed = self.visit.is_captured && self.visit.is_leaving();
         if !is_closed && entry.is_some_and(|entry| entry.leads_somewhere()) {
@@ -196,10 +196,10 @@ async fn lead(
     room: &Room<'_>,
     visit: &DownstreamConnection,
     taken: &Taken,
-    passage: &Passage,
+    stream_route: &StreamRoute,
     account: &mut Account,
 ) -> Result<Led, Failure> {
-    let upstream = choose(room, &taken.entry, passage)?;
+    let upstream = choose(room, &taken.entry, stream_route)?;
     account.set_upstream(room.local, &upstream);
     let host = taken.sni.as_deref().unwrap_or("");
     let answer = upstream
@@ -228,8 +228,8 @@ async fn lead(
             is_stream: true,
             is_upgrade: false,
             ends: visit.ends(),
-            timeout: passage.connect_timeout,
-            patience: passage.connect_timeout,
+            timeout: stream_route.connect_timeout,
+            patience: stream_route.connect_timeout,
         };
         match reach(room, &dial).await {
             Ok((connection, said)) => {
@@ -275,12 +275,12 @@ async fn reach(
 /// One of the upstreams, by weight.
 fn choose(
     room: &Room<'_>,
-    entry: &PassageEntry,
-    passage: &Passage,
+    entry: &StreamRouteEntry,
+    stream_route: &StreamRoute,
 ) -> Result<Arc<UpstreamEntry>, Failure> {
-    let shares = passage.upstreams.iter().map(|share| share.weight);
+    let shares = stream_route.upstreams.iter().map(|share| share.weight);
     let index = draw_share(shares, &room.local.dice).ok_or(FailureKind::NoUpstream)?;
-    let share = passage.upstreams.get(index);
+    let share = stream_route.upstreams.get(index);
     let share = share.ok_or(FailureKind::NoUpstream)?;
     let hash = entry.upstream_hashes().get(index);
     let hash = *hash.ok_or(FailureKind::NoUpstream)?;

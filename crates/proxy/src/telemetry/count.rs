@@ -130,7 +130,7 @@ pub enum Count {
     StreamBroken,
     /// Streams on which nobody said anything for too long.
     StreamIdle,
-    /// Streams that no passage takes any more.
+    /// Streams that no stream route takes any more.
     StreamRemoved,
     /// Streams without an endpoint.
     StreamFailed,

@@ -24,7 +24,7 @@ use crate::net::record::Tls;
 use crate::route::certificate::Parsed;
 use crate::route::downstream_connection::Secured;
 use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
-use crate::route::passage::{Arrival, PassageEntry};
+use crate::route::stream_route::{Arrival, StreamRouteEntry};
 use crate::route::tables::{Answerer, Tables};
 use crate::route::trust::TrustEntry;
 use crate::telemetry::count::{Count, Counts};
@@ -78,9 +78,9 @@ impl HandshakeError {
 
 /// The outcome of a handshake.
 pub enum Accepted {
-    /// It was answered here, and a passage may take what comes out of it.
-    Secured(Box<Tls>, Secured, Option<Arc<PassageEntry>>),
-    /// A passage takes it as it came.
+    /// It was answered here, and a stream route may take what comes out of it.
+    Secured(Box<Tls>, Secured, Option<Arc<StreamRouteEntry>>),
+    /// A stream route takes it as it came.
     Passed(Box<Passed>),
 }
 
@@ -92,8 +92,8 @@ pub struct Passed {
     pub received: Buffer,
     /// The name it is for, in lower case.
     pub sni: Option<Box<str>>,
-    /// The passage that takes it.
-    pub entry: Arc<PassageEntry>,
+    /// The stream route that takes it.
+    pub entry: Arc<StreamRouteEntry>,
 }
 
 /// Which handshakes are with the proxy's own certificate in its mesh.
@@ -131,7 +131,7 @@ impl Handshakes {
         }
     }
 
-    /// Does the handshake of a connection, unless a passage takes it. `load` gives the tables,
+    /// Does the handshake of a connection, unless a stream route takes it. `load` gives the tables,
     /// once the name is known.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Handshakes {
             return Box::pin(self.answer(tcp, hello, choice, Speaks::Mesh, None, gate)).await;
         }
         let sni = hello.sni.as_deref();
-        if let Some(entry) = tables.passage(arrival, sni) {
+        if let Some(entry) = tables.stream_route(arrival, sni) {
             let entry = entry.clone();
             drop(tables);
             if !entry.leads_somewhere() {
@@ -181,18 +181,19 @@ impl Handshakes {
             is_terminated: true,
             ..arrival
         };
-        let passage = tables.passage(ended, sni).cloned();
+        let stream_route = tables.stream_route(ended, sni).cloned();
         let mut choice = self.choose(&tables, arrival.listener, sni, counts);
         drop(tables);
-        if let (Some(choice), Some(passage)) = (&mut choice, &passage) {
+        if let (Some(choice), Some(stream_route)) = (&mut choice, &stream_route) {
             // A stream belongs to who routes it, whoever has the certificate.
-            choice.owner = passage.owner(arrival.listener);
+            choice.owner = stream_route.owner(arrival.listener);
         }
-        let speaks = match passage {
+        let speaks = match stream_route {
             Some(_) => Speaks::Anything,
             None => Speaks::Http,
         };
-        self.answer(tcp, hello, choice, speaks, passage, gate).await
+        self.answer(tcp, hello, choice, speaks, stream_route, gate)
+            .await
     }
 
     /// Does the handshake with what was chosen to answer it.
@@ -202,7 +203,7 @@ impl Handshakes {
         hello: Hello,
         choice: Option<Choice>,
         speaks: Speaks,
-        passage: Option<Arc<PassageEntry>>,
+        stream_route: Option<Arc<StreamRouteEntry>>,
         gate: &Gate<'_>,
     ) -> Result<Accepted, HandshakeError> {
         let Some(choice) = choice else {
@@ -230,7 +231,7 @@ impl Handshakes {
             poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)));
         timeout(gate.local.limits.handshake_timeout, shaking).await??;
         let secured = choice.secured(&tls, hello.sni, &gate.local.counts);
-        Ok(Accepted::Secured(tls, secured, passage))
+        Ok(Accepted::Secured(tls, secured, stream_route))
     }
 
     fn choose(

@@ -10,7 +10,7 @@
 //! 4. certificates: nobody shows them yet;
 //! 5. routes, all those of one host together: their upstreams are there. A new host has them
 //!    before its handshakes succeed, and one below a wildcard gets them all in one swap;
-//! 6. passages: their upstreams are there, and the domains whose streams they take come next;
+//! 6. stream routes: their upstreams are there, and the domains whose streams they take come next;
 //! 7. domains: from now on handshakes succeed, with the right certificate, and requests find
 //!    their routes. Before, the client gets an alert;
 //! 8. listeners: a new one is bound once all that it serves is there.
@@ -33,7 +33,7 @@ const ORDER: [Kind; Kind::ALL.len()] = [
     Kind::Telemetry,
     Kind::Certificate,
     Kind::Route,
-    Kind::Passage,
+    Kind::StreamRoute,
     Kind::Domain,
     Kind::Listener,
 ];
@@ -75,7 +75,7 @@ const fn place(kind: Kind) -> usize {
         Kind::Telemetry => 5,
         Kind::Certificate => 6,
         Kind::Route => 7,
-        Kind::Passage => 8,
+        Kind::StreamRoute => 8,
         Kind::Domain => 9,
         Kind::Listener => 10,
     }

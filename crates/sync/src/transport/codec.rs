@@ -11,16 +11,16 @@ use crate::wire::FromProxy;
 pub(super) struct Encoded;
 
 /// Passes on what is encoded.
-pub(super) struct Passage;
+pub(super) struct PassThrough;
 
 impl Codec for Encoded {
     type Encode = Bytes;
     type Decode = FromProxy;
-    type Encoder = Passage;
+    type Encoder = PassThrough;
     type Decoder = <ProstCodec<FromProxy, FromProxy> as Codec>::Decoder;
 
-    fn encoder(&mut self) -> Passage {
-        Passage
+    fn encoder(&mut self) -> PassThrough {
+        PassThrough
     }
 
     fn decoder(&mut self) -> Self::Decoder {
@@ -28,7 +28,7 @@ impl Codec for Encoded {
     }
 }
 
-impl Encoder for Passage {
+impl Encoder for PassThrough {
     type Item = Bytes;
     type Error = Status;
 

@@ -376,7 +376,7 @@ impl Engine {
             .iter()
             .filter(|(name, resource)| match &resource.value {
                 Value::Domain(domain) => name.as_str() != domain.host.as_str(),
-                Value::Passage(_) => true,
+                Value::StreamRoute(_) => true,
                 Value::Route(_) => false,
                 _ => stores_all,
             })

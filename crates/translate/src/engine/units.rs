@@ -17,7 +17,7 @@ pub struct Record {
     facts: Box<[u64]>,
     needs: Box<[UnitId]>,
     routes: Box<[Name]>,
-    /// Passages, further domains where listeners differ, and whatever is made for sidecars.
+    /// Stream routes, further domains where listeners differ, and whatever is made for sidecars.
     rest: Box<[Key]>,
     deadline: i64,
 }
@@ -343,7 +343,7 @@ impl Units {
         restamped
     }
 
-    /// Notes the routes that a unit made, its passages, and its domains but the one that bears
+    /// Notes the routes that a unit made, its stream routes, and its domains but the one that bears
     /// its name.
     pub fn set_outputs(&mut self, id: UnitId, routes: Box<[Name]>, rest: Box<[Key]>) {
         if let Some(record) = self.slab.get_mut(id) {

@@ -207,8 +207,8 @@ fn what_is_there_is_referred_to_and_the_other_way_round() {
                         let mirrors = route.policy.mirrors.iter();
                         needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
                     }
-                    Value::Passage(passage) => {
-                        let shares = passage.upstreams.iter();
+                    Value::StreamRoute(stream_route) => {
+                        let shares = stream_route.upstreams.iter();
                         needed.extend(shares.map(|share| share.upstream.clone()));
                     }
                     Value::Domain(domain) => needed.extend(domain.certificate.clone()),

@@ -1,7 +1,7 @@
 //! Resources and findings as compact, stable text.
 
 mod guard;
-mod passage;
+mod stream_route;
 mod telemetry;
 mod upstream;
 
@@ -105,7 +105,10 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             format!("upstream {name} {told} {from}{options}")
         }
         Value::Provider(value) => provider_line(name, value),
-        Value::Passage(value) => format!("passage {name}\n  {} {from}", passage::text(value)),
+        Value::StreamRoute(value) => format!(
+            "stream_route {name}\n  {} {from}",
+            stream_route::text(value)
+        ),
         Value::Guard(value) => format!("guard {name} {} {from}", guard::text(value)),
         Value::Telemetry(value) => {
             format!("telemetry {name} {from}{}", telemetry::text(value))

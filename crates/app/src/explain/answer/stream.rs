@@ -5,7 +5,7 @@ use std::sync::Arc;
 use myriad_model::ListenerProtocol;
 use myriad_proxy::policy::authorize;
 use myriad_proxy::route::downstream_connection::DownstreamConnection;
-use myriad_proxy::route::passage::{Arrival, PassageEntry};
+use myriad_proxy::route::stream_route::{Arrival, StreamRouteEntry};
 use myriad_proxy::telemetry::count::Counts;
 
 use super::Walk;
@@ -14,7 +14,7 @@ impl Walk<'_> {
     /// What becomes of a connection that is handed on; none where requests are read from it. Asked
     /// before a handshake and after it, since rules for streams may take either.
     pub(super) fn hand_on(&mut self, visit: &DownstreamConnection) -> Option<String> {
-        let entry = self.find_passage(visit)?;
+        let entry = self.find_stream_route(visit)?;
         let (what, is_ended) = match (self.question.is_tls, &visit.secured) {
             (true, None) => ("TLS", false),
             (true, Some(_)) => ("what TLS carries", true),
@@ -49,7 +49,7 @@ impl Walk<'_> {
     }
 
     /// The rule for streams that takes a connection.
-    fn find_passage(&self, visit: &DownstreamConnection) -> Option<Arc<PassageEntry>> {
+    fn find_stream_route(&self, visit: &DownstreamConnection) -> Option<Arc<StreamRouteEntry>> {
         let tables = &self.scene.tables;
         let listener = tables.listener(&visit.listener)?;
         let is_stream = listener.protocol == ListenerProtocol::Tcp;
@@ -63,12 +63,14 @@ impl Walk<'_> {
             is_terminated: visit.secured.is_some(),
         };
         let sni = self.question.sni().filter(|_| self.question.is_tls);
-        tables.passage(arrival, sni).cloned()
+        tables.stream_route(arrival, sni).cloned()
     }
 
     /// Notes where a stream may lead, and says how many endpoints are ready.
-    fn meet_targets(&mut self, entry: &PassageEntry) -> usize {
-        let shares = entry.passage().map(|passage| &*passage.upstreams);
+    fn meet_targets(&mut self, entry: &StreamRouteEntry) -> usize {
+        let shares = entry
+            .stream_route()
+            .map(|stream_route| &*stream_route.upstreams);
         let mut ready = 0;
         for (share, hash) in shares
             .unwrap_or_default()

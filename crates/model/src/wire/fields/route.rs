@@ -1,4 +1,4 @@
-//! Routes and passages: their matches and actions.
+//! Routes and stream routes: their matches and actions.
 
 use std::sync::Arc;
 
@@ -208,21 +208,21 @@ fn content() -> impl Item<Value = [u8], Out = Box<[u8]>> {
     bytes_as(|raw| raw.bytes().map(Box::from))
 }
 
-/// The most of any list in one passage.
+/// The most of any list in one stream route.
 const LIST_MAX: usize = 4_096;
 
 const LENGTH: &str = "length of a list";
 
 message! {
     /// A condition on streams, and the upstreams that they are sent to.
-    Passage, passage {
+    StreamRoute, stream_route {
         1 listeners: list(resource_name("name"));
         /// Names in handshakes; empty for every connection.
         2 hosts: list_of(LIST_MAX, LENGTH, host_pattern());
         /// CIDR notation; empty for all.
         3 sources: list_of(LIST_MAX, LENGTH, network("address range"));
         4 destinations: list_of(LIST_MAX, LENGTH, network("address range"));
-        /// Lower goes first among the passages of a host.
+        /// Lower goes first among the stream routes of a host.
         5 rank: uint64();
         6 terminate: boolean();
         /// Without headers.
@@ -234,7 +234,7 @@ message! {
         if upstreams.iter().any(|share: &WeightedUpstream| share.headers.is_some()) {
             return Err(WireError::Invalid("change of headers"));
         }
-        Passage {
+        StreamRoute {
             listeners: listeners.into(),
             hosts: hosts.into(),
             sources: sources.into(),

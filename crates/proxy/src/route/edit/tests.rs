@@ -6,8 +6,8 @@ use bytes::Bytes;
 use myriad_model::{
     Action, Authenticate, Certificate, Change, CheckProtocol, Delta, Domain, Endpoint, Endpoints,
     Form, Guard, GuardCheck, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol, Name,
-    Origin, Passage, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource,
-    Route, Sealer, Telemetry, TlsSettings, Trust, Upstream, Value, Writer,
+    Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource, Route,
+    Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn value(kind: Kind, content: u8) -> Value {
                 policy: Arc::default(),
             }))
         }
-        Kind::Passage => Value::Passage(Box::new(Passage {
+        Kind::StreamRoute => Value::StreamRoute(Box::new(StreamRoute {
             listeners,
             hosts: match content % 4 {
                 0 => Box::default(),

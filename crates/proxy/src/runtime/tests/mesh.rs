@@ -13,7 +13,7 @@ use bytes::Bytes;
 use myriad_base::task;
 use myriad_model::{
     Capture, CaptureDirection, Certificate, Endpoint, Endpoints, Host, KeyEncoding, Listener,
-    ListenerProtocol, MeshTls, MutualTls, Name, Passage, PrivateKey, Protocol, Route, Trust,
+    ListenerProtocol, MeshTls, MutualTls, Name, PrivateKey, Protocol, Route, StreamRoute, Trust,
     Upstream, UpstreamTls, Value, WeightedUpstream,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
@@ -112,14 +112,14 @@ fn on(listener: &str, host: &str, upstream: &str) -> Route {
     }
 }
 
-fn passage(listener: &str, hosts: &[&str], destination: &str, upstream: &str) -> Value {
+fn stream_route(listener: &str, hosts: &[&str], destination: &str, upstream: &str) -> Value {
     let hosts = hosts.iter().map(|host| Host::parse(host).unwrap());
     let upstream = WeightedUpstream {
         upstream: upstream.into(),
         weight: 1,
         headers: None,
     };
-    Value::Passage(Box::new(Passage {
+    Value::StreamRoute(Box::new(StreamRoute {
         listeners: [Name::from(listener)].into(),
         hosts: hosts.collect(),
         sources: Box::default(),
@@ -240,10 +240,10 @@ async fn a_captured_connection_belongs_to_the_nearest_listener() {
     // What nobody knows is passed on to where it was meant for, from the address of the rules.
     let tcp = ListenerProtocol::Tcp;
     world.put("outbound/any:any", listener("0.0.0.0:0", tcp, None));
-    assert!(is_closed("10.9.0.20:81", get).await, "no passage");
+    assert!(is_closed("10.9.0.20:81", get).await, "no stream route");
     world.put("original", original(Protocol::Http1));
     let name = "outbound/any:any";
-    world.put("all", passage(name, &[], "10.9.0.0/25", "original"));
+    world.put("all", stream_route(name, &[], "10.9.0.0/25", "original"));
     assert_eq!(ask("10.9.0.20:81", "a").await, said("200", "itself"));
     assert!(is_closed("10.9.0.200:81", get).await, "another destination");
     assert!(
@@ -271,7 +271,7 @@ async fn what_is_not_declared_is_found_out() {
     world.put("http", original(Protocol::Http1));
     world.put("bytes", original(Protocol::Http1));
     world.put_route("all", on(name, "*", "http"));
-    world.put("all", passage(name, &[], "0.0.0.0/0", "bytes"));
+    world.put("all", stream_route(name, &[], "0.0.0.0/0", "bytes"));
     app("10.9.0.20:80", "itself").await;
     server_first("10.9.0.20:25").await;
     assert_eq!(ask("10.9.0.20:80", "a").await, said("200", "itself"));
@@ -288,7 +288,10 @@ async fn what_is_not_declared_is_found_out() {
         ..Upstream::plain(Protocol::Http1)
     };
     world.put("tls", Value::Upstream(of_bytes));
-    world.put("sni", passage(name, &["a.example"], "0.0.0.0/0", "tls"));
+    world.put(
+        "sni",
+        stream_route(name, &["a.example"], "0.0.0.0/0", "tls"),
+    );
     let tcp = TcpStream::connect(address("10.9.0.99:443")).await.unwrap();
     let server = ServerName::try_from("a.example").unwrap();
     let tls = TlsConnector::from(trusting()).connect(server, tcp).await;
@@ -384,7 +387,10 @@ async fn meshed(protocol: ListenerProtocol, mutual: MutualTls) -> World {
         ),
         ("original", original(Protocol::Http1)),
         ("stream", original(Protocol::Http1)),
-        ("in", passage("inbound/any:80", &[], "0.0.0.0/0", "stream")),
+        (
+            "in",
+            stream_route("inbound/any:80", &[], "0.0.0.0/0", "stream"),
+        ),
     ]);
     world.put_route("out", on("outbound/any:80", "*", "b"));
     world.put_route("in", on("inbound/any:80", "*", "original"));
@@ -556,7 +562,7 @@ async fn permissive_takes_the_mesh_plain_text_and_tls_of_the_workload() {
     let unknown = said("200", "nobody http");
     assert_eq!(ask_again(&mut plain, "b").await, unknown);
     // TLS that offers nothing of the mesh is the workload's own.
-    let all = passage("inbound/any:443", &[], "0.0.0.0/0", "stream");
+    let all = stream_route("inbound/any:443", &[], "0.0.0.0/0", "stream");
     let mutual = Some(MutualTls::Permissive);
     world.put("inbound/any:443", listener("0.0.0.0:443", detected, mutual));
     world.put("own", all);
@@ -571,7 +577,7 @@ async fn permissive_takes_the_mesh_plain_text_and_tls_of_the_workload() {
     world.put("inbound/any:25", listener("0.0.0.0:25", detected, mutual));
     world.put(
         "mail in",
-        passage("inbound/any:25", &[], "0.0.0.0/0", "stream"),
+        stream_route("inbound/any:25", &[], "0.0.0.0/0", "stream"),
     );
     let tcp = ListenerProtocol::Tcp;
     world.put("outbound/any:25", listener("0.0.0.0:25", tcp, None));
@@ -584,7 +590,7 @@ async fn permissive_takes_the_mesh_plain_text_and_tls_of_the_workload() {
     world.put("mail", Value::Endpoints(endpoints));
     world.put(
         "mail out",
-        passage("outbound/any:25", &[], "0.0.0.0/0", "mail"),
+        stream_route("outbound/any:25", &[], "0.0.0.0/0", "mail"),
     );
     for at in ["10.9.0.10:25", "10.9.1.20:25"] {
         let mut client = connect(at).await;

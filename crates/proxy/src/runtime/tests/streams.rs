@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_base::task;
 use myriad_model::{
-    Host, Kind, Listener, ListenerProtocol, Name, Passage, TlsSettings, UpstreamTls, Value,
+    Host, Kind, Listener, ListenerProtocol, Name, StreamRoute, TlsSettings, UpstreamTls, Value,
     WeightedUpstream,
 };
 use rustls::ServerConfig;
@@ -20,8 +20,8 @@ use super::overload::hello;
 use super::world::{Backend, Client, PATIENCE, World, certificate, header, route};
 use crate::{Limits, Settings};
 
-pub fn passage(listener: &str, hosts: &[&str], upstreams: &[(&str, u32)]) -> Passage {
-    Passage {
+pub fn stream_route(listener: &str, hosts: &[&str], upstreams: &[(&str, u32)]) -> StreamRoute {
+    StreamRoute {
         listeners: [Name::from(listener)].into(),
         hosts: hosts
             .iter()
@@ -44,8 +44,8 @@ pub fn passage(listener: &str, hosts: &[&str], upstreams: &[(&str, u32)]) -> Pas
     }
 }
 
-fn value(passage: Passage) -> Value {
-    Value::Passage(Box::new(passage))
+fn value(stream_route: StreamRoute) -> Value {
+    Value::StreamRoute(Box::new(stream_route))
 }
 
 /// What the story's proxy has beside its HTTP listeners: one for streams.
@@ -146,8 +146,14 @@ async fn a_handshake_is_passed_to_the_endpoint_of_its_name() {
     let (b, leaf_of_b) = tls_endpoint("b:", "b.example").await;
     world.put_upstream("a", &[a]);
     world.put_upstream("b", &[b]);
-    world.put("a", value(passage("https", &["a.example"], &[("a", 1)])));
-    world.put("b", value(passage("https", &["**.b.example"], &[("b", 1)])));
+    world.put(
+        "a",
+        value(stream_route("https", &["a.example"], &[("a", 1)])),
+    );
+    world.put(
+        "b",
+        value(stream_route("https", &["**.b.example"], &[("b", 1)])),
+    );
     for (name, leaf, said) in [
         ("a.example", leaf_of_a, "a:"),
         ("x.b.example", leaf_of_b, "b:"),
@@ -163,7 +169,7 @@ async fn a_handshake_is_passed_to_the_endpoint_of_its_name() {
 }
 
 #[tokio::test]
-async fn a_domain_beside_passages_is_served_as_ever() {
+async fn a_domain_beside_stream_routes_is_served_as_ever() {
     let mut world = world();
     let backend = Backend::saying("hello").await;
     world.put_upstream("u", &[backend.address]);
@@ -171,7 +177,7 @@ async fn a_domain_beside_passages_is_served_as_ever() {
     let leaf = world.put_domain("a.example", &["a.example"], TlsSettings::default());
     world.put(
         "wild",
-        value(passage("https", &["**.example"], &[("u", 1)])),
+        value(stream_route("https", &["**.example"], &[("u", 1)])),
     );
     let mut client = world.tls_client("a.example").await.unwrap();
     let session = client.stream.get_ref().1;
@@ -185,10 +191,10 @@ async fn a_domain_beside_passages_is_served_as_ever() {
 }
 
 #[tokio::test]
-async fn a_name_whose_passage_leads_nowhere_is_an_alert_and_not_another_domain() {
+async fn a_name_whose_stream_route_leads_nowhere_is_an_alert_and_not_another_domain() {
     let mut world = world();
     world.put_domain("*.example", &["*.example"], TlsSettings::default());
-    world.put("closed", value(passage("https", &["a.example"], &[])));
+    world.put("closed", value(stream_route("https", &["a.example"], &[])));
     let error = world
         .tls_client("a.example")
         .await
@@ -205,7 +211,7 @@ async fn tls_ends_here_and_its_bytes_are_a_stream() {
     let address = plain_endpoint("plain:").await;
     world.put_upstream("u", &[address]);
     let leaf = world.put_domain("a.example", &["a.example"], TlsSettings::default());
-    let mut ended = passage("https", &["a.example"], &[("u", 1)]);
+    let mut ended = stream_route("https", &["a.example"], &[("u", 1)]);
     ended.terminate = true;
     world.put("p", value(ended));
     let mut client = world.tls_client("a.example").await.unwrap();
@@ -220,7 +226,7 @@ async fn a_plain_connection_is_handed_on_with_each_half_closed_on_its_own() {
     let mut world = world();
     let address = plain_endpoint("e:").await;
     world.put_upstream("u", &[address]);
-    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("u", 1)])));
     let long = "x".repeat(3 << 20);
     assert_eq!(ask_plain(&world, &long).await.len(), long.len() + 2);
     assert_eq!(ask_plain(&world, "").await, "e:");
@@ -243,7 +249,7 @@ async fn tls_towards_the_endpoint_begins_here() {
         ..UpstreamTls::unverified()
     };
     world.put_upstream_with("u", &[address], Some(tls));
-    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("u", 1)])));
     assert_eq!(ask_plain(&world, "hello").await, "t:hello");
 }
 
@@ -260,7 +266,7 @@ async fn weights_divide_streams_and_an_endpoint_that_is_down_is_passed_over() {
     world.put_upstream("b", &[b]);
     world.put_upstream("gone", &[down]);
     let shares = [("a", 75), ("b", 25), ("none", 0)];
-    world.put("p", value(passage("tcp", &[], &shares)));
+    world.put("p", value(stream_route("tcp", &[], &shares)));
     let mut of_a = 0;
     for _ in 0..200 {
         match ask_plain(&world, "").await.as_str() {
@@ -270,9 +276,9 @@ async fn weights_divide_streams_and_an_endpoint_that_is_down_is_passed_over() {
         }
     }
     assert!((120..180).contains(&of_a), "{of_a}");
-    world.put("p", value(passage("tcp", &[], &[("gone", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("gone", 1)])));
     assert_eq!(ask_plain(&world, "").await, "");
-    world.put("p", value(passage("tcp", &[], &[("missing", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("missing", 1)])));
     assert_eq!(ask_plain(&world, "").await, "");
     world
         .counts("myriad_streams_total{event=\"failed\"} 2")
@@ -280,7 +286,7 @@ async fn weights_divide_streams_and_an_endpoint_that_is_down_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_ends_and_so_does_one_that_no_passage_takes_any_more() {
+async fn a_silent_stream_ends_and_so_does_one_that_no_stream_route_takes_any_more() {
     let limits = Limits {
         stream_look: Duration::from_millis(100),
         stream_drain: Duration::from_millis(100),
@@ -294,20 +300,20 @@ async fn a_silent_stream_ends_and_so_does_one_that_no_passage_takes_any_more() {
     let mut world = with_tcp(World::start_with(settings));
     let address = plain_endpoint("e:").await;
     world.put_upstream("u", &[address]);
-    let mut silent = passage("tcp", &[], &[("u", 1)]);
+    let mut silent = stream_route("tcp", &[], &[("u", 1)]);
     silent.idle_timeout = Duration::from_millis(300);
     world.put("p", value(silent));
     let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
     assert_eq!(Client::new(tcp).read_to_end().await, "");
     world.counts("myriad_streams_total{event=\"idle\"} 1").await;
-    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("u", 1)])));
     let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
     let mut client = Client::new(tcp);
     client.send("hello").await;
     world
         .counts("myriad_streams_total{event=\"opened\"} 2")
         .await;
-    world.remove(Kind::Passage, "p");
+    world.remove(Kind::StreamRoute, "p");
     client.read_to_end().await;
     world
         .counts("myriad_streams_total{event=\"removed\"} 1")
@@ -319,7 +325,7 @@ async fn a_drain_lets_streams_end() {
     let mut world = world();
     let address = plain_endpoint("e:").await;
     world.put_upstream("u", &[address]);
-    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("u", 1)])));
     let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
     let mut client = Client::new(tcp);
     client.send("hel").await;
@@ -337,7 +343,7 @@ async fn many_streams_at_a_time_keep_their_bytes_apart() {
     let mut world = world();
     let address = plain_endpoint("").await;
     world.put_upstream("u", &[address]);
-    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("u", 1)])));
     let at = world.address("tcp");
     let mut clients = Vec::new();
     for number in 0..500 {
@@ -350,8 +356,8 @@ async fn many_streams_at_a_time_keep_their_bytes_apart() {
     }
 }
 
-/// A proxy with 40 places for connections, a passage of a namespace at a listener, and a route of
-/// another one.
+/// A proxy with 40 places for connections, a stream route of a namespace at a listener, and a route
+/// of another one.
 async fn crowded(listener: &str, hosts: &[&str]) -> World {
     let limits = Limits {
         connections_max: 40,
@@ -361,7 +367,7 @@ async fn crowded(listener: &str, hosts: &[&str]) -> World {
     let (endpoint, backend) = (plain_endpoint("e:").await, Backend::saying("ok").await);
     world.put_upstream("u", &[endpoint]);
     world.put_upstream("v", &[backend.address]);
-    let streams = value(passage(listener, hosts, &[("u", 1)]));
+    let streams = value(stream_route(listener, hosts, &[("u", 1)]));
     world.put_all_of("flood", vec![("p", streams)]);
     let quiet = Value::Route(Box::new(route("quiet.example", "/", "v")));
     world.put_all_of("quiet", vec![("r", quiet)]);
@@ -466,7 +472,7 @@ async fn a_listener_that_is_its_own_endpoint_accepts_its_clients_and_nobody_else
         capture: None,
     };
     world.put("tcp", Value::Listener(Box::new(listener)));
-    world.put("p", value(passage("tcp", &[], &[("u", 1)])));
+    world.put("p", value(stream_route("tcp", &[], &[("u", 1)])));
     let port = world.address("tcp").port();
     let mut accepted = 0;
     for ip in own_addresses() {

@@ -214,8 +214,8 @@ async fn streams_of_six_namespaces_leave_room_for_the_requests_of_a_seventh() {
     world.put_upstream("w", &[echo().await]);
     for of in 0..6 {
         let host = format!("p{of}.example");
-        let passage = super::streams::passage("https", &[host.as_str()], &[("w", 1)]);
-        let value = Value::Passage(Box::new(passage));
+        let stream_route = super::streams::stream_route("https", &[host.as_str()], &[("w", 1)]);
+        let value = Value::StreamRoute(Box::new(stream_route));
         world.put_all_of(&format!("ns-{of}"), vec![(host.as_str(), value)]);
     }
     let names = [

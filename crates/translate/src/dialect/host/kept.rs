@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{
-    Action, Domain, Host, Name, Origin, OriginKind, Passage, PathMatch, Policy, Resource, Respond,
-    Route, Value, host::Pattern,
+    Action, Domain, Host, Name, Origin, OriginKind, PathMatch, Policy, Resource, Respond, Route,
+    StreamRoute, Value, host::Pattern,
 };
 
 use crate::dialect::ingress::{self, Claimant};
@@ -49,8 +49,8 @@ pub fn add(
     close_streams(shared, host, owner, above, output);
 }
 
-/// Adds the passage that leads nowhere, where a wildcard would hand on what comes out of TLS and
-/// must not: no route is asked there. A domain of the host goes before such a wildcard.
+/// Adds the stream route that leads nowhere, where a wildcard would hand on what comes out of TLS
+/// and must not: no route is asked there. A domain of the host goes before such a wildcard.
 fn close_streams(shared: &Shared, host: &Host, owner: &Claim, above: &Above, output: &mut Output) {
     let mut listeners = above.astray_streams.clone();
     listeners.retain(|listener| {
@@ -60,7 +60,7 @@ fn close_streams(shared: &Shared, host: &Host, owner: &Claim, above: &Above, out
         return;
     }
     listeners.sort_unstable();
-    let passage = Passage {
+    let stream_route = StreamRoute {
         listeners: listeners.into(),
         hosts: [host.clone()].into(),
         rank: CLOSING_RANK,
@@ -69,7 +69,7 @@ fn close_streams(shared: &Shared, host: &Host, owner: &Claim, above: &Above, out
     };
     let resource = Resource {
         origin: origin(&owner.key),
-        value: Value::Passage(Box::new(passage)),
+        value: Value::StreamRoute(Box::new(stream_route)),
     };
     let name = Name::new(format!("{}/{host}/kept+tls", owner.key.id()));
     output.resources.push((name, resource));
@@ -191,10 +191,10 @@ fn origin(key: &ObjectKey) -> Origin {
 fn is_passed(output: &Output, host: &Host, listener: &Name) -> bool {
     let mut resources = output.resources.iter();
     resources.any(|(_, resource)| match &resource.value {
-        Value::Passage(passage) => {
-            !passage.terminate
-                && passage.hosts.contains(host)
-                && passage.listeners.contains(listener)
+        Value::StreamRoute(stream_route) => {
+            !stream_route.terminate
+                && stream_route.hosts.contains(host)
+                && stream_route.listeners.contains(listener)
         }
         _ => false,
     })

@@ -1,5 +1,5 @@
-//! The passages of a host: what Gateways and VirtualServices say of connections whose bytes are
-//! handed on.
+//! The stream routes of a host: what Gateways and VirtualServices say of connections whose bytes
+//! are handed on.
 //!
 //! A handshake is passed on by the name in it, so the rules for TLS stand below the names that
 //! they list. Plain connections tell no name: the first rule of the oldest VirtualService that is
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use myriad_api::istio::VirtualService;
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::host::Pattern;
-use myriad_model::{Host, Name, Origin, OriginKind, Passage, Resource, Value};
+use myriad_model::{Host, Name, Origin, OriginKind, Resource, StreamRoute, Value};
 
 use super::entrance::{self, Door, Entrance};
 use super::scene::{self, HostScene, Named, Site, Tenant};
@@ -129,7 +129,7 @@ fn is_in_the_way(known: &Holder, door: &Door) -> bool {
     known.door.as_ref() != Some(door) && is_any && !is_closed
 }
 
-/// Adds the passages of a host.
+/// Adds the stream routes of a host.
 pub fn build(
     reader: &mut Reader<'_>,
     host: &Host,
@@ -175,8 +175,8 @@ pub fn build(
     }
 }
 
-/// Adds the passages of a VirtualService at sidecars, where nobody else has a listener. The label
-/// stands for the host in their names.
+/// Adds the stream routes of a VirtualService at sidecars, where nobody else has a listener. The
+/// label stands for the host in their names.
 pub fn add_captured(
     reader: &mut Reader<'_>,
     (host, label): (&Host, &str),
@@ -194,12 +194,12 @@ fn close(host: &Host, door: &Door, holders: &Holders, output: &mut Output) {
     let is_taken = |listener: &Name| {
         let mut values = output.resources.iter().map(|(_, resource)| &resource.value);
         values.any(|value| match value {
-            Value::Passage(passage) => {
-                passage.terminate == terminate
-                    && passage.sources.is_empty()
-                    && passage.destinations.is_empty()
-                    && passage.hosts.contains(host)
-                    && passage.listeners.contains(listener)
+            Value::StreamRoute(stream_route) => {
+                stream_route.terminate == terminate
+                    && stream_route.sources.is_empty()
+                    && stream_route.destinations.is_empty()
+                    && stream_route.hosts.contains(host)
+                    && stream_route.listeners.contains(listener)
             }
             _ => false,
         })
@@ -214,7 +214,7 @@ fn close(host: &Host, door: &Door, holders: &Holders, output: &mut Output) {
     };
     let mut listeners: Vec<Name> = held.iter().map(|it| it.listener.clone()).collect();
     listeners.sort_unstable();
-    let passage = Passage {
+    let stream_route = StreamRoute {
         listeners: listeners.into(),
         hosts: [host.clone()].into(),
         rank: CLOSING_RANK,
@@ -225,7 +225,7 @@ fn close(host: &Host, door: &Door, holders: &Holders, output: &mut Output) {
     let name = Name::new(format!("{}/{host}/{end}", first.origin.id));
     let resource = Resource {
         origin: first.origin.clone(),
-        value: Value::Passage(Box::new(passage)),
+        value: Value::StreamRoute(Box::new(stream_route)),
     };
     output.resources.push((name, resource));
 }

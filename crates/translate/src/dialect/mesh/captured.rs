@@ -7,7 +7,8 @@ use std::sync::Arc;
 use myriad_api::istio::virtual_service::HttpRoute;
 use myriad_model::{
     Action, Capture, CaptureDirection, Host, Listener, ListenerProtocol, MutualTls, Name, Origin,
-    Passage, PathMatch, Protocol, Resource, Route, Underscores, Upstream, Value, WeightedUpstream,
+    PathMatch, Protocol, Resource, Route, StreamRoute, Underscores, Upstream, Value,
+    WeightedUpstream,
 };
 
 use crate::dialect::istio::{policy, stream};
@@ -77,11 +78,11 @@ pub fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -
     }
     if protocol != ListenerProtocol::Http {
         let upstreams = [weighted(Name::from(ELSEWHERE))];
-        let passage = passage(listeners, LAST_RANK, upstreams);
+        let stream_route = stream_route(listeners, LAST_RANK, upstreams);
         push(
             &mut output,
             elsewhere(&name),
-            Value::Passage(Box::new(passage)),
+            Value::StreamRoute(Box::new(stream_route)),
         );
     }
     output
@@ -120,11 +121,11 @@ pub fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
         Value::Upstream(upstream),
     );
     let upstreams = [weighted(Name::from(ELSEWHERE))];
-    let passage = passage([name.clone()].into(), LAST_RANK, upstreams);
+    let stream_route = stream_route([name.clone()].into(), LAST_RANK, upstreams);
     push(
         &mut output,
         elsewhere(&name),
-        Value::Passage(Box::new(passage)),
+        Value::StreamRoute(Box::new(stream_route)),
     );
     output
 }
@@ -166,9 +167,13 @@ pub fn route(
     }
 }
 
-/// A passage for all connections.
-pub fn passage(listeners: Arc<[Name]>, rank: u64, upstreams: [WeightedUpstream; 1]) -> Passage {
-    Passage {
+/// A stream route for all connections.
+pub fn stream_route(
+    listeners: Arc<[Name]>,
+    rank: u64,
+    upstreams: [WeightedUpstream; 1],
+) -> StreamRoute {
+    StreamRoute {
         listeners,
         rank,
         upstreams: upstreams.into(),

@@ -1,5 +1,5 @@
-//! A Service or a ServiceEntry at sidecars that may reach it: routes and passages on the listeners
-//! of its ports.
+//! A Service or a ServiceEntry at sidecars that may reach it: routes and stream routes on the
+//! listeners of its ports.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,8 +22,8 @@ use crate::resolve::{self, Spoken, upstream};
 /// The rank of a route where no VirtualService says anything.
 const ROUTE_RANK: u64 = 7 << 56;
 
-/// The rank of passages, behind those of rules; the older ones go first.
-const PASSAGE_RANK: u64 = u64::MAX - (1 << 36);
+/// The rank of stream routes, behind those of rules; the older ones go first.
+const STREAM_ROUTE_RANK: u64 = u64::MAX - (1 << 36);
 
 /// One port of one host.
 struct Site<'a> {
@@ -197,7 +197,7 @@ impl Site<'_> {
             self.add_routes(reader, (&host, &label), &listeners, &services, output);
         }
         if self.spoken != Spoken::Http {
-            self.add_passages(reader, (&host, &label), &listeners, &services, output);
+            self.add_stream_routes(reader, (&host, &label), &listeners, &services, output);
         }
         output.needs.push(Unit::upstream(self.upstream.clone()));
         let spoken = keys.into_iter();
@@ -316,7 +316,7 @@ impl Site<'_> {
         self.push(label, Value::Route(Box::new(route)), output);
     }
 
-    fn add_passages(
+    fn add_stream_routes(
         &self,
         reader: &mut Reader<'_>,
         (host, label): (&Host, &str),
@@ -337,9 +337,13 @@ impl Site<'_> {
         }
         let mut is_named = false;
         for (_, resource) in output.resources.iter_mut().skip(before) {
-            if let Value::Passage(passage) = &mut resource.value {
-                is_named |= !passage.hosts.is_empty();
-                self.narrow(host, &mut passage.hosts, &mut passage.destinations);
+            if let Value::StreamRoute(stream_route) = &mut resource.value {
+                is_named |= !stream_route.hosts.is_empty();
+                self.narrow(
+                    host,
+                    &mut stream_route.hosts,
+                    &mut stream_route.destinations,
+                );
             }
         }
         // Who tells names apart leaves nothing to be told without.
@@ -348,12 +352,17 @@ impl Site<'_> {
         }
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
         let age = self.created.clamp(0, (1 << 34) - 1).unsigned_abs();
-        let mut passage = captured::passage(listeners.clone(), PASSAGE_RANK + age, upstreams);
-        self.narrow(host, &mut passage.hosts, &mut passage.destinations);
-        self.push(label, Value::Passage(Box::new(passage)), output);
+        let mut stream_route =
+            captured::stream_route(listeners.clone(), STREAM_ROUTE_RANK + age, upstreams);
+        self.narrow(
+            host,
+            &mut stream_route.hosts,
+            &mut stream_route.destinations,
+        );
+        self.push(label, Value::StreamRoute(Box::new(stream_route)), output);
     }
 
-    /// On a listener of all addresses, a passage is for those of the site alone; one without
+    /// On a listener of all addresses, a stream route is for those of the site alone; one without
     /// addresses is known by the name in the handshake.
     fn narrow(&self, host: &Host, hosts: &mut Box<[Host]>, destinations: &mut Box<[IpNet]>) {
         if destinations.is_empty() && !self.ranges.is_empty() {

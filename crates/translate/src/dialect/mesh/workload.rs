@@ -224,8 +224,8 @@ impl Port {
             self.push(name.clone(), Value::Route(Box::new(route)), output);
         }
         if protocol != ListenerProtocol::Http {
-            let passage = captured::passage(listeners, 0, upstreams());
-            self.push(name, Value::Passage(Box::new(passage)), output);
+            let stream_route = captured::stream_route(listeners, 0, upstreams());
+            self.push(name, Value::StreamRoute(Box::new(stream_route)), output);
         }
     }
 

@@ -5,8 +5,8 @@ use rcgen::{CertificateParams, CustomExtension};
 
 use super::super::world::{PATIENCE, World};
 use super::{
-    Authority, ask, ask_again, connect, is_inside, listener, meshed, passage, put_secured, said,
-    server_first, uri,
+    Authority, ask, ask_again, connect, is_inside, listener, meshed, put_secured, said,
+    server_first, stream_route, uri,
 };
 
 /// The sum of a metric over all series whose labels hold all of these parts.
@@ -116,7 +116,7 @@ async fn bytes_are_told_while_they_flow(mut world: World) {
     let mutual = Some(MutualTls::Permissive);
     let tcp = ListenerProtocol::Tcp;
     world.put("inbound/any:25", listener("0.0.0.0:25", tcp, mutual));
-    let all = passage("inbound/any:25", &[], "0.0.0.0/0", "stream");
+    let all = stream_route("inbound/any:25", &[], "0.0.0.0/0", "stream");
     world.put("mail in", all);
     world.put("outbound/any:25", listener("0.0.0.0:25", tcp, None));
     put_secured(&mut world, "mail", Protocol::Https1, &["b"]);
@@ -126,7 +126,7 @@ async fn bytes_are_told_while_they_flow(mut world: World) {
     };
     let endpoints = myriad_model::Endpoints::new([endpoint].into());
     world.put("mail", Value::Endpoints(endpoints));
-    let all = passage("outbound/any:25", &[], "0.0.0.0/0", "mail");
+    let all = stream_route("outbound/any:25", &[], "0.0.0.0/0", "mail");
     world.put("mail out", all);
     let mut client = connect("10.9.0.10:25").await;
     assert_eq!(client.read_until("\n").await, "hello 127.0.0.6\n");

@@ -1,4 +1,4 @@
-//! Passages from the rules of one VirtualService.
+//! Stream routes from the rules of one VirtualService.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use myriad_api::istio::Labels;
 use myriad_api::istio::virtual_service::{RouteDestination, TcpMatch, TlsMatch};
 use myriad_api::{Finding, Severity};
-use myriad_model::{Host, Name, OriginKind, Passage, Resource, Value, WeightedUpstream};
+use myriad_model::{Host, Name, OriginKind, Resource, StreamRoute, Value, WeightedUpstream};
 
 use super::{Holders, origin};
 use crate::dialect::istio::entrance::Door;
@@ -41,7 +41,7 @@ struct RulePosition {
     matched: usize,
 }
 
-/// The properties that the passages of one VirtualService on a host share.
+/// The properties that the stream routes of one VirtualService on a host share.
 struct Scene<'a> {
     host: &'a Host,
     /// The word for it in names.
@@ -62,7 +62,7 @@ struct Asked<'a> {
     destinations: Ranges,
 }
 
-/// Adds the passages of a VirtualService on a host.
+/// Adds the stream routes of a VirtualService on a host.
 pub fn add(
     reader: &mut Reader<'_>,
     (host, label): (&Host, &str),
@@ -114,9 +114,9 @@ pub fn add(
     }
 }
 
-/// A passage that takes nothing and leads nowhere.
-pub fn blank() -> Passage {
-    Passage {
+/// A stream route that takes nothing and leads nowhere.
+pub fn blank() -> StreamRoute {
+    StreamRoute {
         listeners: Arc::from([]),
         hosts: Box::default(),
         sources: Box::default(),
@@ -149,13 +149,13 @@ pub fn ranges(written: &[Box<str>]) -> Option<Ranges> {
 }
 
 impl Scene<'_> {
-    /// The passage of a match of names, with its name.
+    /// The stream route of a match of names, with its name.
     fn passed(
         &self,
         reader: &Reader<'_>,
         written: &TlsMatch,
         place: RulePosition,
-    ) -> Option<(Name, Passage)> {
+    ) -> Option<(Name, StreamRoute)> {
         let asked = Asked {
             port: written.port,
             gateways: &written.gateways,
@@ -168,19 +168,19 @@ impl Scene<'_> {
         if hosts.is_empty() {
             return None;
         }
-        let mut passage = self.passage(reader, asked, &Door::Passing, place)?;
-        passage.hosts = hosts.into();
-        Some((self.name("tls", place, ""), passage))
+        let mut stream_route = self.stream_route(reader, asked, &Door::Passing, place)?;
+        stream_route.hosts = hosts.into();
+        Some((self.name("tls", place, ""), stream_route))
     }
 
-    /// The passages of a match of connections, with their names: of plain ones, and of what
+    /// The stream routes of a match of connections, with their names: of plain ones, and of what
     /// comes out of TLS.
     fn streamed(
         &self,
         reader: &Reader<'_>,
         written: &TcpMatch,
         place: RulePosition,
-    ) -> Vec<(Name, Passage)> {
+    ) -> Vec<(Name, StreamRoute)> {
         let mut found = Vec::new();
         for door in [Door::Stream, Door::TlsStream] {
             let Some((sources, destinations)) = both_ranges(written) else {
@@ -194,28 +194,28 @@ impl Scene<'_> {
                 sources,
                 destinations,
             };
-            let Some(mut passage) = self.passage(reader, asked, &door, place) else {
+            let Some(mut stream_route) = self.stream_route(reader, asked, &door, place) else {
                 continue;
             };
             let mut end = "";
             if door == Door::TlsStream {
-                passage.hosts = [self.host.clone()].into();
-                passage.terminate = true;
+                stream_route.hosts = [self.host.clone()].into();
+                stream_route.terminate = true;
                 end = "+tls";
             }
-            found.push((self.name("tcp", place, end), passage));
+            found.push((self.name("tcp", place, end), stream_route));
         }
         found
     }
 
-    /// A passage for the listeners that a match admits; `None` where there is none.
-    fn passage(
+    /// A stream route for the listeners that a match admits; `None` where there is none.
+    fn stream_route(
         &self,
         reader: &Reader<'_>,
         asked: Asked<'_>,
         door: &Door,
         place: RulePosition,
-    ) -> Option<Passage> {
+    ) -> Option<StreamRoute> {
         if !matching::is_workload(asked.labels, asked.namespace, reader.view()) {
             return None;
         }
@@ -233,7 +233,7 @@ impl Scene<'_> {
         let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();
         listeners.sort_unstable();
         listeners.dedup();
-        (!listeners.is_empty()).then(|| Passage {
+        (!listeners.is_empty()).then(|| StreamRoute {
             listeners: listeners.into(),
             sources: asked.sources,
             destinations: asked.destinations,
@@ -263,11 +263,11 @@ impl Scene<'_> {
         hosts
     }
 
-    /// Gives passages what their rule leads to.
+    /// Gives stream routes what their rule leads to.
     fn push(
         &self,
         reader: &mut Reader<'_>,
-        found: Vec<(Name, Passage)>,
+        found: Vec<(Name, StreamRoute)>,
         (field, shares): (&str, &[RouteDestination]),
         output: &mut Output,
     ) {
@@ -276,14 +276,14 @@ impl Scene<'_> {
         }
         let upstreams = self.upstreams(reader, (field, shares), output);
         let key = &self.tenant.service.meta.key;
-        for (name, passage) in found {
-            let passage = Passage {
+        for (name, stream_route) in found {
+            let stream_route = StreamRoute {
                 upstreams: upstreams.clone(),
-                ..passage
+                ..stream_route
             };
             let resource = Resource {
                 origin: origin(OriginKind::VirtualService, key),
-                value: Value::Passage(Box::new(passage)),
+                value: Value::StreamRoute(Box::new(stream_route)),
             };
             output.resources.push((name, resource));
         }
@@ -342,8 +342,8 @@ impl Scene<'_> {
         Name::new(format!("{id}/{host}/{kind}{rule}.{matched}{end}"))
     }
 
-    /// The rank: the age of the VirtualService, then its place. The age goes first, since passages
-    /// of several hosts meet on a listener.
+    /// The rank: the age of the VirtualService, then its place. The age goes first, since stream
+    /// routes of several hosts meet on a listener.
     fn rank(&self, place: RulePosition) -> u64 {
         let part = |number: usize, bits: u32| (number as u64).min((1 << bits) - 1);
         let created = self.tenant.service.meta.created.clamp(0, (1 << 34) - 1);

@@ -1,10 +1,10 @@
-//! Passages: which stream leads where.
+//! Stream routes: which stream leads where.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use myriad_model::{Host, Name, Passage, SealedArc, host::Pattern};
+use myriad_model::{Host, Name, SealedArc, StreamRoute, host::Pattern};
 use smallvec::SmallVec;
 
 use super::leaf::{Hosted, Keyed, has_listener, place};
@@ -15,15 +15,15 @@ use crate::upstream::entry;
 /// The class of listener names among hashes.
 const CLASS: u8 = 12;
 
-/// A passage, ready to be matched. Hosts that share a passage share this.
-pub struct PassageEntry {
-    /// The resource, whose value is a passage.
+/// A stream route, ready to be matched. Hosts that share a stream route share this.
+pub struct StreamRouteEntry {
+    /// The resource, whose value is a stream route.
     sealed: SealedArc,
     /// Hashes of the names of upstreams, in their order.
     upstreams: SmallVec<[u64; 1]>,
 }
 
-/// The key that passages are found by.
+/// The key that stream routes are found by.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum StreamRouteKey {
     /// A host pattern.
@@ -32,24 +32,24 @@ pub enum StreamRouteKey {
     Listener(Name),
 }
 
-/// The passages of a host pattern.
-pub struct HostPassages {
+/// The stream routes of a host pattern.
+pub struct HostStreamRoutes {
     hash: u64,
     host: Host,
-    passages: Passages,
+    stream_routes: StreamRoutes,
 }
 
-/// The passages for all connections of a listener.
-pub struct ListenerPassages {
+/// The stream routes for all connections of a listener.
+pub struct ListenerStreamRoutes {
     hash: u64,
     listener: Name,
-    passages: Passages,
+    stream_routes: StreamRoutes,
 }
 
-/// Passages by rank, then by name; never empty.
-type Passages = Box<[Arc<PassageEntry>]>;
+/// Stream routes by rank, then by name; never empty.
+type StreamRoutes = Box<[Arc<StreamRouteEntry>]>;
 
-/// The properties of a connection that looks for its passage.
+/// The properties of a connection that looks for its stream route.
 #[derive(Clone, Copy)]
 pub struct Arrival<'a> {
     /// The listener that accepted it.
@@ -62,14 +62,14 @@ pub struct Arrival<'a> {
     pub is_terminated: bool,
 }
 
-impl PassageEntry {
-    /// None, where the resource is not a passage.
+impl StreamRouteEntry {
+    /// None, where the resource is not a stream route.
     pub fn new(sealed: SealedArc) -> Option<Self> {
-        let shares = sealed.passage()?.upstreams.iter();
+        let shares = sealed.stream_route()?.upstreams.iter();
         let upstreams = shares
             .map(|share| entry::hash_of(&share.upstream))
             .collect();
-        Some(PassageEntry { sealed, upstreams })
+        Some(StreamRouteEntry { sealed, upstreams })
     }
 
     /// The resource.
@@ -77,9 +77,9 @@ impl PassageEntry {
         &self.sealed
     }
 
-    /// The value; always there, since [`PassageEntry::new`] makes nothing else.
-    pub fn passage(&self) -> Option<&Passage> {
-        self.sealed.passage()
+    /// The value; always there, since [`StreamRouteEntry::new`] makes nothing else.
+    pub fn stream_route(&self) -> Option<&StreamRoute> {
+        self.sealed.stream_route()
     }
 
     /// The owner of its streams: the namespace that it came from, and there its first host, or else
@@ -88,7 +88,10 @@ impl PassageEntry {
         let Some(resource) = self.sealed.resource() else {
             return Owner::default();
         };
-        match self.passage().and_then(|passage| passage.hosts.first()) {
+        match self
+            .stream_route()
+            .and_then(|stream_route| stream_route.hosts.first())
+        {
             Some(host) => Owner::of(&resource.origin, host),
             None => Owner::of_listener(&resource.origin, listener),
         }
@@ -101,23 +104,25 @@ impl PassageEntry {
 
     /// Whether any upstream has a share.
     pub fn leads_somewhere(&self) -> bool {
-        let shares = self.passage().map(|passage| &*passage.upstreams);
+        let shares = self
+            .stream_route()
+            .map(|stream_route| &*stream_route.upstreams);
         shares.is_some_and(|shares| shares.iter().any(|share| share.weight > 0))
     }
 
     /// The keys that it is found by.
     pub fn keys(&self) -> Vec<StreamRouteKey> {
-        let Some(passage) = self.passage() else {
+        let Some(stream_route) = self.stream_route() else {
             return Vec::new();
         };
-        match passage.hosts.is_empty() {
-            true => passage
+        match stream_route.hosts.is_empty() {
+            true => stream_route
                 .listeners
                 .iter()
                 .cloned()
                 .map(StreamRouteKey::Listener)
                 .collect(),
-            false => passage
+            false => stream_route
                 .hosts
                 .iter()
                 .cloned()
@@ -127,44 +132,44 @@ impl PassageEntry {
     }
 
     fn takes(&self, arrival: Arrival<'_>) -> bool {
-        let Some(passage) = self.passage() else {
+        let Some(stream_route) = self.stream_route() else {
             return false;
         };
-        passage.terminate == arrival.is_terminated
-            && has_listener(&passage.listeners, arrival.listener)
-            && is_within(&passage.sources, Some(arrival.client))
-            && is_within(&passage.destinations, arrival.own)
+        stream_route.terminate == arrival.is_terminated
+            && has_listener(&stream_route.listeners, arrival.listener)
+            && is_within(&stream_route.sources, Some(arrival.client))
+            && is_within(&stream_route.destinations, arrival.own)
     }
 }
 
-impl HostPassages {
-    /// The passages of a host pattern.
-    pub fn new(host: Host, passages: Vec<Arc<PassageEntry>>) -> Self {
-        HostPassages {
+impl HostStreamRoutes {
+    /// The stream routes of a host pattern.
+    pub fn new(host: Host, stream_routes: Vec<Arc<StreamRouteEntry>>) -> Self {
+        HostStreamRoutes {
             hash: place(host.pattern()),
             host,
-            passages: in_order(passages),
+            stream_routes: in_order(stream_routes),
         }
     }
 
     /// They, in the order of precedence.
-    pub fn passages(&self) -> &[Arc<PassageEntry>] {
-        &self.passages
+    pub fn stream_routes(&self) -> &[Arc<StreamRouteEntry>] {
+        &self.stream_routes
     }
 
     /// The first that takes a connection.
-    pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<PassageEntry>> {
-        self.passages.iter().find(|entry| entry.takes(arrival))
+    pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<StreamRouteEntry>> {
+        self.stream_routes.iter().find(|entry| entry.takes(arrival))
     }
 }
 
-impl ListenerPassages {
-    /// The passages of a listener.
-    pub fn new(listener: Name, passages: Vec<Arc<PassageEntry>>) -> Self {
-        ListenerPassages {
+impl ListenerStreamRoutes {
+    /// The stream routes of a listener.
+    pub fn new(listener: Name, stream_routes: Vec<Arc<StreamRouteEntry>>) -> Self {
+        ListenerStreamRoutes {
             hash: listener_hash(&listener),
             listener,
-            passages: in_order(passages),
+            stream_routes: in_order(stream_routes),
         }
     }
 
@@ -174,17 +179,17 @@ impl ListenerPassages {
     }
 
     /// They, in the order of precedence.
-    pub fn passages(&self) -> &[Arc<PassageEntry>] {
-        &self.passages
+    pub fn stream_routes(&self) -> &[Arc<StreamRouteEntry>] {
+        &self.stream_routes
     }
 
     /// The first that takes a connection.
-    pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<PassageEntry>> {
-        self.passages.iter().find(|entry| entry.takes(arrival))
+    pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<StreamRouteEntry>> {
+        self.stream_routes.iter().find(|entry| entry.takes(arrival))
     }
 }
 
-impl Keyed for HostPassages {
+impl Keyed for HostStreamRoutes {
     fn hash(&self) -> u64 {
         self.hash
     }
@@ -194,13 +199,13 @@ impl Keyed for HostPassages {
     }
 }
 
-impl Hosted for HostPassages {
+impl Hosted for HostStreamRoutes {
     fn host(&self) -> &Host {
         &self.host
     }
 }
 
-impl Keyed for ListenerPassages {
+impl Keyed for ListenerStreamRoutes {
     fn hash(&self) -> u64 {
         self.hash
     }
@@ -225,13 +230,17 @@ pub fn specificity(pattern: Pattern<'_>) -> (usize, bool) {
     }
 }
 
-fn in_order(mut passages: Vec<Arc<PassageEntry>>) -> Passages {
-    let rank = |entry: &PassageEntry| entry.passage().map_or(u64::MAX, |passage| passage.rank);
-    passages.sort_by(|a, b| {
+fn in_order(mut stream_routes: Vec<Arc<StreamRouteEntry>>) -> StreamRoutes {
+    let rank = |entry: &StreamRouteEntry| {
+        entry
+            .stream_route()
+            .map_or(u64::MAX, |stream_route| stream_route.rank)
+    };
+    stream_routes.sort_by(|a, b| {
         let by_rank = rank(a).cmp(&rank(b));
         by_rank.then_with(|| a.sealed.name().cmp(b.sealed.name()))
     });
-    passages.into()
+    stream_routes.into()
 }
 
 /// Whether an address is within any range; every address is, where there is no range.

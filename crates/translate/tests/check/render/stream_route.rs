@@ -1,24 +1,27 @@
-//! Passages as compact, stable text.
+//! Stream routes as compact, stable text.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
-use myriad_model::Passage;
+use myriad_model::StreamRoute;
 
-/// A passage: what it takes, and where it leads.
-pub fn text(passage: &Passage) -> String {
-    let hosts = joined(&passage.hosts);
-    let mut text = match (passage.hosts.is_empty(), passage.terminate) {
+/// A stream route: what it takes, and where it leads.
+pub fn text(stream_route: &StreamRoute) -> String {
+    let hosts = joined(&stream_route.hosts);
+    let mut text = match (stream_route.hosts.is_empty(), stream_route.terminate) {
         (true, _) => "every connection".to_owned(),
         (false, true) => format!("within TLS for {hosts}"),
         (false, false) => format!("TLS for {hosts}"),
     };
-    for (word, ranges) in [("from", &passage.sources), ("to", &passage.destinations)] {
+    for (word, ranges) in [
+        ("from", &stream_route.sources),
+        ("to", &stream_route.destinations),
+    ] {
         if !ranges.is_empty() {
             let _ = write!(text, " {word} {}", joined(ranges));
         }
     }
-    let shares = passage.upstreams.iter();
+    let shares = stream_route.upstreams.iter();
     let shares: Vec<String> = shares
         .map(|share| format!("{}*{}", share.upstream, share.weight))
         .collect();
@@ -26,10 +29,14 @@ pub fn text(passage: &Passage) -> String {
         true => "closed".to_owned(),
         false => shares.join(" "),
     };
-    let _ = write!(text, " -> {shares} on [{}]", joined(&passage.listeners));
+    let _ = write!(
+        text,
+        " -> {shares} on [{}]",
+        joined(&stream_route.listeners)
+    );
     let usual = (Duration::from_secs(3_600), Duration::from_secs(10));
-    if (passage.idle_timeout, passage.connect_timeout) != usual {
-        let (idle, connect) = (passage.idle_timeout, passage.connect_timeout);
+    if (stream_route.idle_timeout, stream_route.connect_timeout) != usual {
+        let (idle, connect) = (stream_route.idle_timeout, stream_route.connect_timeout);
         let _ = write!(text, " idle={idle:?} connect={connect:?}");
     }
     text

@@ -14,8 +14,8 @@ use crate::{Host, Name, WeightedUpstream};
 /// equally specific or broader pattern, and the bytes of the handshake are handed on too. One
 /// that ends TLS takes what comes out of handshakes that a domain has answered, before any route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
-    /// The listeners, sorted; the same list is shared by all passages that have it.
+pub struct StreamRoute {
+    /// The listeners, sorted; the same list is shared by all stream routes that have it.
     pub listeners: Arc<[Name]>,
     /// Names that handshakes are for; empty for every connection, whatever it speaks first.
     pub hosts: Box<[Host]>,

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::{
-    Delta, Domain, Form, Host, Name, Origin, Passage, Resource, Sealer, TlsSettings, Value, Writer,
+    Delta, Domain, Form, Host, Name, Origin, Resource, Sealer, StreamRoute, TlsSettings, Value,
+    Writer,
 };
 
 use super::Arrival;
@@ -11,8 +12,8 @@ use crate::route::edit::Edit;
 use crate::route::tables::Tables;
 use crate::upstream::endpoint::EndpointTable;
 
-fn passage(hosts: &[&str], edit: impl FnOnce(&mut Passage)) -> Value {
-    let mut passage = Passage {
+fn stream_route(hosts: &[&str], edit: impl FnOnce(&mut StreamRoute)) -> Value {
+    let mut stream_route = StreamRoute {
         listeners: [Name::from("https")].into(),
         hosts: hosts
             .iter()
@@ -26,8 +27,8 @@ fn passage(hosts: &[&str], edit: impl FnOnce(&mut Passage)) -> Value {
         idle_timeout: Duration::ZERO,
         connect_timeout: Duration::from_secs(1),
     };
-    edit(&mut passage);
-    Value::Passage(Box::new(passage))
+    edit(&mut stream_route);
+    Value::StreamRoute(Box::new(stream_route))
 }
 
 fn domain(host: &str) -> Value {
@@ -79,15 +80,15 @@ fn from(
         own: Some([192, 0, 2, 1].into()),
         is_terminated,
     };
-    let entry = tables.passage(arrival, name);
+    let entry = tables.stream_route(arrival, name);
     entry.map_or("-".into(), |entry| entry.sealed().name().to_string())
 }
 
 #[test]
-fn the_more_specific_of_passage_and_domain_wins_and_of_equals_the_passage() {
+fn the_more_specific_of_stream_route_and_domain_wins_and_of_equals_the_stream_route() {
     let tables = tables(vec![
-        ("exact", passage(&["a.example"], |_| {})),
-        ("wild", passage(&["**.example"], |_| {})),
+        ("exact", stream_route(&["a.example"], |_| {})),
+        ("wild", stream_route(&["**.example"], |_| {})),
         ("a.example", domain("a.example")),
         ("b.example", domain("b.example")),
         ("**.example", domain("**.example")),
@@ -104,8 +105,8 @@ fn the_more_specific_of_passage_and_domain_wins_and_of_equals_the_passage() {
 #[test]
 fn one_for_all_connections_comes_last() {
     let tables = tables(vec![
-        ("all", passage(&[], |_| {})),
-        ("named", passage(&["a.example"], |_| {})),
+        ("all", stream_route(&[], |_| {})),
+        ("named", stream_route(&["a.example"], |_| {})),
         ("b.example", domain("b.example")),
     ]);
     assert_eq!(found(&tables, "https", None, false), "all");
@@ -116,18 +117,18 @@ fn one_for_all_connections_comes_last() {
 
 #[test]
 fn rank_decides_then_addresses_and_a_mapped_address_is_its_own() {
-    let near = |it: &mut Passage| {
+    let near = |it: &mut StreamRoute| {
         it.sources = ["10.0.0.0/8".parse().unwrap()].into();
         it.rank = 0;
     };
-    let elsewhere = |it: &mut Passage| {
+    let elsewhere = |it: &mut StreamRoute| {
         it.destinations = ["198.51.100.0/24".parse().unwrap()].into();
         it.rank = 0;
     };
     let tables = tables(vec![
-        ("far", passage(&["a.example"], |_| {})),
-        ("near", passage(&["a.example"], near)),
-        ("elsewhere", passage(&["a.example"], elsewhere)),
+        ("far", stream_route(&["a.example"], |_| {})),
+        ("near", stream_route(&["a.example"], near)),
+        ("elsewhere", stream_route(&["a.example"], elsewhere)),
     ]);
     let at = |client: &str| {
         let client = client.parse().unwrap();
