@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 
-use myriad_model::{Affinity, GuardForm, Source, Test, ValueMatch, unescape};
+use myriad_model::{AccessMatcher, Affinity, Source, Test, ValueMatch, unescape};
 use myriad_proxy::codec::head::Head;
 use myriad_proxy::codec::kept::KeptHead;
 use myriad_proxy::codec::path::reading::Readings;
@@ -103,14 +103,14 @@ pub fn guarded_path(bytes: &[u8]) -> bool {
         return false;
     };
     let others = Readings::of(&path, &sent, PathRule::Dialect);
-    let fits = |form: &GuardForm, wide| fits(form, &sent, others.as_ref(), wide);
+    let fits = |form: &AccessMatcher, wide| fits(form, &sent, others.as_ref(), wide);
     let readings = readings(&sent);
     let is_one = readings
         .iter()
         .any(|it| it.starts_with(FORBIDDEN.as_bytes()));
-    let prefix = GuardForm::Prefix(FORBIDDEN.into());
+    let prefix = AccessMatcher::Prefix(FORBIDDEN.into());
     assert!(fits(&prefix, true) || !is_one, "{path}");
-    for form in [prefix, GuardForm::Template("/admin/{**}".into())] {
+    for form in [prefix, AccessMatcher::Template("/admin/{**}".into())] {
         let is_closed = fits(&form, true);
         assert!(is_closed || !is_one && !fits(&form, false), "{path}");
     }

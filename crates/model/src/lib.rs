@@ -29,21 +29,21 @@ pub use percent::unescape;
 pub use position::Position;
 pub use reach::{Extent, Reach, Unreachable};
 pub use resource::{
-    ALTERNATIVES_MAX, Abort, AbortAnswer, AccessLog, Action, Affinity, Attribute, Authenticate,
+    ALTERNATIVES_MAX, Abort, AbortAnswer, AccessAction, AccessCheck, AccessLog, AccessMatcher,
+    AccessPolicy, AccessRule, AccessSubject, AccessTest, Action, Affinity, Attribute, Authenticate,
     Authorize, Balancer, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, Certificate, CheckBody,
     CheckProtocol, CipherSuite, ClaimHeader, ClientAuth, ClientAuthMode, Condition, ConditionStep,
-    Cors, Delay, Dns, DnsMode, DnsName, Domain, Endpoint, Endpoints, Fault, FormatPart, Guard,
-    GuardAction, GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest, HashBalancer,
-    HashCookie, HashSource, HashTable, HeaderEdit, HeaderEdits, HttpCheck, Keepalive, KeyEncoding,
-    Limits, Listener, ListenerProtocol, Literal, LocalityLevel, LocalityPart, LocalityRule,
-    LocalityShares, LogFormat, LogMember, LogSink, MeshTls, Metric, MetricAction, MetricRule,
-    Mirror, MutualTls, NameMatch, Outlier, PathMatch, PathReading, PathRewrite, Ping, Policy,
-    PrivateKey, Processing, Protocol, Provider, ProxyProtocol, RateLimit, Redirect, RedirectParts,
-    RedirectPath, RedirectTarget, Relation, Resource, Respond, Retry, RetryBudget, RetryConditions,
-    Rewrite, Route, Share, Source, SpanTag, StreamRoute, TRUST_PARTS_MAX, TagValue, Telemetry,
-    Test, TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol,
-    Tracing, Trust, Tunnel, Underscores, Upstream, UpstreamOptions, UpstreamTls, Value, ValueMatch,
-    Warmup, WeightedUpstream,
+    Cors, Delay, Dns, DnsMode, DnsName, Domain, Endpoint, Endpoints, Fault, FormatPart,
+    HashBalancer, HashCookie, HashSource, HashTable, HeaderEdit, HeaderEdits, HttpCheck, Keepalive,
+    KeyEncoding, Limits, Listener, ListenerProtocol, Literal, LocalityLevel, LocalityPart,
+    LocalityRule, LocalityShares, LogFormat, LogMember, LogSink, MeshTls, Metric, MetricAction,
+    MetricRule, Mirror, MutualTls, NameMatch, Outlier, PathMatch, PathReading, PathRewrite, Ping,
+    Policy, PrivateKey, Processing, Protocol, Provider, ProxyProtocol, RateLimit, Redirect,
+    RedirectParts, RedirectPath, RedirectTarget, Relation, Resource, Respond, Retry, RetryBudget,
+    RetryConditions, Rewrite, Route, Share, Source, SpanTag, StreamRoute, TRUST_PARTS_MAX,
+    TagValue, Telemetry, Test, TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer,
+    TokenKeys, TraceProtocol, Tracing, Trust, Tunnel, Underscores, Upstream, UpstreamOptions,
+    UpstreamTls, Value, ValueMatch, Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

@@ -24,8 +24,8 @@ pub enum Kind {
     Trust = 7,
     /// See [`crate::StreamRoute`].
     StreamRoute = 8,
-    /// See [`crate::Guard`].
-    Guard = 9,
+    /// See [`crate::AccessPolicy`].
+    AccessPolicy = 9,
     /// See [`crate::Provider`].
     Provider = 10,
     /// See [`crate::Telemetry`].
@@ -43,7 +43,7 @@ impl Kind {
         Kind::Endpoints,
         Kind::Trust,
         Kind::StreamRoute,
-        Kind::Guard,
+        Kind::AccessPolicy,
         Kind::Provider,
         Kind::Telemetry,
     ];
@@ -62,7 +62,7 @@ impl Kind {
             Kind::Endpoints => "endpoints",
             Kind::Trust => "trust",
             Kind::StreamRoute => "stream_route",
-            Kind::Guard => "guard",
+            Kind::AccessPolicy => "access_policy",
             Kind::Provider => "provider",
             Kind::Telemetry => "telemetry",
         }

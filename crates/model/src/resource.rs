@@ -1,7 +1,7 @@
 //! The checked values of resources: no optional that has a default, nothing left to decide.
 
+mod access_policy;
 mod certificate;
-mod guard;
 mod limit;
 mod listener;
 mod locality;
@@ -15,11 +15,11 @@ mod traffic;
 mod trust;
 mod upstream;
 
-pub use certificate::{Certificate, KeyEncoding, PrivateKey};
-pub use guard::{
-    Authenticate, Authorize, ClaimHeader, Guard, GuardAction, GuardCheck, GuardForm, GuardRule,
-    GuardSubject, GuardTest, TokenIssuer, TokenKeys,
+pub use access_policy::{
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Authenticate, Authorize, ClaimHeader, TokenIssuer, TokenKeys,
 };
+pub use certificate::{Certificate, KeyEncoding, PrivateKey};
 pub use limit::RateLimit;
 pub use listener::{
     ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite, ClientAuth,
@@ -83,8 +83,8 @@ pub enum Value {
     Trust(Box<Trust>),
     /// See [`StreamRoute`].
     StreamRoute(Box<StreamRoute>),
-    /// See [`Guard`].
-    Guard(Box<Guard>),
+    /// See [`AccessPolicy`].
+    AccessPolicy(Box<AccessPolicy>),
     /// See [`Provider`].
     Provider(Box<Provider>),
     /// See [`Telemetry`].
@@ -103,7 +103,7 @@ impl Value {
             Value::Endpoints(_) => Kind::Endpoints,
             Value::Trust(_) => Kind::Trust,
             Value::StreamRoute(_) => Kind::StreamRoute,
-            Value::Guard(_) => Kind::Guard,
+            Value::AccessPolicy(_) => Kind::AccessPolicy,
             Value::Provider(_) => Kind::Provider,
             Value::Telemetry(_) => Kind::Telemetry,
         }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::wire::{self, WireError};
 use crate::{
-    Certificate, Digest, Domain, Endpoints, Entry, Guard, Key, Kind, Listener, Name, Provider,
-    Resource, Route, StreamRoute, Telemetry, Trust, Upstream, Value,
+    AccessPolicy, Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name,
+    Provider, Resource, Route, StreamRoute, Telemetry, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -162,10 +162,10 @@ impl Sealed {
         }
     }
 
-    /// The value as a guard.
-    pub fn guard(&self) -> Option<&Guard> {
+    /// The value as an access policy.
+    pub fn access_policy(&self) -> Option<&AccessPolicy> {
         match &self.resource()?.value {
-            Value::Guard(guard) => Some(guard),
+            Value::AccessPolicy(access_policy) => Some(access_policy),
             _ => None,
         }
     }

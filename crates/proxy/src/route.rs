@@ -1,5 +1,6 @@
 //! Names: which domain a handshake meets, and which route a request takes.
 
+pub mod access_policies;
 pub mod captured;
 pub mod certificate;
 pub mod claims;
@@ -8,7 +9,6 @@ pub mod credentials;
 pub mod downstream_connection;
 pub mod edit;
 pub mod explain;
-pub mod guards;
 pub mod host;
 pub mod identity;
 pub mod index;

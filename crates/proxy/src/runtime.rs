@@ -298,7 +298,7 @@ impl Proxy {
             self.tell_border(&orders);
         }
         self.swap();
-        self.keys.take(self.next.guards());
+        self.keys.take(self.next.access_policies());
         for order in orders {
             self.doors.carry_out(order);
         }

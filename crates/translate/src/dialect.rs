@@ -37,7 +37,10 @@ const UNITS: [(&UnitKind, Translate); 19] = [
     (&ingress::units::CONFIG_MAP, ingress::translate_config_map),
     (&istio::units::GATEWAY, istio::translate_gateway),
     (&istio::units::VIRTUAL_SERVICE, istio::translate_service),
-    (&istio::units::GUARD, istio::units::translate_guard),
+    (
+        &istio::units::ACCESS_POLICY,
+        istio::units::translate_access_policy,
+    ),
     (&istio::units::REFUSED, refuse),
     (&istio::units::TELEMETRY, |reader, _| {
         istio::telemetry::translate(reader)

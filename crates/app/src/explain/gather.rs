@@ -51,7 +51,7 @@ const FIRST: [Kind; 7] = [
     Kind::Domain,
     Kind::Route,
     Kind::StreamRoute,
-    Kind::Guard,
+    Kind::AccessPolicy,
     Kind::Provider,
     Kind::Telemetry,
 ];
@@ -101,7 +101,7 @@ impl Gathered {
             }
             Value::Provider(provider) => self.needed.extend(upstream(&provider.upstream)),
             // There are few of either.
-            Value::Guard(_) | Value::Telemetry(_) => {}
+            Value::AccessPolicy(_) | Value::Telemetry(_) => {}
             // Of no other kind are there any among the first.
             _ => return false,
         }

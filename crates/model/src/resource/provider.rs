@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Name;
 
-/// How a service is asked whether a request may pass. Its name is what guards know it by.
+/// How a service is asked whether a request may pass. Its name is what access policies know it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
     /// The upstream of the service; one that does not exist counts as a service that is down.
@@ -37,7 +37,8 @@ pub enum CheckProtocol {
     Http(Box<HttpCheck>),
     /// `envoy.service.auth.v3.Authorization/Check`.
     Grpc,
-    /// `envoy.service.ext_proc.v3.ExternalProcessor/Process`: for routes, and never for guards.
+    /// `envoy.service.ext_proc.v3.ExternalProcessor/Process`: for routes, and never for access
+    /// policies.
     Process(Processing),
 }
 

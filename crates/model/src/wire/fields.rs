@@ -3,7 +3,7 @@
 //! A new field is written in its type, in `model::resource`, and here; then
 //! `UPDATE_GOLDENS=1 cargo test -p myriad-model proto` writes it into `model.proto`.
 
-mod guard;
+mod access_policy;
 mod listener;
 mod options;
 mod policy;
@@ -17,8 +17,9 @@ use super::proto::{Line, Proto};
 use super::raw::{Encoder, Raw, Reader};
 use super::{WireError, shared};
 use crate::{
-    Certificate, Domain, Endpoints, Guard, KeyEncoding, Listener, Origin, OriginKind, PrivateKey,
-    Provider, Resource, Route, StreamRoute, TRUST_PARTS_MAX, Telemetry, Trust, Upstream, Value,
+    AccessPolicy, Certificate, Domain, Endpoints, KeyEncoding, Listener, Origin, OriginKind,
+    PrivateKey, Provider, Resource, Route, StreamRoute, TRUST_PARTS_MAX, Telemetry, Trust,
+    Upstream, Value,
 };
 
 message! {
@@ -49,7 +50,7 @@ forms! {
         15 endpoints: each::<Endpoints>() => Endpoints;
         16 trust: each::<Trust>() => Trust, since 3;
         17 stream_route: each::<StreamRoute>() => StreamRoute, since 3;
-        18 guard: each::<Guard>() => Guard, since 3;
+        18 access_policy: each::<AccessPolicy>() => AccessPolicy, since 3;
         19 provider: each::<Provider>() => Provider, since 3;
         20 telemetry: each::<Telemetry>() => Telemetry, since 3;
     }

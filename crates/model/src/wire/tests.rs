@@ -1,7 +1,7 @@
 //! Round trips, pinned versions, and refusals.
 
+mod access_policy;
 mod fields;
-mod guard;
 mod provider;
 mod telemetry;
 mod upstream;
@@ -343,10 +343,13 @@ fn third_examples() -> Vec<(&'static str, Value)> {
             "third stream route",
             Value::StreamRoute(Box::new(stream_route())),
         ),
-        ("third guard", Value::Guard(Box::new(guard::authorizing()))),
+        (
+            "third access policy",
+            Value::AccessPolicy(Box::new(access_policy::authorizing())),
+        ),
         (
             "third tokens",
-            Value::Guard(Box::new(guard::authenticating())),
+            Value::AccessPolicy(Box::new(access_policy::authenticating())),
         ),
         ("third route", Value::Route(Box::new(third_route()))),
         (

@@ -46,7 +46,7 @@ pub struct Account {
     pub grpc_status: &'static str,
     /// The failure, where there was one.
     pub failure: Option<FailureKind>,
-    /// Whether a guard wants the request to be marked.
+    /// Whether an access policy wants the request to be marked.
     pub is_audited: bool,
     /// Whether the request had to wait on purpose.
     pub is_delayed: bool,

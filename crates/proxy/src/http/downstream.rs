@@ -60,7 +60,9 @@ pub trait Downstream: Peer {
 /// what the proxy fills from tokens, on whatever listener.
 fn trailers_of_request(worker: &Worker, trailers: Trailers) -> Option<Trailers> {
     let tables = worker.tables.load();
-    trailer::of_request(trailers, |name| token::is_of_tokens(tables.guards(), name))
+    trailer::of_request(trailers, |name| {
+        token::is_of_tokens(tables.access_policies(), name)
+    })
 }
 
 /// Why a client is told no more.

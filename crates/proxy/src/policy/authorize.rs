@@ -3,15 +3,15 @@
 //! Providers are asked first; then what denies is weighed, and then what allows, on
 //! the request as the answers have left it.
 //!
-//! A guard that closes (denies, or asks somebody) must not be evaded, and one that opens must
-//! not be fooled. Where a property can be read in two ways, the first looks at both and the
+//! An access policy that closes (denies, or asks somebody) must not be evaded, and one that opens
+//! must not be fooled. Where a property can be read in two ways, the first looks at both and the
 //! second at the one that endpoints go by; tests that no value may fit, the other way round.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use myriad_model::{
-    Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, GuardTest, Name, SealedArc,
+    AccessAction, AccessMatcher, AccessRule, AccessSubject, AccessTest, Authorize, Name, SealedArc,
 };
 
 use smallvec::SmallVec;
@@ -20,14 +20,14 @@ use super::client;
 use crate::codec::client::ClientAddress;
 use crate::codec::field::is_read_as;
 use crate::codec::head::Head;
+use crate::route::access_policies::AccessPolicies;
 use crate::route::claims::Said;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::guards::Guards;
 use crate::telemetry::count::{Count, Counts};
 
 pub mod path;
 
-/// The judgement of the guards that ask no provider.
+/// The judgement of the access policies that ask no provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// Whether the request goes on; otherwise it gets 403.
@@ -36,7 +36,8 @@ pub struct Judgement {
     pub is_audited: bool,
 }
 
-/// Providers that have to be asked about a request, each once, in the order of their guards.
+/// Providers that have to be asked about a request, each once, in the order of their access
+/// policies.
 pub type Asked<'a> = SmallVec<[&'a Name; 2]>;
 
 /// A request to be judged.
@@ -70,9 +71,9 @@ pub struct Stream<'a> {
 }
 
 /// The providers that have to be asked about a request before anything else is weighed.
-pub fn asked<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Asked<'a> {
+pub fn asked<'a>(access_policies: &'a AccessPolicies, request: &Request<'a, '_>) -> Asked<'a> {
     let listener = &request.visit.listener;
-    let mut customs = custom(guards, listener).peekable();
+    let mut customs = custom(access_policies, listener).peekable();
     match customs.peek() {
         Some(_) => fitting(customs, &Facts::of(request)),
         None => Asked::new(),
@@ -80,9 +81,13 @@ pub fn asked<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Asked<'a> {
 }
 
 /// Judges a request that all providers have let pass.
-pub fn judge(guards: &Guards, request: &Request<'_, '_>, counts: &Counts) -> Judgement {
+pub fn judge(
+    access_policies: &AccessPolicies,
+    request: &Request<'_, '_>,
+    counts: &Counts,
+) -> Judgement {
     let facts = Facts::of(request);
-    weigh(guards, &request.visit.listener, &facts, counts)
+    weigh(access_policies, &request.visit.listener, &facts, counts)
 }
 
 /// What a policy says of a request by itself.
@@ -98,16 +103,19 @@ pub enum Weighed {
 
 /// What each policy says of a request, of those that deny or allow. For people who ask why: no
 /// request does.
-pub fn weighed<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Vec<(&'a SealedArc, Weighed)> {
+pub fn weighed<'a>(
+    access_policies: &'a AccessPolicies,
+    request: &Request<'a, '_>,
+) -> Vec<(&'a SealedArc, Weighed)> {
     let facts = Facts::of(request);
-    let all = guards.authorizing_by_name(&request.visit.listener);
-    let all = all.filter(|(_, guard)| !guard.is_dry_run);
-    all.filter_map(|(sealed, guard)| {
-        let weighed = match (&guard.action, facts.fit(guard)) {
-            (GuardAction::Deny, true) => Weighed::Denies,
-            (GuardAction::Allow, true) => Weighed::Allows,
-            (GuardAction::Allow, false) => Weighed::DoesNotAllow,
-            (GuardAction::Deny | GuardAction::Audit | GuardAction::Custom(_), _) => return None,
+    let all = access_policies.authorizing_by_name(&request.visit.listener);
+    let all = all.filter(|(_, access_policy)| !access_policy.is_dry_run);
+    all.filter_map(|(sealed, access_policy)| {
+        let weighed = match (&access_policy.action, facts.fit(access_policy)) {
+            (AccessAction::Deny, true) => Weighed::Denies,
+            (AccessAction::Allow, true) => Weighed::Allows,
+            (AccessAction::Allow, false) => Weighed::DoesNotAllow,
+            (AccessAction::Deny | AccessAction::Audit | AccessAction::Custom(_), _) => return None,
         };
         Some((sealed, weighed))
     })
@@ -115,8 +123,13 @@ pub fn weighed<'a>(guards: &'a Guards, request: &Request<'a, '_>) -> Vec<(&'a Se
 }
 
 /// Whether a stream is admitted. What only requests have fits where it closes, and does not
-/// where it opens. Nobody can be asked about a stream, so one that fits such a guard is refused.
-pub fn admits_stream(guards: &Guards, stream: &Stream<'_>, counts: &Counts) -> bool {
+/// where it opens. Nobody can be asked about a stream, so one that fits such an access policy is
+/// refused.
+pub fn admits_stream(
+    access_policies: &AccessPolicies,
+    stream: &Stream<'_>,
+    counts: &Counts,
+) -> bool {
     let facts = Facts {
         peer: stream.peer.to_canonical(),
         client: stream.client.into(),
@@ -127,18 +140,20 @@ pub fn admits_stream(guards: &Guards, stream: &Stream<'_>, counts: &Counts) -> b
         head: None,
         token: None,
     };
-    let asked = fitting(custom(guards, stream.listener), &facts);
-    asked.is_empty() && weigh(guards, stream.listener, &facts, counts).is_admitted
+    let asked = fitting(custom(access_policies, stream.listener), &facts);
+    asked.is_empty() && weigh(access_policies, stream.listener, &facts, counts).is_admitted
 }
 
-/// The guards that ask somebody.
+/// The access policies that ask somebody.
 fn custom<'a>(
-    guards: &'a Guards,
+    access_policies: &'a AccessPolicies,
     listener: &'a Name,
 ) -> impl Iterator<Item = (&'a Authorize, &'a Name)> {
-    let all = guards.authorizing(listener);
-    all.filter_map(|guard| match &guard.action {
-        GuardAction::Custom(provider) if !guard.is_dry_run => Some((guard, provider)),
+    let all = access_policies.authorizing(listener);
+    all.filter_map(|access_policy| match &access_policy.action {
+        AccessAction::Custom(provider) if !access_policy.is_dry_run => {
+            Some((access_policy, provider))
+        }
         _ => None,
     })
 }
@@ -148,28 +163,33 @@ fn fitting<'a>(
     facts: &Facts<'_, '_>,
 ) -> Asked<'a> {
     let mut asked = Asked::new();
-    for (guard, provider) in customs {
-        if !asked.contains(&provider) && facts.fit(guard) {
+    for (access_policy, provider) in customs {
+        if !asked.contains(&provider) && facts.fit(access_policy) {
             asked.push(provider);
         }
     }
     asked
 }
 
-fn weigh(guards: &Guards, listener: &Name, facts: &Facts<'_, '_>, counts: &Counts) -> Judgement {
+fn weigh(
+    access_policies: &AccessPolicies,
+    listener: &Name,
+    facts: &Facts<'_, '_>,
+    counts: &Counts,
+) -> Judgement {
     let (mut is_denied, mut is_restricted, mut is_allowed) = (false, false, false);
     let mut is_audited = false;
-    for guard in guards.authorizing(listener) {
+    for access_policy in access_policies.authorizing(listener) {
         // Those that ask somebody were weighed before.
-        if matches!(guard.action, GuardAction::Custom(_)) && !guard.is_dry_run {
+        if matches!(access_policy.action, AccessAction::Custom(_)) && !access_policy.is_dry_run {
             continue;
         }
-        let fits = facts.fit(guard);
-        if guard.is_dry_run {
-            let refuses = match guard.action {
-                GuardAction::Allow => !fits,
-                GuardAction::Deny => fits,
-                GuardAction::Audit | GuardAction::Custom(_) => false,
+        let fits = facts.fit(access_policy);
+        if access_policy.is_dry_run {
+            let refuses = match access_policy.action {
+                AccessAction::Allow => !fits,
+                AccessAction::Deny => fits,
+                AccessAction::Audit | AccessAction::Custom(_) => false,
             };
             counts.add(match refuses {
                 true => Count::DryRunRefused,
@@ -177,14 +197,14 @@ fn weigh(guards: &Guards, listener: &Name, facts: &Facts<'_, '_>, counts: &Count
             });
             continue;
         }
-        match &guard.action {
-            GuardAction::Deny => is_denied |= fits,
-            GuardAction::Allow => {
+        match &access_policy.action {
+            AccessAction::Deny => is_denied |= fits,
+            AccessAction::Allow => {
                 is_restricted = true;
                 is_allowed |= fits;
             }
-            GuardAction::Audit => is_audited |= fits,
-            GuardAction::Custom(_) => {}
+            AccessAction::Audit => is_audited |= fits,
+            AccessAction::Custom(_) => {}
         }
     }
     Judgement {
@@ -224,24 +244,30 @@ impl<'a, 'h> Facts<'a, 'h> {
         }
     }
 
-    fn fit(&self, guard: &Authorize) -> bool {
-        let closes = matches!(guard.action, GuardAction::Deny | GuardAction::Custom(_));
-        guard.rules.iter().any(|rule| self.fit_rule(rule, closes))
+    fn fit(&self, access_policy: &Authorize) -> bool {
+        let closes = matches!(
+            access_policy.action,
+            AccessAction::Deny | AccessAction::Custom(_)
+        );
+        access_policy
+            .rules
+            .iter()
+            .any(|rule| self.fit_rule(rule, closes))
     }
 
-    fn fit_rule(&self, rule: &GuardRule, closes: bool) -> bool {
-        let all = |tests: &[GuardTest]| tests.iter().all(|test| self.fit_test(test, closes));
-        let any = |groups: &[Box<[GuardTest]>]| {
+    fn fit_rule(&self, rule: &AccessRule, closes: bool) -> bool {
+        let all = |tests: &[AccessTest]| tests.iter().all(|test| self.fit_test(test, closes));
+        let any = |groups: &[Box<[AccessTest]>]| {
             groups.is_empty() || groups.iter().any(|tests| all(tests))
         };
         any(&rule.from) && any(&rule.to) && all(&rule.when)
     }
 
-    fn fit_test(&self, test: &GuardTest, closes: bool) -> bool {
+    fn fit_test(&self, test: &AccessTest, closes: bool) -> bool {
         if self.head.is_none() && is_of_requests(&test.subject) {
             return closes;
         }
-        let fits = |forms: &[GuardForm], wide: bool| {
+        let fits = |forms: &[AccessMatcher], wide: bool| {
             forms
                 .iter()
                 .any(|form| self.fit_form(&test.subject, form, wide))
@@ -251,8 +277,8 @@ impl<'a, 'h> Facts<'a, 'h> {
     }
 
     /// Whether any value of a property fits. `wide` looks at every reading of it.
-    fn fit_form(&self, subject: &GuardSubject, form: &GuardForm, wide: bool) -> bool {
-        use GuardSubject as Subject;
+    fn fit_form(&self, subject: &AccessSubject, form: &AccessMatcher, wide: bool) -> bool {
+        use AccessSubject as Subject;
         let spiffe = || self.principal.and_then(Spiffe::read);
         match subject {
             Subject::Principal => self.principal.is_some_and(|it| fits(form, it)),
@@ -292,11 +318,11 @@ impl<'a, 'h> Facts<'a, 'h> {
         }
     }
 
-    fn fit_claim(&self, name: &str, form: &GuardForm) -> bool {
+    fn fit_claim(&self, name: &str, form: &AccessMatcher) -> bool {
         self.fit_path(&[name], form)
     }
 
-    fn fit_path<T: AsRef<str>>(&self, path: &[T], form: &GuardForm) -> bool {
+    fn fit_path<T: AsRef<str>>(&self, path: &[T], form: &AccessMatcher) -> bool {
         let mut is_fit = false;
         if let Some(token) = self.token {
             token.each(path, &mut |text| is_fit |= fits(form, text));
@@ -328,8 +354,8 @@ impl<'a> Spiffe<'a> {
 }
 
 /// Whether only requests have a property, and streams do not.
-fn is_of_requests(subject: &GuardSubject) -> bool {
-    use GuardSubject as Subject;
+fn is_of_requests(subject: &AccessSubject) -> bool {
+    use AccessSubject as Subject;
     match subject {
         Subject::RequestPrincipal
         | Subject::Audience
@@ -351,47 +377,47 @@ fn is_of_requests(subject: &GuardSubject) -> bool {
     }
 }
 
-fn fits(form: &GuardForm, value: &str) -> bool {
+fn fits(form: &AccessMatcher, value: &str) -> bool {
     match form {
-        GuardForm::Exact(text) => value == &**text,
-        GuardForm::Prefix(text) => value.starts_with(&**text),
-        GuardForm::Suffix(text) => value.ends_with(&**text),
-        GuardForm::Present => !value.is_empty(),
+        AccessMatcher::Exact(text) => value == &**text,
+        AccessMatcher::Prefix(text) => value.starts_with(&**text),
+        AccessMatcher::Suffix(text) => value.ends_with(&**text),
+        AccessMatcher::Present => !value.is_empty(),
         // Only paths and addresses are compared with these.
-        GuardForm::Template(_) | GuardForm::Block(_) => false,
+        AccessMatcher::Template(_) | AccessMatcher::Block(_) => false,
     }
 }
 
-fn fits_address(form: &GuardForm, address: IpAddr) -> bool {
+fn fits_address(form: &AccessMatcher, address: IpAddr) -> bool {
     match form {
-        GuardForm::Block(block) => block.contains(&address),
-        GuardForm::Present => true,
+        AccessMatcher::Block(block) => block.contains(&address),
+        AccessMatcher::Present => true,
         _ => false,
     }
 }
 
-fn fits_number(form: &GuardForm, number: u16) -> bool {
+fn fits_number(form: &AccessMatcher, number: u16) -> bool {
     match form {
-        GuardForm::Exact(text) => text.parse() == Ok(number),
-        GuardForm::Present => true,
+        AccessMatcher::Exact(text) => text.parse() == Ok(number),
+        AccessMatcher::Present => true,
         _ => false,
     }
 }
 
 /// Hosts have no case, and one without a port is that host on any port.
-fn fits_host(form: &GuardForm, head: &Head<'_>) -> bool {
+fn fits_host(form: &AccessMatcher, head: &Head<'_>) -> bool {
     let same = |text: &str, value: &str| value.eq_ignore_ascii_case(text);
     let fits_one = |value: &str| match form {
-        GuardForm::Exact(text) => same(text, value),
-        GuardForm::Prefix(text) => value.get(..text.len()).is_some_and(|it| same(text, it)),
-        GuardForm::Suffix(text) => {
+        AccessMatcher::Exact(text) => same(text, value),
+        AccessMatcher::Prefix(text) => value.get(..text.len()).is_some_and(|it| same(text, it)),
+        AccessMatcher::Suffix(text) => {
             let start = value.len().checked_sub(text.len());
             start
                 .and_then(|start| value.get(start..))
                 .is_some_and(|it| same(text, it))
         }
-        GuardForm::Present => !value.is_empty(),
-        GuardForm::Template(_) | GuardForm::Block(_) => false,
+        AccessMatcher::Present => !value.is_empty(),
+        AccessMatcher::Template(_) | AccessMatcher::Block(_) => false,
     };
     fits_one(head.authority) || fits_one(&head.host)
 }
@@ -399,14 +425,14 @@ fn fits_host(form: &GuardForm, head: &Head<'_>) -> bool {
 /// Several fields of a name are one list (RFC 9110, section 5.3), which is what is compared.
 /// A test that looks at every reading also takes each field alone, and names that servers may take
 /// for this one.
-fn fits_header(form: &GuardForm, head: &Head<'_>, name: &str, wide: bool) -> bool {
+fn fits_header(form: &AccessMatcher, head: &Head<'_>, name: &str, wide: bool) -> bool {
     let is_it = |sent: &str| sent.eq_ignore_ascii_case(name);
     fits_fields(form, head, is_it, wide)
         || (wide && fits_fields(form, head, |sent| is_read_as(sent, name), wide))
 }
 
 fn fits_fields(
-    form: &GuardForm,
+    form: &AccessMatcher,
     head: &Head<'_>,
     is_it: impl Fn(&str) -> bool,
     wide: bool,

@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 use crate::codec::field::{Field, Known, is_read_as};
 use crate::codec::head::Head;
+use crate::route::access_policies::AccessPolicies;
 use crate::route::claims::{Claims, Said, each_text};
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::guards::Guards;
 use crate::route::keys::{Algorithm, KeySet};
 
 /// The longest token.
@@ -113,7 +113,7 @@ enum TokenLocation<'a> {
 /// # Errors
 /// A token that is not valid, in a place that an issuer names: an endpoint might go by it.
 pub fn authenticate<'a>(
-    guards: &'a Guards,
+    access_policies: &'a AccessPolicies,
     visit: &'a DownstreamConnection,
     head: &Head<'_>,
     remembered: &Remembered,
@@ -123,7 +123,7 @@ pub fn authenticate<'a>(
     let (mut failures, mut is_refused) = (0, false);
     let mut first = None;
     let mut taken = Taken::new();
-    for (issuer, keys) in guards.issuers(&visit.listener) {
+    for (issuer, keys) in access_policies.issuers(&visit.listener) {
         each_token(issuer, head, |place, at, token| {
             let known = tokens.iter().position(|known| known.at == at);
             let number = known.unwrap_or(tokens.len());
@@ -171,14 +171,16 @@ pub fn authenticate<'a>(
 /// without the token where it is not passed on, and with what the token says. None where
 /// nothing changes.
 pub fn change<'h>(
-    guards: &Guards,
+    access_policies: &AccessPolicies,
     visit: &DownstreamConnection,
     head: &Head<'h>,
     verified: Option<&Verified<'_>>,
     room: &'h mut Room,
 ) -> Option<Head<'h>> {
     let is_reserved = |name: &str| {
-        let mut issuers = guards.issuers(&visit.listener).map(|(issuer, _)| issuer);
+        let mut issuers = access_policies
+            .issuers(&visit.listener)
+            .map(|(issuer, _)| issuer);
         issuers.any(|issuer| fills(issuer, name))
     };
     let taken = verified.map(|verified| verified.taken.as_slice());
@@ -425,8 +427,8 @@ pub fn fills(issuer: &TokenIssuer, name: &str) -> bool {
 
 /// Whether a field carries a token on any listener or only a token fills it, or one that a server
 /// takes it for.
-pub fn is_of_tokens(guards: &Guards, name: &str) -> bool {
-    guards.all_issuers().any(|issuer| {
+pub fn is_of_tokens(access_policies: &AccessPolicies, name: &str) -> bool {
+    access_policies.all_issuers().any(|issuer| {
         let mut places = issuer.headers.iter();
         fills(issuer, name) || places.any(|(place, _)| is_read_as(name, place))
     })

@@ -76,7 +76,7 @@ fn has_underscore(field: &Field<'_>) -> bool {
 
 /// Whether a name is read as that of a field that the proxy sets, verifies or frames by.
 fn collides(tables: &Tables, visit: &DownstreamConnection, name: &str) -> bool {
-    let mut issuers = tables.guards().issuers(&visit.listener);
+    let mut issuers = tables.access_policies().issuers(&visit.listener);
     Known::read_of(name) != Known::Other
         || SET.iter().any(|known| is_read_as(name, known))
         || issuers.any(|(issuer, _)| token::fills(issuer, name))

@@ -92,7 +92,9 @@ impl<'a> Edit<'a> {
             Value::Endpoints(_) => {
                 self.change_upstream(some.name(), |entry| entry.1 = new.cloned());
             }
-            Value::Guard(_) => self.tables.guards = self.tables.guards.with(some.name(), new),
+            Value::AccessPolicy(_) => {
+                self.tables.access_policies = self.tables.access_policies.with(some.name(), new)
+            }
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::certificate::CertificateEntry;
 use super::trust::TrustEntry;
 
 /// The request to every client in the mesh: a certificate of the mesh. Which of them may do
-/// what is for guards to say.
+/// what is for access policies to say.
 pub static MESH_CLIENTS: LazyLock<Arc<ClientAuth>> = LazyLock::new(|| {
     Arc::new(ClientAuth {
         trust: Name::from("mesh"),

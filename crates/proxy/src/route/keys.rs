@@ -57,13 +57,13 @@ pub enum Algorithm {
 /// The source of an issuer's keys.
 #[derive(Clone, Debug)]
 pub enum Keys {
-    /// They came with the guard.
+    /// They came with the access policy.
     Own(Arc<KeySet>),
     /// They are fetched.
     Fetched(Arc<KeySlot>),
 }
 
-/// Keys that are fetched. It outlives changes of the guards that name its URL.
+/// Keys that are fetched. It outlives changes of the access policies that name its URL.
 #[derive(Debug)]
 pub struct KeySlot {
     /// The URL.

@@ -11,10 +11,10 @@ use myriad_model::{
     host::Pattern,
 };
 
+use super::access_policies::AccessPolicies;
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
 use super::claims::Said;
-use super::guards::Guards;
 use super::host::{HostEntry, RouteArc};
 use super::identity::IdentityEntry;
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
@@ -45,7 +45,7 @@ pub struct Tables {
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
-    pub(super) guards: Guards,
+    pub(super) access_policies: AccessPolicies,
     pub(super) identity: Option<Arc<IdentityEntry>>,
 }
 
@@ -71,9 +71,9 @@ pub enum Answerer<'a> {
 pub struct NotFound(pub FailureKind);
 
 impl Tables {
-    /// The guards, which are asked of every request before its route has a say.
-    pub fn guards(&self) -> &Guards {
-        &self.guards
+    /// The access policies, which are asked of every request before its route has a say.
+    pub fn access_policies(&self) -> &AccessPolicies {
+        &self.access_policies
     }
 
     /// The identity of the proxy in its mesh; `None` before it was told, and then nothing of the
@@ -286,8 +286,12 @@ impl Tables {
             let sealed = &leaf.0.sealed;
             lines.push(format!("captured {} {}", sealed.name(), sealed.version()));
         }
-        for sealed in self.guards.iter() {
-            lines.push(format!("guard {} {}", sealed.name(), sealed.version()));
+        for sealed in self.access_policies.iter() {
+            lines.push(format!(
+                "access_policy {} {}",
+                sealed.name(),
+                sealed.version()
+            ));
         }
         for sealed in self.providers.iter() {
             lines.push(format!("provider {} {}", sealed.name(), sealed.version()));

@@ -36,7 +36,7 @@ pub fn check(value: &Value) -> Result<(), Splitting> {
         | Value::Endpoints(_)
         | Value::Trust(_)
         | Value::StreamRoute(_)
-        | Value::Guard(_) => Ok(()),
+        | Value::AccessPolicy(_) => Ok(()),
     }
 }
 

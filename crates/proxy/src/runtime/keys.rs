@@ -22,7 +22,7 @@ use crate::codec::body::Decoder;
 use crate::codec::head::split_authority;
 use crate::codec::response;
 use crate::limits::Limits;
-use crate::route::guards::Guards;
+use crate::route::access_policies::AccessPolicies;
 use crate::route::keys::{KeySet, KeySlot};
 use crate::upstream::secure;
 
@@ -42,7 +42,7 @@ const SETS_MAX: usize = 1_024;
 /// The most bytes of an answer, its head included.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Starts fetching what guards ask for.
+/// Starts fetching what access policies ask for.
 pub struct Fetcher {
     wanted: Option<mpsc::Sender<Weak<KeySlot>>>,
     counters: Counters,
@@ -86,8 +86,8 @@ impl Fetcher {
     }
 
     /// Takes over the keys that nobody fetches yet.
-    pub fn take(&mut self, guards: &Guards) {
-        for slot in guards.slots().filter(|slot| slot.take()) {
+    pub fn take(&mut self, access_policies: &AccessPolicies) {
+        for slot in access_policies.slots().filter(|slot| slot.take()) {
             if self.wanted.is_none() {
                 self.wanted = start(self.counters.clone());
             }
@@ -130,7 +130,7 @@ fn start(counters: Counters) -> Option<mpsc::Sender<Weak<KeySlot>>> {
     }
 }
 
-/// Fetches keys again and again, for as long as a guard asks for them.
+/// Fetches keys again and again, for as long as an access policy asks for them.
 async fn keep(slot: Weak<KeySlot>, config: Arc<ClientConfig>, counters: Counters) {
     let mut backoff = Backoff::new(&WAITS, random_seed());
     loop {

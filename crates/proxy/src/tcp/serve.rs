@@ -107,7 +107,7 @@ pub async fn serve(room: Room<'_>, visit: &DownstreamConnection, mut taken: Take
 /// Whether the policies of the listener admit the stream.
 fn is_admitted(room: &Room<'_>, visit: &DownstreamConnection, server_name: Option<&str>) -> bool {
     let tables = room.tables.load();
-    let guards = tables.guards();
+    let access_policies = tables.access_policies();
     let stream = authorize::Stream {
         listener: &visit.listener,
         client: visit.client.ip(),
@@ -117,7 +117,8 @@ fn is_admitted(room: &Room<'_>, visit: &DownstreamConnection, server_name: Optio
         server_name,
         principal: visit.principal(),
     };
-    guards.is_empty() || authorize::admits_stream(guards, &stream, &room.local.counts)
+    access_policies.is_empty()
+        || authorize::admits_stream(access_policies, &stream, &room.local.counts)
 }
 
 async fn copy(

@@ -138,11 +138,11 @@ pub enum Count {
     StreamBytesReceived,
     /// Bytes of ended streams that endpoints have sent.
     StreamBytesSent,
-    /// Guards on trial that would have admitted their request.
+    /// Access policies on trial that would have admitted their request.
     DryRunAdmitted,
-    /// Guards on trial that would have refused it.
+    /// Access policies on trial that would have refused it.
     DryRunRefused,
-    /// Requests that a guard wants to be marked.
+    /// Requests that an access policy wants to be marked.
     Audited,
     /// Requests that a provider let pass.
     CheckPassed,

@@ -4,7 +4,7 @@
 //! people may see: a name shows an alert, a refused connection or a 503 until it works, and never
 //! a 404, another's certificate or half of its routes. What is new or changed comes first:
 //!
-//! 1. guards: nothing is to be reached without them;
+//! 1. access policies: nothing is to be reached without them;
 //! 2. trusts, endpoints, upstreams, then providers behind them: nobody asks for them yet;
 //! 3. what is recorded: where it goes is there;
 //! 4. certificates: nobody shows them yet;
@@ -25,7 +25,7 @@ use myriad_model::{Change, Kind, Snapshot};
 pub(super) const STEPS: usize = 2 * ORDER.len();
 
 const ORDER: [Kind; Kind::ALL.len()] = [
-    Kind::Guard,
+    Kind::AccessPolicy,
     Kind::Trust,
     Kind::Endpoints,
     Kind::Upstream,
@@ -67,7 +67,7 @@ fn kind(step: usize) -> Option<Kind> {
 /// Every kind has its place, and one that is added has to be given one.
 const fn place(kind: Kind) -> usize {
     match kind {
-        Kind::Guard => 0,
+        Kind::AccessPolicy => 0,
         Kind::Trust => 1,
         Kind::Endpoints => 2,
         Kind::Upstream => 3,

@@ -5,6 +5,7 @@
 //! broader pattern, each as a fact of its own, so that a Gateway of a thousand servers costs one
 //! host when one server changes.
 
+mod access_policy;
 mod answer;
 mod below;
 mod beyond;
@@ -17,7 +18,6 @@ mod domain;
 pub mod entrance;
 pub mod facts;
 mod fault;
-mod guard;
 mod headers;
 pub mod host;
 mod limits;

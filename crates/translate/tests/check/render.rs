@@ -1,6 +1,6 @@
 //! Resources and findings as compact, stable text.
 
-mod guard;
+mod access_policy;
 mod stream_route;
 mod telemetry;
 mod upstream;
@@ -109,7 +109,9 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
             "stream_route {name}\n  {} {from}",
             stream_route::text(value)
         ),
-        Value::Guard(value) => format!("guard {name} {} {from}", guard::text(value)),
+        Value::AccessPolicy(value) => {
+            format!("access_policy {name} {} {from}", access_policy::text(value))
+        }
         Value::Telemetry(value) => {
             format!("telemetry {name} {from}{}", telemetry::text(value))
         }

@@ -38,7 +38,7 @@ impl Walk<'_> {
             server_name: self.question.sni().filter(|_| self.question.is_tls),
             principal: visit.principal(),
         };
-        if !authorize::admits_stream(tables.guards(), &stream, &Counts::new()) {
+        if !authorize::admits_stream(tables.access_policies(), &stream, &Counts::new()) {
             return Some("the connection is closed: a policy does not admit it".to_owned());
         }
         self.seen.is_served = ready > 0;

@@ -5,7 +5,7 @@ use super::dry_run::{End, Verdict};
 use super::{Flow, RequestState, Scene, Serving, route};
 use crate::failure::FailureKind;
 use crate::policy::authorize::{self, Weighed};
-use crate::route::guards::Guards;
+use crate::route::access_policies::AccessPolicies;
 use crate::telemetry::count::{Count, Counts};
 
 pub(super) fn apply<'a>(
@@ -14,8 +14,8 @@ pub(super) fn apply<'a>(
     serving: &mut Serving<'_>,
 ) -> Result<Flow, FailureKind> {
     let is_later = !request.providers.is_empty();
-    let guards = scene.tables.guards();
-    if is_later || guards.is_empty() || admits(request, guards, scene, serving) {
+    let access_policies = scene.tables.access_policies();
+    if is_later || access_policies.is_empty() || admits(request, access_policies, scene, serving) {
         return Ok(Flow::Continue);
     }
     route::note(request, scene, serving);
@@ -23,11 +23,11 @@ pub(super) fn apply<'a>(
 }
 
 pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
-    let guards = scene.tables.guards();
+    let access_policies = scene.tables.access_policies();
     let judged = judged(request, scene);
-    let verdict = authorize::judge(guards, &judged, &Counts::new());
+    let verdict = authorize::judge(access_policies, &judged, &Counts::new());
     let named = |wanted: Weighed| -> Vec<String> {
-        let all = authorize::weighed(guards, &judged).into_iter();
+        let all = authorize::weighed(access_policies, &judged).into_iter();
         let wanted = all.filter(|(_, weighed)| *weighed == wanted);
         let resources = wanted.filter_map(|(sealed, _)| sealed.resource());
         resources.map(|it| it.origin.to_string()).collect()
@@ -45,21 +45,27 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
         return End::refused(FailureKind::Unauthorized, text);
     }
     match allowed.is_empty() {
-        true if guards.authorizing(&scene.visit.listener).next().is_none() => Verdict::Silent,
+        true if access_policies
+            .authorizing(&scene.visit.listener)
+            .next()
+            .is_none() =>
+        {
+            Verdict::Silent
+        }
         true => Verdict::Passes("no policy denies the request".to_owned()),
         false => Verdict::Passes(format!("allowed by {}", allowed.join(", "))),
     }
 }
 
-/// Whether the guards that nobody has to be asked for admit a request.
+/// Whether the access policies that nobody has to be asked for admit a request.
 pub(super) fn admits(
     request: &RequestState<'_, '_>,
-    guards: &Guards,
+    access_policies: &AccessPolicies,
     scene: &Scene<'_>,
     serving: &mut Serving<'_>,
 ) -> bool {
     let counts = &serving.worker.local.counts;
-    let judgement = authorize::judge(guards, &judged(request, scene), counts);
+    let judgement = authorize::judge(access_policies, &judged(request, scene), counts);
     if judgement.is_audited {
         serving.account.is_audited = true;
         counts.add(Count::Audited);

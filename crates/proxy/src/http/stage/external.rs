@@ -28,8 +28,8 @@ use crate::pattern::Budget;
 use crate::policy::authorize;
 use crate::policy::check::{self, Answered, Question, Verdict};
 use crate::policy::token::KeptToken;
+use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::guards::Guards;
 use crate::route::tables::{Tables, upstream_hash};
 use crate::telemetry::count::Count;
 use crate::telemetry::request_id::RequestId;
@@ -44,7 +44,7 @@ pub struct Check {
     head: KeptHead,
     token: Option<KeptToken>,
     /// What is weighed once all of them let the request pass.
-    guards: Guards,
+    access_policies: AccessPolicies,
     /// What its regexes may still cost.
     budget: Budget,
 }
@@ -54,7 +54,7 @@ pub(super) fn apply<'a>(
     scene: &Scene<'a>,
     serving: &mut Serving<'_>,
 ) -> Result<Flow, FailureKind> {
-    if scene.tables.guards().is_empty() {
+    if scene.tables.access_policies().is_empty() {
         return Ok(Flow::Continue);
     }
     let Some(providers) = providers(request, scene.tables, scene) else {
@@ -67,9 +67,9 @@ pub(super) fn apply<'a>(
 
 /// What a provider will say is not known here.
 pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Said {
-    let guards = scene.tables.guards();
+    let access_policies = scene.tables.access_policies();
     let judged = authorization::judged(request, scene);
-    let asked = authorize::asked(guards, &judged);
+    let asked = authorize::asked(access_policies, &judged);
     let mut told = Vec::new();
     for name in asked {
         let Some(sealed) = authorizer(scene.tables, name) else {
@@ -109,7 +109,7 @@ fn providers(
     scene: &Scene<'_>,
 ) -> Option<Providers> {
     let judged = authorization::judged(request, scene);
-    let asked = authorize::asked(tables.guards(), &judged);
+    let asked = authorize::asked(tables.access_policies(), &judged);
     let mut all = Providers::new();
     for name in asked {
         all.push(authorizer(tables, name)?);
@@ -139,7 +139,7 @@ impl Check {
             head,
             token: request.token.kept(),
             providers: request.providers,
-            guards: scene.tables.guards().clone(),
+            access_policies: scene.tables.access_policies().clone(),
             budget: scene.budget.clone(),
         }
     }
@@ -198,7 +198,7 @@ pub async fn settle<P: Peer>(
     };
     let mut request = RequestState::resumed(&head, check.token.as_ref());
     let serving = &mut Serving { worker, account };
-    if !authorization::admits(&request, &check.guards, &scene, serving) {
+    if !authorization::admits(&request, &check.access_policies, &scene, serving) {
         *decided = Decided::failed(FailureKind::Unauthorized);
         return;
     }

@@ -15,7 +15,7 @@ pub(super) fn apply<'a>(
     scene: &Scene<'a>,
     serving: &mut Serving<'_>,
 ) -> Result<Flow, FailureKind> {
-    if scene.tables.guards().is_empty() {
+    if scene.tables.access_policies().is_empty() {
         return Ok(Flow::Continue);
     }
     let Ok(verified) = authenticate(request, scene, &serving.worker.tokens) else {
@@ -27,7 +27,12 @@ pub(super) fn apply<'a>(
 }
 
 pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Verdict {
-    let issuers = || scene.tables.guards().issuers(&scene.visit.listener);
+    let issuers = || {
+        scene
+            .tables
+            .access_policies()
+            .issuers(&scene.visit.listener)
+    };
     let named = |name: &str| match name {
         "" => "any issuer".to_owned(),
         name => name.to_owned(),
@@ -76,7 +81,13 @@ fn authenticate<'a>(
         return Ok(None);
     }
     let now = clock::unix_seconds();
-    token::authenticate(scene.tables.guards(), scene.visit, head, remembered, now)
+    token::authenticate(
+        scene.tables.access_policies(),
+        scene.visit,
+        head,
+        remembered,
+        now,
+    )
 }
 
 /// Makes the head what everything behind this stage sees.
@@ -86,9 +97,10 @@ fn pass_on<'a>(
     verified: Option<Verified<'a>>,
 ) {
     if let Some(room) = request.room.take() {
-        let guards = scene.tables.guards();
+        let access_policies = scene.tables.access_policies();
         let sent = request.head.sent;
-        request.head.changed = token::change(guards, scene.visit, sent, verified.as_ref(), room);
+        request.head.changed =
+            token::change(access_policies, scene.visit, sent, verified.as_ref(), room);
     }
     if let Some(verified) = verified {
         request.token = Token::Verified(verified);

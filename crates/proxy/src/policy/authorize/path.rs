@@ -1,16 +1,16 @@
-//! Paths as guards compare them, in each reading that an endpoint may have of them.
+//! Paths as access policies compare them, in each reading that an endpoint may have of them.
 //!
 //! What closes looks whether any reading fits, and what opens whether all of them do. Escapes of
 //! letters, digits, `-`, `.`, `_` and `~` mean these to all servers (RFC 3986, section 6.2.2.2), so
 //! what opens goes by the path with those undone and asks no more of the path as it came.
 
-use myriad_model::GuardForm;
+use myriad_model::AccessMatcher;
 
 use crate::codec::path::reading::{Readings, widened};
 
 /// Whether a path fits. `readings` are those of a path that has more than one, and `wide` looks
 /// for any that fits. `*`, which asks about the server as a whole, is compared as `/`.
-pub fn fits(form: &GuardForm, path: &str, readings: Option<&Readings>, wide: bool) -> bool {
+pub fn fits(form: &AccessMatcher, path: &str, readings: Option<&Readings>, wide: bool) -> bool {
     let path = match path {
         "*" => "/",
         path => path,
@@ -31,20 +31,20 @@ pub fn fits(form: &GuardForm, path: &str, readings: Option<&Readings>, wide: boo
 }
 
 /// A form as it is compared with readings that have no escapes.
-fn undone(form: &GuardForm) -> GuardForm {
+fn undone(form: &AccessMatcher) -> AccessMatcher {
     let undo = |text: &str| widened(text).into();
     match form {
-        GuardForm::Exact(text) => GuardForm::Exact(undo(text)),
-        GuardForm::Prefix(text) => GuardForm::Prefix(undo(text)),
-        GuardForm::Suffix(text) => GuardForm::Suffix(undo(text)),
-        GuardForm::Template(text) => GuardForm::Template(undo(text)),
-        GuardForm::Present | GuardForm::Block(_) => form.clone(),
+        AccessMatcher::Exact(text) => AccessMatcher::Exact(undo(text)),
+        AccessMatcher::Prefix(text) => AccessMatcher::Prefix(undo(text)),
+        AccessMatcher::Suffix(text) => AccessMatcher::Suffix(undo(text)),
+        AccessMatcher::Template(text) => AccessMatcher::Template(undo(text)),
+        AccessMatcher::Present | AccessMatcher::Block(_) => form.clone(),
     }
 }
 
-fn fits_one(form: &GuardForm, path: &str) -> bool {
+fn fits_one(form: &AccessMatcher, path: &str) -> bool {
     match form {
-        GuardForm::Template(template) => fits_template(template, path),
+        AccessMatcher::Template(template) => fits_template(template, path),
         other => super::fits(other, path),
     }
 }

@@ -1,36 +1,36 @@
-//! Each property, each form, and how guards add up.
+//! Each property, each form, and how access policies add up.
 
 use myriad_model::{
-    Authorize, Form, Guard, GuardAction, GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest,
-    Name, Origin, Resource, SealedArc, Sealer, Value,
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Authorize, Form, Name, Origin, Resource, SealedArc, Sealer, Value,
 };
 
 use super::{Request, Stream, admits_stream, asked, judge};
 use crate::codec::head;
 use crate::limits::Limits;
+use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::guards::Guards;
 use crate::telemetry::count::{Count, Counts};
 
-fn guards(policies: Vec<Authorize>) -> Guards {
+fn access_policies(policies: Vec<Authorize>) -> AccessPolicies {
     let mut sealer = Sealer::new([1; 32], Form::Value);
-    let mut guards = Guards::default();
+    let mut access_policies = AccessPolicies::default();
     for (number, policy) in policies.into_iter().enumerate() {
         let name = Name::from(&*number.to_string());
         let resource = Resource {
             origin: Origin::settings(),
-            value: Value::Guard(Box::new(Guard {
+            value: Value::AccessPolicy(Box::new(AccessPolicy {
                 listeners: [].into(),
-                check: GuardCheck::Authorize(policy),
+                check: AccessCheck::Authorize(policy),
             })),
         };
         let sealed = SealedArc::new(sealer.seal(name.clone(), resource));
-        guards = guards.with(&name, Some(&sealed));
+        access_policies = access_policies.with(&name, Some(&sealed));
     }
-    guards
+    access_policies
 }
 
-fn policy(action: GuardAction, rules: Vec<GuardRule>) -> Authorize {
+fn policy(action: AccessAction, rules: Vec<AccessRule>) -> Authorize {
     Authorize {
         action,
         is_dry_run: false,
@@ -38,15 +38,15 @@ fn policy(action: GuardAction, rules: Vec<GuardRule>) -> Authorize {
     }
 }
 
-fn when(subject: GuardSubject, any: Vec<GuardForm>, none: Vec<GuardForm>) -> GuardRule {
-    GuardRule {
-        when: [GuardTest {
+fn when(subject: AccessSubject, any: Vec<AccessMatcher>, none: Vec<AccessMatcher>) -> AccessRule {
+    AccessRule {
+        when: [AccessTest {
             subject,
             any: any.into(),
             none: none.into(),
         }]
         .into(),
-        ..GuardRule::default()
+        ..AccessRule::default()
     }
 }
 
@@ -67,31 +67,31 @@ fn verdict(policies: Vec<Authorize>, target: &str, fields: &str) -> String {
         token: None,
         trusted_hops: 1,
     };
-    let guards = guards(policies);
-    let asked = asked(&guards, &request);
+    let access_policies = access_policies(policies);
+    let asked = asked(&access_policies, &request);
     if !asked.is_empty() {
         return format!("Asked({asked:?})");
     }
-    let word = match judge(&guards, &request, &counts).is_admitted {
+    let word = match judge(&access_policies, &request, &counts).is_admitted {
         true => "Admitted",
         false => "Refused",
     };
     word.to_owned()
 }
 
-fn exact(text: &str) -> GuardForm {
-    GuardForm::Exact(text.into())
+fn exact(text: &str) -> AccessMatcher {
+    AccessMatcher::Exact(text.into())
 }
 
-fn block(text: &str) -> GuardForm {
-    GuardForm::Block(text.parse().unwrap())
+fn block(text: &str) -> AccessMatcher {
+    AccessMatcher::Block(text.parse().unwrap())
 }
 
 /// Whether a test of one form fits the request, by an ALLOW and by a DENY.
-fn fit(subject: GuardSubject, form: GuardForm, target: &str, fields: &str) -> (bool, bool) {
+fn fit(subject: AccessSubject, form: AccessMatcher, target: &str, fields: &str) -> (bool, bool) {
     let rule = |form| when(subject.clone(), vec![form], Vec::new());
-    let allow = policy(GuardAction::Allow, vec![rule(form.clone())]);
-    let deny = policy(GuardAction::Deny, vec![rule(form)]);
+    let allow = policy(AccessAction::Allow, vec![rule(form.clone())]);
+    let deny = policy(AccessAction::Deny, vec![rule(form)]);
     (
         verdict(vec![allow], target, fields) == "Admitted",
         verdict(vec![deny], target, fields) == "Refused",
@@ -100,21 +100,25 @@ fn fit(subject: GuardSubject, form: GuardForm, target: &str, fields: &str) -> (b
 
 #[test]
 fn each_property_is_compared_with_what_it_is() {
-    use GuardSubject as Subject;
-    let template = |text: &str| GuardForm::Template(text.into());
+    use AccessSubject as Subject;
+    let template = |text: &str| AccessMatcher::Template(text.into());
     let told = "X-Forwarded-For: 198.51.100.9\r\nX-Tenant: blue\r\n";
     let cases = [
         (Subject::Method, exact("GET"), true),
         (Subject::Method, exact("POST"), false),
-        (Subject::Method, GuardForm::Present, true),
+        (Subject::Method, AccessMatcher::Present, true),
         (Subject::Host, exact("shop.example"), true),
         (Subject::Host, exact("SHOP.example:8080"), true),
-        (Subject::Host, GuardForm::Suffix(".Example".into()), true),
-        (Subject::Host, GuardForm::Prefix("shop.".into()), true),
+        (
+            Subject::Host,
+            AccessMatcher::Suffix(".Example".into()),
+            true,
+        ),
+        (Subject::Host, AccessMatcher::Prefix("shop.".into()), true),
         (Subject::Host, exact("shop.example:8081"), false),
         (Subject::Path, exact("/v1/items/7"), true),
-        (Subject::Path, GuardForm::Prefix("/v1/".into()), true),
-        (Subject::Path, GuardForm::Suffix("/7".into()), true),
+        (Subject::Path, AccessMatcher::Prefix("/v1/".into()), true),
+        (Subject::Path, AccessMatcher::Suffix("/7".into()), true),
         (Subject::Path, template("/v1/{*}/7"), true),
         (Subject::Path, template("/v1/{**}"), true),
         (Subject::Path, template("/{**}/7"), true),
@@ -130,20 +134,24 @@ fn each_property_is_compared_with_what_it_is() {
         (Subject::LocalPort, exact("80"), false),
         (Subject::Header("x-tenant".into()), exact("blue"), true),
         (Subject::Header("x-tenant".into()), exact("green"), false),
-        (Subject::Header("x-other".into()), GuardForm::Present, false),
-        (Subject::Principal, GuardForm::Present, false),
-        (Subject::Namespace, exact("a"), false),
-        (Subject::ServiceAccount, exact("a/b"), false),
-        (Subject::TrustDomain, GuardForm::Present, false),
-        (Subject::RequestPrincipal, GuardForm::Present, false),
-        (Subject::Audience, GuardForm::Present, false),
-        (Subject::Presenter, GuardForm::Present, false),
         (
-            Subject::Claim(["a".into()].into()),
-            GuardForm::Present,
+            Subject::Header("x-other".into()),
+            AccessMatcher::Present,
             false,
         ),
-        (Subject::ServerName, GuardForm::Present, false),
+        (Subject::Principal, AccessMatcher::Present, false),
+        (Subject::Namespace, exact("a"), false),
+        (Subject::ServiceAccount, exact("a/b"), false),
+        (Subject::TrustDomain, AccessMatcher::Present, false),
+        (Subject::RequestPrincipal, AccessMatcher::Present, false),
+        (Subject::Audience, AccessMatcher::Present, false),
+        (Subject::Presenter, AccessMatcher::Present, false),
+        (
+            Subject::Claim(["a".into()].into()),
+            AccessMatcher::Present,
+            false,
+        ),
+        (Subject::ServerName, AccessMatcher::Present, false),
     ];
     for (subject, form, fits) in cases {
         let found = fit(subject.clone(), form.clone(), "/v1/items/7?q=1", told);
@@ -153,7 +161,7 @@ fn each_property_is_compared_with_what_it_is() {
 
 #[test]
 fn what_can_be_read_in_two_ways_is_never_opened_and_always_closed() {
-    use GuardSubject as Subject;
+    use AccessSubject as Subject;
     let admin = || exact("/admin");
     for (target, allowed, denied) in [
         ("/admin", true, true),
@@ -167,11 +175,14 @@ fn what_can_be_read_in_two_ways_is_never_opened_and_always_closed() {
         assert_eq!(found, (allowed, denied), "{target}");
     }
     // Servlet containers leave parameters out before they undo escapes.
-    let suffix = |text: &str| GuardForm::Suffix(text.into());
+    let suffix = |text: &str| AccessMatcher::Suffix(text.into());
     for (form, target) in [
         (admin(), "/admin;%2fx"),
         (admin(), "/admin;%252f%252e%252e"),
-        (GuardForm::Prefix("/admin/".into()), "/admin;x/%252e%252e/y"),
+        (
+            AccessMatcher::Prefix("/admin/".into()),
+            "/admin;x/%252e%252e/y",
+        ),
         (suffix(".php"), "/x.php;%2fa"),
         (suffix(".png"), "/secret;%2f.png"),
     ] {
@@ -180,9 +191,9 @@ fn what_can_be_read_in_two_ways_is_never_opened_and_always_closed() {
     }
     // The server as a whole is its root.
     for (form, fits) in [
-        (GuardForm::Prefix("/".into()), true),
+        (AccessMatcher::Prefix("/".into()), true),
         (exact("/"), true),
-        (GuardForm::Template("/{**}".into()), true),
+        (AccessMatcher::Template("/{**}".into()), true),
         (admin(), false),
     ] {
         let found = fit(Subject::Path, form, "*", "");
@@ -197,55 +208,55 @@ fn what_can_be_read_in_two_ways_is_never_opened_and_always_closed() {
 #[test]
 fn what_must_not_fit_must_not_fit_in_any_reading() {
     let not = |action, target: &str| {
-        let rule = when(GuardSubject::Path, Vec::new(), vec![exact("/admin")]);
+        let rule = when(AccessSubject::Path, Vec::new(), vec![exact("/admin")]);
         verdict(vec![policy(action, vec![rule])], target, "")
     };
-    assert_eq!(not(GuardAction::Allow, "/shop"), "Admitted");
-    assert_eq!(not(GuardAction::Allow, "/admin"), "Refused");
-    assert_eq!(not(GuardAction::Allow, "//admin"), "Refused");
-    assert_eq!(not(GuardAction::Deny, "/shop"), "Refused");
-    assert_eq!(not(GuardAction::Deny, "/admin"), "Admitted");
-    assert_eq!(not(GuardAction::Deny, "//admin"), "Refused");
+    assert_eq!(not(AccessAction::Allow, "/shop"), "Admitted");
+    assert_eq!(not(AccessAction::Allow, "/admin"), "Refused");
+    assert_eq!(not(AccessAction::Allow, "//admin"), "Refused");
+    assert_eq!(not(AccessAction::Deny, "/shop"), "Refused");
+    assert_eq!(not(AccessAction::Deny, "/admin"), "Admitted");
+    assert_eq!(not(AccessAction::Deny, "//admin"), "Refused");
 }
 
 #[test]
 fn who_asks_goes_before_who_closes_before_who_opens() {
-    let all = || vec![GuardRule::default()];
+    let all = || vec![AccessRule::default()];
     let none = Vec::new;
-    let asks = || GuardAction::Custom("opa".into());
+    let asks = || AccessAction::Custom("opa".into());
     for (policies, wanted) in [
         (vec![], "Admitted"),
-        (vec![policy(GuardAction::Allow, none())], "Refused"),
-        (vec![policy(GuardAction::Deny, none())], "Admitted"),
-        (vec![policy(GuardAction::Allow, all())], "Admitted"),
-        (vec![policy(GuardAction::Deny, all())], "Refused"),
+        (vec![policy(AccessAction::Allow, none())], "Refused"),
+        (vec![policy(AccessAction::Deny, none())], "Admitted"),
+        (vec![policy(AccessAction::Allow, all())], "Admitted"),
+        (vec![policy(AccessAction::Deny, all())], "Refused"),
         (
             vec![
-                policy(GuardAction::Allow, all()),
-                policy(GuardAction::Deny, all()),
+                policy(AccessAction::Allow, all()),
+                policy(AccessAction::Deny, all()),
             ],
             "Refused",
         ),
         (
             vec![
-                policy(GuardAction::Allow, none()),
-                policy(GuardAction::Allow, all()),
+                policy(AccessAction::Allow, none()),
+                policy(AccessAction::Allow, all()),
             ],
             "Admitted",
         ),
-        (vec![policy(GuardAction::Audit, all())], "Admitted"),
+        (vec![policy(AccessAction::Audit, all())], "Admitted"),
         (vec![policy(asks(), all())], "Asked([\"opa\"])"),
         (vec![policy(asks(), none())], "Admitted"),
         (
-            vec![policy(GuardAction::Deny, all()), policy(asks(), all())],
+            vec![policy(AccessAction::Deny, all()), policy(asks(), all())],
             "Asked([\"opa\"])",
         ),
         (
             vec![
                 policy(asks(), all()),
-                policy(GuardAction::Custom("other".into()), all()),
+                policy(AccessAction::Custom("other".into()), all()),
                 policy(asks(), all()),
-                policy(GuardAction::Custom("third".into()), none()),
+                policy(AccessAction::Custom("third".into()), none()),
             ],
             "Asked([\"opa\", \"other\"])",
         ),
@@ -257,16 +268,16 @@ fn who_asks_goes_before_who_closes_before_who_opens() {
 
 #[test]
 fn all_parts_of_a_rule_have_to_fit_and_one_of_its_sources() {
-    let test = |subject, form| GuardTest {
+    let test = |subject, form| AccessTest {
         subject,
         any: [form].into(),
         none: Box::default(),
     };
-    let rule = |blocks: [&str; 2], method: &str| GuardRule {
+    let rule = |blocks: [&str; 2], method: &str| AccessRule {
         from: blocks
-            .map(|text| [test(GuardSubject::PeerAddress, block(text))].into())
+            .map(|text| [test(AccessSubject::PeerAddress, block(text))].into())
             .into(),
-        to: [[test(GuardSubject::Method, exact(method))].into()].into(),
+        to: [[test(AccessSubject::Method, exact(method))].into()].into(),
         when: Box::default(),
     };
     for (blocks, method, wanted) in [
@@ -274,7 +285,7 @@ fn all_parts_of_a_rule_have_to_fit_and_one_of_its_sources() {
         (["10.0.0.0/8", "192.0.2.0/24"], "POST", "Refused"),
         (["10.0.0.0/8", "192.0.3.0/24"], "GET", "Refused"),
     ] {
-        let allow = policy(GuardAction::Allow, vec![rule(blocks, method)]);
+        let allow = policy(AccessAction::Allow, vec![rule(blocks, method)]);
         assert_eq!(verdict(vec![allow], "/", ""), wanted);
     }
 }
@@ -282,9 +293,9 @@ fn all_parts_of_a_rule_have_to_fit_and_one_of_its_sources() {
 #[test]
 fn a_policy_on_trial_is_counted_and_nothing_else() {
     let counts = Counts::new();
-    let mut deny = policy(GuardAction::Deny, vec![GuardRule::default()]);
+    let mut deny = policy(AccessAction::Deny, vec![AccessRule::default()]);
     deny.is_dry_run = true;
-    let guards = guards(vec![deny]);
+    let access_policies = access_policies(vec![deny]);
     let head = head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::default()).unwrap();
     let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
     let request = Request {
@@ -293,7 +304,7 @@ fn a_policy_on_trial_is_counted_and_nothing_else() {
         token: None,
         trusted_hops: 0,
     };
-    let judgement = judge(&guards, &request, &counts);
+    let judgement = judge(&access_policies, &request, &counts);
     assert!(judgement.is_admitted);
     assert_eq!(counts.get(Count::DryRunRefused), 1);
 }
@@ -302,7 +313,7 @@ fn a_policy_on_trial_is_counted_and_nothing_else() {
 fn what_only_requests_have_closes_streams_and_never_opens_them() {
     let stream = |action, subject, form| {
         let rule = when(subject, vec![form], Vec::new());
-        let guards = guards(vec![policy(action, vec![rule])]);
+        let access_policies = access_policies(vec![policy(action, vec![rule])]);
         let stream = Stream {
             listener: &"tcp".into(),
             client: "192.0.2.7".parse().unwrap(),
@@ -312,27 +323,27 @@ fn what_only_requests_have_closes_streams_and_never_opens_them() {
             server_name: Some("db.example"),
             principal: Some("cluster.local/ns/a/sa/b"),
         };
-        admits_stream(&guards, &stream, &Counts::new())
+        admits_stream(&access_policies, &stream, &Counts::new())
     };
-    use GuardSubject as Subject;
-    assert!(!stream(GuardAction::Allow, Subject::Method, exact("GET")));
-    assert!(!stream(GuardAction::Deny, Subject::Method, exact("GET")));
+    use AccessSubject as Subject;
+    assert!(!stream(AccessAction::Allow, Subject::Method, exact("GET")));
+    assert!(!stream(AccessAction::Deny, Subject::Method, exact("GET")));
     assert!(stream(
-        GuardAction::Allow,
+        AccessAction::Allow,
         Subject::LocalPort,
         exact("5432")
     ));
-    assert!(!stream(GuardAction::Deny, Subject::Namespace, exact("a")));
+    assert!(!stream(AccessAction::Deny, Subject::Namespace, exact("a")));
     assert!(stream(
-        GuardAction::Allow,
+        AccessAction::Allow,
         Subject::ServiceAccount,
         exact("a/b")
     ));
     assert!(stream(
-        GuardAction::Allow,
+        AccessAction::Allow,
         Subject::ServerName,
         exact("db.example")
     ));
-    let custom = GuardAction::Custom("opa".into());
-    assert!(!stream(custom, Subject::LocalPort, GuardForm::Present));
+    let custom = AccessAction::Custom("opa".into());
+    assert!(!stream(custom, Subject::LocalPort, AccessMatcher::Present));
 }

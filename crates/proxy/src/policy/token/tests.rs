@@ -11,16 +11,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use myriad_model::{
-    Authenticate, ClaimHeader, Form, Guard, GuardCheck, Name, Origin, Resource, SealedArc, Sealer,
-    TokenIssuer, TokenKeys, Value as ModelValue,
+    AccessCheck, AccessPolicy, Authenticate, ClaimHeader, Form, Name, Origin, Resource, SealedArc,
+    Sealer, TokenIssuer, TokenKeys, Value as ModelValue,
 };
 use proptest::prelude::*;
 
 use super::{BadToken, Remembered, Room, authenticate, change, read};
 use crate::codec::head;
 use crate::limits::Limits;
+use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::guards::Guards;
 use crate::route::keys::KeySet;
 
 const NOW: i64 = 1_800_000_000;
@@ -125,19 +125,19 @@ impl Signer {
     }
 }
 
-fn guards(issuers: Vec<TokenIssuer>) -> Guards {
+fn access_policies(issuers: Vec<TokenIssuer>) -> AccessPolicies {
     let resource = Resource {
         origin: Origin::settings(),
-        value: ModelValue::Guard(Box::new(Guard {
+        value: ModelValue::AccessPolicy(Box::new(AccessPolicy {
             listeners: [].into(),
-            check: GuardCheck::Authenticate(Authenticate {
+            check: AccessCheck::Authenticate(Authenticate {
                 issuers: issuers.into(),
             }),
         })),
     };
     let name = Name::from("tokens");
     let sealed = Sealer::new([1; 32], Form::Value).seal(name.clone(), resource);
-    Guards::default().with(&name, Some(&SealedArc::new(sealed)))
+    AccessPolicies::default().with(&name, Some(&SealedArc::new(sealed)))
 }
 
 /// The principal of a request with these fields, by an issuer.
@@ -149,12 +149,12 @@ fn principal(
     let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
     let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
-    let guards = guards(issuers);
+    let access_policies = access_policies(issuers);
     let remembered = Remembered::default();
     // Twice, since what is remembered must be judged like what is not.
-    let first = authenticate(&guards, &visit, &head, &remembered, NOW);
+    let first = authenticate(&access_policies, &visit, &head, &remembered, NOW);
     let first = first.map(|it| it.map(|it| it.said().principal().unwrap_or_default().to_owned()));
-    let second = authenticate(&guards, &visit, &head, &remembered, NOW);
+    let second = authenticate(&access_policies, &visit, &head, &remembered, NOW);
     let second = second.map(|it| it.map(|it| it.said().principal().unwrap_or_default().to_owned()));
     assert_eq!(first, second);
     first
@@ -359,7 +359,7 @@ fn all_tokens_that_are_not_passed_on_are_taken_out() {
     let shown = |is_forwarded| {
         let mut keeping = second.issuer();
         keeping.is_forwarded = is_forwarded;
-        let guards = guards(vec![first.issuer(), keeping]);
+        let access_policies = access_policies(vec![first.issuer(), keeping]);
         let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
         let text = format!(
             "GET /?a=b&access_token={} HTTP/1.1\r\nHost: a\r\n{}\r\n",
@@ -368,9 +368,9 @@ fn all_tokens_that_are_not_passed_on_are_taken_out() {
         );
         let mut room = Room::default();
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let found = authenticate(&guards, &visit, &head, &Remembered::default(), NOW);
+        let found = authenticate(&access_policies, &visit, &head, &Remembered::default(), NOW);
         let verified = found.unwrap().unwrap();
-        let changed = change(&guards, &visit, &head, Some(&verified), &mut room).unwrap();
+        let changed = change(&access_policies, &visit, &head, Some(&verified), &mut room).unwrap();
         let mut fields = changed.fields.iter();
         let is_kept = fields.any(|field| field.name.eq_ignore_ascii_case("authorization"));
         (changed.query.unwrap_or_default().to_owned(), is_kept)
@@ -390,16 +390,23 @@ fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
             claim: [claim.into()].into(),
         })
         .into();
-    let guards = guards(vec![issuer]);
+    let access_policies = access_policies(vec![issuer]);
     let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
     let token = signer.token(r#"{"iss":"me","sub":"ann","age":7}"#);
     let show = |fields: &str| {
         let text = format!("GET /?a=b HTTP/1.1\r\nHost: a\r\nConnection: x-sub\r\n{fields}\r\n");
         let mut room = Room::default();
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let found = authenticate(&guards, &visit, &head, &Remembered::default(), NOW);
+        let found = authenticate(&access_policies, &visit, &head, &Remembered::default(), NOW);
         let verified = found.unwrap_or_default();
-        let changed = change(&guards, &visit, &head, verified.as_ref(), &mut room).unwrap();
+        let changed = change(
+            &access_policies,
+            &visit,
+            &head,
+            verified.as_ref(),
+            &mut room,
+        )
+        .unwrap();
         assert!(changed.connection_fields.is_empty());
         let fields = changed
             .fields
@@ -429,9 +436,9 @@ fn keys_of_another_set_are_not_taken_for_those_that_verified_before() {
     );
     let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
     let remembered = Remembered::default();
-    let before = guards(vec![first.issuer()]);
+    let before = access_policies(vec![first.issuer()]);
     assert!(authenticate(&before, &visit, &head, &remembered, NOW).is_ok());
-    let after = guards(vec![second.issuer()]);
+    let after = access_policies(vec![second.issuer()]);
     assert!(authenticate(&after, &visit, &head, &remembered, NOW).is_err());
     // Time passes for what is remembered too.
     assert!(authenticate(&before, &visit, &head, &remembered, NOW + 3_600).is_err());

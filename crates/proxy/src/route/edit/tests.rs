@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_model::{
-    Action, Authenticate, Certificate, Change, CheckProtocol, Delta, Domain, Endpoint, Endpoints,
-    Form, Guard, GuardCheck, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol, Name,
-    Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource, Route,
-    Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, Value, Writer,
+    AccessCheck, AccessPolicy, Action, Authenticate, Certificate, Change, CheckProtocol, Delta,
+    Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol,
+    Name, Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource,
+    Route, Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, Value, Writer,
 };
 use proptest::prelude::*;
 
@@ -88,7 +88,7 @@ fn value(kind: Kind, content: u8) -> Value {
                 .map(|last| Endpoint::even(([192, 0, 2, last], 80).into()))
                 .collect(),
         )),
-        Kind::Guard => guard(content),
+        Kind::AccessPolicy => access_policy(content),
         Kind::Provider => provider(content),
         Kind::Telemetry => telemetry(content),
     }
@@ -114,10 +114,10 @@ fn provider(content: u8) -> Value {
     }))
 }
 
-fn guard(content: u8) -> Value {
-    Value::Guard(Box::new(Guard {
+fn access_policy(content: u8) -> Value {
+    Value::AccessPolicy(Box::new(AccessPolicy {
         listeners: [Name::from(&*content.to_string())].into(),
-        check: GuardCheck::Authenticate(Authenticate {
+        check: AccessCheck::Authenticate(Authenticate {
             issuers: Box::default(),
         }),
     }))

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use myriad_model::{
-    Authorize, CheckBody, CheckProtocol, Guard, GuardAction, GuardCheck, GuardForm, GuardRule,
-    GuardSubject, GuardTest, HttpCheck, Kind, NameMatch, Provider, RateLimit, Source, Test, Value,
-    ValueMatch,
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Authorize, CheckBody, CheckProtocol, HttpCheck, Kind, NameMatch, Provider, RateLimit, Source,
+    Test, Value, ValueMatch,
 };
 use prost::Message as _;
 
@@ -59,15 +59,15 @@ async fn guarded(provider: Provider) -> (World, Backend) {
     world.put_upstream("u", &[backend.address]);
     world.put_route("r", route("a.example", "/", "u"));
     world.put("p", Value::Provider(Box::new(provider)));
-    let guard = Guard {
+    let access_policy = AccessPolicy {
         listeners: Default::default(),
-        check: GuardCheck::Authorize(Authorize {
-            action: GuardAction::Custom("p".into()),
+        check: AccessCheck::Authorize(Authorize {
+            action: AccessAction::Custom("p".into()),
             is_dry_run: false,
-            rules: [GuardRule::default()].into(),
+            rules: [AccessRule::default()].into(),
         }),
     };
-    world.put("g", Value::Guard(Box::new(guard)));
+    world.put("g", Value::AccessPolicy(Box::new(access_policy)));
     (world, backend)
 }
 
@@ -201,20 +201,20 @@ async fn a_provider_over_grpc_lets_pass_and_refuses() {
     assert_eq!(backend.requests(), 1);
 }
 
-/// A guard whose requests have this value of a header.
-fn guard_by(action: GuardAction, name: &str, value: &str) -> Value {
-    let test = GuardTest {
-        subject: GuardSubject::Header(name.into()),
-        any: [GuardForm::Exact(value.into())].into(),
+/// An access policy whose requests have this value of a header.
+fn access_policy_by(action: AccessAction, name: &str, value: &str) -> Value {
+    let test = AccessTest {
+        subject: AccessSubject::Header(name.into()),
+        any: [AccessMatcher::Exact(value.into())].into(),
         none: Box::default(),
     };
-    let rule = GuardRule {
+    let rule = AccessRule {
         when: [test].into(),
-        ..GuardRule::default()
+        ..AccessRule::default()
     };
-    Value::Guard(Box::new(Guard {
+    Value::AccessPolicy(Box::new(AccessPolicy {
         listeners: Default::default(),
-        check: GuardCheck::Authorize(Authorize {
+        check: AccessCheck::Authorize(Authorize {
             action,
             is_dry_run: false,
             rules: [rule].into(),
@@ -236,8 +236,11 @@ async fn what_denies_and_allows_is_weighed_after_the_answer_and_by_it() {
     let check = telling().await;
     let (mut world, backend) = guarded(over_http()).await;
     world.put_upstream("check", &[check.address]);
-    world.put("deny", guard_by(GuardAction::Deny, "x-bad", "yes"));
-    world.put("allow", guard_by(GuardAction::Allow, "x-user", "eve"));
+    world.put("deny", access_policy_by(AccessAction::Deny, "x-bad", "yes"));
+    world.put(
+        "allow",
+        access_policy_by(AccessAction::Allow, "x-user", "eve"),
+    );
     let response = world.ask(&get("X-User: mallory\r\n")).await;
     assert!(response.contains("\r\nx-user: eve\r\n"), "{response}");
     // Whoever is asked sees what is denied afterwards, and has the first word.
@@ -246,7 +249,10 @@ async fn what_denies_and_allows_is_weighed_after_the_answer_and_by_it() {
     let refused = world.ask(&get("X-Bad: yes\r\nX-Let-In: no\r\n")).await;
     assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     assert_eq!((check.requests(), backend.requests()), (3, 1));
-    world.put("allow", guard_by(GuardAction::Allow, "x-user", "mallory"));
+    world.put(
+        "allow",
+        access_policy_by(AccessAction::Allow, "x-user", "mallory"),
+    );
     let forged = world.ask(&get("X-User: mallory\r\n")).await;
     assert!(forged.starts_with("HTTP/1.1 403"), "{forged}");
 }
@@ -268,8 +274,8 @@ async fn all_providers_are_asked_and_each_is_told_what_the_others_changed() {
         check.request = [NameMatch::Start("x-".into())].into();
     }
     world.put("q", Value::Provider(Box::new(provider)));
-    let custom = GuardAction::Custom("q".into());
-    world.put("h", guard_by(custom, "x-user", "mallory"));
+    let custom = AccessAction::Custom("q".into());
+    world.put("h", access_policy_by(custom, "x-user", "mallory"));
     let response = world.ask(&get("X-User: mallory\r\n")).await;
     assert_eq!(header(&response, "x-session"), Some("7"));
     assert!(response.contains("\r\nx-user: eve\r\n"), "{response}");

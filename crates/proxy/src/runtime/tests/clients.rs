@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use myriad_model::{
-    Authorize, CipherSuite, ClientAuth, ClientAuthMode, Guard, GuardAction, GuardCheck, GuardForm,
-    GuardRule, GuardSubject, GuardTest, Kind, TlsSettings, TlsVersion, Trust, Value,
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Authorize, CipherSuite, ClientAuth, ClientAuthMode, Kind, TlsSettings, TlsVersion, Trust,
+    Value,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -178,19 +179,19 @@ async fn authorities_with_more_names_than_a_message_holds_verify_all_the_same() 
 }
 
 /// A policy on the identity in the clients' certificates.
-fn guard(action: GuardAction, form: GuardForm) -> Value {
-    let test = GuardTest {
-        subject: GuardSubject::Principal,
+fn access_policy(action: AccessAction, form: AccessMatcher) -> Value {
+    let test = AccessTest {
+        subject: AccessSubject::Principal,
         any: [form].into(),
         none: Box::default(),
     };
-    let rule = GuardRule {
+    let rule = AccessRule {
         from: [[test].into()].into(),
-        ..GuardRule::default()
+        ..AccessRule::default()
     };
-    Value::Guard(Box::new(Guard {
+    Value::AccessPolicy(Box::new(AccessPolicy {
         listeners: Default::default(),
-        check: GuardCheck::Authorize(Authorize {
+        check: AccessCheck::Authorize(Authorize {
             action,
             is_dry_run: false,
             rules: [rule].into(),
@@ -203,18 +204,18 @@ async fn policies_see_the_identity_in_the_certificate_and_none_where_there_is_no
     let authority = Authority::new();
     let mut world = world(&authority, auth(ClientAuthMode::Optional, &[])).await;
     let (known, stranger) = (authority.client(), trusting());
-    let own = || GuardForm::Exact("mesh/ns/a/sa/b".into());
+    let own = || AccessMatcher::Exact("mesh/ns/a/sa/b".into());
     let cases = [
-        (GuardAction::Allow, own(), ["200", "403"]),
-        (GuardAction::Deny, own(), ["403", "200"]),
+        (AccessAction::Allow, own(), ["200", "403"]),
+        (AccessAction::Deny, own(), ["403", "200"]),
         (
-            GuardAction::Allow,
-            GuardForm::Exact("mesh/ns/a/sa/c".into()),
+            AccessAction::Allow,
+            AccessMatcher::Exact("mesh/ns/a/sa/c".into()),
             ["403", "403"],
         ),
     ];
     for (action, form, expected) in cases {
-        world.put("g", guard(action.clone(), form));
+        world.put("g", access_policy(action.clone(), form));
         for (client, expected) in [&known, &stranger].into_iter().zip(expected) {
             let (status, _) = ask(&world, client, "a.example").await.unwrap();
             assert_eq!(status, expected, "{action:?}");

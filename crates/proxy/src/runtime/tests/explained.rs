@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use myriad_model::{
-    Abort, AbortAnswer, Action, Authorize, Cors, Fault, Guard, GuardAction, GuardCheck, GuardForm,
-    GuardRule, GuardSubject, GuardTest, Policy, RateLimit, Redirect, RedirectTarget, Respond,
-    Share, Value,
+    Abort, AbortAnswer, AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule,
+    AccessSubject, AccessTest, Action, Authorize, Cors, Fault, Policy, RateLimit, Redirect,
+    RedirectTarget, Respond, Share, Value,
 };
 
 use super::world::{Backend, World, route, with_policy};
@@ -75,25 +75,25 @@ fn world(backend: &Backend) -> World {
         acting.action = action;
         world.put_route(path, acting);
     }
-    world.put("deny", Value::Guard(Box::new(denial())));
+    world.put("deny", Value::AccessPolicy(Box::new(denial())));
     world
 }
 
-/// A guard that denies one path.
-fn denial() -> Guard {
-    let test = GuardTest {
-        subject: GuardSubject::Path,
-        any: [GuardForm::Exact("/denied".into())].into(),
+/// An access policy that denies one path.
+fn denial() -> AccessPolicy {
+    let test = AccessTest {
+        subject: AccessSubject::Path,
+        any: [AccessMatcher::Exact("/denied".into())].into(),
         none: Box::default(),
     };
-    let rule = GuardRule {
+    let rule = AccessRule {
         to: [[test].into()].into(),
-        ..GuardRule::default()
+        ..AccessRule::default()
     };
-    Guard {
+    AccessPolicy {
         listeners: Default::default(),
-        check: GuardCheck::Authorize(Authorize {
-            action: GuardAction::Deny,
+        check: AccessCheck::Authorize(Authorize {
+            action: AccessAction::Deny,
             is_dry_run: false,
             rules: [rule].into(),
         }),

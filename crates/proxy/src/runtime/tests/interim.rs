@@ -8,7 +8,8 @@ use ::h2::{RecvStream, SendStream};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use myriad_model::{
-    Action, Authenticate, ClaimHeader, Guard, GuardCheck, Respond, TokenIssuer, TokenKeys, Value,
+    AccessCheck, AccessPolicy, Action, Authenticate, ClaimHeader, Respond, TokenIssuer, TokenKeys,
+    Value,
 };
 use tokio::net::{TcpListener, TcpStream};
 
@@ -299,7 +300,7 @@ async fn trailers_pass_from_http1_to_http2_and_back() {
     assert!(!body.contains("evil"), "{body}");
 }
 
-/// A guard whose tokens are in `x-token` and fill `x-user` and `x-payload`.
+/// An access policy whose tokens are in `x-token` and fill `x-user` and `x-payload`.
 fn filling() -> Value {
     let issuer = TokenIssuer {
         issuer: "me".into(),
@@ -317,9 +318,9 @@ fn filling() -> Value {
         .into(),
         word_claims: Box::default(),
     };
-    Value::Guard(Box::new(Guard {
+    Value::AccessPolicy(Box::new(AccessPolicy {
         listeners: [].into(),
-        check: GuardCheck::Authenticate(Authenticate {
+        check: AccessCheck::Authenticate(Authenticate {
             issuers: [issuer].into(),
         }),
     }))

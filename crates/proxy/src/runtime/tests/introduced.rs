@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use myriad_model::{
-    Authorize, Guard, GuardAction, GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest,
-    ProxyProtocol, TlsSettings, Value,
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Authorize, ProxyProtocol, TlsSettings, Value,
 };
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -124,20 +124,20 @@ async fn headers_of_strangers_are_not_taken() {
 }
 
 /// Lets in only what fits.
-fn only(subject: GuardSubject, block: &str) -> Value {
-    let test = GuardTest {
+fn only(subject: AccessSubject, block: &str) -> Value {
+    let test = AccessTest {
         subject,
-        any: [GuardForm::Block(block.parse().unwrap())].into(),
+        any: [AccessMatcher::Block(block.parse().unwrap())].into(),
         none: Box::default(),
     };
-    Value::Guard(Box::new(Guard {
+    Value::AccessPolicy(Box::new(AccessPolicy {
         listeners: ["http".into()].into(),
-        check: GuardCheck::Authorize(Authorize {
-            action: GuardAction::Allow,
+        check: AccessCheck::Authorize(Authorize {
+            action: AccessAction::Allow,
             is_dry_run: false,
-            rules: [GuardRule {
+            rules: [AccessRule {
                 when: [test].into(),
-                ..GuardRule::default()
+                ..AccessRule::default()
             }]
             .into(),
         }),
@@ -148,10 +148,10 @@ fn only(subject: GuardSubject, block: &str) -> Value {
 async fn policies_tell_the_client_from_the_balancer() {
     let mut world = world("127.0.0.0/8").await;
     for (subject, block, status) in [
-        (GuardSubject::ClientAddress, "192.0.2.0/24", "200"),
-        (GuardSubject::ClientAddress, "127.0.0.0/8", "403"),
-        (GuardSubject::PeerAddress, "127.0.0.0/8", "200"),
-        (GuardSubject::PeerAddress, "192.0.2.0/24", "403"),
+        (AccessSubject::ClientAddress, "192.0.2.0/24", "200"),
+        (AccessSubject::ClientAddress, "127.0.0.0/8", "403"),
+        (AccessSubject::PeerAddress, "127.0.0.0/8", "200"),
+        (AccessSubject::PeerAddress, "192.0.2.0/24", "403"),
     ] {
         world.put("g", only(subject, block));
         let mut connection = world.client().await;

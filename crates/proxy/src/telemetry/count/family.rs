@@ -205,7 +205,7 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "guards_on_trial",
-        help: "Guards that are not enforced, by what they would have done with a request",
+        help: "Access policies that are not enforced, by what they would have done with a request",
         label: "verdict",
         members: &[
             ("admitted", Count::DryRunAdmitted),

@@ -56,7 +56,7 @@ pub struct Line {
     pub endpoint: Option<SocketAddr>,
     /// The failure; see [`crate::failure::Verdict`].
     pub flag: Option<&'static str>,
-    /// Whether a guard wants the request to be marked.
+    /// Whether an access policy wants the request to be marked.
     pub is_audited: bool,
     /// The object that the route came from.
     pub origin: Option<Origin>,

@@ -52,7 +52,7 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
             touch_claims(hasher, states, facts);
         }
         ObjectKind::AuthorizationPolicy | ObjectKind::RequestAuthentication => {
-            touched.unit = Some(Unit::guard(key));
+            touched.unit = Some(Unit::access_policy(key));
         }
         ObjectKind::Telemetry => {
             touched.unit = Some(Unit::refused(key));

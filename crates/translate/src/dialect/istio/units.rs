@@ -8,7 +8,7 @@ use myriad_model::{Key, Kind, Name};
 
 use super::facts::IstioFact;
 use super::touch::{gateway_claims, service_claims};
-use super::{guard, port, telemetry};
+use super::{access_policy, port, telemetry};
 use crate::engine::{
     NewlyClaimed, Output, Own, PortKey, Reader, Stays, Unit, UnitKey, UnitKind, Viewers,
 };
@@ -31,15 +31,15 @@ pub static VIRTUAL_SERVICE: UnitKind = UnitKind {
 };
 
 /// One policy over the gateway as a whole.
-pub static GUARD: UnitKind = UnitKind {
+pub static ACCESS_POLICY: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Namespace,
     makes: |key, keys| {
         if let UnitKey::Object(kind, id) = key {
             let key = ObjectKey::from_id(*kind, id.clone());
-            keys.push(Key::new(Kind::Guard, guard::name(&key)));
+            keys.push(Key::new(Kind::AccessPolicy, access_policy::name(&key)));
         }
     },
-    ..UnitKind::of_object("guard", 4, Own::Key)
+    ..UnitKind::of_object("access policy", 4, Own::Key)
 };
 
 /// An object that no host claims: what is wrong with it, or that it is not honoured.
@@ -99,8 +99,8 @@ impl Unit {
     }
 
     /// A policy over the gateway as a whole.
-    pub fn guard(key: &ObjectKey) -> Unit {
-        Unit::of_object(&GUARD, key)
+    pub fn access_policy(key: &ObjectKey) -> Unit {
+        Unit::of_object(&ACCESS_POLICY, key)
     }
 
     /// An object that no host claims.
@@ -167,9 +167,11 @@ pub fn roots(settings: &Settings) -> impl Iterator<Item = Unit> {
 }
 
 /// Translates a policy over the gateway as a whole.
-pub fn translate_guard(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub fn translate_access_policy(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
-    key.map_or_else(Output::default, |key| guard::translate(reader, &key))
+    key.map_or_else(Output::default, |key| {
+        access_policy::translate(reader, &key)
+    })
 }
 
 /// Translates a provider.

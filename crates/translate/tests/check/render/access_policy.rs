@@ -1,35 +1,35 @@
-//! Guards as compact, stable text.
+//! Access policies as compact, stable text.
 
 use std::fmt::Write as _;
 
 use myriad_model::{
-    Authorize, Guard, GuardAction, GuardCheck, GuardForm, GuardRule, GuardSubject, GuardTest,
-    TokenIssuer, TokenKeys,
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Authorize, TokenIssuer, TokenKeys,
 };
 
-/// A guard: what it is, and a line for each of its rules.
-pub fn text(guard: &Guard) -> String {
-    let mut text = match &guard.check {
-        GuardCheck::Authorize(authorize) => authorize_text(authorize),
-        GuardCheck::Authenticate(authenticate) => {
+/// An access policy: what it is, and a line for each of its rules.
+pub fn text(access_policy: &AccessPolicy) -> String {
+    let mut text = match &access_policy.check {
+        AccessCheck::Authorize(authorize) => authorize_text(authorize),
+        AccessCheck::Authenticate(authenticate) => {
             let issuers = authenticate.issuers.iter().map(issuer_text);
             issuers.fold("authenticate".to_owned(), |text, line| {
                 text + "\n  " + &line
             })
         }
     };
-    if !guard.listeners.is_empty() {
-        let _ = write!(text, "\n  on {:?}", guard.listeners);
+    if !access_policy.listeners.is_empty() {
+        let _ = write!(text, "\n  on {:?}", access_policy.listeners);
     }
     text
 }
 
 fn authorize_text(authorize: &Authorize) -> String {
     let mut text = match &authorize.action {
-        GuardAction::Allow => "allow".to_owned(),
-        GuardAction::Deny => "deny".to_owned(),
-        GuardAction::Audit => "audit".to_owned(),
-        GuardAction::Custom(provider) => format!("custom {provider}"),
+        AccessAction::Allow => "allow".to_owned(),
+        AccessAction::Deny => "deny".to_owned(),
+        AccessAction::Audit => "audit".to_owned(),
+        AccessAction::Custom(provider) => format!("custom {provider}"),
     };
     if authorize.is_dry_run {
         text += " dry-run";
@@ -40,8 +40,8 @@ fn authorize_text(authorize: &Authorize) -> String {
     text
 }
 
-fn rule_text(rule: &GuardRule) -> String {
-    let group = |tests: &[GuardTest]| {
+fn rule_text(rule: &AccessRule) -> String {
+    let group = |tests: &[AccessTest]| {
         let tests: Vec<String> = tests.iter().map(test_text).collect();
         format!("({})", tests.join(" "))
     };
@@ -58,13 +58,13 @@ fn rule_text(rule: &GuardRule) -> String {
     text
 }
 
-fn test_text(test: &GuardTest) -> String {
+fn test_text(test: &AccessTest) -> String {
     let subject = match &test.subject {
-        GuardSubject::Claim(path) => format!("claim[{}]", path.join("][")),
-        GuardSubject::Header(name) => format!("header[{name}]"),
+        AccessSubject::Claim(path) => format!("claim[{}]", path.join("][")),
+        AccessSubject::Header(name) => format!("header[{name}]"),
         simple => format!("{simple:?}"),
     };
-    let list = |forms: &[GuardForm]| forms.iter().map(form_text).collect::<Vec<_>>().join("|");
+    let list = |forms: &[AccessMatcher]| forms.iter().map(form_text).collect::<Vec<_>>().join("|");
     match (test.any.is_empty(), test.none.is_empty()) {
         (false, true) => format!("{subject}={}", list(&test.any)),
         (true, false) => format!("{subject}!={}", list(&test.none)),
@@ -72,14 +72,14 @@ fn test_text(test: &GuardTest) -> String {
     }
 }
 
-fn form_text(form: &GuardForm) -> String {
+fn form_text(form: &AccessMatcher) -> String {
     match form {
-        GuardForm::Exact(text) => format!("{text:?}"),
-        GuardForm::Prefix(text) => format!("{text:?}*"),
-        GuardForm::Suffix(text) => format!("*{text:?}"),
-        GuardForm::Present => "*".to_owned(),
-        GuardForm::Template(text) => format!("template {text:?}"),
-        GuardForm::Block(block) => block.to_string(),
+        AccessMatcher::Exact(text) => format!("{text:?}"),
+        AccessMatcher::Prefix(text) => format!("{text:?}*"),
+        AccessMatcher::Suffix(text) => format!("*{text:?}"),
+        AccessMatcher::Present => "*".to_owned(),
+        AccessMatcher::Template(text) => format!("template {text:?}"),
+        AccessMatcher::Block(block) => block.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use myriad_api::istio::AuthorizationPolicySpec;
 use myriad_api::istio::authorization_policy::{Action, Condition, Operation, Rule, Source};
 use myriad_model::{
-    Authorize, GuardAction, GuardForm, GuardRule, GuardSubject, GuardTest, Name, is_token,
+    AccessAction, AccessMatcher, AccessRule, AccessSubject, AccessTest, Authorize, Name, is_token,
 };
 
 use super::Report;
@@ -14,7 +14,7 @@ use crate::dialect::istio::processor;
 use crate::settings::Settings;
 
 /// A reader of the forms that the values of one field may have.
-type Read = fn(&str, &Scene<'_>) -> Result<GuardForm, &'static str>;
+type Read = fn(&str, &Scene<'_>) -> Result<AccessMatcher, &'static str>;
 
 /// The setting in which the values of a policy are read.
 struct Scene<'a> {
@@ -36,9 +36,9 @@ pub fn authorize(
 ) -> Authorize {
     let provider = spec.provider.as_ref().map(|provider| &*provider.name);
     let action = match (spec.action, provider) {
-        (Action::Allow, _) => GuardAction::Allow,
-        (Action::Deny, _) => GuardAction::Deny,
-        (Action::Audit, _) => GuardAction::Audit,
+        (Action::Allow, _) => AccessAction::Allow,
+        (Action::Deny, _) => AccessAction::Deny,
+        (Action::Audit, _) => AccessAction::Audit,
         (Action::Custom, Some(name)) if !name.is_empty() => {
             let is_other = processor::is_processor(settings, name);
             if is_other || !settings.providers.iter().any(|it| *it.name == *name) {
@@ -50,18 +50,18 @@ pub fn authorize(
                 let remedy = "define it in extensionProviders of the file of --mesh-config";
                 report.error("spec.provider.name", problem, remedy);
             }
-            GuardAction::Custom(Name::from(name))
+            AccessAction::Custom(Name::from(name))
         }
         (Action::Custom, _) => {
             let problem = "names no provider, so requests that fit are refused";
             report.error("spec.provider", problem, "name a provider");
-            GuardAction::Deny
+            AccessAction::Deny
         }
     };
     let scene = Scene {
         namespace: report.key.namespace(),
         settings,
-        closes: matches!(action, GuardAction::Deny | GuardAction::Custom(_)),
+        closes: matches!(action, AccessAction::Deny | AccessAction::Custom(_)),
     };
     let rules = spec.rules.iter().enumerate();
     let rules = rules.filter_map(|(at, rule)| scene.rule(at, rule, report));
@@ -74,7 +74,7 @@ pub fn authorize(
 
 impl Scene<'_> {
     /// A rule; `None` where it must not admit anybody.
-    fn rule(&self, at: usize, rule: &Rule, report: &mut Report<'_>) -> Option<GuardRule> {
+    fn rule(&self, at: usize, rule: &Rule, report: &mut Report<'_>) -> Option<AccessRule> {
         let field = format!("spec.rules[{at}]");
         let (mut from, mut to) = (Vec::new(), Vec::new());
         for (source_at, source) in rule.from.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Scene<'_> {
                 }
             }
         }
-        Some(GuardRule {
+        Some(AccessRule {
             from: from.into(),
             to: to.into(),
             when: when.into(),
@@ -117,7 +117,7 @@ impl Scene<'_> {
         field: &str,
         lists: Vec<Lists<'_>>,
         report: &mut Report<'_>,
-    ) -> Option<Box<[GuardTest]>> {
+    ) -> Option<Box<[AccessTest]>> {
         if lists.is_empty() {
             self.tell(field.to_owned(), "says nothing", report);
             return self.closes.then(Box::default);
@@ -126,7 +126,7 @@ impl Scene<'_> {
         for list in lists {
             let forms = |texts: &[Box<str>]| self.forms(texts, list.read);
             match (forms(list.any), forms(list.none)) {
-                (Ok(any), Ok(none)) => tests.push(GuardTest {
+                (Ok(any), Ok(none)) => tests.push(AccessTest {
                     subject: list.subject,
                     any,
                     none,
@@ -142,20 +142,20 @@ impl Scene<'_> {
         Some(tests.into())
     }
 
-    fn condition(&self, condition: &Condition) -> Result<GuardTest, (&'static str, &'static str)> {
+    fn condition(&self, condition: &Condition) -> Result<AccessTest, (&'static str, &'static str)> {
         let (subject, read) = subject(&condition.key).ok_or(("key", "cannot be evaluated"))?;
         if condition.values.is_empty() && condition.not_values.is_empty() {
             return Err(("values", "is empty"));
         }
         let forms = |texts: &[Box<str>]| self.forms(texts, read);
-        Ok(GuardTest {
+        Ok(AccessTest {
             subject,
             any: forms(&condition.values).map_err(|problem| ("values", problem))?,
             none: forms(&condition.not_values).map_err(|problem| ("notValues", problem))?,
         })
     }
 
-    fn forms(&self, texts: &[Box<str>], read: Read) -> Result<Box<[GuardForm]>, &'static str> {
+    fn forms(&self, texts: &[Box<str>], read: Read) -> Result<Box<[AccessMatcher]>, &'static str> {
         let mut forms = Vec::with_capacity(texts.len());
         for text in texts {
             forms.push(read(text, self)?);
@@ -169,9 +169,9 @@ impl Scene<'_> {
         if std::ptr::fn_addr_eq(read, port as Read) {
             let settings = self.settings;
             for (said, meant) in [(80, settings.http.port()), (443, settings.https.port())] {
-                let said = GuardForm::Exact(said.to_string().into());
+                let said = AccessMatcher::Exact(said.to_string().into());
                 if forms.contains(&said) {
-                    forms.push(GuardForm::Exact(meant.to_string().into()));
+                    forms.push(AccessMatcher::Exact(meant.to_string().into()));
                 }
             }
         }
@@ -204,14 +204,14 @@ impl Scene<'_> {
 /// A list of a source or operation, and its opposite.
 struct Lists<'a> {
     field: &'static str,
-    subject: GuardSubject,
+    subject: AccessSubject,
     any: &'a [Box<str>],
     none: &'a [Box<str>],
     read: Read,
 }
 
 fn source_tests(source: &Source) -> Vec<Lists<'_>> {
-    use GuardSubject as Subject;
+    use AccessSubject as Subject;
     lists([
         (
             "principals",
@@ -266,7 +266,7 @@ fn source_tests(source: &Source) -> Vec<Lists<'_>> {
 }
 
 fn operation_tests(operation: &Operation) -> Vec<Lists<'_>> {
-    use GuardSubject as Subject;
+    use AccessSubject as Subject;
     lists([
         (
             "hosts",
@@ -302,7 +302,7 @@ fn operation_tests(operation: &Operation) -> Vec<Lists<'_>> {
 /// A field: its name, what it is about, its list, the opposite one, and how both are read.
 type Field<'a> = (
     &'static str,
-    GuardSubject,
+    AccessSubject,
     &'a [Box<str>],
     &'a [Box<str>],
     Read,
@@ -323,8 +323,8 @@ fn lists<'a, const N: usize>(all: [Field<'a>; N]) -> Vec<Lists<'a>> {
 }
 
 /// The subject that the key of a condition stands for; `None` where it cannot be evaluated.
-fn subject(key: &str) -> Option<(GuardSubject, Read)> {
-    use GuardSubject as Subject;
+fn subject(key: &str) -> Option<(AccessSubject, Read)> {
+    use AccessSubject as Subject;
     if let Some(rest) = key.strip_prefix("request.headers") {
         let names = brackets(rest)?;
         let [name] = names.as_slice() else {
@@ -371,44 +371,44 @@ fn brackets(text: &str) -> Option<Vec<&str>> {
 }
 
 /// `*` alone, at the start or at the end stands for anything.
-fn word(text: &str, _: &Scene<'_>) -> Result<GuardForm, &'static str> {
+fn word(text: &str, _: &Scene<'_>) -> Result<AccessMatcher, &'static str> {
     Ok(match (text.strip_prefix('*'), text.strip_suffix('*')) {
-        (Some(""), _) => GuardForm::Present,
-        (Some(end), _) => GuardForm::Suffix(end.into()),
-        (None, Some(start)) => GuardForm::Prefix(start.into()),
-        (None, None) => GuardForm::Exact(text.into()),
+        (Some(""), _) => AccessMatcher::Present,
+        (Some(end), _) => AccessMatcher::Suffix(end.into()),
+        (None, Some(start)) => AccessMatcher::Prefix(start.into()),
+        (None, None) => AccessMatcher::Exact(text.into()),
     })
 }
 
-fn principal(text: &str, scene: &Scene<'_>) -> Result<GuardForm, &'static str> {
+fn principal(text: &str, scene: &Scene<'_>) -> Result<AccessMatcher, &'static str> {
     word(text.strip_prefix("spiffe://").unwrap_or(text), scene)
 }
 
-fn account(text: &str, scene: &Scene<'_>) -> Result<GuardForm, &'static str> {
+fn account(text: &str, scene: &Scene<'_>) -> Result<AccessMatcher, &'static str> {
     if text.contains('*') || text.is_empty() {
         return Err("is not the name of a service account");
     }
-    Ok(GuardForm::Exact(match text.contains('/') {
+    Ok(AccessMatcher::Exact(match text.contains('/') {
         true => text.into(),
         false => format!("{}/{text}", scene.namespace).into(),
     }))
 }
 
-fn block(text: &str, _: &Scene<'_>) -> Result<GuardForm, &'static str> {
+fn block(text: &str, _: &Scene<'_>) -> Result<AccessMatcher, &'static str> {
     let block = match text.contains('/') {
         true => text.parse::<IpNet>().ok(),
         false => text.parse::<IpAddr>().ok().map(IpNet::from),
     };
     let block = block.ok_or("is not an address or a block of addresses")?;
-    Ok(GuardForm::Block(block.trunc()))
+    Ok(AccessMatcher::Block(block.trunc()))
 }
 
-fn port(text: &str, _: &Scene<'_>) -> Result<GuardForm, &'static str> {
+fn port(text: &str, _: &Scene<'_>) -> Result<AccessMatcher, &'static str> {
     let number: u16 = text.parse().map_err(|_| "is not the number of a port")?;
-    Ok(GuardForm::Exact(number.to_string().into()))
+    Ok(AccessMatcher::Exact(number.to_string().into()))
 }
 
-fn path(text: &str, scene: &Scene<'_>) -> Result<GuardForm, &'static str> {
+fn path(text: &str, scene: &Scene<'_>) -> Result<AccessMatcher, &'static str> {
     if !text.contains(['{', '}']) {
         return word(text, scene);
     }
@@ -424,7 +424,7 @@ fn path(text: &str, scene: &Scene<'_>) -> Result<GuardForm, &'static str> {
         is_sound
     });
     match is_sound {
-        true => Ok(GuardForm::Template(text.into())),
+        true => Ok(AccessMatcher::Template(text.into())),
         false => Err("is not a template of paths"),
     }
 }

@@ -1,4 +1,5 @@
-//! Policies over the gateway as a whole: one guard for each object, whatever the number of hosts.
+//! Policies over the gateway as a whole: one access policy for each object, whatever the number of
+//! hosts.
 //!
 //! A policy is for a gateway where it lies in the namespace of the gateway's workload or in the
 //! root namespace, and its selector fits. What cannot be honoured closes: a
@@ -15,7 +16,8 @@ use myriad_api::istio::selector::{TargetRef, WorkloadSelector};
 use myriad_api::istio::{Note, SpecProblem};
 use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Severity};
 use myriad_model::{
-    Authorize, Guard, GuardAction, GuardCheck, GuardRule, Name, Origin, OriginKind, Resource, Value,
+    AccessAction, AccessCheck, AccessPolicy, AccessRule, Authorize, Name, Origin, OriginKind,
+    Resource, Value,
 };
 
 use crate::engine::{Output, Reader};
@@ -27,7 +29,7 @@ const ELSEWHERE: &str = "selects other workloads, which are not served here";
 /// The remedy.
 const COMPARE: &str = "compare it with --gateway-labels if it is for the gateway";
 
-/// The name of the guard that an object makes.
+/// The name of the access policy that an object makes.
 pub fn name(key: &ObjectKey) -> Name {
     let word = match key.kind {
         ObjectKind::RequestAuthentication => "authentication",
@@ -66,19 +68,19 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
             spec.map(|spec| {
                 let is_dry_run = policy.meta.annotation("istio.io/dry-run") == Some("true");
                 let mut report = Report { key, findings };
-                GuardCheck::Authorize(rules::authorize(spec, is_dry_run, settings, &mut report))
+                AccessCheck::Authorize(rules::authorize(spec, is_dry_run, settings, &mut report))
             })
         }
         Object::RequestAuthentication(policy) => {
             let spec = readable(key, &policy.spec, &policy.notes, findings);
             spec.map(|spec| {
                 let mut report = Report { key, findings };
-                GuardCheck::Authenticate(tokens::authenticate(spec, &mut report))
+                AccessCheck::Authenticate(tokens::authenticate(spec, &mut report))
             })
         }
         _ => return output,
     };
-    let guard = Guard {
+    let access_policy = AccessPolicy {
         listeners: Arc::default(),
         check: check.unwrap_or_else(closed),
     };
@@ -91,7 +93,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
             kind,
             id: key.id().clone(),
         },
-        value: Value::Guard(Box::new(guard)),
+        value: Value::AccessPolicy(Box::new(access_policy)),
     };
     output.resources.push((name(key), resource));
     output
@@ -199,10 +201,10 @@ fn readable<'a, S>(
 }
 
 /// Refuses every request.
-fn closed() -> GuardCheck {
-    GuardCheck::Authorize(Authorize {
-        action: GuardAction::Deny,
+fn closed() -> AccessCheck {
+    AccessCheck::Authorize(Authorize {
+        action: AccessAction::Deny,
         is_dry_run: false,
-        rules: [GuardRule::default()].into(),
+        rules: [AccessRule::default()].into(),
     })
 }

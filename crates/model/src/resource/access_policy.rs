@@ -1,7 +1,7 @@
 //! A check of every request on a set of listeners, before its route has a say.
 //!
-//! One guard stands for one policy that people wrote, so that a changed policy is one changed
-//! resource, whatever the number of routes behind it.
+//! One access policy stands for one policy that people wrote, so that a changed policy is one
+//! changed resource, whatever the number of routes behind it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,39 +13,40 @@ use crate::Name;
 
 /// One policy over all requests on some listeners.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guard {
+pub struct AccessPolicy {
     /// The listeners, sorted; empty for all of them but those of a workload's own connections,
     /// whose names begin with `outbound/`.
     pub listeners: Arc<[Name]>,
     /// The check.
-    pub check: GuardCheck,
+    pub check: AccessCheck,
 }
 
-/// The check that a guard makes.
+/// The check that an access policy makes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum GuardCheck {
+pub enum AccessCheck {
     /// Whether the request is admitted.
     Authorize(Authorize),
     /// The identity of the sender, by a signed token that the request bears.
     Authenticate(Authenticate),
 }
 
-/// Whether requests are admitted. Of all guards on a listener, those that ask somebody else come
-/// first, then those that deny, then those that allow; where any allows, one of these has to fit.
+/// Whether requests are admitted. Of all access policies on a listener, those that ask somebody
+/// else come first, then those that deny, then those that allow; where any allows, one of these has
+/// to fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Authorize {
     /// The outcome for requests that match.
-    pub action: GuardAction,
+    pub action: AccessAction,
     /// Whether the outcome is counted and nothing else.
     pub is_dry_run: bool,
     /// Requests fit that fit any of these; none fits without one.
-    pub rules: Box<[GuardRule]>,
+    pub rules: Box<[AccessRule]>,
 }
 
-/// The outcome for requests that match the guard.
+/// The outcome for requests that match the access policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuardAction {
-    /// They are admitted, and those that fit no guard of this action are not.
+pub enum AccessAction {
+    /// They are admitted, and those that fit no access policy of this action are not.
     Allow,
     /// They are refused.
     Deny,
@@ -57,29 +58,29 @@ pub enum GuardAction {
 
 /// Conditions on a request. All three parts have to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GuardRule {
+pub struct AccessRule {
     /// One of these has to hold with all of its tests; empty holds for every request.
-    pub from: Box<[Box<[GuardTest]>]>,
+    pub from: Box<[Box<[AccessTest]>]>,
     /// Likewise.
-    pub to: Box<[Box<[GuardTest]>]>,
+    pub to: Box<[Box<[AccessTest]>]>,
     /// All of these have to hold.
-    pub when: Box<[GuardTest]>,
+    pub when: Box<[AccessTest]>,
 }
 
 /// A test of one property of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuardTest {
+pub struct AccessTest {
     /// The property. Where it has several values, one of them has to fit.
-    pub subject: GuardSubject,
+    pub subject: AccessSubject,
     /// One of these has to fit; empty asks for nothing.
-    pub any: Box<[GuardForm]>,
+    pub any: Box<[AccessMatcher]>,
     /// None of these may fit.
-    pub none: Box<[GuardForm]>,
+    pub none: Box<[AccessMatcher]>,
 }
 
 /// A property of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuardSubject {
+pub enum AccessSubject {
     /// The identity in the client's certificate, as a SPIFFE URI without its scheme.
     Principal,
     /// The namespace in that identity.
@@ -118,7 +119,7 @@ pub enum GuardSubject {
 
 /// A condition on a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuardForm {
+pub enum AccessMatcher {
     /// It is this.
     Exact(Box<str>),
     /// It starts with this.
@@ -191,10 +192,10 @@ pub struct ClaimHeader {
     pub claim: Box<[Box<str>]>,
 }
 
-impl Guard {
-    /// The most parts that a guard may have: rules, tests and forms together.
+impl AccessPolicy {
+    /// The most parts that an access policy may have: rules, tests and forms together.
     pub const PARTS_MAX: usize = 65_536;
-    /// The most issuers of one guard.
+    /// The most issuers of one access policy.
     pub const ISSUERS_MAX: usize = 64;
     /// The largest key set, in bytes.
     pub const KEYS_BYTES_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Guards: checks of every request on a set of listeners.
+//! Access policies: checks of every request on a set of listeners.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    Authenticate, Authorize, ClaimHeader, GuardAction, GuardCheck, GuardForm, GuardRule,
-    GuardSubject, GuardTest, Name, TokenIssuer, TokenKeys, is_lower_token,
+    AccessAction, AccessCheck, AccessMatcher, AccessRule, AccessSubject, AccessTest, Authenticate,
+    Authorize, ClaimHeader, Name, TokenIssuer, TokenKeys, is_lower_token,
 };
 
 message! {
     /// One policy over all requests on some listeners.
-    Guard {
+    AccessPolicy {
         /// Empty for all.
         1 listeners: list(resource_name("name"));
-        2 check: one_of::<GuardCheck>("check");
+        2 check: one_of::<AccessCheck>("check");
     }
 }
 
 forms! {
-    GuardCheck {
+    AccessCheck {
         2 authorize: each::<Authorize>() => Authorize;
         3 authenticate: each::<Authenticate>() => Authenticate;
     }
@@ -33,42 +33,42 @@ message! {
         1 action: uint32(), of action_number(&authorize.action);
         2 provider: optional_name(), of provider(&authorize.action);
         3 is_dry_run as dry_run: boolean();
-        4 rules: list(each::<GuardRule>());
+        4 rules: list(each::<AccessRule>());
     } => {
-        if rules.iter().map(parts).sum::<usize>() > Guard::PARTS_MAX {
+        if rules.iter().map(parts).sum::<usize>() > AccessPolicy::PARTS_MAX {
             return Err(WireError::Invalid("number of tests"));
         }
         let action = match action {
-            1 => GuardAction::Allow,
-            2 => GuardAction::Deny,
-            3 => GuardAction::Audit,
-            4 => GuardAction::Custom(provider.ok_or(WireError::Missing("provider"))?),
-            _ => return Err(WireError::Invalid("action of a guard")),
+            1 => AccessAction::Allow,
+            2 => AccessAction::Deny,
+            3 => AccessAction::Audit,
+            4 => AccessAction::Custom(provider.ok_or(WireError::Missing("provider"))?),
+            _ => return Err(WireError::Invalid("action of an access policy")),
         };
         Authorize { action, is_dry_run, rules: rules.into() }
     }
 }
 
-fn action_number(action: &GuardAction) -> u32 {
+fn action_number(action: &AccessAction) -> u32 {
     match action {
-        GuardAction::Allow => 1,
-        GuardAction::Deny => 2,
-        GuardAction::Audit => 3,
-        GuardAction::Custom(_) => 4,
+        AccessAction::Allow => 1,
+        AccessAction::Deny => 2,
+        AccessAction::Audit => 3,
+        AccessAction::Custom(_) => 4,
     }
 }
 
-fn provider(action: &GuardAction) -> Option<Name> {
+fn provider(action: &AccessAction) -> Option<Name> {
     match action {
-        GuardAction::Custom(provider) => Some(provider.clone()),
-        GuardAction::Allow | GuardAction::Deny | GuardAction::Audit => None,
+        AccessAction::Custom(provider) => Some(provider.clone()),
+        AccessAction::Allow | AccessAction::Deny | AccessAction::Audit => None,
     }
 }
 
-fn parts(rule: &GuardRule) -> usize {
+fn parts(rule: &AccessRule) -> usize {
     let groups = rule.from.iter().chain(&rule.to);
     let tests = groups.flat_map(|group| group.iter()).chain(&rule.when);
-    let test = |test: &GuardTest| {
+    let test = |test: &AccessTest| {
         1 + subject_parts(&test.subject).len() + test.any.len() + test.none.len()
     };
     1 + rule.from.len() + rule.to.len() + tests.map(test).sum::<usize>()
@@ -76,59 +76,59 @@ fn parts(rule: &GuardRule) -> usize {
 
 message! {
     /// Conditions on a request.
-    GuardRule {
-        1 from: list(each::<GuardTests>());
-        2 to: list(each::<GuardTests>());
-        3 when: list(each::<GuardTest>());
+    AccessRule {
+        1 from: list(each::<AccessTests>());
+        2 to: list(each::<AccessTests>());
+        3 when: list(each::<AccessTest>());
     }
 }
 
 message! {
     /// All of these have to hold.
-    GuardTests for Box<[GuardTest]>, tests {
-        1 tests: list(each::<GuardTest>()), of *tests;
+    AccessTests for Box<[AccessTest]>, tests {
+        1 tests: list(each::<AccessTest>()), of *tests;
     } => tests.into()
 }
 
 message! {
     /// A test of one property of a request.
-    GuardTest, test {
+    AccessTest, test {
         /// 1 principal, 2 namespace, 3 service account, 4 trust domain, 5 request principal,
         /// 6 audience, 7 presenter, 8 claim, 9 peer address, 10 client address, 11 local address,
         /// 12 local port, 13 server name, 14 host, 15 method, 16 path, 17 header.
         1 subject: uint32(), of subject_number(&test.subject);
         /// The path of a claim, or the name of a header.
         2 parts: list(string()), of *subject_parts(&test.subject);
-        3 any: list(each::<GuardForm>());
-        4 none: list(each::<GuardForm>());
-    } => GuardTest { subject: guard_subject(subject, parts)?, any: any.into(), none: none.into() }
+        3 any: list(each::<AccessMatcher>());
+        4 none: list(each::<AccessMatcher>());
+    } => AccessTest { subject: access_subject(subject, parts)?, any: any.into(), none: none.into() }
 }
 
 /// The subjects without parts, by their numbers.
-static SUBJECTS: [(u32, GuardSubject); 15] = [
-    (1, GuardSubject::Principal),
-    (2, GuardSubject::Namespace),
-    (3, GuardSubject::ServiceAccount),
-    (4, GuardSubject::TrustDomain),
-    (5, GuardSubject::RequestPrincipal),
-    (6, GuardSubject::Audience),
-    (7, GuardSubject::Presenter),
-    (9, GuardSubject::PeerAddress),
-    (10, GuardSubject::ClientAddress),
-    (11, GuardSubject::LocalAddress),
-    (12, GuardSubject::LocalPort),
-    (13, GuardSubject::ServerName),
-    (14, GuardSubject::Host),
-    (15, GuardSubject::Method),
-    (16, GuardSubject::Path),
+static SUBJECTS: [(u32, AccessSubject); 15] = [
+    (1, AccessSubject::Principal),
+    (2, AccessSubject::Namespace),
+    (3, AccessSubject::ServiceAccount),
+    (4, AccessSubject::TrustDomain),
+    (5, AccessSubject::RequestPrincipal),
+    (6, AccessSubject::Audience),
+    (7, AccessSubject::Presenter),
+    (9, AccessSubject::PeerAddress),
+    (10, AccessSubject::ClientAddress),
+    (11, AccessSubject::LocalAddress),
+    (12, AccessSubject::LocalPort),
+    (13, AccessSubject::ServerName),
+    (14, AccessSubject::Host),
+    (15, AccessSubject::Method),
+    (16, AccessSubject::Path),
 ];
 const CLAIM: u32 = 8;
 const HEADER: u32 = 17;
 
-fn subject_number(subject: &GuardSubject) -> u32 {
+fn subject_number(subject: &AccessSubject) -> u32 {
     match subject {
-        GuardSubject::Claim(_) => CLAIM,
-        GuardSubject::Header(_) => HEADER,
+        AccessSubject::Claim(_) => CLAIM,
+        AccessSubject::Header(_) => HEADER,
         plain => {
             let known = SUBJECTS.iter().find(|(_, known)| known == plain);
             known.map_or(0, |(number, _)| *number)
@@ -136,22 +136,22 @@ fn subject_number(subject: &GuardSubject) -> u32 {
     }
 }
 
-fn subject_parts(subject: &GuardSubject) -> &[Box<str>] {
+fn subject_parts(subject: &AccessSubject) -> &[Box<str>] {
     match subject {
-        GuardSubject::Claim(path) => path,
-        GuardSubject::Header(name) => std::slice::from_ref(name),
+        AccessSubject::Claim(path) => path,
+        AccessSubject::Header(name) => std::slice::from_ref(name),
         _ => &[],
     }
 }
 
-fn guard_subject(number: u32, parts: Vec<Box<str>>) -> Result<GuardSubject, WireError> {
+fn access_subject(number: u32, parts: Vec<Box<str>>) -> Result<AccessSubject, WireError> {
     match number {
-        CLAIM if !parts.is_empty() => Ok(GuardSubject::Claim(parts.into())),
+        CLAIM if !parts.is_empty() => Ok(AccessSubject::Claim(parts.into())),
         HEADER => {
             let name = parts.into_iter().next();
             let name = name.filter(|name| is_lower_token(name));
             let name = name.ok_or(WireError::Invalid(FIELD_NAME))?;
-            Ok(GuardSubject::Header(name))
+            Ok(AccessSubject::Header(name))
         }
         number => {
             let known = SUBJECTS.iter().find(|(known, _)| *known == number);
@@ -165,13 +165,13 @@ const FIELD_NAME: &str = "name of a header field";
 
 message! {
     /// A condition on a value.
-    GuardForm, form {
-        1 form: one_of::<GuardForm>("form"), of *form;
+    AccessMatcher, form {
+        1 form: one_of::<AccessMatcher>("form"), of *form;
     } => form
 }
 
 forms! {
-    GuardForm {
+    AccessMatcher {
         1 exact: string() => Exact;
         2 prefix: string() => Prefix;
         3 suffix: string() => Suffix;
@@ -186,7 +186,7 @@ forms! {
 message! {
     /// Tokens that say who requests come from.
     Authenticate {
-        1 issuers: list_of(Guard::ISSUERS_MAX, "number of issuers", each::<TokenIssuer>());
+        1 issuers: list_of(AccessPolicy::ISSUERS_MAX, "number of issuers", each::<TokenIssuer>());
     }
 }
 
@@ -263,7 +263,7 @@ impl KeyForm {
 
 fn key_set() -> impl Item<Value = Bytes, Out = Bytes> {
     bytes_as(|raw| match raw.shared()? {
-        json if json.len() > Guard::KEYS_BYTES_MAX => Err(WireError::Invalid("key set")),
+        json if json.len() > AccessPolicy::KEYS_BYTES_MAX => Err(WireError::Invalid("key set")),
         json => Ok(json),
     })
 }

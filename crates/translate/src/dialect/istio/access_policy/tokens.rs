@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_api::istio::RequestAuthenticationSpec;
 use myriad_api::istio::request_authentication::JwtRule;
-use myriad_model::{Authenticate, ClaimHeader, Guard, TokenIssuer, TokenKeys, is_token};
+use myriad_model::{AccessPolicy, Authenticate, ClaimHeader, TokenIssuer, TokenKeys, is_token};
 
 use super::Report;
 
@@ -35,11 +35,11 @@ pub fn authenticate(spec: &RequestAuthenticationSpec, report: &mut Report<'_>) -
     let rules = spec.jwt_rules.iter().enumerate();
     let issuers = rules.map(|(at, rule)| issuer(&format!("spec.jwtRules[{at}]"), rule, report));
     let mut issuers: Vec<TokenIssuer> = issuers.collect();
-    if issuers.len() > Guard::ISSUERS_MAX {
-        issuers.truncate(Guard::ISSUERS_MAX);
+    if issuers.len() > AccessPolicy::ISSUERS_MAX {
+        issuers.truncate(AccessPolicy::ISSUERS_MAX);
         let problem = format!(
             "has more than {} rules, of which the rest is left out",
-            Guard::ISSUERS_MAX
+            AccessPolicy::ISSUERS_MAX
         );
         report.error(
             "spec.jwtRules",
@@ -108,7 +108,7 @@ fn keys(rule: &JwtRule) -> Result<TokenKeys, Problem> {
     }
     if let Some(jwks) = &rule.jwks {
         let looks_right = jwks.trim_start().starts_with('{') && jwks.contains("\"keys\"");
-        if !looks_right || jwks.len() > Guard::KEYS_BYTES_MAX {
+        if !looks_right || jwks.len() > AccessPolicy::KEYS_BYTES_MAX {
             return Err((
                 "jwks",
                 "is no key set",

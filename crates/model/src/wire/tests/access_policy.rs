@@ -1,4 +1,4 @@
-//! Guards of every form.
+//! Access policies of every form.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use bytes::Bytes;
 
 use super::names;
 use crate::{
-    Authenticate, Authorize, ClaimHeader, Guard, GuardAction, GuardCheck, GuardForm, GuardRule,
-    GuardSubject, GuardTest, TokenIssuer, TokenKeys,
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Authenticate, Authorize, ClaimHeader, TokenIssuer, TokenKeys,
 };
 
-/// A guard with every subject and every form.
-pub fn authorizing() -> Guard {
-    use GuardSubject as Subject;
+/// An access policy with every subject and every form.
+pub fn authorizing() -> AccessPolicy {
+    use AccessSubject as Subject;
     let forms = [
-        GuardForm::Exact("a".into()),
-        GuardForm::Prefix("b".into()),
-        GuardForm::Suffix("c".into()),
-        GuardForm::Present,
-        GuardForm::Template("/v1/{*}/{**}".into()),
-        GuardForm::Block("10.0.0.0/8".parse().unwrap()),
+        AccessMatcher::Exact("a".into()),
+        AccessMatcher::Prefix("b".into()),
+        AccessMatcher::Suffix("c".into()),
+        AccessMatcher::Present,
+        AccessMatcher::Template("/v1/{*}/{**}".into()),
+        AccessMatcher::Block("10.0.0.0/8".parse().unwrap()),
     ];
-    let test = |subject: Subject| GuardTest {
+    let test = |subject: Subject| AccessTest {
         subject,
         any: forms.clone().into(),
-        none: [GuardForm::Present].into(),
+        none: [AccessMatcher::Present].into(),
     };
     let from = [
         Subject::Principal,
@@ -49,12 +49,12 @@ pub fn authorizing() -> Guard {
         Subject::ServerName,
         Subject::Header("x-token".into()),
     ];
-    Guard {
+    AccessPolicy {
         listeners: names(&["https"]),
-        check: GuardCheck::Authorize(Authorize {
-            action: GuardAction::Custom("opa".into()),
+        check: AccessCheck::Authorize(Authorize {
+            action: AccessAction::Custom("opa".into()),
             is_dry_run: true,
-            rules: [GuardRule {
+            rules: [AccessRule {
                 from: [from.map(test).into()].into(),
                 to: [to.map(test).into()].into(),
                 when: when.map(test).into(),
@@ -64,8 +64,8 @@ pub fn authorizing() -> Guard {
     }
 }
 
-/// A guard with every field of an issuer.
-pub fn authenticating() -> Guard {
+/// An access policy with every field of an issuer.
+pub fn authenticating() -> AccessPolicy {
     let inline = TokenIssuer {
         issuer: "https://issuer.example".into(),
         audiences: ["shop".into()].into(),
@@ -90,9 +90,9 @@ pub fn authenticating() -> Guard {
         },
         ..inline.clone()
     };
-    Guard {
+    AccessPolicy {
         listeners: names(&[]),
-        check: GuardCheck::Authenticate(Authenticate {
+        check: AccessCheck::Authenticate(Authenticate {
             issuers: [inline, fetched].into(),
         }),
     }

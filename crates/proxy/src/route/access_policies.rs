@@ -2,36 +2,38 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Authenticate, Authorize, Guard, GuardCheck, Name, SealedArc, TokenIssuer};
+use myriad_model::{
+    AccessCheck, AccessPolicy, Authenticate, Authorize, Name, SealedArc, TokenIssuer,
+};
 
 use super::keys::{KeySlot, Keys};
 
-/// All guards at one moment, in the order of their names. There are few: one for each policy
-/// that people wrote for the gateway.
+/// All access policies at one moment, in the order of their names. There are few: one for each
+/// policy that people wrote for the gateway.
 #[derive(Clone, Default)]
-pub struct Guards {
-    entries: Arc<[Arc<GuardEntry>]>,
+pub struct AccessPolicies {
+    entries: Arc<[Arc<AccessPolicyEntry>]>,
 }
 
-/// A guard, with the keys of its issuers.
-pub struct GuardEntry {
+/// An access policy, with the keys of its issuers.
+pub struct AccessPolicyEntry {
     sealed: SealedArc,
     /// One for each issuer.
     keys: Box<[Keys]>,
 }
 
-impl Guards {
+impl AccessPolicies {
     /// Whether nothing is guarded.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The sealed guards.
+    /// The sealed access policies.
     pub fn iter(&self) -> impl Iterator<Item = &SealedArc> {
         self.entries.iter().map(|entry| &entry.sealed)
     }
 
-    /// The guards of a listener that admit and refuse.
+    /// The access policies of a listener that admit and refuse.
     pub fn authorizing<'a>(
         &'a self,
         listener: &'a Name,
@@ -46,9 +48,9 @@ impl Guards {
         listener: &'a Name,
     ) -> impl Iterator<Item = (&'a SealedArc, &'a Authorize)> + Clone {
         self.on(listener)
-            .filter_map(|(entry, guard)| match &guard.check {
-                GuardCheck::Authorize(authorize) => Some((&entry.sealed, authorize)),
-                GuardCheck::Authenticate(_) => None,
+            .filter_map(|(entry, access_policy)| match &access_policy.check {
+                AccessCheck::Authorize(authorize) => Some((&entry.sealed, authorize)),
+                AccessCheck::Authenticate(_) => None,
             })
     }
 
@@ -58,14 +60,17 @@ impl Guards {
         listener: &'a Name,
     ) -> impl Iterator<Item = (&'a TokenIssuer, &'a Keys)> {
         self.on(listener)
-            .filter_map(|(entry, guard)| Some((entry, authenticate(guard)?)))
+            .filter_map(|(entry, access_policy)| Some((entry, authenticate(access_policy)?)))
             .flat_map(|(entry, check)| check.issuers.iter().zip(&entry.keys))
     }
 
     /// The issuers of tokens that are known on any listener.
     pub fn all_issuers(&self) -> impl Iterator<Item = &TokenIssuer> {
-        let guards = self.entries.iter().filter_map(|entry| entry.sealed.guard());
-        let checks = guards.filter_map(authenticate);
+        let access_policies = self
+            .entries
+            .iter()
+            .filter_map(|entry| entry.sealed.access_policy());
+        let checks = access_policies.filter_map(authenticate);
         checks.flat_map(|check| check.issuers.iter())
     }
 
@@ -78,26 +83,26 @@ impl Guards {
         })
     }
 
-    /// These guards with one of them put in, replaced or taken out.
+    /// These access policies with one of them put in, replaced or taken out.
     #[must_use]
-    pub fn with(&self, name: &Name, new: Option<&SealedArc>) -> Guards {
+    pub fn with(&self, name: &Name, new: Option<&SealedArc>) -> AccessPolicies {
         let others = self.entries.iter();
         let others = others.filter(|entry| entry.sealed.name() != name).cloned();
-        let mut entries: Vec<Arc<GuardEntry>> = others.collect();
+        let mut entries: Vec<Arc<AccessPolicyEntry>> = others.collect();
         entries.extend(new.map(|sealed| Arc::new(self.entry(sealed))));
         entries.sort_by(|a, b| a.sealed.name().cmp(b.sealed.name()));
-        Guards {
+        AccessPolicies {
             entries: entries.into(),
         }
     }
 
-    fn entry(&self, sealed: &SealedArc) -> GuardEntry {
-        let issuers = sealed.guard().and_then(authenticate);
+    fn entry(&self, sealed: &SealedArc) -> AccessPolicyEntry {
+        let issuers = sealed.access_policy().and_then(authenticate);
         let issuers = issuers.map_or(&[][..], |check| &check.issuers);
         let keys = issuers
             .iter()
             .map(|issuer| Keys::of(&issuer.keys, self.slots().cloned()));
-        GuardEntry {
+        AccessPolicyEntry {
             keys: keys.collect(),
             sealed: sealed.clone(),
         }
@@ -106,13 +111,13 @@ impl Guards {
     fn on<'a>(
         &'a self,
         listener: &'a Name,
-    ) -> impl Iterator<Item = (&'a GuardEntry, &'a Guard)> + Clone {
+    ) -> impl Iterator<Item = (&'a AccessPolicyEntry, &'a AccessPolicy)> + Clone {
         self.entries.iter().filter_map(move |entry| {
-            let guard = entry.sealed.guard()?;
+            let access_policy = entry.sealed.access_policy()?;
             // Policies are for who comes in, not for where a workload goes.
-            let is_for_all = guard.listeners.is_empty() && !is_outbound(listener);
-            let is_on = is_for_all || guard.listeners.contains(listener);
-            is_on.then_some((&**entry, guard))
+            let is_for_all = access_policy.listeners.is_empty() && !is_outbound(listener);
+            let is_on = is_for_all || access_policy.listeners.contains(listener);
+            is_on.then_some((&**entry, access_policy))
         })
     }
 }
@@ -122,9 +127,9 @@ fn is_outbound(listener: &Name) -> bool {
     listener.as_str().starts_with("outbound/")
 }
 
-fn authenticate(guard: &Guard) -> Option<&Authenticate> {
-    match &guard.check {
-        GuardCheck::Authenticate(check) => Some(check),
-        GuardCheck::Authorize(_) => None,
+fn authenticate(access_policy: &AccessPolicy) -> Option<&Authenticate> {
+    match &access_policy.check {
+        AccessCheck::Authenticate(check) => Some(check),
+        AccessCheck::Authorize(_) => None,
     }
 }
