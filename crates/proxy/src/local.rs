@@ -11,8 +11,8 @@ use crate::codec::proxy_header::Introductions;
 use crate::limits::Limits;
 use crate::net::names::Names;
 use crate::random::rng::Rng;
+use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::Counts;
-use crate::telemetry::journal::Journal;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 
@@ -39,7 +39,7 @@ pub struct Local {
     /// The worker's pseudo-random numbers.
     pub dice: Rng,
     /// The access log, open or not.
-    pub journal: Journal,
+    pub access_log: AccessLogWriter,
     /// Whether all requests are logged where nothing says otherwise.
     pub logs_all: bool,
     /// How many proxies in front of this one are trusted to tell the client's address.

@@ -30,8 +30,8 @@ use crate::random::rng::Rng;
 use crate::route::edit::Edit;
 use crate::route::identity::{Identity, IdentityEntry};
 use crate::route::tables::Tables;
+use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::{self, Count, Counts};
-use crate::telemetry::journal::Journal;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::{self, Library};
 use crate::tls::accept::Handshakes;
@@ -138,7 +138,7 @@ pub struct Proxy {
     swaps: Counter,
     keys: keys::Fetcher,
     expiries: Expiries,
-    journal: Journal,
+    access_log: AccessLogWriter,
     library: Arc<Library>,
     spans: Spans,
     limits: Arc<Limits>,
@@ -184,7 +184,7 @@ impl Proxy {
         let count = settings.workers.max(1);
         let limits = Arc::new(settings.limits);
         let logs_all = settings.access_log.is_some();
-        let journal = journal(settings.access_log)?;
+        let access_log = open_access_log(settings.access_log)?;
         let counts = counts(count, metrics);
         let own_counts = counts.last().cloned().unwrap_or_default();
         let (spans, library) = (Spans::default(), Arc::new(Library::new(count)));
@@ -208,7 +208,7 @@ impl Proxy {
                 library: library.clone(),
                 counts_all,
                 spans: spans.clone(),
-                journal: journal.clone(),
+                access_log: access_log.clone(),
                 logs_all,
                 trusted_hops: settings.trusted_hops,
                 request_ids: settings.request_ids,
@@ -239,7 +239,7 @@ impl Proxy {
             swaps: swaps(metrics),
             keys: keys::Fetcher::new(metrics),
             expiries: Expiries::new(metrics),
-            journal,
+            access_log,
             library,
             spans,
             limits,
@@ -416,7 +416,7 @@ impl Proxy {
             // It has said its last word already, so this does not wait.
             let _ = worker.thread.join();
         }
-        self.journal.settle().await;
+        self.access_log.settle().await;
     }
 
     /// Shows metrics as the tables say, and opens the access log as soon as anybody wants one.
@@ -428,7 +428,7 @@ impl Proxy {
         }
         let has_logs = recording.and_then(|recording| recording.has_logs());
         if has_logs == Some(true)
-            && let Err(error) = self.journal.open(Box::new(io::stdout()))
+            && let Err(error) = self.access_log.open(Box::new(io::stdout()))
         {
             tracing::error!(%error, "there is no access log");
         }
@@ -436,7 +436,7 @@ impl Proxy {
 
     fn open_spans(&self) {
         let (limits, counts) = (self.limits.clone(), self.own_counts.clone());
-        let (library, journal) = (self.library.clone(), self.journal.clone());
+        let (library, access_log) = (self.library.clone(), self.access_log.clone());
         let (number, names) = (self.workers.len(), self.names.clone());
         let local = move || Local {
             fairness: Fairness::new(&limits, &Arc::default()),
@@ -449,7 +449,7 @@ impl Proxy {
             counts_all: false,
             counts,
             dice: Rng::new(hash(0, "spans")),
-            journal,
+            access_log,
             logs_all: false,
             trusted_hops: 0,
             request_ids: RequestIds::Keep,
@@ -488,12 +488,12 @@ fn counts(workers: usize, metrics: &Metrics) -> Vec<Arc<Counts>> {
 }
 
 /// The access log, which is opened later where nobody says where to.
-fn journal(out: Option<Box<dyn io::Write + Send>>) -> io::Result<Journal> {
-    let journal = Journal::default();
+fn open_access_log(out: Option<Box<dyn io::Write + Send>>) -> io::Result<AccessLogWriter> {
+    let access_log = AccessLogWriter::default();
     if let Some(out) = out {
-        journal.open(out)?;
+        access_log.open(out)?;
     }
-    Ok(journal)
+    Ok(access_log)
 }
 
 /// The budgets of memory: of the process, and of its tables of hashes.

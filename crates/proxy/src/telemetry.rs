@@ -1,8 +1,8 @@
 //! Telemetry: counts, latencies, standard metrics, the access log, and the ids of requests.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub mod access_log;
 pub mod count;
-pub mod journal;
 pub mod latency;
 pub mod recording;
 pub mod refusal;

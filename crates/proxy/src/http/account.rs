@@ -20,8 +20,8 @@ use crate::policy::trace::{self, Trace};
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::host::RouteEntry;
 use crate::route::tables::Tables;
+use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::count::Count;
-use crate::telemetry::journal::Line;
 use crate::telemetry::recording::{Asked, Recording};
 use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::standard::{Book, Labels, Reporter};
@@ -51,7 +51,7 @@ pub struct Account {
     /// Whether the request had to wait on purpose.
     pub is_delayed: bool,
     /// Only where there is an access log: nobody else needs copies of what the client sent.
-    line: Option<Box<Line>>,
+    line: Option<Box<AccessLogLine>>,
     /// The time when it began.
     started: Instant,
     /// Its place in a trace.
@@ -279,7 +279,7 @@ impl Account {
         line.flag = flag;
         if let (Some(recording), Some(trace)) = (self.traced, self.trace) {
             let span = Span {
-                line: Line::clone(&line),
+                line: AccessLogLine::clone(&line),
                 trace,
                 recording,
             };
@@ -287,7 +287,7 @@ impl Account {
                 counts.add(Count::SpanDropped);
             }
         }
-        if line.find_takers(worker.local.logs_all) && !worker.local.journal.write(line) {
+        if line.find_takers(worker.local.logs_all) && !worker.local.access_log.write(line) {
             counts.add(Count::LogDropped);
         }
     }
@@ -314,8 +314,8 @@ fn line(
     recording: Option<&Arc<Recording>>,
     visit: &DownstreamConnection,
     version: Version,
-) -> Box<Line> {
-    Box::new(Line {
+) -> Box<AccessLogLine> {
+    Box::new(AccessLogLine {
         time: clock::since_epoch(),
         protocol: version.as_str(),
         recording: recording.map(|recording| (recording.clone(), 0)),

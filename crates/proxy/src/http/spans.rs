@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 
 use crate::policy::trace::Trace;
-use crate::telemetry::journal::Line;
+use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::recording::Recording;
 
 /// A request that is over, and its place in a trace.
 pub struct Span {
     /// What is known of it.
-    pub line: Line,
+    pub line: AccessLogLine,
     /// Its place.
     pub trace: Trace,
     /// Who wants to know.

@@ -13,7 +13,7 @@ use crate::admission::share::{Held, Owner};
 use crate::codec::proxy_header::Ends;
 use crate::local::Local;
 use crate::net::deadline::Deadline;
-use crate::telemetry::journal::Line;
+use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::standard::Reporter;
 use crate::telemetry::workloads::WorkloadId;
 
@@ -148,10 +148,10 @@ impl DownstreamConnection {
     }
 
     /// A line of the access log about what comes by it.
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> AccessLogLine {
         let secured = self.secured.as_ref();
         let peer = secured.and_then(|secured| secured.peer.as_ref());
-        Line {
+        AccessLogLine {
             port: self.port,
             sni: secured.and_then(|secured| secured.sni.clone()),
             scheme: match secured {
@@ -160,7 +160,7 @@ impl DownstreamConnection {
             },
             tls: secured.map(|secured| secured.version),
             principal: peer.map(|peer| peer.uris.first().cloned().unwrap_or_default()),
-            ..Line::new(self.listener.clone(), self.client)
+            ..AccessLogLine::new(self.listener.clone(), self.client)
         }
     }
 

@@ -32,8 +32,8 @@ use crate::net::names::Names;
 use crate::random::hash::hash;
 use crate::random::rng::Rng;
 use crate::route::tables::Tables;
+use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::Counts;
-use crate::telemetry::journal::Journal;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 use crate::tls::accept::Handshakes;
@@ -93,7 +93,7 @@ pub struct Setup {
     pub library: Arc<Library>,
     pub counts_all: bool,
     pub spans: Spans,
-    pub journal: Journal,
+    pub access_log: AccessLogWriter,
     pub logs_all: bool,
     pub trusted_hops: usize,
     /// The treatment of clients' request ids.
@@ -216,7 +216,7 @@ fn local(number: usize, setup: &Setup) -> Local {
         names: setup.names.clone(),
         counts: setup.counts.clone(),
         dice: Rng::new(seed),
-        journal: setup.journal.clone(),
+        access_log: setup.access_log.clone(),
         logs_all: setup.logs_all,
         trusted_hops: setup.trusted_hops,
         request_ids: setup.request_ids,

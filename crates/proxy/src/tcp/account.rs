@@ -9,8 +9,8 @@ use crate::failure::{FailureKind, Side, envoy_flag};
 use crate::local::Local;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::stream_route::StreamRouteEntry;
+use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::count::Count;
-use crate::telemetry::journal::Line;
 use crate::telemetry::recording::Recording;
 use crate::telemetry::standard::{Book, Labels, Page, Reporter};
 use crate::telemetry::workloads::WorkloadId;
@@ -46,7 +46,7 @@ pub struct Account {
     bytes_received: u64,
     bytes_sent: u64,
     /// Only where there is an access log.
-    line: Option<Box<Line>>,
+    line: Option<Box<AccessLogLine>>,
 }
 
 impl Account {
@@ -62,7 +62,7 @@ impl Account {
         let line = has_logs.unwrap_or(local.logs_all).then(|| {
             let resource = entry.sealed().resource();
             let obeyed = recording.filter(|_| has_logs.is_some());
-            Box::new(Line {
+            Box::new(AccessLogLine {
                 time: clock::since_epoch(),
                 origin: resource.map(|resource| resource.origin.clone()),
                 sni: sni.map(Into::into),
@@ -158,7 +158,7 @@ impl Account {
         line.bytes_sent = bytes_sent;
         line.bytes_received = bytes_received;
         line.flag = flag;
-        if line.find_takers(local.logs_all) && !local.journal.write(line) {
+        if line.find_takers(local.logs_all) && !local.access_log.write(line) {
             counts.add(Count::LogDropped);
         }
     }

@@ -6,7 +6,7 @@ use myriad_model::{
 };
 use std::sync::Arc;
 
-use super::journal::Line;
+use super::access_log::AccessLogLine;
 use crate::pattern::{BadRegex, Budget, Pattern};
 
 /// The settings of what is recorded.
@@ -90,7 +90,7 @@ impl Recording {
     }
 
     /// Which access logs take a line.
-    pub fn takers(&self, line: &Line) -> Takers {
+    pub fn takers(&self, line: &AccessLogLine) -> Takers {
         let filters = self.logs.as_deref().unwrap_or_default();
         let (takers, budget) = (filters.iter().enumerate(), Budget::default());
         takers
@@ -172,7 +172,7 @@ impl Filter {
 
     /// Whether a line is taken; also where finding out takes more steps than there are, since
     /// nobody may hide from a log.
-    fn takes(&self, line: &Line, budget: &Budget) -> bool {
+    fn takes(&self, line: &AccessLogLine, budget: &Budget) -> bool {
         let Some(condition) = &self.condition else {
             return true;
         };
@@ -225,7 +225,7 @@ impl Filter {
 }
 
 fn compare(
-    line: &Line,
+    line: &AccessLogLine,
     attribute: &Attribute,
     relation: Relation,
     literal: &Literal,

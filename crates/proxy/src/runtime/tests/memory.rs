@@ -25,8 +25,8 @@ use crate::net::names::{NameSettings, Names};
 use crate::net::stream::Stream;
 use crate::random::rng::Rng;
 use crate::route::downstream_connection::DownstreamConnection;
+use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::Counts;
-use crate::telemetry::journal::Journal;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 
@@ -43,7 +43,7 @@ async fn serve(world: &World) -> TcpStream {
         buckets: Arc::default(),
         counts: Arc::new(Counts::new()),
         dice: Rng::new(1),
-        journal: Journal::default(),
+        access_log: AccessLogWriter::default(),
         logs_all: false,
         number: 0,
         library: Arc::new(Library::new(1)),

@@ -6,11 +6,11 @@ use myriad_model::{
     Relation, Telemetry, TextForm,
 };
 
-use super::super::journal::{Line, Lines};
+use super::super::access_log::{AccessLogLine, LineFormatter};
 use super::Recording;
 
-fn line() -> Line {
-    Line {
+fn line() -> AccessLogLine {
+    AccessLogLine {
         time: Duration::from_millis(1_700_000_000_005),
         duration: Duration::from_micros(42_900),
         method: "GET".into(),
@@ -20,7 +20,7 @@ fn line() -> Line {
         status: 503,
         flag: Some("no_endpoint"),
         headers: [Some("é\"".into())].into(),
-        ..Line::new("https".into(), ([192, 0, 2, 1], 4_000).into())
+        ..AccessLogLine::new("https".into(), ([192, 0, 2, 1], 4_000).into())
     }
 }
 
@@ -51,7 +51,7 @@ fn a_condition_that_takes_too_many_steps_hides_nothing() {
         ConditionStep::Text(Attribute::Path, TextForm::Regex, regex)
     };
     let asked = |target: &str| {
-        let line = Line {
+        let line = AccessLogLine {
             target: target.into(),
             ..line()
         };
@@ -110,10 +110,10 @@ fn a_line_is_written_as_its_format_says() {
         text("\n"),
     ];
     let written = |format| {
-        let mut lines = Lines::default();
+        let mut lines = LineFormatter::default();
         let recording = recording(format, &[]);
         let recording = Arc::new(recording);
-        let line = Line {
+        let line = AccessLogLine {
             recording: Some((recording.clone(), 1)),
             ..line()
         };

@@ -16,7 +16,7 @@ pub const STREAM: &str = "TCP";
 
 /// One request or stream, as the access log tells it.
 #[derive(Clone)]
-pub struct Line {
+pub struct AccessLogLine {
     /// When the request had been read, since the Unix epoch.
     pub time: Duration,
     /// Until its response was written.
@@ -74,10 +74,10 @@ pub struct Line {
     pub recording: Option<(Arc<Recording>, Takers)>,
 }
 
-impl Line {
+impl AccessLogLine {
     /// A line that says nothing yet.
-    pub fn new(listener: Name, peer: SocketAddr) -> Line {
-        Line {
+    pub fn new(listener: Name, peer: SocketAddr) -> AccessLogLine {
+        AccessLogLine {
             time: Duration::ZERO,
             duration: Duration::ZERO,
             listener,

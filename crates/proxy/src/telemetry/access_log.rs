@@ -14,7 +14,7 @@ use std::time::Duration;
 use myriad_model::{AccessLog, FormatPart, LogFormat, LogSink};
 use tokio::sync::oneshot;
 
-pub use line::{Line, STREAM, hex};
+pub use line::{AccessLogLine, STREAM, hex};
 
 /// The most lines that wait for the writer.
 const WAITING_MAX: usize = 16_384;
@@ -28,19 +28,19 @@ const SETTLING: Duration = Duration::from_secs(1);
 
 /// The end that workers write to. Nothing can be written before it is opened.
 #[derive(Clone, Default)]
-pub struct Journal {
+pub struct AccessLogWriter {
     lines: Arc<OnceLock<SyncSender<Entry>>>,
 }
 
 /// A message to the writer.
 enum Entry {
-    Line(Box<Line>),
+    Line(Box<AccessLogLine>),
     /// Asks for word once all before it is written.
     Settle(oneshot::Sender<()>),
 }
 
-impl Journal {
-    /// Starts the writer, unless it runs. It ends when the last journal is dropped.
+impl AccessLogWriter {
+    /// Starts the writer, unless it runs. It ends when the last of these is dropped.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -58,7 +58,7 @@ impl Journal {
     }
 
     /// Hands a line over; false where it had to be dropped.
-    pub fn write(&self, line: Box<Line>) -> bool {
+    pub fn write(&self, line: Box<AccessLogLine>) -> bool {
         let lines = self.lines.get();
         lines.is_some_and(|lines| lines.try_send(Entry::Line(line)).is_ok())
     }
@@ -78,7 +78,7 @@ impl Journal {
 
 fn write_all(waiting: &Receiver<Entry>, out: Box<dyn Write + Send>) {
     let mut out = BufWriter::with_capacity(64 << 10, out);
-    let mut lines = Lines::default();
+    let mut lines = LineFormatter::default();
     while let Ok(first) = waiting.recv() {
         let (mut next, mut written) = (Some(first), 0);
         while let Some(entry) = next {
@@ -109,7 +109,7 @@ fn gather() {
 }
 
 /// Writes a line. Errors are ignored: a closed log is no reason to stop requests.
-fn write_line(line: &Line, lines: &mut Lines, out: &mut dyn Write) {
+fn write_line(line: &AccessLogLine, lines: &mut LineFormatter, out: &mut dyn Write) {
     let Some((recording, takers)) = &line.recording else {
         lines.text.clear();
         format_own(line, &mut lines.text);
@@ -130,19 +130,19 @@ fn write_line(line: &Line, lines: &mut Lines, out: &mut dyn Write) {
 
 /// Room for one line after the other.
 #[derive(Default)]
-pub struct Lines {
+pub struct LineFormatter {
     text: String,
     value: String,
 }
 
-impl Lines {
+impl LineFormatter {
     /// The last line.
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Makes the line of a log.
-    pub fn format(&mut self, log: &AccessLog, line: &Line) {
+    pub fn format(&mut self, log: &AccessLog, line: &AccessLogLine) {
         self.text.clear();
         match &log.format {
             LogFormat::Own => format_own(line, &mut self.text),
@@ -167,7 +167,7 @@ impl Lines {
         }
     }
 
-    fn push_member(&mut self, parts: &[FormatPart], line: &Line) {
+    fn push_member(&mut self, parts: &[FormatPart], line: &AccessLogLine) {
         use std::fmt::Write as _;
         if let [FormatPart::Value { attribute, .. }] = parts {
             let whole = line.number(attribute).filter(|_| {
@@ -192,7 +192,7 @@ impl Lines {
     }
 }
 
-fn push_part(part: &FormatPart, line: &Line, out: &mut String) {
+fn push_part(part: &FormatPart, line: &AccessLogLine, out: &mut String) {
     match part {
         FormatPart::Text(text) => out.push_str(text),
         FormatPart::Value {
@@ -219,7 +219,7 @@ fn push_part(part: &FormatPart, line: &Line, out: &mut String) {
     }
 }
 
-fn format_own(line: &Line, out: &mut String) {
+fn format_own(line: &AccessLogLine, out: &mut String) {
     use std::fmt::Write as _;
     // Writing into a String cannot fail.
     let _ = write!(
@@ -310,7 +310,7 @@ mod tests {
 
     use myriad_base::clock;
 
-    use super::{GATHERING, Journal, Line, format_own};
+    use super::{AccessLogLine, AccessLogWriter, GATHERING, format_own};
 
     /// Counts how often it is written to, and what.
     #[derive(Clone, Default)]
@@ -331,17 +331,22 @@ mod tests {
 
     #[tokio::test]
     async fn lines_that_come_together_are_written_together_and_all_are_at_the_end() {
-        let journal = Journal::default();
-        journal.settle().await;
+        let access_log = AccessLogWriter::default();
+        access_log.settle().await;
         let paper = Paper::default();
-        journal.open(Box::new(paper.clone())).unwrap();
-        let line = || Box::new(Line::new("https".into(), ([192, 0, 2, 1], 1).into()));
+        access_log.open(Box::new(paper.clone())).unwrap();
+        let line = || {
+            Box::new(AccessLogLine::new(
+                "https".into(),
+                ([192, 0, 2, 1], 1).into(),
+            ))
+        };
         let begun = clock::now();
         for _ in 0..50 {
-            assert!(journal.write(line()));
+            assert!(access_log.write(line()));
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        journal.settle().await;
+        access_log.settle().await;
         let turns = clock::now().duration_since(begun).as_millis() / GATHERING.as_millis();
         let (writes, text) = paper.0.lock().unwrap().clone();
         assert_eq!(text.lines().count(), 50);
@@ -354,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_line_is_one_json_object_whatever_the_client_sent() {
-        let line = Line {
+        let line = AccessLogLine {
             time: Duration::from_millis(1_700_000_000_005),
             duration: Duration::from_micros(42),
             method: "GET".into(),
@@ -367,7 +372,7 @@ mod tests {
             tls: Some("1.3"),
             request_id: "a-b".into(),
             user_agent: Some("curl/8 \"x\"".into()),
-            ..Line::new("https".into(), ([192, 0, 2, 1], 1).into())
+            ..AccessLogLine::new("https".into(), ([192, 0, 2, 1], 1).into())
         };
         let mut text = String::new();
         format_own(&line, &mut text);
