@@ -1,7 +1,7 @@
 //! The first bytes of a connection.
 
-use myriad_proxy::mesh::detect::{BYTES_MAX, Expected, Known};
-use myriad_proxy::tls::hello::{Arriving, Told};
+use myriad_proxy::mesh::detect::{BYTES_MAX, Expected, KnownProtocols};
+use myriad_proxy::tls::hello::{Arriving, HelloSummary};
 
 /// The longest name of a host (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 255;
@@ -13,7 +13,7 @@ pub fn first_bytes(bytes: &[u8]) -> bool {
     let mut is_known = false;
     for expected in [Expected::Http, Expected::Bytes, Expected::HttpOrBytes] {
         for may_be_tls in [false, true] {
-            let known = Known {
+            let known = KnownProtocols {
                 may_be_tls,
                 expected,
             };
@@ -53,7 +53,7 @@ pub fn client_hello(bytes: &[u8]) -> bool {
 
 /// The name and protocols, `None` where more bytes have to come, or an error where it is no
 /// ClientHello.
-fn hello(bytes: &[u8], size: usize) -> Result<Option<Told>, ()> {
+fn hello(bytes: &[u8], size: usize) -> Result<Option<HelloSummary>, ()> {
     let mut arriving = Arriving::default();
     for piece in bytes.chunks(size.max(1)) {
         match arriving.take(piece) {

@@ -5,8 +5,8 @@ use myriad_proxy::codec::frame::{
     self, FrameHead, HEAD_BYTES, PREFACE, WINDOW_BYTES_MAX, flag, kind,
 };
 use myriad_proxy::codec::head;
-use myriad_proxy::codec::hpack::{self, Decoder, Section};
-use myriad_proxy::http::downstream::h2::request::{Request, trailers};
+use myriad_proxy::codec::hpack::{self, HpackDecoder, Section};
+use myriad_proxy::http::downstream::h2::request::{H2Request, trailers};
 use myriad_proxy::limits::Limits;
 
 use crate::heads::assert_plain;
@@ -48,7 +48,7 @@ pub fn frames(bytes: &[u8]) -> bool {
 pub fn packed_head(bytes: &[u8]) -> bool {
     let mut section = Section::default();
     section.clear(SECTION_BYTES);
-    let decoded = Decoder::default().decode(bytes, &mut section);
+    let decoded = HpackDecoder::default().decode(bytes, &mut section);
     let kept: usize = section
         .iter()
         .map(|(name, value)| name.len() + value.len())
@@ -67,14 +67,14 @@ pub fn packed_head(bytes: &[u8]) -> bool {
         }
         let mut again = Section::default();
         again.clear(SECTION_BYTES);
-        let decoded = Decoder::default().decode(packed.filled(), &mut again);
+        let decoded = HpackDecoder::default().decode(packed.filled(), &mut again);
         assert_eq!(decoded, Ok(()));
         assert!(again.iter().eq(section.iter()));
     }
     if let Ok(Some(trailers)) = trailers(&section) {
         assert!(trailers.len() <= section.iter().count());
     }
-    let Ok(request) = Request::read(&section) else {
+    let Ok(request) = H2Request::read(&section) else {
         return false;
     };
     if let Ok(pseudo) = request.pseudo

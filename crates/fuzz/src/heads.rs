@@ -1,8 +1,8 @@
 //! Heads, bodies and trailers of HTTP, and what stands in front of them.
 
-use myriad_proxy::codec::body::{BodyLength, Decoder};
-use myriad_proxy::codec::field::{Field, Known};
-use myriad_proxy::codec::head::{self, Finder, Head, Pseudo, split_authority};
+use myriad_proxy::codec::body::{BodyDecoder, BodyLength};
+use myriad_proxy::codec::field::{Field, KnownField};
+use myriad_proxy::codec::head::{self, Head, HeadFinder, Pseudo, split_authority};
 use myriad_proxy::codec::proxy_header;
 use myriad_proxy::codec::response;
 use myriad_proxy::codec::trailer;
@@ -11,7 +11,7 @@ use myriad_proxy::limits::PathRule;
 
 /// Calls with the head of a request that the bytes begin with, if they do.
 pub fn with_head(bytes: &[u8], call: impl FnOnce(&Head<'_>)) -> bool {
-    let Ok(Some(length)) = Finder::default().find(bytes) else {
+    let Ok(Some(length)) = HeadFinder::default().find(bytes) else {
         return false;
     };
     let bytes = bytes.get(..length).unwrap_or_default();
@@ -71,7 +71,7 @@ pub fn request_head_2(bytes: &[u8]) -> bool {
                 if is_token(name) && !name.bytes().any(|it| it.is_ascii_uppercase()) =>
             {
                 fields.push(Field {
-                    known: Known::of(name),
+                    known: KnownField::of(name),
                     name,
                     value: value.as_bytes(),
                 });
@@ -86,7 +86,7 @@ pub fn request_head_2(bytes: &[u8]) -> bool {
     assert_ne!(head.method, "CONNECT");
     assert_eq!(head.upgrade.is_some(), pseudo.protocol.is_some());
     let lengths = head.fields.iter();
-    let lengths = lengths.filter(|field| field.known == Known::ContentLength);
+    let lengths = lengths.filter(|field| field.known == KnownField::ContentLength);
     assert!(lengths.count() <= 1);
     true
 }
@@ -124,7 +124,7 @@ pub fn chunked_body(bytes: &[u8]) -> bool {
 }
 
 fn body(bytes: &[u8], size: usize) -> Option<(Vec<u8>, usize)> {
-    let mut decoder = Decoder::limited(BodyLength::Chunked, &Limits::default());
+    let mut decoder = BodyDecoder::limited(BodyLength::Chunked, &Limits::default());
     let mut data = Vec::new();
     let mut used = 0;
     for piece in bytes.chunks(size.max(1)) {

@@ -9,7 +9,9 @@ use myriad_proxy::codec::head::{self, Head};
 use myriad_proxy::codec::kept::KeptHead;
 use myriad_proxy::codec::response;
 use myriad_proxy::limits::Limits;
-use myriad_proxy::policy::check::{self, Answered, Changes, Refusal, Told, Verdict, is_sendable};
+use myriad_proxy::policy::check::{
+    self, Answered, CheckChanges, CheckVerdict, OwnedHeader, RefusalResponse, is_sendable,
+};
 use myriad_proxy::policy::process::{self, Part, Reply};
 
 /// The request that is asked about.
@@ -106,27 +108,27 @@ pub fn processor(bytes: &[u8]) -> bool {
     !whole.is_empty()
 }
 
-fn assert_verdict(verdict: Verdict) -> bool {
+fn assert_verdict(verdict: CheckVerdict) -> bool {
     match verdict {
-        Verdict::Unclear => return false,
-        Verdict::Refuse(refusal) => assert_refusal(&refusal),
-        Verdict::Pass(changes) => assert_changes(&changes),
+        CheckVerdict::Unclear => return false,
+        CheckVerdict::Refuse(refusal) => assert_refusal(&refusal),
+        CheckVerdict::Pass(changes) => assert_changes(&changes),
     }
     true
 }
 
-fn assert_refusal(refusal: &Refusal) {
+fn assert_refusal(refusal: &RefusalResponse) {
     assert!((200..600).contains(&refusal.status), "{}", refusal.status);
     assert_sendable(&refusal.fields);
 }
 
-fn assert_sendable(fields: &[Told]) {
+fn assert_sendable(fields: &[OwnedHeader]) {
     assert!(fields.iter().all(|(name, value)| is_sendable(name, value)));
 }
 
 /// Whatever a service changes, the request is for the same host and path and has the same body,
 /// and a head that is written is changed like one that is kept.
-fn assert_changes(changes: &Changes) {
+fn assert_changes(changes: &CheckChanges) {
     assert_sendable(&changes.set);
     assert_sendable(&changes.add);
     assert_sendable(&changes.downstream);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use myriad_model::{Share, TraceProtocol, Tracing};
 use myriad_proxy::codec::buffer::Buffer;
-use myriad_proxy::codec::head::{self, Finder, Head};
+use myriad_proxy::codec::head::{self, Head, HeadFinder};
 use myriad_proxy::limits::Limits;
 use myriad_proxy::policy::trace::{Trace, begin, write};
 use myriad_proxy::random::rng::Rng;
@@ -55,7 +55,7 @@ pub fn trace_context(bytes: &[u8]) -> bool {
 
 /// A head that these bytes are and nothing else.
 fn parse(text: &[u8]) -> Option<Head<'_>> {
-    let length = Finder::default().find(text).ok().flatten()?;
+    let length = HeadFinder::default().find(text).ok().flatten()?;
     let head = head::parse(text, &Limits::default()).ok();
     head.filter(|_| length == text.len())
 }

@@ -118,12 +118,12 @@ fn header(key: &str, value: &str) -> Option<check::HeaderValue> {
 }
 
 fn checks() -> Vec<Seed> {
-    let option = |key, value, append| check::HeaderValueOption {
+    let option = |key, value, append| check::CheckHeaderOption {
         header: header(key, value),
         append: Some(check::BoolValue { value: append }),
     };
     let answer = |code, http_response| check::CheckResponse {
-        status: Some(check::Status { code }),
+        status: Some(check::RpcStatus { code }),
         http_response,
     };
     let ok = check::OkHttpResponse {
@@ -163,7 +163,7 @@ fn checks() -> Vec<Seed> {
 }
 
 fn processors() -> Vec<Seed> {
-    let option = |key, value, append_action| process::HeaderValueOption {
+    let option = |key, value, append_action| process::ProcessHeaderOption {
         header: header(key, value),
         append: None,
         append_action,
@@ -198,19 +198,21 @@ fn processors() -> Vec<Seed> {
         body: Bytes::from_static(b"later"),
         grpc_status: Some(process::GrpcStatus { status: 8 }),
     };
-    let mut both = said(process::Said::RequestHeaders(part(None)));
-    both.extend(said(process::Said::RequestBody(part(Some(body)))));
+    let mut both = said(process::ProcessingReply::RequestHeaders(part(None)));
+    both.extend(said(process::ProcessingReply::RequestBody(part(Some(
+        body,
+    )))));
     vec![
         ("processor", "request", both),
         (
             "processor",
             "response",
-            said(process::Said::ResponseHeaders(part(None))),
+            said(process::ProcessingReply::ResponseHeaders(part(None))),
         ),
         (
             "processor",
             "immediate",
-            said(process::Said::Immediate(immediate)),
+            said(process::ProcessingReply::Immediate(immediate)),
         ),
         ("processor", "no_frame", vec![1, 0, 0, 0, 0]),
     ]

@@ -95,7 +95,7 @@ pub enum FailureKind {
 
 /// The side that is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum FaultSide {
     /// The client.
     Downstream,
     /// The endpoint, or that there is none.
@@ -122,20 +122,20 @@ pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
     /// The side at fault.
-    pub side: Side,
+    pub side: FaultSide,
     /// Whether to try again.
     pub retry: Retry,
 }
 
 /// How a failure is answered and logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct FailureVerdict {
     /// The status of the response, where there can still be one.
     pub status: u16,
     /// The flag in the access log and the label in metrics.
     pub flag: &'static str,
     /// The side at fault.
-    pub side: Side,
+    pub side: FaultSide,
     /// The body of the response.
     pub text: &'static str,
 }
@@ -189,9 +189,9 @@ impl FailureKind {
     ];
 
     /// Status, flag, side and text. The only place that knows them.
-    pub const fn verdict(self) -> Verdict {
+    pub const fn verdict(self) -> FailureVerdict {
         use FailureKind as Kind;
-        use Side::{Downstream, Ours, Upstream};
+        use FaultSide::{Downstream, Ours, Upstream};
         let (status, flag, side, text) = match self {
             Kind::BadRequest => (400, "bad_request", Downstream, "bad request\n"),
             Kind::BadVersion => (505, "bad_version", Downstream, "HTTP version refused\n"),
@@ -237,7 +237,7 @@ impl FailureKind {
             Kind::FaultAbort => (503, "fault_abort", Ours, "fault injected\n"),
             Kind::Internal => (500, "internal", Ours, "internal error\n"),
         };
-        Verdict {
+        FailureVerdict {
             status,
             flag,
             side,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::admission::bucket::Buckets;
-use crate::admission::room::Room;
+use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
 use crate::codec::proxy_header::Introductions;
 use crate::limits::Limits;
@@ -35,7 +35,7 @@ pub struct Local {
     /// The shares of domains in the worker's room, and how little memory is left.
     pub fairness: Fairness,
     /// The room that there is for connections.
-    pub room: Rc<Room>,
+    pub room: Rc<ConnectionRoom>,
     /// The worker's pseudo-random numbers.
     pub dice: Rng,
     /// The access log, open or not.

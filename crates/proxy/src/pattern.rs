@@ -25,8 +25,8 @@ use myriad_model::PathRewrite;
 use compile::Program;
 pub use hint::Hint;
 pub use scratch::{Candidates, SCRATCH_BYTES_MAX, memory_usage as scratch_bytes, with_candidates};
-pub use store::{Held, held, register};
-use table::Table;
+pub use store::{PatternTotals, held, register};
+use table::DfaTable;
 
 /// The most instructions of one compiled pattern. Translation refuses what is larger, so this only
 /// protects against a translation with other limits.
@@ -64,7 +64,7 @@ pub struct Groups([Option<(u32, u32)>; GROUPS]);
 pub struct Pattern {
     program: Program,
     /// A table that is quicker for text in ASCII, where it is small.
-    table: Option<Box<Table>>,
+    table: Option<Box<DfaTable>>,
     hint: Hint,
     bytes: usize,
 }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::bucket::Buckets;
 use crate::admission::pressure::Pressure;
-use crate::admission::room::Room;
+use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
 use crate::balance::locality::Locality;
 use crate::balance::tables::HashTables;
@@ -35,7 +35,7 @@ use crate::telemetry::count::{self, Count, Counts};
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::{self, Library};
 use crate::tls::accept::Handshakes;
-use crate::tls::key::{self, Unusable};
+use crate::tls::key::{self, UnusableCertificate};
 use crate::tls::tickets::TicketKeys;
 use crate::upstream::endpoint::EndpointTable;
 use crate::upstream::secure;
@@ -326,13 +326,13 @@ impl Proxy {
     ///
     /// # Errors
     /// When certificate, key or authorities cannot be read; the identity before stays then.
-    pub fn identify(&mut self, identity: Identity) -> Result<(), Unusable> {
+    pub fn identify(&mut self, identity: Identity) -> Result<(), UnusableCertificate> {
         let parsed = key::parse(&identity.certificate)?;
         if let Some(leaf) = identity.certificate.chain.first() {
             self.library.identify(leaf);
         }
         let entry = IdentityEntry::new(identity);
-        entry.trust.roots().ok_or(Unusable)?;
+        entry.trust.roots().ok_or(UnusableCertificate)?;
         entry.certificate.keep(Arc::new(parsed));
         self.next.identify(Arc::new(entry));
         self.swap();
@@ -440,7 +440,7 @@ impl Proxy {
         let (number, names) = (self.workers.len(), self.names.clone());
         let local = move || Local {
             fairness: Fairness::new(&limits, &Arc::default()),
-            room: Rc::new(Room::new(&limits, Arc::default())),
+            room: Rc::new(ConnectionRoom::new(&limits, Arc::default())),
             limits,
             names,
             buckets: Arc::new(Buckets::new()),

@@ -12,10 +12,10 @@ use myriad_model::{Action, DnsName, Host, Name, PathMatch, Route, SealedArc, Wei
 use myriad_proxy::codec::head::Head;
 use myriad_proxy::failure::FailureKind;
 use myriad_proxy::http::stage::dry_run::{self, DryRun};
-use myriad_proxy::http::stage::{self, Stage, Taken};
+use myriad_proxy::http::stage::{self, Stage, TakenRoute};
 use myriad_proxy::pattern::Budget;
 use myriad_proxy::policy::rewrite::{self, Matched};
-use myriad_proxy::policy::token::Room;
+use myriad_proxy::policy::token::HeadMemory;
 use myriad_proxy::route::certificate::CertificateEntry;
 use myriad_proxy::route::downstream_connection::{DownstreamConnection, Secured};
 use myriad_proxy::route::host::RouteEntry;
@@ -50,7 +50,7 @@ pub fn explain(scene: &Scene, question: &Question, findings: Findings<'_>) -> Ex
         },
         objects: BTreeSet::new(),
     };
-    let mut room = Room::default();
+    let mut room = HeadMemory::default();
     let answer = match question.head() {
         Ok(head) => walk.walk(head, &mut room),
         Err(problem) => problem,
@@ -81,7 +81,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Goes as far as the request would, and says in one sentence where that is.
-    fn walk<'h>(&mut self, head: Head<'h>, room: &'h mut Room) -> String {
+    fn walk<'h>(&mut self, head: Head<'h>, room: &'h mut HeadMemory) -> String {
         self.seen.method = head.method.to_owned();
         let Some((listener, address)) = self.find_listener() else {
             let word = if self.question.is_tls {
@@ -113,7 +113,7 @@ impl Walk<'_> {
         &mut self,
         visit: &DownstreamConnection,
         mut head: Head<'h>,
-        room: &'h mut Room,
+        room: &'h mut HeadMemory,
     ) -> String {
         let (tables, budget) = (self.scene.tables.clone(), Budget::default());
         let token = self.question.token();
@@ -129,7 +129,7 @@ impl Walk<'_> {
         for step in steps.into_iter().filter(|it| it.stage != Stage::Forward) {
             self.note(step.stage.name(), step.text);
         }
-        if let Some(Taken { entry, route }) = taken {
+        if let Some(TakenRoute { entry, route }) = taken {
             let patterns = tables.routes_for(&visit.listener, &head.host);
             self.meet_route(entry, patterns.map(|(host, _)| host), &head);
             if let Action::Forward(shares) = &route.action

@@ -36,7 +36,7 @@ pub struct Rate {
 
 /// The outcome of a request for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum BucketOutcome {
     /// It was there.
     Yes,
     /// It was there, and a bucket that somebody is in debt of was forgotten for its place.
@@ -64,7 +64,7 @@ impl Buckets {
     }
 
     /// Takes a token out of the bucket of a key that is a hash.
-    pub fn take(&self, key: u64, is_of_client: bool, rate: Rate) -> Taken {
+    pub fn take(&self, key: u64, is_of_client: bool, rate: Rate) -> BucketOutcome {
         let now = nanoseconds(clock::now().duration_since(self.began));
         let slots = match is_of_client {
             true => &self.clients,
@@ -81,7 +81,7 @@ impl Default for Buckets {
     }
 }
 
-fn take(slots: &[Slot], key: u64, rate: Rate, now: u64) -> Taken {
+fn take(slots: &[Slot], key: u64, rate: Rate, now: u64) -> BucketOutcome {
     let sets = (slots.len() / WAYS).max(1) as u64;
     let start = (key % sets) as usize * WAYS;
     let set = slots.get(start..start + WAYS).unwrap_or_default();
@@ -95,7 +95,7 @@ fn take(slots: &[Slot], key: u64, rate: Rate, now: u64) -> Taken {
         .iter()
         .min_by_key(|slot| slot.paid_at.load(Ordering::Relaxed));
     let Some(slot) = oldest else {
-        return Taken::Yes;
+        return BucketOutcome::Yes;
     };
     // Two workers that make the same bucket at once make two, of which one is forgotten: a client
     // gets a token too many. One that still pays into a bucket that is being forgotten charges
@@ -103,12 +103,12 @@ fn take(slots: &[Slot], key: u64, rate: Rate, now: u64) -> Taken {
     let evicts = slot.paid_at.swap(now, Ordering::Relaxed) > now;
     slot.key.store(key, Ordering::Relaxed);
     match pay(slot, rate, now) {
-        Taken::Yes if evicts => Taken::Evicting,
+        BucketOutcome::Yes if evicts => BucketOutcome::Evicting,
         taken => taken,
     }
 }
 
-fn pay(slot: &Slot, rate: Rate, now: u64) -> Taken {
+fn pay(slot: &Slot, rate: Rate, now: u64) -> BucketOutcome {
     let spacing = nanoseconds(rate.spacing);
     let credit = spacing.saturating_mul(rate.burst.into());
     let paid = slot
@@ -118,10 +118,10 @@ fn pay(slot: &Slot, rate: Rate, now: u64) -> Taken {
             (from - now <= credit).then(|| from.saturating_add(spacing))
         });
     match paid {
-        Ok(_) => Taken::Yes,
+        Ok(_) => BucketOutcome::Yes,
         Err(paid_at) => {
             let wait = paid_at.saturating_sub(now).saturating_sub(credit);
-            Taken::No(Duration::from_nanos(wait))
+            BucketOutcome::No(Duration::from_nanos(wait))
         }
     }
 }
@@ -134,7 +134,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{Rate, Slot, Taken, WAYS, take};
+    use super::{BucketOutcome, Rate, Slot, WAYS, take};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -153,32 +153,41 @@ mod tests {
     fn a_bucket_gives_what_it_holds_at_once_and_then_what_it_is_filled_with() {
         let (slots, rate) = (slots(WAYS), rate(10, 4));
         for _ in 0..5 {
-            assert_eq!(take(&slots, 7, rate, SECOND), Taken::Yes);
+            assert_eq!(take(&slots, 7, rate, SECOND), BucketOutcome::Yes);
         }
-        let wait = Taken::No(Duration::from_millis(100));
+        let wait = BucketOutcome::No(Duration::from_millis(100));
         assert_eq!(take(&slots, 7, rate, SECOND), wait);
         // Asking in vain costs nothing.
         assert_eq!(take(&slots, 7, rate, SECOND), wait);
-        assert_eq!(take(&slots, 7, rate, SECOND + SECOND / 10), Taken::Yes);
+        assert_eq!(
+            take(&slots, 7, rate, SECOND + SECOND / 10),
+            BucketOutcome::Yes
+        );
         assert!(matches!(
             take(&slots, 7, rate, SECOND + SECOND / 10),
-            Taken::No(_)
+            BucketOutcome::No(_)
         ));
         // A second later ten would be there, but it holds five.
         for _ in 0..5 {
-            assert_eq!(take(&slots, 7, rate, 3 * SECOND), Taken::Yes);
+            assert_eq!(take(&slots, 7, rate, 3 * SECOND), BucketOutcome::Yes);
         }
-        assert!(matches!(take(&slots, 7, rate, 3 * SECOND), Taken::No(_)));
+        assert!(matches!(
+            take(&slots, 7, rate, 3 * SECOND),
+            BucketOutcome::No(_)
+        ));
     }
 
     #[test]
     fn keys_do_not_pay_for_each_other() {
         let (slots, rate) = (slots(WAYS), rate(1, 0));
         for key in 1..=WAYS as u64 {
-            assert_eq!(take(&slots, key, rate, SECOND), Taken::Yes, "{key}");
+            assert_eq!(take(&slots, key, rate, SECOND), BucketOutcome::Yes, "{key}");
         }
         for key in 1..=WAYS as u64 {
-            assert!(matches!(take(&slots, key, rate, SECOND), Taken::No(_)));
+            assert!(matches!(
+                take(&slots, key, rate, SECOND),
+                BucketOutcome::No(_)
+            ));
         }
     }
 
@@ -190,7 +199,7 @@ mod tests {
                 take(&slots, key, slow, SECOND);
             }
         }
-        assert_eq!(take(&slots, 99, slow, SECOND), Taken::Evicting);
+        assert_eq!(take(&slots, 99, slow, SECOND), BucketOutcome::Evicting);
         let owes = |key: u64| {
             slots
                 .iter()
@@ -198,6 +207,6 @@ mod tests {
         };
         assert!(!owes(1) && (2..=WAYS as u64).all(owes) && owes(99));
         // Whoever has paid back is forgotten without anybody's loss.
-        assert_eq!(take(&slots, 100, slow, 100 * SECOND), Taken::Yes);
+        assert_eq!(take(&slots, 100, slow, 100 * SECOND), BucketOutcome::Yes);
     }
 }

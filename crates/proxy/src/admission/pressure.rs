@@ -9,10 +9,10 @@ use myriad_base::kernel;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 
 /// The steps, each with the part of the budget from which on it is taken, in per cent.
-const STEPS: [(Step, u64); 3] = [
-    (Step::ShedAll, 95),
-    (Step::ShedLargest, 90),
-    (Step::EndIdle, 80),
+const STEPS: [(PressureStep, u64); 3] = [
+    (PressureStep::ShedAll, 95),
+    (PressureStep::ShedLargest, 90),
+    (PressureStep::EndIdle, 80),
 ];
 
 /// How far below that the step is taken back, in per cent of the budget.
@@ -24,7 +24,7 @@ const FILE_BYTES_MAX: u64 = 128;
 /// What is done while memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Step {
+pub enum PressureStep {
     /// Nothing.
     None,
     /// Connections end with the request they are in.
@@ -57,7 +57,7 @@ impl Pressure {
         Pressure {
             max: max.filter(|max| *max > 0),
             used: AtomicU64::new(0),
-            step: AtomicU8::new(Step::None as u8),
+            step: AtomicU8::new(PressureStep::None as u8),
             shown: Shown::default(),
         }
     }
@@ -86,12 +86,12 @@ impl Pressure {
     }
 
     /// The measure that is taken now.
-    pub fn step(&self) -> Step {
+    pub fn step(&self) -> PressureStep {
         match self.step.load(Ordering::Relaxed) {
-            0 => Step::None,
-            1 => Step::EndIdle,
-            2 => Step::ShedLargest,
-            _ => Step::ShedAll,
+            0 => PressureStep::None,
+            1 => PressureStep::EndIdle,
+            2 => PressureStep::ShedLargest,
+            _ => PressureStep::ShedAll,
         }
     }
 
@@ -110,14 +110,14 @@ impl Pressure {
             return;
         };
         let before = self.step();
-        let is_over = |(step, percent): &(Step, u64)| {
+        let is_over = |(step, percent): &(PressureStep, u64)| {
             let slack = if *step <= before { SLACK } else { 0 };
             u128::from(used) * 100 >= u128::from(max) * u128::from(percent - slack)
         };
         let step = STEPS
             .iter()
             .find(|it| is_over(it))
-            .map_or(Step::None, |it| it.0);
+            .map_or(PressureStep::None, |it| it.0);
         if step == before {
             return;
         }
@@ -149,24 +149,24 @@ impl Default for Pressure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pressure, Step, own_bytes};
+    use super::{Pressure, PressureStep, own_bytes};
 
     #[test]
     fn steps_are_taken_in_order_and_taken_back_with_slack() {
         let pressure = Pressure::new(Some(1_000));
         let taken = [
-            (799, Step::None),
-            (800, Step::EndIdle),
-            (760, Step::EndIdle),
-            (749, Step::None),
-            (900, Step::ShedLargest),
-            (949, Step::ShedLargest),
-            (950, Step::ShedAll),
-            (901, Step::ShedAll),
-            (899, Step::ShedLargest),
-            (851, Step::ShedLargest),
-            (849, Step::EndIdle),
-            (0, Step::None),
+            (799, PressureStep::None),
+            (800, PressureStep::EndIdle),
+            (760, PressureStep::EndIdle),
+            (749, PressureStep::None),
+            (900, PressureStep::ShedLargest),
+            (949, PressureStep::ShedLargest),
+            (950, PressureStep::ShedAll),
+            (901, PressureStep::ShedAll),
+            (899, PressureStep::ShedLargest),
+            (851, PressureStep::ShedLargest),
+            (849, PressureStep::EndIdle),
+            (0, PressureStep::None),
         ];
         for (used, step) in taken {
             pressure.look(used);
@@ -179,7 +179,7 @@ mod tests {
         for max in [None, Some(0)] {
             let pressure = Pressure::new(max);
             pressure.look(u64::MAX);
-            assert_eq!(pressure.step(), Step::None);
+            assert_eq!(pressure.step(), PressureStep::None);
         }
     }
 

@@ -21,7 +21,7 @@ use crate::telemetry::count::{Count, Counts};
 const LOOKED_AT: usize = 8;
 
 /// The connections of one worker.
-pub struct Room {
+pub struct ConnectionRoom {
     connections_max: usize,
     silent_max: usize,
     spare_max: usize,
@@ -55,21 +55,21 @@ struct Rest {
 
 /// A connection that has not said enough yet.
 pub struct Hush {
-    room: Rc<Room>,
+    room: Rc<ConnectionRoom>,
     index: u32,
     deadline: Deadline,
 }
 
 /// One of the places for connections.
 pub struct Seat {
-    room: Rc<Room>,
+    room: Rc<ConnectionRoom>,
     index: u32,
 }
 
-impl Room {
+impl ConnectionRoom {
     /// Nobody is there.
     pub fn new(limits: &Limits, counts: Arc<Counts>) -> Self {
-        Room {
+        ConnectionRoom {
             connections_max: limits.connections_max,
             silent_max: limits.silent_max,
             spare_max: limits.spare_max,

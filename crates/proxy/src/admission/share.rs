@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use myriad_model::{Host, Name, Origin};
 
-use super::pressure::{Pressure, Step};
+use super::pressure::{Pressure, PressureStep};
 use crate::limits::Limits;
 use crate::random::hash::{hash, hash_numbers};
 
@@ -69,7 +69,7 @@ pub struct Owner {
 }
 
 /// One that a domain holds; given back when dropped.
-pub struct Held {
+pub struct HeldShare {
     shares: Rc<Shares>,
     namespace: Spots,
     domain: Spots,
@@ -130,19 +130,19 @@ impl Owner {
 
 impl Fairness {
     /// One connection of a domain, of all that the worker has; it is one of them already.
-    pub fn take_connection(&self, owner: Owner, all: usize) -> Option<Held> {
+    pub fn take_connection(&self, owner: Owner, all: usize) -> Option<HeldShare> {
         let beside = all.saturating_sub(self.connections.held() + 1);
         self.connections.take(owner, beside)
     }
 
     /// Whether memory is so short that those who have much get nothing more.
     pub fn sheds(&self) -> bool {
-        self.pressure.step() >= Step::ShedLargest
+        self.pressure.step() >= PressureStep::ShedLargest
     }
 
     /// Whether connections shall end with the request they are in.
     pub fn ends_idle(&self) -> bool {
-        self.pressure.step() >= Step::EndIdle
+        self.pressure.step() >= PressureStep::EndIdle
     }
 }
 
@@ -167,7 +167,7 @@ impl Shares {
 
     /// One more for a domain; none where others need what is left. `beside` are those that no
     /// domain holds yet.
-    pub fn take(self: &Rc<Self>, owner: Owner, beside: usize) -> Option<Held> {
+    pub fn take(self: &Rc<Self>, owner: Owner, beside: usize) -> Option<HeldShare> {
         let (namespace, domain) = (spots(owner.namespace), spots(owner.domain));
         if !self.admits(namespace, domain, self.held.get() + beside) {
             return None;
@@ -176,17 +176,17 @@ impl Shares {
     }
 
     /// One more for a domain, in place of another that it is about to give back.
-    pub fn exchange(self: &Rc<Self>, owner: Owner) -> Held {
+    pub fn exchange(self: &Rc<Self>, owner: Owner) -> HeldShare {
         self.hold(spots(owner.namespace), spots(owner.domain))
     }
 
-    fn hold(self: &Rc<Self>, namespace: Spots, domain: Spots) -> Held {
+    fn hold(self: &Rc<Self>, namespace: Spots, domain: Spots) -> HeldShare {
         self.namespaces.add(namespace);
         if self.domains.add(domain) {
             change(&self.inhabited, namespace, |number| number + 1);
         }
         self.held.set(self.held.get() + 1);
-        Held {
+        HeldShare {
             shares: self.clone(),
             namespace,
             domain,
@@ -210,12 +210,12 @@ impl Shares {
 
     fn admits(&self, namespace: Spots, domain: Spots, all: usize) -> bool {
         let step = self.pressure.step();
-        if all >= self.max.saturating_sub(self.reserve) || step >= Step::ShedAll {
+        if all >= self.max.saturating_sub(self.reserve) || step >= PressureStep::ShedAll {
             return false;
         }
         let of_namespace = self.namespaces.held(namespace);
         let own = self.domains.held(domain);
-        if step >= Step::ShedLargest {
+        if step >= PressureStep::ShedLargest {
             // Twice the mean is what makes one of the largest.
             let held = 2 * self.held.get();
             let is_small = |own, sketch: &Sketch| own < FLOOR.max(held / sketch.beside(own));
@@ -282,7 +282,7 @@ impl Sketch {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldShare {
     fn drop(&mut self) {
         let shares = &self.shares;
         shares.namespaces.remove(self.namespace);
@@ -329,7 +329,7 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use super::{FLOOR, Held, Owner, Shares};
+    use super::{FLOOR, HeldShare, Owner, Shares};
     use crate::admission::pressure::Pressure;
     use crate::random::hash::hash;
 
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    fn fill(shares: &Rc<Shares>, name: &str) -> Vec<Held> {
+    fn fill(shares: &Rc<Shares>, name: &str) -> Vec<HeldShare> {
         std::iter::from_fn(|| shares.take(owner(name), 0)).collect()
     }
 
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn many_domains_of_one_namespace_are_no_more_than_the_namespace() {
         let (shares, _) = shares(100);
-        let mut flood: Vec<Held> = Vec::new();
+        let mut flood: Vec<HeldShare> = Vec::new();
         // Each of them has little.
         for number in (0..60).cycle().take(600) {
             flood.extend(shares.take(owner(&format!("a/{number}")), 0));
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn a_thousand_quiet_domains_are_not_refused_while_one_floods() {
         let (shares, _) = shares(10_000);
-        let mut quiet: Vec<Held> = Vec::new();
+        let mut quiet: Vec<HeldShare> = Vec::new();
         let flood = fill(&shares, "a/flood");
         for number in 0..500 {
             for _ in 0..2 {
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn under_pressure_the_largest_get_no_more_and_then_nobody() {
         let (shares, pressure) = shares(1_000);
-        let mut held: Vec<Held> = Vec::new();
+        let mut held: Vec<HeldShare> = Vec::new();
         held.extend((0..40).filter_map(|_| shares.take(owner("n/a"), 0)));
         held.extend((0..4).filter_map(|_| shares.take(owner("n/b"), 0)));
         held.extend((0..4).filter_map(|_| shares.take(owner("n/c"), 0)));
@@ -439,7 +439,7 @@ mod tests {
     fn a_reserve_is_nobodys_however_many_namespaces_want_it() {
         let pressure = Arc::new(Pressure::new(None));
         let shares = Rc::new(Shares::leaving(200, super::reserve(200), pressure));
-        let mut held: Vec<Held> = Vec::new();
+        let mut held: Vec<HeldShare> = Vec::new();
         for namespace in 0..50 {
             held.extend(fill(&shares, &format!("{namespace}/host")));
         }
@@ -452,7 +452,7 @@ mod tests {
     fn what_no_domain_holds_counts_too_and_nothing_is_beyond_the_limit() {
         let (shares, _) = shares(100);
         assert!(shares.take(owner("n/a"), 100).is_none());
-        let held: Vec<Held> = (0..FLOOR)
+        let held: Vec<HeldShare> = (0..FLOOR)
             .filter_map(|_| shares.take(owner("n/a"), 85))
             .collect();
         assert_eq!(held.len(), FLOOR);

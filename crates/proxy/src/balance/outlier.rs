@@ -13,7 +13,7 @@ const EJECTION_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// The outcome of a try, as far as it tells of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EndpointOutcome {
     /// It answered with a status.
     Response(u16),
     /// There was no connection, or it broke off or took too long before a response.
@@ -44,11 +44,13 @@ impl Record {
     }
 
     /// Takes note of an outcome; whether the endpoint is to be left out.
-    pub fn note(&self, rule: &Outlier, outcome: Outcome) -> bool {
+    pub fn note(&self, rule: &Outlier, outcome: EndpointOutcome) -> bool {
         match outcome {
-            Outcome::Failure if rule.is_split => count(&self.local_errors, rule.local_errors),
+            EndpointOutcome::Failure if rule.is_split => {
+                count(&self.local_errors, rule.local_errors)
+            }
             // Which statuses are errors is said, so none of them is one of a gateway alone.
-            Outcome::Response(status) if !rule.error_statuses.is_empty() => {
+            EndpointOutcome::Response(status) if !rule.error_statuses.is_empty() => {
                 clear(&self.gateway_errors);
                 clear(&self.local_errors);
                 if rule.error_statuses.contains(&status) {
@@ -58,12 +60,12 @@ impl Record {
                 false
             }
             // Without the split a failure counts like the status that the client gets of it.
-            Outcome::Failure | Outcome::Response(502..=504) => {
+            EndpointOutcome::Failure | EndpointOutcome::Response(502..=504) => {
                 let by_server = count(&self.server_errors, rule.server_errors);
                 let by_gateway = count(&self.gateway_errors, rule.gateway_errors);
                 by_server || by_gateway
             }
-            Outcome::Response(status) => {
+            EndpointOutcome::Response(status) => {
                 clear(&self.gateway_errors);
                 clear(&self.local_errors);
                 if matches!(status, 500..=599) {
@@ -124,7 +126,7 @@ mod tests {
 
     use myriad_model::Outlier;
 
-    use super::{Outcome, Record};
+    use super::{EndpointOutcome, Record};
 
     fn rule() -> Outlier {
         Outlier {
@@ -141,7 +143,7 @@ mod tests {
     }
 
     /// After how many of the outcomes, given in turns, an endpoint is left out.
-    fn after(rule: &Outlier, outcomes: &[Outcome]) -> Option<usize> {
+    fn after(rule: &Outlier, outcomes: &[EndpointOutcome]) -> Option<usize> {
         let record = Record::default();
         let noted = outcomes
             .iter()
@@ -151,9 +153,9 @@ mod tests {
 
     #[test]
     fn errors_in_a_row_lead_to_an_absence() {
-        const OK: Outcome = Outcome::Response(200);
-        const ERROR: Outcome = Outcome::Response(500);
-        const GATEWAY: Outcome = Outcome::Response(503);
+        const OK: EndpointOutcome = EndpointOutcome::Response(200);
+        const ERROR: EndpointOutcome = EndpointOutcome::Response(500);
+        const GATEWAY: EndpointOutcome = EndpointOutcome::Response(503);
         let split = Outlier {
             is_split: true,
             ..rule()
@@ -162,14 +164,23 @@ mod tests {
         assert_eq!(after(&rule(), &[ERROR, ERROR, OK, ERROR, ERROR]), None);
         assert_eq!(after(&rule(), &[GATEWAY, GATEWAY]), Some(2));
         assert_eq!(after(&rule(), &[GATEWAY, ERROR, GATEWAY]), Some(3));
-        assert_eq!(after(&rule(), &[Outcome::Failure, GATEWAY]), Some(2));
-        assert_eq!(after(&split, &[Outcome::Failure, GATEWAY]), None);
         assert_eq!(
-            after(&split, &[Outcome::Failure, Outcome::Failure]),
+            after(&rule(), &[EndpointOutcome::Failure, GATEWAY]),
+            Some(2)
+        );
+        assert_eq!(after(&split, &[EndpointOutcome::Failure, GATEWAY]), None);
+        assert_eq!(
+            after(
+                &split,
+                &[EndpointOutcome::Failure, EndpointOutcome::Failure]
+            ),
             Some(2)
         );
         assert_eq!(
-            after(&split, &[Outcome::Failure, OK, Outcome::Failure]),
+            after(
+                &split,
+                &[EndpointOutcome::Failure, OK, EndpointOutcome::Failure]
+            ),
             None
         );
         let never = Outlier {
@@ -218,7 +229,7 @@ mod tests {
             ..rule()
         };
         let record = Record::default();
-        let note = |status| record.note(&rule, Outcome::Response(status));
+        let note = |status| record.note(&rule, EndpointOutcome::Response(status));
         assert!(!note(503) && !note(503) && !note(503));
         assert!(!note(429));
         // Another status is none, and begins the count anew.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use myriad_model::{Balancer, Outlier, UpstreamOptions, Warmup};
 
 use super::draw::Urn;
-use super::outlier::Outcome;
-use super::tables::{HashTables, Table, TableKind};
-use super::turns::Turns;
+use super::outlier::EndpointOutcome;
+use super::tables::{BalanceTable, HashTables, TableKind};
+use super::turns::WeightedRoundRobin;
 use super::{Endpoint, now_ms, warmup};
 use crate::random::rng::Rng;
 
@@ -66,8 +66,8 @@ struct Level {
 enum Spread {
     LeastRequest(Urn),
     Random(Urn),
-    Turns(Turns),
-    Hash(Arc<Table>, Urn),
+    Turns(WeightedRoundRobin),
+    Hash(Arc<BalanceTable>, Urn),
 }
 
 /// The inputs of a choice.
@@ -181,7 +181,12 @@ impl Pool {
     }
 
     /// Takes note of what became of a try; whether the endpoint is left out from now on.
-    pub fn note(&self, target: &Endpoint, outcome: Outcome, now_ms: impl FnOnce() -> u64) -> bool {
+    pub fn note(
+        &self,
+        target: &Endpoint,
+        outcome: EndpointOutcome,
+        now_ms: impl FnOnce() -> u64,
+    ) -> bool {
         let Some(rule) = self.outlier() else {
             return false;
         };
@@ -291,7 +296,7 @@ impl Level {
             Balancer::RoundRobin => {
                 // Not everybody begins with the same endpoint.
                 let begin = members.first().map_or(0, |member| member.target.id);
-                Spread::Turns(Turns::new(&weights, begin as usize))
+                Spread::Turns(WeightedRoundRobin::new(&weights, begin as usize))
             }
             Balancer::Hash(hash) => {
                 let marked = members

@@ -28,7 +28,7 @@ const MEMBER_BYTES: u64 = size_of::<(u64, u32)>() as u64;
 const PLACE_BYTES: u64 = size_of::<u32>() as u64;
 
 /// A table by which hashes lead to members, and how many bytes it takes.
-pub struct Table {
+pub struct BalanceTable {
     /// How hashes lead to members.
     pub kind: TableKind,
     bytes: u64,
@@ -68,7 +68,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Known {
-    tables: BTreeMap<Arc<Parts>, Weak<Table>>,
+    tables: BTreeMap<Arc<Parts>, Weak<BalanceTable>>,
     bytes: u64,
 }
 
@@ -108,7 +108,7 @@ impl HashTables {
     /// The table of these members, which are marks with weights: the one that somebody has already,
     /// or a new one. Where there is no room for it, a ring of few points, and where there is none
     /// for that either, no table.
-    pub fn get(&self, members: Box<[(u64, u32)]>, wanted: HashTable) -> Arc<Table> {
+    pub fn get(&self, members: Box<[(u64, u32)]>, wanted: HashTable) -> Arc<BalanceTable> {
         let bytes_max = self.0.bytes_max.load(Relaxed);
         let parts = match self.find_or_make(Parts::new(members, wanted), bytes_max) {
             Ok(table) => return table,
@@ -127,7 +127,7 @@ impl HashTables {
 
     /// The table that somebody has already, or a new one; the parts again where it would bring all
     /// together beyond a budget. Its bytes are taken before it is built: many may want one at once.
-    fn find_or_make(&self, parts: Parts, bytes_max: u64) -> Result<Arc<Table>, Parts> {
+    fn find_or_make(&self, parts: Parts, bytes_max: u64) -> Result<Arc<BalanceTable>, Parts> {
         let reserved = parts.bytes();
         {
             let mut known = self.lock();
@@ -144,8 +144,8 @@ impl HashTables {
     }
 
     /// A stand-in for a table of so many members. Nobody shares it.
-    fn make_none(&self, members: usize) -> Arc<Table> {
-        Arc::new(Table {
+    fn make_none(&self, members: usize) -> Arc<BalanceTable> {
+        Arc::new(BalanceTable {
             kind: TableKind::Remainder(members),
             bytes: 0,
             parts: Arc::new(Parts::new(Box::default(), HashTable::Ring(0))),
@@ -154,11 +154,11 @@ impl HashTables {
     }
 
     /// Builds a table outside of the lock, so that nobody waits for it who wants another.
-    fn make(&self, parts: Parts, reserved: u64) -> Arc<Table> {
+    fn make(&self, parts: Parts, reserved: u64) -> Arc<BalanceTable> {
         let parts = Arc::new(parts);
         let kind = parts.build();
         let bytes = kind.bytes() + parts.members_bytes();
-        let table = Arc::new(Table {
+        let table = Arc::new(BalanceTable {
             kind,
             bytes,
             parts: parts.clone(),
@@ -192,7 +192,7 @@ impl HashTables {
     }
 }
 
-impl Drop for Table {
+impl Drop for BalanceTable {
     fn drop(&mut self) {
         let mut known = self.tables.lock();
         // Another may have come in its place, or it never had one.

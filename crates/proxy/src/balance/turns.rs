@@ -9,14 +9,14 @@ const ROUND_MAX: u64 = 4_096;
 
 /// The order in which weighted endpoints take turns.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct WeightedRoundRobin {
     /// Empty where all weights are equal: then indexes are turns.
     round: Box<[u32]>,
     len: usize,
     next: AtomicUsize,
 }
 
-impl Turns {
+impl WeightedRoundRobin {
     /// Turns that begin somewhere, so that not everybody begins with the first.
     pub fn new(weights: &[u32], start: usize) -> Self {
         let is_even = weights.windows(2).all(|pair| pair[0] == pair[1]);
@@ -25,7 +25,7 @@ impl Turns {
         } else {
             round(weights)
         };
-        Turns {
+        WeightedRoundRobin {
             round,
             len: weights.len(),
             next: AtomicUsize::new(start),
@@ -96,14 +96,14 @@ fn gcd(mut left: u32, mut right: u32) -> u32 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Turns, round};
+    use super::{WeightedRoundRobin, round};
 
     #[test]
     fn turns_are_spread_over_the_round() {
-        let turns = Turns::new(&[1, 4, 1], 0);
+        let turns = WeightedRoundRobin::new(&[1, 4, 1], 0);
         let taken: Vec<usize> = (0..6).map(|_| turns.next()).collect();
         assert_eq!(taken, [1, 1, 0, 2, 1, 1]);
-        let turns = Turns::new(&[7, 7], 1);
+        let turns = WeightedRoundRobin::new(&[7, 7], 1);
         assert_eq!([turns.next(), turns.next(), turns.next()], [1, 0, 1]);
     }
 

@@ -33,7 +33,7 @@ const TENTHS: usize = 10;
 
 /// A thing that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum UsageKind {
     /// Connections, open or being opened.
     Connections,
     /// Requests that wait for a connection.
@@ -46,14 +46,14 @@ pub enum Counted {
 
 /// One of something; given back when it is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldUsage {
     usage: Arc<Usage>,
-    counted: Counted,
+    counted: UsageKind,
 }
 
 impl Usage {
     /// How many there are.
-    pub fn count(&self, counted: Counted) -> u32 {
+    pub fn count(&self, counted: UsageKind) -> u32 {
         self.counters[counted as usize].load(Relaxed)
     }
 
@@ -97,31 +97,31 @@ fn tenth(interval: Duration, now_ms: u64) -> u32 {
     (now_ms / length.max(1)) as u32
 }
 
-impl Held {
+impl HeldUsage {
     /// One more, unless there are `max` already; 0 stands for no bound.
-    pub fn take(usage: &Arc<Usage>, counted: Counted, max: u32) -> Option<Self> {
+    pub fn take(usage: &Arc<Usage>, counted: UsageKind, max: u32) -> Option<Self> {
         let counter = &usage.counters[counted as usize];
         // Not taken and given back, which would tell those who wait that there is room.
         let one_more = |count: u32| (max == 0 || count < max).then_some(count + 1);
         counter.fetch_update(Relaxed, Relaxed, one_more).ok()?;
-        Some(Held {
+        Some(HeldUsage {
             usage: usage.clone(),
             counted,
         })
     }
 }
 
-impl Held {
+impl HeldUsage {
     /// The usage that it is counted in.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldUsage {
     fn drop(&mut self) {
         self.usage.counters[self.counted as usize].fetch_sub(1, Relaxed);
-        if self.counted == Counted::Connections {
+        if self.counted == UsageKind::Connections {
             self.usage.freed.notify_waiters();
         }
     }
@@ -133,7 +133,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use super::{Counted, Held, Usage};
+    use super::{HeldUsage, Usage, UsageKind};
 
     #[test]
     fn tries_count_for_as_long_as_it_is_said() {
@@ -152,15 +152,15 @@ mod tests {
     #[test]
     fn there_is_no_more_than_the_bound_and_what_is_given_back_counts_no_more() {
         let usage = Arc::new(Usage::default());
-        let take = |max| Held::take(&usage, Counted::Requests, max);
+        let take = |max| HeldUsage::take(&usage, UsageKind::Requests, max);
         let first = take(2).unwrap();
         let _second = take(2).unwrap();
         assert!(take(2).is_none());
-        assert_eq!(usage.count(Counted::Requests), 2);
+        assert_eq!(usage.count(UsageKind::Requests), 2);
         assert!(take(0).is_some());
         drop(first);
         assert!(take(2).is_some());
-        assert_eq!(usage.count(Counted::Requests), 1);
-        assert_eq!(usage.count(Counted::Retries), 0);
+        assert_eq!(usage.count(UsageKind::Requests), 1);
+        assert_eq!(usage.count(UsageKind::Retries), 0);
     }
 }

@@ -20,17 +20,17 @@ pub enum BodyLength {
 /// A body is not what its framing says, or the head of a response not what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not well-formed, or goes beyond a limit")]
-pub struct Malformed {
+pub struct MalformedMessage {
     /// The limit that it goes beyond, if that is what is wrong with it.
     pub reached: Option<Reached>,
 }
 
 /// The error of input that is simply not well-formed.
-pub const MALFORMED: Malformed = Malformed { reached: None };
+pub const MALFORMED: MalformedMessage = MalformedMessage { reached: None };
 
 /// Takes the framing off a body.
 #[derive(Clone, Debug)]
-pub struct Decoder {
+pub struct BodyDecoder {
     state: State,
     chunk_line_bytes_max: u32,
     trailer_bytes_max: u32,
@@ -71,20 +71,20 @@ enum State {
 
 /// One step of decoding.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Step<'a> {
+pub struct BodyStep<'a> {
     /// How many bytes of the input were used.
     pub consumed: usize,
     /// Bytes of the body among them; may be empty.
     pub data: &'a [u8],
 }
 
-impl Decoder {
+impl BodyDecoder {
     /// A decoder at the start of a body that comes from somebody else.
     pub fn limited(length: BodyLength, limits: &Limits) -> Self {
-        Decoder {
+        BodyDecoder {
             chunk_line_bytes_max: limits.chunk_line_bytes_max,
             trailer_bytes_max: limits.trailer_bytes_max,
-            ..Decoder::new(length)
+            ..BodyDecoder::new(length)
         }
     }
 
@@ -96,7 +96,7 @@ impl Decoder {
             BodyLength::Chunked => State::Size { size: 0, digits: 0 },
             BodyLength::UntilClose => State::UntilClose,
         };
-        Decoder {
+        BodyDecoder {
             state,
             chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
             trailer_bytes_max: TRAILER_BYTES_MAX,
@@ -135,13 +135,13 @@ impl Decoder {
     ///
     /// # Errors
     /// Input that is not what the framing says.
-    pub fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
+    pub fn step<'a>(&mut self, input: &'a [u8]) -> Result<BodyStep<'a>, MalformedMessage> {
         match self.state {
-            State::Done => Ok(Step {
+            State::Done => Ok(BodyStep {
                 consumed: 0,
                 data: &[],
             }),
-            State::UntilClose => Ok(Step {
+            State::UntilClose => Ok(BodyStep {
                 consumed: input.len(),
                 data: input,
             }),
@@ -153,7 +153,7 @@ impl Decoder {
                 } else {
                     State::Exact(left)
                 };
-                Ok(Step {
+                Ok(BodyStep {
                     consumed: data.len(),
                     data,
                 })
@@ -166,7 +166,7 @@ impl Decoder {
                 } else {
                     State::Chunk(left)
                 };
-                Ok(Step {
+                Ok(BodyStep {
                     consumed: data.len(),
                     data,
                 })
@@ -176,7 +176,7 @@ impl Decoder {
     }
 
     /// Whether what is between data has grown too long.
-    fn check(&self) -> Result<(), Malformed> {
+    fn check(&self) -> Result<(), MalformedMessage> {
         let reached = match self.state {
             State::Extension { used, .. } if used > self.chunk_line_bytes_max => {
                 Reached::ChunkLineBytes
@@ -184,13 +184,13 @@ impl Decoder {
             State::Trailer { used, .. } if used > self.trailer_bytes_max => Reached::TrailerBytes,
             _ => return Ok(()),
         };
-        Err(Malformed {
+        Err(MalformedMessage {
             reached: Some(reached),
         })
     }
 
     /// Uses bytes that are not data, up to the next that are, or to the end.
-    fn step_between<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
+    fn step_between<'a>(&mut self, input: &'a [u8]) -> Result<BodyStep<'a>, MalformedMessage> {
         let mut consumed = 0;
         for byte in input {
             let before = self.state;
@@ -208,7 +208,7 @@ impl Decoder {
                 break;
             }
         }
-        Ok(Step {
+        Ok(BodyStep {
             consumed,
             data: &[],
         })
@@ -221,7 +221,7 @@ fn first(input: &[u8], count: u64) -> &[u8] {
 }
 
 /// The state after one byte that is not data.
-fn next(state: State, byte: u8) -> Result<State, Malformed> {
+fn next(state: State, byte: u8) -> Result<State, MalformedMessage> {
     Ok(match (state, byte) {
         (State::Size { size, digits }, _) => next_in_size(size, digits, byte)?,
         (State::Extension { size, .. }, b'\r') => State::SizeLineFeed(size),
@@ -253,7 +253,7 @@ fn next(state: State, byte: u8) -> Result<State, Malformed> {
     })
 }
 
-fn next_in_size(size: u64, digits: u32, byte: u8) -> Result<State, Malformed> {
+fn next_in_size(size: u64, digits: u32, byte: u8) -> Result<State, MalformedMessage> {
     if let Some(digit) = char::from(byte).to_digit(16) {
         // 15 digits are 2^60 bytes, which no chunk has, and cannot overflow.
         if digits >= 15 {
@@ -338,7 +338,7 @@ fn append_hexadecimal(number: u64, out: &mut Buffer) {
 /// The body that was written in chunks, as far as it is whole.
 pub fn unchunked(mut framed: &[u8]) -> Buffer {
     let mut body = Buffer::take();
-    let mut decoder = Decoder::new(BodyLength::Chunked);
+    let mut decoder = BodyDecoder::new(BodyLength::Chunked);
     while let Ok(step) = decoder.step(framed)
         && step.consumed > 0
     {

@@ -6,7 +6,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Uri, Version};
 
 use super::buffer::{Buffer, HEAD_BYTES, decimal};
-use super::field::Known;
+use super::field::KnownField;
 use crate::failure::FailureKind;
 
 /// The head of a request to an endpoint.
@@ -54,11 +54,15 @@ impl EndpointHead {
             EndpointHead::Http1(text) => {
                 let mut out = Buffer::for_head();
                 for line in text.filled().split_inclusive(|byte| *byte == b'\n') {
-                    let known = std::str::from_utf8(name_of(line)).map_or(Known::Other, Known::of);
+                    let known = std::str::from_utf8(name_of(line))
+                        .map_or(KnownField::Other, KnownField::of);
                     if line == b"\r\n" {
                         break;
                     }
-                    if !matches!(known, Known::ContentLength | Known::TransferEncoding) {
+                    if !matches!(
+                        known,
+                        KnownField::ContentLength | KnownField::TransferEncoding
+                    ) {
                         out.append(line);
                     }
                 }
@@ -128,9 +132,9 @@ impl RequestBuilder {
     /// Adds a field, whose value is given in parts. What only HTTP/1 has is left out, and `host` is
     /// the authority.
     pub fn field(&mut self, name: &str, parts: &[&[u8]]) {
-        let known = Known::of(name);
+        let known = KnownField::of(name);
         // `te` is the one field of a connection that HTTP/2 has, and gRPC asks for it.
-        if known.is_hop_by_hop() && !matches!(known, Known::Te | Known::Host) {
+        if known.is_hop_by_hop() && !matches!(known, KnownField::Te | KnownField::Host) {
             return;
         }
         for part in parts {
@@ -138,7 +142,7 @@ impl RequestBuilder {
         }
         let value = self.text.split().freeze();
         let value = value.slice_ref(value.trim_ascii());
-        if known == Known::Host {
+        if known == KnownField::Host {
             self.authority = value;
             return;
         }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
     /// Which one, if the proxy has to do with it.
-    pub known: Known,
+    pub known: KnownField,
     /// A token (RFC 9110, section 5.6.2).
     pub name: &'a str,
     /// Without white space at its ends, and without control bytes but tabs.
@@ -13,7 +13,7 @@ pub struct Field<'a> {
 
 /// The fields that the proxy has to do with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownField {
     /// Any other.
     Other,
     /// `Host`
@@ -73,84 +73,87 @@ pub enum Known {
     Proxy,
 }
 
-impl Known {
+impl KnownField {
     /// Longer than the name of any field that is known by its whole name.
     const NAME_BYTES_MAX: usize = 48;
 
     /// Which field has this name, in any case.
-    pub fn of(name: &str) -> Known {
+    pub fn of(name: &str) -> KnownField {
         // By length first: most names are told apart without being compared.
-        let candidates: &[(&str, Known)] = match name.len() {
-            2 => &[("te", Known::Te)],
+        let candidates: &[(&str, KnownField)] = match name.len() {
+            2 => &[("te", KnownField::Te)],
             4 => &[
-                ("host", Known::Host),
-                ("vary", Known::Vary),
-                ("date", Known::Date),
+                ("host", KnownField::Host),
+                ("vary", KnownField::Vary),
+                ("date", KnownField::Date),
             ],
-            5 => &[("proxy", Known::Proxy)],
+            5 => &[("proxy", KnownField::Proxy)],
             6 => &[
-                ("cookie", Known::Cookie),
-                ("accept", Known::Accept),
-                ("expect", Known::Expect),
-                ("origin", Known::Origin),
+                ("cookie", KnownField::Cookie),
+                ("accept", KnownField::Accept),
+                ("expect", KnownField::Expect),
+                ("origin", KnownField::Origin),
             ],
-            7 => &[("upgrade", Known::Upgrade), ("trailer", Known::Trailer)],
+            7 => &[
+                ("upgrade", KnownField::Upgrade),
+                ("trailer", KnownField::Trailer),
+            ],
             9 => &[
-                ("x-real-ip", Known::RealIp),
-                ("forwarded", Known::Forwarded),
+                ("x-real-ip", KnownField::RealIp),
+                ("forwarded", KnownField::Forwarded),
             ],
             10 => &[
-                ("connection", Known::Connection),
-                ("keep-alive", Known::KeepAlive),
+                ("connection", KnownField::Connection),
+                ("keep-alive", KnownField::KeepAlive),
             ],
-            12 => &[("x-request-id", Known::RequestId)],
+            12 => &[("x-request-id", KnownField::RequestId)],
             14 => &[
-                ("content-length", Known::ContentLength),
-                ("http2-settings", Known::Http2Settings),
+                ("content-length", KnownField::ContentLength),
+                ("http2-settings", KnownField::Http2Settings),
             ],
-            15 => &[("x-forwarded-for", Known::ForwardedFor)],
+            15 => &[("x-forwarded-for", KnownField::ForwardedFor)],
             16 => &[
-                ("proxy-connection", Known::ProxyConnection),
-                ("x-forwarded-host", Known::ForwardedHost),
-                ("x-forwarded-port", Known::ForwardedPort),
+                ("proxy-connection", KnownField::ProxyConnection),
+                ("x-forwarded-host", KnownField::ForwardedHost),
+                ("x-forwarded-port", KnownField::ForwardedPort),
             ],
             17 => &[
-                ("transfer-encoding", Known::TransferEncoding),
-                ("x-forwarded-proto", Known::ForwardedProto),
+                ("transfer-encoding", KnownField::TransferEncoding),
+                ("x-forwarded-proto", KnownField::ForwardedProto),
             ],
-            22.. => return Known::of_cors(name),
+            22.. => return KnownField::of_cors(name),
             _ => &[],
         };
         candidates
             .iter()
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map_or(Known::Other, |(_, known)| *known)
+            .map_or(KnownField::Other, |(_, known)| *known)
     }
 
     /// Which field a server takes a name for that reads underscores as dashes.
-    pub fn read_of(name: &str) -> Known {
-        let mut room = [0; Known::NAME_BYTES_MAX];
+    pub fn read_of(name: &str) -> KnownField {
+        let mut room = [0; KnownField::NAME_BYTES_MAX];
         let Some(dashed) = room.get_mut(..name.len()) else {
-            return Known::Other;
+            return KnownField::Other;
         };
         for (to, from) in dashed.iter_mut().zip(name.bytes()) {
             *to = if from == b'_' { b'-' } else { from };
         }
-        std::str::from_utf8(dashed).map_or(Known::Other, Known::of)
+        std::str::from_utf8(dashed).map_or(KnownField::Other, KnownField::of)
     }
 
-    fn of_cors(name: &str) -> Known {
+    fn of_cors(name: &str) -> KnownField {
         const REQUEST_METHOD: &str = "access-control-request-method";
         const PREFIX: &str = "access-control-";
         if name.eq_ignore_ascii_case(REQUEST_METHOD) {
-            return Known::CorsRequestMethod;
+            return KnownField::CorsRequestMethod;
         }
         if name.eq_ignore_ascii_case("x-forwarded-client-cert") {
-            return Known::ForwardedClientCert;
+            return KnownField::ForwardedClientCert;
         }
         match name.get(..PREFIX.len()) {
-            Some(start) if start.eq_ignore_ascii_case(PREFIX) => Known::Cors,
-            _ => Known::Other,
+            Some(start) if start.eq_ignore_ascii_case(PREFIX) => KnownField::Cors,
+            _ => KnownField::Other,
         }
     }
 
@@ -158,15 +161,15 @@ impl Known {
     /// frames, routes or authorizes, and where it came from.
     pub fn is_for_all(self, name: &str) -> bool {
         match self {
-            Known::Other => name.eq_ignore_ascii_case("authorization"),
-            Known::Vary
-            | Known::Date
-            | Known::Accept
-            | Known::RequestId
-            | Known::Cors
-            | Known::CorsRequestMethod
-            | Known::Proxy => false,
-            Known::Host | Known::ContentLength | Known::TransferEncoding => true,
+            KnownField::Other => name.eq_ignore_ascii_case("authorization"),
+            KnownField::Vary
+            | KnownField::Date
+            | KnownField::Accept
+            | KnownField::RequestId
+            | KnownField::Cors
+            | KnownField::CorsRequestMethod
+            | KnownField::Proxy => false,
+            KnownField::Host | KnownField::ContentLength | KnownField::TransferEncoding => true,
             known => !known.is_hop_by_hop(),
         }
     }
@@ -176,14 +179,14 @@ impl Known {
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
             self,
-            Known::Connection
-                | Known::KeepAlive
-                | Known::ProxyConnection
-                | Known::TransferEncoding
-                | Known::Upgrade
-                | Known::Te
-                | Known::Trailer
-                | Known::Http2Settings
+            KnownField::Connection
+                | KnownField::KeepAlive
+                | KnownField::ProxyConnection
+                | KnownField::TransferEncoding
+                | KnownField::Upgrade
+                | KnownField::Te
+                | KnownField::Trailer
+                | KnownField::Http2Settings
         )
     }
 }
@@ -227,34 +230,43 @@ pub fn parse_length(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, is_read_as, members, parse_length};
+    use super::{KnownField, is_read_as, members, parse_length};
 
     #[test]
     fn fields_are_known_in_any_case() {
-        assert_eq!(Known::of("Content-Length"), Known::ContentLength);
-        assert_eq!(Known::of("TRANSFER-ENCODING"), Known::TransferEncoding);
+        assert_eq!(KnownField::of("Content-Length"), KnownField::ContentLength);
         assert_eq!(
-            Known::of("Access-Control-Request-Method"),
-            Known::CorsRequestMethod
+            KnownField::of("TRANSFER-ENCODING"),
+            KnownField::TransferEncoding
         );
-        assert_eq!(Known::of("access-control-allow-origin"), Known::Cors);
-        assert_eq!(Known::of("content-lengthy"), Known::Other);
-        assert_eq!(Known::of("ACCEPT"), Known::Accept);
-        assert_eq!(Known::of("X-Request-ID"), Known::RequestId);
-        assert_eq!(Known::of("accepts"), Known::Other);
-        assert_eq!(Known::of("Proxy"), Known::Proxy);
-        assert!(!Known::Proxy.is_for_all("proxy"));
+        assert_eq!(
+            KnownField::of("Access-Control-Request-Method"),
+            KnownField::CorsRequestMethod
+        );
+        assert_eq!(
+            KnownField::of("access-control-allow-origin"),
+            KnownField::Cors
+        );
+        assert_eq!(KnownField::of("content-lengthy"), KnownField::Other);
+        assert_eq!(KnownField::of("ACCEPT"), KnownField::Accept);
+        assert_eq!(KnownField::of("X-Request-ID"), KnownField::RequestId);
+        assert_eq!(KnownField::of("accepts"), KnownField::Other);
+        assert_eq!(KnownField::of("Proxy"), KnownField::Proxy);
+        assert!(!KnownField::Proxy.is_for_all("proxy"));
     }
 
     #[test]
     fn underscores_are_read_as_dashes_and_dashes_as_nothing_else() {
-        assert_eq!(Known::read_of("Transfer_Encoding"), Known::TransferEncoding);
         assert_eq!(
-            Known::read_of("x_forwarded-client_CERT"),
-            Known::ForwardedClientCert
+            KnownField::read_of("Transfer_Encoding"),
+            KnownField::TransferEncoding
         );
-        assert_eq!(Known::read_of("x_user"), Known::Other);
-        assert_eq!(Known::read_of(&"x_".repeat(1_000)), Known::Other);
+        assert_eq!(
+            KnownField::read_of("x_forwarded-client_CERT"),
+            KnownField::ForwardedClientCert
+        );
+        assert_eq!(KnownField::read_of("x_user"), KnownField::Other);
+        assert_eq!(KnownField::read_of(&"x_".repeat(1_000)), KnownField::Other);
         assert!(is_read_as("X_jwt-SUB", "x-jwt-sub"));
         assert!(is_read_as("x-jwt-sub", "X-JWT-sub"));
         assert!(!is_read_as("x-jwt-sub", "x_jwt_sub"));

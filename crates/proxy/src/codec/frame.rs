@@ -178,7 +178,7 @@ pub fn number(payload: &[u8]) -> Option<u32> {
 
 /// The settings of a client (RFC 9113, section 6.5.2), as far as anybody here has to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct H2Settings {
     /// The first window of each stream.
     pub window_bytes: Option<u32>,
     /// The most bytes in a frame.
@@ -189,8 +189,8 @@ pub struct Settings {
 ///
 /// # Errors
 /// The fault of the settings.
-pub fn settings(payload: &[u8]) -> Result<Settings, Reason> {
-    let mut settings = Settings::default();
+pub fn settings(payload: &[u8]) -> Result<H2Settings, Reason> {
+    let mut settings = H2Settings::default();
     let (all, rest) = payload.as_chunks::<6>();
     if !rest.is_empty() {
         return Err(Reason::FrameSize);
@@ -230,7 +230,7 @@ pub fn write_settings(streams_max: u32, window_bytes: u32, head_bytes_max: u32, 
 
 #[cfg(test)]
 mod tests {
-    use super::{FrameHead, Reason, Settings, kind, settings, unpadded, write, write_settings};
+    use super::{FrameHead, H2Settings, Reason, kind, settings, unpadded, write, write_settings};
     use crate::codec::buffer::Buffer;
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             assert_eq!(settings(&payload), Err(reason), "{id} {value}");
         }
         assert_eq!(settings(&[0; 5]), Err(Reason::FrameSize));
-        assert_eq!(settings(&[0, 99, 1, 1, 1, 1]), Ok(Settings::default()));
+        assert_eq!(settings(&[0, 99, 1, 1, 1, 1]), Ok(H2Settings::default()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use myriad_model::PathReading;
 use smallvec::SmallVec;
 
 use super::body::BodyLength;
-use super::field::{Field, Known, members, parse_length};
+use super::field::{Field, KnownField, members, parse_length};
 use super::path::reading::Readings;
 use super::websocket;
 use crate::failure::FailureKind;
@@ -89,12 +89,12 @@ pub struct Head<'a> {
 
 /// Looks for the end of a head, without ever looking at a byte twice.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Finder {
+pub struct HeadFinder {
     scanned: usize,
     line_start: usize,
 }
 
-impl Finder {
+impl HeadFinder {
     /// The length of the head, once it is whole. `bytes` are the same as before and more.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Finder {
     }
 }
 
-/// Parses a whole head of HTTP/1, as [`Finder`] found it.
+/// Parses a whole head of HTTP/1, as [`HeadFinder`] found it.
 ///
 /// # Errors
 /// The reason why the request has to be refused.
@@ -151,7 +151,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Head<'a>, FailureKi
         _ => return Err(FailureKind::BadVersion),
     };
     let fields = request.headers.iter().map(|header| Field {
-        known: Known::of(header.name),
+        known: KnownField::of(header.name),
         name: header.name,
         value: header.value,
     });
@@ -249,7 +249,7 @@ impl Head<'_> {
     }
 
     /// The first field of a kind.
-    pub fn first(&self, known: Known) -> Option<&[u8]> {
+    pub fn first(&self, known: KnownField) -> Option<&[u8]> {
         self.fields
             .iter()
             .find(|field| field.known == known)
@@ -370,7 +370,10 @@ fn pick_authority<'a>(
     of_target: Option<&'a str>,
 ) -> Result<&'a str, FailureKind> {
     let mut of_host = None;
-    for field in fields.iter().filter(|field| field.known == Known::Host) {
+    for field in fields
+        .iter()
+        .filter(|field| field.known == KnownField::Host)
+    {
         if of_host.is_some() {
             return Err(FailureKind::BadRequest);
         }
@@ -458,7 +461,7 @@ fn body_length(head: &Head<'_>) -> Result<BodyLength, FailureKind> {
     let mut codings = head
         .fields
         .iter()
-        .filter(|field| field.known == Known::TransferEncoding);
+        .filter(|field| field.known == KnownField::TransferEncoding);
     let length = single_length(head)?;
     match (codings.next(), length) {
         (None, None | Some(0)) => Ok(BodyLength::None),
@@ -479,7 +482,7 @@ fn single_length(head: &Head<'_>) -> Result<Option<u64>, FailureKind> {
     let mut lengths = head
         .fields
         .iter()
-        .filter(|field| field.known == Known::ContentLength);
+        .filter(|field| field.known == KnownField::ContentLength);
     let Some(length) = lengths.next() else {
         return Ok(None);
     };
@@ -496,7 +499,7 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
     let mut wants_upgrade = false;
     let mut keep_alive = head.keep_alive;
     for field in &head.fields {
-        if field.known != Known::Connection {
+        if field.known != KnownField::Connection {
             continue;
         }
         if !field.value.is_ascii() {
@@ -510,7 +513,7 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
                 keep_alive |= head.version == Version::Http10;
             } else if option.eq_ignore_ascii_case("upgrade") {
                 wants_upgrade = true;
-            } else if Known::of(option).is_for_all(option) {
+            } else if KnownField::of(option).is_for_all(option) {
                 // Whoever is asked to take it away would hide it from those whom it is for.
                 return Err(FailureKind::BadRequest);
             } else {
@@ -519,7 +522,7 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
         }
     }
     let closes = head.fields.iter().any(|field| {
-        field.known == Known::Connection
+        field.known == KnownField::Connection
             && members(field.value).any(|option| option.eq_ignore_ascii_case("close"))
     });
     head.keep_alive = keep_alive && !closes;
@@ -533,7 +536,9 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
 /// The one protocol that a client wants to change to. Another version of HTTP, or TLS, is not
 /// changed to: what came in it would be seen by no route and no policy.
 fn upgrade<'a>(fields: &[Field<'a>]) -> Option<&'a [u8]> {
-    let mut wanted = fields.iter().filter(|field| field.known == Known::Upgrade);
+    let mut wanted = fields
+        .iter()
+        .filter(|field| field.known == KnownField::Upgrade);
     let (Some(field), None) = (wanted.next(), wanted.next()) else {
         return None;
     };
@@ -551,7 +556,7 @@ fn upgrade<'a>(fields: &[Field<'a>]) -> Option<&'a [u8]> {
 /// Whether a client waits for a 100. One expectation is understood, and it is told once: servers do
 /// not agree on what several fields mean, and nginx refuses them.
 fn expects_continue(head: &Head<'_>) -> Result<bool, FailureKind> {
-    let mut fields = head.fields.iter().filter(|f| f.known == Known::Expect);
+    let mut fields = head.fields.iter().filter(|f| f.known == KnownField::Expect);
     match (fields.next(), fields.next()) {
         (None, _) => Ok(false),
         (Some(field), None) if field.value.eq_ignore_ascii_case(b"100-continue") => {

@@ -4,15 +4,15 @@
 //! packed names no earlier head, so that a connection keeps nothing for it.
 
 use super::buffer::Buffer;
-use super::field::{Field, Known};
+use super::field::{Field, KnownField};
 
 mod huffman;
 mod table;
 
 use Unreadable::Malformed;
 
+use table::HpackTable;
 pub use table::TABLE_BYTES_MAX;
-use table::Table;
 
 /// The bytes that a field counts beside its own (RFC 7541, section 4.1).
 const FIELD_BYTES: usize = 32;
@@ -96,11 +96,11 @@ impl Section {
 
 /// Unpacks the heads that one end of a connection sends.
 #[derive(Debug, Default)]
-pub struct Decoder {
-    table: Table,
+pub struct HpackDecoder {
+    table: HpackTable,
 }
 
-impl Decoder {
+impl HpackDecoder {
     /// Adds the fields of a whole block to a section.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ pub fn checked<'a>(name: &'a [u8], value: &'a [u8]) -> Option<Field<'a>> {
         return None;
     }
     let name = std::str::from_utf8(name).ok()?;
-    let known = Known::of(name);
+    let known = KnownField::of(name);
     Some(Field { known, name, value })
 }
 

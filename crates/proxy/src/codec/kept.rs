@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::body::BodyLength;
-use super::field::{Field, Known};
+use super::field::{Field, KnownField};
 use super::head::{Head, Version};
 use super::path::reading::Readings;
 
@@ -54,7 +54,7 @@ impl KeptHead {
     /// The head.
     pub fn head(&self) -> Head<'_> {
         let fields = self.fields.iter().map(|(name, value)| Field {
-            known: Known::of(name),
+            known: KnownField::of(name),
             name,
             value,
         });

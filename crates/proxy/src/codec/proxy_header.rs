@@ -69,7 +69,7 @@ pub struct Ends {
 /// The first bytes of a connection are no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no header of the PROXY protocol, or a broken one")]
-pub struct Malformed;
+pub struct MalformedProxyHeader;
 
 impl Ends {
     /// The ends of a connection whose own address nobody asked the kernel for.
@@ -87,7 +87,7 @@ impl Ends {
 ///
 /// # Errors
 /// Bytes that no header begins with, as soon as that is known.
-pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+pub fn parse(bytes: &[u8]) -> Result<Option<Header>, MalformedProxyHeader> {
     match bytes.first() {
         None => Ok(None),
         Some(b'P') => parse_v1(bytes),
@@ -135,24 +135,24 @@ pub fn write(version: ProxyProtocol, ends: Ends) -> Vec<u8> {
     }
 }
 
-fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, MalformedProxyHeader> {
     const START: &[u8] = b"PROXY ";
     let start = bytes.get(..START.len()).unwrap_or(bytes);
     if !START.starts_with(start) {
-        return Err(Malformed);
+        return Err(MalformedProxyHeader);
     }
     let looked = bytes.get(..V1_BYTES_MAX).unwrap_or(bytes);
     let Some(end) = memchr::memchr(b'\n', looked) else {
         return match looked.len() < V1_BYTES_MAX {
             true => Ok(None),
-            false => Err(Malformed),
+            false => Err(MalformedProxyHeader),
         };
     };
-    let line = looked.get(START.len()..end).ok_or(Malformed)?;
-    let line = line.strip_suffix(b"\r").ok_or(Malformed)?;
-    let line = std::str::from_utf8(line).map_err(|_| Malformed)?;
+    let line = looked.get(START.len()..end).ok_or(MalformedProxyHeader)?;
+    let line = line.strip_suffix(b"\r").ok_or(MalformedProxyHeader)?;
+    let line = std::str::from_utf8(line).map_err(|_| MalformedProxyHeader)?;
     if line.contains('\r') {
-        return Err(Malformed);
+        return Err(MalformedProxyHeader);
     }
     let length = end + 1;
     // What follows is to be ignored, whatever it is.
@@ -160,12 +160,12 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
         return Ok(Some(Header { length, ends: None }));
     }
     let mut words = line.split(' ');
-    let mut word = || words.next().ok_or(Malformed);
+    let mut word = || words.next().ok_or(MalformedProxyHeader);
     let family = word()?;
     let (client, server) = (ip(family, word()?)?, ip(family, word()?)?);
     let (client_port, server_port) = (port(word()?)?, port(word()?)?);
     if words.next().is_some() {
-        return Err(Malformed);
+        return Err(MalformedProxyHeader);
     }
     let ends = Ends {
         client: (client, client_port).into(),
@@ -175,28 +175,28 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     Ok(Some(Header { length, ends }))
 }
 
-fn ip(family: &str, text: &str) -> Result<IpAddr, Malformed> {
+fn ip(family: &str, text: &str) -> Result<IpAddr, MalformedProxyHeader> {
     let ip = match family {
         "TCP4" => text.parse::<Ipv4Addr>().map(IpAddr::V4),
         "TCP6" => text.parse::<Ipv6Addr>().map(IpAddr::V6),
-        _ => return Err(Malformed),
+        _ => return Err(MalformedProxyHeader),
     };
-    ip.map_err(|_| Malformed)
+    ip.map_err(|_| MalformedProxyHeader)
 }
 
-fn port(text: &str) -> Result<u16, Malformed> {
+fn port(text: &str) -> Result<u16, MalformedProxyHeader> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let has_zero = text.len() > 1 && text.starts_with('0');
     match is_plain && !has_zero {
-        true => text.parse().map_err(|_| Malformed),
-        false => Err(Malformed),
+        true => text.parse().map_err(|_| MalformedProxyHeader),
+        false => Err(MalformedProxyHeader),
     }
 }
 
-fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, MalformedProxyHeader> {
     let start = bytes.get(..SIGNATURE.len()).unwrap_or(bytes);
     if !SIGNATURE.starts_with(start) {
-        return Err(Malformed);
+        return Err(MalformedProxyHeader);
     }
     let Some(fixed) = bytes.first_chunk::<V2_FIXED_BYTES>() else {
         return Ok(None);
@@ -205,11 +205,11 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let is_local = match command {
         0x20 => true,
         0x21 => false,
-        _ => return Err(Malformed),
+        _ => return Err(MalformedProxyHeader),
     };
     let length = V2_FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
     if length > HEADER_BYTES_MAX {
-        return Err(Malformed);
+        return Err(MalformedProxyHeader);
     }
     let Some(whole) = bytes.get(..length) else {
         return Ok(None);
@@ -221,9 +221,9 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
         0x00 => (None, &[][..]),
         0x11 => addresses::<4>(body)?,
         0x21 => addresses::<16>(body)?,
-        0x31 => (None, body.get(216..).ok_or(Malformed)?),
+        0x31 => (None, body.get(216..).ok_or(MalformedProxyHeader)?),
         _ if is_local => (None, &[][..]),
-        _ => return Err(Malformed),
+        _ => return Err(MalformedProxyHeader),
     };
     check_parts(whole, parts)?;
     let ends = ends.filter(|_| !is_local);
@@ -231,14 +231,14 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
 }
 
 /// Both ends, and what is behind them.
-fn addresses<const N: usize>(body: &[u8]) -> Result<(Option<Ends>, &[u8]), Malformed>
+fn addresses<const N: usize>(body: &[u8]) -> Result<(Option<Ends>, &[u8]), MalformedProxyHeader>
 where
     IpAddr: From<[u8; N]>,
 {
-    let (client, body) = body.split_first_chunk::<N>().ok_or(Malformed)?;
-    let (server, body) = body.split_first_chunk::<N>().ok_or(Malformed)?;
-    let (client_port, body) = body.split_first_chunk::<2>().ok_or(Malformed)?;
-    let (server_port, body) = body.split_first_chunk::<2>().ok_or(Malformed)?;
+    let (client, body) = body.split_first_chunk::<N>().ok_or(MalformedProxyHeader)?;
+    let (server, body) = body.split_first_chunk::<N>().ok_or(MalformedProxyHeader)?;
+    let (client_port, body) = body.split_first_chunk::<2>().ok_or(MalformedProxyHeader)?;
+    let (server_port, body) = body.split_first_chunk::<2>().ok_or(MalformedProxyHeader)?;
     let ends = Ends {
         client: (IpAddr::from(*client), u16::from_be_bytes(*client_port)).into(),
         server: (IpAddr::from(*server), u16::from_be_bytes(*server_port)).into(),
@@ -247,19 +247,19 @@ where
 }
 
 /// Checks that the parts behind the addresses are whole, and the checksum among them.
-fn check_parts(whole: &[u8], mut parts: &[u8]) -> Result<(), Malformed> {
+fn check_parts(whole: &[u8], mut parts: &[u8]) -> Result<(), MalformedProxyHeader> {
     let mut is_summed = false;
     while !parts.is_empty() {
-        let (head, rest) = parts.split_first_chunk::<3>().ok_or(Malformed)?;
+        let (head, rest) = parts.split_first_chunk::<3>().ok_or(MalformedProxyHeader)?;
         let [kind, high, low] = *head;
         let length = usize::from(u16::from_be_bytes([high, low]));
-        let (value, rest) = rest.split_at_checked(length).ok_or(Malformed)?;
+        let (value, rest) = rest.split_at_checked(length).ok_or(MalformedProxyHeader)?;
         if kind == TYPE_CRC32C {
-            let told = <[u8; 4]>::try_from(value).map_err(|_| Malformed)?;
+            let told = <[u8; 4]>::try_from(value).map_err(|_| MalformedProxyHeader)?;
             // A second one would have been summed as zeros by nobody.
             let end = whole.len() - rest.len();
             if is_summed || crc32c(whole, end - 4..end) != u32::from_be_bytes(told) {
-                return Err(Malformed);
+                return Err(MalformedProxyHeader);
             }
             is_summed = true;
         }

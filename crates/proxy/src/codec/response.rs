@@ -2,12 +2,12 @@
 
 use std::mem::MaybeUninit;
 
-use super::body::{BodyLength, MALFORMED, Malformed};
-use super::field::{Field, Known, members, parse_length};
+use super::body::{BodyLength, MALFORMED, MalformedMessage};
+use super::field::{Field, KnownField, members, parse_length};
 use super::head::{FIELDS_MAX, Fields};
 use crate::limits::{Limits, Reached};
 
-const TOO_MANY_FIELDS: Malformed = Malformed {
+const TOO_MANY_FIELDS: MalformedMessage = MalformedMessage {
     reached: Some(Reached::ResponseFields),
 };
 
@@ -32,7 +32,7 @@ pub struct ResponseHead<'a> {
 ///
 /// # Errors
 /// It is not well-formed, or goes beyond a limit.
-pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, Malformed> {
+pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, MalformedMessage> {
     let mut slots = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -48,7 +48,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, M
     let status = response.code.filter(|code| *code >= 100).ok_or(MALFORMED)?;
     let is_old = response.version == Some(0);
     let fields = response.headers.iter().map(|header| Field {
-        known: Known::of(header.name),
+        known: KnownField::of(header.name),
         name: header.name,
         value: header.value,
     });
@@ -75,7 +75,7 @@ pub fn from_http2<'a>(
     fields: Fields<'a>,
     is_end: bool,
     limits: &Limits,
-) -> Result<ResponseHead<'a>, Malformed> {
+) -> Result<ResponseHead<'a>, MalformedMessage> {
     if fields.len() > limits.response_fields_max {
         return Err(TOO_MANY_FIELDS);
     }
@@ -121,19 +121,19 @@ impl ResponseHead<'_> {
     }
 }
 
-fn body_length(fields: &[Field<'_>], is_old: bool) -> Result<BodyLength, Malformed> {
+fn body_length(fields: &[Field<'_>], is_old: bool) -> Result<BodyLength, MalformedMessage> {
     let mut length = None;
     let mut is_chunked = false;
     for field in fields {
         match field.known {
-            Known::ContentLength => {
+            KnownField::ContentLength => {
                 let value = parse_length(field.value).ok_or(MALFORMED)?;
                 if length.is_some_and(|known| known != value) {
                     return Err(MALFORMED);
                 }
                 length = Some(value);
             }
-            Known::TransferEncoding => {
+            KnownField::TransferEncoding => {
                 if is_chunked || is_old || !field.value.eq_ignore_ascii_case(b"chunked") {
                     return Err(MALFORMED);
                 }
@@ -154,7 +154,7 @@ fn body_length(fields: &[Field<'_>], is_old: bool) -> Result<BodyLength, Malform
 fn keeps_alive(fields: &[Field<'_>], is_old: bool) -> bool {
     let mut options = fields
         .iter()
-        .filter(|field| field.known == Known::Connection)
+        .filter(|field| field.known == KnownField::Connection)
         .flat_map(|field| members(field.value));
     if is_old {
         return options.any(|option| option.eq_ignore_ascii_case("keep-alive"));

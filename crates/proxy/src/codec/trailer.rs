@@ -3,7 +3,7 @@
 use http::header::{HeaderName, HeaderValue};
 
 use super::buffer::Buffer;
-use super::field::Known;
+use super::field::KnownField;
 
 /// The most fields of one set of trailers; beyond them none is passed on.
 const TRAILERS_MAX: usize = 64;
@@ -78,7 +78,7 @@ pub fn filter(trailers: Trailers) -> Option<Trailers> {
         return None;
     }
     keep(trailers, |name| {
-        Known::of(name.as_str()) == Known::Other && !BEFORE.contains(&name.as_str())
+        KnownField::of(name.as_str()) == KnownField::Other && !BEFORE.contains(&name.as_str())
     })
 }
 

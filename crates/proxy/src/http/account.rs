@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
 
-use super::answer::Answer;
+use super::answer::LocalReply;
 use super::page::Form;
 use super::plan::Forward;
-use super::spans::Span;
+use super::spans::RequestSpan;
 use super::worker::Worker;
-use crate::admission::share::Held;
+use crate::admission::share::HeldShare;
 use crate::balance::Endpoint;
-use crate::codec::field::Known;
+use crate::codec::field::KnownField;
 use crate::codec::head::{Head, Version};
 use crate::failure::{FailureKind, envoy_flag};
 use crate::local::Local;
@@ -22,7 +22,7 @@ use crate::route::host::RouteEntry;
 use crate::route::tables::Tables;
 use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::count::Count;
-use crate::telemetry::recording::{Asked, Recording};
+use crate::telemetry::recording::{AskedTags, Recording};
 use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::standard::{Book, Labels, Reporter};
 use crate::telemetry::workloads::WorkloadId;
@@ -35,7 +35,7 @@ const PLAIN: u8 = 0x40;
 const USER_AGENT_BYTES_MAX: usize = 256;
 
 /// A request being served.
-pub struct Account {
+pub struct RequestAccount {
     /// The status of the response; 0 while there is none.
     pub status: u16,
     /// Bytes of the response body handed on.
@@ -71,12 +71,12 @@ pub struct Account {
     /// The form of a page that its client would read.
     form: Form,
     /// Its place among the requests of its host.
-    pub held: Option<Held>,
+    pub held: Option<HeldShare>,
     /// Its place among the tunnels of its host, where it may become one.
-    pub tunnel: Option<Box<Held>>,
+    pub tunnel: Option<Box<HeldShare>>,
 }
 
-impl Account {
+impl RequestAccount {
     /// A request whose head was read.
     pub fn begin(
         worker: &Worker,
@@ -85,7 +85,7 @@ impl Account {
         head: &Head<'_>,
     ) -> Self {
         let recording = tables.recording();
-        let mut account = Account::start(worker, recording, visit, head.version);
+        let mut account = RequestAccount::start(worker, recording, visit, head.version);
         account.trace = recording.and_then(|recording| {
             let tracing = recording.told.tracing.as_ref()?;
             let trace = trace::begin(tracing, head, &worker.local.dice);
@@ -139,7 +139,7 @@ impl Account {
     /// A request whose head was refused.
     pub fn begin_unread(worker: &Worker, visit: &DownstreamConnection, version: Version) -> Self {
         let tables = worker.tables.load();
-        let mut account = Account::start(worker, tables.recording(), visit, version);
+        let mut account = RequestAccount::start(worker, tables.recording(), visit, version);
         account.id = RequestId::made(trace::wide(&worker.local.dice), PLAIN);
         if let Some(line) = &mut account.line {
             line.request_id = account.id.text(&mut [0; 36]).into();
@@ -156,19 +156,19 @@ impl Account {
         let has_logs = recording.and_then(|recording| recording.has_logs());
         let has_line = has_logs.unwrap_or(worker.local.logs_all);
         let line = has_line.then(|| line(recording, visit, version));
-        Account {
+        RequestAccount {
             line,
             labels: Recording::asked(recording.map(|it| &**it), worker.local.counts_all)
                 .map(|asked| labels(asked, visit, version)),
             reporter: visit.reporter(),
             met: visit.met,
-            ..Account::untold()
+            ..RequestAccount::untold()
         }
     }
 
     /// A request that nothing is told of.
     pub fn untold() -> Self {
-        Account {
+        RequestAccount {
             status: 0,
             bytes_sent: 0,
             bytes_received: 0,
@@ -197,7 +197,7 @@ impl Account {
     }
 
     /// Makes a page of the answer to a failure, in the form that the client reads.
-    pub fn put_page(&self, answer: &mut Answer) {
+    pub fn put_page(&self, answer: &mut LocalReply) {
         answer.put_page(self.form, self.id.text(&mut [0; 36]));
     }
 
@@ -278,7 +278,7 @@ impl Account {
         line.bytes_received = self.bytes_received;
         line.flag = flag;
         if let (Some(recording), Some(trace)) = (self.traced, self.trace) {
-            let span = Span {
+            let span = RequestSpan {
                 line: AccessLogLine::clone(&line),
                 trace,
                 recording,
@@ -297,7 +297,7 @@ impl Account {
 fn request_id(worker: &Worker, head: &Head<'_>, version: u8) -> RequestId {
     let sent = match worker.local.request_ids {
         RequestIds::Replace => None,
-        RequestIds::Keep | RequestIds::Pass => head.first(Known::RequestId),
+        RequestIds::Keep | RequestIds::Pass => head.first(KnownField::RequestId),
     };
     let kept = sent.and_then(RequestId::read);
     kept.unwrap_or_else(|| RequestId::made(trace::wide(&worker.local.dice), version))
@@ -324,7 +324,7 @@ fn line(
 }
 
 /// The labels that a request is counted under, as far as its connection tells.
-fn labels(asked: Asked, visit: &DownstreamConnection, version: Version) -> Labels {
+fn labels(asked: AskedTags, visit: &DownstreamConnection, version: Version) -> Labels {
     let [_, scheme, protocol, tls, mutual] = asked;
     let secured = visit.secured.as_ref();
     let of = |is_asked: bool, value: &'static str| if is_asked { value } else { "" };

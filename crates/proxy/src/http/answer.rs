@@ -2,16 +2,16 @@
 
 use myriad_model::{AbortAnswer, Action};
 
-use super::page::{Form, Page};
+use super::page::{ErrorPage, Form};
 use crate::failure::FailureKind;
-use crate::policy::check::{Refusal, Told, may_pass_on};
+use crate::policy::check::{OwnedHeader, RefusalResponse, may_pass_on};
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::route::host::RouteArc;
 
 /// An answer without an endpoint.
 #[derive(Default)]
-pub struct Answer {
+pub struct LocalReply {
     /// The status.
     pub status: u16,
     /// The target of a redirect.
@@ -19,7 +19,7 @@ pub struct Answer {
     /// Further fields.
     pub additions: Additions,
     /// Fields that a provider told.
-    pub told: Vec<Told>,
+    pub told: Vec<OwnedHeader>,
     /// The body that a provider told.
     pub body: Option<Box<[u8]>>,
     /// The failure that it answers, if it is not the route's own answer.
@@ -32,15 +32,15 @@ pub struct Answer {
     route: Option<RouteArc>,
 }
 
-impl Answer {
+impl LocalReply {
     /// The answer to a failure.
     pub fn failed(kind: FailureKind) -> Self {
         let verdict = kind.verdict();
-        let mut answer = Answer {
+        let mut answer = LocalReply {
             status: verdict.status,
             text: verdict.text,
             failure: Some(kind),
-            ..Answer::default()
+            ..LocalReply::default()
         };
         if kind == FailureKind::Overloaded {
             answer.additions.push(("retry-after", (*b"1").into()));
@@ -53,10 +53,10 @@ impl Answer {
     }
 
     /// The answer that a provider gives in place of everything else.
-    pub fn refused(refusal: Refusal) -> Self {
+    pub fn refused(refusal: RefusalResponse) -> Self {
         let fields = refusal.fields.into_iter();
         let fields = fields.filter(|(name, _)| may_pass_on(name));
-        let mut answer = Answer::failed(FailureKind::ProviderRefused);
+        let mut answer = LocalReply::failed(FailureKind::ProviderRefused);
         answer.status = refusal.status;
         answer.told = fields.collect();
         answer.body = Some(refusal.body);
@@ -65,32 +65,32 @@ impl Answer {
 
     /// A redirect that no route's edits have a say in.
     pub fn redirect(status: u16, location: impl Into<Box<str>>) -> Self {
-        Answer {
+        LocalReply {
             status,
             location: Some(location.into()),
-            ..Answer::default()
+            ..LocalReply::default()
         }
     }
 
     /// An answer without a body.
     pub fn empty(status: u16) -> Self {
-        Answer {
+        LocalReply {
             status,
-            ..Answer::default()
+            ..LocalReply::default()
         }
     }
 
     /// The answer to a request that is answered on purpose. For gRPC it is nothing but a head.
     pub fn aborted(answer: AbortAnswer) -> Self {
         match answer {
-            AbortAnswer::Status(status) => Answer {
+            AbortAnswer::Status(status) => LocalReply {
                 status,
-                ..Answer::failed(FailureKind::FaultAbort)
+                ..LocalReply::failed(FailureKind::FaultAbort)
             },
             AbortAnswer::Grpc(status) => {
-                let mut made = Answer {
+                let mut made = LocalReply {
                     failure: Some(FailureKind::FaultAbort),
-                    ..Answer::empty(200)
+                    ..LocalReply::empty(200)
                 };
                 let status = status.to_string().into_bytes();
                 made.additions
@@ -127,7 +127,7 @@ impl Answer {
         if self.text.is_empty() || (form == Form::Text && is_compared) {
             return;
         }
-        let page = Page {
+        let page = ErrorPage {
             status: self.status,
             phrase: reason(self.status),
             text: self.text,

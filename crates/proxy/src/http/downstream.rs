@@ -5,15 +5,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::account::Account;
-use super::answer::Answer;
+use super::account::RequestAccount;
+use super::answer::LocalReply;
 use super::peer::Peer;
 use super::plan::{Forward, Plan, tell_trouble};
 use super::stage::external::settle;
 use super::stage::processors::{Ended, accompany};
-use super::stage::{Decided, Planned, Waits};
+use super::stage::{Decided, PlanWaits, Planned};
 use super::upstream::attempt::Broken;
-use super::upstream::retry::{Outcome, Switched, exchange};
+use super::upstream::retry::{ExchangeOutcome, Switched, exchange};
 use super::worker::Worker;
 use crate::codec::trailer::{self, Trailers};
 use crate::failure::FailureKind;
@@ -28,12 +28,12 @@ pub mod h2;
 pub trait Downstream: Peer {
     /// Whether the client would understand an answer of the proxy. One that asks for another
     /// protocol over HTTP/2 would take any success for a yes.
-    fn understands(&self, _answer: &Answer) -> bool {
+    fn understands(&self, _answer: &LocalReply) -> bool {
         true
     }
 
     /// Begins an answer of the proxy.
-    fn begin_answer(&mut self, answer: &Answer);
+    fn begin_answer(&mut self, answer: &LocalReply);
 
     /// Sends an answer that was begun; ready when all of it was taken.
     ///
@@ -42,7 +42,7 @@ pub trait Downstream: Peer {
     fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
-        answer: &Answer,
+        answer: &LocalReply,
     ) -> Poll<Result<(), FailureKind>>;
 
     /// The rest of an answer of the proxy is all that is left to be done, and waits for the
@@ -53,7 +53,7 @@ pub trait Downstream: Peer {
     fn give_up(&mut self, why: GiveUp);
 
     /// Adds what was passed on to the account of the request.
-    fn tell(&self, account: &mut Account);
+    fn tell(&self, account: &mut RequestAccount);
 }
 
 /// The trailers of a request as they go on: without tokens, which nobody has verified, and without
@@ -96,7 +96,7 @@ pub enum Served {
 }
 
 /// One request of a client, and what it is served with.
-pub struct Turn<'a, D> {
+pub struct RequestTurn<'a, D> {
     /// The worker.
     pub worker: &'a Rc<Worker>,
     /// The connection that it came by.
@@ -104,12 +104,12 @@ pub struct Turn<'a, D> {
     /// The client's end.
     pub client: &'a mut D,
     /// What is told of it once it is over.
-    pub account: &'a mut Account,
+    pub account: &'a mut RequestAccount,
     /// Bounds each wait.
     pub deadline: &'a Deadline,
 }
 
-impl<D: Downstream> Turn<'_, D> {
+impl<D: Downstream> RequestTurn<'_, D> {
     /// Carries out a plan, once whoever has to be asked has answered and any wait on purpose is
     /// over.
     pub fn carry_out(&mut self, planned: Planned) -> impl Future<Output = Served> {
@@ -121,7 +121,7 @@ impl<D: Downstream> Turn<'_, D> {
             }
             let (mut answer, is_framed) = match plan {
                 Plan::Answer(answer) if self.client.understands(&answer) => (answer, true),
-                Plan::Answer(_) => (Box::new(Answer::failed(FailureKind::NoUpgrade)), true),
+                Plan::Answer(_) => (Box::new(LocalReply::failed(FailureKind::NoUpgrade)), true),
                 Plan::Forward(mut plan) => {
                     let ended = match plan.is_processed() {
                         false => Ended::Exchanged(self.forward(&mut plan).await),
@@ -140,8 +140,8 @@ impl<D: Downstream> Turn<'_, D> {
     }
 
     /// The plan, once what it waits for is over.
-    async fn wait(&mut self, waits: Waits, plan: Plan) -> Plan {
-        let Waits { check, delay } = waits;
+    async fn wait(&mut self, waits: PlanWaits, plan: Plan) -> Plan {
+        let PlanWaits { check, delay } = waits;
         let mut decided = Decided { plan, delay };
         if let Some(check) = check {
             let (worker, client, deadline) = (self.worker, &mut *self.client, self.deadline);
@@ -157,7 +157,10 @@ impl<D: Downstream> Turn<'_, D> {
         decided.plan
     }
 
-    fn forward(&mut self, plan: &mut Forward) -> impl Future<Output = Result<Outcome, Broken>> {
+    fn forward(
+        &mut self,
+        plan: &mut Forward,
+    ) -> impl Future<Output = Result<ExchangeOutcome, Broken>> {
         exchange(self.worker, plan, self.client, self.account, self.deadline)
     }
 
@@ -174,14 +177,14 @@ impl<D: Downstream> Turn<'_, D> {
         &mut self,
         ended: Ended,
         plan: &mut Forward,
-    ) -> Result<Served, (Box<Answer>, bool)> {
+    ) -> Result<Served, (Box<LocalReply>, bool)> {
         let ended = match ended {
             Ended::Exchanged(ended) => ended,
             Ended::Answered(answer) => return Err((in_place_of(plan, answer), true)),
         };
         match ended {
-            Ok(Outcome::Done { .. }) => Ok(Served::Done),
-            Ok(Outcome::Switched(mut switched)) => {
+            Ok(ExchangeOutcome::Done { .. }) => Ok(Served::Done),
+            Ok(ExchangeOutcome::Switched(mut switched)) => {
                 switched.share = self.account.tunnel.take();
                 let idle_timeout = plan.policy().map(|policy| policy.read_timeout);
                 Ok(Served::Switched(switched, idle_timeout.unwrap_or_default()))
@@ -197,13 +200,13 @@ impl<D: Downstream> Turn<'_, D> {
                     return Ok(Served::Broken);
                 }
                 let is_framed = kind.verdict().status != 408 && kind != FailureKind::BadBody;
-                Err((in_place_of(plan, Answer::failed(kind)), is_framed))
+                Err((in_place_of(plan, LocalReply::failed(kind)), is_framed))
             }
         }
     }
 
     /// Sends an answer of the proxy.
-    pub async fn respond(&mut self, answer: &mut Answer) {
+    pub async fn respond(&mut self, answer: &mut LocalReply) {
         self.account.failure = answer.failure;
         self.account.status = answer.status;
         if let Some(kind @ (FailureKind::ClientGone | FailureKind::ClientStalled)) = answer.failure
@@ -235,7 +238,7 @@ impl<D: Downstream> Turn<'_, D> {
 }
 
 /// An answer in place of the endpoint's, with the fields that this would have got.
-fn in_place_of(plan: &mut Forward, answer: Answer) -> Box<Answer> {
+fn in_place_of(plan: &mut Forward, answer: LocalReply) -> Box<LocalReply> {
     let answer = answer.with(std::mem::take(&mut plan.additions));
     tell_trouble(plan, &answer);
     Box::new(answer)

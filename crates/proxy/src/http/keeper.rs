@@ -3,7 +3,7 @@
 
 use std::task::{Context, Poll};
 
-use super::peer::{Changes, Peer};
+use super::peer::{Peer, ResponseChanges};
 use crate::codec::body::{BodyLength, Encoder};
 use crate::codec::buffer::Buffer;
 use crate::codec::response::ResponseHead;
@@ -61,7 +61,7 @@ impl Peer for Keeper {
         &mut self,
         head: &ResponseHead<'_>,
         _: BodyLength,
-        _: &Changes<'_>,
+        _: &ResponseChanges<'_>,
     ) -> Result<(), FailureKind> {
         if self.bytes_max.is_some() {
             self.answered.status = head.status;

@@ -1,6 +1,6 @@
 //! The pages of failures: status, reason and id of the request, in the form that the client reads.
 
-use crate::codec::field::Known;
+use crate::codec::field::KnownField;
 use crate::codec::head::Head;
 
 /// The form of a page.
@@ -19,7 +19,10 @@ impl Form {
     /// The form that a client likes best (RFC 9110, section 12.5.1), the first of equals.
     pub fn of(head: &Head<'_>) -> Form {
         let mut best = (0, Form::Text);
-        let fields = head.fields.iter().filter(|it| it.known == Known::Accept);
+        let fields = head
+            .fields
+            .iter()
+            .filter(|it| it.known == KnownField::Accept);
         for range in fields.flat_map(|it| it.value.split(|byte| *byte == b',')) {
             let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
             let Some(form) = parts.next().and_then(form_of) else {
@@ -72,7 +75,7 @@ fn weight(text: &[u8]) -> u16 {
 }
 
 /// The content of a page. Nothing in it is from the request but its id, which needs no escapes.
-pub struct Page<'a> {
+pub struct ErrorPage<'a> {
     /// The status.
     pub status: u16,
     /// The reason phrase of the status.
@@ -85,7 +88,7 @@ pub struct Page<'a> {
     pub id: &'a str,
 }
 
-impl Page<'_> {
+impl ErrorPage<'_> {
     /// Writes it.
     pub fn write(&self, form: Form) -> String {
         let (status, phrase, flag, id) = (self.status, self.phrase, self.flag, self.id);
@@ -107,7 +110,7 @@ impl Page<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, Page};
+    use super::{ErrorPage, Form};
     use crate::codec::head;
     use crate::limits::Limits;
 
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_page_has_status_reason_and_id() {
-        let page = Page {
+        let page = ErrorPage {
             status: 503,
             phrase: "Service Unavailable",
             text: "no endpoint\n",

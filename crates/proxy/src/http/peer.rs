@@ -11,7 +11,7 @@ use crate::policy::header::Edits;
 
 /// The changes to the fields of a response.
 #[derive(Clone, Copy, Default)]
-pub struct Changes<'a> {
+pub struct ResponseChanges<'a> {
     /// Edits of what the endpoint sent.
     pub edits: Edits<'a>,
     /// Fields that are put in place of the endpoint's own.
@@ -57,7 +57,7 @@ pub trait Peer {
         &mut self,
         head: &ResponseHead<'_>,
         length: BodyLength,
-        changes: &Changes<'_>,
+        changes: &ResponseChanges<'_>,
     ) -> Result<(), FailureKind>;
 
     /// Whether the response may begin, or more of its body be given.

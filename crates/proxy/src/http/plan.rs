@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use myriad_model::{Action, HeaderEdits, Policy, Retry, Route};
 
-use super::answer::Answer;
-use super::peer::Changes;
+use super::answer::LocalReply;
+use super::peer::ResponseChanges;
 use super::trouble;
 use crate::balance::Endpoint;
 use crate::codec::body::Encoder;
@@ -18,7 +18,7 @@ use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::EndpointHead;
 use crate::codec::proxy_header::Ends;
 use crate::failure::FailureKind;
-use crate::policy::check::Told;
+use crate::policy::check::OwnedHeader;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::route::host::{RouteArc, RouteEntry};
@@ -28,7 +28,7 @@ use crate::upstream::entry::UpstreamEntry;
 /// What is to be done.
 pub enum Plan {
     /// The proxy answers.
-    Answer(Box<Answer>),
+    Answer(Box<LocalReply>),
     /// An endpoint answers.
     Forward(Box<Forward>),
 }
@@ -91,7 +91,7 @@ pub struct Forward {
     /// Fields for the response.
     pub additions: Additions,
     /// Fields that a provider told for the response.
-    pub told: Vec<Told>,
+    pub told: Vec<OwnedHeader>,
     /// Where copies of the request go.
     pub mirrors: Vec<Arc<UpstreamEntry>>,
     /// Whether the copies were started.
@@ -118,7 +118,7 @@ impl Forward {
     }
 
     /// What is changed about the fields of the response.
-    pub fn changes(&self) -> Changes<'_> {
+    pub fn changes(&self) -> ResponseChanges<'_> {
         changes_of(&self.route, self.share, &self.additions, &self.told)
     }
 
@@ -130,7 +130,7 @@ impl Forward {
 }
 
 /// Tells of a request that failed on its way, by the first of its route's hosts.
-pub fn tell_trouble(plan: &Forward, answer: &Answer) {
+pub fn tell_trouble(plan: &Forward, answer: &LocalReply) {
     let Some(kind) = answer.failure else {
         return;
     };
@@ -145,11 +145,11 @@ pub fn changes_of<'a>(
     route: &'a RouteEntry,
     share: usize,
     additions: &'a Additions,
-    told: &'a [Told],
-) -> Changes<'a> {
+    told: &'a [OwnedHeader],
+) -> ResponseChanges<'a> {
     let edits = route.route().map(|route| header_edits(route, share));
     let [policy, share] = edits.unwrap_or_default();
-    Changes {
+    ResponseChanges {
         edits: Edits::new(
             share.map(|edits| &edits.response),
             policy.map(|edits| &edits.response),

@@ -16,7 +16,7 @@ use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::recording::Recording;
 
 /// A request that is over, and its place in a trace.
-pub struct Span {
+pub struct RequestSpan {
     /// What is known of it.
     pub line: AccessLogLine,
     /// Its place.
@@ -28,12 +28,12 @@ pub struct Span {
 /// The end that workers write to. Nothing can be written before it is opened.
 #[derive(Clone, Default)]
 pub struct Spans {
-    waiting: Arc<OnceLock<mpsc::Sender<Box<Span>>>>,
+    waiting: Arc<OnceLock<mpsc::Sender<Box<RequestSpan>>>>,
 }
 
 impl Spans {
     /// Hands a span over; false where it had to be dropped.
-    pub fn write(&self, span: Box<Span>) -> bool {
+    pub fn write(&self, span: Box<RequestSpan>) -> bool {
         let waiting = self.waiting.get();
         waiting.is_some_and(|waiting| waiting.try_send(span).is_ok())
     }

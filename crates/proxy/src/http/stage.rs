@@ -12,8 +12,8 @@ use std::time::Duration;
 use myriad_model::{Route, SealedArc};
 use smallvec::SmallVec;
 
-use super::account::Account;
-use super::answer::Answer;
+use super::account::RequestAccount;
+use super::answer::LocalReply;
 use super::plan::{Forward, Plan};
 use super::trouble;
 use super::worker::Worker;
@@ -22,8 +22,8 @@ use crate::failure::FailureKind;
 use crate::pattern::Budget;
 use crate::policy::client;
 use crate::policy::cors::Additions;
-use crate::policy::token::{KeptToken, Room, Verified};
-use crate::route::claims::Said;
+use crate::policy::token::{HeadMemory, KeptToken, Verified};
+use crate::route::claims::VerifiedClaims;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::host::RouteArc;
 use crate::route::tables::Tables;
@@ -45,7 +45,7 @@ mod route;
 mod sources;
 mod tokens;
 
-use dry_run::Verdict;
+use dry_run::StageVerdict;
 use external::Check;
 
 /// One stage of the way of a request.
@@ -133,7 +133,7 @@ impl Stage {
     }
 
     /// Says what it would do to a request.
-    fn explain<'a>(self, request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Verdict {
+    fn explain<'a>(self, request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> StageVerdict {
         match self {
             Stage::Misdirected => misdirected::explain(request, scene),
             Stage::Tokens => tokens::explain(request, scene),
@@ -158,13 +158,13 @@ enum Flow {
     /// The next stage.
     Continue,
     /// The proxy answers.
-    Answer(Box<Answer>),
+    Answer(Box<LocalReply>),
     /// An endpoint answers.
     Forward(Box<Forward>),
 }
 
 impl Flow {
-    fn answer(answer: Answer) -> Flow {
+    fn answer(answer: LocalReply) -> Flow {
         Flow::Answer(Box::new(answer))
     }
 }
@@ -184,7 +184,7 @@ pub struct Scene<'a> {
 /// What a request is served with, which one that is only asked about has not.
 struct Serving<'s> {
     worker: &'s Worker,
-    account: &'s mut Account,
+    account: &'s mut RequestAccount,
 }
 
 /// What the stages have found out about a request.
@@ -192,11 +192,11 @@ pub struct RequestState<'a, 'h> {
     head: CurrentHead<'a, 'h>,
     token: Token<'a>,
     /// What a head that tokens change borrows from.
-    room: Option<&'h mut Room>,
+    room: Option<&'h mut HeadMemory>,
     /// The providers that are asked before the request goes on.
     providers: Providers,
     /// The route that it takes.
-    taken: Option<Taken<'a>>,
+    taken: Option<TakenRoute<'a>>,
     /// Whether it was counted at the limits of a route already.
     is_counted: bool,
     /// Fields for the response.
@@ -230,7 +230,7 @@ enum Token<'a> {
 }
 
 impl Token<'_> {
-    fn said(&self) -> Option<Said<'_>> {
+    fn said(&self) -> Option<VerifiedClaims<'_>> {
         match self {
             Token::None => None,
             Token::Verified(verified) => Some(verified.said()),
@@ -249,7 +249,7 @@ impl Token<'_> {
 
 /// A route, with its value.
 #[derive(Clone, Copy)]
-pub struct Taken<'a> {
+pub struct TakenRoute<'a> {
     /// The entry.
     pub entry: &'a RouteArc,
     /// Its value.
@@ -258,7 +258,7 @@ pub struct Taken<'a> {
 
 impl<'a, 'h> RequestState<'a, 'h> {
     /// A request that has passed no stage.
-    fn new(head: &'a Head<'h>, room: &'h mut Room) -> Self {
+    fn new(head: &'a Head<'h>, room: &'h mut HeadMemory) -> Self {
         RequestState {
             room: Some(room),
             ..RequestState::with(head, Token::None)
@@ -290,7 +290,7 @@ impl<'a, 'h> RequestState<'a, 'h> {
     }
 
     /// The route that it takes, for the stages behind the one that finds it.
-    fn taken(&self) -> Result<Taken<'a>, FailureKind> {
+    fn taken(&self) -> Result<TakenRoute<'a>, FailureKind> {
         self.taken.ok_or(FailureKind::Internal)
     }
 }
@@ -300,11 +300,11 @@ pub struct Planned {
     /// What is to be done.
     pub plan: Plan,
     /// The waits, which are rare.
-    pub waits: Option<Box<Waits>>,
+    pub waits: Option<Box<PlanWaits>>,
 }
 
 /// What a plan waits for.
-pub struct Waits {
+pub struct PlanWaits {
     /// Who has to be asked before anything of the plan is done.
     pub check: Option<Check>,
     /// The wait on purpose behind that; zero for none.
@@ -331,7 +331,7 @@ pub struct Decided {
 
 impl Decided {
     /// An answer, at once.
-    fn answered(answer: Answer) -> Self {
+    fn answered(answer: LocalReply) -> Self {
         Decided {
             plan: Plan::Answer(Box::new(answer)),
             delay: Duration::ZERO,
@@ -340,7 +340,7 @@ impl Decided {
 
     /// The answer to a failure, at once.
     fn failed(kind: FailureKind) -> Self {
-        Decided::answered(Answer::failed(kind))
+        Decided::answered(LocalReply::failed(kind))
     }
 }
 
@@ -357,8 +357,8 @@ pub fn plan<'h>(
     worker: &Worker,
     tables: &Tables,
     visit: &DownstreamConnection,
-    (head, room): (&Head<'h>, &'h mut Room),
-    account: &mut Account,
+    (head, room): (&Head<'h>, &'h mut HeadMemory),
+    account: &mut RequestAccount,
     budget: &Budget,
 ) -> Planned {
     let scene = Scene {
@@ -383,7 +383,7 @@ pub fn plan<'h>(
     }
     Planned {
         plan,
-        waits: waits.then(|| Box::new(Waits { check, delay })),
+        waits: waits.then(|| Box::new(PlanWaits { check, delay })),
     }
 }
 

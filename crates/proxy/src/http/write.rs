@@ -3,12 +3,12 @@
 
 use smallvec::SmallVec;
 
-use super::answer::{Answer, reason};
-use super::peer::Changes;
+use super::answer::{LocalReply, reason};
+use super::peer::ResponseChanges;
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::{Buffer, decimal};
 use crate::codec::endpoint_head::{EndpointHead, RequestBuilder};
-use crate::codec::field::{Field, Known, members};
+use crate::codec::field::{Field, KnownField, members};
 use crate::codec::head::{Head, Version};
 use crate::codec::response::ResponseHead;
 use crate::codec::websocket;
@@ -110,13 +110,13 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
     let trusts = request.trusted_hops > 0;
     let joins_cookies = head.version == Version::Http2;
     for known in &head.fields {
-        if is_passed(known, head, trusts) && !(joins_cookies && known.known == Known::Cookie) {
+        if is_passed(known, head, trusts) && !(joins_cookies && known.known == KnownField::Cookie) {
             // Names that the client declares to belong to the connection stay on it.
             let is_own = !head.connection_fields.is_empty() && head.is_connection_field(known.name);
             let is_replaced =
                 request.websocket_key.is_some() && known.name.eq_ignore_ascii_case(websocket::KEY);
-            let is_replaced =
-                is_replaced || (known.known == Known::RequestId && request.request_id.is_some());
+            let is_replaced = is_replaced
+                || (known.known == KnownField::RequestId && request.request_id.is_some());
             if !is_own && !is_replaced && request.edits.keeps(known.name) {
                 out.field(known.name, &[known.value]);
             }
@@ -159,7 +159,7 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
 pub fn response(
     head: &ResponseHead<'_>,
     framing: Framing,
-    changes: &Changes<'_>,
+    changes: &ResponseChanges<'_>,
     out: &mut Buffer,
 ) {
     status_line(head.status, head.reason, out);
@@ -182,12 +182,16 @@ pub fn response(
 /// Writes an interim response, or one that changes the protocol.
 pub fn interim(head: &ResponseHead<'_>, out: &mut Buffer) {
     status_line(head.status, head.reason, out);
-    response_fields(head, &Changes::default(), |name, value| {
+    response_fields(head, &ResponseChanges::default(), |name, value| {
         field(name, value, out)
     });
     if head.status == 101 {
         out.append(b"connection: upgrade\r\n");
-        for known in head.fields.iter().filter(|f| f.known == Known::Upgrade) {
+        for known in head
+            .fields
+            .iter()
+            .filter(|f| f.known == KnownField::Upgrade)
+        {
             field("upgrade", known.value, out);
         }
     }
@@ -195,7 +199,7 @@ pub fn interim(head: &ResponseHead<'_>, out: &mut Buffer) {
 }
 
 /// Writes the head of an answer of the proxy.
-pub fn answer(answer: &Answer, framing: Framing, out: &mut Buffer) {
+pub fn answer(answer: &LocalReply, framing: Framing, out: &mut Buffer) {
     status_line(answer.status, reason(answer.status), out);
     answer.fields(|name, value| field(name, value, out));
     if answer.has_body() {
@@ -208,10 +212,10 @@ pub fn answer(answer: &Answer, framing: Framing, out: &mut Buffer) {
 /// The fields of a response that are passed on, and those that are put in.
 pub fn response_fields(
     head: &ResponseHead<'_>,
-    changes: &Changes<'_>,
+    changes: &ResponseChanges<'_>,
     mut visit: impl FnMut(&str, &[u8]),
 ) {
-    let Changes {
+    let ResponseChanges {
         edits,
         additions,
         told,
@@ -219,8 +223,8 @@ pub fn response_fields(
     let replaces_cors = additions.iter().any(|(name, _)| *name != "set-cookie");
     for known in &head.fields {
         let is_passed = match known.known {
-            Known::ContentLength => false,
-            Known::Cors => !replaces_cors,
+            KnownField::ContentLength => false,
+            KnownField::Cors => !replaces_cors,
             kind => !kind.is_hop_by_hop(),
         };
         if is_passed && edits.keeps(known.name) && !is_of_connection(head, known.name) {
@@ -228,7 +232,7 @@ pub fn response_fields(
         }
     }
     // Whoever passes on a response without a date puts in when it came (RFC 9110, section 6.6.1).
-    let has_date = head.status < 200 || head.fields.iter().any(|it| it.known == Known::Date);
+    let has_date = head.status < 200 || head.fields.iter().any(|it| it.known == KnownField::Date);
     if !has_date && edits.keeps("date") {
         visit("date", &super::date::now());
     }
@@ -245,30 +249,30 @@ pub fn response_fields(
 fn is_of_connection(head: &ResponseHead<'_>, name: &str) -> bool {
     head.fields
         .iter()
-        .filter(|field| field.known == Known::Connection)
+        .filter(|field| field.known == KnownField::Connection)
         .flat_map(|field| members(field.value))
         .any(|option| option.eq_ignore_ascii_case(name))
 }
 
 fn is_passed(field: &Field<'_>, head: &Head<'_>, trusts: bool) -> bool {
     match field.known {
-        Known::Host | Known::ContentLength | Known::Proxy => false,
+        KnownField::Host | KnownField::ContentLength | KnownField::Proxy => false,
         // Written anew below.
-        Known::ForwardedFor
-        | Known::ForwardedProto
-        | Known::RealIp
-        | Known::ForwardedClientCert => false,
+        KnownField::ForwardedFor
+        | KnownField::ForwardedProto
+        | KnownField::RealIp
+        | KnownField::ForwardedClientCert => false,
         // Where there is nothing to wait with, nobody waits.
-        Known::Expect => head.expects_continue,
+        KnownField::Expect => head.expects_continue,
         // What a client says of the way it came is believed only where proxies are trusted.
-        Known::ForwardedHost | Known::ForwardedPort | Known::Forwarded => trusts,
+        KnownField::ForwardedHost | KnownField::ForwardedPort | KnownField::Forwarded => trusts,
         known => !known.is_hop_by_hop(),
     }
 }
 
 /// Whether the client takes fields behind the body of the response (RFC 9110, section 10.1.4).
 fn asks_for_trailers(head: &Head<'_>) -> bool {
-    let mut fields = head.fields.iter().filter(|f| f.known == Known::Te);
+    let mut fields = head.fields.iter().filter(|f| f.known == KnownField::Te);
     fields.any(|field| members(field.value).any(|option| option.eq_ignore_ascii_case("trailers")))
 }
 
@@ -279,7 +283,7 @@ type Parts<'a> = SmallVec<[&'a [u8]; 8]>;
 fn cookies(head: &Head<'_>, out: &mut impl Fields) {
     let mut parts = Parts::new();
     let fields = head.fields.iter();
-    for field in fields.filter(|field| field.known == Known::Cookie) {
+    for field in fields.filter(|field| field.known == KnownField::Cookie) {
         if !parts.is_empty() {
             parts.push(b"; ");
         }
@@ -298,7 +302,7 @@ fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut impl Fields)
         let mut parts = Parts::new();
         if trusts {
             let fields = head.fields.iter();
-            for told in fields.filter(|f| f.known == Known::ForwardedFor) {
+            for told in fields.filter(|f| f.known == KnownField::ForwardedFor) {
                 parts.extend([told.value, b", "]);
             }
         }
@@ -324,10 +328,10 @@ fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut impl Fields)
     if edits.keeps("x-forwarded-proto") {
         out.field("x-forwarded-proto", &[head.scheme.as_bytes()]);
     }
-    if !is_told(Known::ForwardedHost) && edits.keeps("x-forwarded-host") {
+    if !is_told(KnownField::ForwardedHost) && edits.keeps("x-forwarded-host") {
         out.field("x-forwarded-host", &[head.authority.as_bytes()]);
     }
-    if !is_told(Known::ForwardedPort) && edits.keeps("x-forwarded-port") {
+    if !is_told(KnownField::ForwardedPort) && edits.keeps("x-forwarded-port") {
         let port = u64::from(visit.port);
         out.field("x-forwarded-port", &[decimal(port, &mut [0; 20])]);
     }

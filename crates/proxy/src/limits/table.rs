@@ -19,7 +19,7 @@ pub enum Unit {
 
 /// The counter of the times that a limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum LimitCounter {
     /// Counted under its own name, in `myriad_limits_reached_total`.
     Own(Reached),
     /// Counted in a counter that there is for it.
@@ -41,7 +41,7 @@ pub struct Row {
     /// When somebody should set it.
     pub reason: &'static str,
     /// The counter of the times that it was reached.
-    pub counted: Counted,
+    pub counted: LimitCounter,
     get: fn(&Limits) -> u64,
     set: fn(&mut Limits, u64),
 }
@@ -125,8 +125,8 @@ macro_rules! row {
     };
 }
 
-const fn failure(text: &'static str) -> Counted {
-    Counted::In(text)
+const fn failure(text: &'static str) -> LimitCounter {
+    LimitCounter::In(text)
 }
 
 const KIB: u64 = 1 << 10;
@@ -135,7 +135,7 @@ const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-const TOO_LARGE: Counted = failure("request_failures_total{reason=\"head_too_large\"}");
+const TOO_LARGE: LimitCounter = failure("request_failures_total{reason=\"head_too_large\"}");
 
 macro_rules! flood {
     ($what:literal) => {
@@ -149,26 +149,27 @@ macro_rules! flood {
 
 /// Every limit that can be set, in the order of a connection's life.
 pub static ROWS: &[Row] = &[
-    row!("connections" connections_max Count 16..=4_194_304, Counted::Own(Reached::Connections),
+    row!("connections" connections_max Count 16..=4_194_304,
+        LimitCounter::Own(Reached::Connections),
         "Connections of a worker at a time; a silent one goes for the next, or an idle one for \
          one that has asked; else the next waits",
         "fewer where memory is short: an idle TLS connection takes up to 24 KiB"),
-    row!("silent" silent_max Count 16..=1_048_576, Counted::Own(Reached::Silent),
+    row!("silent" silent_max Count 16..=1_048_576, LimitCounter::Own(Reached::Silent),
         "Connections of a worker without a whole ClientHello or first head; the source that has \
          most loses its oldest",
         "more where very many clients connect at once over slow links"),
     row!("silent_bytes" silent_bytes_max Bytes 64 * KIB..=1_024 * MIB,
-        Counted::Own(Reached::SilentBytes),
+        LimitCounter::Own(Reached::SilentBytes),
         "Memory for what these have said so far; the same",
         "more where heads are long and links slow"),
     row!("handshakes" handshakes_max Count 1..=65_536, failure("handshakes_queued_total"),
         "TLS handshakes of a worker at a time; further ones wait, in turn by namespace and domain",
         "fewer where floods of handshakes take the CPU of those who are served"),
-    row!("turn_timeout" turn_timeout Time 500..=HOUR, Counted::Own(Reached::TurnTimeout),
+    row!("turn_timeout" turn_timeout Time 500..=HOUR, LimitCounter::Own(Reached::TurnTimeout),
         "How long a connection that has asked waits for its turn; it is closed",
         "shorter where clients give up sooner"),
     row!("requests" requests_max Count 1..=4_194_304,
-        Counted::In("fair_share_refused_total{of=\"requests\"}"),
+        LimitCounter::In("fair_share_refused_total{of=\"requests\"}"),
         "Requests of a worker under way to endpoints at a time; 503 with `Retry-After`",
         "fewer where endpoints are slow and memory is short"),
     row!("handshake_timeout" handshake_timeout Time 500..=MINUTE * 5,
@@ -177,7 +178,7 @@ pub static ROWS: &[Row] = &[
          of its handshake; it is closed",
         "longer for clients behind links that lose much"),
     row!("client_hello_bytes" client_hello_bytes_max Bytes KIB..=64 * KIB,
-        Counted::Own(Reached::ClientHelloBytes),
+        LimitCounter::Own(Reached::ClientHelloBytes),
         "The longest ClientHello; the connection is closed",
         "longer for clients with many or large post-quantum key shares"),
     row!("head_timeout" head_timeout Time 500..=MINUTE * 10,
@@ -199,63 +200,66 @@ pub static ROWS: &[Row] = &[
         "Between two reads of a request body; 408",
         "longer for uploads that pause"),
     row!("chunk_line_bytes" chunk_line_bytes_max Bytes 16..=8 * KIB,
-        Counted::Own(Reached::ChunkLineBytes),
+        LimitCounter::Own(Reached::ChunkLineBytes),
         "The line that begins a chunk, extensions included; 400, or 502",
         "shorter where no client has a use for extensions"),
     row!("trailer_bytes" trailer_bytes_max Bytes 256..=64 * KIB,
-        Counted::Own(Reached::TrailerBytes),
+        LimitCounter::Own(Reached::TrailerBytes),
         "Fields behind a chunked body; 400, or 502",
         "longer for gRPC over HTTP/1 with large error details"),
-    row!("discard_bytes" discard_bytes_max Bytes 0..=16 * MIB, Counted::Own(Reached::DiscardBytes),
+    row!("discard_bytes" discard_bytes_max Bytes 0..=16 * MIB,
+        LimitCounter::Own(Reached::DiscardBytes),
         "What is read of a body that nobody wants, to keep the connection; it ends instead",
         "0 to end each of them"),
     row!("write_timeout" write_timeout Time 500..=HOUR,
         failure("request_failures_total{reason=\"client_stalled\"}"),
         "Between two writes to a client that does not read; it is cut off",
         "shorter under slow-read floods"),
-    row!("idle_timeout" idle_timeout Time 500..=HOUR, Counted::Own(Reached::IdleTimeout),
+    row!("idle_timeout" idle_timeout Time 500..=HOUR, LimitCounter::Own(Reached::IdleTimeout),
         "Between two requests of a connection, and before its first; it ends",
         "longer than the idle time of a load balancer in front"),
     row!("requests_per_connection" requests_per_connection_max Count 1..=u64::MAX >> 1,
-        Counted::Own(Reached::RequestsPerConnection),
+        LimitCounter::Own(Reached::RequestsPerConnection),
         "Requests of a connection of HTTP/1; it ends with the last",
         "fewer to spread long-lived clients over new replicas"),
-    row!("streams" streams_max Count 1..=65_536, Counted::Own(Reached::Streams),
+    row!("streams" streams_max Count 1..=65_536, LimitCounter::Own(Reached::Streams),
         "HTTP/2 streams of a connection at a time; clients are told, and wait; more are refused",
         "more for few clients with very many requests at a time"),
     row!("stream_window_bytes" stream_window_bytes Bytes 64 * KIB - 1..=64 * MIB,
-        Counted::Own(Reached::StreamWindowBytes),
+        LimitCounter::Own(Reached::StreamWindowBytes),
         "What a client may send on one HTTP/2 stream before it is read; it waits; a stream with \
          more ends",
         "more for uploads over long fast links"),
     row!("connection_window_bytes" connection_window_bytes Bytes 64 * KIB - 1..=256 * MIB,
-        Counted::Own(Reached::ConnectionWindowBytes),
+        LimitCounter::Own(Reached::ConnectionWindowBytes),
         "The same on a connection",
         "more for uploads over long fast links"),
-    row!("resets" resets_max Count 1..=65_536, Counted::Own(Reached::Resets),
+    row!("resets" resets_max Count 1..=65_536, LimitCounter::Own(Reached::Resets),
         "HTTP/2 streams of a connection that were reset, and not made up for by others; it ends",
         "more for clients that give up on most of what they ask"),
-    row!("pings" pings_max Count 8..=1_048_576, Counted::Own(Reached::Pings), flood!("PING frames"),
+    row!("pings" pings_max Count 8..=1_048_576,
+        LimitCounter::Own(Reached::Pings), flood!("PING frames"),
         "more for clients that probe their connection all the time"),
-    row!("settings" settings_max Count 4..=1_048_576, Counted::Own(Reached::Settings),
+    row!("settings" settings_max Count 4..=1_048_576, LimitCounter::Own(Reached::Settings),
         flood!("SETTINGS frames"), "never, as far as is known"),
-    row!("priorities" priorities_max Count 8..=1_048_576, Counted::Own(Reached::Priorities),
+    row!("priorities" priorities_max Count 8..=1_048_576, LimitCounter::Own(Reached::Priorities),
         flood!("PRIORITY frames, and those of unknown types,"),
         "more for browsers with very many requests at a time"),
     row!("window_updates" window_updates_max Count 64..=1_048_576,
-        Counted::Own(Reached::WindowUpdates), flood!("WINDOW_UPDATE frames"),
+        LimitCounter::Own(Reached::WindowUpdates), flood!("WINDOW_UPDATE frames"),
         "more for clients that open their window byte by byte"),
-    row!("data_frames" data_frames_max Count 8..=1_048_576, Counted::Own(Reached::DataFrames),
+    row!("data_frames" data_frames_max Count 8..=1_048_576, LimitCounter::Own(Reached::DataFrames),
         flood!("Empty DATA frames"), "never, as far as is known"),
-    row!("head_frames" head_frames_max Count 1..=65_536, Counted::Own(Reached::HeadFrames),
+    row!("head_frames" head_frames_max Count 1..=65_536, LimitCounter::Own(Reached::HeadFrames),
         "CONTINUATION frames of a head, which take twice `head_bytes` at most as they are packed; \
          the connection ends",
         "more for clients with long heads in short frames"),
     row!("response_head_bytes" response_head_bytes_max Bytes KIB..=MIB,
-        Counted::Own(Reached::ResponseHeadBytes),
+        LimitCounter::Own(Reached::ResponseHeadBytes),
         "The longest head of a response; 502",
         "longer for endpoints that set very many cookies"),
-    row!("response_fields" response_fields_max Count 8..=128, Counted::Own(Reached::ResponseFields),
+    row!("response_fields" response_fields_max Count 8..=128,
+        LimitCounter::Own(Reached::ResponseFields),
         "Header fields of a response; 502",
         "fewer in front of clients that take fewer"),
     row!("idle_per_endpoint" idle_per_endpoint_max Count 0..=65_536,
@@ -270,7 +274,7 @@ pub static ROWS: &[Row] = &[
         failure("upstream_connections_total{event=\"idle\"}"),
         "How long an idle connection to an endpoint is kept, where its upstream says nothing",
         "shorter than the idle time of the endpoints"),
-    row!("listeners" listeners_max Count 1..=65_536, Counted::Own(Reached::Listeners),
+    row!("listeners" listeners_max Count 1..=65_536, LimitCounter::Own(Reached::Listeners),
         "Listeners of all workers together, and a quarter of them of one namespace; others are \
          refused, by a finding, until there is a place",
         "more for gateways with very many ports"),
@@ -300,10 +304,10 @@ impl Row {
     /// The metric that counts it; empty without one.
     pub fn metric(&self) -> String {
         match self.counted {
-            Counted::Own(limit) => {
+            LimitCounter::Own(limit) => {
                 format!("limits_reached_total{{limit=\"{}\"}}", limit.label())
             }
-            Counted::In(name) => name.to_owned(),
+            LimitCounter::In(name) => name.to_owned(),
         }
     }
 }

@@ -34,7 +34,7 @@ pub enum Speech {
 
 /// The protocols that a connection may speak, before it has said anything.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct KnownProtocols {
     /// Whether a ClientHello would be told from what else is expected.
     pub may_be_tls: bool,
     /// The protocols that are possible beside TLS.
@@ -57,12 +57,16 @@ pub enum Expected {
 ///
 /// # Errors
 /// The errors of the socket.
-pub async fn detect(tcp: &TcpStream, known: Known, timeout: Duration) -> io::Result<Speech> {
+pub async fn detect(
+    tcp: &TcpStream,
+    known: KnownProtocols,
+    timeout: Duration,
+) -> io::Result<Speech> {
     let looked = tokio::time::timeout(timeout, look(tcp, known)).await;
     looked.unwrap_or(Ok(known.silent()))
 }
 
-async fn look(tcp: &TcpStream, known: Known) -> io::Result<Speech> {
+async fn look(tcp: &TcpStream, known: KnownProtocols) -> io::Result<Speech> {
     let mut room = Buffer::take();
     room.reserve(BYTES_MAX);
     let [mut wait, wait_max] = WAITS;
@@ -84,7 +88,7 @@ async fn look(tcp: &TcpStream, known: Known) -> io::Result<Speech> {
     }
 }
 
-impl Known {
+impl KnownProtocols {
     fn silent(self) -> Speech {
         match self.expected {
             Expected::Http => Speech::Http1,
@@ -156,9 +160,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::{BYTES_MAX, Expected, Known, PREFACE, Speech, detect};
+    use super::{BYTES_MAX, Expected, KnownProtocols, PREFACE, Speech, detect};
 
-    const ANY: Known = Known {
+    const ANY: KnownProtocols = KnownProtocols {
         may_be_tls: true,
         expected: Expected::HttpOrBytes,
     };
@@ -194,7 +198,7 @@ mod tests {
     #[test]
     fn what_is_declared_needs_no_more_than_it_has_to() {
         let judge = |may_be_tls, expected, bytes: &[u8]| {
-            let known = Known {
+            let known = KnownProtocols {
                 may_be_tls,
                 expected,
             };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::stream::Stream;
 use crate::codec::buffer::Buffer;
-use crate::failure::Side;
+use crate::failure::FaultSide;
 
 /// One end of both directions.
 pub trait Flow {
@@ -118,16 +118,16 @@ impl Duplex {
         context: &mut Context<'_>,
         client: &mut impl Flow,
         endpoint: &mut impl Flow,
-    ) -> Poll<Result<(), Side>> {
+    ) -> Poll<Result<(), FaultSide>> {
         let up = self.up.poll(context, client, endpoint);
         self.has_moved |= up.map_err(|broken| match broken {
-            Broken::Reading => Side::Downstream,
-            Broken::Writing => Side::Upstream,
+            Broken::Reading => FaultSide::Downstream,
+            Broken::Writing => FaultSide::Upstream,
         })?;
         let down = self.down.poll(context, endpoint, client);
         self.has_moved |= down.map_err(|broken| match broken {
-            Broken::Reading => Side::Upstream,
-            Broken::Writing => Side::Downstream,
+            Broken::Reading => FaultSide::Upstream,
+            Broken::Writing => FaultSide::Downstream,
         })?;
         match self.up.state == State::Closed && self.down.state == State::Closed {
             true => Poll::Ready(Ok(())),

@@ -8,7 +8,7 @@ use myriad_base::metrics::{EncodeMetric, MetricEncoder, MetricType, Metrics};
 
 use super::compile::Program;
 use super::hint::Hint;
-use super::table::Table;
+use super::table::DfaTable;
 use super::{BadRegex, Pattern};
 
 /// Below this many patterns, those that nobody has any more are not looked for.
@@ -28,7 +28,7 @@ struct Store {
 
 /// The patterns that the process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct PatternTotals {
     /// How many different ones.
     pub patterns: usize,
     /// The memory that they take in bytes.
@@ -38,8 +38,8 @@ pub struct Held {
 }
 
 /// The patterns that the process holds now.
-pub fn held() -> Held {
-    Held {
+pub fn held() -> PatternTotals {
+    PatternTotals {
         patterns: COUNT.load(Ordering::Relaxed),
         bytes: BYTES.load(Ordering::Relaxed),
         compiled: COMPILED.load(Ordering::Relaxed),
@@ -94,7 +94,7 @@ pub fn find_or_compile(text: &str) -> Result<Arc<Pattern>, BadRegex> {
 fn compile(text: &str) -> Option<Pattern> {
     let hir = regex_syntax::parse(text).ok()?;
     let program = Program::new(&hir).ok()?;
-    let table = Table::new(&hir, &program).map(Box::new);
+    let table = DfaTable::new(&hir, &program).map(Box::new);
     let hint = Hint::new(&hir);
     let of_table = table.as_ref().map_or(0, |table| table.memory_usage());
     let bytes =

@@ -22,13 +22,13 @@ const BYTES_MAX: usize = 8 << 10;
 const MAKING_BYTES_MAX: usize = 64 << 10;
 
 /// An automaton that reads text in ASCII.
-pub struct Table {
+pub struct DfaTable {
     automaton: dense::DFA<Vec<u32>>,
 }
 
-impl Table {
+impl DfaTable {
     /// The table of a pattern, where it has a small one.
-    pub fn new(hir: &Hir, program: &Program) -> Option<Table> {
+    pub fn new(hir: &Hir, program: &Program) -> Option<DfaTable> {
         if program.instructions.len() > INSTRUCTIONS_MAX {
             return None;
         }
@@ -49,7 +49,7 @@ impl Table {
             .determinize_size_limit(Some(MAKING_BYTES_MAX));
         let mut builder = dense::Builder::new();
         let automaton = builder.configure(config).build_from_nfa(&nfa).ok()?;
-        Some(Table { automaton })
+        Some(DfaTable { automaton })
     }
 
     /// The end in bytes of the match at the start of a text in ASCII. `is_any` takes a shorter
@@ -82,7 +82,7 @@ impl Table {
 
     /// The memory that it takes in bytes.
     pub fn memory_usage(&self) -> usize {
-        size_of::<Table>() + self.automaton.memory_usage()
+        size_of::<DfaTable>() + self.automaton.memory_usage()
     }
 }
 

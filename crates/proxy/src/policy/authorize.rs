@@ -21,7 +21,7 @@ use crate::codec::client::ClientAddress;
 use crate::codec::field::is_read_as;
 use crate::codec::head::Head;
 use crate::route::access_policies::AccessPolicies;
-use crate::route::claims::Said;
+use crate::route::claims::VerifiedClaims;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::count::{Count, Counts};
 
@@ -38,22 +38,22 @@ pub struct Judgement {
 
 /// Providers that have to be asked about a request, each once, in the order of their access
 /// policies.
-pub type Asked<'a> = SmallVec<[&'a Name; 2]>;
+pub type AskedProviders<'a> = SmallVec<[&'a Name; 2]>;
 
 /// A request to be judged.
-pub struct Request<'a, 'h> {
+pub struct JudgedRequest<'a, 'h> {
     /// The connection.
     pub visit: &'a DownstreamConnection,
     /// The head.
     pub head: &'a Head<'h>,
     /// The claims of its token, where one was verified.
-    pub token: Option<Said<'a>>,
+    pub token: Option<VerifiedClaims<'a>>,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
 }
 
 /// A stream of bytes to be judged.
-pub struct Stream<'a> {
+pub struct JudgedStream<'a> {
     /// The listener.
     pub listener: &'a Name,
     /// The client.
@@ -71,19 +71,22 @@ pub struct Stream<'a> {
 }
 
 /// The providers that have to be asked about a request before anything else is weighed.
-pub fn asked<'a>(access_policies: &'a AccessPolicies, request: &Request<'a, '_>) -> Asked<'a> {
+pub fn asked<'a>(
+    access_policies: &'a AccessPolicies,
+    request: &JudgedRequest<'a, '_>,
+) -> AskedProviders<'a> {
     let listener = &request.visit.listener;
     let mut customs = custom(access_policies, listener).peekable();
     match customs.peek() {
         Some(_) => fitting(customs, &Facts::of(request)),
-        None => Asked::new(),
+        None => AskedProviders::new(),
     }
 }
 
 /// Judges a request that all providers have let pass.
 pub fn judge(
     access_policies: &AccessPolicies,
-    request: &Request<'_, '_>,
+    request: &JudgedRequest<'_, '_>,
     counts: &Counts,
 ) -> Judgement {
     let facts = Facts::of(request);
@@ -105,7 +108,7 @@ pub enum Weighed {
 /// request does.
 pub fn weighed<'a>(
     access_policies: &'a AccessPolicies,
-    request: &Request<'a, '_>,
+    request: &JudgedRequest<'a, '_>,
 ) -> Vec<(&'a SealedArc, Weighed)> {
     let facts = Facts::of(request);
     let all = access_policies.authorizing_by_name(&request.visit.listener);
@@ -127,7 +130,7 @@ pub fn weighed<'a>(
 /// refused.
 pub fn admits_stream(
     access_policies: &AccessPolicies,
-    stream: &Stream<'_>,
+    stream: &JudgedStream<'_>,
     counts: &Counts,
 ) -> bool {
     let facts = Facts {
@@ -161,8 +164,8 @@ fn custom<'a>(
 fn fitting<'a>(
     customs: impl Iterator<Item = (&'a Authorize, &'a Name)>,
     facts: &Facts<'_, '_>,
-) -> Asked<'a> {
-    let mut asked = Asked::new();
+) -> AskedProviders<'a> {
+    let mut asked = AskedProviders::new();
     for (access_policy, provider) in customs {
         if !asked.contains(&provider) && facts.fit(access_policy) {
             asked.push(provider);
@@ -224,11 +227,11 @@ struct Facts<'a, 'h> {
     principal: Option<&'a str>,
     /// None for a stream.
     head: Option<&'a Head<'h>>,
-    token: Option<Said<'a>>,
+    token: Option<VerifiedClaims<'a>>,
 }
 
 impl<'a, 'h> Facts<'a, 'h> {
-    fn of(request: &Request<'a, 'h>) -> Self {
+    fn of(request: &JudgedRequest<'a, 'h>) -> Self {
         let visit = request.visit;
         let client = visit.client.ip();
         let secured = visit.secured.as_ref();

@@ -8,7 +8,7 @@ use prost::Message as _;
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::{self, EndpointHead};
-use crate::codec::field::{Field, Known, is_read_as};
+use crate::codec::field::{Field, KnownField, is_read_as};
 use crate::codec::head::{Head, Version};
 use crate::codec::kept::KeptHead;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -26,7 +26,7 @@ const GRPC_PREFIX_BYTES: usize = 5;
 const REMOVE: &str = "x-envoy-auth-headers-to-remove";
 
 /// A header.
-pub type Told = (Box<str>, Box<[u8]>);
+pub type OwnedHeader = (Box<str>, Box<[u8]>);
 
 /// A question, but for the body of the request.
 pub enum Question {
@@ -42,36 +42,36 @@ pub struct Answered {
     /// The status.
     pub status: u16,
     /// The fields, with names in lower case.
-    pub fields: Vec<Told>,
+    pub fields: Vec<OwnedHeader>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 /// The meaning of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// The request passes.
-    Pass(Changes),
+    Pass(CheckChanges),
     /// It does not, and this is the response.
-    Refuse(Refusal),
+    Refuse(RefusalResponse),
     /// The answer is none.
     Unclear,
 }
 
 /// The changes to a request that passes, and to its response.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct CheckChanges {
     /// Headers taken out of the request.
     pub remove: Vec<Box<str>>,
     /// Headers that take the place of the request's.
-    pub set: Vec<Told>,
+    pub set: Vec<OwnedHeader>,
     /// Headers that are added to the request's.
-    pub add: Vec<Told>,
+    pub add: Vec<OwnedHeader>,
     /// Headers that are added to the response.
-    pub downstream: Vec<Told>,
+    pub downstream: Vec<OwnedHeader>,
 }
 
-impl Changes {
+impl CheckChanges {
     /// Whether anything of the request changes.
     pub fn are_of_request(&self) -> bool {
         !(self.set.is_empty() && self.add.is_empty() && self.remove.is_empty())
@@ -80,11 +80,11 @@ impl Changes {
 
 /// The response to a request that does not pass.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RefusalResponse {
     /// The status.
     pub status: u16,
     /// The fields.
-    pub fields: Vec<Told>,
+    pub fields: Vec<OwnedHeader>,
     /// The body.
     pub body: Box<[u8]>,
 }
@@ -140,17 +140,17 @@ pub fn write(question: Question, provider: &Provider, body: &[u8]) -> Buffer {
 }
 
 /// The meaning of a provider's answer.
-pub fn verdict(provider: &Provider, answered: Answered) -> Verdict {
+pub fn verdict(provider: &Provider, answered: Answered) -> CheckVerdict {
     use myriad_model::CheckProtocol;
     match &provider.protocol {
         CheckProtocol::Http(check) => of_http(check, answered),
-        CheckProtocol::Grpc => of_grpc(&answered).unwrap_or(Verdict::Unclear),
-        CheckProtocol::Process(_) => Verdict::Unclear,
+        CheckProtocol::Grpc => of_grpc(&answered).unwrap_or(CheckVerdict::Unclear),
+        CheckProtocol::Process(_) => CheckVerdict::Unclear,
     }
 }
 
 /// The bytes of a request, head first, after the changes of its head.
-pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
+pub fn edit(request: &Buffer, changes: &CheckChanges) -> Buffer {
     let bytes = request.filled();
     let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 2);
     let (head, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
@@ -178,7 +178,7 @@ pub fn edit(request: &Buffer, changes: &Changes) -> Buffer {
 }
 
 /// Changes the head of a request to an endpoint, as [`edit`] does where it is text.
-pub fn edit_head(head: &mut EndpointHead, changes: &Changes) {
+pub fn edit_head(head: &mut EndpointHead, changes: &CheckChanges) {
     let request = match head {
         EndpointHead::Http1(text) => {
             *text = edit(text, changes);
@@ -202,7 +202,7 @@ pub fn edit_head(head: &mut EndpointHead, changes: &Changes) {
 }
 
 /// Changes the head of a request that was kept, as [`edit`] does where it is written.
-pub fn change(head: &mut KeptHead, changes: &Changes) {
+pub fn change(head: &mut KeptHead, changes: &CheckChanges) {
     head.remove(|name| {
         let is_it = |known: &str| is_read_as(name, known);
         let goes = changes.remove.iter().any(|known| is_it(known))
@@ -221,7 +221,7 @@ fn came_by(visit: &DownstreamConnection, head: &Head<'_>, trusted_hops: usize) -
     let mut chain = String::new();
     if trusted_hops > 0 {
         let fields = head.fields.iter();
-        for field in fields.filter(|field| field.known == Known::ForwardedFor) {
+        for field in fields.filter(|field| field.known == KnownField::ForwardedFor) {
             chain += &String::from_utf8_lossy(field.value);
             chain += ", ";
         }
@@ -284,7 +284,11 @@ fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>
     head.fields.iter().filter(|field| {
         let is_own = matches!(
             field.known,
-            Known::Host | Known::ContentLength | Known::Expect | Known::ForwardedFor | Known::Proxy
+            KnownField::Host
+                | KnownField::ContentLength
+                | KnownField::Expect
+                | KnownField::ForwardedFor
+                | KnownField::Proxy
         );
         !is_own && !field.known.is_hop_by_hop()
     })
@@ -342,7 +346,7 @@ fn check_request(
         attributes: Some(envoy::AttributeContext {
             source: Some(party(source, visit.client.port())),
             destination: Some(party(String::new(), visit.port)),
-            request: Some(envoy::Request {
+            request: Some(envoy::ContextRequest {
                 time: Some(envoy::Timestamp {
                     seconds: i64::try_from(now.as_secs()).unwrap_or_default(),
                     nanos: i32::try_from(now.subsec_nanos()).unwrap_or_default(),
@@ -381,7 +385,7 @@ fn put_body(request: &mut envoy::CheckRequest, provider: &Provider, body: &[u8])
     }
 }
 
-fn of_http(check: &HttpCheck, answered: Answered) -> Verdict {
+fn of_http(check: &HttpCheck, answered: Answered) -> CheckVerdict {
     let Answered {
         status,
         fields,
@@ -395,9 +399,9 @@ fn of_http(check: &HttpCheck, answered: Answered) -> Verdict {
                 .flat_map(|(_, value)| crate::codec::field::members(value))
                 .map(|name| name.to_ascii_lowercase().into())
                 .collect();
-            let mut changes = Changes {
+            let mut changes = CheckChanges {
                 remove,
-                ..Changes::default()
+                ..CheckChanges::default()
             };
             for (name, value) in fields {
                 if meets(&check.downstream_on_allow, &name) {
@@ -407,18 +411,18 @@ fn of_http(check: &HttpCheck, answered: Answered) -> Verdict {
                     changes.set.push((name, value));
                 }
             }
-            Verdict::Pass(changes)
+            CheckVerdict::Pass(changes)
         }
         // The service is down, or says that it is.
-        0..200 | 500.. => Verdict::Unclear,
+        0..200 | 500.. => CheckVerdict::Unclear,
         status => {
             let always = ["www-authenticate", "location"];
-            let is_passed = |(name, _): &Told| {
+            let is_passed = |(name, _): &OwnedHeader| {
                 check.downstream_on_deny.is_empty()
                     || always.contains(&&**name)
                     || meets(&check.downstream_on_deny, name)
             };
-            Verdict::Refuse(Refusal {
+            CheckVerdict::Refuse(RefusalResponse {
                 status,
                 fields: fields.into_iter().filter(is_passed).collect(),
                 body: body.into(),
@@ -427,7 +431,7 @@ fn of_http(check: &HttpCheck, answered: Answered) -> Verdict {
     }
 }
 
-fn of_grpc(answered: &Answered) -> Option<Verdict> {
+fn of_grpc(answered: &Answered) -> Option<CheckVerdict> {
     let status = answered
         .fields
         .iter()
@@ -444,15 +448,15 @@ fn of_grpc(answered: &Answered) -> Option<Verdict> {
     let response = envoy::CheckResponse::decode(message).ok()?;
     let code = response.status?.code;
     Some(match (code, response.http_response) {
-        (0, Some(envoy::HttpResponse::Ok(ok))) => Verdict::Pass(changes(ok)),
-        (0, _) => Verdict::Pass(Changes::default()),
-        (_, Some(envoy::HttpResponse::Denied(denied))) => Verdict::Refuse(refusal(denied)),
-        (_, _) => Verdict::Refuse(refusal(envoy::DeniedHttpResponse::default())),
+        (0, Some(envoy::HttpResponse::Ok(ok))) => CheckVerdict::Pass(changes(ok)),
+        (0, _) => CheckVerdict::Pass(CheckChanges::default()),
+        (_, Some(envoy::HttpResponse::Denied(denied))) => CheckVerdict::Refuse(refusal(denied)),
+        (_, _) => CheckVerdict::Refuse(refusal(envoy::DeniedHttpResponse::default())),
     })
 }
 
-fn changes(ok: envoy::OkHttpResponse) -> Changes {
-    let mut changes = Changes::default();
+fn changes(ok: envoy::OkHttpResponse) -> CheckChanges {
+    let mut changes = CheckChanges::default();
     for option in ok.headers {
         let appends = option.append.as_ref().is_some_and(|append| append.value);
         if let Some(told) = told(option) {
@@ -471,9 +475,9 @@ fn changes(ok: envoy::OkHttpResponse) -> Changes {
     changes
 }
 
-fn refusal(denied: envoy::DeniedHttpResponse) -> Refusal {
+fn refusal(denied: envoy::DeniedHttpResponse) -> RefusalResponse {
     let status = denied.status.map_or(0, |status| status.code);
-    Refusal {
+    RefusalResponse {
         status: u16::try_from(status)
             .ok()
             .filter(|status| (200..600).contains(status))
@@ -484,7 +488,7 @@ fn refusal(denied: envoy::DeniedHttpResponse) -> Refusal {
 }
 
 /// A header that can be sent.
-fn told(option: envoy::HeaderValueOption) -> Option<Told> {
+fn told(option: envoy::CheckHeaderOption) -> Option<OwnedHeader> {
     let header = option.header?;
     let name = header.key.to_ascii_lowercase();
     let value: Box<[u8]> = match header.raw_value.is_empty() {
@@ -502,8 +506,8 @@ pub fn is_sendable(name: &str, value: &[u8]) -> bool {
 
 /// Whether a provider has a say in a field of the request: not in how it is framed and led.
 fn may_change(name: &str) -> bool {
-    let known = Known::of(name);
-    !known.is_hop_by_hop() && !matches!(known, Known::ContentLength | Known::Host)
+    let known = KnownField::of(name);
+    !known.is_hop_by_hop() && !matches!(known, KnownField::ContentLength | KnownField::Host)
 }
 
 /// Whether a field of an answer is passed on to a client.

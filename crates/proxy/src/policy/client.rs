@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::codec::client::ClientAddress;
-use crate::codec::field::Known;
+use crate::codec::field::KnownField;
 use crate::codec::head::Head;
 use crate::route::downstream_connection::DownstreamConnection;
 
@@ -16,7 +16,7 @@ use crate::route::downstream_connection::DownstreamConnection;
 /// this one said that its peer was. A list with fewer entries than hops was made by those of the
 /// proxies that are nearest; its first entry then is what the outermost of them said.
 pub fn address(head: &Head<'_>, peer: IpAddr, trusted_hops: usize) -> ClientAddress {
-    let entry = deciding(head, Known::ForwardedFor, trusted_hops);
+    let entry = deciding(head, KnownField::ForwardedFor, trusted_hops);
     entry.map_or_else(|| peer.into(), ClientAddress::parse)
 }
 
@@ -33,7 +33,7 @@ pub fn forwarded_scheme(
         true => trusted_hops.max(1),
         false => trusted_hops,
     };
-    let entry = deciding(head, Known::ForwardedProto, hops)?.trim_ascii();
+    let entry = deciding(head, KnownField::ForwardedProto, hops)?.trim_ascii();
     let is_any = |names: [&str; 2]| {
         names
             .iter()
@@ -59,7 +59,7 @@ pub fn is_allowed(allowed: &[IpNet], client: ClientAddress) -> bool {
 }
 
 /// The entry of the outermost proxy that is trusted, in a list that may stand in several fields.
-fn deciding<'a>(head: &Head<'a>, known: Known, trusted_hops: usize) -> Option<&'a [u8]> {
+fn deciding<'a>(head: &Head<'a>, known: KnownField, trusted_hops: usize) -> Option<&'a [u8]> {
     let fields = head.fields.iter().rev();
     let entries = fields
         .filter(|field| field.known == known)

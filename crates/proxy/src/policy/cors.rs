@@ -5,7 +5,7 @@ use std::sync::Arc;
 use myriad_model::Cors;
 use smallvec::SmallVec;
 
-use crate::codec::field::Known;
+use crate::codec::field::KnownField;
 use crate::codec::head::Head;
 use crate::pattern::{Budget, Pattern};
 
@@ -15,8 +15,8 @@ pub type Additions = SmallVec<[(&'static str, Box<[u8]>); 2]>;
 /// Whether a request is a preflight, which the proxy answers itself.
 pub fn is_preflight(head: &Head<'_>) -> bool {
     head.method == "OPTIONS"
-        && head.first(Known::Origin).is_some()
-        && head.first(Known::CorsRequestMethod).is_some()
+        && head.first(KnownField::Origin).is_some()
+        && head.first(KnownField::CorsRequestMethod).is_some()
 }
 
 /// The fields to add to the response to a request of this origin. `patterns` are those of the
@@ -36,7 +36,7 @@ pub fn additions(
         // Caches must not give one origin's answer to another, allowed or not.
         fields.push(("vary", (*b"Origin").into()));
     }
-    let Some(origin) = head.first(Known::Origin) else {
+    let Some(origin) = head.first(KnownField::Origin) else {
         return fields;
     };
     let allowed = if any {

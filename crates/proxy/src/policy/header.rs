@@ -5,7 +5,7 @@
 
 use myriad_model::HeaderEdit;
 
-use crate::codec::field::{Known, is_read_as};
+use crate::codec::field::{KnownField, is_read_as};
 use crate::codec::head::split_authority;
 
 /// The edits of one direction, in the order in which they are made.
@@ -87,10 +87,13 @@ fn replaces(edit: &HeaderEdit, name: &str) -> bool {
 /// Whether a name may be edited: the head of a message is more than its fields, and what frames
 /// it is the proxy's alone.
 fn is_editable(name: &str) -> bool {
-    let known = Known::of(name);
+    let known = KnownField::of(name);
     myriad_model::is_token(name)
         && !known.is_hop_by_hop()
-        && !matches!(known, Known::Host | Known::ContentLength | Known::Expect)
+        && !matches!(
+            known,
+            KnownField::Host | KnownField::ContentLength | KnownField::Expect
+        )
 }
 
 /// Whether a value cannot end its field.

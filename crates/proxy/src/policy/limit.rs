@@ -6,7 +6,7 @@ use std::time::Duration;
 use myriad_model::RateLimit;
 
 use super::client;
-use crate::admission::bucket::{Buckets, Rate, Taken};
+use crate::admission::bucket::{BucketOutcome, Buckets, Rate};
 use crate::codec::client::ClientAddress;
 use crate::random::hash::hash_numbers;
 use crate::telemetry::count::{Count, Counts};
@@ -31,12 +31,12 @@ pub fn wait(
             burst: limit.burst,
         };
         match buckets.take(key(limit, client), limit.is_per_client, rate) {
-            Taken::Yes => None,
-            Taken::Evicting => {
+            BucketOutcome::Yes => None,
+            BucketOutcome::Evicting => {
                 counts.add(Count::RateEvicted);
                 None
             }
-            Taken::No(wait) => {
+            BucketOutcome::No(wait) => {
                 counts.add(Count::RateLimited);
                 Some(wait)
             }

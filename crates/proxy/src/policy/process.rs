@@ -5,9 +5,9 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::check::envoy::{HeaderValue, HttpStatus};
-use super::check::{Changes, Refusal, Told, is_sendable};
+use super::check::{CheckChanges, OwnedHeader, RefusalResponse, is_sendable};
 use crate::codec::endpoint_head::EndpointHead;
-use crate::codec::field::{Field, Known};
+use crate::codec::field::{Field, KnownField};
 
 #[allow(missing_docs, reason = "fields are named by Envoy's API")]
 pub mod envoy;
@@ -41,14 +41,14 @@ pub enum Reply {
     /// The exchange goes on.
     Continue(Mutation),
     /// The client gets this instead.
-    Immediate(Refusal),
+    Immediate(RefusalResponse),
 }
 
 /// The changes to a part.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Mutation {
     /// Its headers, or those that stand before it.
-    pub changes: Changes,
+    pub changes: CheckChanges,
     /// The body in its place.
     pub body: Option<Bytes>,
 }
@@ -68,8 +68,8 @@ pub fn request_head(head: &EndpointHead, scheme: &str, is_last: bool) -> envoy::
             let (method, path) = (words.next(), words.next());
             let mut authority = String::new();
             for (name, value) in lines.filter_map(field) {
-                match Known::of(name) {
-                    Known::Host => authority = String::from_utf8_lossy(value).into_owned(),
+                match KnownField::of(name) {
+                    KnownField::Host => authority = String::from_utf8_lossy(value).into_owned(),
                     known if known.is_hop_by_hop() => {}
                     _ => headers.push(header(name, value)),
                 }
@@ -82,7 +82,7 @@ pub fn request_head(head: &EndpointHead, scheme: &str, is_last: bool) -> envoy::
         }
         EndpointHead::Http2(request) => {
             for (name, value) in request.headers() {
-                if !Known::of(name.as_str()).is_hop_by_hop() {
+                if !KnownField::of(name.as_str()).is_hop_by_hop() {
                     headers.push(header(name.as_str(), value.as_bytes()));
                 }
             }
@@ -107,7 +107,7 @@ pub fn request_head(head: &EndpointHead, scheme: &str, is_last: bool) -> envoy::
         0..0,
         pseudo.map(|(name, value)| header(name, value.as_bytes())),
     );
-    told(envoy::Told::RequestHeaders(envoy::HttpHeaders {
+    told(envoy::ProcessingPart::RequestHeaders(envoy::HttpHeaders {
         headers: Some(envoy::HeaderMap { headers }),
         end_of_stream: is_last,
     }))
@@ -118,7 +118,7 @@ pub fn response_head(status: u16, fields: &[Field<'_>], is_last: bool) -> envoy:
     let mut headers = vec![header(":status", status.to_string().as_bytes())];
     let fields = fields.iter().filter(|field| !field.known.is_hop_by_hop());
     headers.extend(fields.map(|field| header(field.name, field.value)));
-    told(envoy::Told::ResponseHeaders(envoy::HttpHeaders {
+    told(envoy::ProcessingPart::ResponseHeaders(envoy::HttpHeaders {
         headers: Some(envoy::HeaderMap { headers }),
         end_of_stream: is_last,
     }))
@@ -126,7 +126,7 @@ pub fn response_head(status: u16, fields: &[Field<'_>], is_last: bool) -> envoy:
 
 /// The whole body of a request, as it is told.
 pub fn request_body(body: &[u8]) -> envoy::ProcessingRequest {
-    told(envoy::Told::RequestBody(envoy::HttpBody {
+    told(envoy::ProcessingPart::RequestBody(envoy::HttpBody {
         body: Bytes::copy_from_slice(body),
         end_of_stream: true,
     }))
@@ -174,12 +174,14 @@ pub fn reply(
     part: Part,
     has: impl Fn(&str) -> bool,
 ) -> Option<Reply> {
-    use envoy::Said;
+    use envoy::ProcessingReply;
     let answer = match (message.response?, part) {
-        (Said::Immediate(immediate), _) => return Some(Reply::Immediate(refusal(immediate))),
-        (Said::RequestHeaders(answer), Part::RequestHead)
-        | (Said::RequestBody(answer), Part::RequestBody)
-        | (Said::ResponseHeaders(answer), Part::ResponseHead) => answer,
+        (ProcessingReply::Immediate(immediate), _) => {
+            return Some(Reply::Immediate(refusal(immediate)));
+        }
+        (ProcessingReply::RequestHeaders(answer), Part::RequestHead)
+        | (ProcessingReply::RequestBody(answer), Part::RequestBody)
+        | (ProcessingReply::ResponseHeaders(answer), Part::ResponseHead) => answer,
         _ => return None,
     };
     let common = answer.response.unwrap_or_default();
@@ -197,7 +199,7 @@ pub fn reply(
     }))
 }
 
-fn told(told: envoy::Told) -> envoy::ProcessingRequest {
+fn told(told: envoy::ProcessingPart) -> envoy::ProcessingRequest {
     envoy::ProcessingRequest {
         request: Some(told),
     }
@@ -219,8 +221,8 @@ fn header(name: &str, value: &[u8]) -> HeaderValue {
     }
 }
 
-fn changes(mutation: envoy::HeaderMutation, has: impl Fn(&str) -> bool) -> Changes {
-    let mut changes = Changes::default();
+fn changes(mutation: envoy::HeaderMutation, has: impl Fn(&str) -> bool) -> CheckChanges {
+    let mut changes = CheckChanges::default();
     let removed = mutation.remove_headers.into_iter();
     changes.remove = removed
         .map(|name| name.to_ascii_lowercase().into())
@@ -241,7 +243,7 @@ fn changes(mutation: envoy::HeaderMutation, has: impl Fn(&str) -> bool) -> Chang
     changes
 }
 
-fn sendable(option: envoy::HeaderValueOption) -> Option<Told> {
+fn sendable(option: envoy::ProcessHeaderOption) -> Option<OwnedHeader> {
     let header = option.header?;
     let name = header.key.to_ascii_lowercase();
     let value: Box<[u8]> = match header.raw_value.is_empty() {
@@ -251,7 +253,7 @@ fn sendable(option: envoy::HeaderValueOption) -> Option<Told> {
     is_sendable(&name, &value).then(|| (name.into(), value))
 }
 
-fn refusal(immediate: envoy::ImmediateResponse) -> Refusal {
+fn refusal(immediate: envoy::ImmediateResponse) -> RefusalResponse {
     let HttpStatus { code } = immediate.status.unwrap_or_default();
     let mut changes = changes(immediate.headers.unwrap_or_default(), |_| false);
     let mut fields = std::mem::take(&mut changes.set);
@@ -261,7 +263,7 @@ fn refusal(immediate: envoy::ImmediateResponse) -> Refusal {
         fields.push(("grpc-status".into(), status.into()));
     }
     let code = u16::try_from(code).ok();
-    Refusal {
+    RefusalResponse {
         status: code.filter(|code| (200..600).contains(code)).unwrap_or(200),
         fields,
         body: immediate.body.to_vec().into(),
@@ -270,21 +272,23 @@ fn refusal(immediate: envoy::ImmediateResponse) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::envoy::{CommonResponse, HeaderMutation, HeaderValueOption, PartResponse, Said};
+    use super::envoy::{
+        CommonResponse, HeaderMutation, PartResponse, ProcessHeaderOption, ProcessingReply,
+    };
     use super::*;
     use crate::codec::buffer::Buffer;
     use crate::codec::endpoint_head::of_text;
     use crate::policy::check::envoy::BoolValue;
 
-    fn option(name: &str, append: Option<bool>, append_action: i32) -> HeaderValueOption {
-        HeaderValueOption {
+    fn option(name: &str, append: Option<bool>, append_action: i32) -> ProcessHeaderOption {
+        ProcessHeaderOption {
             header: Some(header(name, b"v")),
             append: append.map(|value| BoolValue { value }),
             append_action,
         }
     }
 
-    fn answer(set_headers: Vec<HeaderValueOption>, status: i32) -> envoy::ProcessingResponse {
+    fn answer(set_headers: Vec<ProcessHeaderOption>, status: i32) -> envoy::ProcessingResponse {
         let common = CommonResponse {
             status,
             header_mutation: Some(HeaderMutation {
@@ -294,7 +298,7 @@ mod tests {
             body_mutation: None,
         };
         envoy::ProcessingResponse {
-            response: Some(Said::RequestHeaders(PartResponse {
+            response: Some(ProcessingReply::RequestHeaders(PartResponse {
                 response: Some(common),
             })),
         }
@@ -317,7 +321,7 @@ mod tests {
         let Some(Reply::Continue(mutation)) = reply else {
             panic!("{reply:?}");
         };
-        let names = |all: &[Told]| -> Vec<String> {
+        let names = |all: &[OwnedHeader]| -> Vec<String> {
             all.iter().map(|(name, _)| name.to_string()).collect()
         };
         assert_eq!(names(&mutation.changes.set), ["x-a", "x-c", "x-here"]);
@@ -366,7 +370,7 @@ mod tests {
         let heads = [EndpointHead::Http1(buffer), EndpointHead::Http2(request)];
         let texts = heads.map(|head| {
             let told = request_head(&head, "https", true).request;
-            let Some(envoy::Told::RequestHeaders(told)) = told else {
+            let Some(envoy::ProcessingPart::RequestHeaders(told)) = told else {
                 panic!("no head");
             };
             let headers = told.headers.unwrap().headers;

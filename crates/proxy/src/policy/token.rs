@@ -10,10 +10,10 @@ use myriad_model::{TokenIssuer, unescape};
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use crate::codec::field::{Field, Known, is_read_as};
+use crate::codec::field::{Field, KnownField, is_read_as};
 use crate::codec::head::Head;
 use crate::route::access_policies::AccessPolicies;
-use crate::route::claims::{Claims, Said, each_text};
+use crate::route::claims::{Claims, VerifiedClaims, each_text};
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::keys::{Algorithm, KeySet};
 
@@ -80,8 +80,8 @@ impl KeptToken {
     }
 
     /// The claims of the token.
-    pub fn said(&self) -> Said<'_> {
-        Said::new(&self.claims, &self.word_claims)
+    pub fn said(&self) -> VerifiedClaims<'_> {
+        VerifiedClaims::new(&self.claims, &self.word_claims)
     }
 }
 
@@ -175,7 +175,7 @@ pub fn change<'h>(
     visit: &DownstreamConnection,
     head: &Head<'h>,
     verified: Option<&Verified<'_>>,
-    room: &'h mut Room,
+    room: &'h mut HeadMemory,
 ) -> Option<Head<'h>> {
     let is_reserved = |name: &str| {
         let mut issuers = access_policies
@@ -207,7 +207,7 @@ pub fn change<'h>(
     }
     let kept = head.fields.iter().filter(|field| !goes(field)).copied();
     let put_in = room.values.iter().map(|(name, value)| Field {
-        known: Known::of(name),
+        known: KnownField::of(name),
         name,
         value: value.as_bytes(),
     });
@@ -236,15 +236,15 @@ pub fn change<'h>(
 
 /// The memory that a changed head borrows from.
 #[derive(Default)]
-pub struct Room {
+pub struct HeadMemory {
     values: Vec<(Box<str>, Box<str>)>,
     query: Option<Box<str>>,
 }
 
 impl Verified<'_> {
     /// The claims of the token.
-    pub fn said(&self) -> Said<'_> {
-        Said::new(&self.claims, &self.issuer.word_claims)
+    pub fn said(&self) -> VerifiedClaims<'_> {
+        VerifiedClaims::new(&self.claims, &self.issuer.word_claims)
     }
 
     /// The issuer whose token it is; empty where tokens of every issuer are taken.
@@ -471,7 +471,7 @@ fn each_token<'a>(
     }
     for name in &issuer.cookies {
         let fields = head.fields.iter();
-        for field in fields.filter(|field| field.known == Known::Cookie) {
+        for field in fields.filter(|field| field.known == KnownField::Cookie) {
             let value = String::from_utf8_lossy(field.value);
             let pairs = value
                 .split(';')

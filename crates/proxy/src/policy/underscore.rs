@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use myriad_model::Underscores;
 
 use super::token;
-use crate::codec::field::{Field, Known, is_read_as};
+use crate::codec::field::{Field, KnownField, is_read_as};
 use crate::codec::head::Head;
 use crate::pattern::Budget;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -77,7 +77,7 @@ fn has_underscore(field: &Field<'_>) -> bool {
 /// Whether a name is read as that of a field that the proxy sets, verifies or frames by.
 fn collides(tables: &Tables, visit: &DownstreamConnection, name: &str) -> bool {
     let mut issuers = tables.access_policies().issuers(&visit.listener);
-    Known::read_of(name) != Known::Other
+    KnownField::read_of(name) != KnownField::Other
         || SET.iter().any(|known| is_read_as(name, known))
         || issuers.any(|(issuer, _)| token::fills(issuer, name))
 }

@@ -6,7 +6,7 @@ use myriad_model::{
     AccessCheck, AccessPolicy, Authenticate, Authorize, Name, SealedArc, TokenIssuer,
 };
 
-use super::keys::{KeySlot, Keys};
+use super::keys::{IssuerKeys, KeySlot};
 
 /// All access policies at one moment, in the order of their names. There are few: one for each
 /// policy that people wrote for the gateway.
@@ -19,7 +19,7 @@ pub struct AccessPolicies {
 pub struct AccessPolicyEntry {
     sealed: SealedArc,
     /// One for each issuer.
-    keys: Box<[Keys]>,
+    keys: Box<[IssuerKeys]>,
 }
 
 impl AccessPolicies {
@@ -58,7 +58,7 @@ impl AccessPolicies {
     pub fn issuers<'a>(
         &'a self,
         listener: &'a Name,
-    ) -> impl Iterator<Item = (&'a TokenIssuer, &'a Keys)> {
+    ) -> impl Iterator<Item = (&'a TokenIssuer, &'a IssuerKeys)> {
         self.on(listener)
             .filter_map(|(entry, access_policy)| Some((entry, authenticate(access_policy)?)))
             .flat_map(|(entry, check)| check.issuers.iter().zip(&entry.keys))
@@ -78,8 +78,8 @@ impl AccessPolicies {
     pub fn slots(&self) -> impl Iterator<Item = &Arc<KeySlot>> {
         let keys = self.entries.iter().flat_map(|entry| &entry.keys);
         keys.filter_map(|keys| match keys {
-            Keys::Fetched(slot) => Some(slot),
-            Keys::Own(_) => None,
+            IssuerKeys::Fetched(slot) => Some(slot),
+            IssuerKeys::Own(_) => None,
         })
     }
 
@@ -101,7 +101,7 @@ impl AccessPolicies {
         let issuers = issuers.map_or(&[][..], |check| &check.issuers);
         let keys = issuers
             .iter()
-            .map(|issuer| Keys::of(&issuer.keys, self.slots().cloned()));
+            .map(|issuer| IssuerKeys::of(&issuer.keys, self.slots().cloned()));
         AccessPolicyEntry {
             keys: keys.collect(),
             sealed: sealed.clone(),

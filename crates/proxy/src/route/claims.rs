@@ -17,7 +17,7 @@ pub struct Claims {
 
 /// The claims of a valid token, with what is known of their form.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct VerifiedClaims<'a> {
     claims: &'a Claims,
     /// Claims whose text is a list of words, beside those that always are.
     word_claims: &'a [Box<str>],
@@ -59,10 +59,10 @@ impl Claims {
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> VerifiedClaims<'a> {
     /// Claims, and which of them are lists of words.
     pub fn new(claims: &'a Claims, word_claims: &'a [Box<str>]) -> Self {
-        Said {
+        VerifiedClaims {
             claims,
             word_claims,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use myriad_model::{Source, Test, ValueMatch, unescape};
 use smallvec::SmallVec;
 
-use super::claims::Said;
+use super::claims::VerifiedClaims;
 use crate::codec::head::Head;
 use crate::pattern::{Budget, Pattern};
 
@@ -15,7 +15,7 @@ pub fn hold(
     conditions: &[ValueMatch],
     regexes: &[Arc<Pattern>],
     head: &Head<'_>,
-    token: Option<Said<'_>>,
+    token: Option<VerifiedClaims<'_>>,
     budget: &Budget,
 ) -> bool {
     let mut regexes = regexes.iter();
@@ -32,7 +32,7 @@ fn holds(
     condition: &ValueMatch,
     regex: Option<&Arc<Pattern>>,
     head: &Head<'_>,
-    token: Option<Said<'_>>,
+    token: Option<VerifiedClaims<'_>>,
     budget: &Budget,
 ) -> bool {
     let passes = |value: &[u8]| match &condition.test {
@@ -74,7 +74,7 @@ fn claim_path(name: &str) -> Option<SmallVec<[&str; 4]>> {
 pub fn cookie<'a>(head: &Head<'a>, name: &str) -> Option<&'a [u8]> {
     let fields = head.fields.iter();
     fields
-        .filter(|field| field.known == crate::codec::field::Known::Cookie)
+        .filter(|field| field.known == crate::codec::field::KnownField::Cookie)
         .flat_map(|field| field.value.split(|byte| *byte == b';'))
         .map(<[u8]>::trim_ascii)
         .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))

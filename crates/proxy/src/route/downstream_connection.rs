@@ -9,7 +9,7 @@ use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
 use crate::admission::room::Seat;
-use crate::admission::share::{Held, Owner};
+use crate::admission::share::{HeldShare, Owner};
 use crate::codec::proxy_header::Ends;
 use crate::local::Local;
 use crate::net::deadline::Deadline;
@@ -40,9 +40,9 @@ pub struct DownstreamConnection {
     /// The result of the TLS handshake; `None` for plain text.
     pub secured: Option<Secured>,
     /// Its place among the connections of its domain, once that is known.
-    pub held: OnceCell<Held>,
+    pub held: OnceCell<HeldShare>,
     /// Its place among the tunnels of its domain, where all of it is one.
-    pub tunnel: OnceCell<Box<Held>>,
+    pub tunnel: OnceCell<Box<HeldShare>>,
     /// Its place among the worker's connections.
     pub seat: Option<Seat>,
     /// Whether the listener's socket was closed; its connections end with the request they are
@@ -75,7 +75,7 @@ pub struct Secured {
     /// The request for a client's certificate.
     pub client_auth: Option<Arc<ClientAuth>>,
     /// The client's certificate, which was verified.
-    pub peer: Option<Box<Peer>>,
+    pub peer: Option<Box<VerifiedPeer>>,
     /// `1.2` or `1.3`.
     pub version: &'static str,
     /// The generation of the tables in which the name that was sent was last seen to be served
@@ -85,7 +85,7 @@ pub struct Secured {
 
 /// A client that has shown a certificate which was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct VerifiedPeer {
     /// The subject of its certificate, the last part first (RFC 2253).
     pub subject: Box<str>,
     /// URIs among its subject alternative names; a SPIFFE identity is one.

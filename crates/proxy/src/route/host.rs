@@ -7,7 +7,7 @@ use myriad_model::{
 };
 use smallvec::SmallVec;
 
-use super::claims::Said;
+use super::claims::VerifiedClaims;
 use super::condition::hold;
 use super::index::{Index, elements};
 use super::leaf::{Hosted, Keyed, has_listener, place};
@@ -70,7 +70,7 @@ pub struct HostEntry {
 struct Asked<'a, 'h> {
     listener: &'a Name,
     head: &'a Head<'h>,
-    token: Option<Said<'a>>,
+    token: Option<VerifiedClaims<'a>>,
     /// The path, in one of its readings.
     path: &'a str,
     /// The routes that are asked for: those that compare this reading; none for all.
@@ -251,7 +251,7 @@ impl HostEntry {
         &self,
         listener: &Name,
         head: &Head<'_>,
-        token: Option<Said<'_>>,
+        token: Option<VerifiedClaims<'_>>,
         budget: &Budget,
     ) -> Result<&RouteArc, FailureKind> {
         let mut asked = Asked {
@@ -291,7 +291,7 @@ impl HostEntry {
         &'t self,
         listener: &'a Name,
         head: &'a Head<'_>,
-        token: Option<Said<'a>>,
+        token: Option<VerifiedClaims<'a>>,
         budget: &'a Budget,
     ) -> impl Iterator<Item = &'t RouteArc> {
         let readings = head.readings.as_ref().filter(|_| self.is_restricted);

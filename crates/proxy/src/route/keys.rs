@@ -56,7 +56,7 @@ pub enum Algorithm {
 
 /// The source of an issuer's keys.
 #[derive(Clone, Debug)]
-pub enum Keys {
+pub enum IssuerKeys {
     /// They came with the access policy.
     Own(Arc<KeySet>),
     /// They are fetched.
@@ -177,12 +177,14 @@ impl Key {
     }
 }
 
-impl Keys {
+impl IssuerKeys {
     /// The keys of an issuer; those that are fetched are taken over from `known`, where it has
     /// the same.
-    pub fn of(keys: &TokenKeys, mut known: impl Iterator<Item = Arc<KeySlot>>) -> Keys {
+    pub fn of(keys: &TokenKeys, mut known: impl Iterator<Item = Arc<KeySlot>>) -> IssuerKeys {
         match keys {
-            TokenKeys::Inline(json) => Keys::Own(Arc::new(KeySet::read(json).unwrap_or_default())),
+            TokenKeys::Inline(json) => {
+                IssuerKeys::Own(Arc::new(KeySet::read(json).unwrap_or_default()))
+            }
             TokenKeys::Fetched {
                 url,
                 is_discovered,
@@ -193,7 +195,7 @@ impl Keys {
                         && slot.is_discovered == *is_discovered
                         && slot.timeout == *timeout
                 });
-                Keys::Fetched(same.unwrap_or_else(|| {
+                IssuerKeys::Fetched(same.unwrap_or_else(|| {
                     Arc::new(KeySlot {
                         url: url.clone(),
                         is_discovered: *is_discovered,
@@ -209,8 +211,8 @@ impl Keys {
     /// The keys as they are now; none before they were fetched for the first time.
     pub fn now(&self) -> Option<Arc<KeySet>> {
         match self {
-            Keys::Own(set) => Some(set.clone()),
-            Keys::Fetched(slot) => slot.set.load_full(),
+            IssuerKeys::Own(set) => Some(set.clone()),
+            IssuerKeys::Fetched(slot) => slot.set.load_full(),
         }
     }
 }

@@ -14,7 +14,7 @@ use myriad_model::{
 use super::access_policies::AccessPolicies;
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
-use super::claims::Said;
+use super::claims::VerifiedClaims;
 use super::host::{HostEntry, RouteArc};
 use super::identity::IdentityEntry;
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
@@ -194,7 +194,7 @@ impl Tables {
         &self,
         listener: &Name,
         head: &Head<'_>,
-        token: Option<Said<'_>>,
+        token: Option<VerifiedClaims<'_>>,
         budget: &Budget,
     ) -> Result<&RouteArc, NotFound> {
         let host = self.host(listener, head);
@@ -209,7 +209,7 @@ impl Tables {
         listener: &'a Name,
         found: &'a RouteArc,
         head: &'a Head<'_>,
-        token: Option<Said<'a>>,
+        token: Option<VerifiedClaims<'a>>,
         budget: &'a Budget,
     ) -> impl Iterator<Item = &'t RouteArc> {
         let host = head.readings.is_some().then(|| self.host(listener, head));

@@ -15,8 +15,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::hear::hear;
-use super::open::{Handshaking, Kind, Opened, has_share, may_come, open, open_captured, secure};
-use crate::admission::pressure::Step;
+use super::open::{
+    Handshaking, Kind, OpenedConnection, has_share, may_come, open, open_captured, secure,
+};
+use crate::admission::pressure::PressureStep;
 use crate::admission::room::{Hush, Seat};
 use crate::admission::silent::source_of;
 use crate::codec::buffer::Buffer;
@@ -28,7 +30,7 @@ use crate::mesh::original::original;
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::tcp;
-use crate::tcp::serve::Room;
+use crate::tcp::serve::StreamContext;
 use crate::telemetry::count::Count;
 
 /// How long an acceptor waits where the system or a limit lets it accept nothing.
@@ -84,7 +86,7 @@ impl Acceptor {
         };
         let port = socket.local_addr().map_or(0, |address| address.port());
         loop {
-            let is_shed = self.worker.local.fairness.pressure.step() == Step::ShedAll;
+            let is_shed = self.worker.local.fairness.pressure.step() == PressureStep::ShedAll;
             if is_shed || !self.worker.local.room.has_room() {
                 tokio::select! {
                     () = self.stop.cancelled() => break,
@@ -229,11 +231,11 @@ async fn serve(
             secure(worker, &handshaking, &mut visit, received, kind).await
         }
         false if kind.protocol == ListenerProtocol::Tcp => Some(open(worker, &visit, tcp)),
-        false => Some(Opened::Http1(Stream::Plain(tcp), start)),
+        false => Some(OpenedConnection::Http1(Stream::Plain(tcp), start)),
     };
     match opened {
-        Some(Opened::Taken(taken)) if has_share(worker, &visit, &taken.entry) => {
-            let room = Room {
+        Some(OpenedConnection::Taken(taken)) if has_share(worker, &visit, &taken.entry) => {
+            let room = StreamContext {
                 local: &worker.local,
                 h1_pool: &worker.h1_pool,
                 tables: &worker.tables,
@@ -241,13 +243,13 @@ async fn serve(
             Box::pin(tcp::serve::serve(room, &visit, *taken)).await;
         }
         // Its owner has its share of connections already.
-        Some(Opened::Taken(_)) => {}
+        Some(OpenedConnection::Taken(_)) => {}
         // Streams that no stream route takes lead nowhere.
-        Some(Opened::Lost) => worker.local.counts.add(Count::StreamFailed),
-        Some(Opened::Http2(stream)) => {
+        Some(OpenedConnection::Lost) => worker.local.counts.add(Count::StreamFailed),
+        Some(OpenedConnection::Http2(stream)) => {
             Box::pin(h2::serve(worker.clone(), visit, stream, None)).await;
         }
-        Some(Opened::Http1(stream, start)) => {
+        Some(OpenedConnection::Http1(stream, start)) => {
             h1::serve(worker.clone(), visit, stream, start).await;
         }
         None => {}

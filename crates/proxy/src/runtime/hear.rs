@@ -37,8 +37,8 @@ struct Hearing<'a> {
 
 /// The end of what is waited for.
 enum End {
-    Hello(hello::Finder),
-    Head(head::Finder),
+    Hello(hello::HelloFinder),
+    Head(head::HeadFinder),
 }
 
 /// Waits until a connection has said enough to be served; none where it has gone, or had to.
@@ -70,8 +70,8 @@ pub async fn hear(
         hush: &hush,
         said: None,
         end: match kind.is_tls {
-            true => End::Hello(hello::Finder::default()),
-            false => End::Head(head::Finder::default()),
+            true => End::Hello(hello::HelloFinder::default()),
+            false => End::Head(head::HeadFinder::default()),
         },
         is_last_call: false,
     };
@@ -187,7 +187,7 @@ impl End {
                 // An empty line in front of a head is none (RFC 9112, section 2.2).
                 while said.filled().starts_with(b"\r\n") {
                     said.consume(2);
-                    *finder = head::Finder::default();
+                    *finder = head::HeadFinder::default();
                 }
                 said.len() > limits.head_bytes_max
                     || !matches!(finder.find(said.filled()), Ok(None))

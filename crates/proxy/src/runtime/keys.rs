@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsConnector;
 
-use crate::codec::body::Decoder;
+use crate::codec::body::BodyDecoder;
 use crate::codec::head::split_authority;
 use crate::codec::response;
 use crate::limits::Limits;
@@ -223,7 +223,7 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     if head.status != 200 {
         return Err(FetchError::Status(head.status));
     }
-    let mut decoder = Decoder::new(head.body_for(false));
+    let mut decoder = BodyDecoder::new(head.body_for(false));
     let mut body = Vec::new();
     while !decoder.is_done() && !rest.is_empty() {
         let step = decoder.step(rest).map_err(|_| FetchError::Answer)?;
@@ -246,7 +246,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::{FetchError, fetch};
-    use crate::route::keys::{KeySlot, Keys};
+    use crate::route::keys::{IssuerKeys, KeySlot};
     use crate::upstream::secure;
 
     const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519",
@@ -258,9 +258,9 @@ mod tests {
             is_discovered,
             timeout: Duration::from_secs(5),
         };
-        match Keys::of(&keys, std::iter::empty()) {
-            Keys::Fetched(slot) => slot,
-            Keys::Own(_) => panic!("they are fetched"),
+        match IssuerKeys::of(&keys, std::iter::empty()) {
+            IssuerKeys::Fetched(slot) => slot,
+            IssuerKeys::Own(_) => panic!("they are fetched"),
         }
     }
 

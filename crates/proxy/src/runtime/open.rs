@@ -9,21 +9,21 @@ use tokio::net::TcpStream;
 use crate::codec::buffer::Buffer;
 use crate::http::downstream::h1::Start;
 use crate::http::worker::Worker;
-use crate::mesh::detect::{Expected, Known, Speech, detect};
+use crate::mesh::detect::{Expected, KnownProtocols, Speech, detect};
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::stream_route::{Arrival, StreamRouteEntry};
-use crate::tcp::serve::Taken;
+use crate::tcp::serve::TakenStream;
 use crate::telemetry::count::Count;
-use crate::telemetry::refusal::Side;
+use crate::telemetry::refusal::PeerSide;
 use crate::tls::accept::{Accepted, HandshakeError, Handshakes, Meshed, Passed};
 use crate::tls::gate::Gate;
-use crate::tls::turns::Turns;
+use crate::tls::turns::HandshakeTurns;
 
 /// Handshakes of one worker.
 pub struct Handshaking {
     shared: Arc<Handshakes>,
-    turns: Turns,
+    turns: HandshakeTurns,
 }
 
 /// The properties of a connection that follow from its listener.
@@ -37,13 +37,13 @@ pub struct Kind {
 }
 
 /// A connection that says something.
-pub enum Opened {
+pub enum OpenedConnection {
     /// HTTP/1.
     Http1(Stream, Start),
     /// HTTP/2.
     Http2(Stream),
     /// A stream route takes it.
-    Taken(Box<Taken>),
+    Taken(Box<TakenStream>),
     /// Bytes that no stream route takes.
     Lost,
 }
@@ -53,7 +53,7 @@ impl Handshaking {
     pub fn new(shared: Arc<Handshakes>) -> Self {
         Handshaking {
             shared,
-            turns: Turns::new(),
+            turns: HandshakeTurns::new(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Kind {
     }
 
     /// The protocols that first bytes have to tell apart; `None` where nothing is to be found out.
-    fn question(self) -> Option<Known> {
+    fn question(self) -> Option<KnownProtocols> {
         let is_permissive = self.mutual == MutualTls::Permissive;
         let expected = match self.protocol {
             ListenerProtocol::Http => Expected::Http,
@@ -89,7 +89,7 @@ impl Kind {
             ListenerProtocol::Tcp => return None,
             ListenerProtocol::Detected => Expected::HttpOrBytes,
         };
-        Some(Known {
+        Some(KnownProtocols {
             may_be_tls: is_permissive || expected == Expected::HttpOrBytes,
             expected,
         })
@@ -140,7 +140,7 @@ pub fn has_share(worker: &Worker, visit: &DownstreamConnection, entry: &StreamRo
 }
 
 /// A connection in plain text, which a stream route may take whatever it says.
-pub fn open(worker: &Worker, visit: &DownstreamConnection, tcp: TcpStream) -> Opened {
+pub fn open(worker: &Worker, visit: &DownstreamConnection, tcp: TcpStream) -> OpenedConnection {
     // Without it what little is said at a time would wait for acknowledgements.
     let _ = tcp.set_nodelay(true);
     pass(worker, visit, Stream::Plain(tcp))
@@ -153,7 +153,7 @@ pub async fn open_captured(
     visit: &mut DownstreamConnection,
     tcp: TcpStream,
     kind: Kind,
-) -> Option<Opened> {
+) -> Option<OpenedConnection> {
     if kind.is_tls || kind.mutual == MutualTls::Strict {
         return secure(worker, handshaking, visit, (tcp, Buffer::none()), kind).await;
     }
@@ -164,8 +164,11 @@ pub async fn open_captured(
     let speech = detect(&tcp, question, timeout).await.ok()?;
     match speech {
         Speech::Tls => secure(worker, handshaking, visit, (tcp, Buffer::none()), kind).await,
-        Speech::Http1 => Some(Opened::Http1(Stream::Plain(tcp), Start::default())),
-        Speech::Http2 => Some(Opened::Http2(Stream::Plain(tcp))),
+        Speech::Http1 => Some(OpenedConnection::Http1(
+            Stream::Plain(tcp),
+            Start::default(),
+        )),
+        Speech::Http2 => Some(OpenedConnection::Http2(Stream::Plain(tcp))),
         Speech::Bytes => Some(open(worker, visit, tcp)),
     }
 }
@@ -177,7 +180,7 @@ pub async fn secure(
     visit: &mut DownstreamConnection,
     received: (TcpStream, Buffer),
     kind: Kind,
-) -> Option<Opened> {
+) -> Option<OpenedConnection> {
     let counts = &worker.local.counts;
     let shared = &handshaking.shared;
     let load = || worker.tables.load();
@@ -207,11 +210,11 @@ pub async fn secure(
             let client = Stream::Tls(tls);
             return Some(match (entry, speech) {
                 (Some(entry), _) => taken(client, None, sni, own, entry),
-                (None, Speech::Http2) => Opened::Http2(client),
-                (None, Speech::Http1) => Opened::Http1(client, Start::default()),
+                (None, Speech::Http2) => OpenedConnection::Http2(client),
+                (None, Speech::Http1) => OpenedConnection::Http1(client, Start::default()),
                 // TLS of the mesh is how bytes travel, and says nothing of where to.
                 (None, _) if is_mesh => pass(worker, visit, client),
-                (None, _) => Opened::Lost,
+                (None, _) => OpenedConnection::Lost,
             });
         }
         Ok(Accepted::Passed(passed)) => {
@@ -223,8 +226,8 @@ pub async fn secure(
         Err(error) => {
             if let Some(refusal) = error.refusal() {
                 let side = match meshed {
-                    Meshed::No => Side::Client,
-                    Meshed::WhereOffered | Meshed::Always => Side::Mesh,
+                    Meshed::No => PeerSide::Client,
+                    Meshed::WhereOffered | Meshed::Always => PeerSide::Mesh,
                 };
                 refusal.tell(visit.client, side, counts);
             }
@@ -236,7 +239,7 @@ pub async fn secure(
 }
 
 /// A handshake that a stream route takes as it came.
-fn hand_on(passed: Passed, own: Option<IpAddr>) -> Opened {
+fn hand_on(passed: Passed, own: Option<IpAddr>) -> OpenedConnection {
     let Passed {
         tcp,
         received,
@@ -249,13 +252,13 @@ fn hand_on(passed: Passed, own: Option<IpAddr>) -> Opened {
 }
 
 /// A stream that a stream route may take whatever it says.
-fn pass(worker: &Worker, visit: &DownstreamConnection, client: Stream) -> Opened {
+fn pass(worker: &Worker, visit: &DownstreamConnection, client: Stream) -> OpenedConnection {
     let arrival = arrival(visit);
     let entry = worker.tables.load().stream_route(arrival, None).cloned();
     let own = arrival.own;
     match entry {
         Some(entry) => taken(client, None, None, own, entry),
-        None => Opened::Lost,
+        None => OpenedConnection::Lost,
     }
 }
 
@@ -265,8 +268,8 @@ fn taken(
     sni: Option<Box<str>>,
     own: Option<IpAddr>,
     entry: Arc<StreamRouteEntry>,
-) -> Opened {
-    Opened::Taken(Box::new(Taken {
+) -> OpenedConnection {
+    OpenedConnection::Taken(Box::new(TakenStream {
         client,
         said,
         sni,

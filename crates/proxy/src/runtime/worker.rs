@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::accept::{Acceptor, Door};
 use super::open::Handshaking;
 use crate::admission::bucket::Buckets;
-use crate::admission::pressure::{Pressure, Step};
-use crate::admission::room::Room;
+use crate::admission::pressure::{Pressure, PressureStep};
+use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
 use crate::codec::proxy_header::Introductions;
 use crate::http::spans::Spans;
@@ -207,7 +207,7 @@ fn local(number: usize, setup: &Setup) -> Local {
     let seed = hash(0, &format!("worker {number}"));
     Local {
         fairness: Fairness::new(&setup.limits, &setup.pressure),
-        room: Rc::new(Room::new(&setup.limits, setup.counts.clone())),
+        room: Rc::new(ConnectionRoom::new(&setup.limits, setup.counts.clone())),
         limits: setup.limits.clone(),
         buckets: setup.buckets.clone(),
         number,
@@ -258,7 +258,7 @@ async fn drain(worker: &Worker, sockets: impl Iterator<Item = Opened>, timeout: 
 }
 
 async fn sweep(worker: Rc<Worker>) {
-    let mut step = Step::None;
+    let mut step = PressureStep::None;
     let mut interval = tokio::time::interval(SWEEP);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use myriad_base::clock::{self, Instant};
 
 use crate::balance::Endpoint;
-use crate::failure::{FailureKind, Side, envoy_flag};
+use crate::failure::{FailureKind, FaultSide, envoy_flag};
 use crate::local::Local;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::stream_route::StreamRouteEntry;
 use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::count::Count;
 use crate::telemetry::recording::Recording;
-use crate::telemetry::standard::{Book, Labels, Page, Reporter};
+use crate::telemetry::standard::{Book, Labels, Reporter, SeriesPage};
 use crate::telemetry::workloads::WorkloadId;
 use crate::upstream::entry::UpstreamEntry;
 
@@ -22,7 +22,7 @@ pub enum Ending {
     /// Both sides have ended it.
     Done,
     /// One side broke it off.
-    Broken(Side),
+    Broken(FaultSide),
     /// Nobody said anything for too long.
     Idle,
     /// No stream route takes it any more.
@@ -32,7 +32,7 @@ pub enum Ending {
 }
 
 /// A stream being served.
-pub struct Account {
+pub struct StreamAccount {
     started: Instant,
     is_counted: bool,
     /// The book where it is counted, once its upstream is known.
@@ -49,7 +49,7 @@ pub struct Account {
     line: Option<Box<AccessLogLine>>,
 }
 
-impl Account {
+impl StreamAccount {
     /// A stream that a stream route takes.
     pub fn begin(
         local: &Local,
@@ -70,7 +70,7 @@ impl Account {
                 ..visit.line()
             })
         });
-        Account {
+        StreamAccount {
             started: clock::now(),
             is_counted: Recording::asked(recording.map(|it| &**it), local.counts_all).is_some(),
             book: None,
@@ -130,7 +130,7 @@ impl Account {
         }
     }
 
-    fn page(&self, local: &Local) -> Option<&Page> {
+    fn page(&self, local: &Local) -> Option<&SeriesPage> {
         self.book.as_ref()?.page(local.number, self.met)
     }
 
@@ -141,7 +141,7 @@ impl Account {
         let counts = &local.counts;
         let (count, flag) = match ending {
             Ending::Done => (Count::StreamEnded, None),
-            Ending::Broken(Side::Downstream) => (Count::StreamBroken, Some("client_gone")),
+            Ending::Broken(FaultSide::Downstream) => (Count::StreamBroken, Some("client_gone")),
             Ending::Broken(_) => (Count::StreamBroken, Some("upstream_closed")),
             Ending::Idle => (Count::StreamIdle, Some("idle_timeout")),
             Ending::Removed => (Count::StreamRemoved, Some("passage_removed")),

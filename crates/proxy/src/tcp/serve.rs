@@ -9,9 +9,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use myriad_model::StreamRoute;
 
-use super::account::{Account, Ending};
+use super::account::{Ending, StreamAccount};
 use super::tunnel;
-use crate::balance::outlier::Outcome;
+use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Choice, Flight, draw_share};
 use crate::codec::buffer::Buffer;
 use crate::failure::{Failure, FailureKind, Retry};
@@ -31,7 +31,7 @@ use crate::upstream::entry::UpstreamEntry;
 use crate::upstream::h1_connection::{H1Connection, H1Pool};
 
 /// The parts of their worker that streams need.
-pub struct Room<'a> {
+pub struct StreamContext<'a> {
     /// Limits, counts, dice and log.
     pub local: &'a Shared,
     /// Connections to endpoints.
@@ -41,7 +41,7 @@ pub struct Room<'a> {
 }
 
 /// A connection that a stream route has taken.
-pub struct Taken {
+pub struct TakenStream {
     /// The bytes.
     pub client: Stream,
     /// The bytes that the client has sent already.
@@ -63,11 +63,11 @@ struct Led {
 }
 
 /// Hands bytes on until the stream ends.
-pub async fn serve(room: Room<'_>, visit: &DownstreamConnection, mut taken: Taken) {
+pub async fn serve(room: StreamContext<'_>, visit: &DownstreamConnection, mut taken: TakenStream) {
     let sni = taken.sni.as_deref();
     let mut account = {
         let tables = room.tables.load();
-        Account::begin(room.local, tables.recording(), visit, sni, &taken.entry)
+        StreamAccount::begin(room.local, tables.recording(), visit, sni, &taken.entry)
     };
     let Some(stream_route) = taken.entry.stream_route() else {
         return;
@@ -105,10 +105,14 @@ pub async fn serve(room: Room<'_>, visit: &DownstreamConnection, mut taken: Take
 }
 
 /// Whether the policies of the listener admit the stream.
-fn is_admitted(room: &Room<'_>, visit: &DownstreamConnection, server_name: Option<&str>) -> bool {
+fn is_admitted(
+    room: &StreamContext<'_>,
+    visit: &DownstreamConnection,
+    server_name: Option<&str>,
+) -> bool {
     let tables = room.tables.load();
     let access_policies = tables.access_policies();
-    let stream = authorize::Stream {
+    let stream = authorize::JudgedStream {
         listener: &visit.listener,
         client: visit.client.ip(),
         peer: visit.peer(),
@@ -126,7 +130,7 @@ async fn copy(
     (client, endpoint): (&mut Stream, &mut Stream),
     duplex: &mut Duplex,
     idle_timeout: Duration,
-    account: &mut Account,
+    account: &mut StreamAccount,
 ) -> Ending {
     let idle = Deadline::new();
     if !idle_timeout.is_zero() {
@@ -157,7 +161,7 @@ async fn copy(
 
 /// Looks now and then whether a stream may stay.
 struct Watch<'a> {
-    room: &'a Room<'a>,
+    room: &'a StreamContext<'a>,
     visit: &'a DownstreamConnection,
     sni: Option<&'a str>,
     own: Option<IpAddr>,
@@ -194,11 +198,11 @@ impl Watch<'_> {
 
 /// Connects to an endpoint; where that fails, once to another.
 async fn lead(
-    room: &Room<'_>,
+    room: &StreamContext<'_>,
     visit: &DownstreamConnection,
-    taken: &Taken,
+    taken: &TakenStream,
     stream_route: &StreamRoute,
-    account: &mut Account,
+    account: &mut StreamAccount,
 ) -> Result<Led, Failure> {
     let upstream = choose(room, &taken.entry, stream_route)?;
     account.set_upstream(room.local, &upstream);
@@ -243,7 +247,7 @@ async fn lead(
             }
             Err(failure) => {
                 if failure.retry == Retry::Yes {
-                    attempt::note(&room.local.counts, pool, target, Outcome::Failure);
+                    attempt::note(&room.local.counts, pool, target, EndpointOutcome::Failure);
                 }
                 if tried.is_some() || !attempt::may_change(&failure, pool) {
                     return Err(failure);
@@ -257,7 +261,7 @@ async fn lead(
 
 /// A connection to an endpoint, or through it, and what it has said already.
 async fn reach(
-    room: &Room<'_>,
+    room: &StreamContext<'_>,
     dial: &Dial<'_>,
 ) -> Result<(H1Connection, Option<Buffer>), Failure> {
     let mut connection = room.h1_pool.reach(dial, false).await?;
@@ -275,7 +279,7 @@ async fn reach(
 
 /// One of the upstreams, by weight.
 fn choose(
-    room: &Room<'_>,
+    room: &StreamContext<'_>,
     entry: &StreamRouteEntry,
     stream_route: &StreamRoute,
 ) -> Result<Arc<UpstreamEntry>, Failure> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::latency::Latency;
-use crate::codec::body::Malformed;
+use crate::codec::body::MalformedMessage;
 use crate::failure::FailureKind;
 use crate::limits::Reached;
 
@@ -209,7 +209,7 @@ impl Counts {
     }
 
     /// Counts the limit that malformed input went beyond, and returns the failure.
-    pub fn malformed(&self, malformed: Malformed, kind: FailureKind) -> FailureKind {
+    pub fn malformed(&self, malformed: MalformedMessage, kind: FailureKind) -> FailureKind {
         if let Some(limit) = malformed.reached {
             self.add_reached(limit);
         }

@@ -16,7 +16,7 @@ pub struct Recording {
     /// One for each access log; none leaves the log to the proxy's setting.
     logs: Option<Box<[Filter]>>,
     /// The tags of metrics that are asked for; `None` where nothing is counted.
-    pub asked: Option<Asked>,
+    pub asked: Option<AskedTags>,
     /// The headers of requests that somebody wants to be told, in lower case.
     headers: Box<[Box<str>]>,
 }
@@ -32,7 +32,7 @@ struct Filter {
 pub type Takers = u8;
 
 /// Which tags are asked for beside the standard labels, by the places of [`TagValue::BOUNDED`].
-pub type Asked = [bool; TagValue::BOUNDED.len()];
+pub type AskedTags = [bool; TagValue::BOUNDED.len()];
 
 impl Recording {
     /// Makes it ready.
@@ -72,10 +72,10 @@ impl Recording {
 
     /// Which tags of metrics are asked for, and none where nothing is counted; `counts_all` is
     /// the proxy's setting where nothing else is said.
-    pub fn asked(recording: Option<&Recording>, counts_all: bool) -> Option<Asked> {
+    pub fn asked(recording: Option<&Recording>, counts_all: bool) -> Option<AskedTags> {
         match recording {
             Some(recording) if counts_all || !recording.told.metrics.is_empty() => recording.asked,
-            _ => counts_all.then(Asked::default),
+            _ => counts_all.then(AskedTags::default),
         }
     }
 
@@ -100,8 +100,8 @@ impl Recording {
 }
 
 /// The tags of metrics that are asked for; `None` where nothing is counted.
-fn asked(rules: &[MetricRule]) -> Option<Asked> {
-    let mut asked = Asked::default();
+fn asked(rules: &[MetricRule]) -> Option<AskedTags> {
+    let mut asked = AskedTags::default();
     if let [rule] = rules
         && rule.metric.is_none()
         && rule.action == MetricAction::Disable

@@ -16,7 +16,7 @@ const LOG_INTERVAL: i64 = 10;
 
 /// The reason why a peer is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PeerRefusal {
     /// It has shown no certificate.
     Anonymous,
     /// Its certificate has ended.
@@ -36,7 +36,7 @@ pub enum Refusal {
 
 /// On which side of the proxy a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum PeerSide {
     /// A peer of the mesh, on either side.
     Mesh,
     /// A client that has to show a certificate.
@@ -45,36 +45,36 @@ pub enum Side {
     Endpoint,
 }
 
-impl Refusal {
+impl PeerRefusal {
     /// The reason in an error of a handshake; none where that failed otherwise.
-    pub fn of(error: &io::Error) -> Option<Refusal> {
+    pub fn of(error: &io::Error) -> Option<PeerRefusal> {
         let inner = error.get_ref()?;
         let tls = inner.downcast_ref::<Error>();
         tls.or_else(|| inner.source()?.downcast_ref())
-            .and_then(Refusal::of_tls)
+            .and_then(PeerRefusal::of_tls)
     }
 
     /// The reason in a bare error of TLS.
-    pub fn of_tls(error: &Error) -> Option<Refusal> {
+    pub fn of_tls(error: &Error) -> Option<PeerRefusal> {
         use CertificateError as Bad;
         Some(match error {
-            Error::NoCertificatesPresented => Refusal::Anonymous,
+            Error::NoCertificatesPresented => PeerRefusal::Anonymous,
             Error::InvalidCertificate(bad) => match bad {
-                Bad::Expired | Bad::ExpiredContext { .. } => Refusal::Ended,
-                Bad::NotValidYet | Bad::NotValidYetContext { .. } => Refusal::NotBegun,
-                Bad::UnknownIssuer | Bad::BadSignature => Refusal::Authority,
+                Bad::Expired | Bad::ExpiredContext { .. } => PeerRefusal::Ended,
+                Bad::NotValidYet | Bad::NotValidYetContext { .. } => PeerRefusal::NotBegun,
+                Bad::UnknownIssuer | Bad::BadSignature => PeerRefusal::Authority,
                 Bad::NotValidForName
                 | Bad::NotValidForNameContext { .. }
-                | Bad::ApplicationVerificationFailure => Refusal::Identity,
-                Bad::Other(other) if is_of_version_1(other) => Refusal::Version,
-                _ => Refusal::Other,
+                | Bad::ApplicationVerificationFailure => PeerRefusal::Identity,
+                Bad::Other(other) if is_of_version_1(other) => PeerRefusal::Version,
+                _ => PeerRefusal::Other,
             },
             _ => return None,
         })
     }
 
     /// Counts it, and says it where it was not said of late.
-    pub fn tell(self, peer: SocketAddr, side: Side, counts: &Counts) {
+    pub fn tell(self, peer: SocketAddr, side: PeerSide, counts: &Counts) {
         static SAID: [[AtomicI64; 7]; 3] = [const { [const { AtomicI64::new(i64::MIN) }; 7] }; 3];
         counts.add(self.count(side));
         let now = clock::unix_seconds();
@@ -90,41 +90,43 @@ impl Refusal {
         }
         let reason = self.reason();
         match side {
-            Side::Mesh => tracing::warn!(%peer, reason, "a peer of the mesh is not believed"),
-            Side::Client => tracing::warn!(%peer, reason, "a client is not believed"),
-            Side::Endpoint => tracing::warn!(%peer, reason, "an endpoint is not believed"),
+            PeerSide::Mesh => tracing::warn!(%peer, reason, "a peer of the mesh is not believed"),
+            PeerSide::Client => tracing::warn!(%peer, reason, "a client is not believed"),
+            PeerSide::Endpoint => tracing::warn!(%peer, reason, "an endpoint is not believed"),
         }
     }
 
-    fn count(self, side: Side) -> Count {
+    fn count(self, side: PeerSide) -> Count {
         match side {
-            Side::Mesh => {}
-            Side::Client => return Count::ClientRefused,
-            Side::Endpoint => return Count::EndpointRefused,
+            PeerSide::Mesh => {}
+            PeerSide::Client => return Count::ClientRefused,
+            PeerSide::Endpoint => return Count::EndpointRefused,
         }
         match self {
-            Refusal::Anonymous => Count::PeerAnonymous,
-            Refusal::Ended => Count::PeerEnded,
-            Refusal::NotBegun => Count::PeerNotBegun,
-            Refusal::Authority => Count::PeerAuthority,
-            Refusal::Identity => Count::PeerIdentity,
-            Refusal::Version => Count::PeerVersion,
-            Refusal::Other => Count::PeerOther,
+            PeerRefusal::Anonymous => Count::PeerAnonymous,
+            PeerRefusal::Ended => Count::PeerEnded,
+            PeerRefusal::NotBegun => Count::PeerNotBegun,
+            PeerRefusal::Authority => Count::PeerAuthority,
+            PeerRefusal::Identity => Count::PeerIdentity,
+            PeerRefusal::Version => Count::PeerVersion,
+            PeerRefusal::Other => Count::PeerOther,
         }
     }
 
     fn reason(self) -> &'static str {
         match self {
-            Refusal::Anonymous => "it has shown no certificate",
-            Refusal::Ended => "its certificate has ended by this clock",
-            Refusal::NotBegun => "its certificate has not begun by this clock",
-            Refusal::Authority => "no authority that is trusted here has signed its certificate",
-            Refusal::Identity => "it is of another trust domain, or not who is expected there",
-            Refusal::Version => {
+            PeerRefusal::Anonymous => "it has shown no certificate",
+            PeerRefusal::Ended => "its certificate has ended by this clock",
+            PeerRefusal::NotBegun => "its certificate has not begun by this clock",
+            PeerRefusal::Authority => {
+                "no authority that is trusted here has signed its certificate"
+            }
+            PeerRefusal::Identity => "it is of another trust domain, or not who is expected there",
+            PeerRefusal::Version => {
                 "its certificate is X.509 version 1; make it of version 3, \
                  as openssl x509 -req does with -extfile or -copy_extensions"
             }
-            Refusal::Other => "its certificate is of no use",
+            PeerRefusal::Other => "its certificate is of no use",
         }
     }
 }
@@ -142,7 +144,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
     use rustls::server::ParsedCertificate;
 
-    use super::Refusal;
+    use super::PeerRefusal;
 
     /// A leaf as `openssl x509 -req` makes it where nothing says what it may be used for.
     const VERSION_1: &str = "\
@@ -160,11 +162,11 @@ AiA3HdSiCFDbTxiMdwyZj5MvE58td3eT6A5rO9LkE1syQQ==\n\
     fn a_certificate_of_version_1_is_told_apart_from_one_that_is_no_certificate() {
         let leaf = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
         let error = ParsedCertificate::try_from(&leaf).err().unwrap();
-        assert_eq!(Refusal::of_tls(&error), Some(Refusal::Version));
+        assert_eq!(PeerRefusal::of_tls(&error), Some(PeerRefusal::Version));
         // An authority has to say nothing of the kind.
         assert!(RootCertStore::empty().add(leaf.clone()).is_ok());
         let broken = CertificateDer::from(&b"\x30\x00"[..]);
         let error = ParsedCertificate::try_from(&broken).err().unwrap();
-        assert_eq!(Refusal::of_tls(&error), Some(Refusal::Other));
+        assert_eq!(PeerRefusal::of_tls(&error), Some(PeerRefusal::Other));
     }
 }

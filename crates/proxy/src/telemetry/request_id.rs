@@ -28,7 +28,7 @@ pub enum RequestId {
 }
 
 /// Room for the text of a UUID.
-pub type Room = [u8; 36];
+pub type UuidText = [u8; 36];
 
 impl RequestId {
     /// The id of nothing that is told.
@@ -52,7 +52,7 @@ impl RequestId {
     }
 
     /// Its text, for which there is room.
-    pub fn text<'a>(&'a self, room: &'a mut Room) -> &'a str {
+    pub fn text<'a>(&'a self, room: &'a mut UuidText) -> &'a str {
         const DIGITS: [u8; 16] = *b"0123456789abcdef";
         let bytes = match self {
             RequestId::Kept(text) => return text,

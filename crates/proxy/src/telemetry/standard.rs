@@ -115,9 +115,9 @@ pub struct Book {
 #[derive(Default)]
 struct Sheet {
     /// Counts of requests from nobody that is known.
-    unknown: OnceLock<Box<Page>>,
+    unknown: OnceLock<Box<SeriesPage>>,
     /// Counts of workloads, by number.
-    met: OnceLock<Box<Node<Node<Page>>>>,
+    met: OnceLock<Box<Node<Node<SeriesPage>>>>,
 }
 
 type Node<T> = [OnceLock<Box<T>>; FANOUT];
@@ -131,7 +131,7 @@ pub struct Destination {
 }
 
 /// The counts of one worker for one upstream and one workload; it is the only writer.
-pub struct Page {
+pub struct SeriesPage {
     series: [OnceLock<Box<Series>>; SERIES_MAX],
     bounds: Arc<Bounds>,
 }
@@ -328,9 +328,9 @@ impl Book {
     }
 
     /// The counts of a worker for a workload.
-    pub fn page(&self, worker: usize, workload: WorkloadId) -> Option<&Page> {
+    pub fn page(&self, worker: usize, workload: WorkloadId) -> Option<&SeriesPage> {
         let sheet = self.sheets.get(worker)?;
-        let new = || Box::new(Page::new(self.bounds.clone()));
+        let new = || Box::new(SeriesPage::new(self.bounds.clone()));
         if workload == WorkloadId::UNKNOWN {
             return Some(sheet.unknown.get_or_init(new));
         }
@@ -349,7 +349,7 @@ impl Book {
     }
 
     /// All pages, and whose they are.
-    fn pages(&self) -> impl Iterator<Item = (WorkloadId, &Page)> {
+    fn pages(&self) -> impl Iterator<Item = (WorkloadId, &SeriesPage)> {
         self.sheets.iter().flat_map(|sheet| {
             let unknown = sheet.unknown.get().into_iter();
             let unknown = unknown.map(|page| (WorkloadId::UNKNOWN, &**page));
@@ -366,7 +366,7 @@ impl Book {
 }
 
 impl Sheet {
-    fn slot(&self, workload: WorkloadId) -> Option<&OnceLock<Box<Page>>> {
+    fn slot(&self, workload: WorkloadId) -> Option<&OnceLock<Box<SeriesPage>>> {
         let (high, low) = (workload.index() / FANOUT, workload.index() % FANOUT);
         let nodes = self.met.get_or_init(|| Box::new(node()));
         nodes.get(high)?.get_or_init(|| Box::new(node())).get(low)
@@ -388,15 +388,15 @@ impl Drop for Book {
         if let Some(count) = &self.count {
             count.fetch_sub(1, Relaxed);
         }
-        let is_bound = |(id, _): &(WorkloadId, &Page)| *id > WorkloadId::OVERFLOW;
+        let is_bound = |(id, _): &(WorkloadId, &SeriesPage)| *id > WorkloadId::OVERFLOW;
         let bound = self.pages().filter(is_bound).count();
         self.bounds.pages.fetch_sub(bound, Relaxed);
     }
 }
 
-impl Page {
-    fn new(bounds: Arc<Bounds>) -> Page {
-        Page {
+impl SeriesPage {
+    fn new(bounds: Arc<Bounds>) -> SeriesPage {
+        SeriesPage {
             series: [const { OnceLock::new() }; SERIES_MAX],
             bounds,
         }

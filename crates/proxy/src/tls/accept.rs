@@ -15,7 +15,7 @@ use super::client;
 use super::config::{Configs, Offer, Speaks, Want, with_chosen};
 use super::gate::Gate;
 use super::hello::{self, Hello};
-use super::key::Keys;
+use super::key::ParsedKeys;
 use super::tickets::TicketKeys;
 use crate::admission::share::Owner;
 use crate::codec::buffer::Buffer;
@@ -28,7 +28,7 @@ use crate::route::stream_route::{Arrival, StreamRouteEntry};
 use crate::route::tables::{Answerer, Tables};
 use crate::route::trust::TrustEntry;
 use crate::telemetry::count::{Count, Counts};
-use crate::telemetry::refusal::Refusal;
+use crate::telemetry::refusal::PeerRefusal;
 
 /// Settings of handshakes that no domain answers for.
 static DEFAULT_SETTINGS: LazyLock<Arc<TlsSettings>> = LazyLock::new(Arc::default);
@@ -36,7 +36,7 @@ static DEFAULT_SETTINGS: LazyLock<Arc<TlsSettings>> = LazyLock::new(Arc::default
 /// The state that handshakes of all workers share.
 pub struct Handshakes {
     configs: Configs,
-    keys: Keys,
+    keys: ParsedKeys,
 }
 
 /// Why a handshake failed.
@@ -64,10 +64,10 @@ pub enum HandshakeError {
 
 impl HandshakeError {
     /// Why the client was not believed, where that is why.
-    pub fn refusal(&self) -> Option<Refusal> {
+    pub fn refusal(&self) -> Option<PeerRefusal> {
         match self {
-            HandshakeError::Tls(error) => Refusal::of_tls(error),
-            HandshakeError::Io(error) => Refusal::of(error),
+            HandshakeError::Tls(error) => PeerRefusal::of_tls(error),
+            HandshakeError::Io(error) => PeerRefusal::of(error),
             HandshakeError::UnknownName
             | HandshakeError::TooLong
             | HandshakeError::Timeout(_)
@@ -127,7 +127,7 @@ impl Handshakes {
     pub fn new(limits: &Limits, tickets: Arc<TicketKeys>) -> Self {
         Handshakes {
             configs: Configs::new(tickets),
-            keys: Keys::new(limits.parsed_keys_max),
+            keys: ParsedKeys::new(limits.parsed_keys_max),
         }
     }
 

@@ -16,7 +16,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::route::downstream_connection::Peer;
+use crate::route::downstream_connection::VerifiedPeer;
 use crate::upstream::secure::is_identity;
 
 /// Verifies by a trust, and then by what a server asks for beside it. The trust's own part is
@@ -84,9 +84,9 @@ impl ClientCertVerifier for Asking {
 }
 
 /// The properties of a client's certificate; `None` where it cannot be read.
-pub fn peer(leaf: &CertificateDer<'_>, own: Option<&CertificateDer<'_>>) -> Option<Peer> {
+pub fn peer(leaf: &CertificateDer<'_>, own: Option<&CertificateDer<'_>>) -> Option<VerifiedPeer> {
     let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
-    let mut peer = Peer {
+    let mut peer = VerifiedPeer {
         subject: subject(&parsed).into(),
         uris: alternatives(&parsed, uri).into(),
         dns_names: alternatives(&parsed, dns_name).into(),
@@ -100,7 +100,7 @@ pub fn peer(leaf: &CertificateDer<'_>, own: Option<&CertificateDer<'_>>) -> Opti
 }
 
 /// One element of `X-Forwarded-Client-Cert`.
-fn forwarded(peer: &Peer, own_uris: &[Box<str>]) -> String {
+fn forwarded(peer: &VerifiedPeer, own_uris: &[Box<str>]) -> String {
     let mut text = String::new();
     for uri in own_uris {
         let _ = write!(text, "By={};", quoted(uri));

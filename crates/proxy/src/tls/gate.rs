@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::accept::HandshakeError;
-use super::turns::{Turn, Turns};
+use super::turns::{HandshakeTurn, HandshakeTurns};
 use crate::admission::share::Owner;
 use crate::limits::Reached;
 use crate::local::Local;
@@ -15,7 +15,7 @@ pub struct Gate<'a> {
     /// The worker's belongings.
     pub local: &'a Local,
     /// The turns in which handshakes are done.
-    pub turns: &'a Turns,
+    pub turns: &'a HandshakeTurns,
     /// The connection.
     pub visit: &'a DownstreamConnection,
 }
@@ -27,7 +27,7 @@ impl Gate<'_> {
     /// # Errors
     /// The domain has more than its share of connections, memory is short, or the wait was too
     /// long.
-    pub async fn enter(&self, owner: Owner) -> Result<Turn<'_>, HandshakeError> {
+    pub async fn enter(&self, owner: Owner) -> Result<HandshakeTurn<'_>, HandshakeError> {
         let (limits, counts) = (&self.local.limits, &self.local.counts);
         if !self.visit.belong_to(owner, self.local) {
             counts.add(Count::ShareConnections);

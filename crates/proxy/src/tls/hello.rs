@@ -44,7 +44,7 @@ pub struct Hello {
 
 /// The name that a ClientHello asks for, and whether it offers a protocol of a mesh.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct HelloSummary {
     /// See [`Hello::sni`].
     pub sni: Option<Box<str>>,
     /// See [`Hello::is_mesh`].
@@ -68,7 +68,7 @@ impl Arriving {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn take(&mut self, mut fresh: &[u8]) -> Result<Option<Told>, Refused> {
+    pub fn take(&mut self, mut fresh: &[u8]) -> Result<Option<HelloSummary>, Refused> {
         while !fresh.is_empty() {
             let read = self.0.read_tls(&mut fresh);
             read.map_err(|error| Refused {
@@ -93,7 +93,7 @@ impl Arriving {
     }
 }
 
-fn told(hello: &ClientHello<'_>) -> Told {
+fn told(hello: &ClientHello<'_>) -> HelloSummary {
     let sni = hello.server_name().map(|name| {
         let name = name.strip_suffix('.').unwrap_or(name);
         name.to_ascii_lowercase().into()
@@ -101,13 +101,13 @@ fn told(hello: &ClientHello<'_>) -> Told {
     let is_mesh = hello
         .alpn()
         .is_some_and(|mut offered| offered.any(|protocol| MESH_PROTOCOLS.contains(&protocol)));
-    Told { sni, is_mesh }
+    HelloSummary { sni, is_mesh }
 }
 
 /// Looks for the end of a ClientHello without an eye for what it says, and without ever looking at
 /// a record twice.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Finder {
+pub struct HelloFinder {
     /// The offset of the next record.
     record: usize,
     /// The bytes of the message in the records before.
@@ -116,7 +116,7 @@ pub struct Finder {
     wanted: Option<usize>,
 }
 
-impl Finder {
+impl HelloFinder {
     /// Whether the message is there as a whole, or is none, which is then for others to say.
     /// `bytes` are the same as before and more.
     pub fn is_whole(&mut self, bytes: &[u8]) -> bool {
@@ -189,7 +189,7 @@ pub async fn read(
         let fresh = received.filled().get(before..).unwrap_or_default();
         before = received.len();
         match arriving.take(fresh) {
-            Ok(Some(Told { sni, is_mesh })) => {
+            Ok(Some(HelloSummary { sni, is_mesh })) => {
                 return Ok(Hello {
                     received,
                     sni,
@@ -224,7 +224,7 @@ pub async fn is_gone(tcp: &TcpStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Finder;
+    use super::HelloFinder;
 
     /// A message in records of these lengths.
     fn records(message: &[u8], lengths: &[usize]) -> Vec<u8> {
@@ -246,10 +246,10 @@ mod tests {
     fn a_hello_is_whole_with_its_last_byte_however_it_is_cut() {
         for lengths in [&[44][..], &[4, 40], &[30, 14], &[10, 1, 1, 32]] {
             let bytes = records(&message(), lengths);
-            let mut finder = Finder::default();
+            let mut finder = HelloFinder::default();
             let whole = (1..=bytes.len()).find(|end| finder.is_whole(&bytes[..*end]));
             assert_eq!(whole, Some(bytes.len()), "{lengths:?}");
-            assert!(Finder::default().is_whole(&bytes), "{lengths:?}");
+            assert!(HelloFinder::default().is_whole(&bytes), "{lengths:?}");
         }
     }
 
@@ -263,7 +263,7 @@ mod tests {
             (other, 6),
             (cut, 6),
         ] {
-            let mut finder = Finder::default();
+            let mut finder = HelloFinder::default();
             let whole = (1..=bytes.len()).find(|end| finder.is_whole(&bytes[..*end]));
             assert_eq!(whole, Some(end), "{bytes:?}");
         }

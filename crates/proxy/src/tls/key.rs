@@ -14,7 +14,7 @@ use crate::telemetry::count::{Count, Counts};
 
 /// Remembers which certificates have a parsed key, and takes it from those that were not used
 /// lately when there are more than the limit (the clock algorithm).
-pub struct Keys {
+pub struct ParsedKeys {
     parsed: Mutex<VecDeque<Weak<CertificateEntry>>>,
     parsed_max: usize,
 }
@@ -22,12 +22,12 @@ pub struct Keys {
 /// A certificate cannot be used: its key or its chain cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate, its key or its authorities cannot be read")]
-pub struct Unusable;
+pub struct UnusableCertificate;
 
-impl Keys {
+impl ParsedKeys {
     /// No keys, and at most so many.
     pub fn new(parsed_max: usize) -> Self {
-        Keys {
+        ParsedKeys {
             parsed: Mutex::new(VecDeque::new()),
             parsed_max: parsed_max.max(1),
         }
@@ -41,11 +41,11 @@ impl Keys {
         &self,
         entry: &Arc<CertificateEntry>,
         counts: &Counts,
-    ) -> Result<Arc<Parsed>, Unusable> {
+    ) -> Result<Arc<Parsed>, UnusableCertificate> {
         if let Some(parsed) = entry.parsed() {
             return Ok(parsed);
         }
-        let certificate = entry.sealed.certificate().ok_or(Unusable)?;
+        let certificate = entry.sealed.certificate().ok_or(UnusableCertificate)?;
         let parsed = Arc::new(parse(certificate)?);
         counts.add(Count::KeyParsed);
         entry.keep(parsed.clone());
@@ -81,9 +81,9 @@ impl Keys {
 ///
 /// # Errors
 /// When either cannot be read.
-pub fn parse(certificate: &Certificate) -> Result<Parsed, Unusable> {
-    let key = any_supported_type(&certificate.key.to_der()).map_err(|_| Unusable)?;
-    let leaf = certificate.chain.first().ok_or(Unusable)?;
+pub fn parse(certificate: &Certificate) -> Result<Parsed, UnusableCertificate> {
+    let key = any_supported_type(&certificate.key.to_der()).map_err(|_| UnusableCertificate)?;
+    let leaf = certificate.chain.first().ok_or(UnusableCertificate)?;
     let names = names(leaf)?;
     let chain = certificate
         .chain
@@ -98,9 +98,11 @@ pub fn parse(certificate: &Certificate) -> Result<Parsed, Unusable> {
 
 /// The DNS names that a leaf is for (RFC 9525, section 6.3: those of its subject alternative
 /// names and no others).
-fn names(leaf: &[u8]) -> Result<Box<[Host]>, Unusable> {
-    let (_, leaf) = x509_parser::parse_x509_certificate(leaf).map_err(|_| Unusable)?;
-    let alternatives = leaf.subject_alternative_name().map_err(|_| Unusable)?;
+fn names(leaf: &[u8]) -> Result<Box<[Host]>, UnusableCertificate> {
+    let (_, leaf) = x509_parser::parse_x509_certificate(leaf).map_err(|_| UnusableCertificate)?;
+    let alternatives = leaf
+        .subject_alternative_name()
+        .map_err(|_| UnusableCertificate)?;
     let Some(alternatives) = alternatives else {
         return Ok(Box::default());
     };

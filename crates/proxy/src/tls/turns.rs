@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::admission::share::{Held, Owner, Shares};
+use crate::admission::share::{HeldShare, Owner, Shares};
 
 /// The handshakes in one turn of the loop.
 const PER_TURN: usize = 8;
@@ -23,7 +23,7 @@ const LOOKED_AT: usize = 64;
 /// The handshakes of one worker that wait for their turn. They are at most as many as there may
 /// be connections.
 #[derive(Default)]
-pub struct Turns {
+pub struct HandshakeTurns {
     /// How many may still go on in this turn.
     left: Cell<usize>,
     waiting: RefCell<Waiting>,
@@ -31,13 +31,13 @@ pub struct Turns {
 }
 
 /// One handshake under way; its slot is given back when dropped.
-pub struct Turn<'a> {
-    _slot: Held,
+pub struct HandshakeTurn<'a> {
+    _slot: HeldShare,
     _freed: Freed<'a>,
 }
 
 /// Says so when a slot may be free.
-struct Freed<'a>(&'a Turns);
+struct Freed<'a>(&'a HandshakeTurns);
 
 #[derive(Default)]
 struct Waiting {
@@ -51,20 +51,20 @@ struct Waiting {
 struct Namespace {
     /// Its domains, in the order of their turns.
     order: VecDeque<u64>,
-    domains: HashMap<u64, VecDeque<oneshot::Sender<Held>>>,
+    domains: HashMap<u64, VecDeque<oneshot::Sender<HeldShare>>>,
 }
 
-impl Turns {
+impl HandshakeTurns {
     /// Nobody waits.
     pub fn new() -> Self {
-        Turns {
+        HandshakeTurns {
             left: Cell::new(PER_TURN),
-            ..Turns::default()
+            ..HandshakeTurns::default()
         }
     }
 
     /// The turn of a domain's handshake, where nobody waits and there is a slot.
-    pub fn begin(&self, owner: Owner, slots: &Rc<Shares>) -> Option<Turn<'_>> {
+    pub fn begin(&self, owner: Owner, slots: &Rc<Shares>) -> Option<HandshakeTurn<'_>> {
         let left = self.left.get();
         if left == 0 || !self.waiting.borrow().order.is_empty() {
             return None;
@@ -78,7 +78,7 @@ impl Turns {
     }
 
     /// Waits until it is the turn of a domain.
-    pub async fn wait(&self, owner: Owner) -> Turn<'_> {
+    pub async fn wait(&self, owner: Owner) -> HandshakeTurn<'_> {
         // A slot that comes when nobody waits for it any more is free for the next.
         let _freed = Freed(self);
         let (sender, slot) = oneshot::channel();
@@ -111,8 +111,8 @@ impl Turns {
         }
     }
 
-    fn turn(&self, slot: Held) -> Turn<'_> {
-        Turn {
+    fn turn(&self, slot: HeldShare) -> HandshakeTurn<'_> {
+        HandshakeTurn {
             _slot: slot,
             _freed: Freed(self),
         }
@@ -128,7 +128,7 @@ impl Drop for Freed<'_> {
 }
 
 impl Waiting {
-    fn push(&mut self, owner: Owner, turn: oneshot::Sender<Held>) {
+    fn push(&mut self, owner: Owner, turn: oneshot::Sender<HeldShare>) {
         let namespace = self.namespaces.entry(owner.namespace).or_default();
         if namespace.order.is_empty() {
             self.order.push_back(owner.namespace);
@@ -216,7 +216,7 @@ mod tests {
     use myriad_base::task;
     use tokio::task::LocalSet;
 
-    use super::{PER_TURN, Turns};
+    use super::{HandshakeTurns, PER_TURN};
     use crate::admission::share::{Owner, Shares};
 
     type Order = Vec<(u64, u64)>;
@@ -225,7 +225,7 @@ mod tests {
     /// ends as soon as it has begun.
     async fn order(handshakes: Vec<(u64, u64)>, slots: usize) -> Order {
         let order: Rc<RefCell<Order>> = Rc::default();
-        let turns = Rc::new(Turns::new());
+        let turns = Rc::new(HandshakeTurns::new());
         let slots = Rc::new(Shares::new(slots, std::sync::Arc::default()));
         let told = order.clone();
         let running = async move {
@@ -291,7 +291,7 @@ mod tests {
     async fn who_gave_up_takes_no_turn() {
         let owner = Owner::default();
         let slots = Rc::new(Shares::new(1, std::sync::Arc::default()));
-        let turns = Turns::new();
+        let turns = HandshakeTurns::new();
         let first = turns.begin(owner, &slots);
         let mut late = Box::pin(turns.wait(owner));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

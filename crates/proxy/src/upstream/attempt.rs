@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::balance::outlier::Outcome;
+use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Choice, Endpoint, Pool, now_ms};
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::telemetry::count::{Count, Counts};
@@ -19,7 +19,7 @@ pub fn choose<'p>(pool: &'p Pool, choice: &Choice<'_>) -> Result<&'p Arc<Endpoin
 }
 
 /// Takes note of what became of an attempt, as far as it tells of the endpoint.
-pub fn note(counts: &Counts, pool: &Pool, target: &Endpoint, outcome: Outcome) {
+pub fn note(counts: &Counts, pool: &Pool, target: &Endpoint, outcome: EndpointOutcome) {
     if pool.note(target, outcome, now_ms) {
         counts.add(Count::UpstreamEjected);
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::fast::RandomState;
 use myriad_model::{Dns, DnsMode, Host, UpstreamOptions};
 
-use super::resolve::{Answer, Resolution};
+use super::resolve::{DnsAnswer, Resolution};
 use crate::balance::{TransportSettings, now_ms};
 use crate::failure::{Failure, FailureKind};
 use crate::net::names::Names;
@@ -91,7 +91,7 @@ impl Dynamic {
     ///
     /// # Errors
     /// When no pattern covers it, or it has no address that may be connected to.
-    pub async fn answer(&self, names: &Names, host: &str) -> Result<Arc<Answer>, Failure> {
+    pub async fn answer(&self, names: &Names, host: &str) -> Result<Arc<DnsAnswer>, Failure> {
         let resolution = self.resolution(host).ok_or(FailureKind::Unresolved)?;
         resolution.answer(names).await
     }

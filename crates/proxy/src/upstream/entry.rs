@@ -10,7 +10,7 @@ use myriad_model::{
 use super::dynamic::Dynamic;
 use super::endpoint::EndpointTable;
 use super::original::Originals;
-use super::resolve::{Answer, Resolution};
+use super::resolve::{DnsAnswer, Resolution};
 use crate::balance::locality;
 use crate::balance::usage::Usage;
 use crate::balance::{Member, Pool, TransportSettings};
@@ -167,7 +167,7 @@ impl UpstreamEntry {
         names: &Names,
         host: &str,
         original: Option<SocketAddr>,
-    ) -> Result<Option<Arc<Answer>>, Failure> {
+    ) -> Result<Option<Arc<DnsAnswer>>, Failure> {
         let answer = match &self.resolution {
             Some(Resolving::Original(originals)) => match original {
                 Some(address) => Ok(originals.answer(address)),

@@ -18,14 +18,14 @@ use tokio::io::AsyncWriteExt;
 use super::dial::{self, Dial};
 use super::secure::ClientConfigs;
 use crate::balance::Endpoint;
-use crate::balance::usage::{Counted, Held, Usage};
+use crate::balance::usage::{HeldUsage, Usage, UsageKind};
 use crate::codec::proxy_header::{self, Ends};
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::local::Shared;
 use crate::net::record::Tls;
 use crate::net::stream::Stream;
 use crate::telemetry::count::Count;
-use crate::telemetry::refusal::{Refusal, Side};
+use crate::telemetry::refusal::{PeerRefusal, PeerSide};
 
 /// A connection to an endpoint.
 pub struct H1Connection {
@@ -38,12 +38,12 @@ pub struct H1Connection {
     /// Requests that it has served.
     served: u32,
     /// Its place among the connections of its upstream, where those are counted.
-    held: Option<Held>,
+    held: Option<HeldUsage>,
 }
 
 impl H1Connection {
     /// Its place among the connections of its upstream, for whoever keeps the stream.
-    pub fn take_held(&mut self) -> Option<Held> {
+    pub fn take_held(&mut self) -> Option<HeldUsage> {
         self.held.take()
     }
 }
@@ -178,7 +178,7 @@ impl H1Pool {
     ///
     /// # Errors
     /// That as many wait already as the upstream bears.
-    pub fn queue(&self, dial: &Dial<'_>) -> Result<Option<Held>, Failure> {
+    pub fn queue(&self, dial: &Dial<'_>) -> Result<Option<HeldUsage>, Failure> {
         let max = dial.limits().map_or(0, |limits| limits.pending_max);
         let counts_connections = dial
             .limits()
@@ -186,7 +186,7 @@ impl H1Pool {
         if max == 0 && !counts_connections {
             return Ok(None);
         }
-        let held = Held::take(&dial.upstream.usage, Counted::Pending, max);
+        let held = HeldUsage::take(&dial.upstream.usage, UsageKind::Pending, max);
         held.map(Some).ok_or_else(|| {
             self.local.counts.add(Count::OverflowPending);
             FailureKind::Overflow.into()
@@ -195,10 +195,10 @@ impl H1Pool {
 
     /// A place for one more connection, counted where the upstream bears only so many; none
     /// where it bears no more.
-    pub fn admit(&self, dial: &Dial<'_>) -> Option<Option<Held>> {
+    pub fn admit(&self, dial: &Dial<'_>) -> Option<Option<HeldUsage>> {
         match dial.limits().map_or(0, |limits| limits.connections_max) {
             0 => Some(None),
-            max => Held::take(&dial.upstream.usage, Counted::Connections, max).map(Some),
+            max => HeldUsage::take(&dial.upstream.usage, UsageKind::Connections, max).map(Some),
         }
     }
 
@@ -225,7 +225,7 @@ impl H1Pool {
     pub async fn open_within(
         &self,
         dial: &Dial<'_>,
-        held: Option<Held>,
+        held: Option<HeldUsage>,
     ) -> Result<H1Connection, Failure> {
         let opened = tokio::time::timeout(dial.connect_timeout(), self.connect(dial)).await;
         match opened.unwrap_or(Err(FailureKind::ConnectTimeout)) {
@@ -314,8 +314,8 @@ impl H1Pool {
 
     /// Whether a request that waits at another worker needs the place of a connection.
     fn is_wanted_elsewhere(&self, connection: &H1Connection) -> bool {
-        let usage = connection.held.as_ref().map(Held::usage);
-        self.queued.get() == 0 && usage.is_some_and(|usage| usage.count(Counted::Pending) > 0)
+        let usage = connection.held.as_ref().map(HeldUsage::usage);
+        self.queued.get() == 0 && usage.is_some_and(|usage| usage.count(UsageKind::Pending) > 0)
     }
 
     /// Drops connections that waited too long, that the endpoint closed, and those to endpoints
@@ -381,10 +381,10 @@ impl H1Pool {
         poll_fn(|context| session.poll_handshake(context, &mut |step| step()))
             .await
             .map_err(|error| {
-                if let Some(refusal) = Refusal::of(&error) {
+                if let Some(refusal) = PeerRefusal::of(&error) {
                     let side = match tls.mesh {
-                        MeshTls::None => Side::Endpoint,
-                        _ => Side::Mesh,
+                        MeshTls::None => PeerSide::Endpoint,
+                        _ => PeerSide::Mesh,
                     };
                     refusal.tell(dial.target.address, side, &self.local.counts);
                 }

@@ -24,7 +24,7 @@ use super::dial::Dial;
 use super::h1_connection::{ConnectionKey, H1Pool};
 use super::noise::Noise;
 use crate::balance::Endpoint;
-use crate::balance::usage::Held;
+use crate::balance::usage::HeldUsage;
 use crate::codec::frame::WINDOW_BYTES_MAX;
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::limits::Limits;
@@ -78,7 +78,7 @@ struct H2Connection {
     idle_timeout: Duration,
     time_max: Duration,
     /// Its place among the connections of its upstream, where those are counted.
-    _held: Option<Held>,
+    _held: Option<HeldUsage>,
 }
 
 /// The state that a connection's requests and its task share.
@@ -288,7 +288,7 @@ impl H2Pool {
         &self,
         (send, state): (SendRequest<Bytes>, Rc<State>),
         limits: Option<&UpstreamLimits>,
-        held: Option<Held>,
+        held: Option<HeldUsage>,
     ) -> H2Connection {
         let default = UpstreamLimits::default();
         let own = limits.unwrap_or(&default);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::fast::RandomState;
 use myriad_model::UpstreamOptions;
 
-use super::resolve::Answer;
+use super::resolve::DnsAnswer;
 use crate::balance::{Endpoint, Member, Pool, TransportSettings, now_ms};
 
 /// The most addresses of one upstream that are kept, with their connections. Beyond, the one
@@ -27,7 +27,7 @@ struct Shared {
 }
 
 struct Slot {
-    answer: Arc<Answer>,
+    answer: Arc<DnsAnswer>,
     /// When it was last asked for, in milliseconds of [`now_ms`].
     asked_ms: u64,
 }
@@ -57,7 +57,7 @@ impl Originals {
     }
 
     /// The one endpoint at an address.
-    pub fn answer(&self, address: SocketAddr) -> Arc<Answer> {
+    pub fn answer(&self, address: SocketAddr) -> Arc<DnsAnswer> {
         let shared = &*self.shared;
         let asked_ms = now_ms();
         let shelf = shared.shelf.lock();
@@ -77,7 +77,7 @@ impl Originals {
             priority: 0,
         };
         let pool = Pool::with([member].into_iter(), &shared.options);
-        let answer = Arc::new(Answer::lasting(pool));
+        let answer = Arc::new(DnsAnswer::lasting(pool));
         let slot = Slot {
             answer: answer.clone(),
             asked_ms,

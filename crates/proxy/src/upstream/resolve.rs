@@ -38,14 +38,14 @@ struct Shared {
     dns: Dns,
     manner: Arc<TransportSettings>,
     options: UpstreamOptions,
-    answer: ArcSwapOption<Answer>,
+    answer: ArcSwapOption<DnsAnswer>,
     is_asking: AtomicBool,
     /// Held by whoever asks for the first time, so that others wait instead of asking too.
     first: Mutex<()>,
 }
 
 /// One answer of DNS.
-pub struct Answer {
+pub struct DnsAnswer {
     /// Its addresses; empty where the names have none.
     pub pool: Pool,
     /// The state of each name.
@@ -61,10 +61,10 @@ struct Told {
     until: Instant,
 }
 
-impl Answer {
+impl DnsAnswer {
     /// An answer that nobody has to ask for again.
     pub fn lasting(pool: Pool) -> Self {
-        Answer {
+        DnsAnswer {
             pool,
             told: Box::default(),
             until: clock::now(),
@@ -111,7 +111,7 @@ impl Resolution {
     ///
     /// # Errors
     /// When no name has an address.
-    pub async fn answer(&self, names: &Names) -> Result<Arc<Answer>, Failure> {
+    pub async fn answer(&self, names: &Names) -> Result<Arc<DnsAnswer>, Failure> {
         let answer = match self.shared.known() {
             Known::Young(answer) => answer,
             Known::Old(answer) => {
@@ -141,9 +141,9 @@ impl Resolution {
 
 /// The answer that is known, if any.
 enum Known {
-    Young(Arc<Answer>),
+    Young(Arc<DnsAnswer>),
     /// An answer that is used while names are asked for anew.
-    Old(Arc<Answer>),
+    Old(Arc<DnsAnswer>),
     Nothing,
 }
 
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    async fn ask_first(&self, names: &Names) -> Arc<Answer> {
+    async fn ask_first(&self, names: &Names) -> Arc<DnsAnswer> {
         let _first = self.first.lock().await;
         match self.known() {
             Known::Young(answer) | Known::Old(answer) => answer,
@@ -168,7 +168,7 @@ impl Shared {
     }
 
     /// Asks for those names that are too old.
-    async fn ask(&self, names: &Names) -> Arc<Answer> {
+    async fn ask(&self, names: &Names) -> Arc<DnsAnswer> {
         let before = self.answer.load_full();
         let wanted = self.dns.names.iter().enumerate();
         let told = join_all(wanted.map(|(index, name)| {
@@ -178,7 +178,7 @@ impl Shared {
         .await;
         let until = told.iter().map(|told| told.until).min();
         let members = self.members(&told, before.as_deref());
-        let answer = Arc::new(Answer {
+        let answer = Arc::new(DnsAnswer {
             pool: self.pool(members).await,
             told: told.into(),
             until: until.unwrap_or_else(clock::now),
@@ -205,7 +205,7 @@ impl Shared {
         }
     }
 
-    fn members(&self, told: &[Told], before: Option<&Answer>) -> Vec<Member> {
+    fn members(&self, told: &[Told], before: Option<&DnsAnswer>) -> Vec<Member> {
         let known = |address: SocketAddr| {
             let members = before.iter().flat_map(|before| before.pool.members());
             let mut targets = members.map(|member| &member.target);

@@ -74,7 +74,7 @@ static TRUSTED: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| Arc::new(read_ro
 /// A resource that TLS needs cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the trust or the certificate of the upstream cannot be used")]
-pub struct Unusable;
+pub struct UnusableCredentials;
 
 /// Reads the system's trusted certificates, so that no request has to wait for that.
 pub fn prepare() {
@@ -106,7 +106,7 @@ impl ClientConfigs {
         is_http2: bool,
         is_stream: bool,
         credentials: &Credentials,
-    ) -> Result<Arc<ClientConfig>, Unusable> {
+    ) -> Result<Arc<ClientConfig>, UnusableCredentials> {
         let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|s| s.version());
         let settings = Settings {
             verify: tls.verify,
@@ -140,23 +140,23 @@ fn build(
     is_http2: bool,
     is_stream: bool,
     credentials: &Credentials,
-) -> Result<ClientConfig, Unusable> {
+) -> Result<ClientConfig, UnusableCredentials> {
     let is_mesh = tls.mesh != MeshTls::None;
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|_| Unusable)?;
+        .map_err(|_| UnusableCredentials)?;
     let verifier = verifier(tls, credentials, provider)?;
     let builder = builder
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut config = match (&tls.certificate, &credentials.certificate) {
         (None, _) if !is_mesh => builder.with_no_client_auth(),
-        (_, None) => return Err(Unusable),
+        (_, None) => return Err(UnusableCredentials),
         (_, Some(sealed)) => {
-            let (chain, key) = shown(sealed).ok_or(Unusable)?;
+            let (chain, key) = shown(sealed).ok_or(UnusableCredentials)?;
             let built = builder.with_client_auth_cert(chain, key);
-            built.map_err(|_| Unusable)?
+            built.map_err(|_| UnusableCredentials)?
         }
     };
     config.resumption = match is_mesh {
@@ -180,21 +180,21 @@ fn verifier(
     tls: &UpstreamTls,
     credentials: &Credentials,
     provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, Unusable> {
+) -> Result<Arc<dyn ServerCertVerifier>, UnusableCredentials> {
     let is_mesh = tls.mesh != MeshTls::None;
     if !tls.verify && !is_mesh {
         return Ok(Arc::new(ServerVerifier::new(Anybody, provider)));
     }
     let (roots, crls) = match (&tls.trust, &credentials.trust) {
         (None, _) if !is_mesh => (TRUSTED.clone(), Vec::new()),
-        (_, None) => return Err(Unusable),
-        (_, Some(sealed)) => read_trust(sealed).ok_or(Unusable)?,
+        (_, None) => return Err(UnusableCredentials),
+        (_, Some(sealed)) => read_trust(sealed).ok_or(UnusableCredentials)?,
     };
     let has_crls = !crls.is_empty();
     let chain = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
         .with_crls(crls)
         .build()
-        .map_err(|_| Unusable)?;
+        .map_err(|_| UnusableCredentials)?;
     if tls.subject_alt_names.is_empty() && !is_mesh {
         return Ok(chain);
     }

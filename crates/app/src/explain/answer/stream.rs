@@ -29,7 +29,7 @@ impl Walk<'_> {
         }
         self.note("stream", format!("{what} is handed on as {object} says"));
         let tables = self.scene.tables.clone();
-        let stream = authorize::Stream {
+        let stream = authorize::JudgedStream {
             listener: &visit.listener,
             client: visit.client.ip(),
             peer: visit.peer(),

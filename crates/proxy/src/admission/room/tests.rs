@@ -1,12 +1,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Hush, Room, Seat};
+use super::{ConnectionRoom, Hush, Seat};
 use crate::limits::SPARE;
 use crate::limits::{Limits, Reached};
 use crate::telemetry::count::{Count, Counts};
 
-fn room(connections: usize, silent: usize) -> (Rc<Room>, Arc<Counts>) {
+fn room(connections: usize, silent: usize) -> (Rc<ConnectionRoom>, Arc<Counts>) {
     let counts = Arc::new(Counts::new());
     let limits = Limits {
         connections_max: connections,
@@ -14,15 +14,18 @@ fn room(connections: usize, silent: usize) -> (Rc<Room>, Arc<Counts>) {
         silent_bytes_max: 10_000,
         ..Limits::default()
     };
-    (Rc::new(Room::new(&limits, counts.clone())), counts)
+    (
+        Rc::new(ConnectionRoom::new(&limits, counts.clone())),
+        counts,
+    )
 }
 
-fn hush(room: &Rc<Room>, source: u64) -> Hush {
+fn hush(room: &Rc<ConnectionRoom>, source: u64) -> Hush {
     room.enter(source)
 }
 
 /// A place, where there is one at once.
-fn seat(room: &Rc<Room>) -> Option<Seat> {
+fn seat(room: &Rc<ConnectionRoom>) -> Option<Seat> {
     let mut waiting = Box::pin(room.seat());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match waiting.as_mut().poll(&mut context) {

@@ -6,7 +6,7 @@ use myriad_model::{
 };
 
 use super::{Choice, Member, Pool};
-use crate::balance::outlier::Outcome;
+use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Endpoint, Flight, TransportSettings};
 use crate::random::rng::Rng;
 
@@ -82,7 +82,7 @@ fn sparing(weights: &[u32], rule: Outlier, balancer: Balancer) -> Pool {
 
 fn fail(pool: &Pool, index: usize, now_ms: u64) -> bool {
     let target = &pool.members()[index].target;
-    pool.note(target, Outcome::Response(500), || now_ms)
+    pool.note(target, EndpointOutcome::Response(500), || now_ms)
 }
 
 fn hashing(table: HashTable) -> Balancer {

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
-use super::{BodyLength, Buffer, Decoder, Encoder, MALFORMED, Malformed};
+use super::{BodyDecoder, BodyLength, Buffer, Encoder, MALFORMED, MalformedMessage};
 use crate::limits::Reached;
 
-fn decode(length: BodyLength, pieces: &[&[u8]]) -> Result<(Vec<u8>, bool), Malformed> {
-    let mut decoder = Decoder::new(length);
+fn decode(length: BodyLength, pieces: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedMessage> {
+    let mut decoder = BodyDecoder::new(length);
     let mut body = Vec::new();
     for piece in pieces {
         let mut rest = *piece;
@@ -51,8 +51,8 @@ fn chunks_are_read_strictly() {
     }
 }
 
-fn beyond(limit: Reached) -> Result<(Vec<u8>, bool), Malformed> {
-    Err(Malformed {
+fn beyond(limit: Reached) -> Result<(Vec<u8>, bool), MalformedMessage> {
+    Err(MalformedMessage {
         reached: Some(limit),
     })
 }

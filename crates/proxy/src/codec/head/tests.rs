@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
-use super::{Finder, Head, parse, split_authority};
+use super::{Head, HeadFinder, parse, split_authority};
 use crate::codec::body::BodyLength;
 use crate::failure::FailureKind;
 use crate::limits::Limits;
 
 fn read(text: &str) -> Result<Head<'_>, FailureKind> {
-    let length = Finder::default().find(text.as_bytes())?;
+    let length = HeadFinder::default().find(text.as_bytes())?;
     assert_eq!(length, Some(text.len()), "{text:?}");
     parse(text.as_bytes(), &Limits::default())
 }
@@ -148,7 +148,7 @@ fn each_refusal_has_its_kind() {
 #[test]
 fn lines_end_in_carriage_return_and_line_feed() {
     for text in ["GET / HTTP/1.1\nHost: a\n\n", "GET / HTTP/1.1\r\nHost: a\n"] {
-        let found = Finder::default().find(text.as_bytes());
+        let found = HeadFinder::default().find(text.as_bytes());
         assert_eq!(found, Err(FailureKind::BadRequest), "{text:?}");
     }
 }
@@ -156,7 +156,7 @@ fn lines_end_in_carriage_return_and_line_feed() {
 #[test]
 fn the_end_is_found_in_whatever_pieces_it_comes() {
     let text = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nrest\n";
-    let mut finder = Finder::default();
+    let mut finder = HeadFinder::default();
     for length in 1..text.len() {
         let found = finder.find(&text[..length]).unwrap();
         if let Some(found) = found {
@@ -249,7 +249,7 @@ proptest! {
     fn no_bytes_make_the_parser_panic(bytes in nearly_a_head(), cut in 0_usize..64) {
         let mut bytes = bytes;
         bytes.truncate(bytes.len().saturating_sub(cut % 3));
-        if let Ok(Some(length)) = Finder::default().find(&bytes)
+        if let Ok(Some(length)) = HeadFinder::default().find(&bytes)
             && let Ok(head) = parse(&bytes[..length], &Limits::default())
         {
             // What is passed on holds nothing that could end a line early.

@@ -83,7 +83,7 @@ const STATIC: [(&str, &str); 61] = [
 
 /// The fields that a connection has sent lately, the newest first.
 #[derive(Debug)]
-pub struct Table {
+pub struct HpackTable {
     entries: VecDeque<Entry>,
     size: usize,
     max: usize,
@@ -96,9 +96,9 @@ struct Entry {
     name_end: usize,
 }
 
-impl Default for Table {
+impl Default for HpackTable {
     fn default() -> Self {
-        Table {
+        HpackTable {
             entries: VecDeque::new(),
             size: 0,
             max: TABLE_BYTES_MAX,
@@ -106,7 +106,7 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl HpackTable {
     /// The field of a number.
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let index = index.checked_sub(1)?;
@@ -175,7 +175,7 @@ pub fn name_index(name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{STATIC, Table, name_index};
+    use super::{HpackTable, STATIC, name_index};
 
     #[test]
     fn names_of_responses_have_their_number() {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_first_and_what_is_too_long_forgets_all() {
-        let mut table = Table::default();
+        let mut table = HpackTable::default();
         table.set_max(100);
         table.insert(b"aone", 1);
         table.insert(b"btwo", 1);

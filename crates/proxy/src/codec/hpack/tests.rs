@@ -1,5 +1,5 @@
 use super::{
-    Decoder, Section, TABLE_BYTES_MAX, Unreadable, checked, field, forget, huffman, status,
+    HpackDecoder, Section, TABLE_BYTES_MAX, Unreadable, checked, field, forget, huffman, status,
 };
 use crate::codec::buffer::Buffer;
 
@@ -17,7 +17,7 @@ fn texts(section: &Section) -> Vec<(String, String)> {
         .collect()
 }
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(String, String)>, Unreadable> {
+fn decode(decoder: &mut HpackDecoder, block: &[u8]) -> Result<Vec<(String, String)>, Unreadable> {
     let mut section = Section::default();
     section.clear(10_000);
     decoder.decode(block, &mut section)?;
@@ -60,7 +60,7 @@ fn requests_of_the_standard_are_understood() {
         ],
     ];
     for blocks in [plain, coded] {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         for (block, head) in blocks.iter().zip(&heads) {
             let found = decode(&mut decoder, &bytes(block)).unwrap();
             let found: Vec<_> = found.iter().map(|(n, v)| (&**n, &**v)).collect();
@@ -87,7 +87,7 @@ fn what_is_packed_is_understood() {
         }
         let mut section = Section::default();
         section.clear(100_000);
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         decoder.decode(out.filled(), &mut section).unwrap();
         let mut expected = vec![(":status".to_owned(), code.to_string())];
         let lower = |(name, value): (&str, &str)| (name.to_lowercase(), value.to_owned());
@@ -112,10 +112,10 @@ fn what_breaks_the_rules_is_refused() {
         ("00 01 61 82 1f ff", "filling of a whole byte"),
         ("00 01 61 84 ff ff ff fc", "the end of the code"),
     ] {
-        let found = decode(&mut Decoder::default(), &bytes(block));
+        let found = decode(&mut HpackDecoder::default(), &bytes(block));
         assert_eq!(found, Err(Unreadable::Malformed), "{why}");
     }
-    let most = decode(&mut Decoder::default(), &bytes("3f e1 1f 82")).unwrap();
+    let most = decode(&mut HpackDecoder::default(), &bytes("3f e1 1f 82")).unwrap();
     assert_eq!((most.len(), TABLE_BYTES_MAX), (1, 4_096));
 }
 
@@ -141,7 +141,7 @@ fn every_byte_has_its_code() {
 fn what_does_not_fit_is_left_out_but_remembered() {
     let mut section = Section::default();
     section.clear(40);
-    let mut decoder = Decoder::default();
+    let mut decoder = HpackDecoder::default();
     // `a: b` fits (34 bytes); `c: d` is kept in the table alone.
     let block = bytes("40 01 61 01 62 40 01 63 01 64");
     decoder.decode(&block, &mut section).unwrap();
@@ -159,7 +159,7 @@ fn a_head_that_grows_without_end_is_given_up() {
     let mut block = bytes("40 01 61 7f c1 06");
     block.extend([b'x'; 960]);
     block.extend([0xbe; 40_000]);
-    let decoded = Decoder::default().decode(&block, &mut section);
+    let decoded = HpackDecoder::default().decode(&block, &mut section);
     assert_eq!(decoded, Err(Unreadable::Bomb));
     assert!(section.is_over() && section.bytes.len() < 8_000);
 }

@@ -4,7 +4,8 @@ use myriad_model::ProxyProtocol;
 use proptest::prelude::*;
 
 use super::{
-    Ends, HEADER_BYTES_MAX, Header, Introductions, Malformed, SIGNATURE, crc32c, parse, write,
+    Ends, HEADER_BYTES_MAX, Header, Introductions, MalformedProxyHeader, SIGNATURE, crc32c, parse,
+    write,
 };
 
 fn ends(client: &str, server: &str) -> Ends {
@@ -71,7 +72,11 @@ fn broken_headers_of_version_1_introduce_nobody() {
         &long,
         &long[..107],
     ] {
-        assert_eq!(parse(text.as_bytes()), Err(Malformed), "{text:?}");
+        assert_eq!(
+            parse(text.as_bytes()),
+            Err(MalformedProxyHeader),
+            "{text:?}"
+        );
     }
     assert_eq!(parse(&long.as_bytes()[..106]), Ok(None));
 }
@@ -117,7 +122,7 @@ fn broken_headers_of_version_2_introduce_nobody() {
         (0x21, 0x00, &long),
     ] {
         let bytes = v2(command, family, body);
-        assert_eq!(parse(&bytes), Err(Malformed), "{bytes:?}");
+        assert_eq!(parse(&bytes), Err(MalformedProxyHeader), "{bytes:?}");
     }
 }
 
@@ -126,16 +131,16 @@ fn a_checksum_is_checked() {
     // The check value of the algorithm (RFC 3720 names it CRC32C).
     assert_eq!(crc32c(b"123456789", 0..0), 0xe306_9283);
     let mut bytes = v2(0x21, 0x11, &[IPV4, b"\x03\0\x04\0\0\0\0"].concat());
-    assert_eq!(parse(&bytes), Err(Malformed));
+    assert_eq!(parse(&bytes), Err(MalformedProxyHeader));
     let sum = crc32c(&bytes, 0..0).to_be_bytes();
     let at = bytes.len() - 4;
     bytes[at..].copy_from_slice(&sum);
     assert!(parse(&bytes).unwrap().unwrap().ends.is_some());
     bytes[20] ^= 1;
-    assert_eq!(parse(&bytes), Err(Malformed));
+    assert_eq!(parse(&bytes), Err(MalformedProxyHeader));
     // Only four bytes are one.
     let odd = v2(0x21, 0x11, &[IPV4, b"\x03\0\x03\0\0\0"].concat());
-    assert_eq!(parse(&odd), Err(Malformed));
+    assert_eq!(parse(&odd), Err(MalformedProxyHeader));
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Downstream as _, Served, Turn, h2};
+use super::{Downstream as _, RequestTurn, Served, h2};
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::Buffer;
 use crate::codec::frame;
-use crate::codec::head::{self, Finder, Head, Version};
+use crate::codec::head::{self, Head, HeadFinder, Version};
 use crate::failure::FailureKind;
-use crate::http::account::Account;
-use crate::http::answer::Answer;
+use crate::http::account::RequestAccount;
+use crate::http::answer::LocalReply;
 use crate::http::plan::Plan;
 use crate::http::stage::{Planned, plan, scheme};
 use crate::http::tunnel;
@@ -22,13 +22,13 @@ use crate::limits::{Limits, Reached};
 use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
 use crate::pattern::Budget;
-use crate::policy::token::Room;
+use crate::policy::token::HeadMemory;
 use crate::policy::underscore;
 use crate::route::downstream_connection::DownstreamConnection;
 
 mod client;
 
-use client::{Client, Request};
+use client::{H1Client, H1Request};
 
 /// How long the client has to close its half after the last response.
 const LINGER: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ const LINGER: Duration = Duration::from_secs(2);
 struct Connection {
     worker: Rc<Worker>,
     visit: DownstreamConnection,
-    client: Client,
+    client: H1Client,
     deadline: Deadline,
     requests: u64,
 }
@@ -69,7 +69,7 @@ pub fn serve(
     start: Start,
 ) -> impl Future<Output = ()> {
     let mut connection = Connection {
-        client: Client::new(stream, start.said, worker.clone()),
+        client: H1Client::new(stream, start.said, worker.clone()),
         worker,
         visit,
         deadline: Deadline::new(),
@@ -132,7 +132,7 @@ impl Connection {
     /// Waits for a head, and returns its length; none at the end of the connection.
     async fn read_head(&mut self) -> Result<Option<usize>, FailureKind> {
         let limits = &self.worker.local.limits;
-        let mut finder = Finder::default();
+        let mut finder = HeadFinder::default();
         let mut has_begun = false;
         let mut is_last_call = false;
         let mut rests = None;
@@ -229,8 +229,8 @@ impl Connection {
     }
 
     /// The request that it is in.
-    fn turn<'a>(&'a mut self, account: &'a mut Account) -> Turn<'a, Client> {
-        Turn {
+    fn turn<'a>(&'a mut self, account: &'a mut RequestAccount) -> RequestTurn<'a, H1Client> {
+        RequestTurn {
             worker: &self.worker,
             visit: &self.visit,
             client: &mut self.client,
@@ -240,16 +240,16 @@ impl Connection {
     }
 
     /// Everything that needs the head, which is used up by then.
-    fn plan(&self, length: usize) -> Result<(Planned, Account, Request), FailureKind> {
+    fn plan(&self, length: usize) -> Result<(Planned, RequestAccount, H1Request), FailureKind> {
         let bytes = self.client.waiting().unwrap_or_default();
         let bytes = bytes.get(..length).unwrap_or_default();
-        let mut room = Room::default();
+        let mut room = HeadMemory::default();
         let mut head = head::parse(bytes, &self.worker.local.limits)?;
         head.scheme = scheme(&self.visit, &head, self.worker.local.trusted_hops);
         let tables = self.worker.tables.load();
         let (counts, budget) = (&self.worker.local.counts, Budget::default());
         underscore::sift(&tables, &self.visit, &mut head, counts, &budget);
-        let mut account = Account::begin(&self.worker, &tables, &self.visit, &head);
+        let mut account = RequestAccount::begin(&self.worker, &tables, &self.visit, &head);
         let (worker, visit) = (&self.worker, &self.visit);
         let room = &mut room;
         let planned = plan(worker, &tables, visit, (&head, room), &mut account, &budget);
@@ -257,7 +257,7 @@ impl Connection {
         Ok((planned, account, request))
     }
 
-    fn request(&self, head: &Head<'_>, plan: &Plan) -> Request {
+    fn request(&self, head: &Head<'_>, plan: &Plan) -> H1Request {
         let local = &self.worker.local;
         let is_last = self.requests >= local.limits.requests_per_connection_max;
         if is_last {
@@ -269,7 +269,7 @@ impl Connection {
                 .policy()
                 .map_or(u64::MAX, |policy| policy.request_body_bytes_max),
         };
-        Request {
+        H1Request {
             version: head.version,
             is_head: head.method == "HEAD",
             length: head.body,
@@ -284,9 +284,9 @@ impl Connection {
 
     /// Refuses a head that cannot be understood, after which nothing can be.
     async fn refuse(&mut self, kind: FailureKind) {
-        let mut account = Account::begin_unread(&self.worker, &self.visit, Version::Http11);
-        self.client.begin(Request::unread(), 0);
-        let mut answer = Answer::failed(kind);
+        let mut account = RequestAccount::begin_unread(&self.worker, &self.visit, Version::Http11);
+        self.client.begin(H1Request::unread(), 0);
+        let mut answer = LocalReply::failed(kind);
         self.turn(&mut account).respond(&mut answer).await;
         account.finish(&self.worker);
     }

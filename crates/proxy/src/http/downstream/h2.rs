@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use myriad_base::task;
 
-use super::{Downstream as _, Served, Turn};
+use super::{Downstream as _, RequestTurn, Served};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::Reason;
 use crate::codec::head::{self, Head, Version};
 use crate::codec::hpack::Section;
 use crate::failure::FailureKind;
-use crate::http::account::Account;
+use crate::http::account::RequestAccount;
 use crate::http::plan::Plan;
 use crate::http::stage::{Planned, plan, scheme};
 use crate::http::tunnel;
@@ -24,7 +24,7 @@ use crate::limits::{Limits, Reached};
 use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
 use crate::pattern::Budget;
-use crate::policy::token::Room;
+use crate::policy::token::HeadMemory;
 use crate::policy::underscore;
 use crate::route::downstream_connection::DownstreamConnection;
 
@@ -34,9 +34,9 @@ mod flood;
 pub mod request;
 mod streams;
 
-use client::Client;
-use connection::{Connection, Opened};
-use request::Request;
+use client::H2Client;
+use connection::{Connection, OpenedStream};
+use request::H2Request;
 use streams::Handle;
 
 /// How long a client has to close its side once the connection is at its end.
@@ -59,7 +59,7 @@ struct Begun {
     active: Active,
     handle: Handle,
     planned: Planned,
-    account: Account,
+    account: RequestAccount,
     is_head: bool,
     has_to_upgrade: bool,
 }
@@ -161,7 +161,7 @@ async fn next(
     shared: &Shared,
     deadline: &Deadline,
     waits: &mut Waits,
-) -> Option<Opened> {
+) -> Option<OpenedStream> {
     if *waits == Waits::More {
         deadline.set(shared.worker.local.limits.idle_timeout);
     }
@@ -174,7 +174,7 @@ fn poll_next(
     deadline: &Deadline,
     waits: &mut Waits,
     context: &mut Context<'_>,
-) -> Poll<Option<Opened>> {
+) -> Poll<Option<OpenedStream>> {
     let (local, limits) = (&shared.worker.local, &shared.worker.local.limits);
     loop {
         if shared.visit.is_evicted() {
@@ -267,16 +267,16 @@ fn calm(connection: &mut Connection, shared: &Shared) -> bool {
 }
 
 /// Makes the plan of a stream while its head is there.
-fn begin(active: Active, opened: Opened) -> Begun {
+fn begin(active: Active, opened: OpenedStream) -> Begun {
     let shared = &*active.shared;
-    let Opened {
+    let OpenedStream {
         head,
         handle,
         is_end,
     } = opened;
     let planned = plan_stream(shared, head.section(), is_end);
     let (planned, account, is_head, has_to_upgrade) = planned.unwrap_or_else(|kind| {
-        let account = Account::begin_unread(&shared.worker, &shared.visit, Version::Http2);
+        let account = RequestAccount::begin_unread(&shared.worker, &shared.visit, Version::Http2);
         (Planned::failed(kind), account, false, false)
     });
     Begun {
@@ -305,7 +305,7 @@ async fn serve_stream(begun: Begun) {
         Plan::Answer(_) => None,
     };
     let body_bytes_max = body_bytes_max.unwrap_or(u64::MAX);
-    let mut client = Client::new(
+    let mut client = H2Client::new(
         worker.clone(),
         (handle, active),
         body_bytes_max,
@@ -313,7 +313,7 @@ async fn serve_stream(begun: Begun) {
         has_to_upgrade,
     );
     let deadline = Deadline::new();
-    let mut turn = Turn {
+    let mut turn = RequestTurn {
         worker,
         visit: &shared.visit,
         client: &mut client,
@@ -346,13 +346,13 @@ fn plan_stream(
     shared: &Shared,
     section: &Section,
     is_body_empty: bool,
-) -> Result<(Planned, Account, bool, bool), FailureKind> {
+) -> Result<(Planned, RequestAccount, bool, bool), FailureKind> {
     let limits = &shared.worker.local.limits;
     if section.is_over() {
         return Err(FailureKind::HeadTooLarge);
     }
-    let mut room = Room::default();
-    let request = Request::read(section).map_err(|_| FailureKind::BadRequest)?;
+    let mut room = HeadMemory::default();
+    let request = H2Request::read(section).map_err(|_| FailureKind::BadRequest)?;
     let pseudo = request.pseudo?;
     let has_to_upgrade = pseudo.protocol.is_some();
     let mut head: Head<'_> = head::from_http2(pseudo, request.fields, is_body_empty, limits)?;
@@ -360,7 +360,7 @@ fn plan_stream(
     let tables = shared.worker.tables.load();
     let (worker, visit, budget) = (&shared.worker, &shared.visit, Budget::default());
     underscore::sift(&tables, visit, &mut head, &worker.local.counts, &budget);
-    let mut account = Account::begin(worker, &tables, visit, &head);
+    let mut account = RequestAccount::begin(worker, &tables, visit, &head);
     let room = &mut room;
     let planned = plan(worker, &tables, visit, (&head, room), &mut account, &budget);
     Ok((planned, account, head.method == "HEAD", has_to_upgrade))

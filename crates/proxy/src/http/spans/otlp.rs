@@ -31,12 +31,12 @@ pub struct Resource {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
     #[prost(message, repeated, tag = "2")]
-    pub spans: Vec<Span>,
+    pub spans: Vec<OtlpSpan>,
 }
 
 /// A span.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Span {
+pub struct OtlpSpan {
     #[prost(bytes = "vec", tag = "1")]
     pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -55,12 +55,12 @@ pub struct Span {
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
     #[prost(message, optional, tag = "15")]
-    pub status: Option<Status>,
+    pub status: Option<SpanStatus>,
 }
 
 /// How it ended.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Status {
+pub struct SpanStatus {
     /// 2 is an error.
     #[prost(int32, tag = "3")]
     pub code: i32,

@@ -11,7 +11,7 @@ use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-use super::{Span, Spans, otlp};
+use super::{RequestSpan, Spans, otlp};
 use crate::codec::buffer::Buffer;
 use crate::http::upstream::own::{Own, converse};
 use crate::http::worker::Worker;
@@ -65,8 +65,8 @@ impl Spans {
     }
 }
 
-async fn send_all(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Box<Span>>) {
-    let mut batch: Vec<Box<Span>> = Vec::new();
+async fn send_all(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Box<RequestSpan>>) {
+    let mut batch: Vec<Box<RequestSpan>> = Vec::new();
     loop {
         batch.clear();
         if inbox.recv_many(&mut batch, BATCH_MAX).await == 0 {
@@ -83,8 +83,8 @@ async fn send_all(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Box<Span>>) {
         }
         while let Some(first) = batch.last() {
             let recording = first.recording.clone();
-            let is_its = |span: &mut Box<Span>| Arc::ptr_eq(&span.recording, &recording);
-            let spans: Vec<Box<Span>> = batch.extract_if(.., is_its).collect();
+            let is_its = |span: &mut Box<RequestSpan>| Arc::ptr_eq(&span.recording, &recording);
+            let spans: Vec<Box<RequestSpan>> = batch.extract_if(.., is_its).collect();
             let count = spans.len() as u64;
             let is_sent = match &recording.told.tracing {
                 Some(tracing) => send(worker, tracing, &spans).await,
@@ -103,7 +103,7 @@ async fn send_all(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Box<Span>>) {
 }
 
 /// Sends spans; true once the collector has taken them.
-async fn send(worker: &Rc<Worker>, tracing: &Tracing, spans: &[Box<Span>]) -> bool {
+async fn send(worker: &Rc<Worker>, tracing: &Tracing, spans: &[Box<RequestSpan>]) -> bool {
     let message = message(tracing, spans).encode_to_vec();
     let head = head(tracing, &message);
     let own = Own {
@@ -159,7 +159,7 @@ fn head(tracing: &Tracing, message: &[u8]) -> Buffer {
     out
 }
 
-fn message(tracing: &Tracing, spans: &[Box<Span>]) -> otlp::ExportTraceServiceRequest {
+fn message(tracing: &Tracing, spans: &[Box<RequestSpan>]) -> otlp::ExportTraceServiceRequest {
     let service = text("service.name", tracing.service_name.to_string());
     otlp::ExportTraceServiceRequest {
         resource_spans: vec![otlp::ResourceSpans {
@@ -189,7 +189,7 @@ const USUAL: [(&str, Attribute); 9] = [
     ("peer.address", Attribute::ClientIp),
 ];
 
-fn span_message(tracing: &Tracing, span: &Span) -> otlp::Span {
+fn span_message(tracing: &Tracing, span: &RequestSpan) -> otlp::OtlpSpan {
     let (line, trace) = (&span.line, &span.trace);
     let mut attributes = vec![text("component", "proxy".to_owned())];
     let scheme = line.text(&Attribute::Scheme);
@@ -219,7 +219,7 @@ fn span_message(tracing: &Tracing, span: &Span) -> otlp::Span {
         }
     }
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    otlp::Span {
+    otlp::OtlpSpan {
         trace_id: trace.id.to_vec(),
         span_id: trace.span.to_vec(),
         parent_span_id: trace.parent.map(Vec::from).unwrap_or_default(),
@@ -231,7 +231,7 @@ fn span_message(tracing: &Tracing, span: &Span) -> otlp::Span {
         start_time_unix_nano: nanos(line.time),
         end_time_unix_nano: nanos(line.time + line.duration),
         attributes,
-        status: (line.status >= 500 || line.status == 0).then_some(otlp::Status { code: 2 }),
+        status: (line.status >= 500 || line.status == 0).then_some(otlp::SpanStatus { code: 2 }),
     }
 }
 

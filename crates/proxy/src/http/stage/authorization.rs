@@ -1,7 +1,7 @@
 //! What the policies of the listener deny and allow. Where a provider is asked, they are weighed
 //! once it has answered, on the request as it has left it.
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, Serving, route};
 use crate::failure::FailureKind;
 use crate::policy::authorize::{self, Weighed};
@@ -22,7 +22,7 @@ pub(super) fn apply<'a>(
     Err(FailureKind::Unauthorized)
 }
 
-pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let access_policies = scene.tables.access_policies();
     let judged = judged(request, scene);
     let verdict = authorize::judge(access_policies, &judged, &Counts::new());
@@ -42,7 +42,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
         };
         let client = scene.visit.client.ip();
         let text = format!("{text}, for a client at {client}");
-        return End::refused(FailureKind::Unauthorized, text);
+        return DryRunEnd::refused(FailureKind::Unauthorized, text);
     }
     match allowed.is_empty() {
         true if access_policies
@@ -50,10 +50,10 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
             .next()
             .is_none() =>
         {
-            Verdict::Silent
+            StageVerdict::Silent
         }
-        true => Verdict::Passes("no policy denies the request".to_owned()),
-        false => Verdict::Passes(format!("allowed by {}", allowed.join(", "))),
+        true => StageVerdict::Passes("no policy denies the request".to_owned()),
+        false => StageVerdict::Passes(format!("allowed by {}", allowed.join(", "))),
     }
 }
 
@@ -77,8 +77,8 @@ pub(super) fn admits(
 pub(super) fn judged<'s, 'h>(
     request: &'s RequestState<'_, 'h>,
     scene: &Scene<'s>,
-) -> authorize::Request<'s, 'h> {
-    authorize::Request {
+) -> authorize::JudgedRequest<'s, 'h> {
+    authorize::JudgedRequest {
         visit: scene.visit,
         head: request.head.get(),
         token: request.token.said(),

@@ -1,9 +1,9 @@
 //! Cross-origin requests: preflights are answered, and others get their leave put on the response.
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene};
 use crate::failure::FailureKind;
-use crate::http::answer::Answer;
+use crate::http::answer::LocalReply;
 use crate::policy::cors;
 
 pub(super) fn apply(
@@ -24,32 +24,34 @@ pub(super) fn apply(
     match is_preflight && rules.forwards_unmatched && !cors::is_leave(&additions) {
         // Its endpoint says what it thinks of the origin.
         true => additions.clear(),
-        false if is_preflight => return Ok(Flow::answer(Answer::empty(204).with(additions))),
+        false if is_preflight => return Ok(Flow::answer(LocalReply::empty(204).with(additions))),
         false => {}
     }
     request.additions = additions;
     Ok(Flow::Continue)
 }
 
-pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let is_asked = request
         .taken()
         .is_ok_and(|it| it.route.policy.cors.is_some());
     match apply(request, scene) {
-        Ok(Flow::Continue) if !is_asked => Verdict::Silent,
+        Ok(Flow::Continue) if !is_asked => StageVerdict::Silent,
         Ok(Flow::Continue) if cors::is_leave(&request.additions) => {
-            Verdict::Passes("the origin gets leave to read the response".to_owned())
+            StageVerdict::Passes("the origin gets leave to read the response".to_owned())
         }
-        Ok(Flow::Continue) => Verdict::Passes("no origin gets leave by this request".to_owned()),
+        Ok(Flow::Continue) => {
+            StageVerdict::Passes("no origin gets leave by this request".to_owned())
+        }
         Ok(Flow::Answer(answer)) => {
             let leave = match cors::is_leave(&answer.additions) {
                 true => "gets leave",
                 false => "gets no leave",
             };
             let text = format!("the proxy answers the preflight, whose origin {leave}");
-            End::answered(answer.status, text)
+            DryRunEnd::answered(answer.status, text)
         }
-        Ok(Flow::Forward(_)) => Verdict::Silent,
-        Err(kind) => End::refused(kind, "the regexes of origins take too many steps"),
+        Ok(Flow::Forward(_)) => StageVerdict::Silent,
+        Err(kind) => DryRunEnd::refused(kind, "the regexes of origins take too many steps"),
     }
 }

@@ -1,24 +1,24 @@
 //! The stages run for a request that is only asked about: each says what it would do, and nothing
 //! is counted, drawn, sent or asked.
 
-use super::{RequestState, STAGES, Scene, Stage, Taken, Token};
+use super::{RequestState, STAGES, Scene, Stage, TakenRoute, Token};
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
-use crate::policy::token::{KeptToken, Room};
+use crate::policy::token::{HeadMemory, KeptToken};
 
 /// What a stage would do.
-pub enum Verdict {
+pub enum StageVerdict {
     /// Nothing.
     Silent,
     /// The request goes on, and this is worth knowing.
     Passes(String),
     /// The request goes no further.
-    Ends(End),
+    Ends(DryRunEnd),
 }
 
 /// Where a request ends.
 #[derive(Debug)]
-pub struct End {
+pub struct DryRunEnd {
     /// The status, where the proxy answers by itself.
     pub status: Option<u16>,
     /// What failed, if anything did.
@@ -27,11 +27,11 @@ pub struct End {
     pub text: String,
 }
 
-impl End {
+impl DryRunEnd {
     /// A refusal, for a reason.
-    pub fn refused(kind: FailureKind, reason: impl std::fmt::Display) -> Verdict {
+    pub fn refused(kind: FailureKind, reason: impl std::fmt::Display) -> StageVerdict {
         let status = kind.verdict().status;
-        Verdict::Ends(End {
+        StageVerdict::Ends(DryRunEnd {
             status: Some(status),
             failure: Some(kind),
             text: format!("{status}: {reason}"),
@@ -39,8 +39,8 @@ impl End {
     }
 
     /// An answer that somebody wants the proxy to give.
-    pub fn answered(status: u16, what: impl std::fmt::Display) -> Verdict {
-        Verdict::Ends(End {
+    pub fn answered(status: u16, what: impl std::fmt::Display) -> StageVerdict {
+        StageVerdict::Ends(DryRunEnd {
             status: Some(status),
             failure: None,
             text: format!("{status}: {what}"),
@@ -48,8 +48,8 @@ impl End {
     }
 
     /// An endpoint.
-    pub fn forwarded(text: String) -> Verdict {
-        Verdict::Ends(End {
+    pub fn forwarded(text: String) -> StageVerdict {
+        StageVerdict::Ends(DryRunEnd {
             status: None,
             failure: None,
             text,
@@ -59,7 +59,7 @@ impl End {
 
 /// What a stage has said.
 #[derive(Debug)]
-pub struct Step {
+pub struct DryRunStep {
     /// The stage.
     pub stage: Stage,
     /// What it would do.
@@ -69,18 +69,18 @@ pub struct Step {
 /// The way of a request that is only asked about.
 pub struct DryRun<'a> {
     /// What stages have said, in their order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DryRunStep>,
     /// The route that the request would take, as far as it was looked for.
-    pub taken: Option<Taken<'a>>,
+    pub taken: Option<TakenRoute<'a>>,
     /// Where the request ends.
-    pub end: End,
+    pub end: DryRunEnd,
 }
 
 /// Runs all stages. `token` stands for one that is said to be valid, in place of those that the
 /// head bears.
 pub fn run<'a, 'h>(
     scene: &Scene<'a>,
-    (head, room): (&'a Head<'h>, &'h mut Room),
+    (head, room): (&'a Head<'h>, &'h mut HeadMemory),
     token: Option<&'a KeptToken>,
 ) -> DryRun<'a> {
     let mut request = RequestState::new(head, room);
@@ -95,20 +95,20 @@ pub fn run<'a, 'h>(
             continue;
         }
         let text = match stage.explain(&mut request, scene) {
-            Verdict::Silent => continue,
-            Verdict::Passes(text) => text,
-            Verdict::Ends(reached) => {
+            StageVerdict::Silent => continue,
+            StageVerdict::Passes(text) => text,
+            StageVerdict::Ends(reached) => {
                 let text = reached.text.clone();
                 end = Some(reached);
                 text
             }
         };
-        steps.push(Step { stage, text });
+        steps.push(DryRunStep { stage, text });
     }
     DryRun {
         steps,
         taken: request.taken,
-        end: end.unwrap_or_else(|| End {
+        end: end.unwrap_or_else(|| DryRunEnd {
             status: None,
             failure: Some(FailureKind::Internal),
             text: "the proxy contradicts itself".to_owned(),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use myriad_model::{CheckProtocol, Provider, SealedArc};
 
-use super::dry_run::{End, Verdict as Said};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::gather::{Body, gather};
 use super::{
     Decided, Flow, Providers, REROUTED, RequestState, Scene, Serving, authorization, route, run,
@@ -16,8 +16,8 @@ use crate::codec::body::BodyLength;
 use crate::codec::head::Head;
 use crate::codec::kept::KeptHead;
 use crate::failure::FailureKind;
-use crate::http::account::Account;
-use crate::http::answer::Answer;
+use crate::http::account::RequestAccount;
+use crate::http::answer::LocalReply;
 use crate::http::peer::Peer;
 use crate::http::plan::Plan;
 use crate::http::trouble;
@@ -26,7 +26,7 @@ use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::pattern::Budget;
 use crate::policy::authorize;
-use crate::policy::check::{self, Answered, Question, Verdict};
+use crate::policy::check::{self, Answered, CheckVerdict, Question};
 use crate::policy::token::KeptToken;
 use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -66,7 +66,7 @@ pub(super) fn apply<'a>(
 }
 
 /// What a provider will say is not known here.
-pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Said {
+pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> StageVerdict {
     let access_policies = scene.tables.access_policies();
     let judged = authorization::judged(request, scene);
     let asked = authorize::asked(access_policies, &judged);
@@ -74,7 +74,7 @@ pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>)
     for name in asked {
         let Some(sealed) = authorizer(scene.tables, name) else {
             let text = format!("a policy asks provider {name}, which is not known");
-            return End::refused(FailureKind::Unauthorized, text);
+            return DryRunEnd::refused(FailureKind::Unauthorized, text);
         };
         let Some(provider) = sealed.provider() else {
             continue;
@@ -88,7 +88,7 @@ pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>)
             (false, true) => format!("provider {name} at {upstream} is missing, and is passed by"),
             (false, false) => {
                 let text = format!("{status}: provider {name} at {upstream} is missing");
-                return Said::Ends(End {
+                return StageVerdict::Ends(DryRunEnd {
                     status: Some(status),
                     failure: Some(FailureKind::ProviderFailed),
                     text,
@@ -97,8 +97,8 @@ pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>)
         });
     }
     match told.is_empty() {
-        true => Said::Silent,
-        false => Said::Passes(told.join("; ")),
+        true => StageVerdict::Silent,
+        false => StageVerdict::Passes(told.join("; ")),
     }
 }
 
@@ -159,7 +159,7 @@ pub async fn settle<P: Peer>(
     mut check: Check,
     decided: &mut Decided,
     peer: &mut P,
-    account: &mut Account,
+    account: &mut RequestAccount,
     deadline: &Deadline,
 ) {
     let mut body = Body::default();
@@ -233,37 +233,37 @@ async fn ask<P: Peer>(
     body: &mut Body,
     peer: &mut P,
     deadline: &Deadline,
-) -> Result<check::Changes, Answer> {
+) -> Result<check::CheckChanges, LocalReply> {
     if let Some(rule) = provider.body
         && head.body != BodyLength::None
     {
         let expects = head.expects_continue;
         let gathered = gather(worker, rule, expects, body, peer, deadline).await;
-        gathered.map_err(Answer::failed)?;
+        gathered.map_err(LocalReply::failed)?;
     }
     let question = check::question(provider, visit, head, worker.local.trusted_hops);
     let is_head = head.method == "HEAD";
     let verdict = match call(worker, question, provider, body, is_head).await {
         Some(answered) => check::verdict(provider, answered),
-        None => Verdict::Unclear,
+        None => CheckVerdict::Unclear,
     };
     let counts = &worker.local.counts;
     match verdict {
-        Verdict::Pass(changes) => {
+        CheckVerdict::Pass(changes) => {
             counts.add(Count::CheckPassed);
             Ok(changes)
         }
-        Verdict::Refuse(refusal) => {
+        CheckVerdict::Refuse(refusal) => {
             counts.add(Count::CheckRefused);
-            Err(Answer::refused(refusal))
+            Err(LocalReply::refused(refusal))
         }
-        Verdict::Unclear if provider.fail_open => {
+        CheckVerdict::Unclear if provider.fail_open => {
             counts.add(Count::CheckFailedOpen);
-            Ok(check::Changes::default())
+            Ok(check::CheckChanges::default())
         }
-        Verdict::Unclear => {
+        CheckVerdict::Unclear => {
             counts.add(Count::CheckFailedClosed);
-            let mut answer = Answer::failed(FailureKind::ProviderFailed);
+            let mut answer = LocalReply::failed(FailureKind::ProviderFailed);
             answer.status = provider.error_status;
             Err(answer)
         }
@@ -271,7 +271,7 @@ async fn ask<P: Peer>(
 }
 
 /// Puts changes into a plan; a head that was written after them has them already.
-fn put(plan: &mut Plan, changes: check::Changes, is_written: bool) {
+fn put(plan: &mut Plan, changes: check::CheckChanges, is_written: bool) {
     if let Plan::Forward(plan) = plan
         && changes.are_of_request()
         && !is_written

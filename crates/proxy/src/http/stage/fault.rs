@@ -2,10 +2,10 @@
 
 use myriad_model::{AbortAnswer, Share};
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Serving};
 use crate::failure::FailureKind;
-use crate::http::answer::Answer;
+use crate::http::answer::LocalReply;
 use crate::policy::fault;
 use crate::telemetry::count::Count;
 
@@ -26,16 +26,16 @@ pub(super) fn apply(
     Ok(match trouble.abort {
         Some(answer) => {
             let additions = std::mem::take(&mut request.additions);
-            Flow::answer(Answer::aborted(answer).with(additions))
+            Flow::answer(LocalReply::aborted(answer).with(additions))
         }
         None => Flow::Continue,
     })
 }
 
-pub(super) fn explain(request: &mut RequestState<'_, '_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>) -> StageVerdict {
     let taken = request.taken();
     let Some(rule) = taken.ok().and_then(|it| it.route.policy.fault.as_ref()) else {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     };
     let mut told = Vec::new();
     if let Some(delay) = &rule.delay {
@@ -48,8 +48,8 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>) -> Verdict {
             AbortAnswer::Grpc(status) => format!("status {status} of gRPC"),
         };
         if abort.share == Share::ALL {
-            let status = Answer::aborted(abort.answer).status;
-            return Verdict::Ends(End {
+            let status = LocalReply::aborted(abort.answer).status;
+            return StageVerdict::Ends(DryRunEnd {
                 status: Some(status),
                 failure: Some(FailureKind::FaultAbort),
                 text: format!("{status}: all requests get {answer} on purpose"),
@@ -59,8 +59,8 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>) -> Verdict {
         told.push(format!("{share} of requests get {answer} on purpose"));
     }
     match told.is_empty() {
-        true => Verdict::Silent,
-        false => Verdict::Passes(told.join("; ")),
+        true => StageVerdict::Silent,
+        false => StageVerdict::Passes(told.join("; ")),
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use myriad_model::{Action, Balancer, Policy, Rewrite, WeightedUpstream};
 
-use super::dry_run::{End, Verdict};
-use super::{Flow, RequestState, Scene, Serving, Taken};
+use super::dry_run::{DryRunEnd, StageVerdict};
+use super::{Flow, RequestState, Scene, Serving, TakenRoute};
 use crate::admission::share::Owner;
 use crate::balance::{Endpoint, draw_share};
 use crate::codec::body::{BodyLength, Encoder};
@@ -15,7 +15,7 @@ use crate::codec::buffer::Buffer;
 use crate::codec::head::{Head, Version, is_idempotent, split_authority};
 use crate::codec::websocket;
 use crate::failure::FailureKind;
-use crate::http::answer::Answer;
+use crate::http::answer::LocalReply;
 use crate::http::plan::{Forward, header_edits};
 use crate::http::worker::Worker;
 use crate::http::write;
@@ -39,7 +39,7 @@ pub(super) fn apply<'a>(
     let taken = request.taken()?;
     let additions = std::mem::take(&mut request.additions);
     let Action::Forward(shares) = &taken.route.action else {
-        let answer = answer(request, taken, scene).unwrap_or_else(Answer::failed);
+        let answer = answer(request, taken, scene).unwrap_or_else(LocalReply::failed);
         return Ok(Flow::answer(answer.with(additions)));
     };
     match write_to(shares, request.head.get(), taken, scene, serving) {
@@ -50,34 +50,36 @@ pub(super) fn apply<'a>(
                 false => Err(FailureKind::Overloaded),
             }
         }
-        Err(kind) => Ok(Flow::answer(Answer::failed(kind).with(additions))),
+        Err(kind) => Ok(Flow::answer(LocalReply::failed(kind).with(additions))),
     }
 }
 
 /// How many endpoints there are is known here, and how many connections they take is not.
-pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let Ok(taken) = request.taken() else {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     };
     let Action::Forward(shares) = &taken.route.action else {
         return match answer(request, taken, scene) {
-            Ok(Answer {
+            Ok(LocalReply {
                 status,
                 location: Some(location),
                 ..
-            }) => End::answered(status, format_args!("is redirected to {location}")),
+            }) => DryRunEnd::answered(status, format_args!("is redirected to {location}")),
             // As a rule that cannot be honoured is closed by.
-            Ok(Answer { status, .. }) if taken.entry.is_closed() => Verdict::Ends(End {
-                status: Some(status),
-                failure: Some(FailureKind::Forbidden),
-                text: format!("{status}: the route is closed, and answers with a fixed text"),
-            }),
-            Ok(answer) => End::answered(answer.status, "is answered with a fixed text"),
-            Err(kind) => End::refused(kind, kind.verdict().text.trim_end()),
+            Ok(LocalReply { status, .. }) if taken.entry.is_closed() => {
+                StageVerdict::Ends(DryRunEnd {
+                    status: Some(status),
+                    failure: Some(FailureKind::Forbidden),
+                    text: format!("{status}: the route is closed, and answers with a fixed text"),
+                })
+            }
+            Ok(answer) => DryRunEnd::answered(answer.status, "is answered with a fixed text"),
+            Err(kind) => DryRunEnd::refused(kind, kind.verdict().text.trim_end()),
         };
     };
     if let Err(kind) = rewritten(request.head.get(), taken, scene.budget) {
-        return End::refused(kind, "the path cannot be rewritten as the route says");
+        return DryRunEnd::refused(kind, "the path cannot be rewritten as the route says");
     }
     let mut ready = 0;
     for (number, share) in shares.iter().enumerate().filter(|(_, it)| it.weight > 0) {
@@ -89,31 +91,31 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
         }
     }
     match (ready, shares.is_empty()) {
-        (0, true) => End::refused(
+        (0, true) => DryRunEnd::refused(
             FailureKind::NoUpstream,
             "the route names no Service that is there",
         ),
-        (0, false) => End::refused(
+        (0, false) => DryRunEnd::refused(
             FailureKind::NoEndpoint,
             "there are no endpoints that are ready",
         ),
-        _ => End::forwarded(format!("is sent to one of {ready} endpoints")),
+        _ => DryRunEnd::forwarded(format!("is sent to one of {ready} endpoints")),
     }
 }
 
 /// What a route answers that sends nothing to an endpoint.
 fn answer(
     request: &RequestState<'_, '_>,
-    Taken { entry, route }: Taken<'_>,
+    TakenRoute { entry, route }: TakenRoute<'_>,
     scene: &Scene<'_>,
-) -> Result<Answer, FailureKind> {
+) -> Result<LocalReply, FailureKind> {
     match &route.action {
         Action::Redirect(target) => {
             let matched = Matched::of(entry, route, scene.budget);
             let location = redirect::location(target, matched, request.head.get())?;
-            Ok(Answer::redirect(target.status, location).of(entry))
+            Ok(LocalReply::redirect(target.status, location).of(entry))
         }
-        Action::Respond(fixed) => Ok(Answer::empty(fixed.status).of(entry)),
+        Action::Respond(fixed) => Ok(LocalReply::empty(fixed.status).of(entry)),
         Action::Forward(_) => Err(FailureKind::Internal),
     }
 }
@@ -151,7 +153,7 @@ fn is_borne(plan: &Forward, visit: &DownstreamConnection, serving: &mut Serving<
 /// The path that the endpoint sees, where it is another one.
 fn rewritten(
     head: &Head<'_>,
-    Taken { entry, route }: Taken<'_>,
+    TakenRoute { entry, route }: TakenRoute<'_>,
     budget: &Budget,
 ) -> Result<Option<String>, FailureKind> {
     let rule = route.policy.rewrite.as_deref();
@@ -166,13 +168,13 @@ fn rewritten(
 fn write_to(
     shares: &[WeightedUpstream],
     head: &Head<'_>,
-    taken: Taken<'_>,
+    taken: TakenRoute<'_>,
     scene: &Scene<'_>,
     serving: &Serving<'_>,
 ) -> Result<Box<Forward>, FailureKind> {
     let Scene { tables, visit, .. } = *scene;
     let Serving { worker, account } = serving;
-    let Taken { entry, route } = taken;
+    let TakenRoute { entry, route } = taken;
     let policy = &*route.policy;
     let Picked {
         share,

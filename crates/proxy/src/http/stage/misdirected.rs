@@ -1,6 +1,6 @@
 //! Whether the host of a request belongs on the connection that it came by (RFC 9110, section 7.4).
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene};
 use crate::failure::FailureKind;
 use crate::policy::direction;
@@ -15,15 +15,15 @@ pub(super) fn apply(
     }
 }
 
-pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let host = &request.head.get().host;
     if direction::is_directed(scene.tables, scene.visit, host) {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     }
     let secured = scene.visit.secured.as_ref();
     let name = secured.and_then(|secured| secured.sni.as_deref());
     let name = name.unwrap_or("no name");
-    End::refused(
+    DryRunEnd::refused(
         FailureKind::Misdirected,
         format_args!("{host} does not belong on a connection whose handshake was for {name}"),
     )

@@ -16,20 +16,20 @@ use bytes::Bytes;
 use myriad_model::{CheckProtocol, Provider, SealedArc};
 use tokio::time::Sleep;
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::gather::{Body, gather};
 use super::{RequestState, Scene};
 use crate::balance::Flight;
 use crate::codec::body::{Encoder, unchunked};
 use crate::codec::buffer::Buffer;
 use crate::failure::FailureKind;
-use crate::http::account::Account;
-use crate::http::answer::Answer;
+use crate::http::account::RequestAccount;
+use crate::http::answer::LocalReply;
 use crate::http::peer::Peer;
 use crate::http::plan::Forward;
 use crate::http::upstream::attempt::Broken;
 use crate::http::upstream::own::{Own, own_plan};
-use crate::http::upstream::retry::{self, Outcome};
+use crate::http::upstream::retry::{self, ExchangeOutcome};
 use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::policy::check::edit_head;
@@ -41,22 +41,22 @@ mod response;
 
 use response::Processed;
 
-pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let taken = request.taken();
     let Some(name) = taken.ok().and_then(|it| it.route.policy.processor.as_ref()) else {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     };
     let sealed = scene.tables.provider(name);
     let Some(provider) = sealed.and_then(|sealed| sealed.provider()) else {
         let text = format!("processor {name} is not known");
-        return End::refused(FailureKind::ProviderFailed, text);
+        return DryRunEnd::refused(FailureKind::ProviderFailed, text);
     };
     let without = match provider.fail_open {
         true => "goes on without it where it is down".to_owned(),
         false => format!("gets {} where it is down", provider.error_status),
     };
     let upstream = &provider.upstream;
-    Verdict::Passes(format!(
+    StageVerdict::Passes(format!(
         "passes by processor {name} at {upstream}, which may refuse it, and {without}"
     ))
 }
@@ -64,9 +64,9 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
 /// How a request that a processor accompanies ended.
 pub enum Ended {
     /// As any exchange does.
-    Exchanged(Result<Outcome, Broken>),
+    Exchanged(Result<ExchangeOutcome, Broken>),
     /// The client gets this.
-    Answered(Answer),
+    Answered(LocalReply),
 }
 
 /// A stream to a processor.
@@ -92,7 +92,7 @@ pub async fn accompany<P: Peer>(
     worker: &Rc<Worker>,
     plan: &mut Forward,
     peer: &mut P,
-    account: &mut Account,
+    account: &mut RequestAccount,
     deadline: &Deadline,
 ) -> Ended {
     let name = plan.policy().and_then(|policy| policy.processor.clone());
@@ -100,7 +100,7 @@ pub async fn accompany<P: Peer>(
     let sealed = name.and_then(|name| tables.provider(&name).cloned());
     drop(tables);
     let Some((sealed, provider)) = sealed.as_ref().and_then(|it| Some((it, it.provider()?))) else {
-        return Ended::Answered(Answer::failed(FailureKind::ProviderFailed));
+        return Ended::Answered(LocalReply::failed(FailureKind::ProviderFailed));
     };
     let talk = match begin(worker, sealed, provider, plan, peer, deadline).await {
         Ok(talk) => talk,
@@ -130,13 +130,13 @@ async fn begin<P: Peer>(
     plan: &mut Forward,
     peer: &mut P,
     deadline: &Deadline,
-) -> Result<Option<Conversation>, Answer> {
+) -> Result<Option<Conversation>, LocalReply> {
     let mut body = unframe(plan);
     let has_body = plan.has_body || !body.filled().is_empty();
     if let Some(rule) = provider.body.filter(|_| has_body) {
         let expects = plan.expects_continue;
         let gathered = gather(worker, rule, expects, &mut body, peer, deadline).await;
-        gathered.map_err(Answer::failed)?;
+        gathered.map_err(LocalReply::failed)?;
     }
     let mut talk = None;
     let told = async {
@@ -157,7 +157,7 @@ async fn begin<P: Peer>(
     let Some(replies) = told else {
         if !provider.fail_open {
             counts.add(Count::CheckFailedClosed);
-            let mut answer = Answer::failed(FailureKind::ProviderFailed);
+            let mut answer = LocalReply::failed(FailureKind::ProviderFailed);
             answer.status = provider.error_status;
             return Err(answer);
         }
@@ -170,7 +170,7 @@ async fn begin<P: Peer>(
         match reply {
             Reply::Immediate(refusal) => {
                 counts.add(Count::CheckRefused);
-                return Err(Answer::refused(refusal));
+                return Err(LocalReply::refused(refusal));
             }
             Reply::Continue(Mutation { changes, body }) => {
                 if changes.are_of_request() {

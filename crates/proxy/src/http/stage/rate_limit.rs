@@ -1,9 +1,9 @@
 //! How often a route serves requests.
 
-use super::dry_run::Verdict;
+use super::dry_run::StageVerdict;
 use super::{Flow, RequestState, Scene, Serving};
 use crate::failure::FailureKind;
-use crate::http::answer::Answer;
+use crate::http::answer::LocalReply;
 use crate::policy::cors::Additions;
 use crate::policy::{client, limit};
 
@@ -25,14 +25,14 @@ pub(super) fn apply(
     let mut additions = Additions::new();
     additions.push(("retry-after", limit::retry_after(wait)));
     Ok(Flow::answer(
-        Answer::failed(FailureKind::RateLimited).with(additions),
+        LocalReply::failed(FailureKind::RateLimited).with(additions),
     ))
 }
 
 /// What is left of a limit is not known here, and asking takes nothing from it.
-pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let Ok(taken) = request.taken() else {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     };
     let peer = scene.visit.client.ip();
     let client = client::address(request.head.get(), peer, scene.trusted_hops);
@@ -57,7 +57,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
         })
         .collect();
     match told.is_empty() {
-        true => Verdict::Silent,
-        false => Verdict::Passes(format!("{}: 429 beyond", told.join("; "))),
+        true => StageVerdict::Silent,
+        false => StageVerdict::Passes(format!("{}: 429 beyond", told.join("; "))),
     }
 }

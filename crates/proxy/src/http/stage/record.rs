@@ -1,13 +1,13 @@
 //! What is kept of a request once it is over. The account of a request
-//! ([`Account`](crate::http::account::Account)) gathers it from the head on, and writes it at the
-//! end: counts, a line of the access log, a span.
+//! ([`RequestAccount`](crate::http::account::RequestAccount)) gathers it from the head on,
+//! and writes it at the end: counts, a line of the access log, a span.
 
 use super::Scene;
-use super::dry_run::Verdict;
+use super::dry_run::StageVerdict;
 
-pub(super) fn explain(scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(scene: &Scene<'_>) -> StageVerdict {
     let Some(recording) = scene.tables.recording() else {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     };
     let mut told = Vec::new();
     match recording.has_logs() {
@@ -22,7 +22,7 @@ pub(super) fn explain(scene: &Scene<'_>) -> Verdict {
         ));
     }
     match told.is_empty() {
-        true => Verdict::Silent,
-        false => Verdict::Passes(told.join(", and ")),
+        true => StageVerdict::Silent,
+        false => StageVerdict::Passes(told.join(", and ")),
     }
 }

@@ -2,10 +2,10 @@
 
 use myriad_model::TlsRedirect;
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene};
 use crate::failure::FailureKind;
-use crate::http::answer::Answer;
+use crate::http::answer::LocalReply;
 use crate::policy::{client, redirect};
 
 pub(super) fn apply<'a>(
@@ -13,16 +13,18 @@ pub(super) fn apply<'a>(
     scene: &Scene<'a>,
 ) -> Result<Flow, FailureKind> {
     Ok(match target(request, scene)? {
-        Some((rule, url)) => Flow::answer(Answer::redirect(rule.status, url)),
+        Some((rule, url)) => Flow::answer(LocalReply::redirect(rule.status, url)),
         None => Flow::Continue,
     })
 }
 
-pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Verdict {
+pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> StageVerdict {
     match target(request, scene) {
-        Ok(Some((rule, url))) => End::answered(rule.status, format_args!("is redirected to {url}")),
-        Ok(None) => Verdict::Silent,
-        Err(kind) => End::refused(kind, kind.verdict().text.trim_end()),
+        Ok(Some((rule, url))) => {
+            DryRunEnd::answered(rule.status, format_args!("is redirected to {url}"))
+        }
+        Ok(None) => StageVerdict::Silent,
+        Err(kind) => DryRunEnd::refused(kind, kind.verdict().text.trim_end()),
     }
 }
 

@@ -3,8 +3,8 @@
 
 use myriad_model::Action;
 
-use super::dry_run::{End, Verdict};
-use super::{Flow, RequestState, Scene, Serving, Taken, sources};
+use super::dry_run::{DryRunEnd, StageVerdict};
+use super::{Flow, RequestState, Scene, Serving, TakenRoute, sources};
 use crate::failure::FailureKind;
 use crate::route::host::RouteArc;
 use crate::route::tables::NotFound;
@@ -19,18 +19,18 @@ pub(super) fn apply<'a>(
         strictest(request, scene, found).inspect_err(|_| serving.account.set_route(found))?;
     serving.account.set_route(entry);
     let route = entry.route().ok_or(FailureKind::Internal)?;
-    request.taken = Some(Taken { entry, route });
+    request.taken = Some(TakenRoute { entry, route });
     Ok(Flow::Continue)
 }
 
-pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Verdict {
+pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> StageVerdict {
     let head = request.head.get();
     let found = find(request, scene).and_then(|found| strictest(request, scene, found));
     let kind = match found {
         Ok(entry) => match entry.route() {
             Some(route) => {
-                request.taken = Some(Taken { entry, route });
-                return Verdict::Silent;
+                request.taken = Some(TakenRoute { entry, route });
+                return StageVerdict::Silent;
             }
             None => FailureKind::Internal,
         },
@@ -53,7 +53,7 @@ pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>)
         }
         kind => kind.verdict().text.trim_end().to_owned(),
     };
-    End::refused(kind, reason)
+    DryRunEnd::refused(kind, reason)
 }
 
 /// Tells of a refused request which route it would have taken, and where that leads first.

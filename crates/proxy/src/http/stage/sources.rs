@@ -2,7 +2,7 @@
 
 use myriad_model::Policy;
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene};
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
@@ -17,20 +17,20 @@ pub(super) fn apply(
     Ok(Flow::Continue)
 }
 
-pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> Verdict {
+pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let Ok(taken) = request.taken() else {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     };
     let (policy, head) = (&taken.route.policy, request.head.get());
     if policy.sources_allowed.is_empty() {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     }
     let nets = policy.sources_allowed.iter().map(ToString::to_string);
     let nets = nets.collect::<Vec<String>>().join(", ");
     let client = client::address(head, scene.visit.client.ip(), scene.trusted_hops);
     match admit(policy, head, scene) {
-        Ok(()) => Verdict::Passes(format!("{client} is one of the clients in {nets}")),
-        Err(kind) => End::refused(
+        Ok(()) => StageVerdict::Passes(format!("{client} is one of the clients in {nets}")),
+        Err(kind) => DryRunEnd::refused(
             kind,
             format_args!("only clients in {nets} are admitted, and {client} is not among them"),
         ),

@@ -4,7 +4,7 @@
 
 use myriad_base::clock;
 
-use super::dry_run::{End, Verdict};
+use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, Serving, Token, route};
 use crate::failure::FailureKind;
 use crate::policy::cors;
@@ -26,7 +26,7 @@ pub(super) fn apply<'a>(
     Ok(Flow::Continue)
 }
 
-pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> Verdict {
+pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> StageVerdict {
     let issuers = || {
         scene
             .tables
@@ -39,23 +39,23 @@ pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>)
     };
     let all: Vec<String> = issuers().map(|(it, _)| named(&it.issuer)).collect();
     if matches!(request.token, Token::Kept(_)) {
-        return Verdict::Passes("the claims of the question count as verified".to_owned());
+        return StageVerdict::Passes("the claims of the question count as verified".to_owned());
     }
     if all.is_empty() {
-        return Verdict::Silent;
+        return StageVerdict::Silent;
     }
     if cors::is_preflight(request.head.get()) {
-        return Verdict::Passes("a preflight is not asked for a token".to_owned());
+        return StageVerdict::Passes("a preflight is not asked for a token".to_owned());
     }
     match authenticate(request, scene, &Remembered::default()) {
-        Ok(None) => Verdict::Passes(format!(
+        Ok(None) => StageVerdict::Passes(format!(
             "the request has no token of {}, and goes on without",
             all.join(", ")
         )),
         Ok(Some(verified)) => {
             let issuer = named(verified.issuer());
             pass_on(request, scene, Some(verified));
-            Verdict::Passes(format!("the token of {issuer} is valid"))
+            StageVerdict::Passes(format!("the token of {issuer} is valid"))
         }
         Err(BadToken) => {
             let missing = issuers().filter(|(_, keys)| keys.now().is_none());
@@ -65,7 +65,7 @@ pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>)
                 false => format!("; the keys of {} are not here", missing.join(", ")),
             };
             let text = format!("the token is not a valid one of {}{why}", all.join(", "));
-            End::refused(FailureKind::BadToken, text)
+            DryRunEnd::refused(FailureKind::BadToken, text)
         }
     }
 }

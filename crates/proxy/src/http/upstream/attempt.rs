@@ -9,7 +9,7 @@ use myriad_model::Policy;
 use super::outgoing::Outgoing;
 use super::retry_state::RetryState;
 use super::timers::Timers;
-use crate::balance::outlier::Outcome;
+use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Endpoint, Pool};
 use crate::codec::buffer::Buffer;
 use crate::failure::{Failure, FailureKind};
@@ -47,7 +47,7 @@ impl Interims {
 }
 
 /// How an exchange ended.
-pub enum End {
+pub enum ExchangeEnd {
     /// The response is complete.
     Done {
         /// Whether the connection to the endpoint can serve again.
@@ -97,7 +97,7 @@ pub struct Attempt<'a> {
 
 /// The event that the exchange waits for, which says how long it may.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
+pub enum ExchangeWait {
     /// Nothing in particular.
     Nothing,
     /// More of the request.
@@ -113,10 +113,10 @@ pub enum Waits {
 impl Attempt<'_> {
     /// The event that the request's body waits for: more from the client, or whether the endpoint
     /// wants it, where the client waits for that.
-    pub fn waits_for_body(&self, interims: Interims) -> Waits {
+    pub fn waits_for_body(&self, interims: Interims) -> ExchangeWait {
         match self.plan.expects_continue && !interims.has_continued && !self.outgoing.has_body() {
-            true => Waits::EndpointRead,
-            false => Waits::ClientBody,
+            true => ExchangeWait::EndpointRead,
+            false => ExchangeWait::ClientBody,
         }
     }
 
@@ -124,7 +124,7 @@ impl Attempt<'_> {
     pub fn poll_passed(
         &mut self,
         context: &mut Context<'_>,
-        waits: Waits,
+        waits: ExchangeWait,
         is_answered: bool,
     ) -> Poll<FailureKind> {
         if self.deadline.poll_passed(context).is_ready() {
@@ -137,32 +137,34 @@ impl Attempt<'_> {
     }
 
     /// Takes note of what became of the try, as far as it tells of the endpoint.
-    pub fn note(&self, outcome: Outcome) {
+    pub fn note(&self, outcome: EndpointOutcome) {
         let counts = &self.worker.local.counts;
         attempt::note(counts, self.pool, self.target, outcome);
     }
 
     /// Begins a wait.
-    pub fn wait_for(&self, waits: Waits) {
+    pub fn wait_for(&self, waits: ExchangeWait) {
         let limits = &self.worker.local.limits;
         let policy = self.plan.policy();
         let of_policy = |time: fn(&Policy) -> Duration| policy.map_or(limits.write_timeout, time);
         self.deadline.set(match waits {
-            Waits::ClientBody => limits.body_timeout,
-            Waits::ClientRead => limits.write_timeout,
-            Waits::EndpointWrite => of_policy(|policy| policy.send_timeout),
-            Waits::EndpointRead | Waits::Nothing => of_policy(|policy| policy.read_timeout),
+            ExchangeWait::ClientBody => limits.body_timeout,
+            ExchangeWait::ClientRead => limits.write_timeout,
+            ExchangeWait::EndpointWrite => of_policy(|policy| policy.send_timeout),
+            ExchangeWait::EndpointRead | ExchangeWait::Nothing => {
+                of_policy(|policy| policy.read_timeout)
+            }
         });
     }
 }
 
-impl Waits {
+impl ExchangeWait {
     fn timeout(self) -> FailureKind {
         match self {
-            Waits::ClientBody => FailureKind::BodyTimeout,
-            Waits::ClientRead => FailureKind::ClientStalled,
-            Waits::EndpointWrite => FailureKind::SendTimeout,
-            Waits::EndpointRead | Waits::Nothing => FailureKind::ReadTimeout,
+            ExchangeWait::ClientBody => FailureKind::BodyTimeout,
+            ExchangeWait::ClientRead => FailureKind::ClientStalled,
+            ExchangeWait::EndpointWrite => FailureKind::SendTimeout,
+            ExchangeWait::EndpointRead | ExchangeWait::Nothing => FailureKind::ReadTimeout,
         }
     }
 }

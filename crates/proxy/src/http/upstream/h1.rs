@@ -6,12 +6,12 @@
 
 use std::task::{Context, Poll};
 
-use super::attempt::{Attempt, Broken, End, Interims, Waits};
+use super::attempt::{Attempt, Broken, ExchangeEnd, ExchangeWait, Interims};
 use super::mirror;
-use crate::balance::outlier::Outcome;
-use crate::codec::body::{BodyLength, Decoder};
+use crate::balance::outlier::EndpointOutcome;
+use crate::codec::body::{BodyDecoder, BodyLength};
 use crate::codec::buffer::Buffer;
-use crate::codec::head::Finder;
+use crate::codec::head::HeadFinder;
 use crate::codec::response::{self, ResponseHead};
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::http::peer::Peer;
@@ -31,12 +31,12 @@ pub struct Relay<'a, 'l, P> {
     is_refused: bool,
     keep_alive: bool,
     interims: Interims,
-    waits_for: Waits,
+    waits_for: ExchangeWait,
 }
 
 enum Response {
-    Head(Finder),
-    Body(Decoder),
+    Head(HeadFinder),
+    Body(BodyDecoder),
     Done,
     Switched,
     /// It is not passed on; whether nothing of it is left to be read.
@@ -51,12 +51,12 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             peer,
             connection,
             incoming: None,
-            response: Response::Head(Finder::default()),
+            response: Response::Head(HeadFinder::default()),
             status: 0,
             is_refused: false,
             keep_alive: true,
             interims: Interims::default(),
-            waits_for: Waits::Nothing,
+            waits_for: ExchangeWait::Nothing,
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     ///
     /// # Errors
     /// How it broke off.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Broken>> {
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
         match self.poll_all(context) {
             Poll::Ready(Ok(end)) => Poll::Ready(Ok(end)),
             Poll::Ready(Err(failure)) => Poll::Ready(Err(self.broken(failure))),
@@ -95,20 +95,20 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         }
     }
 
-    fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Failure>> {
+    fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Failure>> {
         let mut has_moved = false;
         loop {
-            let mut waits = Waits::Nothing;
+            let mut waits = ExchangeWait::Nothing;
             let mut moves = self.poll_request(context, &mut waits)?;
             moves |= self.poll_response(context, &mut waits)?;
             let was_full = !self.peer.has_room();
             match self.peer.poll_flush(context) {
                 Poll::Ready(flushed) => flushed?,
-                Poll::Pending => waits = Waits::ClientRead,
+                Poll::Pending => waits = ExchangeWait::ClientRead,
             }
             // Room that was just made is a reason to read on, which nobody would wake us for.
             moves |= was_full && self.peer.has_room();
-            if waits != Waits::ClientRead
+            if waits != ExchangeWait::ClientRead
                 && let Some(end) = self.end()
             {
                 return Poll::Ready(Ok(end));
@@ -126,14 +126,14 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
 
     /// The end, once there is one. An answer that is complete ends the exchange, whether or not
     /// the request is.
-    fn end(&mut self) -> Option<End> {
+    fn end(&mut self) -> Option<ExchangeEnd> {
         match self.response {
             Response::Head(_) | Response::Body(_) => None,
-            Response::Switched => Some(End::Switched(self.incoming.take())),
-            Response::Refused(is_read) => Some(End::Refused {
+            Response::Switched => Some(ExchangeEnd::Switched(self.incoming.take())),
+            Response::Refused(is_read) => Some(ExchangeEnd::Refused {
                 is_reusable: is_read && self.is_reusable(),
             }),
-            Response::Done => Some(End::Done {
+            Response::Done => Some(ExchangeEnd::Done {
                 is_reusable: self.incoming.is_none() && self.is_reusable(),
                 is_request_done: self.around.outgoing.is_complete(),
             }),
@@ -150,7 +150,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     fn poll_request(
         &mut self,
         context: &mut Context<'_>,
-        waits: &mut Waits,
+        waits: &mut ExchangeWait,
     ) -> Result<bool, Failure> {
         if self.is_refused {
             return Ok(false);
@@ -175,8 +175,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             }
         }
         if !outgoing.is_pending() {
-            if outgoing.is_complete() && *waits == Waits::Nothing {
-                *waits = Waits::EndpointRead;
+            if outgoing.is_complete() && *waits == ExchangeWait::Nothing {
+                *waits = ExchangeWait::EndpointRead;
             }
             return Ok(moves);
         }
@@ -184,12 +184,12 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             Poll::Ready(Ok(())) => {
                 moves = true;
                 if outgoing.is_complete() {
-                    *waits = Waits::EndpointRead;
+                    *waits = ExchangeWait::EndpointRead;
                 }
             }
             // What the endpoint said before it closed is still to be read: perhaps an answer.
             Poll::Ready(Err(_)) => self.is_refused = true,
-            Poll::Pending => *waits = Waits::EndpointWrite,
+            Poll::Pending => *waits = ExchangeWait::EndpointWrite,
         }
         Ok(moves)
     }
@@ -198,7 +198,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     fn poll_response(
         &mut self,
         context: &mut Context<'_>,
-        waits: &mut Waits,
+        waits: &mut ExchangeWait,
     ) -> Result<bool, Failure> {
         let mut moves = false;
         while matches!(self.response, Response::Head(_) | Response::Body(_)) {
@@ -215,8 +215,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 .poll_fill(context, &mut self.incoming)
             {
                 Poll::Pending => {
-                    if *waits == Waits::Nothing {
-                        *waits = Waits::EndpointRead;
+                    if *waits == ExchangeWait::Nothing {
+                        *waits = ExchangeWait::EndpointRead;
                     }
                     break;
                 }
@@ -279,7 +279,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 if self.interims.take(head.status, plan)? {
                     self.peer.interim(&head)?;
                 }
-                self.response = Response::Head(Finder::default());
+                self.response = Response::Head(HeadFinder::default());
             }
             _ => self.begin(&head, incoming.len() - length)?,
         }
@@ -292,7 +292,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     /// Begins the response, of which `rest` bytes beyond the head are there, or leaves it for a
     /// repetition.
     fn begin(&mut self, head: &ResponseHead<'_>, rest: usize) -> Result<(), Failure> {
-        self.around.note(Outcome::Response(head.status));
+        self.around.note(EndpointOutcome::Response(head.status));
         let Attempt {
             plan,
             worker,
@@ -323,7 +323,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         }
         self.status = head.status;
         self.peer.start(head, body, &plan.changes())?;
-        let decoder = Decoder::limited(body, &worker.local.limits);
+        let decoder = BodyDecoder::limited(body, &worker.local.limits);
         if decoder.is_done() {
             self.peer.end(None);
             self.response = Response::Done;

@@ -10,11 +10,11 @@ use ::h2::{Reason, RecvStream, SendStream};
 use bytes::Bytes;
 use http::header::{HeaderValue, UPGRADE};
 
-use super::attempt::{Attempt, Broken, End, Interims, Waits};
+use super::attempt::{Attempt, Broken, ExchangeEnd, ExchangeWait, Interims};
 use super::mirror;
-use crate::balance::outlier::Outcome;
+use crate::balance::outlier::EndpointOutcome;
 use crate::codec::body::{BodyLength, Encoder};
-use crate::codec::field::{Field, Known};
+use crate::codec::field::{Field, KnownField};
 use crate::codec::response::{self, ResponseHead};
 use crate::codec::trailer;
 use crate::codec::websocket;
@@ -42,7 +42,7 @@ pub struct Exchange<'a, 'l, P> {
     /// The answer to an upgrade of HTTP/1.1; `None` for others. Boxed, because it is rare.
     accept: Option<Box<HeaderValue>>,
     interims: Interims,
-    waits_for: Waits,
+    waits_for: ExchangeWait,
 }
 
 enum Response {
@@ -71,7 +71,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             is_ended: false,
             accept: None,
             interims: Interims::default(),
-            waits_for: Waits::Nothing,
+            waits_for: ExchangeWait::Nothing,
         }
     }
 
@@ -89,7 +89,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     ///
     /// # Errors
     /// How it broke off.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Broken>> {
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
         let is_started = |status: u16| {
             move |failure| Broken {
                 failure,
@@ -108,20 +108,20 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         }
     }
 
-    fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<End, Failure>> {
+    fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Failure>> {
         let mut has_moved = false;
         loop {
-            let mut waits = Waits::Nothing;
+            let mut waits = ExchangeWait::Nothing;
             let mut moves = self.poll_request(context, &mut waits)?;
             moves |= self.poll_response(context, &mut waits)?;
             let was_full = !self.peer.has_room();
             match self.peer.poll_flush(context) {
                 Poll::Ready(flushed) => flushed?,
-                Poll::Pending => waits = Waits::ClientRead,
+                Poll::Pending => waits = ExchangeWait::ClientRead,
             }
             // Room that was just made is a reason to read on, which nobody would wake us for.
             moves |= was_full && self.peer.has_room();
-            if waits != Waits::ClientRead
+            if waits != ExchangeWait::ClientRead
                 && let Some(end) = self.end()
             {
                 return Poll::Ready(Ok(end));
@@ -138,16 +138,16 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     }
 
     /// The end, once there is one.
-    fn end(&mut self) -> Option<End> {
+    fn end(&mut self) -> Option<ExchangeEnd> {
         match std::mem::replace(&mut self.response, Response::Done) {
-            Response::Done => Some(End::Done {
+            Response::Done => Some(ExchangeEnd::Done {
                 is_reusable: true,
                 is_request_done: self.around.outgoing.is_complete(),
             }),
-            Response::Refused => Some(End::Refused { is_reusable: true }),
+            Response::Refused => Some(ExchangeEnd::Refused { is_reusable: true }),
             Response::Carried(body) => {
                 let sending = self.sending.take()?;
-                Some(End::Carried(Carrier::new(body, sending)))
+                Some(ExchangeEnd::Carried(Carrier::new(body, sending)))
             }
             unfinished => {
                 self.response = unfinished;
@@ -160,16 +160,16 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     fn poll_request(
         &mut self,
         context: &mut Context<'_>,
-        waits: &mut Waits,
+        waits: &mut ExchangeWait,
     ) -> Result<bool, Failure> {
         if self.is_refused || self.is_ended {
-            *waits = Waits::EndpointRead;
+            *waits = ExchangeWait::EndpointRead;
             return Ok(false);
         }
         let mut moves = false;
         if matches!(self.response, Response::Unasked) {
             if !self.poll_ask(context)? {
-                *waits = Waits::EndpointWrite;
+                *waits = ExchangeWait::EndpointWrite;
                 return Ok(false);
             }
             moves = true;
@@ -194,8 +194,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             }
         }
         moves |= self.poll_send(context, waits);
-        if *waits == Waits::Nothing && self.is_ended {
-            *waits = Waits::EndpointRead;
+        if *waits == ExchangeWait::Nothing && self.is_ended {
+            *waits = ExchangeWait::EndpointRead;
         }
         Ok(moves)
     }
@@ -230,7 +230,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     }
 
     /// Sends what waits of the body, as far as the endpoint's window goes; whether any of it was.
-    fn poll_send(&mut self, context: &mut Context<'_>, waits: &mut Waits) -> bool {
+    fn poll_send(&mut self, context: &mut Context<'_>, waits: &mut ExchangeWait) -> bool {
         let (outgoing, Some(sending)) = (&mut self.around.outgoing, &mut self.sending) else {
             return false;
         };
@@ -243,7 +243,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             let granted = match sending.capacity() {
                 0 => match sending.poll_capacity(context) {
                     Poll::Pending => {
-                        *waits = Waits::EndpointWrite;
+                        *waits = ExchangeWait::EndpointWrite;
                         return moves;
                     }
                     // The window may have gone to other streams in the meantime.
@@ -293,7 +293,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     fn poll_response(
         &mut self,
         context: &mut Context<'_>,
-        waits: &mut Waits,
+        waits: &mut ExchangeWait,
     ) -> Result<bool, Failure> {
         let mut moves = false;
         while self.peer.has_room() {
@@ -305,8 +305,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
                 }
             };
             if polled.is_pending() {
-                if *waits == Waits::Nothing {
-                    *waits = Waits::EndpointRead;
+                if *waits == ExchangeWait::Nothing {
+                    *waits = ExchangeWait::EndpointRead;
                 }
                 break;
             }
@@ -351,7 +351,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             headers.insert(websocket::ACCEPT, *accept);
         }
         let head = self.head_of(101, headers, false)?;
-        self.around.note(Outcome::Response(head.status));
+        self.around.note(EndpointOutcome::Response(head.status));
         self.around.timers.end_try();
         let changes = self.around.plan.changes();
         self.status = head.status;
@@ -367,7 +367,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         is_end: bool,
     ) -> Result<ResponseHead<'h>, FailureKind> {
         let fields = headers.iter().map(|(name, value)| Field {
-            known: Known::of(name.as_str()),
+            known: KnownField::of(name.as_str()),
             name: name.as_str(),
             value: value.as_bytes(),
         });
@@ -385,7 +385,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         body: RecvStream,
         is_end: bool,
     ) -> Result<(), Failure> {
-        self.around.note(Outcome::Response(head.status));
+        self.around.note(EndpointOutcome::Response(head.status));
         let Attempt {
             plan,
             worker,

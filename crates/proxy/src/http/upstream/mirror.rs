@@ -17,7 +17,7 @@ use crate::codec::body::{Encoder, unchunked};
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::EndpointHead;
 use crate::codec::head::split_authority;
-use crate::http::account::Account;
+use crate::http::account::RequestAccount;
 use crate::http::keeper::Keeper;
 use crate::http::plan::Forward;
 use crate::http::worker::Worker;
@@ -76,7 +76,7 @@ impl Drop for Copy {
 async fn run(copy: Copy, mut plan: Forward) {
     let worker = &copy.0;
     let deadline = Deadline::new();
-    let mut account = Account::untold();
+    let mut account = RequestAccount::untold();
     let mut nobody = Keeper::of_nothing();
     let exchange = exchange(worker, &mut plan, &mut nobody, &mut account, &deadline);
     let ended = tokio::time::timeout(COPY_TIMEOUT, exchange).await;

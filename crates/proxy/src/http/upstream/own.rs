@@ -16,7 +16,7 @@ use crate::codec::body::Encoder;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::EndpointHead;
 use crate::codec::proxy_header::Ends;
-use crate::http::account::Account;
+use crate::http::account::RequestAccount;
 use crate::http::keeper::Keeper;
 use crate::http::plan::Forward;
 use crate::http::worker::Worker;
@@ -53,7 +53,7 @@ pub async fn converse(worker: &Rc<Worker>, own: Own<'_>) -> Option<Answered> {
     let timeout = own.timeout;
     let mut plan = own_plan(worker, own)?;
     let deadline = Deadline::new();
-    let mut account = Account::untold();
+    let mut account = RequestAccount::untold();
     let mut keeper = Keeper::new(ANSWER_BYTES_MAX);
     let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
     let ended = tokio::time::timeout(timeout, asking).await;

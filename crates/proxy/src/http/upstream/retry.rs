@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Broken, End};
+use super::attempt::{Attempt, Broken, ExchangeEnd};
 use super::h1::Relay;
 use super::h2;
 use super::mirror;
 use super::outgoing::{KEPT_BYTES_MAX, Outgoing, UNSEEN_BYTES_MAX};
 use super::retry_state::RetryState;
 use super::timers::Timers;
-use crate::admission::share::Held as Share;
+use crate::admission::share::HeldShare as Share;
 use crate::balance::outlier;
-use crate::balance::usage::{Counted, Held};
+use crate::balance::usage::{HeldUsage, UsageKind};
 use crate::balance::{Choice, Endpoint, Flight, Pool};
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::EndpointHead;
 use crate::failure::{Failure, FailureKind, Retry};
-use crate::http::account::Account;
+use crate::http::account::RequestAccount;
 use crate::http::peer::Peer;
 use crate::http::plan::Forward;
 use crate::http::worker::Worker;
@@ -33,10 +33,10 @@ use crate::upstream::attempt;
 use crate::upstream::dial::Dial;
 use crate::upstream::h1_connection::H1Connection;
 use crate::upstream::h2_connection::H2Stream;
-use crate::upstream::resolve::Answer;
+use crate::upstream::resolve::DnsAnswer;
 
 /// How an exchange ended.
-pub enum Outcome {
+pub enum ExchangeOutcome {
     /// The response is complete.
     Done {
         /// Whether the request was read to its end.
@@ -86,7 +86,7 @@ impl Way {
 /// The next step after a try.
 enum Next {
     /// The end.
-    Ended(Outcome),
+    Ended(ExchangeOutcome),
     /// The same try once more, on a fresh connection where the reused one had been closed.
     Afresh,
     /// A repetition that the route asks for.
@@ -101,9 +101,9 @@ pub async fn exchange<P: Peer>(
     worker: &Rc<Worker>,
     plan: &mut Forward,
     peer: &mut P,
-    account: &mut Account,
+    account: &mut RequestAccount,
     deadline: &Deadline,
-) -> Result<Outcome, Broken> {
+) -> Result<ExchangeOutcome, Broken> {
     account.put_trace(plan);
     let _request = admit(worker, plan)?;
     let answer = resolve(worker, plan).await?;
@@ -149,7 +149,7 @@ pub async fn exchange<P: Peer>(
                 let pool = pool(plan, answer.as_ref());
                 if Event::of(failure.kind, true).is_some() {
                     let counts = &worker.local.counts;
-                    attempt::note(counts, pool, &target, outlier::Outcome::Failure);
+                    attempt::note(counts, pool, &target, outlier::EndpointOutcome::Failure);
                 }
                 after_failed_connect(worker, plan, pool, &mut tries, failure)?
             }
@@ -188,7 +188,7 @@ pub async fn open_stream(
 async fn run<P: Peer>(
     around: Attempt<'_>,
     peer: &mut P,
-    account: &mut Account,
+    account: &mut RequestAccount,
     mut way: Way,
     flight: Flight,
 ) -> Result<Next, Broken> {
@@ -211,31 +211,31 @@ async fn run<P: Peer>(
     deadline.unset();
     let is_reused = way.is_reused();
     let broken = match (ended, way) {
-        (Ok(End::Switched(said)), Way::H1(connection)) => {
+        (Ok(ExchangeEnd::Switched(said)), Way::H1(connection)) => {
             let far = Far::H1(connection);
             let switched = switched(far, said, flight);
-            return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
+            return Ok(Next::Ended(ExchangeOutcome::Switched(Box::new(switched))));
         }
-        (Ok(End::Carried(carrier)), Way::H2(stream)) => {
+        (Ok(ExchangeEnd::Carried(carrier)), Way::H2(stream)) => {
             let far = Far::H2(stream, carrier);
             let switched = switched(far, None, flight);
-            return Ok(Next::Ended(Outcome::Switched(Box::new(switched))));
+            return Ok(Next::Ended(ExchangeOutcome::Switched(Box::new(switched))));
         }
         // Each version has its own way.
-        (Ok(End::Switched(_)), Way::H2(_)) | (Ok(End::Carried(_)), Way::H1(_)) => {
+        (Ok(ExchangeEnd::Switched(_)), Way::H2(_)) | (Ok(ExchangeEnd::Carried(_)), Way::H1(_)) => {
             unstarted(FailureKind::Internal.into())
         }
         (
-            Ok(End::Done {
+            Ok(ExchangeEnd::Done {
                 is_reusable,
                 is_request_done,
             }),
             way,
         ) => {
             keep(worker, way, is_reusable, &dial);
-            return Ok(Next::Ended(Outcome::Done { is_request_done }));
+            return Ok(Next::Ended(ExchangeOutcome::Done { is_request_done }));
         }
-        (Ok(End::Refused { is_reusable }), way) => {
+        (Ok(ExchangeEnd::Refused { is_reusable }), way) => {
             keep(worker, way, is_reusable, &dial);
             return Ok(Next::Repeated);
         }
@@ -259,7 +259,7 @@ fn after_broken(around: Attempt<'_>, broken: Broken, is_reused: bool) -> Result<
     let is_its_own = Event::of(kind, false).is_some() || kind == FailureKind::RequestTimeout;
     if !broken.is_started && is_its_own {
         let counts = &worker.local.counts;
-        attempt::note(counts, pool, target, outlier::Outcome::Failure);
+        attempt::note(counts, pool, target, outlier::EndpointOutcome::Failure);
     }
     if broken.is_started || !outgoing.is_whole() {
         return Err(broken);
@@ -313,27 +313,27 @@ fn after_failed_connect(
 }
 
 /// Counts a request at its upstream, where that bears only so many.
-fn admit(worker: &Worker, plan: &Forward) -> Result<Option<Held>, Broken> {
+fn admit(worker: &Worker, plan: &Forward) -> Result<Option<HeldUsage>, Broken> {
     let upstream = &plan.upstream;
     let max = upstream.limits().map_or(0, |limits| limits.requests_max);
     if max == 0 {
         return Ok(None);
     }
-    let held = Held::take(&upstream.usage, Counted::Requests, max);
+    let held = HeldUsage::take(&upstream.usage, UsageKind::Requests, max);
     held.map(Some).ok_or_else(|| {
         worker.local.counts.add(Count::OverflowRequests);
         unstarted(FailureKind::Overflow.into())
     })
 }
 
-async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<Answer>>, Broken> {
+async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<DnsAnswer>>, Broken> {
     let answer = plan
         .upstream
         .answer(&worker.local.names, &plan.host, plan.original);
     answer.await.map_err(unstarted)
 }
 
-fn pool<'a>(plan: &'a Forward, answer: Option<&'a Arc<Answer>>) -> &'a Pool {
+fn pool<'a>(plan: &'a Forward, answer: Option<&'a Arc<DnsAnswer>>) -> &'a Pool {
     answer.map_or(&plan.upstream.pool, |answer| &answer.pool)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use myriad_model::{Retry, Share};
 
-use crate::balance::usage::{Counted, Held};
+use crate::balance::usage::{HeldUsage, UsageKind};
 use crate::balance::{Pool, now_ms};
 use crate::http::plan::Forward;
 use crate::http::worker::Worker;
@@ -29,7 +29,7 @@ pub struct RetryState {
     /// Repetitions that the route allows.
     left: u8,
     made: u8,
-    repeating: Option<Held>,
+    repeating: Option<HeldUsage>,
 }
 
 impl RetryState {
@@ -86,7 +86,7 @@ fn note(upstream: &UpstreamEntry) {
 }
 
 /// Counts a repetition; none where the upstream has as many as it may.
-fn begin(upstream: &UpstreamEntry, pool: &Pool) -> Option<Held> {
+fn begin(upstream: &UpstreamEntry, pool: &Pool) -> Option<HeldUsage> {
     let options = upstream.options();
     let own = options.map_or(0, |options| options.limits.retries_max);
     let budget = options.and_then(|options| options.retry_budget);
@@ -105,7 +105,7 @@ fn begin(upstream: &UpstreamEntry, pool: &Pool) -> Option<Held> {
     };
     // Where a budget allows none, there is none; elsewhere 0 stands for no bound.
     (max > 0)
-        .then(|| Held::take(&upstream.usage, Counted::Retries, max))
+        .then(|| HeldUsage::take(&upstream.usage, UsageKind::Retries, max))
         .flatten()
 }
 
@@ -119,12 +119,12 @@ mod tests {
         UpstreamOptions, Value,
     };
 
-    use super::{Held, REPEATING_MIN, begin, note};
+    use super::{HeldUsage, REPEATING_MIN, begin, note};
     use crate::balance::{Endpoint, Flight, Member, Pool, TransportSettings};
     use crate::upstream::endpoint::EndpointTable;
     use crate::upstream::entry::UpstreamEntry;
 
-    fn fill(upstream: &UpstreamEntry, pool: &Pool) -> Vec<Held> {
+    fn fill(upstream: &UpstreamEntry, pool: &Pool) -> Vec<HeldUsage> {
         std::iter::from_fn(|| begin(upstream, pool)).collect()
     }
 

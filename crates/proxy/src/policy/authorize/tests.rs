@@ -5,7 +5,7 @@ use myriad_model::{
     Authorize, Form, Name, Origin, Resource, SealedArc, Sealer, Value,
 };
 
-use super::{Request, Stream, admits_stream, asked, judge};
+use super::{JudgedRequest, JudgedStream, admits_stream, asked, judge};
 use crate::codec::head;
 use crate::limits::Limits;
 use crate::route::access_policies::AccessPolicies;
@@ -61,7 +61,7 @@ fn verdict(policies: Vec<Authorize>, target: &str, fields: &str) -> String {
     let mut visit =
         DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 8080);
     visit.address = Some("203.0.113.1".parse().unwrap());
-    let request = Request {
+    let request = JudgedRequest {
         visit: &visit,
         head: &head,
         token: None,
@@ -298,7 +298,7 @@ fn a_policy_on_trial_is_counted_and_nothing_else() {
     let access_policies = access_policies(vec![deny]);
     let head = head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::default()).unwrap();
     let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
-    let request = Request {
+    let request = JudgedRequest {
         visit: &visit,
         head: &head,
         token: None,
@@ -314,7 +314,7 @@ fn what_only_requests_have_closes_streams_and_never_opens_them() {
     let stream = |action, subject, form| {
         let rule = when(subject, vec![form], Vec::new());
         let access_policies = access_policies(vec![policy(action, vec![rule])]);
-        let stream = Stream {
+        let stream = JudgedStream {
             listener: &"tcp".into(),
             client: "192.0.2.7".parse().unwrap(),
             peer: "192.0.2.7".parse().unwrap(),

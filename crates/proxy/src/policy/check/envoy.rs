@@ -23,7 +23,7 @@ pub struct AttributeContext {
     #[prost(message, optional, tag = "2")]
     pub destination: Option<Party>,
     #[prost(message, optional, tag = "4")]
-    pub request: Option<Request>,
+    pub request: Option<ContextRequest>,
     #[prost(message, optional, tag = "12")]
     pub tls_session: Option<TlsSession>,
 }
@@ -55,7 +55,7 @@ pub struct SocketAddress {
 
 /// A request and when it came.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Request {
+pub struct ContextRequest {
     #[prost(message, optional, tag = "1")]
     pub time: Option<Timestamp>,
     #[prost(message, optional, tag = "2")]
@@ -105,14 +105,14 @@ pub struct TlsSession {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CheckResponse {
     #[prost(message, optional, tag = "1")]
-    pub status: Option<Status>,
+    pub status: Option<RpcStatus>,
     #[prost(oneof = "HttpResponse", tags = "2, 3")]
     pub http_response: Option<HttpResponse>,
 }
 
 /// A status of gRPC.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Status {
+pub struct RpcStatus {
     #[prost(int32, tag = "1")]
     pub code: i32,
 }
@@ -134,7 +134,7 @@ pub struct DeniedHttpResponse {
     #[prost(message, optional, tag = "1")]
     pub status: Option<HttpStatus>,
     #[prost(message, repeated, tag = "2")]
-    pub headers: Vec<HeaderValueOption>,
+    pub headers: Vec<CheckHeaderOption>,
     #[prost(string, tag = "3")]
     pub body: String,
 }
@@ -150,16 +150,16 @@ pub struct HttpStatus {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OkHttpResponse {
     #[prost(message, repeated, tag = "2")]
-    pub headers: Vec<HeaderValueOption>,
+    pub headers: Vec<CheckHeaderOption>,
     #[prost(string, repeated, tag = "5")]
     pub headers_to_remove: Vec<String>,
     #[prost(message, repeated, tag = "6")]
-    pub response_headers_to_add: Vec<HeaderValueOption>,
+    pub response_headers_to_add: Vec<CheckHeaderOption>,
 }
 
 /// A header and how it is put in.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct HeaderValueOption {
+pub struct CheckHeaderOption {
     #[prost(message, optional, tag = "1")]
     pub header: Option<HeaderValue>,
     #[prost(message, optional, tag = "2")]

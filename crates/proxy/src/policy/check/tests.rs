@@ -3,7 +3,10 @@ use std::time::Duration;
 use myriad_model::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Provider};
 use prost::Message as _;
 
-use super::{Answered, Changes, Refusal, Told, Verdict, edit, envoy, question, verdict, write};
+use super::{
+    Answered, CheckChanges, CheckVerdict, OwnedHeader, RefusalResponse, edit, envoy, question,
+    verdict, write,
+};
 use crate::codec::buffer::Buffer;
 use crate::codec::head;
 use crate::limits::Limits;
@@ -48,7 +51,7 @@ fn asked(provider: &Provider) -> Vec<u8> {
     write(question, provider, b"body").filled().to_vec()
 }
 
-fn told(fields: &[(&str, &str)]) -> Vec<Told> {
+fn told(fields: &[(&str, &str)]) -> Vec<OwnedHeader> {
     let fields = fields.iter();
     fields
         .map(|(name, value)| ((*name).into(), value.as_bytes().into()))
@@ -94,24 +97,24 @@ fn only_200_lets_a_request_pass_over_http() {
     let provider = over_http();
     let fields = [("x-user", "eve"), ("x-session", "1"), ("x-other", "2")];
     let passes = verdict(&provider, answered(200, &fields, b"ignored"));
-    let changes = Changes {
+    let changes = CheckChanges {
         set: told(&[("x-user", "eve")]),
         downstream: told(&[("x-session", "1")]),
-        ..Changes::default()
+        ..CheckChanges::default()
     };
-    assert_eq!(passes, Verdict::Pass(changes));
+    assert_eq!(passes, CheckVerdict::Pass(changes));
     let fields = [("x-reason", "a"), ("location", "/login"), ("x-other", "b")];
     let refused = verdict(&provider, answered(302, &fields, b"go"));
-    let refusal = Refusal {
+    let refusal = RefusalResponse {
         status: 302,
         fields: told(&fields[..2]),
         body: (*b"go").into(),
     };
-    assert_eq!(refused, Verdict::Refuse(refusal));
+    assert_eq!(refused, CheckVerdict::Refuse(refusal));
     for status in [0, 500, 503] {
         assert_eq!(
             verdict(&provider, answered(status, &[], b"")),
-            Verdict::Unclear
+            CheckVerdict::Unclear
         );
     }
 }
@@ -124,7 +127,7 @@ fn an_answer_over_grpc_is_read_to_the_letter() {
         let length = (message.len() as u32).to_be_bytes();
         answered(200, &[], &[&[0][..], &length, &message].concat())
     };
-    let option = |name: &str, value: &str| envoy::HeaderValueOption {
+    let option = |name: &str, value: &str| envoy::CheckHeaderOption {
         header: Some(envoy::HeaderValue {
             key: name.into(),
             value: value.into(),
@@ -132,7 +135,7 @@ fn an_answer_over_grpc_is_read_to_the_letter() {
         }),
         append: None,
     };
-    let status = |code| Some(envoy::Status { code });
+    let status = |code| Some(envoy::RpcStatus { code });
     let allowed = envoy::CheckResponse {
         status: status(0),
         http_response: Some(envoy::HttpResponse::Ok(envoy::OkHttpResponse {
@@ -141,29 +144,32 @@ fn an_answer_over_grpc_is_read_to_the_letter() {
             response_headers_to_add: vec![],
         })),
     };
-    let changes = Changes {
+    let changes = CheckChanges {
         remove: vec!["x-other".into()],
         set: told(&[("x-user", "eve")]),
-        ..Changes::default()
+        ..CheckChanges::default()
     };
-    assert_eq!(verdict(&provider, of(&allowed)), Verdict::Pass(changes));
+    assert_eq!(
+        verdict(&provider, of(&allowed)),
+        CheckVerdict::Pass(changes)
+    );
     let denied = envoy::CheckResponse {
         status: status(7),
         http_response: None,
     };
-    let Verdict::Refuse(refusal) = verdict(&provider, of(&denied)) else {
+    let CheckVerdict::Refuse(refusal) = verdict(&provider, of(&denied)) else {
         panic!("it passes");
     };
     assert_eq!(refusal.status, 403);
     let mut cut = of(&allowed);
     cut.body.pop();
-    assert_eq!(verdict(&provider, cut), Verdict::Unclear);
+    assert_eq!(verdict(&provider, cut), CheckVerdict::Unclear);
     let mut failed = of(&allowed);
     failed.fields = told(&[("grpc-status", "14")]);
-    assert_eq!(verdict(&provider, failed), Verdict::Unclear);
+    assert_eq!(verdict(&provider, failed), CheckVerdict::Unclear);
     // Without a status there is no yes.
     let silent = of(&envoy::CheckResponse::default());
-    assert_eq!(verdict(&provider, silent), Verdict::Unclear);
+    assert_eq!(verdict(&provider, silent), CheckVerdict::Unclear);
 }
 
 #[test]
@@ -171,7 +177,7 @@ fn changes_replace_what_the_client_sent_and_leave_the_framing() {
     let mut request = Buffer::take();
     request.append_str(REQUEST);
     request.append(b"body: 1");
-    let changes = Changes {
+    let changes = CheckChanges {
         remove: vec!["x-other".into(), "host".into()],
         set: told(&[("x-user", "eve"), ("content-length", "9")]),
         add: told(&[("x-let-in", "2")]),

@@ -12,13 +12,13 @@ use crate::policy::check::envoy::{BoolValue, HeaderValue, HttpStatus};
 /// A message to the processor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessingRequest {
-    #[prost(oneof = "Told", tags = "2, 3, 4")]
-    pub request: Option<Told>,
+    #[prost(oneof = "ProcessingPart", tags = "2, 3, 4")]
+    pub request: Option<ProcessingPart>,
 }
 
 /// One part of a request or its response.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Told {
+pub enum ProcessingPart {
     /// The head of the request.
     #[prost(message, tag = "2")]
     RequestHeaders(HttpHeaders),
@@ -58,13 +58,13 @@ pub struct HttpBody {
 /// An answer of the processor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessingResponse {
-    #[prost(oneof = "Said", tags = "1, 2, 3, 7")]
-    pub response: Option<Said>,
+    #[prost(oneof = "ProcessingReply", tags = "1, 2, 3, 7")]
+    pub response: Option<ProcessingReply>,
 }
 
 /// The answer to a part, or what the client gets at once.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Said {
+pub enum ProcessingReply {
     /// The answer to the head of the request.
     #[prost(message, tag = "1")]
     RequestHeaders(PartResponse),
@@ -102,14 +102,14 @@ pub struct CommonResponse {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HeaderMutation {
     #[prost(message, repeated, tag = "1")]
-    pub set_headers: Vec<HeaderValueOption>,
+    pub set_headers: Vec<ProcessHeaderOption>,
     #[prost(string, repeated, tag = "2")]
     pub remove_headers: Vec<String>,
 }
 
 /// A header and how it is put in.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct HeaderValueOption {
+pub struct ProcessHeaderOption {
     #[prost(message, optional, tag = "1")]
     pub header: Option<HeaderValue>,
     #[prost(message, optional, tag = "2")]

@@ -16,7 +16,7 @@ use myriad_model::{
 };
 use proptest::prelude::*;
 
-use super::{BadToken, Remembered, Room, authenticate, change, read};
+use super::{BadToken, HeadMemory, Remembered, authenticate, change, read};
 use crate::codec::head;
 use crate::limits::Limits;
 use crate::route::access_policies::AccessPolicies;
@@ -366,7 +366,7 @@ fn all_tokens_that_are_not_passed_on_are_taken_out() {
             first.token(GOOD),
             bearer(&second.token(GOOD))
         );
-        let mut room = Room::default();
+        let mut room = HeadMemory::default();
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         let found = authenticate(&access_policies, &visit, &head, &Remembered::default(), NOW);
         let verified = found.unwrap().unwrap();
@@ -395,7 +395,7 @@ fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
     let token = signer.token(r#"{"iss":"me","sub":"ann","age":7}"#);
     let show = |fields: &str| {
         let text = format!("GET /?a=b HTTP/1.1\r\nHost: a\r\nConnection: x-sub\r\n{fields}\r\n");
-        let mut room = Room::default();
+        let mut room = HeadMemory::default();
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         let found = authenticate(&access_policies, &visit, &head, &Remembered::default(), NOW);
         let verified = found.unwrap_or_default();

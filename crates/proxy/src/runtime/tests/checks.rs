@@ -319,7 +319,7 @@ async fn a_route_is_looked_for_again_where_the_provider_says_so() {
 }
 
 fn answer_to(http: &envoy::HttpRequest) -> envoy::CheckResponse {
-    let header = envoy::HeaderValueOption {
+    let header = envoy::CheckHeaderOption {
         header: Some(envoy::HeaderValue {
             key: "x-user".into(),
             value: "eve".into(),
@@ -345,7 +345,7 @@ fn answer_to(http: &envoy::HttpRequest) -> envoy::CheckResponse {
         }
     };
     envoy::CheckResponse {
-        status: Some(envoy::Status { code }),
+        status: Some(envoy::RpcStatus { code }),
         http_response: Some(answer),
     }
 }

@@ -14,7 +14,7 @@ use crate::http::stage::Scene;
 use crate::http::stage::dry_run::{self, DryRun};
 use crate::limits::Limits;
 use crate::pattern::Budget;
-use crate::policy::token::Room;
+use crate::policy::token::HeadMemory;
 use crate::route::downstream_connection::DownstreamConnection;
 
 /// A proxy with a route for each stage that ends a request.
@@ -105,7 +105,7 @@ fn explained(world: &World, request: &str) -> (Option<u16>, bool) {
     let tables = world.proxy.reader()();
     let address = ([127, 0, 0, 1], 4711).into();
     let visit = DownstreamConnection::new("http".into(), address, 80);
-    let (mut room, budget) = (Room::default(), Budget::default());
+    let (mut room, budget) = (HeadMemory::default(), Budget::default());
     let end = memchr::memmem::find(request.as_bytes(), b"\r\n\r\n").unwrap() + 4;
     let head = head::parse(&request.as_bytes()[..end], &Limits::default()).unwrap();
     let scene = Scene {

@@ -13,7 +13,7 @@ use tokio::task::{LocalSet, yield_now};
 use super::floods::frame;
 use super::world::{Backend, PATIENCE, World, route, with_policy};
 use crate::Limits;
-use crate::admission::room::Room;
+use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
 use crate::codec::buffer::{BUFFER_BYTES, HEAD_BYTES, held_bytes};
 use crate::codec::frame::PREFACE;
@@ -38,7 +38,7 @@ async fn serve(world: &World) -> TcpStream {
     let limits = Arc::new(Limits::default());
     let local = Rc::new(Local {
         fairness: Fairness::new(&limits, &Arc::default()),
-        room: Rc::new(Room::new(&limits, Arc::default())),
+        room: Rc::new(ConnectionRoom::new(&limits, Arc::default())),
         limits,
         buckets: Arc::default(),
         counts: Arc::new(Counts::new()),

@@ -13,8 +13,8 @@ use super::endpoints::{Streams, put};
 use super::world::{Backend, PATIENCE, World, header, route, with_policy};
 use crate::policy::check::envoy::{HeaderValue, HttpStatus};
 use crate::policy::process::envoy::{
-    BodyMutation, CommonResponse, HeaderMutation, HeaderValueOption, ImmediateResponse, NewBody,
-    PartResponse, ProcessingRequest, ProcessingResponse, Said, Told,
+    BodyMutation, CommonResponse, HeaderMutation, ImmediateResponse, NewBody, PartResponse,
+    ProcessHeaderOption, ProcessingPart, ProcessingReply, ProcessingRequest, ProcessingResponse,
 };
 
 fn get(fields: &str) -> String {
@@ -30,13 +30,13 @@ fn post(fields: &str, body: &str) -> String {
 }
 
 fn mutation(name: &str, value: &str) -> HeaderMutation {
-    let option = |name: &str, value: &str| HeaderValueOption {
+    let option = |name: &str, value: &str| ProcessHeaderOption {
         header: Some(HeaderValue {
             key: name.into(),
             value: value.into(),
             raw_value: Bytes::new(),
         }),
-        ..HeaderValueOption::default()
+        ..ProcessHeaderOption::default()
     };
     HeaderMutation {
         // What frames the message is not the processor's to change.
@@ -58,8 +58,8 @@ fn part(name: &str, value: &str, body: Option<Bytes>) -> PartResponse {
     }
 }
 
-fn immediate(code: i32, body: &str) -> Said {
-    Said::Immediate(ImmediateResponse {
+fn immediate(code: i32, body: &str) -> ProcessingReply {
+    ProcessingReply::Immediate(ImmediateResponse {
         status: Some(HttpStatus { code }),
         headers: Some(mutation("x-why", "no")),
         body: Bytes::copy_from_slice(body.as_bytes()),
@@ -68,8 +68,8 @@ fn immediate(code: i32, body: &str) -> Said {
 }
 
 /// What a request asks of its processor, by the header `x-mode`.
-fn mode(told: &Told) -> Option<String> {
-    let Told::RequestHeaders(head) = told else {
+fn mode(told: &ProcessingPart) -> Option<String> {
+    let ProcessingPart::RequestHeaders(head) = told else {
         return None;
     };
     let headers = &head.headers.as_ref()?.headers;
@@ -95,18 +95,22 @@ async fn process(request: Request<RecvStream>, mut respond: SendResponse<Bytes>)
             arrived.drain(..5 + length);
             known = mode(&told).unwrap_or(known);
             let said = match (told, &*known) {
-                (Told::RequestHeaders(_), "stop") => immediate(418, "stopped"),
-                (Told::RequestHeaders(_), "silent") => continue,
-                (Told::RequestHeaders(_), "wrong") => {
-                    Said::ResponseHeaders(PartResponse::default())
+                (ProcessingPart::RequestHeaders(_), "stop") => immediate(418, "stopped"),
+                (ProcessingPart::RequestHeaders(_), "silent") => continue,
+                (ProcessingPart::RequestHeaders(_), "wrong") => {
+                    ProcessingReply::ResponseHeaders(PartResponse::default())
                 }
-                (Told::ResponseHeaders(_), "stop late") => immediate(403, "too late"),
-                (Told::ResponseHeaders(_), "silent late") => continue,
-                (Told::RequestHeaders(_), _) => Said::RequestHeaders(part("x-user", "eve", None)),
-                (Told::ResponseHeaders(_), _) => Said::ResponseHeaders(part("x-seen", "yes", None)),
-                (Told::RequestBody(body), _) => {
+                (ProcessingPart::ResponseHeaders(_), "stop late") => immediate(403, "too late"),
+                (ProcessingPart::ResponseHeaders(_), "silent late") => continue,
+                (ProcessingPart::RequestHeaders(_), _) => {
+                    ProcessingReply::RequestHeaders(part("x-user", "eve", None))
+                }
+                (ProcessingPart::ResponseHeaders(_), _) => {
+                    ProcessingReply::ResponseHeaders(part("x-seen", "yes", None))
+                }
+                (ProcessingPart::RequestBody(body), _) => {
                     let new = [b"new ", &*body.body].concat();
-                    Said::RequestBody(part("x-body", "seen", Some(new.into())))
+                    ProcessingReply::RequestBody(part("x-body", "seen", Some(new.into())))
                 }
             };
             let message = ProcessingResponse {

@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::floods::frame;
 use super::world::{Client, PATIENCE, World, header, route, trusting_config};
 use crate::Settings;
-use crate::codec::body::{BodyLength, Decoder};
-use crate::codec::head::Finder;
+use crate::codec::body::{BodyDecoder, BodyLength};
+use crate::codec::head::HeadFinder;
 use crate::limits::Limits;
 use crate::limits::PathRule;
 use crate::telemetry::request_id::RequestIds;
@@ -78,7 +78,7 @@ async fn record(mut tcp: TcpStream, seen: Arc<Mutex<Vec<u8>>>) {
 
 /// The length of a whole message.
 fn message(bytes: &[u8]) -> Option<usize> {
-    let length = Finder::default().find(bytes).unwrap()?;
+    let length = HeadFinder::default().find(bytes).unwrap()?;
     let head = std::str::from_utf8(&bytes[..length]).unwrap();
     let body = match (
         header(head, "content-length"),
@@ -89,7 +89,7 @@ fn message(bytes: &[u8]) -> Option<usize> {
         (None, None) => BodyLength::None,
         both => panic!("two framings at an endpoint: {both:?}"),
     };
-    let mut decoder = Decoder::new(body);
+    let mut decoder = BodyDecoder::new(body);
     let mut used = length;
     while !decoder.is_done() {
         let rest = bytes.get(used..).filter(|rest| !rest.is_empty())?;

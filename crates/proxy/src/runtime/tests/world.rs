@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::codec::body::{BodyLength, Decoder};
+use crate::codec::body::{BodyDecoder, BodyLength};
 use crate::limits::Limits;
 use crate::{Applied, Proxy, Settings};
 
@@ -449,7 +449,7 @@ async fn read_request(client: &mut Client<TcpStream>) -> Option<String> {
         client.read_some().await?;
     };
     let length = header(&request, "content-length").map(|length| length.parse().unwrap());
-    let mut decoder = Decoder::new(match (length, header(&request, "transfer-encoding")) {
+    let mut decoder = BodyDecoder::new(match (length, header(&request, "transfer-encoding")) {
         (Some(length), _) => BodyLength::Exact(length),
         (None, Some(_)) => BodyLength::Chunked,
         (None, None) => BodyLength::None,

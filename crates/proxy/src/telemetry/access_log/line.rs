@@ -54,7 +54,7 @@ pub struct AccessLogLine {
     pub upstream: Option<Name>,
     /// The endpoint tried last.
     pub endpoint: Option<SocketAddr>,
-    /// The failure; see [`crate::failure::Verdict`].
+    /// The failure; see [`crate::failure::FailureVerdict`].
     pub flag: Option<&'static str>,
     /// Whether an access policy wants the request to be marked.
     pub is_audited: bool,

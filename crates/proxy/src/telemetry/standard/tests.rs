@@ -9,7 +9,8 @@ use myriad_model::{
 use super::super::recording::Recording;
 use super::super::workloads::WorkloadId;
 use super::{
-    BOOKS_MAX, Book, Labels, Library, PAGES_MAX, Page, Reporter, SERIES_MAX, Workload, register,
+    BOOKS_MAX, Book, Labels, Library, PAGES_MAX, Reporter, SERIES_MAX, SeriesPage, Workload,
+    register,
 };
 
 fn library() -> (Metrics, Arc<Library>) {
@@ -35,7 +36,7 @@ fn open(library: &Library, name: &str) -> Arc<Book> {
 }
 
 /// The counts of a worker for nobody that is known.
-fn page(book: &Book, worker: usize) -> &Page {
+fn page(book: &Book, worker: usize) -> &SeriesPage {
     book.page(worker, WorkloadId::UNKNOWN).unwrap()
 }
 
@@ -47,7 +48,7 @@ fn labels(status: u16) -> Labels {
     }
 }
 
-fn count(page: &Page, status: u16) {
+fn count(page: &SeriesPage, status: u16) {
     page.count_request(labels(status), Duration::from_millis(7), 3, 600);
 }
 

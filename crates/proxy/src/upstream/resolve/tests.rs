@@ -43,7 +43,7 @@ fn says(server: &NameServer, name: &str, last: u8, ttl: u32) {
 }
 
 /// The last number of each endpoint's address.
-fn last(answer: &super::Answer) -> Vec<u8> {
+fn last(answer: &super::DnsAnswer) -> Vec<u8> {
     let members = answer.pool.members().iter();
     let ips = members.map(|member| member.target.address.ip());
     let last = |ip: IpAddr| ip.to_string().rsplit('.').next().map(str::parse);
@@ -133,7 +133,7 @@ async fn old_addresses_serve_while_no_server_answers_and_go_where_dns_says_so() 
             told
         });
         let members = shared.members(&known.told, None).into_iter();
-        let answer = super::Answer {
+        let answer = super::DnsAnswer {
             pool: super::Pool::with(members, &shared.options),
             told: told.collect(),
             until: now,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Origin, OriginKind};
 
-use super::place::Speech;
+use super::endpoint_source::Speech;
 use super::{Address, Draft, Members, Owner, service};
 use crate::engine::{Output, Reader, Weight};
 use crate::resolve::service_entry::Entry;

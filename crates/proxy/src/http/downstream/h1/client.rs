@@ -5,16 +5,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use super::is_empty;
-use crate::codec::body::{BodyLength, Decoder, Encoder};
+use crate::codec::body::{BodyDecoder, BodyLength, Encoder};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::head::Version;
 use crate::codec::response::ResponseHead;
 use crate::codec::trailer::Trailers;
 use crate::failure::FailureKind;
-use crate::http::account::Account;
-use crate::http::answer::Answer;
+use crate::http::account::RequestAccount;
+use crate::http::answer::LocalReply;
 use crate::http::downstream::{Downstream, GiveUp, trailers_of_request};
-use crate::http::peer::{Changes, Peer};
+use crate::http::peer::{Peer, ResponseChanges};
 use crate::http::worker::Worker;
 use crate::http::write::{self, Framing};
 use crate::limits::Reached;
@@ -25,13 +25,13 @@ use crate::route::downstream_connection::DownstreamConnection;
 const LINGER_BYTES_MAX: usize = 256 << 10;
 
 /// The client's end: its stream, what it has sent, and what it has yet to be sent.
-pub struct Client {
+pub struct H1Client {
     worker: Rc<Worker>,
     stream: Stream,
     input: Option<Buffer>,
     output: Option<Buffer>,
-    request: Request,
-    decoder: Decoder,
+    request: H1Request,
+    decoder: BodyDecoder,
     encoder: Encoder,
     /// The trailers of a request.
     trailers: Option<Trailers>,
@@ -44,7 +44,7 @@ pub struct Client {
 
 /// The properties of a request that the client's end has to know.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct H1Request {
     /// The version.
     pub version: Version,
     /// Whether the method is HEAD.
@@ -59,10 +59,10 @@ pub struct Request {
     pub expects_continue: bool,
 }
 
-impl Request {
+impl H1Request {
     /// A request that could not be read.
     pub fn unread() -> Self {
-        Request {
+        H1Request {
             version: Version::Http11,
             is_head: false,
             length: BodyLength::None,
@@ -73,16 +73,16 @@ impl Request {
     }
 }
 
-impl Client {
+impl H1Client {
     /// A client that has said this so far.
     pub fn new(stream: Stream, input: Option<Buffer>, worker: Rc<Worker>) -> Self {
-        Client {
+        H1Client {
             worker,
             stream,
             input,
             output: None,
-            request: Request::unread(),
-            decoder: Decoder::new(BodyLength::None),
+            request: H1Request::unread(),
+            decoder: BodyDecoder::new(BodyLength::None),
             encoder: Encoder::Plain,
             trailers: None,
             keep_alive: true,
@@ -119,11 +119,11 @@ impl Client {
     }
 
     /// Begins a request whose head takes `length` of the bytes that wait.
-    pub fn begin(&mut self, request: Request, length: usize) {
+    pub fn begin(&mut self, request: H1Request, length: usize) {
         self.consume(length);
         self.request = request;
         self.trailers = None;
-        self.decoder = Decoder::limited(request.length, &self.worker.local.limits);
+        self.decoder = BodyDecoder::limited(request.length, &self.worker.local.limits);
         self.keep_alive = request.keep_alive;
         self.bytes_received = 0;
         self.bytes_sent = 0;
@@ -152,7 +152,7 @@ impl Client {
 
     /// Puts the head of an answer of the proxy into the output. The connection goes on where little
     /// of the request is left to be thrown away.
-    fn put_answer(&mut self, answer: &Answer) {
+    fn put_answer(&mut self, answer: &LocalReply) {
         let discard_bytes_max = self.worker.local.limits.discard_bytes_max;
         let left = self.decoder.remaining();
         if left.is_some_and(|left| left > discard_bytes_max) {
@@ -171,7 +171,7 @@ impl Client {
 
     /// Sends an answer whose head was put into the output, and its body in pieces: the rest of it
     /// stays where it is. False where the client is gone.
-    fn poll_sent(&mut self, context: &mut Context<'_>, answer: &Answer) -> Poll<bool> {
+    fn poll_sent(&mut self, context: &mut Context<'_>, answer: &LocalReply) -> Poll<bool> {
         let has_body = answer.has_body() && !self.request.is_head;
         let body = if has_body { answer.body() } else { &[] };
         loop {
@@ -269,15 +269,15 @@ impl Client {
     }
 }
 
-impl Downstream for Client {
-    fn begin_answer(&mut self, answer: &Answer) {
+impl Downstream for H1Client {
+    fn begin_answer(&mut self, answer: &LocalReply) {
         self.put_answer(answer);
     }
 
     fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
-        answer: &Answer,
+        answer: &LocalReply,
     ) -> Poll<Result<(), FailureKind>> {
         match ready!(self.poll_sent(context, answer)) {
             true => Poll::Ready(Ok(())),
@@ -297,13 +297,13 @@ impl Downstream for Client {
         self.abort();
     }
 
-    fn tell(&self, account: &mut Account) {
+    fn tell(&self, account: &mut RequestAccount) {
         account.bytes_sent = self.bytes_sent;
         account.bytes_received = self.bytes_received;
     }
 }
 
-impl Peer for Client {
+impl Peer for H1Client {
     fn limit_body(&mut self, bytes_max: u64) {
         self.request.body_bytes_max = bytes_max;
     }
@@ -369,7 +369,7 @@ impl Peer for Client {
         &mut self,
         head: &ResponseHead<'_>,
         length: BodyLength,
-        changes: &Changes<'_>,
+        changes: &ResponseChanges<'_>,
     ) -> Result<(), FailureKind> {
         if head.status == 101 {
             write::interim(head, self.output());

@@ -14,17 +14,17 @@ use crate::codec::response::ResponseHead;
 use crate::codec::trailer::{self, GRPC_STATUS, Trailers};
 use crate::codec::websocket;
 use crate::failure::FailureKind;
-use crate::http::account::Account;
-use crate::http::answer::Answer;
+use crate::http::account::RequestAccount;
+use crate::http::answer::LocalReply;
 use crate::http::downstream::{Downstream, GiveUp, trailers_of_request};
-use crate::http::peer::{Changes, Peer};
+use crate::http::peer::{Peer, ResponseChanges};
 use crate::http::worker::Worker;
 use crate::http::write::response_fields;
 use crate::net::duplex::Flow;
 use crate::route::downstream_connection::DownstreamConnection;
 
 /// The client's end of a stream.
-pub struct Client {
+pub struct H2Client {
     worker: Rc<Worker>,
     handle: Handle,
     body_bytes_max: u64,
@@ -56,7 +56,7 @@ impl From<Gone> for FailureKind {
     }
 }
 
-impl Client {
+impl H2Client {
     /// The end of a stream whose head was read.
     pub fn new(
         worker: Rc<Worker>,
@@ -65,7 +65,7 @@ impl Client {
         is_head: bool,
         has_to_upgrade: bool,
     ) -> Self {
-        Client {
+        H2Client {
             worker,
             handle,
             body_bytes_max,
@@ -84,7 +84,7 @@ impl Client {
         }
     }
 
-    fn put_answer(&mut self, answer: &Answer) -> Result<(), FailureKind> {
+    fn put_answer(&mut self, answer: &LocalReply) -> Result<(), FailureKind> {
         let has_body = answer.has_body();
         let is_empty = !has_body || self.is_head || answer.body().is_empty();
         self.send_head(is_empty, |out| {
@@ -101,8 +101,8 @@ impl Client {
     }
 
     /// The stream as it carries another protocol, once its head was answered.
-    pub fn into_carrier(self) -> Carrier {
-        Carrier {
+    pub fn into_carrier(self) -> TunnelStream {
+        TunnelStream {
             handle: self.handle,
             is_closed: self.is_closed,
             _active: self.active,
@@ -121,20 +121,20 @@ impl Client {
     }
 }
 
-impl Downstream for Client {
-    fn understands(&self, answer: &Answer) -> bool {
+impl Downstream for H2Client {
+    fn understands(&self, answer: &LocalReply) -> bool {
         !(self.has_to_upgrade && matches!(answer.status, 200..300))
     }
 
     /// Its head waits until there is room for it.
-    fn begin_answer(&mut self, _: &Answer) {}
+    fn begin_answer(&mut self, _: &LocalReply) {}
 
     /// Gives the head once there is room for it, then of the body as much at a time as may be
     /// sent, and the rest of it stays where it is.
     fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
-        answer: &Answer,
+        answer: &LocalReply,
     ) -> Poll<Result<(), FailureKind>> {
         if !self.is_begun {
             ready!(self.handle.poll_room(context))?;
@@ -168,14 +168,14 @@ impl Downstream for Client {
         }
     }
 
-    fn tell(&self, account: &mut Account) {
+    fn tell(&self, account: &mut RequestAccount) {
         account.bytes_sent = self.bytes_sent;
         account.bytes_received = self.bytes_received;
         account.grpc_status = self.grpc_status;
     }
 }
 
-impl Peer for Client {
+impl Peer for H2Client {
     fn limit_body(&mut self, bytes_max: u64) {
         self.body_bytes_max = bytes_max;
     }
@@ -221,7 +221,7 @@ impl Peer for Client {
     fn interim(&mut self, head: &ResponseHead<'_>) -> Result<(), FailureKind> {
         let sent = self.handle.head(false, |out| {
             hpack::status(head.status, out);
-            response_fields(head, &Changes::default(), |name, value| {
+            response_fields(head, &ResponseChanges::default(), |name, value| {
                 hpack::field(name, value, out);
             });
         });
@@ -232,12 +232,12 @@ impl Peer for Client {
         &mut self,
         head: &ResponseHead<'_>,
         length: BodyLength,
-        changes: &Changes<'_>,
+        changes: &ResponseChanges<'_>,
     ) -> Result<(), FailureKind> {
         if head.status == 101 {
             return self.send_head(false, |out| {
                 hpack::status(200, out);
-                response_fields(head, &Changes::default(), |name, value| {
+                response_fields(head, &ResponseChanges::default(), |name, value| {
                     // It answers a key that only HTTP/1.1 has.
                     if !name.eq_ignore_ascii_case(websocket::ACCEPT) {
                         hpack::field(name, value, out);
@@ -333,13 +333,13 @@ fn content_length(length: u64, out: &mut Buffer) {
 }
 
 /// A stream that carries another protocol.
-pub struct Carrier {
+pub struct TunnelStream {
     handle: Handle,
     is_closed: bool,
     _active: Active,
 }
 
-impl Flow for Carrier {
+impl Flow for TunnelStream {
     fn poll_fill(
         &mut self,
         context: &mut Context<'_>,

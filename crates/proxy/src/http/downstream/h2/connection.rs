@@ -11,7 +11,7 @@ use crate::codec::buffer::Buffer;
 use crate::codec::frame::{
     self, FRAME_BYTES_MAX, FrameHead, HEAD_BYTES, PREFACE, Reason, flag, kind,
 };
-use crate::codec::hpack::Decoder;
+use crate::codec::hpack::HpackDecoder;
 use crate::limits::Reached;
 use crate::local::Shared;
 use crate::net::stream::Stream;
@@ -31,7 +31,7 @@ pub struct Connection {
     stream: Stream,
     input: Option<Buffer>,
     shared: Rc<SharedStreams>,
-    decoder: Decoder,
+    decoder: HpackDecoder,
     frames: Frames,
     state: State,
     /// The head that is being read, and what came of it so far.
@@ -72,7 +72,7 @@ struct Data {
 }
 
 /// A stream that the client has opened.
-pub struct Opened {
+pub struct OpenedStream {
     /// Its head.
     pub head: Opening,
     /// The stream.
@@ -86,7 +86,7 @@ enum Step {
     /// Nothing to do for the server of streams.
     Done,
     /// A stream was opened.
-    Opened(Opened),
+    Opened(OpenedStream),
     /// It is not whole.
     More,
 }
@@ -99,7 +99,7 @@ impl Connection {
             stream,
             input: said,
             shared: SharedStreams::new(limits),
-            decoder: Decoder::default(),
+            decoder: HpackDecoder::default(),
             frames: Frames::new(limits),
             state: State::New,
             head: None,
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Reads and sends, until a stream is opened; none once the connection has ended.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Opened>> {
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<OpenedStream>> {
         self.shared
             .with(|streams| streams.set_connection(context.waker()));
         loop {
@@ -202,7 +202,7 @@ impl Connection {
 
     /// Reads frames until one opens a stream. Pending also where the connection is at its end, or
     /// too much waits to be sent.
-    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Opened, Gone>> {
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<OpenedStream, Gone>> {
         loop {
             // What was read at once asks for no more than what comes one by one.
             if self.shared.with(|streams| streams.is_full()) {

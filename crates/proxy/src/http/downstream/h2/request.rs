@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use http::header::{HeaderName, HeaderValue};
 
-use crate::codec::field::{Field, Known, parse_length};
+use crate::codec::field::{Field, KnownField, parse_length};
 use crate::codec::head::{Fields, Pseudo};
 use crate::codec::hpack::{Section, checked};
 use crate::codec::trailer::Trailers;
@@ -45,7 +45,7 @@ impl Drop for Opening {
 
 /// A head that no request has: its stream ends at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedRequest;
 
 /// The values of pseudo fields, each at most once.
 #[derive(Default)]
@@ -59,64 +59,64 @@ struct Told<'a> {
 
 /// The request that a section tells of.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct H2Request<'a> {
     /// The values of pseudo fields, or the failure where one is no text.
     pub pseudo: Result<Pseudo<'a>, FailureKind>,
     /// All other fields.
     pub fields: Fields<'a>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> H2Request<'a> {
     /// Reads a section.
     ///
     /// # Errors
     /// The section is no request.
-    pub fn read(section: &'a Section) -> Result<Self, Malformed> {
+    pub fn read(section: &'a Section) -> Result<Self, MalformedRequest> {
         let mut told = Told::default();
         let mut fields = Fields::new();
         for (name, value) in section.iter() {
             if name.first() == Some(&b':') {
                 if !fields.is_empty() {
-                    return Err(Malformed);
+                    return Err(MalformedRequest);
                 }
                 told.take(name, value)?;
             } else {
                 fields.push(field(name, value)?);
             }
         }
-        let method = told.method.ok_or(Malformed)?;
+        let method = told.method.ok_or(MalformedRequest)?;
         let is_tunnel = method == b"CONNECT" && told.protocol.is_none();
         let is_whole = told.scheme.is_some() && told.path.is_some_and(|path| !path.is_empty());
         // What is missing of a section that is too large may have been in it.
         if !is_tunnel && !is_whole && !section.is_over() {
-            return Err(Malformed);
+            return Err(MalformedRequest);
         }
         let pseudo = told.pseudo(method);
-        Ok(Request { pseudo, fields })
+        Ok(H2Request { pseudo, fields })
     }
 
     /// The length that the request declares, if one is told as it should be.
     pub fn length(&self) -> Option<u64> {
         let mut fields = self.fields.iter();
-        let field = fields.find(|field| field.known == Known::ContentLength)?;
+        let field = fields.find(|field| field.known == KnownField::ContentLength)?;
         parse_length(field.value)
     }
 }
 
 impl<'a> Told<'a> {
-    fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Malformed> {
+    fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), MalformedRequest> {
         let place = match name {
             b":method" => &mut self.method,
             b":scheme" => &mut self.scheme,
             b":path" => &mut self.path,
             b":authority" => &mut self.authority,
             b":protocol" => &mut self.protocol,
-            _ => return Err(Malformed),
+            _ => return Err(MalformedRequest),
         };
         let is_control = |byte: &u8| *byte < b' ' || *byte == 0x7f;
         match place.replace(value) {
             None if !value.iter().any(is_control) => Ok(()),
-            _ => Err(Malformed),
+            _ => Err(MalformedRequest),
         }
     }
 
@@ -147,28 +147,30 @@ impl<'a> Told<'a> {
 ///
 /// # Errors
 /// The section is no trailers.
-pub fn trailers(section: &Section) -> Result<Option<Trailers>, Malformed> {
+pub fn trailers(section: &Section) -> Result<Option<Trailers>, MalformedRequest> {
     let mut trailers = Trailers::default();
     for (name, value) in section.iter() {
         let Field { name, value, .. } = field(name, value)?;
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Malformed)?;
-        let value = HeaderValue::from_bytes(value).map_err(|_| Malformed)?;
-        trailers.try_append(name, value).map_err(|_| Malformed)?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| MalformedRequest)?;
+        let value = HeaderValue::from_bytes(value).map_err(|_| MalformedRequest)?;
+        trailers
+            .try_append(name, value)
+            .map_err(|_| MalformedRequest)?;
     }
     // Nobody has to understand trailers, and there are too many of these.
     Ok((!trailers.is_empty() && !section.is_over()).then_some(trailers))
 }
 
 /// A field that may stand in HTTP/2 (RFC 9113, sections 8.2.1 and 8.2.2).
-fn field<'a>(name: &'a [u8], value: &'a [u8]) -> Result<Field<'a>, Malformed> {
-    let field = checked(name, value).ok_or(Malformed)?;
+fn field<'a>(name: &'a [u8], value: &'a [u8]) -> Result<Field<'a>, MalformedRequest> {
+    let field = checked(name, value).ok_or(MalformedRequest)?;
     match field.known {
-        Known::Connection
-        | Known::KeepAlive
-        | Known::ProxyConnection
-        | Known::TransferEncoding
-        | Known::Upgrade => Err(Malformed),
-        Known::Te if !field.value.eq_ignore_ascii_case(b"trailers") => Err(Malformed),
+        KnownField::Connection
+        | KnownField::KeepAlive
+        | KnownField::ProxyConnection
+        | KnownField::TransferEncoding
+        | KnownField::Upgrade => Err(MalformedRequest),
+        KnownField::Te if !field.value.eq_ignore_ascii_case(b"trailers") => Err(MalformedRequest),
         _ => Ok(field),
     }
 }
@@ -187,9 +189,9 @@ fn is_method_byte(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Malformed, Request, trailers};
+    use super::{H2Request, MalformedRequest, trailers};
     use crate::codec::buffer::Buffer;
-    use crate::codec::hpack::{Decoder, Section, field};
+    use crate::codec::hpack::{HpackDecoder, Section, field};
     use crate::failure::FailureKind;
 
     const GET: [(&str, &str); 4] = [
@@ -206,7 +208,7 @@ mod tests {
         }
         let mut section = Section::default();
         section.clear(1_000);
-        let decoded = Decoder::default().decode(out.filled(), &mut section);
+        let decoded = HpackDecoder::default().decode(out.filled(), &mut section);
         decoded.unwrap();
         section
     }
@@ -218,13 +220,13 @@ mod tests {
     #[test]
     fn a_head_is_read_as_it_was_sent() {
         let section = with(&[("te", "trailers"), ("content-length", "5"), ("a", "\u{e9}")]);
-        let request = Request::read(&section).unwrap();
+        let request = H2Request::read(&section).unwrap();
         let pseudo = request.pseudo.unwrap();
         assert_eq!((pseudo.method, pseudo.path_and_query), ("GET", "/a?b"));
         assert_eq!(pseudo.authority, Some("a.example"));
         assert_eq!(request.fields.len(), 3);
         assert_eq!(
-            Request::read(&section).unwrap().length(),
+            H2Request::read(&section).unwrap().length(),
             Some(5),
             "the declared length"
         );
@@ -248,28 +250,32 @@ mod tests {
         ];
         for more in odd {
             let section = with(more);
-            assert_eq!(Request::read(&section).unwrap_err(), Malformed, "{more:?}");
+            assert_eq!(
+                H2Request::read(&section).unwrap_err(),
+                MalformedRequest,
+                "{more:?}"
+            );
         }
         for missing in 0..3 {
             let mut fields = GET.to_vec();
             fields.remove(missing);
             let section = section(&fields);
             assert_eq!(
-                Request::read(&section).unwrap_err(),
-                Malformed,
+                H2Request::read(&section).unwrap_err(),
+                MalformedRequest,
                 "{fields:?}"
             );
         }
         let empty = section(&[(":method", "GET"), (":scheme", "https"), (":path", "")]);
-        assert!(Request::read(&empty).is_err());
+        assert!(H2Request::read(&empty).is_err());
     }
 
     #[test]
     fn a_tunnel_has_an_authority_alone_and_a_method_is_a_token() {
         let tunnel = section(&[(":method", "CONNECT"), (":authority", "a:1")]);
-        assert!(Request::read(&tunnel).unwrap().pseudo.is_ok());
+        assert!(H2Request::read(&tunnel).unwrap().pseudo.is_ok());
         let odd = section(&[(":method", "G T"), (":scheme", "https"), (":path", "/")]);
-        let read = Request::read(&odd).unwrap().pseudo;
+        let read = H2Request::read(&odd).unwrap().pseudo;
         assert_eq!(read.unwrap_err(), FailureKind::BadRequest);
     }
 
@@ -278,7 +284,7 @@ mod tests {
         let read = |scheme| {
             let fields = [(":method", "GET"), (":scheme", scheme), (":path", "/")];
             let section = section(&fields);
-            Request::read(&section).unwrap().pseudo.map(|_| ())
+            H2Request::read(&section).unwrap().pseudo.map(|_| ())
         };
         for scheme in ["http", "https", "HTTPS"] {
             assert_eq!(read(scheme), Ok(()), "{scheme}");
@@ -305,7 +311,7 @@ mod tests {
                 .is_some()
         );
         assert!(trailers(&section(&[])).unwrap().is_none());
-        assert_eq!(trailers(&section(&[(":path", "/")])), Err(Malformed));
-        assert_eq!(trailers(&section(&[("te", "x")])), Err(Malformed));
+        assert_eq!(trailers(&section(&[(":path", "/")])), Err(MalformedRequest));
+        assert_eq!(trailers(&section(&[("te", "x")])), Err(MalformedRequest));
     }
 }

@@ -419,7 +419,7 @@ impl Streams {
     ///
     /// # Errors
     /// A window that grows too far.
-    pub fn set(&mut self, settings: frame::Settings) -> Result<(), Fault> {
+    pub fn set(&mut self, settings: frame::H2Settings) -> Result<(), Fault> {
         if let Some(max) = settings.frame_bytes_max {
             // Longer frames than are taken are not sent either.
             self.frame_bytes_max = frame::FRAME_BYTES_MAX.min(max as usize);

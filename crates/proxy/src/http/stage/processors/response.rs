@@ -9,10 +9,10 @@ use crate::codec::buffer::Buffer;
 use crate::codec::response::{self, ResponseHead};
 use crate::codec::trailer::Trailers;
 use crate::failure::FailureKind;
-use crate::http::peer::{Changes, Peer};
+use crate::http::peer::{Peer, ResponseChanges};
 use crate::http::plan::{Forward, changes_of};
 use crate::http::worker::Worker;
-use crate::policy::check::{Refusal, Told, edit, may_pass_on};
+use crate::policy::check::{OwnedHeader, RefusalResponse, edit, may_pass_on};
 use crate::policy::cors::Additions;
 use crate::policy::process::{self, Part, Reply};
 use crate::route::host::RouteArc;
@@ -46,7 +46,7 @@ struct Held {
     head: Buffer,
     length: BodyLength,
     additions: Additions,
-    told: Vec<Told>,
+    told: Vec<OwnedHeader>,
     /// Whether it has ended already, with what came behind its body.
     ended: Option<Option<Trailers>>,
 }
@@ -113,7 +113,7 @@ impl<'a, P: Peer> Processed<'a, P> {
             }
             None => {
                 counts.add(Count::CheckFailedClosed);
-                Some(Refusal {
+                Some(RefusalResponse {
                     status: error_status,
                     fields: Vec::new(),
                     body: Box::default(),
@@ -140,7 +140,7 @@ impl<'a, P: Peer> Processed<'a, P> {
         Ok(())
     }
 
-    fn replace(&mut self, refusal: &Refusal) -> Result<(), FailureKind> {
+    fn replace(&mut self, refusal: &RefusalResponse) -> Result<(), FailureKind> {
         self.stage = Stage::Replaced(refusal.status);
         let mut head = Buffer::take();
         head.append(b"HTTP/1.1 ");
@@ -158,7 +158,8 @@ impl<'a, P: Peer> Processed<'a, P> {
         let head = response::parse(head.filled(), &self.worker.local.limits);
         let head = head.map_err(|_| FailureKind::BadResponse)?;
         let length = head.body_for(self.is_head);
-        self.peer.start(&head, length, &Changes::default())?;
+        self.peer
+            .start(&head, length, &ResponseChanges::default())?;
         if length != BodyLength::None {
             self.peer.data(&refusal.body);
         }
@@ -193,7 +194,7 @@ impl<P: Peer> Peer for Processed<'_, P> {
         &mut self,
         head: &ResponseHead<'_>,
         length: BodyLength,
-        changes: &Changes<'_>,
+        changes: &ResponseChanges<'_>,
     ) -> Result<(), FailureKind> {
         // What changes its protocol is nothing that a processor could follow.
         if head.status == 101 {

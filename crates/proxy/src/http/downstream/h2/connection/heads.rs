@@ -1,9 +1,9 @@
 //! Heads in the frames of a connection: of requests, and behind their bodies.
 
-use super::{Connection, Opened, State, Step, check_priority};
+use super::{Connection, OpenedStream, State, Step, check_priority};
 use crate::codec::frame::{self, FrameHead, Reason, flag};
 use crate::codec::hpack::{Section, Unreadable};
-use crate::http::downstream::h2::request::{self, Opening, Request};
+use crate::http::downstream::h2::request::{self, H2Request, Opening};
 use crate::http::downstream::h2::streams::{Fault, Handle};
 use crate::limits::Reached;
 
@@ -96,14 +96,14 @@ impl Connection {
             return Err(Fault::Stream(id, Reason::RefusedStream));
         }
         let wrong = Fault::Stream(id, Reason::Protocol);
-        let length = Request::read(opening.section())
+        let length = H2Request::read(opening.section())
             .map_err(|_| wrong)?
             .length();
         if is_end && length.is_some_and(|length| length > 0) {
             return Err(wrong);
         }
         let slot = self.shared.with(|streams| streams.open(id, is_end, length));
-        Ok(Step::Opened(Opened {
+        Ok(Step::Opened(OpenedStream {
             head: opening,
             handle: Handle::new(self.shared.clone(), slot),
             is_end,
