@@ -13,12 +13,12 @@ pub struct Share {
     /// The conditions that all have to hold.
     pub conditions: Vec<ValueMatch>,
     /// The backend that gets the requests.
-    pub target: Target,
+    pub target: ShareBackend,
 }
 
 /// The backend that gets the requests of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ShareBackend {
     /// The canary.
     Canary,
     /// The main Ingress.
@@ -51,18 +51,24 @@ pub fn divide(canary: &Canary) -> Vec<Share> {
                 Source::Header,
                 name,
                 always(),
-                Target::Canary,
+                ShareBackend::Canary,
             );
-            add("#header-never", Source::Header, name, never(), Target::Main);
+            add(
+                "#header-never",
+                Source::Header,
+                name,
+                never(),
+                ShareBackend::Main,
+            );
         }
         Some((name, HeaderTest::Exact(value))) => {
             let test = Test::Exact(value.clone());
-            add("#header", Source::Header, name, test, Target::Canary);
+            add("#header", Source::Header, name, test, ShareBackend::Canary);
         }
         Some((name, HeaderTest::Regex(pattern))) => {
             // ingress-nginx searches the value, while a route's test is of the whole of it.
             let test = Test::Regex(format!("(?s:.*?)(?:{pattern})(?s:.*)").into());
-            add("#header", Source::Header, name, test, Target::Canary);
+            add("#header", Source::Header, name, test, ShareBackend::Canary);
         }
         None => {}
     }
@@ -72,21 +78,27 @@ pub fn divide(canary: &Canary) -> Vec<Share> {
             Source::Cookie,
             name,
             always(),
-            Target::Canary,
+            ShareBackend::Canary,
         );
-        add("#cookie-never", Source::Cookie, name, never(), Target::Main);
+        add(
+            "#cookie-never",
+            Source::Cookie,
+            name,
+            never(),
+            ShareBackend::Main,
+        );
     }
     shares.push(Share {
         word: "",
         conditions: Vec::new(),
-        target: Target::Both,
+        target: ShareBackend::Both,
     });
     shares
 }
 
 /// The upstreams of a share; none answers 503.
 pub fn weigh(
-    target: Target,
+    target: ShareBackend,
     canary: &Canary,
     main: Option<&WeightedUpstream>,
     other: Option<&WeightedUpstream>,
@@ -98,14 +110,14 @@ pub fn weigh(
         headers: None,
     };
     match (target, main, other) {
-        (Target::Main, _, _) | (Target::Both, _, None) => alone(main),
-        (Target::Canary, _, _) => alone(other),
-        (Target::Both, _, Some(_)) if canary.weight == 0 => alone(main),
-        (Target::Both, _, Some(_)) if canary.weight == canary.weight_total => alone(other),
+        (ShareBackend::Main, _, _) | (ShareBackend::Both, _, None) => alone(main),
+        (ShareBackend::Canary, _, _) => alone(other),
+        (ShareBackend::Both, _, Some(_)) if canary.weight == 0 => alone(main),
+        (ShareBackend::Both, _, Some(_)) if canary.weight == canary.weight_total => alone(other),
         // Without the main upstream its share answers 503, rather than all of it going to a
         // canary that was meant for little.
-        (Target::Both, None, Some(_)) => Arc::default(),
-        (Target::Both, Some(main), Some(other)) => {
+        (ShareBackend::Both, None, Some(_)) => Arc::default(),
+        (ShareBackend::Both, Some(main), Some(other)) => {
             let rest = canary.weight_total.saturating_sub(canary.weight);
             [weigh(main, rest), weigh(other, canary.weight)].into()
         }

@@ -56,10 +56,10 @@ pub struct Entrance {
 }
 
 /// The place of a host of a server: that of the server in its Gateway, and that among its hosts.
-pub type Entry = (usize, usize);
+pub type ServerEntry = (usize, usize);
 
 /// The entries that name a host, in their order.
-pub fn entries(gateway: &GatewaySpec, host: &Host) -> Vec<Entry> {
+pub fn entries(gateway: &GatewaySpec, host: &Host) -> Vec<ServerEntry> {
     let servers = gateway.servers.iter().enumerate();
     let entries = servers.flat_map(|(at, server)| {
         let hosts = server.hosts.iter().enumerate();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use myriad_api::istio::Gateway;
 use myriad_model::Host;
 
-use super::entrance::Entry;
+use super::entrance::ServerEntry;
 use crate::resolve::names::{ServerHost, is_host};
 
 /// So many servers and hosts are looked through faster than an index of them is made.
@@ -20,7 +20,7 @@ pub struct OpenedGateway {
     gateway: Arc<Gateway>,
     hasher: RandomState,
     /// Hashes of the hosts that servers name, with their entries, sorted.
-    named: Box<[(u64, Entry)]>,
+    named: Box<[(u64, ServerEntry)]>,
 }
 
 impl OpenedGateway {
@@ -33,7 +33,7 @@ impl OpenedGateway {
         }
         let hasher = RandomState::new();
         let servers = servers.iter().enumerate();
-        let mut named: Vec<(u64, Entry)> = servers
+        let mut named: Vec<(u64, ServerEntry)> = servers
             .flat_map(|(at, server)| {
                 let hosts = server.hosts.iter().enumerate();
                 let hasher = &hasher;
@@ -62,7 +62,7 @@ impl OpenedGateway {
     }
 
     /// The entries that name a host, in their order.
-    pub fn entries(&self, host: &Host) -> Vec<Entry> {
+    pub fn entries(&self, host: &Host) -> Vec<ServerEntry> {
         let found = self.candidates(host).iter().map(|(_, entry)| *entry);
         found
             .filter(|(at, place)| {
@@ -74,7 +74,7 @@ impl OpenedGateway {
     }
 
     /// The entries whose hash is that of a host: nothing else is looked at for it.
-    fn candidates(&self, host: &Host) -> &[(u64, Entry)] {
+    fn candidates(&self, host: &Host) -> &[(u64, ServerEntry)] {
         let wanted = self.hasher.hash_one(Written(host.as_str()));
         let from = self.named.partition_point(|(hash, _)| *hash < wanted);
         let to = self.named.partition_point(|(hash, _)| *hash <= wanted);

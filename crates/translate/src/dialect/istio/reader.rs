@@ -9,7 +9,7 @@ use myriad_api::{Object, ObjectKind};
 use myriad_model::Host;
 
 use super::destination::Resolved;
-use super::entrance::{self, Entry};
+use super::entrance::{self, ServerEntry};
 use super::facts::IstioFact;
 use super::opened::OpenedGateway;
 use super::service_names::ServiceNames;
@@ -104,7 +104,7 @@ impl Reader<'_> {
     }
 
     /// The entries of a Gateway that name a host, in their order. As above.
-    pub fn server_entries(&self, gateway: &Gateway, host: &Host) -> Vec<Entry> {
+    pub fn server_entries(&self, gateway: &Gateway, host: &Host) -> Vec<ServerEntry> {
         match self.opened(gateway) {
             Some(opened) => opened.entries(host),
             None => entrance::entries(&gateway.spec, host),
