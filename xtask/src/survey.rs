@@ -52,7 +52,8 @@ impl RustFile {
         lines.filter(|line| !self.is_test_line(*line)).count()
     }
 
-    fn is_test_line(&self, line: usize) -> bool {
+    /// Whether a line, counted from 1, is of an item that is compiled for tests only.
+    pub(crate) fn is_test_line(&self, line: usize) -> bool {
         self.test_lines.iter().any(|range| range.contains(&line))
     }
 }

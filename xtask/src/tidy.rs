@@ -10,6 +10,7 @@ mod ratchet;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use crate::survey::{Role, Survey};
 use crate::violation::Violation;
@@ -22,6 +23,7 @@ pub(crate) fn check(survey: &Survey) -> Vec<Violation> {
     let mut found = survey.unparsable.clone();
     for file in &survey.rust {
         found.extend(names::check(file));
+        found.extend(types::check(file));
         found.extend(attributes::check(file));
         if file.role == Role::Orphan {
             found.push(orphan(&file.path));
@@ -35,6 +37,7 @@ pub(crate) fn check(survey: &Survey) -> Vec<Violation> {
     }
     found.extend(habits::check_headers(survey));
     found.extend(attributes::check_denied(survey));
+    found.extend(types::check_unique(survey));
     let mut left = ratchet::apply(RATCHET, survey.tree.text(RATCHET).unwrap_or(""), found);
     left.sort();
     left

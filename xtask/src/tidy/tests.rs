@@ -128,6 +128,44 @@ fn module_files_and_empty_names_are_found() {
 }
 
 #[test]
+fn a_retired_word_is_found_as_a_type_and_as_a_module() {
+    let text = format!(
+        "{HEADER}struct Place;\nmod link {{\n    enum Dice {{}}\n}}\nuse std::io::Read as Guard;\n"
+    );
+    let expected = [2, 3, 4, 6].map(|line| format!("crates/proxy/src/lib.rs:{line} retired-name"));
+    assert_eq!(violations([("crates/proxy/src/lib.rs", &*text)]), expected);
+    let elsewhere = violations([("crates/a/src/lib.rs", &*text)]);
+    assert_eq!(elsewhere, Vec::<String>::new());
+    let kept = format!(
+        "{HEADER}struct Places(x::Link);\nenum Way {{ Place }}\n\
+         impl Deref for Places {{ type Target = u8; }}\n"
+    );
+    let kept = violations([("crates/proxy/src/lib.rs", &*kept)]);
+    assert_eq!(kept, Vec::<String>::new());
+}
+
+#[test]
+fn an_exported_type_that_has_the_name_of_another_is_found() {
+    let text = format!(
+        "{HEADER}mod b;\npub struct One;\nmod c {{ struct One; }}\n\
+         #[cfg(test)]\nmod tests {{ pub struct One; }}\n"
+    );
+    let within = |crate_name: &str, other: &str| {
+        let (library, module) = ("src/lib.rs", "src/b.rs");
+        let paths = [library, module].map(|file| format!("crates/{crate_name}/{file}"));
+        violations([(&*paths[0], &*text), (&*paths[1], other)])
+    };
+    let found = ["crates/proxy/src/lib.rs:3 type-name"];
+    assert_eq!(within("proxy", "pub(crate) enum One {}\n"), found);
+    assert_eq!(within("proxy", "enum One {}\n"), Vec::<String>::new());
+    assert_eq!(
+        within("proxy", "pub type Two = u8;\n"),
+        Vec::<String>::new()
+    );
+    assert_eq!(within("a", "pub enum One {}\n"), Vec::<String>::new());
+}
+
+#[test]
 fn a_library_without_its_three_sentences_is_found() {
     let found = ["crates/a/src/lib.rs:1 header"];
     assert_eq!(
