@@ -412,7 +412,7 @@ const DEFAULTS: &[ChangedDefault] = &[
     },
     ChangedDefault {
         line: "broader than its server's hosts",
-        change: "rules for wildcards broader than their server, for TLS and for TCP are claims of their own age",
+        change: "rules for broader wildcards, for TLS and for TCP have an age of their own",
         setting: "--host-sharing=cluster",
         sign: Sign::Look("look for such rules behind a Gateway of the operator"),
     },
@@ -460,7 +460,7 @@ const DEFAULTS: &[ChangedDefault] = &[
     },
     ChangedDefault {
         line: "waits at most 10 s for a client to read",
-        change: "admin addresses wait 10 s for a client to read, and end a connection after 100 requests",
+        change: "admin addresses wait 10 s for a client to read, and serve 100 requests",
         setting: "",
         sign: Sign::Look("look for scrapers on slow lines"),
     },
