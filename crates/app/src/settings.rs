@@ -472,6 +472,7 @@ impl Meaning {
             serve_classless: self.serves_classless,
             host_sharing: self.sharing.hosts,
             wildcard_sharing: self.sharing.wildcards.clone(),
+            gateway_credentials: self.sharing.credentials,
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
             nginx_config_map: self.nginx_config_map.clone(),

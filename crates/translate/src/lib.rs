@@ -23,8 +23,8 @@ pub use engine::{
 };
 pub use regex::bytes as regex_bytes;
 pub use settings::{
-    Bounds, CatchAll, GatewayPorts, Holding, HostSharing, MeshProvider, MeshTelemetry,
-    ProviderForm, Settings, SpanService, TelemetryProvider,
+    Bounds, CatchAll, GatewayCredentials, GatewayPorts, Holding, HostSharing, MeshProvider,
+    MeshTelemetry, ProviderForm, Settings, SpanService, TelemetryProvider,
 };
 pub use view::{MAIN, Role, View};
 pub use workload_names::workload_names;

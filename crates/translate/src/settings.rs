@@ -38,6 +38,8 @@ pub struct Settings {
     /// nobody takes a host that is served by an edit of an old object. It takes a source whose
     /// history is seen, and somebody who keeps [`crate::LateClaims`].
     pub late_claims: bool,
+    /// The Secrets beside the gateway's workload that Gateways of other namespaces may use.
+    pub gateway_credentials: GatewayCredentials,
     /// Namespaces whose hosts may be served with the certificates of wildcards of others; `*` for
     /// all.
     pub wildcard_sharing: BTreeSet<String>,
@@ -184,6 +186,15 @@ pub enum HostSharing {
     Cluster,
 }
 
+/// The Secrets beside the gateway's workload that Gateways of other namespaces may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayCredentials {
+    /// Every Secret, as in Istio.
+    Any,
+    /// The Secrets whose annotation names the namespace of the Gateway.
+    Named,
+}
+
 /// The namespaces whose objects may answer for hosts that nobody names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatchAll {
@@ -216,6 +227,7 @@ impl Default for Settings {
             serve_classless: true,
             host_sharing: HostSharing::Namespace,
             late_claims: false,
+            gateway_credentials: GatewayCredentials::Any,
             wildcard_sharing: BTreeSet::new(),
             catch_all_namespaces: CatchAll::All,
             ignore_annotations: BTreeSet::new(),

@@ -1,8 +1,8 @@
-//! Settings that say which namespace has a host, as written.
+//! Settings that say which namespace has a host or may use a certificate, as written.
 
 use clap::Args;
 
-/// The settings that say which namespace has a host.
+/// The settings that say which namespace has a host or may use a certificate.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Objects")]
 pub struct RawSharing {
@@ -23,4 +23,14 @@ pub struct RawSharing {
         value_name = "NAME,..."
     )]
     pub wildcard_sharing: Vec<String>,
+    /// Secrets of the gateway's namespace that Istio's Gateways of other namespaces may use: `any`,
+    /// or those whose annotation names their namespace.
+    #[arg(
+        long,
+        env = "MYRIAD_GATEWAY_CREDENTIALS",
+        default_value = "any",
+        value_name = "any|named",
+        help_heading = "Gateways"
+    )]
+    pub gateway_credentials: String,
 }

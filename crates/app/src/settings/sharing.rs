@@ -1,18 +1,20 @@
-//! Settings that say which namespace has a host.
+//! Settings that say which namespace has a host or may use a certificate.
 
 use std::collections::BTreeSet;
 
-use myriad_translate::HostSharing;
+use myriad_translate::{GatewayCredentials, HostSharing};
 
 use crate::cli::sharing::RawSharing;
 
-/// The settings that say which namespace has a host, checked.
+/// The settings that say which namespace has a host or may use a certificate, checked.
 #[derive(Clone, Debug)]
 pub struct Sharing {
     /// Whether objects of all namespaces merge on a host.
     pub hosts: HostSharing,
     /// Namespaces that share the wildcards of others; `*` for all.
     pub wildcards: BTreeSet<String>,
+    /// Secrets of the gateway's namespace that Gateways of others may use.
+    pub credentials: GatewayCredentials,
 }
 
 /// Checks settings.
@@ -27,9 +29,20 @@ pub fn read(raw: &RawSharing, problems: &mut Vec<String>) -> Sharing {
             HostSharing::Namespace
         }
     };
+    let credentials = match &*raw.gateway_credentials {
+        "any" => GatewayCredentials::Any,
+        "named" => GatewayCredentials::Named,
+        other => {
+            problems.push(format!(
+                "--gateway-credentials is {other:?}, not any or named"
+            ));
+            GatewayCredentials::Named
+        }
+    };
     let wildcards = raw.wildcard_sharing.iter().filter(|name| !name.is_empty());
     Sharing {
         hosts,
         wildcards: wildcards.cloned().collect(),
+        credentials,
     }
 }

@@ -1,4 +1,5 @@
 use clap::Parser;
+use myriad_translate::GatewayCredentials;
 
 use super::{AccessLog, Meaning, Serve};
 use crate::cli::{Cli, Command};
@@ -18,6 +19,10 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(serve.listeners.https.to_string(), "0.0.0.0:8443");
     assert_eq!(serve.admin.to_string(), "127.0.0.1:9901");
     assert_eq!(serve.meaning.catch_all_namespaces, None);
+    assert_eq!(
+        serve.meaning.translate().gateway_credentials,
+        GatewayCredentials::Any
+    );
     assert!(serve.traffic.workers >= 1 && matches!(serve.traffic.access_log, AccessLog::Off));
 }
 
@@ -30,6 +35,7 @@ fn all_problems_are_reported_at_once() {
         "--default-certificate=a",
         "--nginx-configmap=controller",
         "--host-sharing=all",
+        "--gateway-credentials=own",
         "--gateways=nowhere",
         "--capture-inbound=nowhere",
         "--detection-timeout=0",
@@ -46,6 +52,7 @@ fn all_problems_are_reported_at_once() {
         "--default-certificate",
         "--nginx-configmap is \"controller\", not NAMESPACE/NAME",
         "--host-sharing",
+        "--gateway-credentials is \"own\", not any or named",
         "--gateways nowhere",
         "--capture-inbound",
         "--detection-timeout",

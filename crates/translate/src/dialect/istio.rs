@@ -11,6 +11,7 @@ mod below;
 mod beyond;
 mod binding;
 mod cors;
+mod credential;
 mod deeds;
 mod delegate;
 mod destination;

@@ -10,6 +10,7 @@ use myriad_api::{BackendPort, Object, ObjectKey, ObjectKind, SecretProblem, Serv
 
 use super::certificate::{self, Names};
 use super::exports::exports;
+use super::lent::lent_to;
 use super::names::rule_host;
 use super::rule_facts::{RuleChange, cluster_suffix, rule_change};
 use super::service_entry::is_shape_same;
@@ -33,6 +34,8 @@ pub enum SharedFact<'a> {
     Trust(&'a str),
     /// Whether there are authorities in a Secret.
     TrustThere(&'a str),
+    /// The namespaces whose Gateways may use a Secret.
+    LentTo(&'a str),
     /// What DestinationRules say of a host, or of all hosts below a wildcard.
     Rules(&'a str),
     /// Which subsets they define.
@@ -116,6 +119,9 @@ fn touch_secret(
     let id = key.id();
     if old.is_some() != new.is_some() {
         facts.push(object_fact(hasher, key.kind, id));
+    }
+    if lent_to(old) != lent_to(new) {
+        facts.push(hasher.fact(SharedFact::LentTo(id)));
     }
     let (old, new) = (trust_of(old), trust_of(new));
     if old != new {

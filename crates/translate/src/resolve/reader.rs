@@ -10,6 +10,7 @@ use super::certificate::{self, Names};
 use super::claim::{Claim, Claims, suffix_of};
 use super::exports::exports;
 use super::facts::{SharedFact, service_of, trust_of};
+use super::lent::{is_among, lent_to};
 use super::names::rule_host;
 use super::rule_facts::fact_patterns;
 use super::service_entry::has_labels;
@@ -76,6 +77,13 @@ impl Reader<'_> {
         self.read(SharedFact::TrustThere(id));
         let secret = self.visit(ObjectKind::Secret, id);
         trust_of(secret.as_ref()).is_some()
+    }
+
+    /// Whether the owner of a Secret lets Gateways of a namespace use it.
+    pub fn is_lent(&mut self, id: &str, namespace: &str) -> bool {
+        self.read(SharedFact::LentTo(id));
+        let secret = self.visit(ObjectKind::Secret, id);
+        lent_to(secret.as_ref()).is_some_and(|written| is_among(written, namespace))
     }
 
     /// A Service, for the unit of what it is to sidecars, which runs again with it.

@@ -8,7 +8,7 @@ use myriad_api::{
     IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey,
     ObjectKind, PathType, Secret, Service, ServicePort,
 };
-use myriad_translate::{CatchAll, Settings};
+use myriad_translate::{CatchAll, GatewayCredentials, Settings};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -21,6 +21,7 @@ pub fn settings() -> Settings {
     Settings {
         catch_all_namespaces: CatchAll::Only(["one".to_owned()].into()),
         gateway_namespace: "one".into(),
+        gateway_credentials: GatewayCredentials::Named,
         serve_classless: false,
         sidecars: true,
         ..Settings::default()
@@ -299,12 +300,17 @@ fn secret() -> impl Strategy<Value = Secret> {
         ("<certificate a.example>", "<key b.example,*.example>"),
     ];
     let issued = any::<bool>();
+    let lent = option::of(select(&["two", "one, two", "*", "three"][..]));
     (
         meta(ObjectKind::Secret, &["s", "t"]),
         select(pairs.to_vec()),
         issued,
+        lent,
     )
-        .prop_map(|(meta, (certificate, key), issued)| {
+        .prop_map(|(mut meta, (certificate, key), issued, lent)| {
+            let annotation = "myriad.dev/credential-namespaces";
+            let lent = lent.map(|to| (annotation.into(), to.into()));
+            meta.annotations = lent.into_iter().collect();
             let issuer = if issued { Some(world::issuer()) } else { None };
             Secret {
                 meta,

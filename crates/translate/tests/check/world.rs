@@ -10,8 +10,8 @@ use myriad_model::{
     CheckProtocol, Extent, Form, Processing, Provider, Sealer, TraceProtocol, Writer,
 };
 use myriad_translate::{
-    Bounds, CatchAll, Engine, HostSharing, MeshProvider, ProviderForm, Role, Settings, SpanService,
-    TelemetryProvider, View,
+    Bounds, CatchAll, Engine, GatewayCredentials, HostSharing, MeshProvider, ProviderForm, Role,
+    Settings, SpanService, TelemetryProvider, View,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
@@ -41,6 +41,7 @@ pub fn settings(text: &str) -> Settings {
             }
             "late-claims" => settings.late_claims = value == "true",
             "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
+            "gateway-credentials" => settings.gateway_credentials = credentials(value),
             "wildcard-sharing" => settings.wildcard_sharing = list(),
             "ignore-annotations" => settings.ignore_annotations = list(),
             "nginx-configmap" => {
@@ -92,6 +93,15 @@ pub fn settings(text: &str) -> Settings {
         }
     }
     settings
+}
+
+/// The Secrets that Gateways of other namespaces may use.
+fn credentials(text: &str) -> GatewayCredentials {
+    match text {
+        "any" => GatewayCredentials::Any,
+        "named" => GatewayCredentials::Named,
+        other => panic!("no credentials {other}"),
+    }
 }
 
 /// Sets what one namespace may hold, as `NAME=NUMBER` says.

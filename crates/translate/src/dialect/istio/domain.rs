@@ -8,11 +8,13 @@ use myriad_model::{
     ClientAuth, Domain, Host, Name, Origin, OriginKind, Resource, TlsSettings, Value,
 };
 
+use super::credential::{self, Credential};
 use super::entrance::{self, Entrance};
 use super::scene::Site;
 use super::stream::Holders;
 use super::tls::{self, Clients, Terms};
 use crate::engine::{Output, Reader, Shared, Unit};
+use crate::resolve::CREDENTIAL_NAMESPACES;
 
 /// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
 /// has such a name, since it has two slashes.
@@ -244,6 +246,7 @@ struct Scene<'a> {
 impl Scene<'_> {
     /// The certificates of the credentials. One whose Secret is not there leaves its place to
     /// the others, and stays where there is no other, so that the domain comes with the Secret.
+    /// One that the Gateway may not use is left out.
     fn certificates(
         &self,
         reader: &mut Reader<'_>,
@@ -253,7 +256,13 @@ impl Scene<'_> {
         let own = self.site.gateway.meta.key.namespace();
         let mut found = Vec::new();
         for credential in &terms.credentials {
-            let secret = secret_of(reader, credential, own);
+            let Credential { secret, is_refused } = credential::find(reader, credential, own);
+            if is_refused {
+                let field = self.field_of(credential);
+                let finding = self.refused(reader, field, &secret);
+                output.findings.push(finding);
+                continue;
+            }
             if reader.secret_names(&secret).is_none() {
                 let end = format!("so {} answers no handshake by it", self.host);
                 output
@@ -288,23 +297,29 @@ impl Scene<'_> {
                 beside.chain(behind).collect()
             }
         };
+        let mut refused = None;
         for name in &names {
-            let secret = secret_of(reader, name, own);
-            if reader.has_trust(&secret) {
+            let Credential { secret, is_refused } = credential::find(reader, name, own);
+            if is_refused {
+                refused = Some(secret);
+            } else if reader.has_trust(&secret) {
                 output.needs.push(Unit::trust(secret.clone()));
                 return Some(Name::new(secret));
             }
         }
-        let key = &self.site.gateway.meta.key;
         let (field, wanted) = match &clients.authorities {
-            Some(named) => ("caCertCredentialName", named.to_string()),
-            None => ("credentialName", names.join(" or ")),
+            Some(named) => ("tls.caCertCredentialName", named.to_string()),
+            None => ("tls.credentialName", names.join(" or ")),
         };
-        let field = format!("tls.{field}");
+        if let Some(secret) = refused {
+            output.findings.push(self.refused(reader, field, &secret));
+            return None;
+        }
+        let key = &self.site.gateway.meta.key;
         output.findings.push(Finding::new(
             Severity::Error,
             key,
-            entrance::field(reader, key, self.way.server, &field),
+            entrance::field(reader, key, self.way.server, field),
             format!(
                 "needs authorities to verify clients by, and there is no ca.crt in Secret \
                  {wanted}, so {} answers no handshake",
@@ -322,14 +337,7 @@ impl Scene<'_> {
         secret: &str,
         end: &str,
     ) -> Finding {
-        let server = self.site.gateway.spec.servers.get(self.way.server);
-        let tls = server.and_then(|server| server.tls.as_ref());
-        let is_single = tls.is_some_and(|tls| *tls.credential_name == *credential);
-        let field = if is_single {
-            "tls.credentialName"
-        } else {
-            "tls.credentialNames"
-        };
+        let field = self.field_of(credential);
         let key = &self.site.gateway.meta.key;
         Finding::new(
             Severity::Error,
@@ -339,20 +347,34 @@ impl Scene<'_> {
             "create the Secret, of type kubernetes.io/tls",
         )
     }
-}
 
-/// The Secret of a credential: in the namespace of the gateway's workload, as Istio has it, or
-/// else in that of the Gateway itself.
-fn secret_of(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Arc<str> {
-    let of_view = reader.view().namespace();
-    let of_workload = format!("{of_view}/{credential}");
-    let is_there = reader.has_secret(&of_workload);
-    if is_there || namespace == of_view {
-        return of_workload.into();
+    /// The finding about a Secret that the Gateway may not use.
+    fn refused(&self, reader: &mut Reader<'_>, field: &str, secret: &str) -> Finding {
+        let key = &self.site.gateway.meta.key;
+        Finding::new(
+            Severity::Error,
+            key,
+            entrance::field(reader, key, self.way.server, field),
+            format!(
+                "names Secret {secret}, which namespace {} may not use, so {} answers no handshake \
+                 by it",
+                key.namespace(),
+                self.host
+            ),
+            format!(
+                "let the owner of the Secret add the namespace to its annotation \
+                 {CREDENTIAL_NAMESPACES}, or create a Secret of that name beside the Gateway"
+            ),
+        )
     }
-    let own = format!("{namespace}/{credential}");
-    match reader.has_secret(&own) {
-        true => own.into(),
-        false => of_workload.into(),
+
+    /// The field that names a certificate.
+    fn field_of(&self, credential: &str) -> &'static str {
+        let server = self.site.gateway.spec.servers.get(self.way.server);
+        let tls = server.and_then(|server| server.tls.as_ref());
+        match tls.is_some_and(|tls| *tls.credential_name == *credential) {
+            true => "tls.credentialName",
+            false => "tls.credentialNames",
+        }
     }
 }

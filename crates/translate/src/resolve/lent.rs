@@ -1,0 +1,37 @@
+//! Secrets whose owner lets Gateways of other namespaces use them.
+
+use myriad_api::Object;
+
+use super::claim::EVERYBODY;
+
+/// The annotation of a Secret with the namespaces whose Gateways may use it.
+pub const CREDENTIAL_NAMESPACES: &str = "myriad.dev/credential-namespaces";
+
+/// The namespaces whose Gateways may use a Secret, as written.
+pub fn lent_to(object: Option<&Object>) -> Option<&str> {
+    match object {
+        Some(Object::Secret(secret)) => secret.meta.annotation(CREDENTIAL_NAMESPACES),
+        _ => None,
+    }
+}
+
+/// Whether namespaces as written have one among them.
+pub fn is_among(written: &str, namespace: &str) -> bool {
+    let mut names = written.split(',').map(str::trim);
+    names.any(|name| name == EVERYBODY || name == namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_among;
+
+    #[test]
+    fn namespaces_are_parted_by_commas() {
+        assert!(is_among("shop", "shop") && is_among("blog, shop ,", "shop"));
+        assert!(is_among("*", "shop") && is_among("blog,*", "shop"));
+        for written in ["", ",", "sho", "shop2", "shop blog", "s*"] {
+            assert!(!is_among(written, "shop"), "{written}");
+        }
+        assert!(!is_among("blog", "") && !is_among("*.shop", "shop"));
+    }
+}
