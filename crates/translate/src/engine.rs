@@ -28,6 +28,7 @@ mod viewpoint;
 mod views;
 mod weighing;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use myriad_api::{Change, Finding};
@@ -38,9 +39,10 @@ pub use late::{ClaimsChange, LateClaims, NewlyClaimed};
 pub use ledger::FindingsChange;
 pub use output::Output;
 pub use ports::{PortClaim, PortFact, PortKey, PortSpeech};
-pub use reader::{Kept, Moment, Reader, ScopeFact};
+pub use reader::{Kept, Moment, Noted, Reader, ScopeFact};
 pub use rules::{BoundRules, Dialect, Rules, Scene, States, Touched, Translate};
 pub use scope::{Scope, Scoping};
+pub use stamp::Slot;
 pub use unit::{Bond, Own, Stays, Unit, UnitKey, UnitKind, Viewers, namespace_of};
 pub use viewpoint::Viewpoint;
 pub use views::{TooManyViews, VIEWS_MAX, Views};
@@ -56,6 +58,7 @@ use copies::Copies;
 use late::Late;
 use ledger::Ledger;
 use revisit::Partings;
+use unit::UnitId;
 use units::Units;
 
 /// Holds all objects, and keeps resources and findings in step with them.
@@ -73,6 +76,8 @@ pub struct Engine {
     /// Which sidecars are led to which units.
     audience: Audience,
     partings: Partings,
+    /// What wildcards mean to the hosts below them, hashed; none of those that mean nothing.
+    meanings: HashMap<UnitId, u64>,
     /// The bounds of namespaces, and their holdings.
     allowances: Allowances,
     /// Hosts that objects came to after their creation.
@@ -173,6 +178,7 @@ impl Engine {
             views: Views::new(settings.main_view()),
             audience: Audience::default(),
             partings: Partings::default(),
+            meanings: HashMap::new(),
             allowances: Allowances::new(copies),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
             settings,

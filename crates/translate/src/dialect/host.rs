@@ -3,6 +3,7 @@
 pub mod above;
 mod kept;
 pub mod ownership;
+mod wildcard;
 
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         let whose = (owner, &*claimants);
         kept::add(reader, shared, host, whose, &above, &mut output);
     }
+    output.meaning = wildcard::meaning(reader, shared, host);
     output
 }
 

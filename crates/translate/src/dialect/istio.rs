@@ -52,7 +52,7 @@ use myriad_model::host::Pattern;
 
 pub use below::inherit;
 pub use deeds::{
-    End, of_broader as deeds_of_broader, of_gateway as deeds_of_gateway,
+    End, Ways, of_broader as deeds_of_broader, of_gateway as deeds_of_gateway,
     of_service as deeds_of_service, services_of,
 };
 pub use domain::{CLOSED, is_there as has_domain};

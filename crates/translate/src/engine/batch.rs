@@ -1,6 +1,6 @@
 //! The state of one batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use myriad_model::Delta;
@@ -20,6 +20,8 @@ pub struct Run {
     pub delta: Delta,
     /// The same for the others.
     pub others: BTreeMap<Slot, Delta>,
+    /// Wildcards that ran: whatever is above them was as it is now.
+    pub wildcards: BTreeSet<UnitId>,
     /// Ingresses that claim a host.
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.

@@ -19,6 +19,9 @@ pub struct Output {
     pub doubts: Vec<Finding>,
     /// Whether the object concerns the view.
     pub is_concerned: bool,
+    /// What the host means to those below it, hashed: they run again when it is other than before.
+    /// Zero where it means nothing.
+    pub meaning: u64,
     /// When the unit has to run again though no object changed, in seconds since the epoch.
     pub deadline: Option<i64>,
 }

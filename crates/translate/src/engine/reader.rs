@@ -17,7 +17,7 @@ use super::late::Late;
 use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
 use super::unit::{Unit, UnitId};
 use super::units::Units;
-use super::viewpoint::Viewpoint;
+use super::viewpoint::{Step, Viewpoint};
 use super::views::Views;
 use crate::settings::Settings;
 use crate::store::{Fact, Stored, object_fact};
@@ -53,6 +53,19 @@ pub struct Reader<'a> {
     opened: &'a mut Open,
     facts: Vec<u64>,
     visited: u64,
+}
+
+/// What was read, and asked of the view, while something was found apart from the rest of a run.
+pub struct Noted {
+    facts: Vec<u64>,
+    steps: Vec<Step>,
+}
+
+impl Noted {
+    /// How much was noted.
+    pub fn count(&self) -> usize {
+        self.facts.len() + self.steps.len()
+    }
 }
 
 /// That it is read whether scopes leave open what is for nobody who is known: who reads it is
@@ -229,6 +242,29 @@ impl<'a> Reader<'a> {
             found.extend(pick(object));
         }
         found
+    }
+
+    /// Finds something of which nothing is noted, but by who is given what was.
+    pub fn apart<T>(&mut self, find: impl FnOnce(&mut Self) -> T) -> (T, Noted) {
+        let facts = std::mem::take(&mut self.facts);
+        let asked = self.view.set_aside();
+        let found = find(self);
+        let steps = self.view.take_up(asked);
+        let mut facts = std::mem::replace(&mut self.facts, facts);
+        facts.sort_unstable();
+        facts.dedup();
+        (found, Noted { facts, steps })
+    }
+
+    /// Notes what was read and asked apart.
+    pub fn note_all(&mut self, noted: &Noted) {
+        self.facts.extend(&noted.facts);
+        self.note_asked(noted);
+    }
+
+    /// Notes what was asked apart, for who runs again when what was found is other.
+    pub fn note_asked(&self, noted: &Noted) {
+        self.view.note_steps(&noted.steps);
     }
 
     /// What is open of a type.

@@ -197,6 +197,7 @@ impl Engine {
         if self.views.is_single() {
             let (output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
             self.note_served(unit, id, !output.needs.is_empty(), run);
+            self.settle_meaning(unit, id, &[(Stamp::MAIN, output.meaning)], run);
             self.settle(id, facts.into(), (output, None), run);
             return;
         }
@@ -221,6 +222,10 @@ impl Engine {
         }
         facts.sort_unstable();
         facts.dedup();
+        let meanings = outputs.iter();
+        let meanings = meanings.map(|(stamp, output)| (stamp.clone(), output.meaning));
+        let meanings: Vec<(Stamp, u64)> = meanings.collect();
+        self.settle_meaning(unit, id, &meanings, run);
         let views: Vec<Stamp> = outputs.iter().map(|(stamp, _)| stamp.clone()).collect();
         let of_sidecars = self.views.of_sidecars();
         let is_kept = views.iter().any(|views| views.meets(of_sidecars));
@@ -327,7 +332,37 @@ impl Engine {
                 _ => {}
             }
         }
+        self.meanings.remove(&id);
         self.units.remove(&self.hasher, id);
+    }
+
+    /// Keeps what a wildcard means to the hosts below it in each view, and lets those run to which
+    /// it means something else than before. Who ran in this batch knows it.
+    fn settle_meaning(
+        &mut self,
+        unit: &Unit,
+        id: UnitId,
+        meanings: &[(Stamp, u64)],
+        run: &mut Run,
+    ) {
+        if unit.host().and_then(self.rules.suffix_of).is_none() {
+            return;
+        }
+        run.wildcards.insert(id);
+        let is_any = meanings.iter().any(|(_, meaning)| *meaning != 0);
+        let now = is_any.then(|| self.hasher.hash(meanings));
+        let before = match now {
+            Some(now) => self.meanings.insert(id, now),
+            None => self.meanings.remove(&id),
+        };
+        if before == now {
+            return;
+        }
+        for below in self.below(id) {
+            if !run.wildcards.contains(&below) {
+                self.mark(below, true, run);
+            }
+        }
     }
 
     /// Keeps what a unit gave. Where there are several views, it is said which part is for which.

@@ -28,7 +28,7 @@ pub struct Viewpoint<'a> {
 
 /// The questions that a unit asked, each once.
 #[derive(Default)]
-struct Asked {
+pub struct Asked {
     known: BTreeSet<Question>,
     steps: Vec<Step>,
 }
@@ -214,6 +214,31 @@ impl<'a> Viewpoint<'a> {
                 Answer::Is(imports(standing, namespace, host, *port))
             }
             Question::AllowsAny => Answer::Maybe(standing.scope.allows_any()),
+        }
+    }
+
+    /// The place of the view among all.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Sets aside what was asked so far, until [`Viewpoint::take_up`].
+    pub fn set_aside(&self) -> Option<Asked> {
+        self.asked.as_ref().map(RefCell::take)
+    }
+
+    /// Takes up again what was set aside; returns what was asked meanwhile.
+    pub fn take_up(&self, before: Option<Asked>) -> Vec<Step> {
+        match (&self.asked, before) {
+            (Some(asked), Some(before)) => asked.replace(before).steps,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Notes what was asked of this view before.
+    pub fn note_steps(&self, steps: &[Step]) {
+        for step in steps {
+            self.note(|| step.clone());
         }
     }
 

@@ -11,7 +11,7 @@ use crate::engine::{Unit, namespace_of};
 pub const EVERYBODY: &str = "*";
 
 /// An object's claim to a host. The smallest wins: the oldest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// Since when the object claims the host: its creation, or a later version of it.
     since: i64,

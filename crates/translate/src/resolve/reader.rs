@@ -31,12 +31,16 @@ impl Reader<'_> {
         Claims::of(self.needers())
     }
 
+    /// Notes that it is read who claims a wildcard, and what that means to the hosts below it.
+    pub fn note_above(&mut self, pattern: &Host) {
+        if let Some(suffix) = suffix_of(pattern) {
+            self.read(SharedFact::Above(suffix));
+        }
+    }
+
     /// The objects that claim a wildcard, for hosts that it covers.
     pub fn claims_above(&mut self, pattern: &Host) -> Claims {
-        let Some(suffix) = suffix_of(pattern) else {
-            return Claims::default();
-        };
-        self.read(SharedFact::Above(suffix));
+        self.note_above(pattern);
         match self.find(&Unit::host_of(pattern.clone())) {
             Some(id) => Claims::of(self.needers_of(id)),
             None => Claims::default(),

@@ -9,7 +9,7 @@ use super::names;
 use crate::engine::{Reader, Shared};
 
 /// What an object does at a listener for all names below a wildcard.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shade {
     /// The listener.
     pub listener: Name,
@@ -24,7 +24,7 @@ pub struct Shade {
 }
 
 /// What is done at a listener with what comes for a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Deed {
     /// TLS ends, and a certificate is shown.
     EndsTls,

@@ -268,3 +268,75 @@ fn a_destination_rule_costs_the_upstreams_of_its_own_host() {
     // Each object itself, but for the Pod, and the upstream of what it names.
     assert_eq!(few, [2, 2, 1, 0]);
 }
+
+/// What so many hosts cost together, in objects that are visited and in facts and needs that are
+/// held, below a wildcard with `each` Gateways and as many VirtualServices on all of them.
+fn measure_below(hosts: usize, each: usize) -> [u64; 2] {
+    let gateway = |number: usize| {
+        world::object(&format!(
+            "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {{namespace: above, \
+             name: g{number}}}\nspec:\n  servers:\n  - {{port: {{number: 80, name: p, protocol: \
+             HTTP}}, hosts: ['*.example']}}\n  - {{port: {{number: 443, name: t, protocol: \
+             HTTPS}}, hosts: ['*.example', '*.other'], tls: {{mode: SIMPLE, credentialName: s}}}}\n"
+        ))
+    };
+    let gateways: Vec<String> = (0..each).map(|number| format!("g{number}")).collect();
+    let gateways = gateways.join(", ");
+    let service = |number: usize| {
+        world::object(&format!(
+            "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{namespace: \
+             above, name: v{number}}}\nspec:\n  hosts: ['*.example', 'v{number}.other']\n  \
+             gateways: [{gateways}]\n  http: [{{directResponse: {{status: 200}}}}]\n"
+        ))
+    };
+    let host = |number: usize| {
+        world::object(&format!(
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: below, name: \
+             i{number}}}\nspec:\n  rules:\n  - {{host: h{number}.example, http: {{paths: [{{path: \
+             /, pathType: Prefix, backend: {{service: {{name: x, port: {{number: 80}}}}}}}}]}}}}\n"
+        ))
+    };
+    let mut engine = world::engine(Settings::default());
+    let above = (0..each).flat_map(|number| [gateway(number), service(number)]);
+    put(&mut engine, above.collect());
+    let before = engine.usage().links;
+    let work = put(&mut engine, (0..hosts).map(host).collect());
+    let links = engine.usage().links - before;
+    [work.objects_visited, links as u64]
+}
+
+#[test]
+fn what_is_above_a_host_is_read_once_for_all_hosts_below() {
+    let of_a_host = |each: usize| {
+        let (few, many) = (measure_below(10, each), measure_below(30, each));
+        [many[0] - few[0], many[1] - few[1]].map(|cost| cost / 20)
+    };
+    assert_eq!(of_a_host(2), of_a_host(12));
+}
+
+#[test]
+fn hosts_run_when_what_is_above_them_means_something_else_to_them() {
+    let gateway = |host: &str, credential: &str| {
+        let text = format!(
+            "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {{namespace: above, \
+             name: g, creationTimestamp: 2026-01-01T00:00:00Z}}\nspec: {{servers: [{{port: \
+             {{number: 443, name: t, protocol: HTTPS}}, hosts: ['{host}'], tls: {{mode: SIMPLE, \
+             credentialName: {credential}}}}}]}}\n"
+        );
+        vec![world::object(&text)]
+    };
+    let host = |number: usize| {
+        world::object(&format!(
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: below, name: \
+             i{number}}}\nspec: {{rules: [{{host: h{number}.example}}]}}\n"
+        ))
+    };
+    let mut engine = world::engine(Settings::default());
+    put(&mut engine, (0..10).map(host).collect());
+    put(&mut engine, gateway("*.example", "s"));
+    // The certificate is another, which is nothing to the hosts; then fewer are let in.
+    let same = put(&mut engine, gateway("*.example", "t")).units_translated;
+    let other = put(&mut engine, gateway("./*.example", "t")).units_translated;
+    assert!(same < 10, "{same} units ran");
+    assert!(other >= 10, "{other} units ran");
+}

@@ -6,16 +6,17 @@
 //! certificate of their own: nobody answers in its name by its certificate unless its owner says
 //! so. What claims no host at all, a server or rule for `*`, never answers for one that is claimed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use myriad_api::{ObjectKey, ObjectKind};
+use myriad_api::ObjectKind;
 use myriad_model::{Host, Name, host::Pattern};
 
-use super::ownership::owner;
-use crate::dialect::{ingress, istio};
+use super::wildcard::{self, Found};
+use crate::dialect::istio;
 use crate::engine::{Reader, Shared};
-use crate::resolve::{Above, Claim, Claims, Deed, EVERYBODY, Shade, names};
-use crate::settings::{CatchAll, HostSharing};
+use crate::resolve::{Above, Claim, Claims, Deed, Shade, names};
+use crate::settings::CatchAll;
 
 /// A host, and on whose behalf wildcards are weighed.
 struct Below<'a> {
@@ -23,6 +24,9 @@ struct Below<'a> {
     /// The Gateways that VirtualServices of the owner name.
     named: Vec<Arc<str>>,
 }
+
+/// Those who would answer at each listener, by wildcard, the narrowest first.
+type Answering<'a> = BTreeMap<(&'a Name, Deed), Vec<Vec<&'a Shade>>>;
 
 /// What the wildcards above a host do, but for handshakes at its own listeners, where TLS is ended
 /// for the host itself.
@@ -33,63 +37,78 @@ pub fn find(
     (claims, owner): (&Claims, Option<&Claim>),
     own: &[Name],
 ) -> Above {
-    let settings = reader.settings();
-    let is_shared = settings.host_sharing == HostSharing::Cluster;
     let mut found = Above::default();
-    if is_shared || settings.wildcard_sharing.contains(EVERYBODY) {
+    if wildcard::are_all_shared(reader.settings()) {
         return found;
     }
     let below = Below {
         owner,
         named: istio::named_by_owner(reader, claims, owner),
     };
-    let mut answers: Vec<(Name, Deed, Vec<Shade>)> = Vec::new();
-    for pattern in wildcards_above(host) {
-        let before = answers.len();
-        for shade in deeds(reader, shared, &pattern) {
-            let is_at = |known: &Shade| known.listener == shade.listener;
-            if shade.deed.is_within() {
-                let mut known = answers.iter();
-                match known.position(|it| it.0 == shade.listener && it.1 == shade.deed) {
-                    // A narrower one answers there.
-                    Some(at) if at < before => {}
-                    Some(at) => answers[at].2.push(shade),
-                    None => answers.push((shade.listener.clone(), shade.deed, vec![shade])),
-                }
-            } else if own.contains(&shade.listener) || found.shades.iter().any(is_at) {
-                continue;
-            } else if below.lets(reader, &shade) {
-                found.shades.push(shade);
-            } else if !found.strangers.iter().any(is_at) {
-                found.strangers.push(shade);
+    let patterns = wildcards_above(host);
+    let patterns = patterns.iter();
+    let patterns: Vec<Arc<Found>> = patterns
+        .map(|pattern| wildcard::read(reader, shared, pattern))
+        .collect();
+    let mut answering = Answering::new();
+    for shade in patterns.iter().flat_map(|found| &*found.deeds) {
+        let is_at = |known: &Shade| known.listener == shade.listener;
+        if shade.deed.is_within() {
+            let place = (&shade.listener, shade.deed);
+            let by_pattern = answering.entry(place).or_default();
+            let last = by_pattern.last().and_then(|last| last.first());
+            if last.is_none_or(|last| last.pattern != shade.pattern) {
+                by_pattern.push(Vec::new());
             }
+            if let Some(last) = by_pattern.last_mut() {
+                last.push(shade);
+            }
+        } else if own.contains(&shade.listener) || found.shades.iter().any(is_at) {
+            continue;
+        } else if below.lets(reader, shade) {
+            found.shades.push(shade.clone());
+        } else if !found.strangers.iter().any(is_at) {
+            found.strangers.push(shade.clone());
         }
     }
-    for (listener, deed, answering) in answers {
-        let mut shades = found.shades.iter();
-        let over = shades.find(|shade| shade.listener == listener);
-        let is_own = own.contains(&listener);
-        if below.is_answered(reader, &answering, over, is_own) {
-            continue;
-        }
-        match deed {
-            // A domain of the host goes before the streams of broader ones.
-            Deed::Streams if is_own => {}
-            Deed::Streams => found.astray_streams.push(listener),
-            _ => found.astray.push(listener),
-        }
+    for ((listener, deed), by_pattern) in answering {
+        let place = (listener, deed, own.contains(listener));
+        below.judge_answers(reader, place, &by_pattern, &mut found);
     }
     found
 }
 
 impl Below<'_> {
+    /// Notes what becomes of requests, or streams, at a listener, which the narrowest wildcard
+    /// answers that does so there.
+    fn judge_answers(
+        &self,
+        reader: &Reader<'_>,
+        (listener, deed, is_own): (&Name, Deed, bool),
+        by_pattern: &[Vec<&Shade>],
+        found: &mut Above,
+    ) {
+        let mut shades = found.shades.iter();
+        let over = shades.find(|shade| shade.listener == *listener);
+        let first = by_pattern.first();
+        if first.is_none_or(|first| self.is_answered(reader, first, over, is_own)) {
+            return;
+        }
+        match deed {
+            // A domain of the host goes before the streams of broader ones.
+            Deed::Streams if is_own => {}
+            Deed::Streams => found.astray_streams.push(listener.clone()),
+            _ => found.astray.push(listener.clone()),
+        }
+    }
+
     /// Whether requests may be answered by what does so at a listener: by some of it where names
     /// are claimed, by all of it where nobody claims them. Where TLS ends for the host itself,
     /// nobody answers under its certificate for being older.
     fn is_answered(
         &self,
         reader: &Reader<'_>,
-        answering: &[Shade],
+        answering: &[&Shade],
         over: Option<&Shade>,
         is_own: bool,
     ) -> bool {
@@ -102,10 +121,12 @@ impl Below<'_> {
                     false => self.lets(reader, shade),
                 }
         };
+        let is_unclaimed = |shade: &&Shade| shade.pattern.pattern() == Pattern::Any;
+        let is_of_all = answering.first().is_some_and(is_unclaimed);
         let mut answering = answering.iter();
-        match answering.as_slice() {
-            [first, ..] if first.pattern.pattern() == Pattern::Any => answering.all(is_let),
-            _ => answering.any(is_let),
+        match is_of_all {
+            true => answering.all(|shade| is_let(shade)),
+            false => answering.any(|shade| is_let(shade)),
         }
     }
 
@@ -138,119 +159,6 @@ fn is_trusted(reader: &Reader<'_>, namespace: &str) -> bool {
         CatchAll::Only(known) => known.contains(namespace),
     };
     is_listed || reader.view().is_of(namespace)
-}
-
-/// What is done for the names below a wildcard, at each listener, the oldest first.
-fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
-    let claims = reader.claims_above(pattern);
-    if claims.ingresses.is_empty() && claims.gateways.is_empty() && claims.services.is_empty() {
-        return Vec::new();
-    }
-    let mut found: Vec<Shade> = Vec::new();
-    let owner = match pattern.pattern() {
-        Pattern::Any => {
-            of_default_backends(reader, shared, pattern, &claims, &mut found);
-            None
-        }
-        _ => of_ingresses(reader, shared, pattern, &claims, &mut found),
-    };
-    let sites = istio::own_sites(reader, pattern, &claims, owner.as_ref());
-    for gateway in &sites {
-        let ends = istio::deeds_of_gateway(reader, gateway, pattern).into_iter();
-        let claim = reader.claim(&gateway.meta, pattern);
-        found.extend(ends.map(|end| shade(pattern, claim.clone(), end)));
-    }
-    let whose = (owner.as_ref(), &*sites);
-    for service in istio::services_of(reader, &claims, whose) {
-        let claim = istio::claim_of_service(reader, pattern, &service);
-        for end in istio::deeds_of_service(reader, &service, pattern) {
-            // A Gateway for the wildcard says who else may answer there.
-            let is_there =
-                |known: &Shade| known.listener == end.listener && !known.deed.is_within();
-            if end.deed.is_within() || !found.iter().any(is_there) {
-                found.push(shade(pattern, claim.clone(), end));
-            }
-        }
-    }
-    let ends = istio::deeds_of_broader(reader, pattern, whose).into_iter();
-    found.extend(ends.map(|(claim, end)| shade(pattern, claim, end)));
-    found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
-    for shade in &mut found {
-        let everywhere = reader.settings().wildcard_sharing.iter();
-        let everywhere = everywhere.map(|namespace| Box::<str>::from(namespace.as_str()));
-        shade.admitted.extend(everywhere);
-    }
-    found
-}
-
-fn shade(pattern: &Host, claim: Claim, end: istio::End) -> Shade {
-    Shade {
-        listener: end.listener,
-        pattern: pattern.clone(),
-        claim,
-        admitted: end.admitted,
-        deed: end.deed,
-    }
-}
-
-/// The deeds of Ingresses for a wildcard, and whose it is.
-fn of_ingresses(
-    reader: &mut Reader<'_>,
-    shared: &Shared,
-    pattern: &Host,
-    claims: &Claims,
-    found: &mut Vec<Shade>,
-) -> Option<Claim> {
-    let mut claimants = ingress::gather(reader, &claims.ingresses);
-    let owner = owner(reader, pattern, &claimants, claims);
-    claimants.retain(|known| owner.as_ref().is_none_or(|it| it.is_of(known.namespace())));
-    let mut add = |known: &ingress::Claimant, deed, listeners: &[Name]| {
-        let claim = reader.claim(&known.ingress.meta, pattern);
-        found.extend(listeners.iter().map(|listener| Shade {
-            listener: listener.clone(),
-            pattern: pattern.clone(),
-            claim: claim.clone(),
-            admitted: known.options.wildcard_sharing.to_vec(),
-            deed,
-        }));
-    };
-    if let Some(known) = ingress::tls_claimant(pattern, &claimants) {
-        add(known, Deed::EndsTls, &shared.tls_listeners);
-    }
-    if let Some(oldest) = claimants.first() {
-        add(oldest, Deed::Answers, &shared.listeners);
-    }
-    owner
-}
-
-/// The deeds of Ingresses for names that nobody claims, once for each namespace: TLS is never ended
-/// by them. There may be as many as Ingresses, so none of them is read.
-fn of_default_backends(
-    reader: &Reader<'_>,
-    shared: &Shared,
-    pattern: &Host,
-    claims: &Claims,
-    found: &mut Vec<Shade>,
-) {
-    let catch_all = &reader.settings().catch_all_namespaces;
-    let keys = claims.ingresses.iter();
-    let keys = keys.map(|id| ObjectKey::from_id(ObjectKind::Ingress, id.clone()));
-    let mut keys: Vec<ObjectKey> = keys
-        .filter(|key| catch_all.admits(key.namespace()))
-        .collect();
-    keys.sort_unstable_by(|a, b| a.id().cmp(b.id()));
-    keys.dedup_by(|a, b| a.namespace() == b.namespace());
-    for key in keys {
-        // Their age says nothing, since they claim no host.
-        let claim = Claim::unnamed(key);
-        found.extend(shared.listeners.iter().map(|listener| Shade {
-            listener: listener.clone(),
-            pattern: pattern.clone(),
-            claim: claim.clone(),
-            admitted: vec![EVERYBODY.into()],
-            deed: Deed::Answers,
-        }));
-    }
 }
 
 /// The wildcards that cover a host, without itself, the narrowest first.

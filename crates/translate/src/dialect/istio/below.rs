@@ -2,6 +2,8 @@
 //! hosts that nobody names has none where its namespace may not answer for those, and a wildcard
 //! of others that may not answer for the host may stand between.
 
+use std::collections::{HashMap, HashSet};
+
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Host, Name, host::Pattern};
@@ -9,7 +11,7 @@ use myriad_model::{Host, Name, host::Pattern};
 use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Site, Tenant};
 use super::stream::Holders;
-use super::{binding, domain, sni};
+use super::{binding, domain};
 use crate::engine::{Output, Reader, Shared};
 use crate::resolve::{Shade, names};
 use crate::settings::CatchAll;
@@ -59,6 +61,11 @@ pub fn add(
     if scene.host.pattern() == Pattern::Any {
         return;
     }
+    let sites = scene.sites.iter();
+    let sites: HashMap<&str, &Site> = sites
+        .map(|site| (&**site.gateway.meta.key.id(), site))
+        .collect();
+    let handed_on = handed_on(scene.host, tenants);
     let mut decided: Vec<Name> = Vec::new();
     let entrances = tenants.iter().flat_map(|tenant| {
         let entrances = tenant.entrances.iter();
@@ -67,11 +74,10 @@ pub fn add(
     for (tenant, id, way) in entrances {
         let listener = &way.listener;
         let is_for = serves(&tenant.service, way) && !decided.contains(listener);
-        if !is_for || is_handed_on(scene.host, tenants, way) {
+        if !is_for || handed_on.contains(listener) {
             continue;
         }
-        let mut sites = scene.sites.iter();
-        let site = sites.find(|site| site.gateway.meta.key.id() == id);
+        let site = sites.get(&**id).copied();
         let Some(site) = site.filter(|site| is_bare(reader, scene, site, way)) else {
             continue;
         };
@@ -93,23 +99,13 @@ pub fn serves(service: &VirtualService, way: &Entrance) -> bool {
     }
 }
 
-/// Whether the handshakes for a host go on as they come at the listener of a way in, by a rule for
-/// TLS that enters by another server.
-fn is_handed_on(host: &Host, tenants: &[Tenant], way: &Entrance) -> bool {
-    tenants.iter().any(|tenant| {
-        let mut entrances = tenant.entrances.iter();
-        let is_passing = entrances
-            .any(|(_, known)| known.listener == way.listener && known.door == Door::Passing);
-        let matches = tenant
-            .service
-            .spec
-            .tls
-            .iter()
-            .flat_map(|tls| tls.matches.iter());
-        let mut named = matches.flat_map(|matched| matched.sni_hosts.iter());
-        let is_taken = |text: &str| names::host(text).is_ok_and(|name| sni::is_within(host, &name));
-        is_passing && named.any(|text| is_taken(text))
-    })
+/// The listeners where the handshakes for a host go on as they come, by rules for TLS.
+fn handed_on<'a>(host: &Host, tenants: &'a [Tenant]) -> HashSet<&'a Name> {
+    let tenants = tenants.iter();
+    let tenants = tenants.filter(|tenant| tenant.names.is_within_names(host));
+    let entrances = tenants.flat_map(|tenant| &tenant.entrances);
+    let passing = entrances.filter(|(_, way)| way.door == Door::Passing);
+    passing.map(|(_, way)| &way.listener).collect()
 }
 
 /// Whether no domain above a host may answer for it where it is entered.

@@ -1,14 +1,15 @@
 //! The deeds of Gateways and VirtualServices for all names below a wildcard.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_model::{Host, Name, host::Pattern};
 
+use super::below;
 use super::entrance::{self, Door, Entrance};
-use super::{below, binding, sni};
 use crate::engine::Reader;
-use crate::resolve::names::{self, ServerHost, broader, is_host};
+use crate::resolve::names::{ServerHost, broader};
 use crate::resolve::{Claim, Claims, Deed, EVERYBODY};
 
 /// A listener, and what is done there.
@@ -21,9 +22,43 @@ pub struct End {
     pub deed: Deed,
 }
 
+/// The ways in to what is below a wildcard, found once for all VirtualServices of a namespace: by
+/// Gateway, pattern of its servers, and namespace.
+#[derive(Default)]
+pub struct Ways(HashMap<(Arc<str>, Host, Arc<str>), Option<Arc<Entered>>>);
+
+/// A Gateway, and its servers that can be entered.
+struct Entered {
+    gateway: Arc<Gateway>,
+    ways: Vec<Entrance>,
+}
+
+impl Ways {
+    /// Those by the servers of a Gateway that name a pattern and admit a namespace.
+    fn of(
+        &mut self,
+        reader: &mut Reader<'_>,
+        (id, cover, own): (&Arc<str>, &Host, &Arc<str>),
+        pattern: &Host,
+    ) -> Option<Arc<Entered>> {
+        let place = (id.clone(), cover.clone(), own.clone());
+        if let Some(known) = self.0.get(&place) {
+            return known.clone();
+        }
+        let entered = reader.servers(id, cover).map(|gateway| {
+            let mut ways = entrance::for_host(reader, &gateway, cover, Some(&**own));
+            entrance::keep_answering(reader, &gateway, pattern, &mut ways);
+            Arc::new(Entered { gateway, ways })
+        });
+        self.0.insert(place, entered.clone());
+        entered
+    }
+}
+
 /// The deeds of a Gateway for a wildcard that its servers name.
 pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Vec<End> {
     let ways = entrance::effective(reader, gateway, pattern).into_iter();
+    let reader = &*reader;
     let end = |way: Entrance| {
         let deed = match way.door {
             Door::Tls | Door::TlsStream | Door::Closed => Deed::EndsTls,
@@ -35,7 +70,7 @@ pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) ->
         Some(End {
             admitted: match deed {
                 Deed::Answers => vec![EVERYBODY.into()],
-                _ => admitted(gateway, &way, pattern),
+                _ => admitted(reader, gateway, &way, pattern),
             },
             listener: way.listener,
             deed,
@@ -51,19 +86,21 @@ pub fn services_of(
     claims: &Claims,
     (owner, sites): (Option<&Claim>, &[Arc<Gateway>]),
 ) -> Vec<Arc<VirtualService>> {
+    let sites = sites.iter().map(|gateway| &gateway.meta.key);
+    let of_owner = sites.filter(|key| owner.is_some_and(|owner| owner.is_of(key.namespace())));
+    let of_owner: HashSet<&str> = of_owner.map(|key| &**key.id()).collect();
     let mut found = Vec::new();
     for id in &claims.services {
         let Some(service) = reader.virtual_service_itself(id) else {
             continue;
         };
         let own = service.meta.key.namespace();
-        let is_let_in = |gateway: &Arc<Gateway>| {
-            let mut named = binding::gateways(&service).iter();
-            owner.is_some_and(|owner| owner.is_of(gateway.meta.key.namespace()))
-                && named.any(|text| names::is_gateway(text, own, gateway.meta.key.id()))
+        let is_kept = owner.is_none_or(|owner| owner.is_of(own)) || {
+            let names = reader.names_of(&service);
+            let mut named = names.gateways().iter();
+            named.any(|id| of_owner.contains(&**id))
         };
-        let is_of_owner = owner.is_none_or(|owner| owner.is_of(own));
-        if is_of_owner || sites.iter().any(is_let_in) {
+        if is_kept {
             found.push(service);
         }
     }
@@ -86,8 +123,7 @@ pub fn of_broader(
                 let own = service.meta.key.namespace();
                 let is_let_in =
                     owner.is_none_or(|owner| owner.is_of(own) || owner.is_of(key.namespace()));
-                let mut hosts = service.spec.hosts.iter();
-                let is_named = hosts.any(|text| is_host(text, cover));
+                let is_named = reader.names_of(&service).has_host(cover);
                 let is_seen = reader.view().sees(&service.spec.export_to, own);
                 if !is_let_in || !is_named || !is_seen {
                     continue;
@@ -118,32 +154,30 @@ fn answers(service: &VirtualService, way: Entrance) -> Option<End> {
 }
 
 /// The deeds of a VirtualService for a wildcard that it names.
-pub fn of_service(reader: &mut Reader<'_>, service: &VirtualService, pattern: &Host) -> Vec<End> {
-    let own = service.meta.key.namespace();
-    let mut hosts = service.spec.hosts.iter();
-    let is_named = hosts.any(|text| is_host(text, pattern));
-    let is_passed = pattern.pattern() != Pattern::Any && sni::takes(service, pattern);
+pub fn of_service(
+    reader: &mut Reader<'_>,
+    ways: &mut Ways,
+    service: &Arc<VirtualService>,
+    pattern: &Host,
+) -> Vec<End> {
+    let names = reader.names_of(service);
+    let own: Arc<str> = service.meta.key.namespace().into();
+    let is_named = names.has_host(pattern);
+    let is_passed = pattern.pattern() != Pattern::Any && names.takes(pattern);
     let mut patterns = vec![pattern.clone()];
     patterns.extend(broader(pattern));
     let mut found = Vec::new();
-    let mut gateways: Vec<Arc<str>> = binding::gateways(service)
-        .iter()
-        .filter_map(|text| names::gateway(text, own))
-        .collect();
-    gateways.sort_unstable();
-    gateways.dedup();
-    for id in gateways {
+    for id in names.gateways() {
         for cover in &patterns {
-            let Some(gateway) = reader.servers(&id, cover) else {
+            let Some(entered) = ways.of(reader, (id, cover, &own), pattern) else {
                 continue;
             };
-            let mut ways = entrance::for_host(reader, &gateway, cover, Some(own));
-            entrance::keep_answering(reader, &gateway, pattern, &mut ways);
-            for way in ways {
-                let ends_tls = below::serves(service, &way)
+            let gateway = &entered.gateway;
+            for way in &entered.ways {
+                let ends_tls = below::serves(service, way)
                     && is_named
                     && cover != pattern
-                    && below::is_unanswered(reader, &gateway, &way);
+                    && below::is_unanswered(reader, gateway, way);
                 let deed = match way.door {
                     Door::Passing if is_passed => Some(Deed::PassesOn),
                     _ if ends_tls => Some(Deed::EndsTls),
@@ -153,14 +187,14 @@ pub fn of_service(reader: &mut Reader<'_>, service: &VirtualService, pattern: &H
                     found.push(End {
                         listener: way.listener.clone(),
                         admitted: match deed {
-                            Deed::EndsTls => admitted(&gateway, &way, cover),
+                            Deed::EndsTls => admitted(reader, gateway, way, cover),
                             _ => Vec::new(),
                         },
                         deed,
                     });
                 }
                 if is_named {
-                    found.extend(answers(service, way));
+                    found.extend(answers(service, way.clone()));
                 }
             }
         }
@@ -169,14 +203,20 @@ pub fn of_service(reader: &mut Reader<'_>, service: &VirtualService, pattern: &H
 }
 
 /// The namespaces that a server lets in by a pattern.
-fn admitted(gateway: &Gateway, way: &Entrance, pattern: &Host) -> Vec<Box<str>> {
+fn admitted(
+    reader: &Reader<'_>,
+    gateway: &Gateway,
+    way: &Entrance,
+    pattern: &Host,
+) -> Vec<Box<str>> {
     let own = gateway.meta.key.namespace();
     let Some(server) = gateway.spec.servers.get(way.server) else {
         return Vec::new();
     };
-    let named = server.hosts.iter().map(|text| ServerHost::read(text));
-    let named = named.filter(|named| is_host(named.host, pattern));
-    let admitted = named.map(|named| match named.namespace {
+    let entries = reader.server_entries(gateway, pattern).into_iter();
+    let places = entries.filter(|(at, _)| *at == way.server);
+    let texts = places.filter_map(|(_, place)| server.hosts.get(place));
+    let admitted = texts.map(|text| match ServerHost::read(text).namespace {
         "." => own.into(),
         namespace => namespace.into(),
     });

@@ -1,6 +1,6 @@
 //! The routes and domains that Gateways and VirtualServices add up to on one host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use myriad_api::istio::{Gateway, VirtualService};
@@ -335,17 +335,17 @@ fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Out
     };
     let findings = &mut output.findings;
     let sites = scene.sites.iter().filter(|site| site.is_own);
-    let own: Vec<&Arc<Gateway>> = sites
-        .map(|site| &site.gateway)
+    let own: HashMap<&str, &Gateway> = sites
+        .map(|site| &*site.gateway)
         .filter(|gateway| owner.is_of(gateway.meta.key.namespace()))
+        .map(|gateway| (&**gateway.meta.key.id(), gateway))
         .collect();
-    let find = |id: &Arc<str>| own.iter().find(|known| known.meta.key.id() == id);
     tenants.retain_mut(|tenant| {
         let key = &tenant.service.meta.key;
         if owner.is_of(key.namespace()) || tenant.entrances.is_empty() {
             return !tenant.entrances.is_empty();
         }
-        tenant.entrances.retain(|(id, _)| find(id).is_some());
+        tenant.entrances.retain(|(id, _)| own.contains_key(&**id));
         let is_kept = !tenant.entrances.is_empty();
         if !is_kept {
             findings.push(foreign(key, &tenant.field(host), host, &owner.key));
@@ -357,15 +357,18 @@ fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Out
         return;
     };
     let first = first.service.meta.key.clone();
+    // A server may name many, and many may enter by it.
+    let mut named: HashMap<(&str, usize), HashSet<&str>> = HashMap::new();
     tenants.retain(|tenant| {
         let key = &tenant.service.meta.key;
         let namespace = key.namespace();
         let is_named = |(id, way): &(Arc<str>, Entrance)| {
-            let server = find(id).and_then(|gateway| gateway.spec.servers.get(way.server));
-            server.is_some_and(|server| {
-                let mut hosts = server.hosts.iter();
-                hosts.any(|text| ServerHost::read(text).namespace == namespace)
-            })
+            let Some((id, gateway)) = own.get_key_value(&**id) else {
+                return false;
+            };
+            let named = named.entry((*id, way.server));
+            let named = named.or_insert_with(|| namespaces_of(gateway, way.server));
+            named.contains(namespace)
         };
         let is_kept = namespace == first.namespace()
             || owner.is_of(namespace)
@@ -375,6 +378,13 @@ fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Out
         }
         is_kept
     });
+}
+
+/// The namespaces that a server names with its hosts.
+fn namespaces_of(gateway: &Gateway, server: usize) -> HashSet<&str> {
+    let server = gateway.spec.servers.get(server);
+    let hosts = server.into_iter().flat_map(|server| server.hosts.iter());
+    hosts.map(|text| ServerHost::read(text).namespace).collect()
 }
 
 fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Finding {

@@ -73,7 +73,19 @@ impl ServiceNames {
     /// How much is indexed.
     pub fn count(&self) -> usize {
         let names: usize = self.names.values().map(Vec::len).sum();
-        self.hosts.len() + names
+        self.gateways.len() + self.hosts.len() + names
+    }
+
+    /// The Gateways that it is bound to, sorted.
+    pub fn gateways(&self) -> &[Arc<str>] {
+        &self.gateways
+    }
+
+    /// Whether a host is one of the names of rules for TLS that are within its hosts, or covered by
+    /// one.
+    pub fn is_within_names(&self, host: &Host) -> bool {
+        let is_known = |name: &Host| self.names.contains_key(name);
+        !self.names.is_empty() && (is_known(host) || broader(host).iter().any(is_known))
     }
 
     /// Whether a host is one of its hosts.
@@ -124,8 +136,10 @@ impl ServiceNames {
     /// Whether the VirtualService is found under a Gateway and a host.
     pub fn is_bound(&self, gateway: &str, host: &Host) -> bool {
         let is_of_gateway = || {
-            let mut gateways = self.gateways.iter();
-            gateways.any(|known| **known == *gateway)
+            let known = self
+                .gateways
+                .binary_search_by(|known| (**known).cmp(gateway));
+            known.is_ok()
         };
         let is_of_mesh = || self.is_mesh && *self.mesh_of(host) == *gateway;
         match self.hosts.contains(host) {
@@ -237,7 +251,7 @@ mod tests {
         let texts: Vec<String> = (0..400).map(|at| format!("h{at}.example")).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let known = read(&texts, &[&texts]);
-        assert_eq!(known.count(), 800);
+        assert_eq!(known.count(), 800 + known.gateways().len());
         assert_eq!(known.claimed().count(), 0);
     }
 }

@@ -1,0 +1,267 @@
+//! What is done for the names below a wildcard, found once for all hosts below it.
+//!
+//! A wildcard may have many Gateways, VirtualServices and hosts below it. The unit of the wildcard
+//! reads all of those objects and tells the hosts when they mean something else; a host reads what
+//! they mean alone. So neither the time nor the facts of a host grow with the objects above it.
+
+use std::any::Any;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use myriad_api::{ObjectKey, ObjectKind};
+use myriad_model::{Host, Name, host::Pattern};
+
+use super::ownership::owner;
+use crate::dialect::{ingress, istio};
+use crate::engine::{Kept, Moment, Noted, Reader, Shared, Slot};
+use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Shade, suffix_of};
+use crate::settings::{HostSharing, Settings};
+
+/// The most deeds, and things that were read for them, that are kept open at a time.
+const KEPT_MAX: usize = 1 << 18;
+
+/// What is done for the names below a wildcard in a view.
+pub struct Found {
+    /// What is done at each listener, the oldest first; of those that nobody tells apart, the
+    /// oldest alone.
+    pub deeds: Box<[Shade]>,
+    noted: Noted,
+}
+
+/// What was found in this batch. The objects that claim hosts have run before the first host does.
+#[derive(Default)]
+struct OpenDeeds {
+    found: HashMap<(Slot, Host), Arc<Found>>,
+    /// How much that is.
+    count: usize,
+}
+
+impl Kept for OpenDeeds {
+    fn forget(&mut self, at: Moment) {
+        if at != Moment::Run {
+            *self = OpenDeeds::default();
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Whether no wildcard keeps anything from the hosts of others, or takes anything.
+pub fn are_all_shared(settings: &Settings) -> bool {
+    let is_shared = settings.host_sharing == HostSharing::Cluster;
+    is_shared || settings.wildcard_sharing.contains(EVERYBODY)
+}
+
+/// What is done for the names below a wildcard, for a host below it.
+pub fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Arc<Found> {
+    reader.note_above(pattern);
+    let place = (reader.view().slot(), pattern.clone());
+    let known = reader.open::<OpenDeeds>();
+    let known = known.and_then(|open| open.found.get(&place).cloned());
+    let found = known.unwrap_or_else(|| find(reader, shared, place));
+    reader.note_asked(&found.noted);
+    found
+}
+
+/// What a host means to those below it, hashed; zero where it means nothing. It reads whatever
+/// they would read.
+pub fn meaning(reader: &mut Reader<'_>, shared: &Shared, host: &Host) -> u64 {
+    if suffix_of(host).is_none() || are_all_shared(reader.settings()) {
+        return 0;
+    }
+    let place = (reader.view().slot(), host.clone());
+    let found = find(reader, shared, place);
+    reader.note_all(&found.noted);
+    match found.deeds.is_empty() {
+        true => 0,
+        false => reader.stored().hasher().hash(&found.deeds),
+    }
+}
+
+fn find(reader: &mut Reader<'_>, shared: &Shared, place: (Slot, Host)) -> Arc<Found> {
+    let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, &place.1));
+    let count = deeds.len() + noted.count();
+    let deeds = deeds.into();
+    let found = Arc::new(Found { deeds, noted });
+    if let Some(open) = reader.open_mut::<OpenDeeds>() {
+        open.count += count;
+        if open.count > KEPT_MAX {
+            open.found.clear();
+            open.count = count;
+        }
+        open.found.insert(place, found.clone());
+    }
+    found
+}
+
+/// Deeds as they are gathered: of those that nobody tells apart, the oldest.
+#[derive(Default)]
+struct Gathered {
+    shades: Vec<Shade>,
+    places: HashMap<Likeness, usize>,
+    /// The listeners where handshakes are taken.
+    taken: HashSet<Name>,
+}
+
+/// What deeds are told apart by: listener, deed, whose it is, and who may answer there too.
+type Likeness = (Name, Deed, Arc<str>, Vec<Box<str>>);
+
+impl Gathered {
+    fn add(&mut self, shade: Shade) {
+        let key = &shade.claim.key;
+        // A Gateway may be let in by its name.
+        let whose = match key.kind {
+            ObjectKind::IstioGateway => key.id().clone(),
+            _ => key.namespace().into(),
+        };
+        if !shade.deed.is_within() {
+            self.taken.insert(shade.listener.clone());
+        }
+        let (listener, admitted) = (shade.listener.clone(), shade.admitted.clone());
+        match self.places.entry((listener, shade.deed, whose, admitted)) {
+            Entry::Vacant(place) => {
+                place.insert(self.shades.len());
+                self.shades.push(shade);
+            }
+            Entry::Occupied(place) => {
+                let known = &mut self.shades[*place.get()];
+                if shade.claim.is_before(&known.claim) {
+                    *known = shade;
+                }
+            }
+        }
+    }
+}
+
+/// What is done for the names below a wildcard, at each listener, the oldest first.
+fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
+    let claims = reader.claims_above(pattern);
+    if claims.ingresses.is_empty() && claims.gateways.is_empty() && claims.services.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Gathered::default();
+    let owner = match pattern.pattern() {
+        Pattern::Any => {
+            of_default_backends(reader, shared, pattern, &claims, &mut found);
+            None
+        }
+        _ => of_ingresses(reader, shared, pattern, &claims, &mut found),
+    };
+    let sites = istio::own_sites(reader, pattern, &claims, owner.as_ref());
+    for gateway in &sites {
+        let claim = reader.claim(&gateway.meta, pattern);
+        for end in istio::deeds_of_gateway(reader, gateway, pattern) {
+            found.add(shade(pattern, claim.clone(), end));
+        }
+    }
+    let whose = (owner.as_ref(), &*sites);
+    let services = istio::services_of(reader, &claims, whose).into_iter();
+    let mut services: Vec<_> = services
+        .map(|service| {
+            let claim = istio::claim_of_service(reader, pattern, &service);
+            (claim, service)
+        })
+        .collect();
+    services.sort_by(|(a, _), (b, _)| a.age().cmp(&b.age()));
+    let mut ways = istio::Ways::default();
+    for (claim, service) in services {
+        for end in istio::deeds_of_service(reader, &mut ways, &service, pattern) {
+            // A Gateway for the wildcard says who else may answer there.
+            if end.deed.is_within() || !found.taken.contains(&end.listener) {
+                found.add(shade(pattern, claim.clone(), end));
+            }
+        }
+    }
+    for (claim, end) in istio::deeds_of_broader(reader, pattern, whose) {
+        found.add(shade(pattern, claim, end));
+    }
+    let mut found = found.shades;
+    found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
+    for shade in &mut found {
+        let everywhere = reader.settings().wildcard_sharing.iter();
+        let everywhere = everywhere.map(|namespace| Box::<str>::from(namespace.as_str()));
+        shade.admitted.extend(everywhere);
+    }
+    found
+}
+
+fn shade(pattern: &Host, claim: Claim, end: istio::End) -> Shade {
+    Shade {
+        listener: end.listener,
+        pattern: pattern.clone(),
+        claim,
+        admitted: end.admitted,
+        deed: end.deed,
+    }
+}
+
+/// The deeds of Ingresses for a wildcard, and whose it is.
+fn of_ingresses(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    pattern: &Host,
+    claims: &Claims,
+    found: &mut Gathered,
+) -> Option<Claim> {
+    let mut claimants = ingress::gather(reader, &claims.ingresses);
+    let owner = owner(reader, pattern, &claimants, claims);
+    claimants.retain(|known| owner.as_ref().is_none_or(|it| it.is_of(known.namespace())));
+    let mut add = |known: &ingress::Claimant, deed, listeners: &[Name]| {
+        let claim = reader.claim(&known.ingress.meta, pattern);
+        for listener in listeners {
+            found.add(Shade {
+                listener: listener.clone(),
+                pattern: pattern.clone(),
+                claim: claim.clone(),
+                admitted: known.options.wildcard_sharing.to_vec(),
+                deed,
+            });
+        }
+    };
+    if let Some(known) = ingress::tls_claimant(pattern, &claimants) {
+        add(known, Deed::EndsTls, &shared.tls_listeners);
+    }
+    if let Some(oldest) = claimants.first() {
+        add(oldest, Deed::Answers, &shared.listeners);
+    }
+    owner
+}
+
+/// The deeds of Ingresses for names that nobody claims, once for each namespace: TLS is never ended
+/// by them. There may be as many as Ingresses, so none of them is read.
+fn of_default_backends(
+    reader: &Reader<'_>,
+    shared: &Shared,
+    pattern: &Host,
+    claims: &Claims,
+    found: &mut Gathered,
+) {
+    let catch_all = &reader.settings().catch_all_namespaces;
+    let keys = claims.ingresses.iter();
+    let keys = keys.map(|id| ObjectKey::from_id(ObjectKind::Ingress, id.clone()));
+    let mut keys: Vec<ObjectKey> = keys
+        .filter(|key| catch_all.admits(key.namespace()))
+        .collect();
+    keys.sort_unstable_by(|a, b| a.id().cmp(b.id()));
+    keys.dedup_by(|a, b| a.namespace() == b.namespace());
+    for key in keys {
+        // Their age says nothing, since they claim no host.
+        let claim = Claim::unnamed(key);
+        for listener in shared.listeners.iter() {
+            found.add(Shade {
+                listener: listener.clone(),
+                pattern: pattern.clone(),
+                claim: claim.clone(),
+                admitted: vec![EVERYBODY.into()],
+                deed: Deed::Answers,
+            });
+        }
+    }
+}
