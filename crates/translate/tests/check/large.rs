@@ -93,9 +93,39 @@ fn the_matches_of_a_delegate_are_no_product_beyond_the_bound() {
     let (one, told) = delegated(1);
     assert_eq!(told, 0);
     // The routes beside the two of one match each.
-    assert_eq!(delegated(30), (one - 2 + 30 + 30 * 30, 0));
+    assert_eq!(delegated(15), (one - 2 + 15 + 15 * 15, 0));
     // What is beyond is closed by the matches of the root, behind the first rule.
-    assert_eq!(delegated(40), (one - 2 + 40 + 40, 1));
+    assert_eq!(delegated(16), (one - 2 + 16 + 16, 1));
+}
+
+/// The resources of a root with so many rules that delegate to rules of so many matches, and how
+/// many findings say that they are beyond.
+fn delegated_often(rules: usize, matches: usize) -> (usize, usize) {
+    let all = delegating(1, matches);
+    let once = "http: [{match: [{headers: {x0: {exact: a}}}], delegate: {name: below}}]";
+    assert!(all.contains(once), "{all}");
+    let http = list(rules, |at| {
+        format!("{{match: [{{headers: {{x{at}: {{exact: a}}}}}}], delegate: {{name: below}}}}")
+    });
+    let mut engine = world::engine(Settings::default());
+    engine.apply(world::changes(BASE), world::NOW);
+    let objects = world::changes(&all.replace(once, &format!("http: {http}")));
+    let outcome = engine.apply(objects, world::NOW);
+    let findings = engine.findings();
+    let told = findings.filter(|it| it.remedy.contains("divide the delegate"));
+    (outcome.delta.len(), told.count())
+}
+
+#[test]
+fn the_rules_of_a_root_share_what_they_count_for() {
+    let (one, told) = delegated_often(1, 1);
+    assert_eq!(told, 0);
+    // Eight rules count for 64 rows each. One may have more than that, and all of them no more.
+    let (all, told) = delegated_often(8, 63);
+    assert_eq!((all, told), (one - 2 + 8 * 64, 0));
+    let (all, told) = delegated_often(8, 127);
+    // Four times the first rule and its 127 matches; then the first again, or what closes.
+    assert!(told > 0 && all <= one - 2 + 8 * 64 + 8, "{all} and {told}");
 }
 
 /// The number of objects beyond a bound of routes.

@@ -56,7 +56,8 @@ impl Deref for Text {
 }
 
 /// The rules that a rule delegates to. One level is followed, as Istio does, so there are no
-/// cycles.
+/// cycles. `left` is how many rows the delegates of the object may have beside those that they
+/// have.
 ///
 /// # Errors
 /// Why there are none.
@@ -64,6 +65,7 @@ pub fn follow(
     reader: &mut Reader<'_>,
     (of_root, root_at): (&Arc<VirtualService>, usize),
     root: &HttpRoute,
+    left: &mut usize,
 ) -> Result<Followed, Undelegated> {
     let namespace = of_root.meta.key.namespace();
     let delegate = root.rare.as_deref().and_then(|rare| rare.delegate.as_ref());
@@ -89,13 +91,17 @@ pub fn follow(
     }
     check_depth(&service, &id)?;
     let mut followed = Followed::default();
-    let mut left = MATCHES_MAX;
+    let mut of_rule = MATCHES_MAX;
     for (at, route) in service.spec.http.iter().enumerate() {
         let combined = root.matches.len().max(1) * route.matches.len().max(1);
-        if combined > left {
+        if combined > of_rule.min(*left) {
+            let bound = match combined > of_rule {
+                true => format!("{MATCHES_MAX} for one rule"),
+                false => "the rules of this object may have from delegates together".to_owned(),
+            };
             let problem = format!(
                 "names VirtualService {id}, whose matches, each with each of the rule's, are more \
-                 than {MATCHES_MAX}, so what its rules before spec.http[{at}] do not take gets 503"
+                 than {bound}, so what its rules before spec.http[{at}] do not take gets 503"
             );
             let remedy = "leave the conditions to one of the two, or divide the delegate";
             followed.problem = Some((problem, remedy));
@@ -106,7 +112,8 @@ pub fn follow(
             });
             break;
         }
-        left -= combined;
+        of_rule -= combined;
+        *left -= combined;
         if let Some(route) = merge(root, route) {
             followed.rules.push(Rule {
                 service: service.clone(),

@@ -17,6 +17,7 @@ use super::rule_problem::RuleProblem;
 use super::scene::{Named, Tenant};
 use super::{
     answer, destination, fault, headers, limits, matching, misspelt, policy, processor, redirect,
+    weight,
 };
 use crate::engine::{Output, Reader, Unit};
 use crate::regex::{Regexes, TooMany};
@@ -88,6 +89,7 @@ pub fn build(
     let mut regexes = Regexes::new(reader.settings().regexes_per_host);
     for (number, tenant) in of_requests.enumerate() {
         let service = &tenant.service;
+        let mut left = weight::delegated_rows(service);
         for (at, root) in service.spec.http.iter().enumerate() {
             let rules = match is_delegating(root) {
                 false => vec![Rule {
@@ -95,7 +97,7 @@ pub fn build(
                     at,
                     route: Text::Own(service.clone(), at),
                 }],
-                true => delegated(reader, service, (at, root), output),
+                true => delegated(reader, service, (at, root), &mut left, output),
             };
             for (delegated, rule) in rules.iter().enumerate() {
                 let place = RulePosition {
@@ -116,6 +118,7 @@ fn delegated(
     reader: &mut Reader<'_>,
     service: &Arc<VirtualService>,
     (at, root): (usize, &HttpRoute),
+    left: &mut usize,
     output: &mut Output,
 ) -> Vec<Rule> {
     let mut say = |message: String, remedy: &str| {
@@ -124,7 +127,7 @@ fn delegated(
         let finding = Finding::new(Severity::Error, key, field, message, remedy);
         output.findings.push(finding);
     };
-    match delegate::follow(reader, (service, at), root) {
+    match delegate::follow(reader, (service, at), root, left) {
         Ok(followed) => {
             if let Some((problem, remedy)) = followed.problem {
                 say(problem, remedy);

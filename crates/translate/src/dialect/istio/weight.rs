@@ -42,16 +42,31 @@ fn shrink(balancer: &mut LoadBalancer) {
 /// before it is followed.
 const DELEGATED_ROWS: usize = 64;
 
+/// The rows that the delegates of a VirtualService may have on a host however little it counts for.
+const DELEGATED_ROWS_LEAST: usize = 256;
+
+/// The rows that the delegates of a VirtualService may have together on a host: as many as its
+/// rules that delegate count for.
+pub fn delegated_rows(service: &VirtualService) -> usize {
+    let rules = service.spec.http.iter();
+    let rules = rules.filter(|route| route.rare().delegate.is_some());
+    let counted: usize = rules.map(rows_of).sum();
+    counted.max(DELEGATED_ROWS_LEAST)
+}
+
+/// The rows that a rule counts for on each host.
+fn rows_of(route: &HttpRoute) -> usize {
+    let least = match route.rare().delegate.is_some() {
+        true => DELEGATED_ROWS,
+        false => 1,
+    };
+    route.matches.len().max(least)
+}
+
 /// Each match is a row on each host.
 pub fn of_service(service: &VirtualService) -> u64 {
     let spec = &service.spec;
-    let of_http = spec.http.iter().map(|route| {
-        let least = match route.rare().delegate.is_some() {
-            true => DELEGATED_ROWS,
-            false => 1,
-        };
-        route.matches.len().max(least)
-    });
+    let of_http = spec.http.iter().map(rows_of);
     let of_tls = spec.tls.iter().map(|route| route.matches.len().max(1));
     let of_tcp = spec.tcp.iter().map(|route| route.matches.len().max(1));
     let rows: usize = of_http.chain(of_tls).chain(of_tcp).sum();
