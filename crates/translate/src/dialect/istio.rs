@@ -57,7 +57,8 @@ pub use deeds::{
 };
 pub use domain::{CLOSED, is_there as has_domain};
 pub use host::{
-    add_host, claim_of_service, claims_to, gather_sites, named_by_owner, own_sites, tls_listeners,
+    add_host, claim_of_service, claims_to, gather_sites, named_by_owner, own_sites,
+    redirect_to_tls, tls_listeners,
 };
 pub use scene::HostScene;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use myriad_api::ObjectKind;
 use myriad_model::{Host, Name};
 
 use super::claim::{Claim, EVERYBODY};
@@ -52,6 +53,8 @@ pub struct Above {
     pub strangers: Vec<Shade>,
     /// The listeners where requests would be answered by those who may not.
     pub astray: Vec<Name>,
+    /// Those of them where an older and broader wildcard sends requests to HTTPS, by its Gateway.
+    pub redirected: Vec<(Name, Arc<str>)>,
     /// The listeners where what comes out of TLS would be handed on by those who may not.
     pub astray_streams: Vec<Name>,
 }
@@ -67,6 +70,12 @@ impl Shade {
         let mut admitted = self.admitted.iter();
         self.claim.is_of(namespace)
             || admitted.any(|known| **known == *EVERYBODY || **known == *namespace)
+    }
+
+    /// Whether every request is sent to HTTPS. A Gateway answers nothing else: other requests find
+    /// its VirtualServices.
+    pub fn is_redirect(&self) -> bool {
+        self.deed == Deed::Answers && self.claim.key.kind == ObjectKind::IstioGateway
     }
 
     /// The wildcard as people write it.

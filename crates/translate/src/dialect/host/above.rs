@@ -80,7 +80,8 @@ pub fn find(
 
 impl Below<'_> {
     /// Notes what becomes of requests, or streams, at a listener, which the narrowest wildcard
-    /// answers that does so there.
+    /// answers that does so there. Where it may not, a broader one that may would have answered
+    /// without it; what is sent to HTTPS is so still.
     fn judge_answers(
         &self,
         reader: &Reader<'_>,
@@ -90,16 +91,29 @@ impl Below<'_> {
     ) {
         let mut shades = found.shades.iter();
         let over = shades.find(|shade| shade.listener == *listener);
-        let first = by_pattern.first();
-        if first.is_none_or(|first| self.is_answered(reader, first, over, is_own)) {
+        let is_answered = |answering: &&Vec<&Shade>| {
+            let answering: &[&Shade] = answering;
+            self.is_answered(reader, answering, over, is_own)
+        };
+        let mut answered = by_pattern.iter().enumerate();
+        let answered = answered.find(|(_, answering)| is_answered(answering));
+        if by_pattern.is_empty() || answered.is_some_and(|(at, _)| at == 0) {
             return;
         }
-        match deed {
+        if deed == Deed::Streams {
             // A domain of the host goes before the streams of broader ones.
-            Deed::Streams if is_own => {}
-            Deed::Streams => found.astray_streams.push(listener.clone()),
-            _ => found.astray.push(listener.clone()),
+            found
+                .astray_streams
+                .extend((!is_own).then(|| listener.clone()));
+            return;
         }
+        let broader = answered.into_iter().flat_map(|(_, answering)| answering);
+        let mut redirecting = broader.filter(|it| it.is_redirect() && self.lets(reader, it));
+        let gateway = redirecting.next().map(|it| it.claim.key.id().clone());
+        found.astray.push(listener.clone());
+        found
+            .redirected
+            .extend(gateway.map(|gateway| (listener.clone(), gateway)));
     }
 
     /// Whether requests may be answered by what does so at a listener: by some of it where names

@@ -1,6 +1,7 @@
 //! A host that is kept from wildcards of others: a domain and a route of its own stand before what
 //! they would do with its handshakes and requests.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
@@ -44,6 +45,7 @@ pub fn add(
     }
     if !closed.is_empty() {
         closed.sort_unstable();
+        redirect(reader, host, above, &closed, output);
         close(host, owner, closed, output);
     }
     close_streams(shared, host, owner, above, output);
@@ -108,6 +110,26 @@ fn keep_handshakes(
         let field = field_of(owner, claimants, host);
         let finding = kept(&owner.key, field, host, (stranger, is_default));
         output.findings.push(finding);
+    }
+}
+
+/// Adds the routes by which older wildcards send requests to HTTPS, where others stand between them
+/// and the host.
+fn redirect(reader: &Reader<'_>, host: &Host, above: &Above, closed: &[Name], output: &mut Output) {
+    let mut by_gateway: BTreeMap<&Arc<str>, Vec<Name>> = BTreeMap::new();
+    for (listener, gateway) in &above.redirected {
+        if closed.contains(listener) {
+            by_gateway
+                .entry(gateway)
+                .or_default()
+                .push(listener.clone());
+        }
+    }
+    for (gateway, mut listeners) in by_gateway {
+        listeners.sort_unstable();
+        let name = Name::new(format!("{gateway}/{host}/kept+to-https"));
+        let route = istio::redirect_to_tls(reader, host, gateway, listeners);
+        output.resources.push((name, route));
     }
 }
 

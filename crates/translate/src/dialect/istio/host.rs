@@ -445,6 +445,18 @@ fn add_redirect(
     let Some((gateway, _)) = ways.first() else {
         return;
     };
+    let name = Name::new(format!("{gateway}/{host}/to-https"));
+    let redirect = redirect_to_tls(reader, host, gateway, listeners);
+    output.resources.push((name, redirect));
+}
+
+/// The route of a host by which a Gateway sends requests to HTTPS.
+pub fn redirect_to_tls(
+    reader: &Reader<'_>,
+    host: &Host,
+    gateway: &Arc<str>,
+    listeners: Vec<Name>,
+) -> Resource {
     let port = Some(reader.settings().https_port).filter(|port| *port != 443);
     let plain = ValueMatch {
         source: Source::Scheme,
@@ -473,10 +485,8 @@ fn add_redirect(
         kind: OriginKind::Gateway,
         id: gateway.clone(),
     };
-    let resource = Resource {
+    Resource {
         origin,
         value: Value::Route(Box::new(route)),
-    };
-    let name = format!("{gateway}/{host}/to-https");
-    output.resources.push((Name::new(name), resource));
+    }
 }
