@@ -11,6 +11,7 @@ pub mod date;
 pub mod downstream;
 pub mod keeper;
 pub mod page;
+pub mod patience;
 pub mod peer;
 pub mod plan;
 pub mod spans;

@@ -167,6 +167,10 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Between two reads of a request body; 408 beyond.
     pub body_timeout: Duration,
+    /// The fewest bytes of a body per second that a client is waited for, on average and beyond one
+    /// [`Limits::body_timeout`]; 408 below. Zero is no bound. Bodies without a length are bounded
+    /// only while nine tenths of the places are taken.
+    pub body_rate_min: u64,
     /// Between two writes to a client that does not read.
     pub write_timeout: Duration,
     /// Between two requests of a connection, and before its first.
@@ -257,6 +261,7 @@ impl Default for Limits {
             trailer_bytes_max: TRAILER_BYTES_MAX,
             head_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),
+            body_rate_min: 64,
             write_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(75),
             requests_per_connection_max: 1_000_000,

@@ -176,6 +176,33 @@ pub(super) async fn slow_endpoint() -> (SocketAddr, watch::Sender<bool>) {
 }
 
 #[tokio::test]
+async fn a_request_whose_body_trickles_gives_its_place_back() {
+    let flooded = Backend::start("flood").await;
+    let limit = "--limit=body_timeout=1s,min_body_rate=1000";
+    let (quiet, world) = two_tenants(flooded.address(), limit).await;
+    let stream = TcpStream::connect(world.http()).await;
+    let (mut read, mut write) = stream.expect("a connection").into_split();
+    let head = "POST / HTTP/1.1\r\nHost: flood.test\r\nContent-Length: 1000\r\n\r\n";
+    write.write_all(head.as_bytes()).await.expect("a head");
+    // No pause is longer than one may be.
+    let trickling = tokio::spawn(async move {
+        while write.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+    let mut start = [0; 12];
+    let reading = tokio::time::timeout(DEADLINE, read.read_exact(&mut start)).await;
+    reading.expect("an answer in time").expect("an answer");
+    assert_eq!(&start, b"HTTP/1.1 408");
+    let given_up = "myriad_request_failures_total{reason=\"body_timeout\"}";
+    assert_eq!(world.metric(given_up).await, 1.0);
+    let answer = world.get("https://quiet.test/").await;
+    assert_eq!((answer.status, quiet.asked()), (200, 1));
+    trickling.abort();
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_flood_of_slow_requests_leaves_others_theirs() {
     let (endpoint, tell) = slow_endpoint().await;
     let (quiet, world) = two_tenants(endpoint, "--limit=requests=50").await;

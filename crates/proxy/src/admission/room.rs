@@ -88,6 +88,11 @@ impl ConnectionRoom {
         self.taken.get()
     }
 
+    /// Whether nine tenths of the places are taken.
+    pub fn is_nearly_full(&self) -> bool {
+        self.taken.get() >= self.connections_max - self.connections_max / 10
+    }
+
     /// Whether somebody new may be heard: there is room for him, or a silent connection to go.
     pub fn has_room(&self) -> bool {
         let mut asking = self.asking.borrow_mut();

@@ -208,6 +208,11 @@ impl Shares {
         self.held.get() >= self.max - self.max / 5
     }
 
+    /// Whether nine tenths of it are held.
+    pub fn is_nearly_used_up(&self) -> bool {
+        self.held.get() >= self.max - self.max / 10
+    }
+
     fn admits(&self, namespace: Spots, domain: Spots, all: usize) -> bool {
         let step = self.pressure.step();
         if all >= self.max.saturating_sub(self.reserve) || step >= PressureStep::ShedAll {

@@ -69,6 +69,8 @@ pub struct Forward {
     pub scheme: &'static str,
     /// Whether there is a request body.
     pub has_body: bool,
+    /// Whether the client has said how long it is.
+    pub has_length: bool,
     /// Whether the response has no body whatever its head says.
     pub is_head: bool,
     /// Whether the request may be sent twice.

@@ -199,6 +199,12 @@ pub static ROWS: &[Row] = &[
         failure("request_failures_total{reason=\"body_timeout\"}"),
         "Between two reads of a request body; 408",
         "longer for uploads that pause"),
+    row!("min_body_rate" body_rate_min Count 0..=MIB,
+        failure("request_failures_total{reason=\"body_timeout\"}"),
+        "Bytes per second of a request body with a length, on average over the time that the \
+         client is waited for and beyond one `body_timeout`; without a length only while nine \
+         tenths of `connections` or `requests` are taken; 408 below",
+        "0 for clients that keep requests open on purpose; more under slow-body floods"),
     row!("chunk_line_bytes" chunk_line_bytes_max Bytes 16..=8 * KIB,
         LimitCounter::Own(Reached::ChunkLineBytes),
         "The line that begins a chunk, extensions included; 400, or 502",

@@ -212,6 +212,7 @@ fn write_to(
         encoder: encoder(&upstream, head),
         scheme: head.scheme,
         has_body: head.body != BodyLength::None,
+        has_length: matches!(head.body, BodyLength::Exact(_)),
         is_head: head.method == "HEAD",
         is_idempotent: is_idempotent(head.method),
         is_upgrade: is_upgrade(head, &upstream),

@@ -10,6 +10,7 @@ use crate::codec::body::Encoder;
 use crate::codec::buffer::Buffer;
 use crate::codec::response;
 use crate::failure::FailureKind;
+use crate::http::patience::Patience;
 use crate::http::peer::Peer;
 use crate::http::plan::Forward;
 use crate::http::worker::Worker;
@@ -69,11 +70,14 @@ pub async fn gather<P: Peer>(
     }
     let bytes_max = rule.bytes_max as usize;
     let bytes = body.bytes.get_or_insert_with(Buffer::take);
+    let mut patience = Patience::default();
     while !body.is_complete && bytes.len() <= bytes_max {
         if rule.allows_part && bytes.len() >= bytes_max {
             break;
         }
-        deadline.set(limits.body_timeout);
+        // What has to be whole is no stream that goes on for ever.
+        let wait = patience.begin(&worker.local, bytes.len() as u64, !rule.allows_part);
+        deadline.set(wait);
         body.is_complete = poll_fn(|context| {
             if let Poll::Ready(Err(kind)) = peer.poll_flush(context) {
                 return Poll::Ready(Err(kind));

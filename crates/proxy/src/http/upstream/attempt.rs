@@ -142,13 +142,20 @@ impl Attempt<'_> {
         attempt::note(counts, self.pool, self.target, outcome);
     }
 
-    /// Begins a wait.
-    pub fn wait_for(&self, waits: ExchangeWait) {
-        let limits = &self.worker.local.limits;
+    /// Begins a wait, before or after the response has begun.
+    pub fn wait_for(&mut self, waits: ExchangeWait, is_answered: bool) {
+        let local = &self.worker.local;
+        let limits = &local.limits;
         let policy = self.plan.policy();
+        let patience = &mut self.timers.patience;
+        patience.end();
         let of_policy = |time: fn(&Policy) -> Duration| policy.map_or(limits.write_timeout, time);
         self.deadline.set(match waits {
-            ExchangeWait::ClientBody => limits.body_timeout,
+            // Both ends may have something to say for as long as they like.
+            ExchangeWait::ClientBody if is_answered => limits.body_timeout,
+            ExchangeWait::ClientBody => {
+                patience.begin(local, self.outgoing.received(), self.plan.has_length)
+            }
             ExchangeWait::ClientRead => limits.write_timeout,
             ExchangeWait::EndpointWrite => of_policy(|policy| policy.send_timeout),
             ExchangeWait::EndpointRead | ExchangeWait::Nothing => {

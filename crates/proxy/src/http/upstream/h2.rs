@@ -130,7 +130,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             if !moves {
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
-                    self.around.wait_for(waits);
+                    self.around.wait_for(waits, self.status != 0);
                 }
                 return Poll::Pending;
             }

@@ -103,6 +103,7 @@ fn copy_of(
         scheme: plan.scheme,
         // What there is of one stands in the head already.
         has_body: false,
+        has_length: false,
         is_head: plan.is_head,
         is_idempotent: plan.is_idempotent,
         is_upgrade: false,

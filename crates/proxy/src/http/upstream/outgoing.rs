@@ -28,6 +28,8 @@ pub struct Outgoing {
     pub trailers: Option<Trailers>,
     sent: usize,
     has_body: bool,
+    /// The bytes of its body that have come, as they are framed for the endpoint.
+    received: u64,
     /// The client has sent all of it.
     is_complete: bool,
     /// Some of it was dropped after it had been sent.
@@ -53,6 +55,7 @@ impl Outgoing {
             trailers: None,
             sent: 0,
             has_body: false,
+            received: 0,
             is_complete,
             is_cut: false,
             kept_bytes_max,
@@ -77,6 +80,11 @@ impl Outgoing {
     /// Whether any of its body has come.
     pub fn has_body(&self) -> bool {
         self.has_body
+    }
+
+    /// The bytes of its body that have come.
+    pub fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether some of it waits to be sent.
@@ -140,7 +148,9 @@ impl Outgoing {
     ) -> Poll<Result<(), E>> {
         let before = self.buffer.len();
         let extended = extend(&mut self.buffer);
-        self.has_body |= self.buffer.len() > before;
+        let grown = self.buffer.len().saturating_sub(before);
+        self.has_body |= grown > 0;
+        self.received += grown as u64;
         extended.map_ok(|is_complete| self.is_complete = is_complete)
     }
 
@@ -212,6 +222,7 @@ mod tests {
             assert!(moved.is_ready());
             assert_eq!(outgoing.is_complete(), is_last);
         }
+        assert_eq!(outgoing.received(), 2);
         assert_eq!(outgoing.bytes(), b"ab");
     }
 }

@@ -78,6 +78,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         scheme: "http",
         // It stands in the head already.
         has_body: false,
+        has_length: false,
         is_head: own.is_head,
         is_idempotent: true,
         is_upgrade: false,

@@ -11,6 +11,7 @@ use myriad_model::Policy;
 use tokio::time::Sleep;
 
 use crate::failure::FailureKind;
+use crate::http::patience::Patience;
 
 /// The timers of one request.
 pub struct Timers {
@@ -18,6 +19,8 @@ pub struct Timers {
     try_timeout: Duration,
     request: Option<Pin<Box<Sleep>>>,
     attempt: Option<Pin<Box<Sleep>>>,
+    /// Bounds the waits for the body.
+    pub patience: Patience,
 }
 
 impl Timers {
@@ -29,6 +32,7 @@ impl Timers {
             try_timeout: retry.map_or(Duration::ZERO, |retry| retry.try_timeout),
             request: None,
             attempt: None,
+            patience: Patience::default(),
         }
     }
 

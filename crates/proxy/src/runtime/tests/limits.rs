@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use myriad_model::{Kind, Listener, ListenerProtocol, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::endpoints::{Streams, put};
 use super::world::{Backend, PATIENCE, World, route};
@@ -11,7 +12,7 @@ use crate::limits::SPARE;
 use crate::limits::table::ROWS;
 
 /// Limits that a story of their own reaches elsewhere, with the place.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 10] = [
     // In `silent`.
     "silent_bytes",
     "turn_timeout",
@@ -23,6 +24,7 @@ const ELSEWHERE: [&str; 9] = [
     // Below.
     "upstream_idle_timeout",
     "listeners",
+    "min_body_rate",
     // In `overload`.
     "requests",
 ];
@@ -333,6 +335,59 @@ async fn a_head_of_http2_beyond_the_limit_is_refused_and_counted() {
     let (response, _) = super::http2::ask(&mut client, request, b"").await;
     assert_eq!(response.status(), 431);
     until_counted(&world, "request_failures_total{reason=\"head_too_large\"}").await;
+}
+
+/// The status that a request is answered with whose body comes piece by piece, each of them sooner
+/// than one wait may take and all of them later.
+async fn trickled(limits: &[&str], framing: &str, piece: &str, end: &str) -> String {
+    let backend = Backend::saying("ok").await;
+    let mut set = Limits::default();
+    for limit in limits {
+        set.set(limit).unwrap();
+    }
+    let mut world = World::limited(set);
+    world.put_upstream("u", &[backend.address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    let mut client = world.client().await;
+    let head = format!("POST / HTTP/1.1\r\nHost: a.example\r\n{framing}\r\n\r\n");
+    client.send(head).await;
+    let (mut read, mut write) = client.stream.into_split();
+    let sending = async {
+        for piece in [vec![piece; 15], vec![end]].concat() {
+            if write.write_all(piece.as_bytes()).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        // Whoever has sent all of it still waits for the answer.
+        std::future::pending::<()>().await;
+    };
+    let mut answer = [0; 12];
+    let reading = tokio::time::timeout(PATIENCE, read.read_exact(&mut answer));
+    tokio::select! {
+        () = sending => {}
+        read = reading => assert_eq!(read.unwrap().unwrap(), 12),
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_is_given_up_and_a_stream_only_while_places_are_short() {
+    let (least, none) = ("min_body_rate=1048576", "min_body_rate=0");
+    let (short, alone) = ("body_timeout=500ms", "requests=1");
+    let (exact, chunked) = ("Content-Length: 15", "Transfer-Encoding: chunked");
+    let (chunk, last) = ("1\r\nx\r\n", "0\r\n\r\n");
+    let all = tokio::join!(
+        trickled(&[short, least], exact, "x", ""),
+        trickled(&[short, none], exact, "x", ""),
+        trickled(&[short, least], chunked, chunk, last),
+        trickled(&[short, least, alone], chunked, chunk, last),
+    );
+    let [refused, taken] = ["HTTP/1.1 408", "HTTP/1.1 200"];
+    assert_eq!(all.0, refused);
+    assert_eq!(all.1, taken);
+    assert_eq!(all.2, taken);
+    assert_eq!(all.3, refused);
 }
 
 /// What a metric stands at.
