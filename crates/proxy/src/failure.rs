@@ -33,6 +33,8 @@ pub enum FailureKind {
     Unauthorized,
     /// The request has tokens, and none of them is valid.
     BadToken,
+    /// The request has no password of a user that its route admits.
+    BadPassword,
     /// The provider that was asked refuses the request; the response is its own.
     ProviderRefused,
     /// The provider that has to be asked does not answer; the status is its own.
@@ -142,7 +144,7 @@ pub struct FailureVerdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 43] = [
+    pub const ALL: [FailureKind; 44] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -157,6 +159,7 @@ impl FailureKind {
         FailureKind::Forbidden,
         FailureKind::Unauthorized,
         FailureKind::BadToken,
+        FailureKind::BadPassword,
         FailureKind::ProviderRefused,
         FailureKind::ProviderFailed,
         FailureKind::RateLimited,
@@ -207,6 +210,7 @@ impl FailureKind {
             Kind::Forbidden => (403, "forbidden", Downstream, "forbidden\n"),
             Kind::Unauthorized => (403, "unauthorized", Downstream, "RBAC: access denied"),
             Kind::BadToken => (401, "bad_token", Downstream, "token refused\n"),
+            Kind::BadPassword => (401, "bad_password", Downstream, "password needed\n"),
             Kind::ProviderRefused => (403, "provider_refused", Downstream, ""),
             Kind::ProviderFailed => (403, "provider_failed", Upstream, ""),
             Kind::RateLimited => (429, "rate_limited", Downstream, "too many requests\n"),
@@ -275,7 +279,7 @@ pub fn envoy_flag(flag: &str) -> Option<&'static str> {
         "client_gone" | "client_stalled" | "body_timeout" => "DC",
         "head_timeout" | "bad_request" | "bad_body" | "bad_version" | "bad_protocol" => "DPE",
         "unauthorized" | "forbidden" | "provider_refused" | "provider_failed" => "UAEX",
-        "bad_token" => "UAEX",
+        "bad_token" | "bad_password" => "UAEX",
         "rate_limited" => "RL",
         "no_host" | "no_route" | "misdirected" | "passage_removed" => "NR",
         "no_upstream" => "NC",

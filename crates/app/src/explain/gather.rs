@@ -90,6 +90,9 @@ impl Gathered {
                 if let Action::Forward(shares) = &route.action {
                     self.need(shares);
                 }
+                let users = route.policy.users.iter();
+                self.needed
+                    .extend(users.map(|name| Key::new(Kind::Trust, name.clone())));
             }
             Value::StreamRoute(stream_route) => {
                 self.note(&stream_route.hosts);

@@ -11,7 +11,7 @@ use myriad_base::backoff::{Backoff, Waits, random_seed};
 use myriad_base::clock;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_base::readiness::{Condition, Readiness};
-use myriad_model::{Certificate, KeyEncoding, PrivateKey, Trust};
+use myriad_model::{Certificate, KeyEncoding, PrivateKey, Trust, Users};
 use myriad_pki::{Credential, Request};
 use myriad_sync::{Anchors, Issued, NotSigned};
 use rustls::pki_types::CertificateDer;
@@ -211,6 +211,7 @@ impl OwnIdentity {
             roots: Trust {
                 roots: anchors.roots.clone().into(),
                 crls: Box::default(),
+                users: Users::default(),
             },
             trust_domains: anchors
                 .trust_domains

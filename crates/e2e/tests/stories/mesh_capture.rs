@@ -13,7 +13,7 @@ use myriad_model::{
     Action, Capture, CaptureDirection, Certificate, Commit, Delta, Endpoint, Endpoints, Form, Host,
     KeyEncoding, Listener, ListenerProtocol, MeshTls, MutualTls, Name, Origin, PathMatch, Position,
     PrivateKey, Protocol, Resource, Route, Sealer, StreamRoute, Trust, Upstream, UpstreamTls,
-    Value, WeightedUpstream, Writer,
+    Users, Value, WeightedUpstream, Writer,
 };
 use myriad_proxy::{Identity, Proxy, Settings};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
@@ -257,6 +257,7 @@ fn identities<const N: usize>(accounts: [&str; N]) -> [Identity; N] {
             roots: Trust {
                 roots: [root.clone()].into(),
                 crls: Box::default(),
+                users: Users::default(),
             },
             trust_domains: ["cluster.local".into()].into(),
         }

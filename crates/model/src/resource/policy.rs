@@ -48,6 +48,22 @@ pub struct Policy {
     pub underscores: Underscores,
     /// The reading of a request's path that the route's path is compared with.
     pub path_reading: PathReading,
+    /// The trust whose users are asked for their passwords, 401 without; none asks nobody. One that
+    /// is not there admits nobody.
+    pub users: Option<Name>,
+    /// What they are told that the passwords are for (RFC 7617, section 2), without control
+    /// characters; at most [`Policy::REALM_BYTES_MAX`].
+    pub realm: Box<str>,
+}
+
+impl Policy {
+    /// The most bytes of a realm.
+    pub const REALM_BYTES_MAX: usize = 256;
+
+    /// Whether some who ask do not get what the route leads to.
+    pub fn restricts(&self) -> bool {
+        !self.sources_allowed.is_empty() || self.users.is_some()
+    }
 }
 
 /// The treatment of header fields of a request with underscores in their names, which servers may
@@ -99,6 +115,8 @@ impl Default for Policy {
             processor: None,
             underscores: Underscores::Colliding,
             path_reading: PathReading::AsSent,
+            users: None,
+            realm: Box::default(),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{WireError, shared};
 use crate::{
     AccessPolicy, Certificate, Domain, Endpoints, KeyEncoding, Listener, Origin, OriginKind,
     PrivateKey, Provider, Resource, Route, StreamRoute, TRUST_PARTS_MAX, Telemetry, Trust,
-    Upstream, Value,
+    Upstream, Users, Value,
 };
 
 message! {
@@ -91,17 +91,35 @@ choices! {
 }
 
 message! {
-    /// The authorities that a peer's certificate is verified against.
+    /// The authorities that a peer's certificate is verified against, or users.
     Trust, trust {
-        /// DER; never empty.
+        /// DER; empty where there are users.
         1 roots: list_of(TRUST_PARTS_MAX, TRUST_PARTS, data("root"));
         /// DER.
         2 crls: list_of(TRUST_PARTS_MAX, TRUST_PARTS, data("revocation list"));
+        /// Users whose passwords are verified; then there is nothing else.
+        3 users: list_of(Users::MAX, "number of users", each::<User>()), of trust.users.expose();
     } => {
-        if roots.is_empty() {
-            return Err(WireError::Missing("root"));
+        match (roots.is_empty(), users.is_empty()) {
+            (true, true) => return Err(WireError::Missing("root")),
+            (true, false) if crls.is_empty() => {}
+            (true, false) | (false, false) => return Err(WireError::Invalid("trust")),
+            (false, true) => {}
         }
-        Trust { roots: roots.into(), crls: crls.into() }
+        Trust { roots: roots.into(), crls: crls.into(), users: Users::new(users) }
+    }
+}
+
+message! {
+    /// A user, and the hash of the password.
+    User for (Box<str>, Box<str>), pair {
+        1 name: required_text("user"), of pair.0;
+        2 hash: string(), of pair.1;
+    } => {
+        if Users::check_hash(&hash).is_err() {
+            return Err(WireError::Invalid("hash of a password"));
+        }
+        (name, hash)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     Name, Origin, OriginKind, PathMatch, PathReading, PathRewrite, Policy, PrivateKey, Protocol,
     Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions,
     Rewrite, Route, Sealer, Share, Source, StreamRoute, Test, TlsRedirect, TlsSettings, Trust,
-    Underscores, Upstream, UpstreamTls, Value, ValueMatch, WeightedUpstream,
+    Underscores, Upstream, UpstreamTls, Users, Value, ValueMatch, WeightedUpstream,
 };
 
 fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -298,6 +298,56 @@ fn examples() -> Vec<(&'static str, Value)> {
     all
 }
 
+/// A trust of users.
+fn users() -> Trust {
+    let hash = "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+    Trust {
+        roots: Box::default(),
+        crls: Box::default(),
+        users: Users::new(vec![("ann".into(), hash.into())]),
+    }
+}
+
+/// A route that asks them for passwords.
+fn with_passwords() -> Route {
+    Route {
+        policy: Arc::new(Policy {
+            users: Some("ns/users".into()),
+            realm: "inner \"circle\"".into(),
+            ..Policy::default()
+        }),
+        ..first_route()
+    }
+}
+
+#[test]
+fn users_whose_hashes_cost_too_much_or_stand_beside_authorities_are_refused() {
+    let read = |trust: Trust| decode(&encoded(&resource(Value::Trust(Box::new(trust)))));
+    let of = |hash: &str| Trust {
+        users: Users::new(vec![("ann".into(), hash.into())]),
+        ..users()
+    };
+    assert!(read(users()).is_ok());
+    let costly = "$2y$31$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+    for hash in [costly, "rl0uE7ktq/6zU", ""] {
+        assert_eq!(
+            read(of(hash)),
+            Err(WireError::Invalid("hash of a password")),
+            "{hash}"
+        );
+    }
+    let mixed = Trust {
+        roots: [Bytes::from_static(b"root")].into(),
+        ..users()
+    };
+    assert_eq!(read(mixed), Err(WireError::Invalid("trust")));
+    let nobody = Trust {
+        users: Users::default(),
+        ..users()
+    };
+    assert_eq!(read(nobody), Err(WireError::Missing("root")));
+}
+
 /// A route with the policy of the third schema.
 fn third_route() -> Route {
     Route {
@@ -319,7 +369,13 @@ fn third_examples() -> Vec<(&'static str, Value)> {
             Value::Trust(Box::new(Trust {
                 roots: [Bytes::from_static(b"root")].into(),
                 crls: [Bytes::from_static(b"list")].into(),
+                users: Users::default(),
             })),
+        ),
+        ("third users", Value::Trust(Box::new(users()))),
+        (
+            "third route with passwords",
+            Value::Route(Box::new(with_passwords())),
         ),
         (
             "third listener",

@@ -141,15 +141,20 @@ impl<D: Downstream> RequestTurn<'_, D> {
 
     /// The plan, once what it waits for is over.
     async fn wait(&mut self, waits: PlanWaits, plan: Plan) -> Plan {
-        let PlanWaits { check, delay } = waits;
-        let mut decided = Decided { plan, delay };
-        if let Some(check) = check {
+        let PlanWaits { hold, check, delay } = waits;
+        let mut decided = Decided { plan, delay, hold };
+        if decided.is_released().await
+            && let Some(check) = check
+        {
             let (worker, client, deadline) = (self.worker, &mut *self.client, self.deadline);
-            let (account, decided) = (&mut *self.account, &mut decided);
+            let account = &mut *self.account;
+            let changed = &mut decided;
             settle(
-                worker, self.visit, check, decided, client, account, deadline,
+                worker, self.visit, check, changed, client, account, deadline,
             )
             .await;
+            // A changed request may have come to a route that holds it back again.
+            decided.is_released().await;
         }
         if !decided.delay.is_zero() {
             tokio::time::sleep(decided.delay).await;

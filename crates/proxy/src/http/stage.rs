@@ -7,6 +7,7 @@
 //! does after a wait stands in its file as well: [`external::settle`] asks providers,
 //! [`processors::accompany`] talks to a processor, and [`record`] tells what became of it.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use myriad_model::{Route, SealedArc};
@@ -37,6 +38,7 @@ mod fault;
 mod forward;
 mod gather;
 mod misdirected;
+mod passwords;
 pub mod processors;
 mod rate_limit;
 mod record;
@@ -71,6 +73,8 @@ pub enum Stage {
     Cors,
     /// The declared length of the body: 413.
     BodyLimit,
+    /// Whether it has the password of a user that the route admits: 401.
+    Passwords,
     /// Trouble that is made on purpose.
     Fault,
     /// The processor that accompanies the request.
@@ -82,7 +86,7 @@ pub enum Stage {
 }
 
 /// All stages in order.
-pub const STAGES: [Stage; 14] = [
+pub const STAGES: [Stage; 15] = [
     Stage::Misdirected,
     Stage::Tokens,
     Stage::External,
@@ -93,6 +97,7 @@ pub const STAGES: [Stage; 14] = [
     Stage::RateLimit,
     Stage::Cors,
     Stage::BodyLimit,
+    Stage::Passwords,
     Stage::Fault,
     Stage::Processors,
     Stage::Forward,
@@ -125,6 +130,7 @@ impl Stage {
             Stage::RateLimit => rate_limit::apply(request, scene, serving),
             Stage::Cors => cors::apply(request, scene),
             Stage::BodyLimit => body_limit::apply(request),
+            Stage::Passwords => passwords::apply(request, scene),
             Stage::Fault => fault::apply(request, serving),
             // Their parts begin once the request is written, and once it is over.
             Stage::Processors | Stage::Record => Ok(Flow::Continue),
@@ -145,6 +151,7 @@ impl Stage {
             Stage::RateLimit => rate_limit::explain(request, scene),
             Stage::Cors => cors::explain(request, scene),
             Stage::BodyLimit => body_limit::explain(request),
+            Stage::Passwords => passwords::explain(request, scene),
             Stage::Fault => fault::explain(request),
             Stage::Processors => processors::explain(request, scene),
             Stage::Forward => forward::explain(request, scene),
@@ -203,7 +210,12 @@ pub struct RequestState<'a, 'h> {
     additions: Additions,
     /// How long it waits on purpose.
     delay: Duration,
+    /// What its plan waits for first.
+    hold: Option<Hold>,
 }
+
+/// What holds a plan back, until it is known whether an answer takes the plan's place.
+pub type Hold = Pin<Box<dyn Future<Output = Result<(), Box<LocalReply>>>>>;
 
 /// Providers in the order of asking.
 type Providers = SmallVec<[SealedArc; 2]>;
@@ -286,6 +298,7 @@ impl<'a, 'h> RequestState<'a, 'h> {
             is_counted: false,
             additions: Additions::new(),
             delay: Duration::ZERO,
+            hold: None,
         }
     }
 
@@ -305,6 +318,8 @@ pub struct Planned {
 
 /// What a plan waits for.
 pub struct PlanWaits {
+    /// What is found out about it before anybody is asked.
+    pub hold: Option<Hold>,
     /// Who has to be asked before anything of the plan is done.
     pub check: Option<Check>,
     /// The wait on purpose behind that; zero for none.
@@ -327,14 +342,31 @@ pub struct Decided {
     pub plan: Plan,
     /// The wait on purpose before it; zero for none.
     pub delay: Duration,
+    /// What has to be waited for before either.
+    pub hold: Option<Hold>,
 }
 
 impl Decided {
+    /// Waits for what holds the plan back. Whether the plan is still what it was.
+    pub async fn is_released(&mut self) -> bool {
+        let Some(hold) = self.hold.take() else {
+            return true;
+        };
+        match hold.await {
+            Ok(()) => true,
+            Err(answer) => {
+                *self = Decided::answered(*answer);
+                false
+            }
+        }
+    }
+
     /// An answer, at once.
     fn answered(answer: LocalReply) -> Self {
         Decided {
             plan: Plan::Answer(Box::new(answer)),
             delay: Duration::ZERO,
+            hold: None,
         }
     }
 
@@ -369,12 +401,14 @@ pub fn plan<'h>(
     };
     let mut request = RequestState::new(head, room);
     let mut serving = Serving { worker, account };
-    let Decided { plan, delay } = run(&STAGES, &mut request, &scene, &mut serving);
+    let decided = run(&STAGES, &mut request, &scene, &mut serving);
+    let Decided { plan, delay, hold } = decided;
     // Whoever comes too often is not asked about either, nor is one there is no room for.
     let is_refused = plan.is_limited() || plan.is_overloaded();
+    let hold = hold.filter(|_| !is_refused);
     let is_asked = !request.providers.is_empty() && !is_refused;
     let check = is_asked.then(|| Check::new(request, &scene, &serving));
-    let waits = check.is_some() || !delay.is_zero();
+    let waits = check.is_some() || hold.is_some() || !delay.is_zero();
     if let Plan::Answer(answer) = &plan
         && let Some(kind) = answer.failure
     {
@@ -383,7 +417,7 @@ pub fn plan<'h>(
     }
     Planned {
         plan,
-        waits: waits.then(|| Box::new(PlanWaits { check, delay })),
+        waits: waits.then(|| Box::new(PlanWaits { hold, check, delay })),
     }
 }
 
@@ -400,10 +434,17 @@ fn run<'a>(
             Ok(Flow::Continue) => continue,
             Ok(Flow::Answer(answer)) => Plan::Answer(answer),
             Ok(Flow::Forward(forward)) => Plan::Forward(forward),
-            Err(kind) => return Decided::failed(kind),
+            // Whoever may not know what is there is not told that it fails either.
+            Err(kind) => {
+                let hold = request.hold.take();
+                return Decided {
+                    hold,
+                    ..Decided::failed(kind)
+                };
+            }
         };
-        let delay = request.delay;
-        return Decided { plan, delay };
+        let (delay, hold) = (request.delay, request.hold.take());
+        return Decided { plan, delay, hold };
     }
     // The action of a route ends every run.
     Decided::failed(FailureKind::Internal)

@@ -170,7 +170,7 @@ impl RouteEntry {
     /// Whether somebody may not ask, or nobody may.
     fn is_restricted(&self) -> bool {
         let policy = self.route().map(|route| &route.policy);
-        self.is_closed() || policy.is_some_and(|policy| !policy.sources_allowed.is_empty())
+        self.is_closed() || policy.is_some_and(|policy| policy.restricts())
     }
 
     fn rank(&self) -> u64 {

@@ -66,7 +66,7 @@ fn check_policy(policy: &Policy) -> Result<(), Splitting> {
         whole(&affinity.cookie, "cookie name")?;
         whole(&affinity.path, "cookie path")?;
     }
-    Ok(())
+    whole(&policy.realm, "realm")
 }
 
 fn check_options(options: &UpstreamOptions) -> Result<(), Splitting> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use myriad_api::{Finding, SecretProblem, Severity, TrustDer};
-use myriad_model::{Name, Origin, OriginKind, Resource, TRUST_PARTS_MAX, Trust, Value};
+use myriad_model::{Name, Origin, OriginKind, Resource, TRUST_PARTS_MAX, Trust, Users, Value};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
 use crate::engine::{Output, Reader};
@@ -68,6 +68,7 @@ pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
         value: Value::Trust(Box::new(Trust {
             roots,
             crls: trust.crls.clone(),
+            users: Users::default(),
         })),
     };
     output.resources.push((Name::new(id.clone()), resource));

@@ -48,7 +48,7 @@ pub static CERTIFICATE: UnitKind = UnitKind {
     ..UnitKind::needed("certificate", 16)
 };
 
-/// The authorities in one Secret, by `namespace/name`.
+/// The authorities or users in one Secret, by `namespace/name`.
 pub static TRUST: UnitKind = UnitKind {
     makes: |key, keys| {
         if let UnitKey::Name(id) = key {

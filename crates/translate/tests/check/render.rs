@@ -97,7 +97,10 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
         }
         Value::Trust(trust) => {
             let (roots, crls) = (trust.roots.len(), trust.crls.len());
-            format!("trust {name} roots={roots} crls={crls} {from}")
+            match trust.users.len() {
+                0 => format!("trust {name} roots={roots} crls={crls} {from}"),
+                users => format!("trust {name} users={users} {from}"),
+            }
         }
         Value::Route(route) => format!("route {name}\n  {}", route_text(resource, route)),
         Value::Upstream(value) => {
@@ -291,6 +294,7 @@ fn policy_text(policy: &Policy) -> String {
     if !policy.sources_allowed.is_empty() {
         let _ = write!(text, " sources={:?}", policy.sources_allowed);
     }
+    text.extend(policy.users.iter().map(|users| users_text(users, policy)));
     if policy.request_body_bytes_max != default.request_body_bytes_max {
         let _ = write!(text, " body<={}", policy.request_body_bytes_max);
     }
@@ -343,6 +347,10 @@ fn policy_text(policy: &Policy) -> String {
         let _ = write!(text, "\n  headers{}", edits_text(edits));
     }
     text
+}
+
+fn users_text(users: &Name, policy: &Policy) -> String {
+    format!(" users={users} realm={:?}", policy.realm)
 }
 
 fn retry_text(retry: &Retry) -> String {

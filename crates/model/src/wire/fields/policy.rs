@@ -34,12 +34,23 @@ message! {
         ), since 3;
         /// A provider; empty for none.
         41 processor: optional_name(), since 3;
-        // What follows needs no newer schema: an older proxy reads these in all routes as it
+        // The next two need no newer schema: an older proxy reads these in all routes as it
         // always did, and would serve no new route of an Ingress if it had to know better.
         /// 0 drops header fields that collide, 1 all, 2 none.
         42 underscores: choice::<Underscores>("underscores");
         /// 1 for Istio's BASE, 2 for nginx's; 0 for the path as it is sent.
         43 path_reading: choice::<PathReading>("reading of paths");
+        /// A trust; empty asks nobody for a password.
+        44 users: optional_name(), since 3;
+        /// What clients are told that passwords are for.
+        45 realm: checked(header_text("realm"), |it| check_realm(it));
+    }
+}
+
+fn check_realm(text: &str) -> Result<(), WireError> {
+    match text.len() <= Policy::REALM_BYTES_MAX {
+        true => Ok(()),
+        false => Err(WireError::Invalid("realm")),
     }
 }
 

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use super::{encoded, examples, first_route, policy, resource};
 use crate::wire::{SCHEMA, WireError, decode, proto};
 use crate::{
-    Dns, PathMatch, Policy, Protocol, Resource, Source, Test, Trust, Upstream, Value, ValueMatch,
+    Dns, PathMatch, Policy, Protocol, Resource, Source, Test, Trust, Upstream, Users, Value,
+    ValueMatch,
 };
 
 /// The .proto file as it is committed.
@@ -164,6 +165,7 @@ fn a_list_is_refused_where_it_becomes_too_long() {
         decode(&encoded(&resource(Value::Trust(Box::new(Trust {
             roots,
             crls,
+            users: Users::default(),
         })))))
     };
     assert!(trust(crate::TRUST_PARTS_MAX).is_ok());

@@ -130,6 +130,7 @@ impl Stage {
             Stage::RateLimit => "rate limit",
             Stage::Cors => "CORS",
             Stage::BodyLimit => "body limit",
+            Stage::Passwords => "password",
             Stage::Fault => "fault",
             Stage::Processors => "processor",
             Stage::Forward => "action",

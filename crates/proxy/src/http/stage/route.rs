@@ -92,8 +92,8 @@ fn find<'a>(
 /// of its path leads to.
 ///
 /// # Errors
-/// That the client may not ask for what such a reading leads to, or that finding out takes too
-/// many steps.
+/// That the client may not ask for what such a reading leads to, or only with the password of
+/// somebody else, or that finding out takes too many steps.
 fn strictest<'a>(
     request: &RequestState<'a, '_>,
     scene: &Scene<'a>,
@@ -107,6 +107,10 @@ fn strictest<'a>(
         }
         let policy = &other.route().ok_or(FailureKind::Internal)?.policy;
         sources::admit(policy, head, scene)?;
+        let own = found.route().and_then(|route| route.policy.users.as_ref());
+        if policy.users.is_some() && policy.users.as_ref() != own {
+            return Err(FailureKind::Forbidden);
+        }
     }
     // A route that was not tried to its end may restrict the request.
     match budget.is_spent() {

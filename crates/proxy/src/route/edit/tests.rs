@@ -7,7 +7,7 @@ use myriad_model::{
     AccessCheck, AccessPolicy, Action, Authenticate, Certificate, Change, CheckProtocol, Delta,
     Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol,
     Name, Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource,
-    Route, Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, Value, Writer,
+    Route, Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, Users, Value, Writer,
 };
 use proptest::prelude::*;
 
@@ -52,6 +52,7 @@ fn value(kind: Kind, content: u8) -> Value {
         Kind::Trust => Value::Trust(Box::new(Trust {
             roots: [Bytes::from(vec![content])].into(),
             crls: Box::default(),
+            users: Users::default(),
         })),
         Kind::Route => {
             let mut hosts = vec![host(0), host(1)];

@@ -7,7 +7,7 @@ use http::Response;
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
     Authorize, CheckBody, CheckProtocol, HttpCheck, Kind, NameMatch, Provider, RateLimit, Source,
-    Test, Value, ValueMatch,
+    Test, Trust, Users, Value, ValueMatch,
 };
 use prost::Message as _;
 
@@ -348,6 +348,51 @@ fn answer_to(http: &envoy::HttpRequest) -> envoy::CheckResponse {
         status: Some(envoy::RpcStatus { code }),
         http_response: Some(answer),
     }
+}
+
+/// The trust of one user, `ann`.
+fn of_ann(hash: &str) -> Value {
+    Value::Trust(Box::new(Trust {
+        roots: Box::default(),
+        crls: Box::default(),
+        users: Users::new(vec![("ann".into(), hash.into())]),
+    }))
+}
+
+#[tokio::test]
+async fn a_route_with_users_answers_whoever_shows_the_password_of_one() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    // `secret`, at a cost that takes a while.
+    let slow = "$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+    world.put("users", of_ann(slow));
+    let guarded = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.users = Some("users".into());
+        policy.realm = "Staff".into();
+    });
+    world.put_route("r", guarded);
+    let (right, wrong) = (
+        "Authorization: Basic YW5uOnNlY3JldA==\r\n",
+        "Authorization: Basic YW5uOm90aGVy\r\n",
+    );
+    let nobody = "Authorization: Basic Ym9iOnNlY3JldA==\r\n";
+    for fields in ["", wrong, nobody, &format!("{right}{right}")] {
+        let response = world.ask(&get(fields)).await;
+        assert!(response.starts_with("HTTP/1.1 401"), "{fields}: {response}");
+        let asked = header(&response, "www-authenticate");
+        assert_eq!(asked, Some("Basic realm=\"Staff\""), "{fields}");
+    }
+    for _ in 0..2 {
+        assert!(world.ask(&get(right)).await.ends_with("hello"));
+    }
+    // Another password takes effect at once, however well the former one is known.
+    world.put("users", of_ann("{PLAIN}other"));
+    assert!(world.ask(&get(right)).await.starts_with("HTTP/1.1 401"));
+    assert!(world.ask(&get(wrong)).await.ends_with("hello"));
+    // Where the users are not, nobody is one.
+    world.remove(Kind::Trust, "users");
+    assert!(world.ask(&get(wrong)).await.starts_with("HTTP/1.1 401"));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
     Authorize, CipherSuite, ClientAuth, ClientAuthMode, Kind, TlsSettings, TlsVersion, Trust,
-    Value,
+    Users, Value,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -83,7 +83,14 @@ async fn world_of(roots: Box<[Bytes]>, auth: ClientAuth) -> World {
     let crls = Box::default();
     world.put_all(vec![
         ("cert", Value::Certificate(Box::new(own))),
-        ("ca", Value::Trust(Box::new(Trust { roots, crls }))),
+        (
+            "ca",
+            Value::Trust(Box::new(Trust {
+                roots,
+                crls,
+                users: Users::default(),
+            })),
+        ),
         ("a.example", Value::Domain(Box::new(asking))),
         ("b.example", Value::Domain(Box::new(open))),
     ]);

@@ -14,7 +14,7 @@ use myriad_base::task;
 use myriad_model::{
     Capture, CaptureDirection, Certificate, Endpoint, Endpoints, Host, KeyEncoding, Listener,
     ListenerProtocol, MeshTls, MutualTls, Name, PrivateKey, Protocol, Route, StreamRoute, Trust,
-    Upstream, UpstreamTls, Value, WeightedUpstream,
+    Upstream, UpstreamTls, Users, Value, WeightedUpstream,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::ServerName;
@@ -343,6 +343,7 @@ impl Authority {
             roots: Trust {
                 roots: trusted.iter().map(|it| it.1.clone()).collect(),
                 crls: Box::default(),
+                users: Users::default(),
             },
             trust_domains: Arc::default(),
         }

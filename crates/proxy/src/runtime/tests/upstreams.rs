@@ -9,7 +9,7 @@ use myriad_base::task;
 use myriad_model::{
     Balancer, Certificate, Endpoint, Endpoints, Extent, HashBalancer, HashCookie, HashSource,
     HashTable, KeyEncoding, Outlier, PrivateKey, Protocol, ProxyProtocol, Trust, Upstream,
-    UpstreamOptions, UpstreamTls, Value,
+    UpstreamOptions, UpstreamTls, Users, Value,
 };
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::ServerConfig;
@@ -284,6 +284,7 @@ impl Authority {
         Value::Trust(Box::new(Trust {
             roots: [self.root()].into(),
             crls: Box::default(),
+            users: Users::default(),
         }))
     }
 }

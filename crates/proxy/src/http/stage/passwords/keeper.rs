@@ -1,0 +1,338 @@
+//! Who verifies passwords, how many at a time, and which of them are known already.
+//!
+//! Of a password nothing is kept but a keyed hash, whose key lives and dies with the process.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use myriad_base::clock::{self, Instant};
+use myriad_model::Version;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use super::hash;
+
+/// The most passwords that are known, twice over.
+const KNOWN_MAX: usize = 4_096;
+
+/// The most that are verified at a time: half of the processors, and no more than this.
+const TURNS_MAX: usize = 4;
+
+/// The most that are verified or wait for it, of all trusts and of one.
+const PLACES_MAX: usize = 128;
+const PLACES_OF_ONE_MAX: usize = 32;
+
+/// The most wrong passwords of one source in this time.
+const VAIN_MAX: u32 = 20;
+const VAIN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The most sources whose wrong passwords are counted; what others try is bounded by places.
+const SOURCES_MAX: usize = 1 << 16;
+
+/// The keyed hash of the users that a password is for, of its user and of itself.
+pub(super) type Proof = [u8; 32];
+
+/// The passwords of a process.
+pub(super) struct Keeper {
+    /// None where the system has no random numbers.
+    key: Option<hmac::Key>,
+    turns: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Passwords that were right. A full younger generation becomes the older one.
+    younger: HashSet<Proof>,
+    older: HashSet<Proof>,
+    /// How many wrong ones came from where, since when.
+    vain: HashMap<u64, u32>,
+    vain_since: Option<Instant>,
+    /// The places that are taken, all of them and by trust.
+    places: usize,
+    places_of: HashMap<Version, usize>,
+}
+
+/// A password that is to be verified.
+pub(super) struct Attempt {
+    /// The version of the users that it is for: others may not have it.
+    pub(super) version: Version,
+    /// What stands for it once it is known.
+    pub(super) proof: Proof,
+    /// Where it comes from.
+    pub(super) source: u64,
+    /// Whether there is such a user; otherwise the hash is that of another, and nothing is right.
+    pub(super) is_user: bool,
+    /// The hash.
+    pub(super) hash: Box<str>,
+    /// The password.
+    pub(super) password: Box<[u8]>,
+}
+
+/// What was found out about a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is the user's.
+    Right,
+    /// It is not, or there is no such user.
+    Wrong,
+    /// Too many are being verified to find out.
+    Full,
+}
+
+/// A place among those that are verified.
+struct Place {
+    keeper: &'static Keeper,
+    version: Version,
+}
+
+impl Keeper {
+    /// A keeper that knows nobody and verifies so many passwords at a time.
+    fn new(turns: usize) -> Self {
+        let random = SystemRandom::new();
+        Keeper {
+            key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok(),
+            turns: Semaphore::new(turns),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The keyed hash of a password; none where there is no key.
+    pub(super) fn proof(&self, version: Version, user: &str, password: &[u8]) -> Option<Proof> {
+        let mut context = hmac::Context::with_key(self.key.as_ref()?);
+        context.update(&version.0);
+        context.update(&(user.len() as u64).to_le_bytes());
+        context.update(user.as_bytes());
+        context.update(password);
+        context.sign().as_ref().try_into().ok()
+    }
+
+    /// A number that is always the same for a name, and that nobody can foretell.
+    pub(super) fn number(&self, version: Version, user: &str) -> u64 {
+        let proof = self.proof(version, user, b"").unwrap_or_default();
+        let first = proof.first_chunk::<8>();
+        first.map_or(0, |first| u64::from_le_bytes(*first))
+    }
+
+    /// Whether a password was found right before.
+    pub(super) fn is_known(&self, proof: &Proof) -> bool {
+        let mut state = self.state();
+        if state.younger.contains(proof) {
+            return true;
+        }
+        let is_known = state.older.contains(proof);
+        if is_known {
+            state.remember(*proof);
+        }
+        is_known
+    }
+
+    /// How long a source has to wait that has tried too often.
+    pub(super) fn wait(&self, source: u64) -> Option<Duration> {
+        let mut state = self.state();
+        let left = state.begin(clock::now());
+        let vain = state.vain.get(&source).copied().unwrap_or_default();
+        (vain >= VAIN_MAX).then_some(left)
+    }
+
+    /// Verifies a password on a thread beside, once it is its turn.
+    pub(super) async fn verify(&'static self, attempt: Attempt) -> Verdict {
+        let Some(place) = self.enter(attempt.version) else {
+            return Verdict::Full;
+        };
+        let Ok(turn) = self.turns.acquire().await else {
+            return Verdict::Full;
+        };
+        // What was begun counts, whether or not its client waits for it.
+        let verifying = move || {
+            let is_same = hash::is_right(&attempt.hash, &attempt.password);
+            let is_right = is_same && attempt.is_user;
+            self.note(&attempt, is_right);
+            drop((turn, place));
+            is_right
+        };
+        match spawn_blocking(verifying).await {
+            Ok(true) => Verdict::Right,
+            Ok(false) => Verdict::Wrong,
+            Err(error) => {
+                tracing::error!(%error, "a password cannot be verified");
+                Verdict::Full
+            }
+        }
+    }
+
+    fn note(&self, attempt: &Attempt, is_right: bool) {
+        let mut state = self.state();
+        if is_right {
+            state.remember(attempt.proof);
+            return;
+        }
+        state.begin(clock::now());
+        if state.vain.len() < SOURCES_MAX || state.vain.contains_key(&attempt.source) {
+            *state.vain.entry(attempt.source).or_default() += 1;
+        }
+    }
+
+    fn enter(&'static self, version: Version) -> Option<Place> {
+        let mut state = self.state();
+        let own = state.places_of.get(&version).copied().unwrap_or_default();
+        if state.places >= PLACES_MAX || own >= PLACES_OF_ONE_MAX {
+            return None;
+        }
+        state.places += 1;
+        state.places_of.insert(version, own + 1);
+        Some(Place {
+            keeper: self,
+            version,
+        })
+    }
+
+    /// Held for no longer than a look into a table takes.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Keeper::new((processors / 2).clamp(1, TURNS_MAX))
+    }
+}
+
+impl State {
+    fn remember(&mut self, proof: Proof) {
+        if self.younger.len() >= KNOWN_MAX {
+            self.older = std::mem::take(&mut self.younger);
+        }
+        self.younger.insert(proof);
+    }
+
+    /// Begins to count anew once it is time; how long that is.
+    fn begin(&mut self, now: Instant) -> Duration {
+        let since = *self.vain_since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since);
+        if passed >= VAIN_INTERVAL {
+            self.vain.clear();
+            self.vain_since = Some(now);
+            return VAIN_INTERVAL;
+        }
+        VAIN_INTERVAL - passed
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.keeper.state();
+        state.places = state.places.saturating_sub(1);
+        if let Some(own) = state.places_of.get_mut(&self.version) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                state.places_of.remove(&self.version);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_model::Version;
+
+    use super::{Attempt, KNOWN_MAX, Keeper, PLACES_MAX, PLACES_OF_ONE_MAX, VAIN_MAX, Verdict};
+
+    fn keeper() -> &'static Keeper {
+        Box::leak(Box::new(Keeper::new(1)))
+    }
+
+    fn version(number: u8) -> Version {
+        Version([number; 16])
+    }
+
+    fn attempt(keeper: &Keeper, password: &str, is_user: bool) -> Attempt {
+        let password = password.as_bytes();
+        Attempt {
+            version: version(1),
+            proof: keeper.proof(version(1), "ann", password).unwrap(),
+            source: 7,
+            is_user,
+            hash: "{PLAIN}secret".into(),
+            password: password.into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_password_is_known_once_it_was_right_and_for_its_users_alone() {
+        let keeper = keeper();
+        let right = || attempt(keeper, "secret", true);
+        assert!(!keeper.is_known(&right().proof));
+        assert_eq!(keeper.verify(right()).await, Verdict::Right);
+        assert!(keeper.is_known(&right().proof));
+        let other = keeper.proof(version(2), "ann", b"secret").unwrap();
+        assert!(!keeper.is_known(&other), "the users have changed");
+        // Where a name ends is part of what is hashed.
+        let shifted = keeper.proof(version(1), "anns", b"ecret").unwrap();
+        assert!(!keeper.is_known(&shifted));
+
+        let nobody = attempt(keeper, "secret", false);
+        let proof = keeper.proof(version(1), "bob", b"secret").unwrap();
+        let nobody = Attempt { proof, ..nobody };
+        assert_eq!(keeper.verify(nobody).await, Verdict::Wrong);
+        assert!(!keeper.is_known(&proof));
+        assert_eq!(
+            keeper.verify(attempt(keeper, "", true)).await,
+            Verdict::Wrong
+        );
+    }
+
+    #[tokio::test]
+    async fn a_source_that_tries_too_often_has_to_wait_and_others_have_not() {
+        let keeper = keeper();
+        for _ in 0..VAIN_MAX {
+            assert_eq!(keeper.wait(7), None);
+            let wrong = attempt(keeper, "wrong", true);
+            assert_eq!(keeper.verify(wrong).await, Verdict::Wrong);
+        }
+        assert!(keeper.wait(7).is_some());
+        assert_eq!(keeper.wait(8), None);
+    }
+
+    #[test]
+    fn places_are_bounded_and_one_trust_has_not_all_of_them() {
+        let keeper = keeper();
+        let enter = |number, count| -> Vec<_> {
+            let places = (0..count).map(|_| keeper.enter(version(number)));
+            places.flatten().collect()
+        };
+        let first = enter(1, PLACES_MAX);
+        assert_eq!(first.len(), PLACES_OF_ONE_MAX);
+        let others: Vec<_> = (2..200).flat_map(|number| enter(number, 1)).collect();
+        assert_eq!(others.len(), PLACES_MAX - PLACES_OF_ONE_MAX);
+        drop((first, others));
+        assert_eq!(enter(1, 1).len(), 1);
+        assert!(keeper.state().places_of.is_empty());
+    }
+
+    #[test]
+    fn what_is_known_is_bounded_and_what_is_used_stays() {
+        let keeper = keeper();
+        let proof = |number: usize| {
+            let name = number.to_string();
+            keeper.proof(version(1), &name, b"").unwrap()
+        };
+        let used = proof(usize::MAX);
+        for number in 0..3 * KNOWN_MAX {
+            keeper.state().remember(proof(number));
+            if number == 0 {
+                keeper.state().remember(used);
+            }
+            assert!(keeper.is_known(&used));
+        }
+        assert!(!keeper.is_known(&proof(0)));
+        let state = keeper.state();
+        assert!(state.younger.len() + state.older.len() <= 2 * KNOWN_MAX);
+    }
+}
