@@ -24,6 +24,20 @@ const PAIR: (&str, &str) = ("tls.crt", "tls.key");
 /// Where Istio's users put them in generic Secrets.
 const GENERIC_PAIR: (&str, &str) = ("cert", "key");
 
+/// Where users stand, a line each.
+const USERS: &str = "auth";
+
+/// How the hash of a password may begin.
+const HASHES: [&str; 9] = [
+    "$2a$", "$2b$", "$2y$", "$apr1$", "$1$", "$5$", "$6$", "{SHA}", "{PLAIN}",
+];
+
+/// The longest hash of a password, and so the longest value that may be one, and its base64.
+const HASH_BYTES_MAX: usize = 512;
+
+/// The longest name of a user.
+const USER_BYTES_MAX: usize = 255;
+
 /// The entries where authorities stand.
 const AUTHORITIES: [&str; 2] = ["ca.crt", "cacert"];
 
@@ -39,18 +53,62 @@ pub struct Secret {
     pub secret_type: Box<str>,
     /// Certificate and key, or why there are none.
     pub tls: Result<TlsPair, SecretProblem>,
-    /// The authorities that others are verified against, if there are any, or why they cannot be
-    /// read.
+    /// The authorities or users that others are verified against, if there are any, or why they
+    /// cannot be read.
     pub trust: Result<Option<Box<TrustDer>>, SecretProblem>,
 }
 
-/// Certificates of authorities and revocation lists, in DER.
+/// Certificates of authorities and revocation lists, in DER, or else users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustDer {
-    /// Never empty.
+    /// Empty where there are users.
     pub roots: Box<[Bytes]>,
     /// Revocation lists.
     pub crls: Box<[Bytes]>,
+    /// The users; those of a Secret with authorities are not read.
+    pub users: Users,
+}
+
+/// Users and the hashes of their passwords. Hashes have no way to be printed or serialised.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Users {
+    /// Where they stand.
+    pub form: UsersForm,
+    /// How many lines of a file have a name and no hash of a kind that is known.
+    pub unread: usize,
+    list: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// Where users stand in a Secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsersForm {
+    /// A line each in one value, as htpasswd writes them.
+    #[default]
+    File,
+    /// A key each.
+    Map,
+}
+
+impl Users {
+    /// Takes over names and hashes.
+    pub fn new(form: UsersForm, list: Vec<(Box<str>, Box<str>)>) -> Self {
+        Users {
+            form,
+            unread: 0,
+            list: list.into(),
+        }
+    }
+
+    /// Names and hashes as written, for whoever checks or seals them.
+    pub fn expose(&self) -> &[(Box<str>, Box<str>)] {
+        &self.list
+    }
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Users({} hidden)", self.list.len())
+    }
 }
 
 /// A certificate chain and its private key, both in DER. Whether they fit is not checked here.
@@ -195,16 +253,16 @@ fn read_pair(
     })
 }
 
-/// Authorities and revocation lists. An empty value, as certificate managers write where they
-/// know none, is none.
+/// Authorities and revocation lists, or else users. An empty value of authorities, as certificate
+/// managers write where they know none, is none.
 fn read_trust(values: Values<'_>) -> Result<Option<Box<TrustDer>>, SecretProblem> {
     let first = |keys: [&'static str; 2]| keys.into_iter().find(|key| values.has(key));
     let Some(key) = first(AUTHORITIES) else {
-        return Ok(None);
+        return Ok(read_users(values));
     };
     let text = read_value(values, key)?;
     if text.trim_ascii().is_empty() {
-        return Ok(None);
+        return Ok(read_users(values));
     }
     let roots = CertificateDer::pem_slice_iter(&text)
         .map(|der| der.map(|der| Bytes::from(der.to_vec())))
@@ -224,7 +282,81 @@ fn read_trust(values: Values<'_>) -> Result<Option<Box<TrustDer>>, SecretProblem
             return Err(SecretProblem::NotPem(key));
         }
     }
-    Ok(Some(Box::new(TrustDer { roots, crls })))
+    Ok(Some(Box::new(TrustDer {
+        roots,
+        crls,
+        users: Users::default(),
+    })))
+}
+
+/// The users of a Secret: lines of one value, or else all keys whose values are hashes.
+fn read_users(values: Values<'_>) -> Option<Box<TrustDer>> {
+    let users = read_file(values).or_else(|| read_map(values))?;
+    Some(Box::new(TrustDer {
+        roots: Box::default(),
+        crls: Box::default(),
+        users,
+    }))
+}
+
+/// The users in lines of `NAME:HASH`, with anything behind another colon. Of a name that stands
+/// twice the first line counts, which is for whoever looks it up.
+fn read_file(values: Values<'_>) -> Option<Users> {
+    let text = read_value(values, USERS).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let lines = text.lines().map(|line| line.trim_end_matches('\r'));
+    let lines = lines.filter(|line| !line.starts_with('#'));
+    let mut named = lines.filter_map(|line| line.split_once(':')).peekable();
+    named.peek()?;
+    let (mut list, mut unread) = (Vec::new(), 0);
+    for (name, rest) in named {
+        // As nginx reads them: a password in plain text has no colon.
+        let hash = rest.split(':').next().unwrap_or_default();
+        match is_user(name) && is_hash(hash) {
+            true => list.push((name.into(), hash.into())),
+            false => unread += 1,
+        }
+    }
+    Some(Users {
+        unread,
+        ..Users::new(UsersForm::File, list)
+    })
+}
+
+/// The keys whose values are hashes of passwords. Whatever else a Secret holds is left alone.
+fn read_map(values: Values<'_>) -> Option<Users> {
+    let Values(data, text) = values;
+    let pairs = |pairs: &'_ Option<Pairs>| -> Vec<(Box<str>, Box<str>)> {
+        let pairs = pairs.iter().flat_map(|pairs| &pairs.0);
+        let short = pairs.filter(|(_, value)| value.len() <= HASH_BYTES_MAX);
+        short.cloned().collect()
+    };
+    let mut list = pairs(text);
+    let is_overridden = |key: &str| Values(&None, text).has(key);
+    for (key, value) in pairs(data) {
+        if is_overridden(&key) {
+            continue;
+        }
+        let decoded = STANDARD.decode(value.trim_ascii());
+        let decoded = decoded.ok().and_then(|it| String::from_utf8(it).ok());
+        list.extend(decoded.map(|value| (key, value.into_boxed_str())));
+    }
+    let trimmed = list
+        .into_iter()
+        .map(|(key, value)| (key, Box::<str>::from(value.trim_end())));
+    let users = trimmed.filter(|(key, value)| is_user(key) && is_hash(value));
+    let list: Vec<(Box<str>, Box<str>)> = users.collect();
+    (!list.is_empty()).then(|| Users::new(UsersForm::Map, list))
+}
+
+fn is_user(name: &str) -> bool {
+    let is_clean = !name.bytes().any(|byte| byte < b' ' || byte == 0x7f);
+    is_clean && (1..=USER_BYTES_MAX).contains(&name.len())
+}
+
+/// Whether a text begins like the hash of a password; whether it is one is not checked here.
+fn is_hash(text: &str) -> bool {
+    text.len() <= HASH_BYTES_MAX && HASHES.iter().any(|start| text.starts_with(start))
 }
 
 /// `stringData` wins over `data`, as the API server has it.
@@ -248,4 +380,48 @@ fn read_value(Values(data, text): Values<'_>, key: &'static str) -> Result<Vec<u
     STANDARD
         .decode(packed)
         .map_err(|_| SecretProblem::NotBase64(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Secret, Users, UsersForm};
+
+    fn read(data: &str) -> Option<Users> {
+        let yaml = format!("metadata:\n  name: x\ntype: Opaque\n{data}");
+        let secret: Secret = serde_saphyr::from_str(&yaml).expect("a Secret");
+        // Nothing of what is secret is ever printed.
+        assert!(!format!("{secret:?}").contains("hush"));
+        let trust = secret.trust.expect("it can be read");
+        trust.map(|trust| trust.users)
+    }
+
+    fn named(users: &Users) -> Vec<(&str, &str)> {
+        let list = users.expose().iter();
+        list.map(|(name, hash)| (&**name, &**hash)).collect()
+    }
+
+    #[test]
+    fn users_are_lines_of_a_file_or_keys_whose_values_are_hashes() {
+        let lines = ["# all", "a:{PLAIN}hush:x", "b:hush", ":$1$", "c:$5$"];
+        let file = format!("stringData:\n  auth: |\n    {}\n", lines.join("\n    "));
+        let users = read(&file).expect("users");
+        assert_eq!(users.form, UsersForm::File);
+        assert_eq!(named(&users), [("a", "{PLAIN}hush"), ("c", "$5$")]);
+        assert_eq!(users.unread, 2);
+
+        // `{PLAIN}hush` twice, and what stringData says in place of one of them.
+        let data = "data:\n  a: e1BMQUlOfWh1c2g=\n  b: e1BMQUlOfWh1c2g=\n  c: aHVzaA==\n  d: '!'\n";
+        let map = format!("{data}stringData:\n  b: '{{SHA}}hush'\n");
+        let users = read(&map).expect("users");
+        assert_eq!(users.form, UsersForm::Map);
+        assert_eq!(named(&users), [("b", "{SHA}hush"), ("a", "{PLAIN}hush")]);
+
+        for nothing in [
+            "",
+            "stringData:\n  auth: hush\n",
+            "stringData:\n  token: hush\n",
+        ] {
+            assert_eq!(read(nothing), None, "{nothing}");
+        }
+    }
 }

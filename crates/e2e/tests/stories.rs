@@ -18,6 +18,7 @@ mod stories {
     mod hello;
     mod holdings;
     mod http;
+    mod ingress_pairs;
     mod istio;
     mod istio_balance;
     mod istio_commands;

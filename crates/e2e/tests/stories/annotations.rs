@@ -191,7 +191,9 @@ async fn a_private_site_is_never_opened_by_moving_here() {
     assert_eq!(world.get("https://a.test/").await.status, 503);
     let findings = world.findings().await;
     assert!(
-        findings.iter().any(|finding| finding.contains("auth-type")),
+        findings
+            .iter()
+            .any(|finding| finding.contains("auth-secret")),
         "{findings:?}"
     );
     assert_eq!(backend.asked(), 0);

@@ -6,6 +6,7 @@
 use std::hash::Hash;
 
 use myriad_api::istio::{DestinationRule, Labels, ServiceEntry};
+use myriad_api::secret::UsersForm;
 use myriad_api::{BackendPort, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer};
 
 use super::certificate::{self, Names};
@@ -14,7 +15,7 @@ use super::lent::lent_to;
 use super::names::rule_host;
 use super::rule_facts::{RuleChange, cluster_suffix, rule_change};
 use super::service_entry::is_shape_same;
-use super::upstream;
+use super::{trust, upstream};
 use crate::engine::{Scene, States, Touched, Unit};
 use crate::settings::Settings;
 use crate::store::{Fact, FactHasher, object_fact};
@@ -30,9 +31,9 @@ pub enum SharedFact<'a> {
     Endpoints(&'a str),
     /// The claims to the wildcards with a suffix, and who ends TLS for them.
     Above(&'a str),
-    /// The authorities in a Secret.
+    /// The authorities or users in a Secret.
     Trust(&'a str),
-    /// Whether there are authorities in a Secret.
+    /// Which of them there are.
     TrustThere(&'a str),
     /// The namespaces whose Gateways may use a Secret.
     LentTo(&'a str),
@@ -123,12 +124,11 @@ fn touch_secret(
     if lent_to(old) != lent_to(new) {
         facts.push(hasher.fact(SharedFact::LentTo(id)));
     }
-    let (old, new) = (trust_of(old), trust_of(new));
-    if old != new {
+    if trust_of(old) != trust_of(new) {
         facts.push(hasher.fact(SharedFact::Trust(id)));
-    }
-    if old.is_some() != new.is_some() {
-        facts.push(hasher.fact(SharedFact::TrustThere(id)));
+        if held(old) != held(new) {
+            facts.push(hasher.fact(SharedFact::TrustThere(id)));
+        }
     }
 }
 
@@ -246,7 +246,29 @@ fn names(object: Option<&Object>) -> Option<Names> {
     }
 }
 
-/// The authorities of a Secret, or why they cannot be read; none where there are none.
+/// What others are verified by that a Secret holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Authorities, that can be read or not.
+    Authorities,
+    /// Users, some of whom can be verified.
+    Users(UsersForm),
+    /// Users, none of whom can be.
+    NoUser,
+}
+
+/// What others are verified by that a Secret holds; none where there is nothing.
+pub fn held(object: Option<&Object>) -> Option<Held> {
+    Some(match trust_of(object)? {
+        Ok(held) if held.roots.is_empty() => match trust::are_usable(&held.users) {
+            true => Held::Users(held.users.form),
+            false => Held::NoUser,
+        },
+        Ok(_) | Err(_) => Held::Authorities,
+    })
+}
+
+/// The authorities or users of a Secret, or why they cannot be read; none where there are none.
 pub fn trust_of(object: Option<&Object>) -> Option<Result<&TrustDer, &SecretProblem>> {
     match object {
         Some(Object::Secret(secret)) => match &secret.trust {

@@ -9,7 +9,7 @@ use myriad_model::Host;
 use super::certificate::{self, Names};
 use super::claim::{Claim, Claims, suffix_of};
 use super::exports::exports;
-use super::facts::{SharedFact, service_of, trust_of};
+use super::facts::{Held, SharedFact, held, service_of};
 use super::lent::{is_among, lent_to};
 use super::names::rule_host;
 use super::rule_facts::fact_patterns;
@@ -70,7 +70,7 @@ impl Reader<'_> {
         self.stored().has(ObjectKind::Secret, id)
     }
 
-    /// A Secret, for the unit of the authorities in it.
+    /// A Secret, for the unit of the authorities or users in it.
     pub fn trust(&mut self, id: &str) -> Option<Arc<Secret>> {
         self.read(SharedFact::Trust(id));
         self.secret(id)
@@ -78,9 +78,14 @@ impl Reader<'_> {
 
     /// Whether there are authorities in a Secret, that can be read or not.
     pub fn has_trust(&mut self, id: &str) -> bool {
+        self.held(id) == Some(Held::Authorities)
+    }
+
+    /// What others are verified by that a Secret holds.
+    pub fn held(&mut self, id: &str) -> Option<Held> {
         self.read(SharedFact::TrustThere(id));
         let secret = self.visit(ObjectKind::Secret, id);
-        trust_of(secret.as_ref()).is_some()
+        held(secret.as_ref())
     }
 
     /// Whether the owner of a Secret lets Gateways of a namespace use it.

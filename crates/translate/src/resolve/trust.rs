@@ -1,27 +1,34 @@
-//! Trusts: the authorities in a Secret, which peers are verified against.
+//! Trusts: the authorities or the users in a Secret, which others are verified against.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use myriad_api::{Finding, SecretProblem, Severity, TrustDer};
+use myriad_api::secret::{Users as ApiUsers, UsersForm};
+use myriad_api::{Finding, ObjectKey, SecretProblem, Severity, TrustDer};
 use myriad_model::{Name, Origin, OriginKind, Resource, TRUST_PARTS_MAX, Trust, Users, Value};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
 use crate::engine::{Output, Reader};
 
-/// The most bytes of the certificates and revocation lists of one trust: as many as a Secret of
-/// Kubernetes holds. Every proxy has them in memory, and verifiers of their own beside.
+/// The most bytes of the certificates and revocation lists of one trust, or of its users: as many
+/// as a Secret of Kubernetes holds. Every proxy has them in memory, and verifiers of their own
+/// beside.
 const TRUST_BYTES_MAX: usize = 1 << 20;
 
-/// Translates the authorities in one Secret. Those that cannot be read are left out, and a list
-/// of revocations that cannot be read takes the whole trust with it: nobody is to be admitted
-/// whose certificate it may name.
+/// Translates the authorities in one Secret, or its users. Authorities that cannot be read are left
+/// out, and a list of revocations that cannot be read takes the whole trust with it: nobody is to
+/// be admitted whose certificate it may name.
 pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     let mut output = Output::default();
     let Some(secret) = reader.trust(id) else {
         return output;
     };
     let key = &secret.meta.key;
+    if let Ok(Some(trust)) = &secret.trust
+        && trust.roots.is_empty()
+    {
+        return translate_users(key, id, &trust.users);
+    }
     let mut say = |severity, field: &str, message: &str| {
         let remedy = "write certificates of authorities in PEM, and their lists beside them";
         output
@@ -60,19 +67,88 @@ pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     if roots.is_empty() {
         return output;
     }
-    let resource = Resource {
-        origin: Origin {
-            kind: OriginKind::Secret,
-            id: key.id().clone(),
-        },
-        value: Value::Trust(Box::new(Trust {
-            roots,
-            crls: trust.crls.clone(),
-            users: Users::default(),
-        })),
+    let trust = Trust {
+        roots,
+        crls: trust.crls.clone(),
+        users: Users::default(),
     };
-    output.resources.push((Name::new(id.clone()), resource));
+    output.resources.push(resource(key, id, trust));
     output
+}
+
+fn resource(key: &ObjectKey, id: &Arc<str>, trust: Trust) -> (Name, Resource) {
+    let origin = Origin {
+        kind: OriginKind::Secret,
+        id: key.id().clone(),
+    };
+    let value = Value::Trust(Box::new(trust));
+    (Name::new(id.clone()), Resource { origin, value })
+}
+
+/// Translates users. One whose hash nobody verifies by is left out, and so is not admitted.
+fn translate_users(key: &ObjectKey, id: &Arc<str>, users: &ApiUsers) -> Output {
+    let mut output = Output::default();
+    let in_file = "data[auth]".to_owned();
+    let mut say = |severity, field: String, message: String| {
+        let remedy = "write it with htpasswd -B -C 10, as NAME:HASH";
+        let finding = Finding::new(severity, key, field, message, remedy);
+        output.findings.push(finding);
+    };
+    if let Some(message) = excess_of_users(users) {
+        say(Severity::Error, in_file, message.to_owned());
+        return output;
+    }
+    if users.unread > 0 {
+        let message = format!(
+            "has {} lines without a hash of a kind that is supported: their users are not admitted",
+            users.unread
+        );
+        say(Severity::Warning, in_file.clone(), message);
+    }
+    let mut kept = Vec::new();
+    for (name, hash) in users.expose() {
+        let Err(problem) = Users::check_hash(hash) else {
+            kept.push((name.clone(), hash.clone()));
+            continue;
+        };
+        let field = match users.form {
+            UsersForm::File => in_file.clone(),
+            UsersForm::Map => format!("data[{name}]"),
+        };
+        let message = format!("has a hash for {name:?} that {problem}: the user is not admitted");
+        say(Severity::Error, field, message);
+    }
+    if !kept.is_empty() {
+        let trust = Trust {
+            roots: Box::default(),
+            crls: Box::default(),
+            users: Users::new(kept),
+        };
+        output.resources.push(resource(key, id, trust));
+    }
+    output
+}
+
+/// Whether proxies can verify anybody by the users of a Secret.
+pub fn are_usable(users: &ApiUsers) -> bool {
+    let mut hashes = users.expose().iter().map(|(_, hash)| hash);
+    excess_of_users(users).is_none() && hashes.any(|hash| Users::check_hash(hash).is_ok())
+}
+
+/// Why users are more than a trust may have; none where they are not.
+fn excess_of_users(users: &ApiUsers) -> Option<&'static str> {
+    let list = users.expose();
+    let bytes: usize = list
+        .iter()
+        .map(|(name, hash)| name.len() + hash.len())
+        .sum();
+    if list.len() > Users::MAX {
+        Some("has more than 10000 users, so none is admitted")
+    } else if bytes > TRUST_BYTES_MAX {
+        Some("has users and hashes of more than 1 MiB, so none is admitted")
+    } else {
+        None
+    }
 }
 
 /// Why authorities are more than a trust may have; none where they are not.
@@ -105,10 +181,45 @@ fn explain(problem: &SecretProblem) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use myriad_api::TrustDer;
-    use myriad_model::TRUST_PARTS_MAX;
+    use myriad_api::secret::{Users as ApiUsers, UsersForm};
+    use myriad_api::{ObjectKey, ObjectKind, TrustDer};
+    use myriad_model::{TRUST_PARTS_MAX, Users, Value};
 
-    use super::{TRUST_BYTES_MAX, excess};
+    use super::{TRUST_BYTES_MAX, are_usable, excess, translate_users};
+
+    const GOOD: &str = "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+
+    fn users(form: UsersForm, hashes: &[&str]) -> ApiUsers {
+        let named = hashes.iter().enumerate();
+        let list = named.map(|(number, hash)| (format!("u{number}").into(), (*hash).into()));
+        ApiUsers::new(form, list.collect())
+    }
+
+    #[test]
+    fn users_are_bounded_and_those_whose_hash_is_bad_are_left_out() {
+        let key = ObjectKey::new(ObjectKind::Secret, "shop", "users");
+        let made = |users: &ApiUsers| translate_users(&key, key.id(), users);
+        let costly = "$2y$14$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+        let some = users(UsersForm::Map, &[GOOD, costly]);
+        assert!(are_usable(&some));
+        let output = made(&some);
+        let told: Vec<String> = output.findings.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("data[u1]") && told[0].contains("bcrypt"));
+        // Nothing of a hash is ever told.
+        assert!(!told[0].contains("abcdefgh") && !format!("{some:?}").contains("5en6"));
+        let Value::Trust(trust) = &output.resources[0].1.value else {
+            panic!("not a trust")
+        };
+        assert_eq!(trust.users.len(), 1);
+
+        let bad = users(UsersForm::File, &[costly]);
+        assert!(!are_usable(&bad) && made(&bad).resources.is_empty());
+        let many = users(UsersForm::File, &vec![GOOD; Users::MAX]);
+        assert!(are_usable(&many) && made(&many).findings.is_empty());
+        let too_many = users(UsersForm::File, &vec![GOOD; Users::MAX + 1]);
+        assert!(!are_usable(&too_many) && made(&too_many).resources.is_empty());
+    }
 
     fn trust(roots: &[usize], crls: &[usize]) -> TrustDer {
         let parts = |lengths: &[usize]| -> Box<[Bytes]> {
@@ -117,6 +228,7 @@ mod tests {
         TrustDer {
             roots: parts(roots),
             crls: parts(crls),
+            users: ApiUsers::default(),
         }
     }
 

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use myriad_api::secret::{Users, UsersForm};
 use myriad_api::{
     BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
     IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey,
-    ObjectKind, PathType, Secret, Service, ServicePort,
+    ObjectKind, PathType, Secret, Service, ServicePort, TrustDer,
 };
 use myriad_translate::{CatchAll, GatewayCredentials, Settings};
 use proptest::collection::{btree_map, vec};
@@ -169,7 +170,9 @@ fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
         ("myriad.dev/no-such", ""),
         ("nginx.ingress.kubernetes.io/affinity", "cookie"),
         ("nginx.ingress.kubernetes.io/app-root", "/start"),
+        ("nginx.ingress.kubernetes.io/auth-secret", "s"),
         ("nginx.ingress.kubernetes.io/auth-tls-secret", "one/ca"),
+        ("nginx.ingress.kubernetes.io/auth-type", "basic"),
         ("nginx.ingress.kubernetes.io/auth-url", "https://x.example"),
         ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"),
         ("nginx.ingress.kubernetes.io/canary", "true"),
@@ -301,19 +304,33 @@ fn secret() -> impl Strategy<Value = Secret> {
     ];
     let issued = any::<bool>();
     let lent = option::of(select(&["two", "one, two", "*", "three"][..]));
+    // Users whose passwords can be verified, those of whom none can, or none.
+    let users = select(vec![
+        None,
+        Some("{PLAIN}a"),
+        Some("{PLAIN}b"),
+        Some("{SHA}"),
+    ]);
     (
         meta(ObjectKind::Secret, &["s", "t"]),
         select(pairs.to_vec()),
         issued,
         lent,
+        users,
     )
-        .prop_map(|(mut meta, (certificate, key), issued, lent)| {
+        .prop_map(|(mut meta, (certificate, key), issued, lent, users)| {
             let annotation = "myriad.dev/credential-namespaces";
             let lent = lent.map(|to| (annotation.into(), to.into()));
             meta.annotations = lent.into_iter().collect();
             let issuer = if issued { Some(world::issuer()) } else { None };
+            let users = users.map(|hash| TrustDer {
+                roots: Box::default(),
+                crls: Box::default(),
+                users: Users::new(UsersForm::File, vec![("ann".into(), hash.into())]),
+            });
             Secret {
                 meta,
+                trust: Ok(users.map(Box::new)),
                 ..world::secret(certificate, key, issuer)
             }
         })

@@ -101,6 +101,41 @@ fn with(mut changes: Vec<Change>, more: impl IntoIterator<Item = Change>) -> Vec
 const URL: &str = "http://www.shop.test/admin";
 
 #[test]
+fn a_password_is_asked_for_and_never_told() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/auth-type": "basic",
+        "nginx.ingress.kubernetes.io/auth-secret": "users",
+        "nginx.ingress.kubernetes.io/auth-realm": "Staff",
+    });
+    let users = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"namespace": "shop", "name": "users"},
+        "type": "Opaque",
+        "stringData": {"auth": "ann:{PLAIN}hush"},
+    });
+    let secret = || object(ObjectKind::Secret, users.clone());
+    let changes = || with(shop(annotations.clone()), [secret()]);
+    let seen = explain_of(&question(URL), changes());
+    assert_eq!(seen.status, Some(401), "{seen}");
+    says(
+        &seen,
+        "password",
+        "401: a password of the users of shop/users",
+    );
+    says(&seen, "password", "\"Staff\"");
+    let header = "Authorization: Basic YW5uOmh1c2g=".to_owned();
+    let with_password = Question::new(URL, "GET", &[header]).expect("a question");
+    let seen = explain_of(&with_password, changes());
+    assert!(seen.is_served, "{seen}");
+    says(&seen, "password", "the password of \"ann\" is verified");
+    assert!(!seen.to_string().contains("hush"), "{seen}");
+    // Without the Secret nothing is open.
+    let seen = explain_of(&question(URL), shop(annotations.clone()));
+    assert_eq!(seen.status, Some(503), "{seen}");
+}
+
+#[test]
 fn a_policy_that_denies_is_named_and_the_request_is_not_served() {
     let deny = || {
         let rules = json!([{"to": [{"operation": {"paths": ["/admin"]}}]}]);

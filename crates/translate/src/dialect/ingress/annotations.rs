@@ -5,6 +5,7 @@
 //! open something that was closed: then the paths of the Ingress answer 503. What no annotation
 //! says may be said of all Ingresses, by a ConfigMap.
 
+mod basic;
 mod defaults;
 mod limits;
 mod options;
@@ -21,7 +22,7 @@ use std::collections::BTreeSet;
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
-pub use options::{Affinity, Blocked, Canary, HeaderTest, Options};
+pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
 use defaults::Replaced;
 use sheet::Sheet;
@@ -30,10 +31,14 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 44] = [
+pub const HONOURED: [&str; 48] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
+    "auth-realm",
+    "auth-secret",
+    "auth-secret-type",
+    "auth-type",
     "backend-protocol",
     "canary",
     "canary-by-cookie",
@@ -136,6 +141,7 @@ pub fn read(
             _ => unknown(key, rank, name, value, &mut sheet),
         }
     }
+    basic::read(meta, &mut sheet, &mut options);
     redirects::read(&mut sheet, &mut options);
     sharing::read(&mut sheet, &mut options);
     options::read(&mut sheet, &mut options);

@@ -113,15 +113,27 @@ fn add_path(
         PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Start(text) => text,
         PathMatch::Regex(_) => "/",
     };
+    let mut policy = policy::build(options, scene.facts, cookie_path);
+    // A redirect goes before passwords, as in nginx: it says nothing of what is behind.
+    let basic = match options.redirect {
+        Some(_) => None,
+        None => options.basic.as_ref(),
+    };
+    let meta = &claimant.ingress.meta;
+    let is_obeyed = basic.is_none_or(|it| it.apply(reader, meta, &mut policy, output));
     let path_scene = PathScene {
         scene,
         claimant,
-        policy: Arc::new(policy::build(options, scene.facts, cookie_path)),
+        policy: Arc::new(policy),
         path: path.clone(),
         word,
         rank,
     };
-    if let Some(action) = fixed_action(scene, entry, options) {
+    let fixed = match is_obeyed {
+        true => fixed_action(scene, entry, options),
+        false => Some(closed()),
+    };
+    if let Some(action) = fixed {
         path_scene.push("", Box::default(), 0, action, output);
         return;
     }

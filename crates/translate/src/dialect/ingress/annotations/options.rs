@@ -1,8 +1,10 @@
 //! The options that the annotations of an Ingress ask for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use myriad_api::secret::UsersForm;
 use myriad_model::{Cors, Policy, Protocol, RateLimit};
 
 use super::sheet::Sheet;
@@ -25,6 +27,8 @@ pub struct Options {
     pub protocol: Protocol,
     /// Client addresses that are admitted; empty for all.
     pub sources_allowed: Box<[IpNet]>,
+    /// Whose passwords are asked for.
+    pub basic: Option<Basic>,
     /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
     pub request_body_bytes_max: u64,
     /// The longest handshake with an endpoint.
@@ -59,6 +63,7 @@ impl Options {
     pub fn restricts(&self) -> bool {
         let answers = self.respond.as_ref().map(|(status, _)| *status);
         !self.sources_allowed.is_empty()
+            || self.basic.is_some()
             || self.blocked != Blocked::No
             || matches!(answers, Some(401 | 403 | 503))
     }
@@ -100,6 +105,17 @@ pub enum HeaderTest {
     Regex(Box<str>),
 }
 
+/// `auth-type: basic` and what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Basic {
+    /// The Secret with the users, as `namespace/name`.
+    pub secret: Arc<str>,
+    /// Where they stand in it.
+    pub form: UsersForm,
+    /// What clients are told that the passwords are for.
+    pub realm: Box<str>,
+}
+
 /// A cookie that keeps clients on their endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Affinity {
@@ -124,6 +140,7 @@ impl Default for Options {
             use_regex: false,
             protocol: Protocol::Http1,
             sources_allowed: Box::default(),
+            basic: None,
             request_body_bytes_max: policy.request_body_bytes_max,
             connect_timeout: policy.connect_timeout,
             read_timeout: policy.read_timeout,
