@@ -19,6 +19,7 @@ mod stories {
     mod holdings;
     mod http;
     mod ingress_pairs;
+    mod ingress_pairs_access;
     mod istio;
     mod istio_balance;
     mod istio_commands;

@@ -71,6 +71,22 @@ async fn only_listed_addresses_get_in() {
 }
 
 #[tokio::test]
+async fn listed_addresses_stay_out_whatever_lets_them_in() {
+    let backend = Backend::start("a").await;
+    let annotations = [
+        ("whitelist-source-range", "127.0.0.0/8"),
+        ("denylist-source-range", "127.0.0.2"),
+    ];
+    let world = serve(&backend, &annotations).await;
+    for (client, status) in [("127.0.0.1", 200), ("127.0.0.2", 403)] {
+        let curl = world.curl("https://a.test/");
+        let answer = curl.args(&["--interface", client]).ask().await;
+        assert_eq!(answer.status, status, "{client}: {answer:?}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_body_over_the_limit_is_refused_with_and_without_a_length() {
     let backend = Backend::start("a").await;
     let world = serve(&backend, &[("proxy-body-size", "1k")]).await;

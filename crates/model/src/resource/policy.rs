@@ -15,6 +15,8 @@ pub struct Policy {
     pub rewrite: Option<Box<Rewrite>>,
     /// Client addresses that are admitted; empty admits everyone, others get 403.
     pub sources_allowed: Box<[IpNet]>,
+    /// Client addresses that get 403, also where they are admitted otherwise.
+    pub sources_denied: Box<[IpNet]>,
     /// The largest request body in bytes, 413 beyond; `u64::MAX` for no limit.
     pub request_body_bytes_max: u64,
     /// The longest TCP and TLS handshake with an endpoint. 504 after the last try.
@@ -62,7 +64,12 @@ impl Policy {
 
     /// Whether some who ask do not get what the route leads to.
     pub fn restricts(&self) -> bool {
-        !self.sources_allowed.is_empty() || self.users.is_some()
+        self.weighs_sources() || self.users.is_some()
+    }
+
+    /// Whether somebody is refused for the address that a request comes from.
+    pub fn weighs_sources(&self) -> bool {
+        !self.sources_allowed.is_empty() || !self.sources_denied.is_empty()
     }
 }
 
@@ -100,6 +107,7 @@ impl Default for Policy {
             tls_redirect: None,
             rewrite: None,
             sources_allowed: Box::default(),
+            sources_denied: Box::default(),
             request_body_bytes_max: u64::MAX,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(60),

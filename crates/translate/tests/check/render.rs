@@ -291,10 +291,7 @@ fn policy_text(policy: &Policy) -> String {
     if let Some(rewrite) = &policy.rewrite {
         text += &rewrite_text(rewrite);
     }
-    if !policy.sources_allowed.is_empty() {
-        let _ = write!(text, " sources={:?}", policy.sources_allowed);
-    }
-    text.extend(policy.users.iter().map(|users| users_text(users, policy)));
+    text += &access_text(policy);
     if policy.request_body_bytes_max != default.request_body_bytes_max {
         let _ = write!(text, " body<={}", policy.request_body_bytes_max);
     }
@@ -349,8 +346,18 @@ fn policy_text(policy: &Policy) -> String {
     text
 }
 
-fn users_text(users: &Name, policy: &Policy) -> String {
-    format!(" users={users} realm={:?}", policy.realm)
+fn access_text(policy: &Policy) -> String {
+    let mut text = String::new();
+    if !policy.sources_allowed.is_empty() {
+        let _ = write!(text, " sources={:?}", policy.sources_allowed);
+    }
+    if !policy.sources_denied.is_empty() {
+        let _ = write!(text, " denied={:?}", policy.sources_denied);
+    }
+    if let Some(users) = &policy.users {
+        let _ = write!(text, " users={users} realm={:?}", policy.realm);
+    }
+    text
 }
 
 fn retry_text(retry: &Retry) -> String {

@@ -243,6 +243,23 @@ fn limits_of_a_route_are_told_and_source_ranges_are_weighed() {
 }
 
 #[test]
+fn clients_that_are_denied_are_told_of_whatever_admits_them() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/denylist-source-range": "192.0.2.9",
+        "nginx.ingress.kubernetes.io/whitelist-source-range": "192.0.2.0/24",
+    });
+    let seen = explain_of(&of_client(URL, "192.0.2.9", ""), shop(annotations.clone()));
+    assert_eq!((seen.is_served, seen.status), (false, Some(403)), "{seen}");
+    says(
+        &seen,
+        "source ranges",
+        "clients in 192.0.2.9/32 are refused, and 192.0.2.9 is one of them",
+    );
+    let seen = explain_of(&of_client(URL, "192.0.2.8", ""), shop(annotations));
+    assert!(seen.is_served, "{seen}");
+}
+
+#[test]
 fn a_handshake_that_is_handed_on_ends_the_questions() {
     let changes = || {
         let mut changes = vec![

@@ -44,6 +44,8 @@ message! {
         44 users: optional_name(), since 3;
         /// What clients are told that passwords are for.
         45 realm: checked(header_text("realm"), |it| check_realm(it));
+        /// CIDR notation; empty denies nobody.
+        60 sources_denied: list(network("source range")), since 3;
     }
 }
 

@@ -77,6 +77,8 @@ fn each_field_that_came_later_raises_the_schema_alone() {
     assert_eq!(with_policy(&|it| it.request_timeout = second), 2);
     assert_eq!(with_policy(&|it| it.headers = Some(Box::default())), 2);
     assert_eq!(with_policy(&|it| it.processor = Some("a".into())), 3);
+    let denied: [ipnet::IpNet; 1] = ["192.0.2.0/24".parse().unwrap()];
+    assert_eq!(with_policy(&|it| it.sources_denied = denied.into()), 3);
 
     let upstream = |dns: Dns| {
         schema(Value::Upstream(Upstream {
@@ -94,6 +96,25 @@ fn each_field_that_came_later_raises_the_schema_alone() {
     assert_eq!(upstream(heavy), 3);
     let h2c = Upstream::plain(Protocol::H2c);
     assert_eq!(schema(Value::Upstream(h2c)), 3);
+}
+
+/// A route with the policy of another one, changed so, as it comes back.
+fn comes_back(edit: impl Fn(&mut Policy)) {
+    let mut policy = policy();
+    edit(&mut policy);
+    let route = crate::Route {
+        policy: Arc::new(policy),
+        ..first_route()
+    };
+    let resource = resource(Value::Route(Box::new(route)));
+    assert_eq!(decode(&encoded(&resource)), Ok(resource));
+}
+
+#[test]
+fn who_may_ask_comes_back_as_it_went() {
+    comes_back(|it| {
+        it.sources_denied = ["192.0.2.0/24".parse().unwrap(), "::/0".parse().unwrap()].into();
+    });
 }
 
 /// A resource, and these bytes behind its own.

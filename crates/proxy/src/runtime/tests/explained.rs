@@ -32,6 +32,9 @@ fn world(backend: &Backend) -> World {
     put("/out", |policy| {
         policy.sources_allowed = ["192.0.2.0/24".parse().unwrap()].into();
     });
+    put("/banned", |policy| {
+        policy.sources_denied = ["127.0.0.0/8".parse().unwrap()].into();
+    });
     put("/short", |policy| policy.request_body_bytes_max = 3);
     put("/aborted", |policy| {
         policy.fault = Some(Box::new(Fault {
@@ -129,6 +132,7 @@ async fn what_is_explained_is_what_is_done() {
         ("GET", "/denied", "", "", 403, false),
         ("GET", "/in", "", "", 200, true),
         ("GET", "/out", "", "", 403, false),
+        ("GET", "/banned", "", "", 403, false),
         ("POST", "/short", long, "123456789", 413, false),
         ("GET", "/aborted", "", "", 418, false),
         ("OPTIONS", "/cors", preflight, "", 204, true),

@@ -86,6 +86,35 @@ async fn only_allowed_addresses_are_admitted() {
 }
 
 #[tokio::test]
+async fn denied_addresses_are_refused_whatever_admits_them() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    for (path, net) in [("/here", "127.0.0.1/32"), ("/elsewhere", "192.0.2.0/24")] {
+        let limited = with_policy(route("a.example", path, "u"), |policy| {
+            policy.sources_allowed = ["127.0.0.0/8".parse().unwrap()].into();
+            policy.sources_denied = [net.parse().unwrap()].into();
+        });
+        world.put_route(path, limited);
+    }
+    let claim = "X-Forwarded-For: 127.0.0.9\r\n";
+    let refused = world.ask(&get("a.example", "/here", claim)).await;
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    let served = world.ask(&get("a.example", "/elsewhere", "")).await;
+    assert!(served.starts_with("HTTP/1.1 200"), "{served}");
+    // Another spelling of a path is no way around.
+    let closed = with_policy(route("a.example", "/a/closed", "u"), |policy| {
+        policy.sources_denied = ["127.0.0.0/8".parse().unwrap()].into();
+    });
+    world.put_route("closed", closed);
+    world.put_route("open", route("a.example", "/", "u"));
+    for path in ["/a/closed", "/a//closed", "/a/%63losed"] {
+        let refused = world.ask(&get("a.example", path, "")).await;
+        assert!(refused.starts_with("HTTP/1.1 403"), "{path}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn preflights_are_answered_and_answers_name_their_origin() {
     let backend = Backend::answering(|_| {
         "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nContent-Length: 0\r\n\r\n".to_owned()

@@ -31,7 +31,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 48] = [
+pub const HONOURED: [&str; 49] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -53,6 +53,7 @@ pub const HONOURED: [&str; 48] = [
     "cors-allow-origin",
     "cors-expose-headers",
     "cors-max-age",
+    "denylist-source-range",
     "enable-cors",
     "force-ssl-redirect",
     "limit-burst-multiplier",

@@ -10,6 +10,9 @@ use myriad_model::{Cors, Policy, Protocol, RateLimit};
 use super::sheet::Sheet;
 use super::{SOURCES, values};
 
+/// The name of the networks of clients that are refused.
+const DENIED: &str = "denylist-source-range";
+
 /// The options that the annotations of an Ingress ask for, defaults filled in.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,6 +30,8 @@ pub struct Options {
     pub protocol: Protocol,
     /// Client addresses that are admitted; empty for all.
     pub sources_allowed: Box<[IpNet]>,
+    /// Client addresses that are refused, admitted or not.
+    pub sources_denied: Box<[IpNet]>,
     /// Whose passwords are asked for.
     pub basic: Option<Basic>,
     /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
@@ -63,6 +68,7 @@ impl Options {
     pub fn restricts(&self) -> bool {
         let answers = self.respond.as_ref().map(|(status, _)| *status);
         !self.sources_allowed.is_empty()
+            || !self.sources_denied.is_empty()
             || self.basic.is_some()
             || self.blocked != Blocked::No
             || matches!(answers, Some(401 | 403 | 503))
@@ -140,6 +146,7 @@ impl Default for Options {
             use_regex: false,
             protocol: Protocol::Http1,
             sources_allowed: Box::default(),
+            sources_denied: Box::default(),
             basic: None,
             request_body_bytes_max: policy.request_body_bytes_max,
             connect_timeout: policy.connect_timeout,
@@ -182,11 +189,7 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
         },
     );
     options.protocol = protocol.unwrap_or(options.protocol);
-    if let Some(name) = SOURCES.iter().find(|name| sheet.text(name).is_some()) {
-        let expected = "write networks such as 10.0.0.0/8, separated by commas";
-        let networks = sheet.read_closing(name, expected, values::networks);
-        options.sources_allowed = networks.unwrap_or_default();
-    }
+    read_sources(sheet, options);
     let expected = "write namespaces separated by commas, or \"*\" for all";
     let namespaces = sheet.read("wildcard-sharing", expected, values::namespaces);
     options.wildcard_sharing = namespaces.unwrap_or_default();
@@ -202,5 +205,18 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
         if let Some(seconds) = sheet.seconds(name) {
             *timeout = Duration::from_secs(seconds.into());
         }
+    }
+}
+
+/// Reads which client addresses are admitted, and which are refused whatever admits them.
+fn read_sources(sheet: &mut Sheet<'_>, options: &mut Options) {
+    let expected = "write networks such as 10.0.0.0/8, separated by commas";
+    if let Some(name) = SOURCES.iter().find(|name| sheet.text(name).is_some()) {
+        let networks = sheet.read_closing(name, expected, values::networks);
+        options.sources_allowed = networks.unwrap_or_default();
+    }
+    if sheet.text(DENIED).is_some() {
+        let networks = sheet.read_closing(DENIED, expected, values::networks);
+        options.sources_denied = networks.unwrap_or_default();
     }
 }

@@ -3,11 +3,10 @@
 use super::{Blocked, snippet};
 
 /// Names that restrict access to the paths of the Ingress. A `*` at the end stands for any rest.
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 13] = [
     "auth-*",
     "basic-auth*",
     "blacklist-source-range",
-    "denylist-source-range",
     "domain-blacklist-source-range",
     "domain-whitelist-source-range",
     "enable-global-auth",
@@ -72,7 +71,7 @@ mod tests {
         for (name, value, blocked) in [
             ("auth-url", "https://x", Blocked::Paths),
             ("auth-tls-secret", "a/b", Blocked::Host),
-            ("denylist-source-range", "10.0.0.0/8", Blocked::Paths),
+            ("blacklist-source-range", "10.0.0.0/8", Blocked::Paths),
             ("enable-modsecurity", "true", Blocked::Paths),
             ("enable-modsecurity", "false", Blocked::No),
             ("match-method", "GET", Blocked::Paths),
