@@ -76,6 +76,7 @@ async fn listed_addresses_stay_out_whatever_lets_them_in() {
     let annotations = [
         ("whitelist-source-range", "127.0.0.0/8"),
         ("denylist-source-range", "127.0.0.2"),
+        ("satisfy", "any"),
     ];
     let world = serve(&backend, &annotations).await;
     for (client, status) in [("127.0.0.1", 200), ("127.0.0.2", 403)] {

@@ -48,6 +48,16 @@ const CASES: &[Case] = &[
         ],
         directives: "deny 10.0.0.0/8; deny 127.0.0.2/32; allow 127.0.0.0/24; deny all;",
     },
+    // Nobody is authenticated here, so that the address has to suffice.
+    Case {
+        host: "any.test",
+        annotations: &[
+            ("whitelist-source-range", "127.0.0.0/24"),
+            ("denylist-source-range", "127.0.0.2"),
+            ("satisfy", "any"),
+        ],
+        directives: "satisfy any; deny 127.0.0.2; allow 127.0.0.0/24; deny all;",
+    },
     Case {
         host: "nobody.test",
         annotations: &[("denylist-source-range", "0.0.0.0/0")],

@@ -17,6 +17,9 @@ pub struct Policy {
     pub sources_allowed: Box<[IpNet]>,
     /// Client addresses that get 403, also where they are admitted otherwise.
     pub sources_denied: Box<[IpNet]>,
+    /// Whether one of both suffices: an address that is admitted, or an authentication by the
+    /// route's own rules. Otherwise it takes both.
+    pub satisfies_any: bool,
     /// The largest request body in bytes, 413 beyond; `u64::MAX` for no limit.
     pub request_body_bytes_max: u64,
     /// The longest TCP and TLS handshake with an endpoint. 504 after the last try.
@@ -71,6 +74,17 @@ impl Policy {
     pub fn weighs_sources(&self) -> bool {
         !self.sources_allowed.is_empty() || !self.sources_denied.is_empty()
     }
+
+    /// Whether rules of its own say who has to be authenticated, of which there are none so far.
+    pub fn authenticates(&self) -> bool {
+        false
+    }
+
+    /// Whether who is authenticated may ask from any address, and who asks from one that is
+    /// admitted need not be authenticated.
+    pub fn is_satisfied_by_any(&self) -> bool {
+        self.satisfies_any && self.authenticates()
+    }
 }
 
 /// The treatment of header fields of a request with underscores in their names, which servers may
@@ -108,6 +122,7 @@ impl Default for Policy {
             rewrite: None,
             sources_allowed: Box::default(),
             sources_denied: Box::default(),
+            satisfies_any: false,
             request_body_bytes_max: u64::MAX,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(60),

@@ -354,6 +354,9 @@ fn access_text(policy: &Policy) -> String {
     if !policy.sources_denied.is_empty() {
         let _ = write!(text, " denied={:?}", policy.sources_denied);
     }
+    if policy.satisfies_any {
+        text += " satisfy=any";
+    }
     if let Some(users) = &policy.users {
         let _ = write!(text, " users={users} realm={:?}", policy.realm);
     }

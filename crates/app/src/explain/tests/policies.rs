@@ -246,6 +246,7 @@ fn limits_of_a_route_are_told_and_source_ranges_are_weighed() {
 fn clients_that_are_denied_are_told_of_whatever_admits_them() {
     let annotations = json!({
         "nginx.ingress.kubernetes.io/denylist-source-range": "192.0.2.9",
+        "nginx.ingress.kubernetes.io/satisfy": "any",
         "nginx.ingress.kubernetes.io/whitelist-source-range": "192.0.2.0/24",
     });
     let seen = explain_of(&of_client(URL, "192.0.2.9", ""), shop(annotations.clone()));

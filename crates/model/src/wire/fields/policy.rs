@@ -46,6 +46,8 @@ message! {
         45 realm: checked(header_text("realm"), |it| check_realm(it));
         /// CIDR notation; empty denies nobody.
         60 sources_denied: list(network("source range")), since 3;
+        /// Whether an admitted address or an authentication suffices.
+        61 satisfies_any: boolean(), since 3;
     }
 }
 

@@ -1,4 +1,5 @@
-//! The client addresses that a route admits.
+//! The client addresses that a route admits. Where an authentication suffices instead, an address
+//! that is refused leaves it to that, and one that is admitted makes it unnecessary.
 
 use ipnet::IpNet;
 use myriad_model::Policy;
@@ -15,7 +16,9 @@ pub(super) fn apply(
     scene: &Scene<'_>,
 ) -> Result<Flow, FailureKind> {
     let policy = &request.taken()?.route.policy;
-    admit(policy, request.head.get(), scene)?;
+    if !policy.is_satisfied_by_any() {
+        admit(policy, request.head.get(), scene)?;
+    }
     Ok(Flow::Continue)
 }
 
@@ -28,30 +31,32 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
         return StageVerdict::Silent;
     }
     let client = client::address(head, scene.visit.client.ip(), scene.trusted_hops);
-    if is_denied(&policy.sources_denied, client) {
-        let nets = listed(&policy.sources_denied);
-        let is = match client {
-            ClientAddress::Known(_) => "is",
-            ClientAddress::Unknown => "may be",
-        };
-        let text = format!("clients in {nets} are refused, and {client} {is} one of them");
-        return DryRunEnd::refused(FailureKind::Forbidden, text);
-    }
-    let nets = listed(&policy.sources_allowed);
-    match admit(policy, head, scene) {
-        Ok(()) if nets.is_empty() => {
-            let nets = listed(&policy.sources_denied);
-            StageVerdict::Passes(format!("{client} is none of the clients in {nets}"))
+    let weighed = weigh(policy, client);
+    let text = told(policy, client, weighed);
+    match weighed {
+        SourceVerdict::Admitted if policy.is_satisfied_by_any() => {
+            StageVerdict::Passes(format!("{text}, and need not be authenticated"))
         }
-        Ok(()) => StageVerdict::Passes(format!("{client} is one of the clients in {nets}")),
-        Err(kind) => DryRunEnd::refused(
-            kind,
-            format_args!("only clients in {nets} are admitted, and {client} is not among them"),
-        ),
+        SourceVerdict::Admitted | SourceVerdict::Unlisted => StageVerdict::Passes(text),
+        SourceVerdict::Refused if policy.is_satisfied_by_any() => {
+            StageVerdict::Passes(format!("{text}, unless it is authenticated"))
+        }
+        SourceVerdict::Refused => DryRunEnd::refused(FailureKind::Forbidden, text),
     }
 }
 
-/// Whether a route admits the client of a request.
+/// What the addresses that a route names make of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceVerdict {
+    /// It is among those that are admitted.
+    Admitted,
+    /// It is among those that are denied, or not among those that are admitted.
+    Refused,
+    /// Nobody speaks of it.
+    Unlisted,
+}
+
+/// Whether a route admits the client of a request by its address.
 ///
 /// # Errors
 /// That it does not.
@@ -63,18 +68,43 @@ pub(super) fn admit(
     if !policy.weighs_sources() {
         return Ok(());
     }
-    let address = client::address(head, scene.visit.client.ip(), scene.trusted_hops);
-    let is_denied = is_denied(&policy.sources_denied, address);
-    match !is_denied && client::is_allowed(&policy.sources_allowed, address) {
-        true => Ok(()),
-        false => Err(FailureKind::Forbidden),
+    let client = client::address(head, scene.visit.client.ip(), scene.trusted_hops);
+    match weigh(policy, client) {
+        SourceVerdict::Admitted | SourceVerdict::Unlisted => Ok(()),
+        SourceVerdict::Refused => Err(FailureKind::Forbidden),
     }
 }
 
-/// Whether an address is among those denied; one that is not known may be any of them.
-fn is_denied(denied: &[IpNet], client: ClientAddress) -> bool {
+/// What the addresses that a route names make of a client. One that is not known may be any of
+/// those that are denied.
+pub(super) fn weigh(policy: &Policy, client: ClientAddress) -> SourceVerdict {
+    let (allowed, denied) = (&policy.sources_allowed, &policy.sources_denied);
     let is_in = |client| denied.iter().any(|net| net.contains(&client));
-    client.known().map_or(!denied.is_empty(), is_in)
+    let is_denied = client.known().map_or(!denied.is_empty(), is_in);
+    match (is_denied, client::is_allowed(allowed, client)) {
+        (true, _) | (false, false) => SourceVerdict::Refused,
+        (false, true) if allowed.is_empty() => SourceVerdict::Unlisted,
+        (false, true) => SourceVerdict::Admitted,
+    }
+}
+
+fn told(policy: &Policy, client: ClientAddress, weighed: SourceVerdict) -> String {
+    let allowed = listed(&policy.sources_allowed);
+    let denied = listed(&policy.sources_denied);
+    match (weighed, client::is_allowed(&policy.sources_allowed, client)) {
+        (SourceVerdict::Admitted, _) => format!("{client} is one of the clients in {allowed}"),
+        (SourceVerdict::Unlisted, _) => format!("{client} is none of the clients in {denied}"),
+        (SourceVerdict::Refused, false) => {
+            format!("only clients in {allowed} are admitted, and {client} is not among them")
+        }
+        (SourceVerdict::Refused, true) => {
+            let is = match client {
+                ClientAddress::Known(_) => "is",
+                ClientAddress::Unknown => "may be",
+            };
+            format!("clients in {denied} are refused, and {client} {is} one of them")
+        }
+    }
 }
 
 fn listed(nets: &[IpNet]) -> String {
@@ -84,17 +114,42 @@ fn listed(nets: &[IpNet]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_denied;
+    use ipnet::IpNet;
+    use myriad_model::Policy;
+
+    use super::{SourceVerdict, weigh};
     use crate::codec::client::ClientAddress;
 
     #[test]
-    fn an_address_that_is_not_known_may_be_one_that_is_denied() {
-        let denied = ["192.0.2.0/24".parse().unwrap()];
-        let is_denied = |denied: &[_], entry: &[u8]| is_denied(denied, ClientAddress::parse(entry));
-        assert!(is_denied(&denied, b"192.0.2.9"));
-        assert!(is_denied(&denied, b"::ffff:192.0.2.9"));
-        assert!(!is_denied(&denied, b"192.0.3.1"));
-        assert!(is_denied(&denied, b"unknown"));
-        assert!(!is_denied(&[], b"unknown") && !is_denied(&[], b"192.0.2.9"));
+    fn a_client_is_admitted_refused_or_not_spoken_of() {
+        let weighed = |allowed: &[&str], denied: &[&str], client: &str| {
+            let nets = |nets: &[&str]| -> Box<[IpNet]> {
+                nets.iter().map(|net| net.parse().unwrap()).collect()
+            };
+            let policy = Policy {
+                sources_allowed: nets(allowed),
+                sources_denied: nets(denied),
+                ..Policy::default()
+            };
+            weigh(&policy, ClientAddress::parse(client.as_bytes()))
+        };
+        let (inside, one): (&[&str], &[&str]) = (&["192.0.2.0/24"], &["192.0.2.9/32"]);
+        let none: &[&str] = &[];
+        for (allowed, denied, client, wanted) in [
+            (none, none, "192.0.2.9", SourceVerdict::Unlisted),
+            (none, none, "unknown", SourceVerdict::Unlisted),
+            (inside, none, "192.0.2.9", SourceVerdict::Admitted),
+            (inside, none, "192.0.3.1", SourceVerdict::Refused),
+            (inside, none, "unknown", SourceVerdict::Refused),
+            (inside, one, "192.0.2.9", SourceVerdict::Refused),
+            (inside, one, "192.0.2.8", SourceVerdict::Admitted),
+            (none, one, "192.0.2.9", SourceVerdict::Refused),
+            (none, one, "::ffff:192.0.2.9", SourceVerdict::Refused),
+            (none, one, "192.0.2.8", SourceVerdict::Unlisted),
+            (none, one, "unknown", SourceVerdict::Refused),
+        ] {
+            let told = format!("{client} by {allowed:?} and {denied:?}");
+            assert_eq!(weighed(allowed, denied, client), wanted, "{told}");
+        }
     }
 }

@@ -31,7 +31,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 49] = [
+pub const HONOURED: [&str; 50] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -70,6 +70,7 @@ pub const HONOURED: [&str; 49] = [
     "respond",
     "respond-status",
     "rewrite-target",
+    "satisfy",
     "session-cookie-expires",
     "session-cookie-max-age",
     "session-cookie-name",

@@ -30,6 +30,7 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
         rewrite: read_rewrite(options),
         sources_allowed: options.sources_allowed.clone(),
         sources_denied: options.sources_denied.clone(),
+        satisfies_any: options.satisfies_any,
         request_body_bytes_max: options.request_body_bytes_max,
         connect_timeout: options.connect_timeout,
         read_timeout: options.read_timeout,

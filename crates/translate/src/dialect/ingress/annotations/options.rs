@@ -32,6 +32,8 @@ pub struct Options {
     pub sources_allowed: Box<[IpNet]>,
     /// Client addresses that are refused, admitted or not.
     pub sources_denied: Box<[IpNet]>,
+    /// Whether an admitted address or an authentication suffices.
+    pub satisfies_any: bool,
     /// Whose passwords are asked for.
     pub basic: Option<Basic>,
     /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
@@ -147,6 +149,7 @@ impl Default for Options {
             protocol: Protocol::Http1,
             sources_allowed: Box::default(),
             sources_denied: Box::default(),
+            satisfies_any: false,
             basic: None,
             request_body_bytes_max: policy.request_body_bytes_max,
             connect_timeout: policy.connect_timeout,
@@ -208,7 +211,8 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
     }
 }
 
-/// Reads which client addresses are admitted, and which are refused whatever admits them.
+/// Reads which client addresses are admitted, which are refused whatever admits them, and whether
+/// an authentication does instead.
 fn read_sources(sheet: &mut Sheet<'_>, options: &mut Options) {
     let expected = "write networks such as 10.0.0.0/8, separated by commas";
     if let Some(name) = SOURCES.iter().find(|name| sheet.text(name).is_some()) {
@@ -219,4 +223,11 @@ fn read_sources(sheet: &mut Sheet<'_>, options: &mut Options) {
         let networks = sheet.read_closing(DENIED, expected, values::networks);
         options.sources_denied = networks.unwrap_or_default();
     }
+    // Whatever else stands there means the stricter of both.
+    let any = sheet.read("satisfy", "write \"any\" or \"all\"", |value| match value {
+        "any" => Some(true),
+        "all" | "" => Some(false),
+        _ => None,
+    });
+    options.satisfies_any = any == Some(true);
 }

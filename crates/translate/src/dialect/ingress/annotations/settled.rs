@@ -5,7 +5,7 @@ const OFF: &[&str] = &["off", "false", "0", ""];
 
 /// Names, and the values by which they ask for what is so anyway. Bodies are streamed both ways
 /// and never written to disk, and an unset limit is none.
-const SETTLED: [(&str, &[&str]); 24] = [
+const SETTLED: [(&str, &[&str]); 23] = [
     ("connection-proxy-header", &["keep-alive", ""]),
     ("custom-headers", &[""]),
     ("custom-http-errors", &[""]),
@@ -26,7 +26,6 @@ const SETTLED: [(&str, &[&str]); 24] = [
     ("proxy-http-version", &["1.1"]),
     ("proxy-max-temp-file-size", OFF),
     ("proxy-request-buffering", OFF),
-    ("satisfy", &["all", ""]),
     ("server-alias", &[""]),
     ("service-upstream", OFF),
     ("ssl-passthrough", OFF),
