@@ -47,6 +47,25 @@ async fn its_list_of_networks_holds_for_ingresses_without_one() {
 }
 
 #[tokio::test]
+async fn its_list_of_networks_that_are_denied_holds_for_ingresses_without_one() {
+    let backend = Backend::start("a").await;
+    let own = Site::new("own.test").to(backend.address()).annotation(
+        "nginx.ingress.kubernetes.io/denylist-source-range",
+        "10.0.0.0/8",
+    );
+    let site = Site::new("a.test").to(backend.address());
+    let files = [
+        ("a.yaml", site.yaml()),
+        ("map.yaml", map("denylist-source-range: 127.0.0.0/8")),
+        ("own.yaml", own.yaml()),
+    ];
+    let world = World::serve_with(Authority::new(), &files, &[NAMED]).await;
+    assert_eq!(world.get("http://a.test/").await.status, 403);
+    assert_eq!(world.get("http://own.test/").await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_service_that_it_asks_about_requests_closes_all_paths() {
     let backend = Backend::start("a").await;
     let world = serve(&backend, "global-auth-url: http://auth.test/").await;

@@ -95,6 +95,9 @@ const OWN: [&str; 4] = [
 /// The names of the networks of clients that are admitted.
 const SOURCES: [&str; 2] = ["whitelist-source-range", "allowlist-source-range"];
 
+/// The name of the networks of clients that are refused.
+const DENIED: &str = "denylist-source-range";
+
 /// A problem of one annotation.
 #[derive(Debug)]
 pub struct AnnotationProblem {
@@ -149,6 +152,7 @@ pub fn read(
     options::read(&mut sheet, &mut options);
     limits::read(meta, &mut sheet, &mut options);
     replaced.sources = SOURCES.iter().any(|name| sheet.text(name).is_some());
+    replaced.denied = sheet.text(DENIED).is_some();
     options.blocked = sheet.blocked.max(defaults.blocked(replaced));
     (options, sheet.problems)
 }

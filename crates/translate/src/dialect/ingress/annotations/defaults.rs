@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use myriad_api::{ConfigMap, Finding, ObjectKey, Severity};
 
-use super::{Blocked, Options, snippet, values};
+use super::{Blocked, DENIED, Options, snippet, values};
 
 /// The longest list of networks, in bytes: each route of an Ingress bears it.
 const LIST_BYTES_MAX: usize = 64 << 10;
@@ -17,11 +18,10 @@ const DENY: &str = "deny it by an AuthorizationPolicy of the gateway";
 const OTHERWISE: &str = "restrict access in another way";
 
 /// Keys that restrict and are not honoured, and what to do instead.
-const CLOSING: [(&str, &str); 12] = [
+const CLOSING: [(&str, &str); 11] = [
     ("block-cidrs", DENY),
     ("block-referers", DENY),
     ("block-user-agents", DENY),
-    ("denylist-source-range", DENY),
     (FIREWALL, OTHERWISE),
     (AUTH, ASK),
     ("http-snippet", OTHERWISE),
@@ -75,6 +75,8 @@ struct Closed {
     firewall: bool,
     /// An unreadable list of networks; Ingresses may have a list of their own.
     sources: bool,
+    /// An unreadable list of networks that are denied; Ingresses may have a list of their own.
+    denied: bool,
 }
 
 /// Parts of the defaults that the annotations of an Ingress replace.
@@ -84,6 +86,8 @@ pub(super) struct Replaced {
     firewall: bool,
     /// Whether it lists the networks of its clients.
     pub(super) sources: bool,
+    /// Whether it lists the networks of clients that are refused.
+    pub(super) denied: bool,
 }
 
 impl Replaced {
@@ -131,7 +135,8 @@ impl Defaults {
         let is_blocked = closed.all
             || (closed.auth && !replaced.auth)
             || (closed.firewall && !replaced.firewall)
-            || (closed.sources && !replaced.sources);
+            || (closed.sources && !replaced.sources)
+            || (closed.denied && !replaced.denied);
         match is_blocked {
             true => Blocked::Paths,
             false => Blocked::No,
@@ -146,7 +151,11 @@ pub fn judge_unnamed(map: &ConfigMap, ignored: &BTreeSet<String>) -> Option<Find
     let is_closing = |key: &str| text(key).is_some_and(|text| restricting(key, text).is_some());
     let mut closing = CLOSING.iter().map(|(key, _)| *key);
     let key = closing.find(|key| *key != PLUGINS && is_closing(key));
-    let sources = || text(SOURCES).map(|_| SOURCES);
+    let sources = || {
+        [SOURCES, DENIED]
+            .into_iter()
+            .find(|key| text(key).is_some())
+    };
     let is_forced = || text(FORCE).and_then(values::boolean) == Some(true);
     let key = key
         .or_else(sources)
@@ -211,30 +220,41 @@ impl<'a> Reading<'a> {
     }
 
     fn read_sources(&mut self) {
-        let Some(text) = self.text(SOURCES) else {
-            return;
-        };
+        let admit = "admit them by an AuthorizationPolicy of the gateway";
+        if let Some(networks) = self.networks(SOURCES, admit) {
+            self.defaults.closed.sources = networks.is_none();
+            self.defaults.options.sources_allowed = networks.unwrap_or_default();
+        }
+        if let Some(networks) = self.networks(DENIED, DENY) {
+            self.defaults.closed.denied = networks.is_none();
+            self.defaults.options.sources_denied = networks.unwrap_or_default();
+        }
+    }
+
+    /// The list of networks of a key, if it is there; no list where it cannot be read, and a
+    /// finding that says what to do instead.
+    fn networks(&mut self, key: &'static str, instead: &str) -> Option<Option<Box<[IpNet]>>> {
+        let text = self.text(key)?;
         // As people write the end of a list over several lines.
         let list = text.trim_end_matches(|end: char| end == ',' || end.is_whitespace());
         let is_short = list.len() <= LIST_BYTES_MAX;
         if let Some(networks) = values::networks(list).filter(|_| is_short) {
-            self.defaults.options.sources_allowed = networks;
-            return;
+            return Some(Some(networks));
         }
-        self.defaults.closed.sources = true;
         let (what, remedy) = match is_short {
             true => (
                 format!("is {}, which is not understood", values::quote(text)),
-                "write networks such as 10.0.0.0/8, separated by commas",
+                "write networks such as 10.0.0.0/8, separated by commas".to_owned(),
             ),
             false => (
                 format!("is longer than {LIST_BYTES_MAX} bytes"),
-                "name fewer networks, or admit them by an AuthorizationPolicy of the gateway",
+                format!("name fewer networks, or {instead}"),
             ),
         };
         let closed = "so the paths of all Ingresses without a list of their own answer 503";
         let message = format!("{what}, {closed}");
-        self.find(Severity::Error, SOURCES, message, remedy);
+        self.find(Severity::Error, key, message, remedy);
+        Some(None)
     }
 
     fn read_closing(&mut self) {
@@ -340,7 +360,10 @@ mod tests {
     use myriad_api::config_map::CONFIG_MAP_KEYS;
     use myriad_api::{ConfigMap, Meta, ObjectKey, ObjectKind};
 
-    use super::{BALANCERS, Blocked, CLOSING, Defaults, LIST_BYTES_MAX, Replaced, judge_unnamed};
+    use super::{
+        BALANCERS, Blocked, CLOSING, DENIED, Defaults, LIST_BYTES_MAX, Replaced, SOURCES,
+        judge_unnamed,
+    };
 
     fn map(pairs: &[(&str, &str)]) -> ConfigMap {
         let mut data: Vec<(Box<str>, Box<str>)> = pairs
@@ -372,6 +395,7 @@ mod tests {
         let closing = CLOSING.iter().map(|(key, _)| *key);
         let balancers = BALANCERS.iter().map(|(key, _)| *key);
         let options = [
+            "denylist-source-range",
             "force-ssl-redirect",
             "proxy-body-size",
             "proxy-connect-timeout",
@@ -394,7 +418,6 @@ mod tests {
         for (key, value, closes) in [
             ("block-cidrs", "10.0.0.0/8", true),
             ("block-user-agents", "", false),
-            ("denylist-source-range", "10.0.0.0/8", true),
             ("enable-modsecurity", "true", true),
             ("enable-modsecurity", "false", false),
             ("global-auth-url", "http://auth.example/", true),
@@ -444,20 +467,27 @@ mod tests {
 
     #[test]
     fn lists_of_networks_have_a_bound_and_close_where_they_cannot_be_read() {
-        let (defaults, findings) = read(&[("whitelist-source-range", "10.0.0.0/8,\n ::1,\n")]);
-        assert_eq!(defaults.options.sources_allowed.len(), 2);
-        assert!(findings.is_empty());
-        let long = "10.0.0.0/8,".repeat(LIST_BYTES_MAX / 10);
-        for list in ["10.0.0.0/8 192.0.2.1", "nonsense", long.as_str()] {
-            let (defaults, findings) = read(&[("whitelist-source-range", list)]);
-            assert!(defaults.options.sources_allowed.is_empty());
-            assert_eq!(defaults.blocked(Replaced::default()), Blocked::Paths);
-            assert_eq!(findings.len(), 1);
-            let own = Replaced {
-                sources: true,
-                ..Replaced::default()
-            };
-            assert_eq!(defaults.blocked(own), Blocked::No);
+        let own = |key: &str| Replaced {
+            sources: key == SOURCES,
+            denied: key == DENIED,
+            ..Replaced::default()
+        };
+        for (key, other) in [(SOURCES, DENIED), (DENIED, SOURCES)] {
+            let (defaults, findings) = read(&[(key, "10.0.0.0/8,\n ::1,\n")]);
+            let options = &defaults.options;
+            let lists = [options.sources_allowed.len(), options.sources_denied.len()];
+            assert_eq!(lists, if key == SOURCES { [2, 0] } else { [0, 2] });
+            assert!(findings.is_empty());
+            let long = "10.0.0.0/8,".repeat(LIST_BYTES_MAX / 10);
+            for list in ["10.0.0.0/8 192.0.2.1", "nonsense", long.as_str()] {
+                let (defaults, findings) = read(&[(key, list)]);
+                let options = &defaults.options;
+                assert!(options.sources_allowed.is_empty() && options.sources_denied.is_empty());
+                assert_eq!(defaults.blocked(Replaced::default()), Blocked::Paths);
+                assert_eq!(findings.len(), 1);
+                assert_eq!(defaults.blocked(own(key)), Blocked::No);
+                assert_eq!(defaults.blocked(own(other)), Blocked::Paths);
+            }
         }
     }
 
@@ -465,6 +495,7 @@ mod tests {
     fn what_looks_like_it_and_restricts_is_told_of() {
         let told = |pairs: &[(&str, &str)]| judge_unnamed(&map(pairs), &BTreeSet::new()).is_some();
         assert!(told(&[("whitelist-source-range", "10.0.0.0/8")]));
+        assert!(told(&[("denylist-source-range", "10.0.0.0/8")]));
         assert!(told(&[("force-ssl-redirect", "true")]));
         for pairs in [
             &[][..],

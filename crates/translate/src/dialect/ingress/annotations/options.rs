@@ -8,10 +8,7 @@ use myriad_api::secret::UsersForm;
 use myriad_model::{Cors, Policy, Protocol, RateLimit};
 
 use super::sheet::Sheet;
-use super::{SOURCES, values};
-
-/// The name of the networks of clients that are refused.
-const DENIED: &str = "denylist-source-range";
+use super::{DENIED, SOURCES, values};
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
 #[derive(Clone, Debug)]
