@@ -59,6 +59,9 @@ pub struct Policy {
     /// What they are told that the passwords are for (RFC 7617, section 2), without control
     /// characters; at most [`Policy::REALM_BYTES_MAX`].
     pub realm: Box<str>,
+    /// The `Strict-Transport-Security` of responses over TLS with a certificate of the host's own,
+    /// where the endpoint sends none (RFC 6797); empty for none.
+    pub hsts: Box<str>,
 }
 
 impl Policy {
@@ -140,6 +143,7 @@ impl Default for Policy {
             path_reading: PathReading::AsSent,
             users: None,
             realm: Box::default(),
+            hsts: Box::default(),
         }
     }
 }

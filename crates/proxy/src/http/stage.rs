@@ -37,6 +37,7 @@ pub mod external;
 mod fault;
 mod forward;
 mod gather;
+mod hsts;
 mod misdirected;
 mod passwords;
 pub mod processors;
@@ -71,6 +72,8 @@ pub enum Stage {
     RateLimit,
     /// Cross-origin requests; preflights are answered.
     Cors,
+    /// What browsers are told about coming by HTTPS alone.
+    Hsts,
     /// The declared length of the body: 413.
     BodyLimit,
     /// Whether it has the password of a user that the route admits: 401.
@@ -86,7 +89,7 @@ pub enum Stage {
 }
 
 /// All stages in order.
-pub const STAGES: [Stage; 15] = [
+pub const STAGES: [Stage; 16] = [
     Stage::Misdirected,
     Stage::Tokens,
     Stage::External,
@@ -96,6 +99,7 @@ pub const STAGES: [Stage; 15] = [
     Stage::Sources,
     Stage::RateLimit,
     Stage::Cors,
+    Stage::Hsts,
     Stage::BodyLimit,
     Stage::Passwords,
     Stage::Fault,
@@ -129,6 +133,7 @@ impl Stage {
             Stage::Sources => sources::apply(request, scene),
             Stage::RateLimit => rate_limit::apply(request, scene, serving),
             Stage::Cors => cors::apply(request, scene),
+            Stage::Hsts => hsts::apply(request, scene),
             Stage::BodyLimit => body_limit::apply(request),
             Stage::Passwords => passwords::apply(request, scene),
             Stage::Fault => fault::apply(request, serving),
@@ -150,6 +155,7 @@ impl Stage {
             Stage::Sources => sources::explain(request, scene),
             Stage::RateLimit => rate_limit::explain(request, scene),
             Stage::Cors => cors::explain(request, scene),
+            Stage::Hsts => hsts::explain(request, scene),
             Stage::BodyLimit => body_limit::explain(request),
             Stage::Passwords => passwords::explain(request, scene),
             Stage::Fault => fault::explain(request),

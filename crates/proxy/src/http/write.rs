@@ -17,6 +17,9 @@ use crate::policy::header::Edits;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::request_id::RequestId;
 
+/// The field by which a host asks browsers to come by HTTPS alone (RFC 6797).
+pub const HSTS: &str = "strict-transport-security";
+
 /// The parts of the head of a request to an endpoint.
 pub struct RequestHead<'a, 'h> {
     /// The head that the client sent.
@@ -220,7 +223,8 @@ pub fn response_fields(
         additions,
         told,
     } = *changes;
-    let replaces_cors = additions.iter().any(|(name, _)| *name != "set-cookie");
+    let is_cors = |name: &str| !matches!(name, "set-cookie" | HSTS);
+    let replaces_cors = additions.iter().any(|(name, _)| is_cors(name));
     for known in &head.fields {
         let is_passed = match known.known {
             KnownField::ContentLength => false,
@@ -237,8 +241,12 @@ pub fn response_fields(
         visit("date", &super::date::now());
     }
     edits.each(&mut visit);
+    // What the endpoint asks of browsers stays, also where that is to come by HTTPS no longer.
+    let is_hsts = |it: &Field<'_>| it.name.eq_ignore_ascii_case(HSTS);
     for (name, value) in additions {
-        visit(name, value);
+        if *name != HSTS || !head.fields.iter().any(is_hsts) {
+            visit(name, value);
+        }
     }
     for (name, value) in told {
         visit(name, value);

@@ -48,6 +48,8 @@ message! {
         60 sources_denied: list(network("source range")), since 3;
         /// Whether an admitted address or an authentication suffices.
         61 satisfies_any: boolean(), since 3;
+        /// The value of Strict-Transport-Security; empty for none.
+        62 hsts: header_text("value of a header");
     }
 }
 

@@ -118,6 +118,11 @@ fn who_may_ask_comes_back_as_it_went() {
     });
 }
 
+#[test]
+fn what_browsers_are_told_comes_back_as_it_went() {
+    comes_back(|it| it.hsts = "max-age=1; includeSubDomains".into());
+}
+
 /// A resource, and these bytes behind its own.
 fn followed_by(more: &[u8]) -> (Resource, Result<Resource, WireError>) {
     let resource = resource(examples().swap_remove(0).1);

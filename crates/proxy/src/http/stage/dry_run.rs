@@ -129,6 +129,7 @@ impl Stage {
             Stage::Sources => "source ranges",
             Stage::RateLimit => "rate limit",
             Stage::Cors => "CORS",
+            Stage::Hsts => "HSTS",
             Stage::BodyLimit => "body limit",
             Stage::Passwords => "password",
             Stage::Fault => "fault",

@@ -1,9 +1,9 @@
 use myriad_model::{
     Action, Affinity, Cors, PathMatch, PathRewrite, Redirect, RedirectTarget, Respond, Rewrite,
-    TlsRedirect, TlsSettings, WeightedUpstream,
+    TlsRedirect, TlsSettings, Value, WeightedUpstream,
 };
 
-use super::world::{Backend, World, header, route, with_policy};
+use super::world::{Backend, World, certificate, domain, header, route, with_policy};
 
 fn get(host: &str, path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n")
@@ -270,4 +270,74 @@ async fn requests_are_shared_by_weight() {
     }
     assert!((50..150).contains(&new.requests()), "{}", new.requests());
     assert_eq!(old.requests() + new.requests(), 500);
+}
+
+#[tokio::test]
+async fn browsers_are_told_to_come_by_https_where_they_can() {
+    let silent = Backend::saying("hello").await;
+    let saying = Backend::answering(|_| {
+        "HTTP/1.1 200 OK\r\nStrict-Transport-Security: max-age=0\r\n\
+         Access-Control-Allow-Origin: *\r\nContent-Length: 0\r\n\r\n"
+            .to_owned()
+    })
+    .await;
+    let mut world = World::start();
+    world.put_upstream("silent", &[silent.address]);
+    world.put_upstream("saying", &[saying.address]);
+    world.put_domain("a.example", &["a.example"], TlsSettings::default());
+    world.put_domain("localhost", &["localhost"], TlsSettings::default());
+    let told = |host: &str, path: &str, upstream: &str| {
+        with_policy(route(host, path, upstream), |policy| {
+            policy.hsts = "max-age=60".into();
+        })
+    };
+    world.put_route("r", told("a.example", "/", "silent"));
+    world.put_route("own", told("a.example", "/own", "saying"));
+    world.put_route("local", told("localhost", "/", "silent"));
+    let mut moved = told("a.example", "/moved", "silent");
+    moved.action = Action::Redirect(Box::new(Redirect {
+        status: 301,
+        target: RedirectTarget::Path("/".into()),
+    }));
+    world.put_route("moved", moved);
+    for (host, path, wanted) in [
+        ("a.example", "/", Some("max-age=60")),
+        ("a.example", "/moved", Some("max-age=60")),
+        ("a.example", "/own", Some("max-age=0")),
+        ("localhost", "/", None),
+    ] {
+        let mut client = world.tls_client(host).await.unwrap();
+        client.send(get(host, path, "")).await;
+        let (response, _) = client.response().await;
+        let found = header(&response, "strict-transport-security");
+        assert_eq!(found, wanted, "{host}{path}: {response}");
+        assert!(response.to_lowercase().matches("strict-").count() < 2);
+        // It leaves alone what it has nothing to do with.
+        let origin = header(&response, "access-control-allow-origin");
+        assert_eq!(origin.is_some(), path == "/own", "{response}");
+    }
+    let response = world.ask(&get("a.example", "/", "")).await;
+    assert_eq!(header(&response, "strict-transport-security"), None);
+}
+
+#[tokio::test]
+async fn browsers_are_told_nothing_by_the_certificate_of_last_resort() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    let bare = domain("bare.example", None, TlsSettings::default());
+    world.put("bare", Value::Domain(Box::new(bare)));
+    let default = certificate(&["*.example"]);
+    world.put("default", Value::Certificate(Box::new(default)));
+    for host in ["bare.example", "stranger.example"] {
+        let told = with_policy(route(host, "/", "u"), |policy| {
+            policy.hsts = "max-age=60".into();
+        });
+        world.put_route(host, told);
+        let mut client = world.tls_client(host).await.unwrap();
+        client.send(get(host, "/", "")).await;
+        let (response, _) = client.response().await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        assert_eq!(header(&response, "strict-transport-security"), None);
+    }
 }
