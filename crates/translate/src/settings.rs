@@ -1,6 +1,7 @@
 //! The settings of translation, already checked by their reader.
 
 mod bounds;
+mod hsts;
 mod mesh;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
 use myriad_model::{TlsSettings, Underscores};
 
 pub use bounds::{Bounds, Holding, REDUCED_POINTS};
+pub use hsts::Hsts;
 pub use mesh::{MeshProvider, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
 
 use crate::regex;

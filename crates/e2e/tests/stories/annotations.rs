@@ -250,3 +250,37 @@ async fn a_redirect_keeps_what_was_asked_for() {
     assert_eq!(answer.header("location"), Some("https://b.test/x?y=1"));
     world.stop().await;
 }
+
+#[tokio::test]
+async fn browsers_are_asked_for_https_where_an_ingress_says_so_and_can_keep_it() {
+    let backend = Backend::start("a").await;
+    let authority = Authority::new();
+    let asking = |host: &str| {
+        let site = Site::new(host).to(backend.address());
+        let site = site.annotation("myriad.dev/hsts", "max-age=600; includeSubDomains");
+        site.annotation(&format!("{NGINX}/ssl-redirect"), "false")
+    };
+    let own = asking("a.test").tls(&authority.issue(&["a.test"]));
+    let silent = Site::new("c.test").to(backend.address());
+    let silent = silent.tls(&authority.issue(&["c.test"]));
+    let files = [
+        ("a.yaml", own.yaml()),
+        ("b.yaml", asking("b.test").yaml()),
+        ("c.yaml", silent.yaml()),
+    ];
+    let arguments = ["--default-certificate=default/a-test"];
+    let world = World::serve_with(authority, &files, &arguments).await;
+    for (url, wanted) in [
+        ("https://a.test/", Some("max-age=600; includeSubDomains")),
+        ("http://a.test/", None),
+        ("https://b.test/", None),
+        ("https://c.test/", None),
+    ] {
+        // The certificate of last resort is not for b.test.
+        let answer = world.curl(url).args(&["--insecure"]).ask().await;
+        assert_eq!(answer.status, 200, "{url}: {answer:?}");
+        let found = answer.header("strict-transport-security");
+        assert_eq!(found, wanted, "{url}");
+    }
+    world.stop().await;
+}

@@ -360,6 +360,9 @@ fn access_text(policy: &Policy) -> String {
     if let Some(users) = &policy.users {
         let _ = write!(text, " users={users} realm={:?}", policy.realm);
     }
+    if !policy.hsts.is_empty() {
+        let _ = write!(text, " hsts={:?}", policy.hsts);
+    }
     text
 }
 

@@ -261,6 +261,25 @@ fn clients_that_are_denied_are_told_of_whatever_admits_them() {
 }
 
 #[test]
+fn what_browsers_are_told_is_told_with_what_it_takes() {
+    let spec = json!({
+        "tls": [{"hosts": ["www.shop.test"], "secretName": "own"}],
+        "rules": [rule("www.shop.test", "/", "cart")],
+    });
+    let annotations = json!({
+        "myriad.dev/hsts": "max-age=600",
+        "nginx.ingress.kubernetes.io/ssl-redirect": "false",
+    });
+    let changes = with(
+        vec![ingress("front", annotations, spec)],
+        service("cart", &["10.0.0.1"]),
+    );
+    let seen = explain_of(&question(URL), changes);
+    assert!(seen.is_served, "{seen}");
+    says(&seen, "HSTS", "browsers are told nothing: that takes HTTPS");
+}
+
+#[test]
 fn a_handshake_that_is_handed_on_ends_the_questions() {
     let changes = || {
         let mut changes = vec![

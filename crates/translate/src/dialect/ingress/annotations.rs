@@ -31,7 +31,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 50] = [
+pub const HONOURED: [&str; 51] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -56,6 +56,7 @@ pub const HONOURED: [&str; 50] = [
     "denylist-source-range",
     "enable-cors",
     "force-ssl-redirect",
+    "hsts",
     "limit-burst-multiplier",
     "limit-rpm",
     "limit-rps",
@@ -85,7 +86,8 @@ pub const HONOURED: [&str; 50] = [
 ];
 
 /// The names among them that mean something under our own prefix alone.
-const OWN: [&str; 4] = [
+const OWN: [&str; 5] = [
+    "hsts",
     "rate-limit",
     "respond",
     "respond-status",

@@ -30,6 +30,7 @@ pub fn translate_host(
     let table = table::build(host, claimants, regexes, &mut output.findings);
     let facts = HostFacts {
         has_tls: chosen.is_some(),
+        has_certificate: chosen.as_ref().is_some_and(|tls| tls.secret.is_some()),
         https_port: reader.settings().https_port,
         // As nginx does unless it is told otherwise.
         underscores: reader.settings().underscores(Underscores::Dropped),

@@ -12,6 +12,8 @@ const ACME_PREFIX: &str = "/.well-known/acme-challenge/";
 pub struct HostFacts {
     /// Whether the host has TLS.
     pub has_tls: bool,
+    /// Whether it has a certificate of its own, and not that of last resort.
+    pub has_certificate: bool,
     /// The port of HTTPS URLs.
     pub https_port: u16,
     /// The treatment of header fields with underscores in their names.
@@ -43,8 +45,14 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
         rate_limits: options.rate_limits.clone(),
         underscores: host.underscores,
         path_reading: PathReading::Decoded,
+        hsts: read_hsts(options, host),
         ..Policy::default()
     }
+}
+
+fn read_hsts(options: &Options, host: HostFacts) -> Box<str> {
+    let hsts = options.hsts.filter(|_| host.has_certificate);
+    hsts.map(|hsts| hsts.to_string().into()).unwrap_or_default()
 }
 
 fn read_rewrite(options: &Options) -> Option<Box<Rewrite>> {

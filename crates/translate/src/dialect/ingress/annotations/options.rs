@@ -9,6 +9,7 @@ use myriad_model::{Cors, Policy, Protocol, RateLimit};
 
 use super::sheet::Sheet;
 use super::{DENIED, SOURCES, values};
+use crate::settings::Hsts;
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub struct Options {
     /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
     /// all.
     pub wildcard_sharing: Box<[Box<str>]>,
+    /// What browsers are asked about HTTPS.
+    pub hsts: Option<Hsts>,
     /// The paths that have to stay closed.
     pub blocked: Blocked,
 }
@@ -160,6 +163,7 @@ impl Default for Options {
             affinity: None,
             rate_limits: Box::default(),
             wildcard_sharing: Box::default(),
+            hsts: None,
             blocked: Blocked::No,
         }
     }
@@ -193,6 +197,7 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
     let expected = "write namespaces separated by commas, or \"*\" for all";
     let namespaces = sheet.read("wildcard-sharing", expected, values::namespaces);
     options.wildcard_sharing = namespaces.unwrap_or_default();
+    read_hsts(sheet, options);
     let expected = "write a number of bytes such as 8m, or 0 for no limit";
     if let Some(bytes) = sheet.read("proxy-body-size", expected, values::size) {
         options.request_body_bytes_max = bytes;
@@ -227,4 +232,14 @@ fn read_sources(sheet: &mut Sheet<'_>, options: &mut Options) {
         _ => None,
     });
     options.satisfies_any = any == Some(true);
+}
+
+/// Reads what browsers are asked, in place of what is said for all Ingresses.
+fn read_hsts(sheet: &mut Sheet<'_>, options: &mut Options) {
+    let expected = "write such as \"max-age=31536000; includeSubDomains\", or \"off\"";
+    let hsts = sheet.read("hsts", expected, |value| match value {
+        "off" => Some(None),
+        value => Hsts::parse(value).map(Some),
+    });
+    options.hsts = hsts.unwrap_or(options.hsts);
 }
