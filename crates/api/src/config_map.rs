@@ -7,7 +7,7 @@ use crate::{Meta, ObjectKind};
 
 /// Keys of `data` that are kept, sorted; all others are dropped while reading, so that ConfigMaps
 /// of other programs cost next to nothing.
-pub const CONFIG_MAP_KEYS: [&str; 21] = [
+pub const CONFIG_MAP_KEYS: [&str; 25] = [
     "block-cidrs",
     "block-referers",
     "block-user-agents",
@@ -15,6 +15,10 @@ pub const CONFIG_MAP_KEYS: [&str; 21] = [
     "enable-modsecurity",
     "force-ssl-redirect",
     "global-auth-url",
+    "hsts",
+    "hsts-include-subdomains",
+    "hsts-max-age",
+    "hsts-preload",
     "http-snippet",
     "location-snippet",
     "main-snippet",

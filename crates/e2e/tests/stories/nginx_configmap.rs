@@ -66,6 +66,28 @@ async fn its_list_of_networks_that_are_denied_holds_for_ingresses_without_one() 
 }
 
 #[tokio::test]
+async fn it_asks_browsers_for_https_once_it_says_so() {
+    let backend = Backend::start("a").await;
+    let authority = Authority::new();
+    let site = Site::new("a.test").to(backend.address());
+    let site = site.tls(&authority.issue(&["a.test"]));
+    let files = [
+        ("a.yaml", site.yaml()),
+        ("map.yaml", map("hsts-max-age: '600'")),
+    ];
+    let world = World::serve_with(authority, &files, &[NAMED]).await;
+    let answer = world.get("https://a.test/").await;
+    assert_eq!(answer.header("strict-transport-security"), None);
+    world.write("map.yaml", &map("hsts: 'true'\n  hsts-max-age: '600'"));
+    let is_told = |value: Option<&str>| value == Some("max-age=600");
+    let told = world.eventually("https://a.test/", |answer| {
+        is_told(answer.header("strict-transport-security"))
+    });
+    assert_eq!(told.await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_service_that_it_asks_about_requests_closes_all_paths() {
     let backend = Backend::start("a").await;
     let world = serve(&backend, "global-auth-url: http://auth.test/").await;

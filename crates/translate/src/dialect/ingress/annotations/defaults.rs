@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use myriad_api::{ConfigMap, Finding, ObjectKey, Severity};
 
 use super::{Blocked, DENIED, Options, snippet, values};
+use crate::settings::Hsts;
 
 /// The longest list of networks, in bytes: each route of an Ingress bears it.
 const LIST_BYTES_MAX: usize = 64 << 10;
@@ -46,6 +47,16 @@ const SOURCES: &str = "whitelist-source-range";
 
 /// The switch of redirects to HTTPS on all hosts.
 const FORCE: &str = "force-ssl-redirect";
+
+/// The switch of what browsers are asked about HTTPS.
+const HSTS: &str = "hsts";
+
+/// The time for which browsers are asked, in seconds, where the ConfigMap says none: that of
+/// ingress-nginx.
+const HSTS_AGE_S: u32 = 31_536_000;
+
+/// What means something only where browsers are asked.
+const HSTS_PARTS: [&str; 3] = ["hsts-include-subdomains", "hsts-max-age", "hsts-preload"];
 
 /// Switches that say that balancers in front tell who a client is, and what says so here.
 const BALANCERS: [(&str, &str); 2] = [
@@ -124,6 +135,7 @@ impl Defaults {
         };
         reading.read_options();
         reading.read_sources();
+        reading.read_hsts();
         reading.read_closing();
         reading.read_balancers();
         (reading.defaults, reading.findings)
@@ -255,6 +267,37 @@ impl<'a> Reading<'a> {
         let message = format!("{what}, {closed}");
         self.find(Severity::Error, key, message, remedy);
         Some(None)
+    }
+
+    /// Nothing is asked unless the switch is there: browsers keep to it for a long time, and an
+    /// ingress-nginx that never served a host by HTTPS never asked either.
+    fn read_hsts(&mut self) {
+        let switch = "write \"true\" or \"false\"";
+        let is_on = self.value(HSTS, switch, values::boolean) == Some(true);
+        if !is_on {
+            let lone = HSTS_PARTS.into_iter().find(|key| self.text(key).is_some());
+            if let Some(key) = lone.filter(|_| self.text(HSTS).is_none()) {
+                let message = "has no effect: browsers are asked only where hsts is \"true\"";
+                let remedy = "add hsts: \"true\", where browsers shall be asked";
+                self.find(Severity::Info, key, message, remedy);
+            }
+            return;
+        }
+        let [subdomains, age, preload] = HSTS_PARTS;
+        let expected = "write a number of seconds";
+        // An age that cannot be read is no reason to bind browsers for a year.
+        let written = self.text(age).is_some();
+        let age_max_s = match self.value(age, expected, |text| text.parse().ok()) {
+            None if written => return,
+            found => found.unwrap_or(HSTS_AGE_S),
+        };
+        let includes_subdomains = self.value(subdomains, switch, values::boolean);
+        let is_preloaded = self.value(preload, switch, values::boolean);
+        self.defaults.options.hsts = Some(Hsts {
+            age_max_s,
+            includes_subdomains: includes_subdomains == Some(true),
+            is_preloaded: is_preloaded == Some(true),
+        });
     }
 
     fn read_closing(&mut self) {
@@ -397,6 +440,10 @@ mod tests {
         let options = [
             "denylist-source-range",
             "force-ssl-redirect",
+            "hsts",
+            "hsts-include-subdomains",
+            "hsts-max-age",
+            "hsts-preload",
             "proxy-body-size",
             "proxy-connect-timeout",
             "proxy-read-timeout",
@@ -488,6 +535,38 @@ mod tests {
                 assert_eq!(defaults.blocked(own(key)), Blocked::No);
                 assert_eq!(defaults.blocked(own(other)), Blocked::Paths);
             }
+        }
+    }
+
+    #[test]
+    fn browsers_are_asked_only_where_the_switch_is_on() {
+        for (pairs, wanted, count) in [
+            (&[][..], None, 0),
+            (&[("hsts", "true")], Some("max-age=31536000"), 0),
+            (&[("hsts", "false"), ("hsts-max-age", "5")], None, 0),
+            (&[("hsts-max-age", "5")], None, 1),
+            (&[("hsts", "yes")], None, 1),
+            (&[("hsts", "true"), ("hsts-max-age", "a year")], None, 1),
+            (
+                &[("hsts", "true"), ("hsts-include-subdomains", "maybe")],
+                Some("max-age=31536000"),
+                1,
+            ),
+            (
+                &[
+                    ("hsts", "true"),
+                    ("hsts-include-subdomains", "true"),
+                    ("hsts-max-age", "5"),
+                    ("hsts-preload", "true"),
+                ],
+                Some("max-age=5; includeSubDomains; preload"),
+                0,
+            ),
+        ] {
+            let (defaults, findings) = read(pairs);
+            let told = defaults.options.hsts.map(|hsts| hsts.to_string());
+            assert_eq!(told.as_deref(), wanted, "{pairs:?}");
+            assert_eq!(findings.len(), count, "{findings:?}");
         }
     }
 
