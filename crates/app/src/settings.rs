@@ -25,7 +25,7 @@ use myriad_api::ObjectKey;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::mesh_config::{Edge, MeshConfig};
-use myriad_translate::{Bounds, CatchAll, GatewayPorts, MAIN};
+use myriad_translate::{Bounds, CatchAll, GatewayPorts, Hsts, MAIN};
 
 use crate::cli::endpoints::RawEndpoints;
 use crate::cli::listeners::RawListeners;
@@ -177,6 +177,8 @@ pub struct Meaning {
     pub ignore_annotations: BTreeSet<String>,
     /// The ConfigMap of an ingress-nginx that holds for all Ingresses.
     pub nginx_config_map: Option<ObjectKey>,
+    /// What browsers are asked where no object says so.
+    pub hsts: Option<Hsts>,
     /// Whether Ingresses without a class are served.
     pub serves_classless: bool,
     /// The namespaces that have a host.
@@ -476,6 +478,7 @@ impl Meaning {
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
             nginx_config_map: self.nginx_config_map.clone(),
+            hsts: self.hsts,
             default_certificate: self.default_certificate.clone(),
             gateway_labels: self.gateway_labels.clone(),
             gateway_namespace: self.gateway_namespace.as_str().into(),
@@ -542,6 +545,7 @@ impl Meaning {
             default_certificate,
             ignore_annotations: raw.ignore_annotations.iter().cloned().collect(),
             nginx_config_map: config_map(raw.nginx_configmap.as_deref(), problems),
+            hsts: raw.hsts,
             serves_classless: true,
             sharing: sharing::read(&raw.sharing, problems),
             catch_all_namespaces: named.map(|names| names.cloned().collect()),

@@ -23,7 +23,7 @@ pub use engine::{
 };
 pub use regex::bytes as regex_bytes;
 pub use settings::{
-    Bounds, CatchAll, GatewayCredentials, GatewayPorts, Holding, HostSharing, MeshProvider,
+    Bounds, CatchAll, GatewayCredentials, GatewayPorts, Holding, HostSharing, Hsts, MeshProvider,
     MeshTelemetry, ProviderForm, Settings, SpanService, TelemetryProvider,
 };
 pub use view::{MAIN, Role, View};

@@ -53,6 +53,9 @@ pub struct Settings {
     pub ignore_annotations: BTreeSet<String>,
     /// The ConfigMap of an ingress-nginx whose restrictions hold for all Ingresses.
     pub nginx_config_map: Option<ObjectKey>,
+    /// What browsers are asked on hosts of Ingresses with a certificate of their own, where neither
+    /// that ConfigMap nor an annotation says so.
+    pub hsts: Option<Hsts>,
     /// Namespace and name of the Secret for names that no domain covers.
     pub default_certificate: Option<(String, String)>,
     /// How handshakes are done.
@@ -234,6 +237,7 @@ impl Default for Settings {
             catch_all_namespaces: CatchAll::All,
             ignore_annotations: BTreeSet::new(),
             nginx_config_map: None,
+            hsts: None,
             default_certificate: None,
             tls: TlsSettings::default(),
             gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use myriad_translate::Hsts;
 
 use super::bounds::RawBounds;
 use super::mesh::RawMesh;
@@ -51,6 +52,15 @@ pub struct RawMeaning {
     /// not there, their paths answer 503.
     #[arg(long, env = "MYRIAD_NGINX_CONFIGMAP", value_name = "NAMESPACE/NAME")]
     pub nginx_configmap: Option<String>,
+    /// Ask browsers for HTTPS alone on hosts of Ingresses with a certificate of their own, by this
+    /// value of Strict-Transport-Security. They keep to it for as long as it says.
+    #[arg(
+        long,
+        env = "MYRIAD_HSTS",
+        value_parser = hsts,
+        value_name = "VALUE"
+    )]
+    pub hsts: Option<Hsts>,
     /// The namespaces that have a host.
     #[command(flatten)]
     pub sharing: RawSharing,
@@ -134,4 +144,9 @@ pub struct RawMeaning {
     /// How many regexes objects may have.
     #[command(flatten)]
     pub regexes: RawRegexes,
+}
+
+fn hsts(text: &str) -> Result<Hsts, String> {
+    let read = Hsts::parse(text);
+    read.ok_or_else(|| "write such as \"max-age=31536000; includeSubDomains\"".to_owned())
 }

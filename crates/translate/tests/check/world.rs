@@ -10,8 +10,8 @@ use myriad_model::{
     CheckProtocol, Extent, Form, Processing, Provider, Sealer, TraceProtocol, Writer,
 };
 use myriad_translate::{
-    Bounds, CatchAll, Engine, GatewayCredentials, HostSharing, MeshProvider, ProviderForm, Role,
-    Settings, SpanService, TelemetryProvider, View,
+    Bounds, CatchAll, Engine, GatewayCredentials, HostSharing, Hsts, MeshProvider, ProviderForm,
+    Role, Settings, SpanService, TelemetryProvider, View,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
@@ -48,6 +48,7 @@ pub fn settings(text: &str) -> Settings {
                 let key = ObjectKey::from_id(ObjectKind::ConfigMap, value.into());
                 settings.nginx_config_map = Some(key);
             }
+            "hsts" => settings.hsts = Hsts::parse(value),
             "serve-classless" => settings.serve_classless = value == "true",
             "gateway-ports" => {
                 let (from, to) = value.split_once('-').expect("FROM-TO");

@@ -83,7 +83,7 @@ impl Reader<'_> {
             Some(Some(Object::ConfigMap(map))) => Defaults::read(&map, ignored).0,
             Some(_) => Defaults::unknown(),
         };
-        let defaults = Arc::new(defaults);
+        let defaults = Arc::new(defaults.asking(settings.hsts));
         if let Some(open) = self.open_mut::<OpenIngress>() {
             open.defaults = Some(defaults.clone());
         }

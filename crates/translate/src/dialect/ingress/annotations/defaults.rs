@@ -73,6 +73,8 @@ pub struct Defaults {
     /// The values, in the form in which annotations are read.
     pub(super) options: Options,
     closed: Closed,
+    /// Whether the ConfigMap says whether browsers are asked for HTTPS.
+    says_hsts: bool,
 }
 
 /// Reasons for which paths have to stay closed.
@@ -122,6 +124,7 @@ impl Defaults {
                 all: true,
                 ..Closed::default()
             },
+            says_hsts: false,
         }
     }
 
@@ -139,6 +142,14 @@ impl Defaults {
         reading.read_closing();
         reading.read_balancers();
         (reading.defaults, reading.findings)
+    }
+
+    /// These, with what browsers are asked where the ConfigMap leaves that open.
+    pub fn asking(mut self, hsts: Option<Hsts>) -> Self {
+        if !self.says_hsts {
+            self.options.hsts = hsts;
+        }
+        self
     }
 
     /// The part of an Ingress that has to stay closed, given what its annotations replace.
@@ -273,8 +284,9 @@ impl<'a> Reading<'a> {
     /// ingress-nginx that never served a host by HTTPS never asked either.
     fn read_hsts(&mut self) {
         let switch = "write \"true\" or \"false\"";
-        let is_on = self.value(HSTS, switch, values::boolean) == Some(true);
-        if !is_on {
+        let is_on = self.value(HSTS, switch, values::boolean);
+        self.defaults.says_hsts = is_on.is_some();
+        if is_on != Some(true) {
             let lone = HSTS_PARTS.into_iter().find(|key| self.text(key).is_some());
             if let Some(key) = lone.filter(|_| self.text(HSTS).is_none()) {
                 let message = "has no effect: browsers are asked only where hsts is \"true\"";
@@ -404,7 +416,7 @@ mod tests {
     use myriad_api::{ConfigMap, Meta, ObjectKey, ObjectKind};
 
     use super::{
-        BALANCERS, Blocked, CLOSING, DENIED, Defaults, LIST_BYTES_MAX, Replaced, SOURCES,
+        BALANCERS, Blocked, CLOSING, DENIED, Defaults, Hsts, LIST_BYTES_MAX, Replaced, SOURCES,
         judge_unnamed,
     };
 
@@ -539,16 +551,33 @@ mod tests {
     }
 
     #[test]
+    fn the_setting_holds_where_the_configmap_leaves_it_open() {
+        let setting = Hsts::parse("max-age=7");
+        for (pairs, wanted) in [
+            (&[][..], setting),
+            (&[("hsts", "yes")][..], setting),
+            (&[("hsts", "false")][..], None),
+            (
+                &[("hsts", "true"), ("hsts-max-age", "8")][..],
+                Hsts::parse("max-age=8"),
+            ),
+        ] {
+            let defaults = read(pairs).0.asking(setting);
+            assert_eq!(defaults.options.hsts, wanted, "{pairs:?}");
+        }
+    }
+
+    #[test]
     fn browsers_are_asked_only_where_the_switch_is_on() {
         for (pairs, wanted, count) in [
             (&[][..], None, 0),
-            (&[("hsts", "true")], Some("max-age=31536000"), 0),
-            (&[("hsts", "false"), ("hsts-max-age", "5")], None, 0),
-            (&[("hsts-max-age", "5")], None, 1),
-            (&[("hsts", "yes")], None, 1),
-            (&[("hsts", "true"), ("hsts-max-age", "a year")], None, 1),
+            (&[("hsts", "true")][..], Some("max-age=31536000"), 0),
+            (&[("hsts", "false"), ("hsts-max-age", "5")][..], None, 0),
+            (&[("hsts-max-age", "5")][..], None, 1),
+            (&[("hsts", "yes")][..], None, 1),
+            (&[("hsts", "true"), ("hsts-max-age", "a year")][..], None, 1),
             (
-                &[("hsts", "true"), ("hsts-include-subdomains", "maybe")],
+                &[("hsts", "true"), ("hsts-include-subdomains", "maybe")][..],
                 Some("max-age=31536000"),
                 1,
             ),
@@ -558,7 +587,7 @@ mod tests {
                     ("hsts-include-subdomains", "true"),
                     ("hsts-max-age", "5"),
                     ("hsts-preload", "true"),
-                ],
+                ][..],
                 Some("max-age=5; includeSubDomains; preload"),
                 0,
             ),
