@@ -1,12 +1,13 @@
-//! `v1` ConfigMap, of which only that of an ingress-nginx has an effect.
+//! `v1` ConfigMap, of which only that of an ingress-nginx has an effect, and those that Ingresses
+//! name for header fields.
 
 use serde::{Deserialize, Deserializer};
 
 use crate::meta::{Pairs, RawMeta};
 use crate::{Meta, ObjectKind};
 
-/// Keys of `data` that are kept, sorted; all others are dropped while reading, so that ConfigMaps
-/// of other programs cost next to nothing.
+/// Keys of `data` that mean something to translation, sorted. Of all others no more is kept than
+/// header fields need, so that ConfigMaps of other programs cost next to nothing.
 pub const CONFIG_MAP_KEYS: [&str; 25] = [
     "block-cidrs",
     "block-referers",
@@ -42,6 +43,53 @@ pub struct ConfigMap {
     pub meta: Meta,
     /// The entries of `data` whose keys are among [`CONFIG_MAP_KEYS`], sorted by key.
     pub data: Box<[(Box<str>, Box<str>)]>,
+    /// The entries of `data` as fields of a head.
+    pub fields: HeaderFields,
+}
+
+/// The entries of a ConfigMap as fields of a head.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderFields {
+    /// Names as written, sorted, and values; none in place of a value that no field has, such as a
+    /// file.
+    pub entries: Box<[(Box<str>, Option<Box<str>>)]>,
+    /// Whether there are more than [`HeaderFields::ENTRIES_MAX`], or more than
+    /// [`HeaderFields::BYTES_MAX`] in them: then none is kept.
+    pub is_too_long: bool,
+}
+
+impl HeaderFields {
+    /// The most entries that are kept.
+    pub const ENTRIES_MAX: usize = 64;
+
+    /// The most bytes of all names and values, with what separates them in a head.
+    pub const BYTES_MAX: usize = 8 << 10;
+
+    fn new(pairs: &[(Box<str>, Box<str>)]) -> Self {
+        let kept = || pairs.iter().map(|(name, value)| (name, field_value(value)));
+        let bytes = kept().map(|(name, value)| name.len() + value.map_or(0, str::len) + 4);
+        if pairs.len() > HeaderFields::ENTRIES_MAX || bytes.sum::<usize>() > HeaderFields::BYTES_MAX
+        {
+            return HeaderFields {
+                entries: Box::default(),
+                is_too_long: true,
+            };
+        }
+        let entries = kept().map(|(name, value)| (name.clone(), value.map(Box::from)));
+        let mut entries: Vec<(Box<str>, Option<Box<str>>)> = entries.collect();
+        entries.sort();
+        HeaderFields {
+            entries: entries.into(),
+            is_too_long: false,
+        }
+    }
+}
+
+/// A text as the value of a field (RFC 9110, section 5.5), without blanks around it.
+fn field_value(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    is_printable.then_some(text)
 }
 
 impl ConfigMap {
@@ -66,19 +114,22 @@ impl<'de> Deserialize<'de> for ConfigMap {
         }
         let raw = Raw::deserialize(deserializer)?;
         let is_kept = |key: &str| CONFIG_MAP_KEYS.binary_search(&key).is_ok();
-        let pairs = raw.data.into_iter().flat_map(|pairs| pairs.0);
+        let pairs = raw.data.map(|pairs| pairs.0).unwrap_or_default();
+        let fields = HeaderFields::new(&pairs);
+        let pairs = pairs.into_iter();
         let mut data: Vec<_> = pairs.filter(|(key, _)| is_kept(key)).collect();
         data.sort();
         Ok(ConfigMap {
             meta: raw.metadata.check(ObjectKind::ConfigMap)?,
             data: data.into(),
+            fields,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CONFIG_MAP_KEYS, ConfigMap};
+    use super::{CONFIG_MAP_KEYS, ConfigMap, HeaderFields};
 
     #[test]
     fn only_the_keys_that_mean_something_are_kept() {
@@ -95,5 +146,39 @@ mod tests {
         let empty = r#"{"metadata": {"name": "a"}, "data": null}"#;
         let map: ConfigMap = serde_json::from_str(empty).expect("a ConfigMap");
         assert!(map.data.is_empty());
+    }
+
+    #[test]
+    fn what_a_field_can_have_is_kept_up_to_a_bound() {
+        let read = |data: &serde_json::Value| -> HeaderFields {
+            let value = serde_json::json!({"metadata": {"name": "a"}, "data": data});
+            let map: ConfigMap = serde_json::from_value(value).expect("a ConfigMap");
+            map.fields
+        };
+        let data = serde_json::json!({"X-B": " b \n", "X-A": "", "ca.crt": "1\n2", "é": "ü"});
+        let entries = [
+            ("X-A", Some("")),
+            ("X-B", Some("b")),
+            ("ca.crt", None),
+            ("é", None),
+        ];
+        let fields = read(&data);
+        let found = fields.entries.iter();
+        let found: Vec<_> = found.map(|(name, it)| (&**name, it.as_deref())).collect();
+        assert_eq!(found, entries);
+        let many = |count: usize| {
+            let pairs = (0..count).map(|at| (format!("x-{at}"), "a".into()));
+            serde_json::Value::Object(pairs.collect())
+        };
+        assert_eq!(read(&many(64)).entries.len(), HeaderFields::ENTRIES_MAX);
+        let none = HeaderFields {
+            entries: Box::default(),
+            is_too_long: true,
+        };
+        assert_eq!(read(&many(65)), none);
+        // A name of three bytes, and four that separate.
+        let long = |bytes: usize| serde_json::json!({"x-a": "a".repeat(bytes)});
+        assert!(!read(&long(HeaderFields::BYTES_MAX - 7)).is_too_long);
+        assert_eq!(read(&long(HeaderFields::BYTES_MAX - 6)), none);
     }
 }

@@ -2,20 +2,23 @@
 
 use std::hash::Hash;
 
-use myriad_api::{IngressClass, Object, ObjectKey, ObjectKind};
+use myriad_api::{ConfigMap, IngressClass, Object, ObjectKey, ObjectKind};
 
 use super::claims::{is_shade_changed, wildcards};
 use crate::engine::{Scene, States, Touched, Unit};
 use crate::resolve::{SharedFact, suffix_of};
 use crate::store::{Fact, FactHasher, object_fact};
 
-/// Something that a unit may read of the classes of Ingresses. An Ingress is read whole.
+/// Something that a unit may read of the classes of Ingresses, or of a ConfigMap beside the keys
+/// that mean something by themselves. An Ingress is read whole.
 #[derive(Clone, Copy, Debug, Hash)]
 pub enum IngressFact<'a> {
     /// The controller of an IngressClass.
     Class(&'a str),
     /// Whether an IngressClass of ours is the default.
     DefaultClass,
+    /// The entries of a ConfigMap as header fields.
+    Fields(&'a str),
 }
 
 impl Fact for IngressFact<'_> {
@@ -30,10 +33,7 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
             touched.unit = Some(Unit::ingress(id.clone()));
             touch_claims(hasher, states, touched);
         }
-        ObjectKind::ConfigMap => {
-            touched.unit = Some(Unit::config_map(id.clone()));
-            touched.facts.push(object_fact(hasher, key.kind, id));
-        }
+        ObjectKind::ConfigMap => touch_config_map(hasher, key, states, touched),
         ObjectKind::IngressClass => {
             touched.facts.push(hasher.fact(IngressFact::Class(id)));
             let (old, new) = states;
@@ -46,6 +46,24 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
             }
         }
         _ => {}
+    }
+}
+
+/// All Ingresses may read the keys that mean something by themselves, and few the other ones.
+fn touch_config_map(
+    hasher: &FactHasher,
+    key: &ObjectKey,
+    (old, new): States<'_>,
+    touched: &mut Touched,
+) {
+    let (old, new) = (as_config_map(old), as_config_map(new));
+    if old.map(|map| &map.data) != new.map(|map| &map.data) {
+        touched.unit = Some(Unit::config_map(key.id().clone()));
+        touched.facts.push(object_fact(hasher, key.kind, key.id()));
+    }
+    if old.map(|map| &map.fields) != new.map(|map| &map.fields) {
+        let fact = hasher.fact(IngressFact::Fields(key.id()));
+        touched.facts.push(fact);
     }
 }
 
@@ -76,6 +94,13 @@ pub fn is_default(class: &IngressClass) -> bool {
         .meta
         .annotation("ingressclass.kubernetes.io/is-default-class")
         == Some("true")
+}
+
+fn as_config_map(object: Option<&Object>) -> Option<&ConfigMap> {
+    match object {
+        Some(Object::ConfigMap(map)) => Some(map),
+        _ => None,
+    }
 }
 
 fn as_class(object: Option<&Object>) -> Option<&IngressClass> {

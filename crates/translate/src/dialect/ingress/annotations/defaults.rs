@@ -412,7 +412,7 @@ fn field(key: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use myriad_api::config_map::CONFIG_MAP_KEYS;
+    use myriad_api::config_map::{CONFIG_MAP_KEYS, HeaderFields};
     use myriad_api::{ConfigMap, Meta, ObjectKey, ObjectKind};
 
     use super::{
@@ -429,6 +429,7 @@ mod tests {
         ConfigMap {
             meta: Meta::new(ObjectKey::new(ObjectKind::ConfigMap, "ingress-nginx", "c")),
             data: data.into(),
+            fields: HeaderFields::default(),
         }
     }
 
