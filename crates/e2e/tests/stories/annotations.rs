@@ -284,3 +284,30 @@ async fn browsers_are_asked_for_https_where_an_ingress_says_so_and_can_keep_it()
     }
     world.stop().await;
 }
+
+#[tokio::test]
+async fn headers_of_a_configmap_are_put_on_responses_and_follow_it() {
+    let backend = Backend::start("a").await;
+    let key = format!("{NGINX}/custom-headers");
+    let site = Site::new("a.test").to(backend.address());
+    let site = site.annotation(&key, "default/fields");
+    let map = |value: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: default, name: fields}}\n\
+             data:\n  X-Frame-Options: {value}\n  Connection: close\n  Content-Type: ''\n"
+        )
+    };
+    let files = [("a.yaml", site.yaml()), ("map.yaml", map("DENY"))];
+    let world = World::serve(&files).await;
+    let answer = world.get("http://a.test/").await;
+    assert_eq!(answer.header("x-frame-options"), Some("DENY"));
+    assert_eq!(answer.header("connection"), None, "{answer:?}");
+    assert_eq!(answer.header("content-type"), None, "{answer:?}");
+    let findings = world.findings().await;
+    assert!(findings.iter().any(|it| it.contains("Connection")));
+    world.write("map.yaml", &map("SAMEORIGIN"));
+    let is_new =
+        |answer: &myriad_e2e::Answer| answer.header("x-frame-options") == Some("SAMEORIGIN");
+    world.eventually("http://a.test/", is_new).await;
+    world.stop().await;
+}

@@ -10,6 +10,7 @@ mod claims;
 mod class;
 mod closing;
 pub mod facts;
+mod headers;
 mod host;
 mod host_name;
 mod opened;
@@ -70,11 +71,13 @@ pub fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     output.findings = claims.findings;
     let ignored = &reader.settings().ignore_annotations;
     // What holds for all is told of once, and not here.
-    let (_, problems) = annotations::read(&ingress.meta, ignored, &Defaults::default());
+    let (options, problems) = annotations::read(&ingress.meta, ignored, &Defaults::default());
     let findings = problems
         .into_iter()
         .map(|problem| problem.into_finding(&ingress.meta.key));
     output.findings.extend(findings);
+    let of_headers = headers::judge(reader, &ingress, &options);
+    output.findings.extend(of_headers);
     output.findings.extend(judge_shape(&ingress));
     output
 }

@@ -31,7 +31,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 51] = [
+pub const HONOURED: [&str; 52] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -53,6 +53,7 @@ pub const HONOURED: [&str; 51] = [
     "cors-allow-origin",
     "cors-expose-headers",
     "cors-max-age",
+    "custom-headers",
     "denylist-source-range",
     "enable-cors",
     "force-ssl-redirect",
@@ -157,6 +158,15 @@ pub fn read(
     replaced.denied = sheet.text(DENIED).is_some();
     options.blocked = sheet.blocked.max(defaults.blocked(replaced));
     (options, sheet.problems)
+}
+
+/// The key of the annotation of a name that counts, where several prefixes have it.
+pub fn key_of<'a>(meta: &'a Meta, name: &str) -> Option<&'a str> {
+    let keys = meta.annotations.iter().filter_map(|(key, _)| {
+        let (rank, found) = split(key)?;
+        (found == name).then_some((rank, &**key))
+    });
+    keys.min().map(|(_, key)| key)
 }
 
 /// The rank of the prefix of a key, and the name behind it.

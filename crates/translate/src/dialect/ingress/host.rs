@@ -11,7 +11,7 @@ use super::annotations::{self, Blocked};
 use super::claimant::Claimant;
 use super::opened::Opened;
 use super::policy::HostFacts;
-use super::{claims, routes, table, tls};
+use super::{claims, headers, routes, table, tls};
 use crate::engine::{Output, Reader, Shared, Unit};
 use crate::regex::Regexes;
 use crate::resolve::{self, Claim, Shade};
@@ -47,9 +47,13 @@ pub fn translate_host(
     {
         output.findings.extend(shaded(claimants, shade, host));
     }
+    let headers = claimants.iter();
+    let headers = headers.map(|known| headers::edits(reader, &known.ingress, &known.options));
+    let headers: Vec<_> = headers.collect();
     let scene = routes::RouteScene {
         host,
         claimants,
+        headers: &headers,
         facts,
         is_blocked,
         listeners: &listeners,

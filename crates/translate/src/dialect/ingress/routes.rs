@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use myriad_api::{BackendPort, Finding, IngressBackend, Severity};
 use myriad_model::{
-    Action, Host, Name, PathMatch, Policy, Redirect, RedirectParts, RedirectTarget, Resource,
-    Respond, Route, Value, ValueMatch, WeightedUpstream,
+    Action, HeaderEdits, Host, Name, PathMatch, Policy, Redirect, RedirectParts, RedirectTarget,
+    Resource, Respond, Route, Value, ValueMatch, WeightedUpstream,
 };
 
 use super::annotations::{Blocked, Options, values};
@@ -26,6 +26,8 @@ pub struct RouteScene<'a> {
     pub host: &'a Host,
     /// The Ingresses on it.
     pub claimants: &'a [Claimant],
+    /// The changes of each to headers.
+    pub headers: &'a [Option<Box<HeaderEdits>>],
     /// The part of policies that the host adds.
     pub facts: HostFacts,
     /// Whether all of its paths have to stay closed.
@@ -113,7 +115,11 @@ fn add_path(
         PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Start(text) => text,
         PathMatch::Regex(_) => "/",
     };
-    let mut policy = policy::build(options, scene.facts, cookie_path);
+    let headers = scene.headers.get(entry.main.claimant);
+    let mut policy = Policy {
+        headers: headers.cloned().flatten(),
+        ..policy::build(options, scene.facts, cookie_path)
+    };
     // A redirect goes before passwords, as in nginx: it says nothing of what is behind.
     let basic = match options.redirect {
         Some(_) => None,

@@ -61,6 +61,8 @@ pub struct Options {
     pub wildcard_sharing: Box<[Box<str>]>,
     /// What browsers are asked about HTTPS.
     pub hsts: Option<Hsts>,
+    /// The ConfigMap of header fields for responses, as `namespace/name`.
+    pub headers: Option<Box<str>>,
     /// The paths that have to stay closed.
     pub blocked: Blocked,
 }
@@ -164,6 +166,7 @@ impl Default for Options {
             rate_limits: Box::default(),
             wildcard_sharing: Box::default(),
             hsts: None,
+            headers: None,
             blocked: Blocked::No,
         }
     }
@@ -198,6 +201,12 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
     let namespaces = sheet.read("wildcard-sharing", expected, values::namespaces);
     options.wildcard_sharing = namespaces.unwrap_or_default();
     read_hsts(sheet, options);
+    let expected = "write NAMESPACE/NAME of a ConfigMap";
+    let headers = sheet.read("custom-headers", expected, |value| match value {
+        "" => Some(None),
+        value => is_object(value).then(|| Some(value.into())),
+    });
+    options.headers = headers.flatten();
     let expected = "write a number of bytes such as 8m, or 0 for no limit";
     if let Some(bytes) = sheet.read("proxy-body-size", expected, values::size) {
         options.request_body_bytes_max = bytes;
@@ -242,4 +251,14 @@ fn read_hsts(sheet: &mut Sheet<'_>, options: &mut Options) {
         value => Hsts::parse(value).map(Some),
     });
     options.hsts = hsts.unwrap_or(options.hsts);
+}
+
+/// Whether a text is a namespace and a name.
+fn is_object(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let mut bytes = part.bytes();
+        !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+    };
+    let parts = text.split_once('/');
+    parts.is_some_and(|(namespace, name)| is_part(namespace) && is_part(name))
 }

@@ -1,0 +1,185 @@
+//! Header fields that an Ingress has put on the responses of its paths: the entries of a ConfigMap
+//! of its namespace. Each that cannot be sent is left out, and the others are not.
+
+use std::sync::Arc;
+
+use myriad_api::config_map::HeaderFields;
+use myriad_api::{ConfigMap, Finding, Object, ObjectKind, Severity};
+use myriad_model::{HeaderEdit, HeaderEdits, is_token};
+
+use super::annotations::{self, Options, values};
+use super::facts::IngressFact;
+use super::opened::Opened;
+use crate::engine::Reader;
+
+/// Fields that frame a message or belong to a connection, in lower case: they are the proxy's.
+const FRAMING: [&str; 13] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "status",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The field that has an annotation of its own, which knows where browsers may be told.
+const HSTS: &str = "strict-transport-security";
+
+/// What an Ingress changes about responses; none where it asks for nothing.
+pub fn edits(
+    reader: &mut Reader<'_>,
+    ingress: &Opened,
+    options: &Options,
+) -> Option<Box<HeaderEdits>> {
+    let id = options.headers.as_deref()?;
+    let map = find(reader, ingress, id).ok()?;
+    let (response, _) = read(&map.fields);
+    (!response.is_empty()).then(|| {
+        Box::new(HeaderEdits {
+            request: HeaderEdit::default(),
+            response,
+        })
+    })
+}
+
+/// What is wrong with the ConfigMap that an Ingress names, and with its entries.
+pub fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Vec<Finding> {
+    let Some(id) = options.headers.as_deref() else {
+        return Vec::new();
+    };
+    let key = annotations::key_of(&ingress.meta, "custom-headers").unwrap_or_default();
+    let field = format!("metadata.annotations[{key}]");
+    let find_out = |message: String, remedy: &str| {
+        let object = &ingress.meta.key;
+        Finding::new(Severity::Error, object, field.clone(), message, remedy)
+    };
+    let map = match find(reader, ingress, id) {
+        Ok(map) => map,
+        Err((what, remedy)) => {
+            let message = format!("names ConfigMap {id}, {what}, so no header is set");
+            return vec![find_out(message, remedy)];
+        }
+    };
+    let (_, refused) = read(&map.fields);
+    let refused = refused.into_iter().map(|(name, why)| {
+        let name = values::quote(name);
+        let message = format!("names ConfigMap {id}, whose entry {name} {why}, so it is left out");
+        find_out(message, "correct the entry, or remove it")
+    });
+    refused.collect()
+}
+
+/// The ConfigMap that an Ingress may name.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+fn find(
+    reader: &mut Reader<'_>,
+    ingress: &Opened,
+    id: &str,
+) -> Result<Arc<ConfigMap>, (String, &'static str)> {
+    let namespace = ingress.meta.key.namespace();
+    if id.split('/').next() != Some(namespace) {
+        let what = "which is of another namespace".to_owned();
+        return Err((what, "name a ConfigMap of the Ingress's own namespace"));
+    }
+    reader.read(IngressFact::Fields(id));
+    let Some(Object::ConfigMap(map)) = reader.visit(ObjectKind::ConfigMap, id) else {
+        let what = "which is not there or not watched".to_owned();
+        return Err((what, "create it, or correct the name"));
+    };
+    if map.fields.is_too_long {
+        let (entries, bytes) = (HeaderFields::ENTRIES_MAX, HeaderFields::BYTES_MAX);
+        let what = format!("which has more than {entries} entries or {bytes} bytes");
+        return Err((what, "name fewer or shorter fields"));
+    }
+    Ok(map)
+}
+
+/// The change that the entries of a ConfigMap make, and those that make none, with what is wrong
+/// with each. An empty value takes the field away, as with ingress-nginx.
+fn read(fields: &HeaderFields) -> (HeaderEdit, Vec<(&str, &'static str)>) {
+    let (mut set, mut remove, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    let mut known: Vec<Box<str>> = Vec::new();
+    for (name, value) in &fields.entries {
+        let lower = name.to_ascii_lowercase().into_boxed_str();
+        let why = match value {
+            _ if !is_token(name) => Some("is no name of a header"),
+            _ if FRAMING.contains(&&*lower) => Some("is a header that the proxy alone sets"),
+            _ if *lower == *HSTS => Some("is what the annotation myriad.dev/hsts is for"),
+            _ if known.contains(&lower) => Some("stands there twice"),
+            None => Some("has a value that no header has"),
+            Some(value) if has_variable(value) => Some("has a variable of nginx"),
+            Some(_) => None,
+        };
+        match (why, value) {
+            (Some(why), _) => {
+                refused.push((&**name, why));
+                continue;
+            }
+            (None, Some(value)) if !value.is_empty() => set.push((lower.clone(), value.clone())),
+            (None, _) => remove.push(lower.clone()),
+        }
+        known.push(lower);
+    }
+    let edit = HeaderEdit {
+        remove: remove.into(),
+        set: set.into(),
+        add: Box::default(),
+    };
+    (edit, refused)
+}
+
+/// Whether nginx would put something else in place of a part of a value.
+fn has_variable(value: &str) -> bool {
+    let starts = |rest: &str| rest.starts_with(|it: char| it.is_ascii_alphabetic() || it == '{');
+    value.split('$').skip(1).any(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::config_map::HeaderFields;
+
+    use super::{FRAMING, read};
+
+    fn refused(entries: &[(&str, Option<&str>)]) -> Vec<String> {
+        let entries = entries.iter();
+        let entries = entries.map(|(name, value)| ((*name).into(), value.map(Into::into)));
+        let fields = HeaderFields {
+            entries: entries.collect(),
+            is_too_long: false,
+        };
+        let (edit, refused) = read(&fields);
+        let kept = edit.set.len() + edit.remove.len();
+        assert_eq!(kept + refused.len(), fields.entries.len());
+        refused.iter().map(|(name, _)| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_frames_and_what_is_no_field_is_left_out() {
+        assert!(FRAMING.is_sorted());
+        for name in FRAMING
+            .iter()
+            .chain(&["Strict-Transport-Security", "X A", ":path", "", "é"])
+        {
+            let upper = name.to_ascii_uppercase();
+            let upper = upper.as_str();
+            assert_eq!(refused(&[(upper, Some("1"))]), [upper]);
+        }
+        for value in [None, Some("$host"), Some("a ${host}")] {
+            assert_eq!(refused(&[("X-A", value)]), ["X-A"], "{value:?}");
+        }
+        for value in ["", "5 $", "$5", "a, b; c=\"d\""] {
+            assert_eq!(refused(&[("X-A", Some(value))]), [""; 0], "{value}");
+        }
+        let twice = [("X-A", Some("1")), ("x-a", Some("2")), ("x-b", Some("3"))];
+        assert_eq!(refused(&twice), ["x-a"]);
+    }
+}
