@@ -8,13 +8,15 @@ use crate::{Meta, ObjectKind};
 
 /// Keys of `data` that mean something to translation, sorted. Of all others no more is kept than
 /// header fields need, so that ConfigMaps of other programs cost next to nothing.
-pub const CONFIG_MAP_KEYS: [&str; 25] = [
+pub const CONFIG_MAP_KEYS: [&str; 27] = [
+    "allow-cross-namespace-resources",
     "block-cidrs",
     "block-referers",
     "block-user-agents",
     "denylist-source-range",
     "enable-modsecurity",
     "force-ssl-redirect",
+    "global-allowed-response-headers",
     "global-auth-url",
     "hsts",
     "hsts-include-subdomains",

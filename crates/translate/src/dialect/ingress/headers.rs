@@ -7,7 +7,7 @@ use myriad_api::config_map::HeaderFields;
 use myriad_api::{ConfigMap, Finding, Object, ObjectKind, Severity};
 use myriad_model::{HeaderEdit, HeaderEdits, is_token};
 
-use super::annotations::{self, Options, values};
+use super::annotations::{self, Defaults, Options, values};
 use super::facts::IngressFact;
 use super::opened::Opened;
 use crate::engine::Reader;
@@ -39,8 +39,9 @@ pub fn edits(
     options: &Options,
 ) -> Option<Box<HeaderEdits>> {
     let id = options.headers.as_deref()?;
-    let map = find(reader, ingress, id).ok()?;
-    let (response, _) = read(&map.fields);
+    let defaults = reader.ingress_defaults();
+    let map = find(reader, ingress, id, &defaults).ok()?;
+    let (response, _) = read(&map.fields, &defaults);
     (!response.is_empty()).then(|| {
         Box::new(HeaderEdits {
             request: HeaderEdit::default(),
@@ -60,14 +61,15 @@ pub fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Ve
         let object = &ingress.meta.key;
         Finding::new(Severity::Error, object, field.clone(), message, remedy)
     };
-    let map = match find(reader, ingress, id) {
+    let defaults = reader.ingress_defaults();
+    let map = match find(reader, ingress, id, &defaults) {
         Ok(map) => map,
         Err((what, remedy)) => {
             let message = format!("names ConfigMap {id}, {what}, so no header is set");
             return vec![find_out(message, remedy)];
         }
     };
-    let (_, refused) = read(&map.fields);
+    let (_, refused) = read(&map.fields, &defaults);
     let refused = refused.into_iter().map(|(name, why)| {
         let name = values::quote(name);
         let message = format!("names ConfigMap {id}, whose entry {name} {why}, so it is left out");
@@ -84,11 +86,14 @@ fn find(
     reader: &mut Reader<'_>,
     ingress: &Opened,
     id: &str,
+    defaults: &Defaults,
 ) -> Result<Arc<ConfigMap>, (String, &'static str)> {
     let namespace = ingress.meta.key.namespace();
-    if id.split('/').next() != Some(namespace) {
+    if id.split('/').next() != Some(namespace) && !defaults.crosses_namespaces {
         let what = "which is of another namespace".to_owned();
-        return Err((what, "name a ConfigMap of the Ingress's own namespace"));
+        let remedy = "name one of the Ingress's own namespace, or set \
+                      allow-cross-namespace-resources in the ConfigMap of ingress-nginx";
+        return Err((what, remedy));
     }
     reader.read(IngressFact::Fields(id));
     let Some(Object::ConfigMap(map)) = reader.visit(ObjectKind::ConfigMap, id) else {
@@ -105,7 +110,10 @@ fn find(
 
 /// The change that the entries of a ConfigMap make, and those that make none, with what is wrong
 /// with each. An empty value takes the field away, as with ingress-nginx.
-fn read(fields: &HeaderFields) -> (HeaderEdit, Vec<(&str, &'static str)>) {
+fn read<'a>(
+    fields: &'a HeaderFields,
+    defaults: &Defaults,
+) -> (HeaderEdit, Vec<(&'a str, &'static str)>) {
     let (mut set, mut remove, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     let mut known: Vec<Box<str>> = Vec::new();
     for (name, value) in &fields.entries {
@@ -114,6 +122,9 @@ fn read(fields: &HeaderFields) -> (HeaderEdit, Vec<(&str, &'static str)>) {
             _ if !is_token(name) => Some("is no name of a header"),
             _ if FRAMING.contains(&&*lower) => Some("is a header that the proxy alone sets"),
             _ if *lower == *HSTS => Some("is what the annotation myriad.dev/hsts is for"),
+            _ if !defaults.admits_header(&lower) => {
+                Some("is not in global-allowed-response-headers of the ConfigMap of ingress-nginx")
+            }
             _ if known.contains(&lower) => Some("stands there twice"),
             None => Some("has a value that no header has"),
             Some(value) if has_variable(value) => Some("has a variable of nginx"),
@@ -147,7 +158,7 @@ fn has_variable(value: &str) -> bool {
 mod tests {
     use myriad_api::config_map::HeaderFields;
 
-    use super::{FRAMING, read};
+    use super::{Defaults, FRAMING, read};
 
     fn refused(entries: &[(&str, Option<&str>)]) -> Vec<String> {
         let entries = entries.iter();
@@ -156,7 +167,7 @@ mod tests {
             entries: entries.collect(),
             is_too_long: false,
         };
-        let (edit, refused) = read(&fields);
+        let (edit, refused) = read(&fields, &Defaults::default());
         let kept = edit.set.len() + edit.remove.len();
         assert_eq!(kept + refused.len(), fields.entries.len());
         refused.iter().map(|(name, _)| (*name).to_owned()).collect()

@@ -58,6 +58,12 @@ const HSTS_AGE_S: u32 = 31_536_000;
 /// What means something only where browsers are asked.
 const HSTS_PARTS: [&str; 3] = ["hsts-include-subdomains", "hsts-max-age", "hsts-preload"];
 
+/// The key of the names of headers that may be set on responses.
+const HEADERS: &str = "global-allowed-response-headers";
+
+/// The switch of objects of other namespaces.
+const CROSSING: &str = "allow-cross-namespace-resources";
+
 /// Switches that say that balancers in front tell who a client is, and what says so here.
 const BALANCERS: [(&str, &str); 2] = [
     ("use-forwarded-headers", "--trusted-hops"),
@@ -75,6 +81,11 @@ pub struct Defaults {
     closed: Closed,
     /// Whether the ConfigMap says whether browsers are asked for HTTPS.
     says_hsts: bool,
+    /// The names of headers that may be set on responses, in lower case; all where there is no
+    /// ConfigMap.
+    headers: Option<BTreeSet<String>>,
+    /// Whether Ingresses may name objects of other namespaces.
+    pub crosses_namespaces: bool,
 }
 
 /// Reasons for which paths have to stay closed.
@@ -124,7 +135,7 @@ impl Defaults {
                 all: true,
                 ..Closed::default()
             },
-            says_hsts: false,
+            ..Defaults::default()
         }
     }
 
@@ -139,6 +150,7 @@ impl Defaults {
         reading.read_options();
         reading.read_sources();
         reading.read_hsts();
+        reading.read_headers();
         reading.read_closing();
         reading.read_balancers();
         (reading.defaults, reading.findings)
@@ -150,6 +162,12 @@ impl Defaults {
             self.options.hsts = hsts;
         }
         self
+    }
+
+    /// Whether a header, in lower case, may be set on responses.
+    pub fn admits_header(&self, name: &str) -> bool {
+        let headers = self.headers.as_ref();
+        headers.is_none_or(|headers| headers.contains(name))
     }
 
     /// The part of an Ingress that has to stay closed, given what its annotations replace.
@@ -312,6 +330,21 @@ impl<'a> Reading<'a> {
         });
     }
 
+    /// As with ingress-nginx, no header may be set where the ConfigMap names none.
+    fn read_headers(&mut self) {
+        let switch = "write \"true\" or \"false\"";
+        let crosses = self.value(CROSSING, switch, values::boolean);
+        self.defaults.crosses_namespaces = crosses == Some(true);
+        let expected = "write names of headers, separated by commas, in 64 KiB";
+        let names = self.value(HEADERS, expected, |text| {
+            let is_list = text.len() <= LIST_BYTES_MAX && values::tokens(text).is_some();
+            is_list.then(|| text.to_ascii_lowercase())
+        });
+        let names = names.unwrap_or_default();
+        let names = names.split(',').map(|name| name.trim().to_owned());
+        self.defaults.headers = Some(names.collect());
+    }
+
     fn read_closing(&mut self) {
         for (key, instead) in CLOSING {
             let what = self.text(key).and_then(|text| restricting(key, text));
@@ -416,8 +449,8 @@ mod tests {
     use myriad_api::{ConfigMap, Meta, ObjectKey, ObjectKind};
 
     use super::{
-        BALANCERS, Blocked, CLOSING, DENIED, Defaults, Hsts, LIST_BYTES_MAX, Replaced, SOURCES,
-        judge_unnamed,
+        BALANCERS, Blocked, CLOSING, CROSSING, DENIED, Defaults, HEADERS, Hsts, LIST_BYTES_MAX,
+        Replaced, SOURCES, judge_unnamed,
     };
 
     fn map(pairs: &[(&str, &str)]) -> ConfigMap {
@@ -451,8 +484,10 @@ mod tests {
         let closing = CLOSING.iter().map(|(key, _)| *key);
         let balancers = BALANCERS.iter().map(|(key, _)| *key);
         let options = [
+            "allow-cross-namespace-resources",
             "denylist-source-range",
             "force-ssl-redirect",
+            "global-allowed-response-headers",
             "hsts",
             "hsts-include-subdomains",
             "hsts-max-age",
@@ -598,6 +633,20 @@ mod tests {
             assert_eq!(told.as_deref(), wanted, "{pairs:?}");
             assert_eq!(findings.len(), count, "{findings:?}");
         }
+    }
+
+    #[test]
+    fn headers_may_be_set_where_the_configmap_names_them() {
+        assert!(Defaults::default().admits_header("x-a"));
+        let (defaults, findings) = read(&[(HEADERS, "X-A, Cache-Control")]);
+        assert!(defaults.admits_header("x-a") && defaults.admits_header("cache-control"));
+        assert!(!defaults.admits_header("x-b") && findings.is_empty());
+        for (pairs, count) in [(&[][..], 0), (&[(HEADERS, "X-A X-B")][..], 1)] {
+            let (defaults, findings) = read(pairs);
+            assert!(!defaults.admits_header("x-a") && !defaults.crosses_namespaces);
+            assert_eq!(findings.len(), count);
+        }
+        assert!(read(&[(CROSSING, "true")]).0.crosses_namespaces);
     }
 
     #[test]
