@@ -78,6 +78,14 @@ const VARIANTS: [Variant; 8] = [
         ],
     },
     Variant {
+        settings: &["watchConfigMaps=true", "hsts=max-age=60; preload"],
+        lines: &[
+            "- --watch-configmaps",
+            "- \"--hsts=max-age=60; preload\"",
+            "resources: [configmaps]",
+        ],
+    },
+    Variant {
         settings: &["nginxConfigMap=ingress-nginx/ingress-nginx-controller"],
         lines: &[
             "- --nginx-configmap=ingress-nginx/ingress-nginx-controller",

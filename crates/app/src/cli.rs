@@ -140,6 +140,9 @@ pub struct RawController {
     /// The Service of the proxies, whose address goes into the status of Ingresses.
     #[arg(long, env = "MYRIAD_PUBLISH_SERVICE", value_name = "NAMESPACE/NAME")]
     pub publish_service: Option<String>,
+    /// Watch ConfigMaps in the namespaces that are watched, for the annotation custom-headers.
+    #[arg(long, env = "MYRIAD_WATCH_CONFIGMAPS")]
+    pub watch_configmaps: bool,
     /// The namespaces that are watched [default: all].
     #[arg(
         long,

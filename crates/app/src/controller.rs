@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_admin::Hosts;
-use myriad_api::ObjectKind;
+use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
@@ -80,6 +80,11 @@ pub fn run(raw: &RawController) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The namespace and the name of an object.
+fn parts(key: &ObjectKey) -> (Arc<str>, Arc<str>) {
+    (key.namespace().into(), key.name().into())
+}
+
 async fn control(settings: Controller) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
@@ -93,7 +98,6 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     pages::start(listener, pages, &drain, restart::at_once())?;
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
-    let config_map = settings.meaning.nginx_config_map.as_ref();
     let cluster = Cluster::connect(kubernetes::ClusterSettings {
         namespaces: namespaces.collect(),
         kinds: match settings.watches_istio {
@@ -101,7 +105,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
             false if has_mesh => [&ObjectKind::CORE[..], &[ObjectKind::Pod]].concat(),
             false => ObjectKind::CORE.into(),
         },
-        config_map: config_map.map(|key| (key.namespace().into(), key.name().into())),
+        config_map: settings.meaning.nginx_config_map.as_ref().map(parts),
+        all_config_maps: settings.watches_config_maps,
         needs_pods: has_mesh,
         ..kubernetes::ClusterSettings::default()
     });

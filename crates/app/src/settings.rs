@@ -77,6 +77,8 @@ pub struct Controller {
     pub namespaces: Vec<String>,
     /// Whether Istio's kinds are watched where the cluster has them.
     pub watches_istio: bool,
+    /// Whether ConfigMaps are watched, which Ingresses may name.
+    pub watches_config_maps: bool,
     /// The authority that signs identities of the mesh.
     pub authority: MeshAuthority,
     /// Whether the keys of session tickets are made here for the proxies.
@@ -307,6 +309,7 @@ impl Controller {
                 .and_then(|text| name_pair("--publish-service", text, &mut problems)),
             namespaces: raw.namespaces.clone(),
             watches_istio: raw.istio == Istio::Auto,
+            watches_config_maps: raw.watch_configmaps,
             authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
             keeps_tickets: raw.tickets.keep_ticket_keys,
             listeners,

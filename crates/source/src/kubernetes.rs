@@ -64,10 +64,13 @@ pub struct ClusterSettings {
     pub namespaces: Vec<Arc<str>>,
     /// The kinds that are watched. With `namespaces` set, cluster-scoped kinds that the server
     /// forbids count as empty. Those beyond [`ObjectKind::CORE`] are watched while the server has
-    /// definitions of them, and count as empty else. ConfigMaps are not watched as a kind.
+    /// definitions of them, and count as empty else. ConfigMaps are not among them.
     pub kinds: Vec<ObjectKind>,
     /// Namespace and name of the one ConfigMap that is watched, wherever it is.
     pub config_map: Option<(Arc<str>, Arc<str>)>,
+    /// Whether all ConfigMaps are watched in the namespaces that are. Where the server forbids
+    /// that, they count as empty, unless the one that is named is among them.
+    pub all_config_maps: bool,
     /// Whether Pods are wanted whole, whatever else there is.
     pub needs_pods: bool,
     /// How long a definition that is installed may go unnoticed.
@@ -204,6 +207,7 @@ impl Default for ClusterSettings {
             namespaces: Vec::new(),
             kinds: ObjectKind::CORE.into(),
             config_map: None,
+            all_config_maps: false,
             needs_pods: false,
             look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),
@@ -214,7 +218,7 @@ impl Default for ClusterSettings {
     }
 }
 
-/// What is watched: each kind in each namespace, cluster-scoped kinds once, and one ConfigMap.
+/// What is watched: each kind in each namespace, cluster-scoped kinds once, and ConfigMaps.
 fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
     let mut scopes: Vec<Scope> = Vec::new();
     let is_wanted =
@@ -244,13 +248,40 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
             }
         }
     }
-    let named = settings.config_map.as_ref();
-    scopes.extend(named.map(|(namespace, name)| Scope {
-        kind: ObjectKind::ConfigMap,
-        namespace: Some(namespace.clone()),
-        name: Some(name.clone()),
-        is_optional: false,
-        api_version: ObjectKind::ConfigMap.api_version(),
-    }));
+    scopes.extend(config_map_scopes(settings));
     scopes
+}
+
+/// The ConfigMaps that are watched: all, where they are wanted, and the one that is named, unless
+/// it is among them.
+fn config_map_scopes(settings: &ClusterSettings) -> Vec<Scope> {
+    let kind = ObjectKind::ConfigMap;
+    let scope = |namespace: Option<Arc<str>>, name: Option<Arc<str>>, is_optional: bool| Scope {
+        kind,
+        namespace,
+        name,
+        is_optional,
+        api_version: kind.api_version(),
+    };
+    let named = settings.config_map.as_ref();
+    let mut namespaces: Vec<Option<Arc<str>>> = Vec::new();
+    if settings.all_config_maps {
+        namespaces.extend(settings.namespaces.iter().cloned().map(Some));
+        namespaces.sort();
+        namespaces.dedup();
+        if namespaces.is_empty() {
+            namespaces.push(None);
+        }
+    }
+    let has_named = |namespace: &Option<Arc<str>>| {
+        named.is_some_and(|(of, _)| namespace.as_ref().is_none_or(|it| it == of))
+    };
+    let is_covered = namespaces.iter().any(has_named);
+    let alone = named.filter(|_| !is_covered);
+    let alone = alone.map(|(of, name)| scope(Some(of.clone()), Some(name.clone()), false));
+    let all = namespaces.into_iter().map(|namespace| {
+        let is_optional = !has_named(&namespace);
+        scope(namespace, None, is_optional)
+    });
+    all.chain(alone).collect()
 }

@@ -99,6 +99,22 @@ async fn a_service_that_it_asks_about_requests_closes_all_paths() {
     world.stop().await;
 }
 
+#[tokio::test]
+async fn check_reads_a_configmap_that_an_ingress_names_for_headers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("site.yaml");
+    let site = Site::new("a.test").annotation(
+        "nginx.ingress.kubernetes.io/custom-headers",
+        "ingress-nginx/controller",
+    );
+    let site = site.namespace("ingress-nginx").yaml();
+    let text = format!("{site}---\n{}", map("X-A: a"));
+    std::fs::write(&file, text).expect("a file");
+    let (_, text) = check(&file, &[]).await;
+    assert!(!text.contains("not read"), "{text}");
+    assert!(!text.contains("custom-headers"), "{text}");
+}
+
 /// The exit code of a check of one file, and what it says.
 async fn check(file: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = myriad();

@@ -222,6 +222,42 @@ async fn of_config_maps_the_one_that_is_named_is_asked_for_wherever_it_is() {
 }
 
 #[tokio::test]
+async fn all_config_maps_are_watched_where_they_are_wanted_and_each_once() {
+    const MAPS: &str = "/api/v1/namespaces/n/configmaps";
+    let server = Server::start().await;
+    for name in ["controller", "headers"] {
+        server.put(MAPS, name, json!({"data": {"X-A": "a"}}));
+    }
+    let settings = ClusterSettings {
+        namespaces: vec!["n".into()],
+        config_map: Some(("n".into(), "controller".into())),
+        all_config_maps: true,
+        ..settings(&server)
+    };
+    let (_cluster, first) = synced(settings).await;
+    assert_eq!(names(&first).0, ["controller", "headers"]);
+    let log = server.log();
+    let mut asked = log.iter().filter(|line| line.contains("/configmaps"));
+    assert!(asked.all(|line| line.contains(MAPS) && !line.contains("fieldSelector")));
+}
+
+#[tokio::test]
+async fn config_maps_that_may_not_be_watched_keep_nobody_waiting() {
+    const SERVICES_OF: &str = "/api/v1/namespaces/n/services";
+    let server = Server::start().await;
+    server.forbid("/api/v1/namespaces/n/configmaps");
+    server.put(SERVICES_OF, "a", service(1));
+    let settings = ClusterSettings {
+        namespaces: vec!["n".into()],
+        kinds: vec![ObjectKind::Service],
+        all_config_maps: true,
+        ..settings(&server)
+    };
+    let (_cluster, first) = synced(settings).await;
+    assert_eq!(names(&first).0, ["a"]);
+}
+
+#[tokio::test]
 async fn a_silent_connection_is_given_up_and_the_next_one_goes_on_where_it_ended() {
     let server = Server::start().await;
     let settings = ClusterSettings {
