@@ -23,6 +23,7 @@ static AFFINITY: LazyLock<Affinity> = LazyLock::new(|| Affinity {
     path: "/".into(),
     age_max_s: 0,
     secure: false,
+    ..Affinity::default()
 });
 
 /// What is read of a head is a part of it: no value goes on where the next one begins, nobody is

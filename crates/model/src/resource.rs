@@ -31,7 +31,7 @@ pub use options::{
     ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
 pub use policy::{
-    Affinity, Cors, PathReading, PathRewrite, Policy, Rewrite, TlsRedirect, Underscores,
+    Affinity, Cors, PathReading, PathRewrite, Policy, Rewrite, SameSite, TlsRedirect, Underscores,
 };
 pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 pub use route::{

@@ -217,7 +217,7 @@ impl PathRewrite {
 }
 
 /// A cookie that keeps a client on its endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Affinity {
     /// The cookie's name.
     pub cookie: Box<str>,
@@ -227,4 +227,26 @@ pub struct Affinity {
     pub age_max_s: u32,
     /// Whether it has the attribute `Secure`.
     pub secure: bool,
+    /// Its `Domain` attribute; empty for the host alone.
+    pub domain: Box<str>,
+    /// Its `SameSite` attribute.
+    pub same_site: SameSite,
+    /// Whether it stays as it is where another endpoint has to take over for once; otherwise it
+    /// leads to that one from then on.
+    pub stays_on_failure: bool,
+}
+
+/// The sites whose requests a cookie goes along with, by its attribute `SameSite`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SameSite {
+    /// No attribute: browsers decide.
+    #[default]
+    Unsaid = 0,
+    /// Its own, and others that lead there.
+    Lax = 1,
+    /// Its own.
+    Strict = 2,
+    /// All.
+    None = 3,
 }

@@ -58,6 +58,7 @@ fn policy() -> Policy {
             path: "/".into(),
             age_max_s: 0,
             secure: true,
+            ..Affinity::default()
         })),
         ..Policy::default()
     }

@@ -1,6 +1,6 @@
 //! Cookies that keep a client on its endpoint.
 
-use myriad_model::Affinity;
+use myriad_model::{Affinity, SameSite};
 
 use crate::balance::Endpoint;
 use crate::codec::head::Head;
@@ -22,6 +22,9 @@ pub fn set_cookie(affinity: &Affinity, target: &Endpoint) -> String {
     let mut text = format!("{}={:016x}", affinity.cookie, target.mark());
     // Writing into a String cannot fail.
     let _ = write!(text, "; Path={}", affinity.path);
+    if !affinity.domain.is_empty() {
+        let _ = write!(text, "; Domain={}", affinity.domain);
+    }
     if affinity.age_max_s > 0 {
         let _ = write!(text, "; Max-Age={}", affinity.age_max_s);
     }
@@ -29,12 +32,18 @@ pub fn set_cookie(affinity: &Affinity, target: &Endpoint) -> String {
         text.push_str("; Secure");
     }
     text.push_str("; HttpOnly");
+    text.push_str(match affinity.same_site {
+        SameSite::Unsaid => "",
+        SameSite::Lax => "; SameSite=Lax",
+        SameSite::Strict => "; SameSite=Strict",
+        SameSite::None => "; SameSite=None",
+    });
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use myriad_model::Affinity;
+    use myriad_model::{Affinity, SameSite};
 
     use super::{mark, set_cookie};
     use crate::balance::{Endpoint, TransportSettings};
@@ -48,11 +57,16 @@ mod tests {
             path: "/".into(),
             age_max_s: 60,
             secure: true,
+            domain: "a.example".into(),
+            same_site: SameSite::Lax,
+            stays_on_failure: false,
         };
         let target = Endpoint::new(([192, 0, 2, 1], 80).into(), TransportSettings::shared(None));
         let cookie = set_cookie(&affinity, &target);
         assert!(
-            cookie.ends_with("; Path=/; Max-Age=60; Secure; HttpOnly"),
+            cookie.ends_with(
+                "; Path=/; Domain=a.example; Max-Age=60; Secure; HttpOnly; SameSite=Lax"
+            ),
             "{cookie}"
         );
         let pair = cookie.split(';').next().unwrap();

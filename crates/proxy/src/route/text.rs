@@ -65,8 +65,10 @@ fn check_policy(policy: &Policy) -> Result<(), Splitting> {
     if let Some(affinity) = &policy.affinity {
         whole(&affinity.cookie, "cookie name")?;
         whole(&affinity.path, "cookie path")?;
+        whole(&affinity.domain, "cookie domain")?;
     }
-    whole(&policy.realm, "realm")
+    whole(&policy.realm, "realm")?;
+    whole(&policy.hsts, "Strict-Transport-Security")
 }
 
 fn check_options(options: &UpstreamOptions) -> Result<(), Splitting> {
@@ -202,6 +204,7 @@ mod tests {
                 path: "/".into(),
                 age_max_s: 0,
                 secure: false,
+                ..Affinity::default()
             };
             let policy = Policy {
                 cors: Some(Box::new(cors)),

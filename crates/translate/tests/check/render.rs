@@ -320,7 +320,8 @@ fn policy_text(policy: &Policy) -> String {
         let _ = write!(text, "\n  {cors}");
     }
     if let Some(affinity) = &policy.affinity {
-        let _ = write!(text, "\n  {affinity:?}");
+        let unsaid = ", domain: \"\", same_site: Unsaid, stays_on_failure: false";
+        let _ = write!(text, "\n  {}", format!("{affinity:?}").replace(unsaid, ""));
     }
     if let Some(retry) = &policy.retry {
         text += &retry_text(retry);

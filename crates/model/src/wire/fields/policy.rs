@@ -6,8 +6,8 @@ use super::route::redirect_status;
 use super::*;
 use crate::{
     Abort, AbortAnswer, Affinity, Cors, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, PathReading,
-    PathRewrite, Policy, RateLimit, Retry, RetryConditions, Rewrite, TlsRedirect, Underscores,
-    is_lower_token,
+    PathRewrite, Policy, RateLimit, Retry, RetryConditions, Rewrite, SameSite, TlsRedirect,
+    Underscores, is_lower_token,
 };
 
 message! {
@@ -270,12 +270,22 @@ message! {
         /// 0 for a session cookie.
         3 age_max_s: uint32();
         4 secure: boolean();
+        /// Empty for the host alone.
+        5 domain: header_text("cookie domain");
+        /// 1 Lax, 2 Strict, 3 None; 0 for no attribute.
+        6 same_site: choice::<SameSite>("SameSite");
+        /// Whether it stays as it is when the endpoint fails.
+        7 stays_on_failure: boolean();
     } => {
         if cookie.is_empty() {
             return Err(WireError::Missing("cookie name"));
         }
-        Affinity { cookie, path, age_max_s, secure }
+        Affinity { cookie, path, age_max_s, secure, domain, same_site, stays_on_failure }
     }
+}
+
+choices! {
+    SameSite { Unsaid, Lax, Strict, None }
 }
 
 message! {

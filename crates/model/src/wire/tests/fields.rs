@@ -9,8 +9,8 @@ use bytes::Bytes;
 use super::{encoded, examples, first_route, policy, resource};
 use crate::wire::{SCHEMA, WireError, decode, proto};
 use crate::{
-    Dns, PathMatch, Policy, Protocol, Resource, Source, Test, Trust, Upstream, Users, Value,
-    ValueMatch,
+    Dns, PathMatch, Policy, Protocol, Resource, SameSite, Source, Test, Trust, Upstream, Users,
+    Value, ValueMatch,
 };
 
 /// The .proto file as it is committed.
@@ -121,6 +121,31 @@ fn who_may_ask_comes_back_as_it_went() {
 #[test]
 fn what_browsers_are_told_comes_back_as_it_went() {
     comes_back(|it| it.hsts = "max-age=1; includeSubDomains".into());
+}
+
+#[test]
+fn a_cookie_comes_back_as_it_went_and_needs_no_newer_schema() {
+    let all = [
+        SameSite::Unsaid,
+        SameSite::Lax,
+        SameSite::Strict,
+        SameSite::None,
+    ];
+    for same_site in all {
+        comes_back(|it| {
+            let affinity = it.affinity.as_mut().unwrap();
+            affinity.same_site = same_site;
+            affinity.domain = "example.com".into();
+            affinity.stays_on_failure = true;
+        });
+    }
+    let mut policy = policy();
+    policy.affinity.as_mut().unwrap().same_site = SameSite::Lax;
+    let route = crate::Route {
+        policy: Arc::new(policy),
+        ..first_route()
+    };
+    assert_eq!(schema(Value::Route(Box::new(route))), 1);
 }
 
 /// A resource, and these bytes behind its own.

@@ -160,7 +160,6 @@ pub async fn exchange<P: Peer>(
             Next::Afresh => {}
             Next::Repeated => {
                 tried = Some(target.id);
-                plan.preferred = None;
                 pause(tries.wait(worker, plan), &mut timers).await?;
             }
         }
@@ -343,7 +342,8 @@ fn choose(
     pool: &Pool,
     tried: Option<u64>,
 ) -> Result<Arc<Endpoint>, Broken> {
-    if let Some(target) = &plan.preferred {
+    let preferred = plan.preferred.as_ref().filter(|_| tried.is_none());
+    if let Some(target) = preferred {
         return Ok(target.clone());
     }
     let choice = Choice {
@@ -423,22 +423,20 @@ async fn pause(wait: Duration, timers: &mut Timers) -> Result<(), Broken> {
     .await
 }
 
-/// Puts a cookie on the response where the client has none that leads to this endpoint.
+/// Puts a cookie on the response where the client has none that leads to this endpoint, unless it
+/// is to come back to the one that failed.
 fn offer_cookie(plan: &mut Forward, target: &Endpoint) {
     let Some(affinity) = plan.policy().and_then(|policy| policy.affinity.as_ref()) else {
         return;
     };
-    if plan
-        .preferred
-        .as_ref()
-        .is_some_and(|known| known.id == target.id)
-    {
-        return;
-    }
-    let cookie = affinity::set_cookie(affinity, target);
+    let stays = match &plan.preferred {
+        Some(known) => known.id == target.id || affinity.stays_on_failure,
+        None => false,
+    };
+    let cookie = (!stays).then(|| affinity::set_cookie(affinity, target).into_bytes());
     plan.additions.retain(|(name, _)| *name != "set-cookie");
-    plan.additions
-        .push(("set-cookie", cookie.into_bytes().into()));
+    let cookie = cookie.map(|cookie| ("set-cookie", cookie.into()));
+    plan.additions.extend(cookie);
 }
 
 fn switched(far: Far, said: Option<Buffer>, flight: Flight) -> Switched {

@@ -3,7 +3,10 @@ use myriad_model::{
     TlsRedirect, TlsSettings, Value, WeightedUpstream,
 };
 
+use tokio::net::TcpListener;
+
 use super::world::{Backend, World, certificate, domain, header, route, with_policy};
+use crate::balance::{Endpoint, TransportSettings};
 
 fn get(host: &str, path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n")
@@ -183,6 +186,7 @@ async fn a_cookie_keeps_a_client_on_its_endpoint() {
             path: "/".into(),
             age_max_s: 0,
             secure: false,
+            ..Affinity::default()
         }));
     });
     world.put_route("r", sticky);
@@ -198,6 +202,37 @@ async fn a_cookie_keeps_a_client_on_its_endpoint() {
         let next = world.ask(&get("a.example", "/", &cookie_field)).await;
         assert!(next.ends_with(body), "{next}");
         assert_eq!(header(&next, "set-cookie"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_cookie_leads_on_or_stays_when_its_endpoint_fails() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dead = gone.local_addr().unwrap();
+    drop(gone);
+    let live = Backend::saying("live").await;
+    for stays in [false, true] {
+        let mut world = World::start();
+        world.put_upstream("u", &[dead, live.address]);
+        let sticky = with_policy(route("a.example", "/", "u"), |policy| {
+            policy.affinity = Some(Box::new(Affinity {
+                cookie: "stick".into(),
+                path: "/".into(),
+                stays_on_failure: stays,
+                ..Affinity::default()
+            }));
+        });
+        world.put_route("r", sticky);
+        let mark = |address| Endpoint::new(address, TransportSettings::shared(None)).mark();
+        let cookie = format!("Cookie: stick={:016x}\r\n", mark(dead));
+        let response = world.ask(&get("a.example", "/", &cookie)).await;
+        assert!(response.ends_with("live"), "{response}");
+        let wanted = format!("stick={:016x}; Path=/; HttpOnly", mark(live.address));
+        let found = header(&response, "set-cookie");
+        assert_eq!(found, (!stays).then_some(&*wanted), "{response}");
+        // Who has none gets one that leads to where it was served.
+        let response = world.ask(&get("a.example", "/", "")).await;
+        assert_eq!(header(&response, "set-cookie"), Some(&*wanted));
     }
 }
 

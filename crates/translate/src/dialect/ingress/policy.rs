@@ -73,5 +73,6 @@ fn read_affinity(affinity: &annotations::Affinity, host: HostFacts, path: &str) 
         path: affinity.path.clone().unwrap_or_else(|| own.into()),
         age_max_s: affinity.age_max_s,
         secure: affinity.secure.unwrap_or(host.has_tls),
+        ..Affinity::default()
     }
 }
