@@ -249,4 +249,6 @@ pub enum SameSite {
     Strict = 2,
     /// All.
     None = 3,
+    /// All, and no attribute for browsers that are known to mistake this one.
+    NoneWhereTaken = 4,
 }

@@ -57,6 +57,8 @@ pub struct Forward {
     pub upstream: Arc<UpstreamEntry>,
     /// The endpoint that a cookie speaks of.
     pub preferred: Option<Arc<Endpoint>>,
+    /// Whether the client's browser takes `SameSite=None` of a cookie that leads back.
+    pub takes_none: bool,
     /// The hash of what makes the request equal to others, where the upstream looks at it.
     pub hash: Option<u64>,
     /// The head as the endpoint gets it.

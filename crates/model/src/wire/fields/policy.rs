@@ -272,7 +272,7 @@ message! {
         4 secure: boolean();
         /// Empty for the host alone.
         5 domain: header_text("cookie domain");
-        /// 1 Lax, 2 Strict, 3 None; 0 for no attribute.
+        /// 1 Lax, 2 Strict, 3 None, 4 None where browsers take it; 0 for no attribute.
         6 same_site: choice::<SameSite>("SameSite");
         /// Whether it stays as it is when the endpoint fails.
         7 stays_on_failure: boolean();
@@ -285,7 +285,7 @@ message! {
 }
 
 choices! {
-    SameSite { Unsaid, Lax, Strict, None }
+    SameSite { Unsaid, Lax, Strict, None, NoneWhereTaken }
 }
 
 message! {

@@ -130,6 +130,7 @@ fn a_cookie_comes_back_as_it_went_and_needs_no_newer_schema() {
         SameSite::Lax,
         SameSite::Strict,
         SameSite::None,
+        SameSite::NoneWhereTaken,
     ];
     for same_site in all {
         comes_back(|it| {

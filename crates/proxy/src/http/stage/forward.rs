@@ -202,11 +202,13 @@ fn write_to(
     };
     let written = write::request(&request, upstream.is_tls())?;
     let (hash, additions) = sameness(worker, &upstream, visit, head);
+    let marks = policy.affinity.as_deref();
     Ok(Box::new(Forward {
         hash,
         route: entry.clone(),
         share,
         preferred,
+        takes_none: marks.is_none_or(|affinity| affinity::takes_none(affinity, head)),
         head: written,
         body: Buffer::none(),
         encoder: encoder(&upstream, head),

@@ -96,6 +96,7 @@ fn copy_of(
         share: plan.share,
         upstream: upstream.clone(),
         preferred: None,
+        takes_none: true,
         hash: plan.hash,
         head,
         body,

@@ -72,6 +72,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         route: TERMS.as_ref()?.clone(),
         share: 0,
         preferred: None,
+        takes_none: true,
         head,
         body,
         encoder: Encoder::Plain,

@@ -433,9 +433,10 @@ fn offer_cookie(plan: &mut Forward, target: &Endpoint) {
         Some(known) => known.id == target.id || affinity.stays_on_failure,
         None => false,
     };
-    let cookie = (!stays).then(|| affinity::set_cookie(affinity, target).into_bytes());
+    let takes_none = plan.takes_none;
+    let cookie = (!stays).then(|| affinity::set_cookie(affinity, target, takes_none));
     plan.additions.retain(|(name, _)| *name != "set-cookie");
-    let cookie = cookie.map(|cookie| ("set-cookie", cookie.into()));
+    let cookie = cookie.map(|cookie| ("set-cookie", cookie.into_bytes().into()));
     plan.additions.extend(cookie);
 }
 
