@@ -198,6 +198,33 @@ async fn a_cookie_keeps_a_client_on_its_endpoint() {
 }
 
 #[tokio::test]
+async fn a_cookie_says_which_sites_it_goes_along_with() {
+    let backend = Backend::start("a").await;
+    let annotations = [
+        ("affinity", "cookie"),
+        ("session-cookie-domain", "a.test"),
+        ("session-cookie-samesite", "None"),
+        ("session-cookie-conditional-samesite-none", "true"),
+    ];
+    let world = serve(&backend, &annotations).await;
+    let old = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
+               Chrome/60.0.3112.90 Safari/537.36";
+    for (agent, end) in [
+        (
+            "curl/8.0",
+            "; Path=/; Domain=a.test; Secure; HttpOnly; SameSite=None",
+        ),
+        (old, "; Path=/; Domain=a.test; Secure; HttpOnly"),
+    ] {
+        let curl = world.curl("https://a.test/").args(&["--user-agent", agent]);
+        let answer = curl.ask().await;
+        let cookie = answer.header("set-cookie").expect("a cookie");
+        assert!(cookie.ends_with(end), "{agent}: {cookie}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_private_site_is_never_opened_by_moving_here() {
     let backend = Backend::start("a").await;
     let world = serve(

@@ -31,7 +31,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 52] = [
+pub const HONOURED: [&str; 56] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -73,10 +73,14 @@ pub const HONOURED: [&str; 52] = [
     "respond-status",
     "rewrite-target",
     "satisfy",
+    "session-cookie-change-on-failure",
+    "session-cookie-conditional-samesite-none",
+    "session-cookie-domain",
     "session-cookie-expires",
     "session-cookie-max-age",
     "session-cookie-name",
     "session-cookie-path",
+    "session-cookie-samesite",
     "session-cookie-secure",
     "ssl-redirect",
     "temporal-redirect",

@@ -73,6 +73,8 @@ fn read_affinity(affinity: &annotations::Affinity, host: HostFacts, path: &str) 
         path: affinity.path.clone().unwrap_or_else(|| own.into()),
         age_max_s: affinity.age_max_s,
         secure: affinity.secure.unwrap_or(host.has_tls),
-        ..Affinity::default()
+        domain: affinity.domain.clone(),
+        same_site: affinity.same_site,
+        stays_on_failure: affinity.stays_on_failure,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use myriad_api::secret::UsersForm;
-use myriad_model::{Cors, Policy, Protocol, RateLimit};
+use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite};
 
 use super::sheet::Sheet;
 use super::{DENIED, SOURCES, values};
@@ -137,6 +137,12 @@ pub struct Affinity {
     pub age_max_s: u32,
     /// Whether it is for HTTPS only; none means where the host has TLS.
     pub secure: Option<bool>,
+    /// Its domain; empty for the host alone.
+    pub domain: Box<str>,
+    /// The sites whose requests it goes along with.
+    pub same_site: SameSite,
+    /// Whether it stays as it is when its endpoint fails.
+    pub stays_on_failure: bool,
 }
 
 impl Default for Options {

@@ -1,5 +1,7 @@
 //! Which requests go to a canary, and which stay with their endpoint.
 
+use myriad_model::SameSite;
+
 use super::sheet::Sheet;
 use super::{Affinity, Canary, HeaderTest, Options, values};
 use crate::regex;
@@ -69,10 +71,40 @@ fn read_affinity(sheet: &mut Sheet<'_>) -> Option<Affinity> {
     let expires = sheet.read("session-cookie-expires", age, number);
     let switch = "write \"true\" or \"false\"";
     let secure = sheet.read("session-cookie-secure", switch, values::boolean);
+    let expected = "write the host or a domain above it, such as example.com";
+    let domain = sheet.read("session-cookie-domain", expected, cookie_domain);
+    let changes = sheet.read("session-cookie-change-on-failure", switch, values::boolean);
     Some(Affinity {
         cookie: cookie.unwrap_or("INGRESSCOOKIE").into(),
         path,
         age_max_s: age_max.or(expires).unwrap_or(0),
         secure,
+        domain: domain.unwrap_or_default(),
+        same_site: read_same_site(sheet),
+        stays_on_failure: changes == Some(false),
     })
+}
+
+fn read_same_site(sheet: &mut Sheet<'_>) -> SameSite {
+    let expected = "write \"None\", \"Lax\" or \"Strict\"";
+    let same_site = sheet.read("session-cookie-samesite", expected, |value| match value {
+        "" => Some(SameSite::Unsaid),
+        _ if value.eq_ignore_ascii_case("Lax") => Some(SameSite::Lax),
+        _ if value.eq_ignore_ascii_case("Strict") => Some(SameSite::Strict),
+        _ if value.eq_ignore_ascii_case("None") => Some(SameSite::None),
+        _ => None,
+    });
+    match same_site.unwrap_or_default() {
+        SameSite::None if sheet.flag("session-cookie-conditional-samesite-none") => {
+            SameSite::NoneWhereTaken
+        }
+        same_site => same_site,
+    }
+}
+
+/// A domain of a cookie, which browsers take with a dot in front too (RFC 6265, section 5.2.3).
+fn cookie_domain(value: &str) -> Option<Box<str>> {
+    let bare = value.strip_prefix('.').unwrap_or(value);
+    let is_host = myriad_model::Host::parse(&bare.to_ascii_lowercase()).is_ok();
+    (is_host && !bare.contains('*')).then(|| bare.into())
 }
