@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
-use myriad_model::{Action, DnsName, Host, Name, PathMatch, Route, SealedArc, WeightedUpstream};
+use myriad_model::{
+    Action, DnsName, Host, Name, PathMatch, Policy, Route, SealedArc, WeightedUpstream,
+};
 use myriad_proxy::codec::head::Head;
 use myriad_proxy::failure::FailureKind;
 use myriad_proxy::http::stage::dry_run::{self, DryRun};
@@ -132,6 +134,9 @@ impl Walk<'_> {
         if let Some(TakenRoute { entry, route }) = taken {
             let patterns = tables.routes_for(&visit.listener, &head.host);
             self.meet_route(entry, patterns.map(|(host, _)| host), &head);
+            if acts {
+                self.note_response(&route.policy);
+            }
             if let Action::Forward(shares) = &route.action
                 && acts
             {
@@ -257,6 +262,31 @@ impl Walk<'_> {
             self.hint(format!("perhaps meant: {}", near.join(", ")));
         } else {
             self.hint(format!("{} hosts are known", self.scene.hosts.len()));
+        }
+    }
+
+    /// What the route changes about the heads of responses.
+    fn note_response(&mut self, policy: &Policy) {
+        let edits = policy.headers.as_deref().map(|edits| &edits.response);
+        if let Some(edit) = edits.filter(|edit| !edit.is_empty()) {
+            let parts = [("sets", &edit.set), ("adds", &edit.add)];
+            let parts = parts.map(|(word, pairs)| (word, names(pairs.iter().map(|pair| &pair.0))));
+            let removed = ("removes", names(edit.remove.iter()));
+            let parts = parts.into_iter().chain([removed]);
+            let parts = parts.filter(|(_, names)| !names.is_empty());
+            let parts: Vec<String> = parts.map(|(word, it)| format!("{word} {it}")).collect();
+            self.note("response headers", parts.join(", "));
+        }
+        if let Some(affinity) = &policy.affinity {
+            let stays = match affinity.stays_on_failure {
+                true => ", and comes back to it after a failure",
+                false => "",
+            };
+            let text = format!(
+                "cookie {} keeps the client on its endpoint{stays}",
+                affinity.cookie
+            );
+            self.note("session cookie", text);
         }
     }
 
@@ -390,6 +420,11 @@ impl Walk<'_> {
         let stage = stage.to_owned();
         self.seen.stages.push(StagePart { stage, text });
     }
+}
+
+/// Names in a row.
+fn names<'a>(names: impl Iterator<Item = &'a Box<str>>) -> String {
+    names.map(|name| &**name).collect::<Vec<&str>>().join(", ")
 }
 
 /// The rule that a route of a VirtualService came from, as its name tells: the VirtualService, the

@@ -280,6 +280,27 @@ fn what_browsers_are_told_is_told_with_what_it_takes() {
 }
 
 #[test]
+fn what_is_put_on_responses_is_told() {
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "shop", "name": "fields"},
+        "data": {"X-A": "a", "X-B": "", "X-C": "c"},
+    });
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/affinity": "cookie",
+        "nginx.ingress.kubernetes.io/custom-headers": "shop/fields",
+        "nginx.ingress.kubernetes.io/session-cookie-change-on-failure": "false",
+    });
+    let map = object(ObjectKind::ConfigMap, map);
+    let seen = explain_of(&question(URL), with(shop(annotations), [map]));
+    assert!(seen.is_served, "{seen}");
+    says(&seen, "response headers", "sets x-a, x-c, removes x-b");
+    let kept = "cookie INGRESSCOOKIE keeps the client on its endpoint, and comes back to it";
+    says(&seen, "session cookie", kept);
+}
+
+#[test]
 fn a_handshake_that_is_handed_on_ends_the_questions() {
     let changes = || {
         let mut changes = vec![
