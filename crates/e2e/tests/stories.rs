@@ -19,7 +19,6 @@ mod stories {
     mod holdings;
     mod http;
     mod ingress_pairs;
-    mod ingress_pairs_access;
     mod istio;
     mod istio_balance;
     mod istio_commands;

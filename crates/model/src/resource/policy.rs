@@ -70,7 +70,7 @@ impl Policy {
 
     /// Whether some who ask do not get what the route leads to.
     pub fn restricts(&self) -> bool {
-        self.weighs_sources() || self.users.is_some()
+        self.weighs_sources() || self.authenticates()
     }
 
     /// Whether somebody is refused for the address that a request comes from.
@@ -78,9 +78,9 @@ impl Policy {
         !self.sources_allowed.is_empty() || !self.sources_denied.is_empty()
     }
 
-    /// Whether rules of its own say who has to be authenticated, of which there are none so far.
+    /// Whether rules of its own say who has to be authenticated.
     pub fn authenticates(&self) -> bool {
-        false
+        self.users.is_some()
     }
 
     /// Whether who is authenticated may ask from any address, and who asks from one that is

@@ -100,13 +100,8 @@ fn with(mut changes: Vec<Change>, more: impl IntoIterator<Item = Change>) -> Vec
 
 const URL: &str = "http://www.shop.test/admin";
 
-#[test]
-fn a_password_is_asked_for_and_never_told() {
-    let annotations = json!({
-        "nginx.ingress.kubernetes.io/auth-type": "basic",
-        "nginx.ingress.kubernetes.io/auth-secret": "users",
-        "nginx.ingress.kubernetes.io/auth-realm": "Staff",
-    });
+/// A user `ann`.
+fn users() -> Change {
     let users = json!({
         "apiVersion": "v1",
         "kind": "Secret",
@@ -114,8 +109,17 @@ fn a_password_is_asked_for_and_never_told() {
         "type": "Opaque",
         "stringData": {"auth": "ann:{PLAIN}hush"},
     });
-    let secret = || object(ObjectKind::Secret, users.clone());
-    let changes = || with(shop(annotations.clone()), [secret()]);
+    object(ObjectKind::Secret, users)
+}
+
+#[test]
+fn a_password_is_asked_for_and_never_told() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/auth-type": "basic",
+        "nginx.ingress.kubernetes.io/auth-secret": "users",
+        "nginx.ingress.kubernetes.io/auth-realm": "Staff",
+    });
+    let changes = || with(shop(annotations.clone()), [users()]);
     let seen = explain_of(&question(URL), changes());
     assert_eq!(seen.status, Some(401), "{seen}");
     says(
@@ -258,6 +262,25 @@ fn clients_that_are_denied_are_told_of_whatever_admits_them() {
     );
     let seen = explain_of(&of_client(URL, "192.0.2.8", ""), shop(annotations));
     assert!(seen.is_served, "{seen}");
+}
+
+#[test]
+fn an_address_that_does_for_a_password_is_told() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/auth-type": "basic",
+        "nginx.ingress.kubernetes.io/auth-secret": "users",
+        "nginx.ingress.kubernetes.io/satisfy": "any",
+        "nginx.ingress.kubernetes.io/whitelist-source-range": "192.0.2.0/24",
+    });
+    let changes = || with(shop(annotations.clone()), [users()]);
+    let seen = explain_of(&of_client(URL, "192.0.2.8", ""), changes());
+    assert!(seen.is_served, "{seen}");
+    says(&seen, "source ranges", "and need not be authenticated");
+    says(&seen, "password", "the address suffices");
+    let seen = explain_of(&of_client(URL, "198.51.100.1", ""), changes());
+    assert_eq!(seen.status, Some(401), "{seen}");
+    says(&seen, "source ranges", "unless it is authenticated");
+    says(&seen, "password", "401: a password of the users");
 }
 
 #[test]

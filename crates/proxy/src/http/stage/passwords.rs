@@ -13,11 +13,11 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use myriad_model::Policy;
+use myriad_model::{Name, Policy};
 
 use self::keeper::{Attempt, Keeper, Verdict as Found};
 use super::dry_run::{DryRunEnd, StageVerdict};
-use super::{Flow, RequestState, Scene};
+use super::{Flow, RequestState, Scene, sources};
 use crate::codec::client::ClientAddress;
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
@@ -51,10 +51,10 @@ pub(super) fn apply(
     scene: &Scene<'_>,
 ) -> Result<Flow, FailureKind> {
     let policy = &request.taken()?.route.policy;
-    let Some(name) = &policy.users else {
+    let head = request.head.get();
+    let Some(name) = asked(policy, head, scene) else {
         return Ok(Flow::Continue);
     };
-    let head = request.head.get();
     let refusal = || refusal(policy, &request.additions);
     let entry = scene.tables.trust(name);
     let trust = entry.and_then(|entry| Some((entry.sealed.version(), entry.sealed.trust()?)));
@@ -100,6 +100,17 @@ pub(super) fn apply(
     Ok(Flow::Continue)
 }
 
+/// The users whose passwords a route asks the client of a request for; none where its address
+/// suffices.
+pub(super) fn asked<'p>(
+    policy: &'p Policy,
+    head: &Head<'_>,
+    scene: &Scene<'_>,
+) -> Option<&'p Name> {
+    let users = policy.users.as_ref()?;
+    (!sources::suffices(policy, head, scene)).then_some(users)
+}
+
 /// Nothing is verified for a question, and nothing is told of what it gives but the name.
 pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let Ok(taken) = request.taken() else {
@@ -109,6 +120,11 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     let Some(name) = &policy.users else {
         return StageVerdict::Silent;
     };
+    if sources::suffices(policy, request.head.get(), scene) {
+        return StageVerdict::Passes(format!(
+            "the address suffices, so that no password of the users of {name} is needed"
+        ));
+    }
     let trust = scene.tables.trust(name);
     if trust.and_then(|entry| entry.sealed.trust()).is_none() {
         let text = format!("a password is needed, and the users of {name} are not here");

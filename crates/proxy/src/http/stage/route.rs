@@ -4,7 +4,7 @@
 use myriad_model::Action;
 
 use super::dry_run::{DryRunEnd, StageVerdict};
-use super::{Flow, RequestState, Scene, Serving, TakenRoute, sources};
+use super::{Flow, RequestState, Scene, Serving, TakenRoute, passwords, sources};
 use crate::failure::FailureKind;
 use crate::route::host::RouteArc;
 use crate::route::tables::NotFound;
@@ -107,8 +107,11 @@ fn strictest<'a>(
         }
         let policy = &other.route().ok_or(FailureKind::Internal)?.policy;
         sources::admit(policy, head, scene)?;
-        let own = found.route().and_then(|route| route.policy.users.as_ref());
-        if policy.users.is_some() && policy.users.as_ref() != own {
+        let Some(users) = passwords::asked(policy, head, scene) else {
+            continue;
+        };
+        let own = found.route().map(|route| &route.policy);
+        if own.and_then(|own| passwords::asked(own, head, scene)) != Some(users) {
             return Err(FailureKind::Forbidden);
         }
     }

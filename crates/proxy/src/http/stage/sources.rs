@@ -16,9 +16,7 @@ pub(super) fn apply(
     scene: &Scene<'_>,
 ) -> Result<Flow, FailureKind> {
     let policy = &request.taken()?.route.policy;
-    if !policy.is_satisfied_by_any() {
-        admit(policy, request.head.get(), scene)?;
-    }
+    admit(policy, request.head.get(), scene)?;
     Ok(Flow::Continue)
 }
 
@@ -47,7 +45,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
 
 /// What the addresses that a route names make of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SourceVerdict {
+enum SourceVerdict {
     /// It is among those that are admitted.
     Admitted,
     /// It is among those that are denied, or not among those that are admitted.
@@ -56,16 +54,17 @@ pub(super) enum SourceVerdict {
     Unlisted,
 }
 
-/// Whether a route admits the client of a request by its address.
+/// Whether a route admits the client of a request by its address, or leaves that to an
+/// authentication.
 ///
 /// # Errors
-/// That it does not.
+/// That it does neither.
 pub(super) fn admit(
     policy: &Policy,
     head: &Head<'_>,
     scene: &Scene<'_>,
 ) -> Result<(), FailureKind> {
-    if !policy.weighs_sources() {
+    if !policy.weighs_sources() || policy.is_satisfied_by_any() {
         return Ok(());
     }
     let client = client::address(head, scene.visit.client.ip(), scene.trusted_hops);
@@ -75,9 +74,15 @@ pub(super) fn admit(
     }
 }
 
+/// Whether the address that a request comes from suffices, so that nobody need be authenticated.
+pub(super) fn suffices(policy: &Policy, head: &Head<'_>, scene: &Scene<'_>) -> bool {
+    let client = || client::address(head, scene.visit.client.ip(), scene.trusted_hops);
+    policy.is_satisfied_by_any() && weigh(policy, client()) == SourceVerdict::Admitted
+}
+
 /// What the addresses that a route names make of a client. One that is not known may be any of
 /// those that are denied.
-pub(super) fn weigh(policy: &Policy, client: ClientAddress) -> SourceVerdict {
+fn weigh(policy: &Policy, client: ClientAddress) -> SourceVerdict {
     let (allowed, denied) = (&policy.sources_allowed, &policy.sources_denied);
     let is_in = |client| denied.iter().any(|net| net.contains(&client));
     let is_denied = client.known().map_or(!denied.is_empty(), is_in);

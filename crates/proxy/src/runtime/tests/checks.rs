@@ -396,6 +396,41 @@ async fn a_route_with_users_answers_whoever_shows_the_password_of_one() {
 }
 
 #[tokio::test]
+async fn an_address_or_a_password_suffices_where_a_route_says_so() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    world.put("users", of_ann("{PLAIN}secret"));
+    world.put_route("all", route("a.example", "/", "u"));
+    let right = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
+    // Another spelling of the path is no way around.
+    let otherwise = get(right).replace("GET /a ", "GET /%61 ");
+    let (here, elsewhere) = ("127.0.0.0/8", "192.0.2.0/24");
+    let nets = |net: &str| net.parse::<ipnet::IpNet>().into_iter().collect();
+    for (allowed, denied, satisfies_any, wanted) in [
+        (here, "", false, ["401", "200", "403"]),
+        (elsewhere, "", false, ["403"; 3]),
+        (here, "", true, ["200"; 3]),
+        (elsewhere, "", true, ["401", "200", "403"]),
+        ("", elsewhere, true, ["401", "200", "403"]),
+        (here, here, true, ["401", "200", "403"]),
+    ] {
+        let guarded = with_policy(route("a.example", "/a", "u"), |policy| {
+            policy.users = Some("users".into());
+            policy.sources_allowed = nets(allowed);
+            policy.sources_denied = nets(denied);
+            policy.satisfies_any = satisfies_any;
+        });
+        world.put_route("r", guarded);
+        for (request, status) in [&get(""), &get(right), &otherwise].into_iter().zip(wanted) {
+            let response = world.ask(request).await;
+            let said = format!("{allowed:?} {denied:?} {satisfies_any}: {request}{response}");
+            assert_eq!(&response[9..12], status, "{said}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn requests_beyond_a_rate_are_told_when_to_come_again() {
     let backend = Backend::saying("hello").await;
     let mut world = World::start();

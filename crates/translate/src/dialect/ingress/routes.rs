@@ -116,10 +116,8 @@ fn add_path(
         PathMatch::Regex(_) => "/",
     };
     let headers = scene.headers.get(entry.main.claimant);
-    let mut policy = Policy {
-        headers: headers.cloned().flatten(),
-        ..policy::build(options, scene.facts, cookie_path)
-    };
+    let mut policy = policy::build(options, scene.facts, cookie_path);
+    policy.headers = headers.cloned().flatten();
     // A redirect goes before passwords, as in nginx: it says nothing of what is behind.
     let basic = match options.redirect {
         Some(_) => None,

@@ -7,7 +7,7 @@ use myriad_api::{Finding, Meta, Severity};
 use myriad_model::{Name, Policy};
 
 use super::sheet::Sheet;
-use super::{Basic, Blocked, Options, PREFIXES};
+use super::{Basic, Blocked, Options, key_of};
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::facts::Held;
 
@@ -62,15 +62,9 @@ fn secret(value: &str, meta: &Meta) -> Option<Arc<str>> {
 fn lacks(meta: &Meta, sheet: &mut Sheet<'_>, has: &str, wanted: &str) {
     let message = format!("has no {wanted} beside it, so the paths of this Ingress answer 503");
     let remedy = format!("add the annotation {wanted}, or remove this one");
-    sheet.problem(Severity::Error, &key_of(meta, has), message, remedy);
+    let key = key_of(meta, has).unwrap_or(has);
+    sheet.problem(Severity::Error, key, message, remedy);
     sheet.blocked = sheet.blocked.max(Blocked::Paths);
-}
-
-/// The key that an annotation is written by, of those that count.
-fn key_of(meta: &Meta, name: &str) -> String {
-    let mut keys = PREFIXES.iter().map(|prefix| format!("{prefix}{name}"));
-    let written = keys.find(|key| meta.annotation(key).is_some());
-    written.unwrap_or_else(|| name.to_owned())
 }
 
 impl Basic {
@@ -102,10 +96,11 @@ impl Basic {
         // What is wrong with its users is told with it.
         output.needs.push(Unit::trust(secret.clone()));
         if let Some(problem) = problem {
+            let key = key_of(meta, SECRET).unwrap_or(SECRET);
             output.findings.push(Finding::new(
                 Severity::Error,
                 &meta.key,
-                format!("metadata.annotations[{}]", key_of(meta, SECRET)),
+                format!("metadata.annotations[{key}]"),
                 format!("names Secret {secret}, which {problem}, so its paths answer 503"),
                 "create the Secret with key auth of lines as htpasswd -B writes them; in a cluster \
                  with type kubernetes.io/tls",
