@@ -377,11 +377,12 @@ async fn a_body_that_trickles_is_given_up_and_a_stream_only_while_places_are_sho
     let (short, alone) = ("body_timeout=500ms", "requests=1");
     let (exact, chunked) = ("Content-Length: 15", "Transfer-Encoding: chunked");
     let (chunk, last) = ("1\r\nx\r\n", "0\r\n\r\n");
+    let (few, unbounded, crowded) = ([short, least], [short, none], [short, least, alone]);
     let all = tokio::join!(
-        trickled(&[short, least], exact, "x", ""),
-        trickled(&[short, none], exact, "x", ""),
-        trickled(&[short, least], chunked, chunk, last),
-        trickled(&[short, least, alone], chunked, chunk, last),
+        trickled(&few, exact, "x", ""),
+        trickled(&unbounded, exact, "x", ""),
+        trickled(&few, chunked, chunk, last),
+        trickled(&crowded, chunked, chunk, last),
     );
     let [refused, taken] = ["HTTP/1.1 408", "HTTP/1.1 200"];
     assert_eq!(all.0, refused);

@@ -25,7 +25,10 @@ pub struct End {
 /// The ways in to what is below a wildcard, found once for all VirtualServices of a namespace: by
 /// Gateway, pattern of its servers, and namespace.
 #[derive(Default)]
-pub struct Ways(HashMap<(Arc<str>, Host, Arc<str>), Option<Arc<Entered>>>);
+pub struct Ways(HashMap<Way, Option<Arc<Entered>>>);
+
+/// A Gateway, a pattern of its servers, and the namespace that they are asked for.
+type Way = (Arc<str>, Host, Arc<str>);
 
 /// A Gateway, and its servers that can be entered.
 struct Entered {
