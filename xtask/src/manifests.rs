@@ -34,7 +34,7 @@ struct Variant {
 }
 
 /// Each has to render.
-const VARIANTS: [Variant; 8] = [
+const VARIANTS: [Variant; 9] = [
     Variant {
         settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
         lines: &["kind: DaemonSet", "kind: PodMonitor"],

@@ -49,12 +49,14 @@ pub struct ConfigMap {
     pub fields: HeaderFields,
 }
 
+/// The name of a field as written, and its value; none in place of one that no field has.
+pub type HeaderEntry = (Box<str>, Option<Box<str>>);
+
 /// The entries of a ConfigMap as fields of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderFields {
-    /// Names as written, sorted, and values; none in place of a value that no field has, such as a
-    /// file.
-    pub entries: Box<[(Box<str>, Option<Box<str>>)]>,
+    /// Sorted by name. A value that no field has is that of a file, for one.
+    pub entries: Box<[HeaderEntry]>,
     /// Whether there are more than [`HeaderFields::ENTRIES_MAX`], or more than
     /// [`HeaderFields::BYTES_MAX`] in them: then none is kept.
     pub is_too_long: bool,
