@@ -18,7 +18,9 @@ mod stories {
     mod hello;
     mod holdings;
     mod http;
+    mod ingress_hosts;
     mod ingress_pairs;
+    mod ingress_pairs_hosts;
     mod istio;
     mod istio_balance;
     mod istio_commands;

@@ -179,6 +179,10 @@ fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
         ("nginx.ingress.kubernetes.io/canary-weight", "30"),
         ("nginx.ingress.kubernetes.io/enable-cors", "true"),
         ("nginx.ingress.kubernetes.io/proxy-body-size", "much"),
+        (
+            "nginx.ingress.kubernetes.io/server-alias",
+            "b.example,*.example",
+        ),
         ("nginx.ingress.kubernetes.io/use-regex", "true"),
     ];
     let pair = select(pairs.to_vec());

@@ -7,6 +7,7 @@
 
 mod basic;
 mod defaults;
+mod hosts;
 mod limits;
 mod options;
 mod redirects;
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
+pub use hosts::Further;
 pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
 use defaults::Replaced;
@@ -31,7 +33,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 56] = [
+pub const HONOURED: [&str; 57] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -73,6 +75,7 @@ pub const HONOURED: [&str; 56] = [
     "respond-status",
     "rewrite-target",
     "satisfy",
+    "server-alias",
     "session-cookie-change-on-failure",
     "session-cookie-conditional-samesite-none",
     "session-cookie-domain",
@@ -145,6 +148,9 @@ pub fn read(
         }
         if rank > 0 {
             replaced.note(name, value);
+            if settled::is_settled(name, value) {
+                continue;
+            }
         }
         match HONOURED.binary_search(&name) {
             Ok(at) if rank == 0 || !OWN.contains(&name) => {
@@ -154,6 +160,7 @@ pub fn read(
         }
     }
     basic::read(meta, &mut sheet, &mut options);
+    hosts::judge(&mut sheet);
     redirects::read(&mut sheet, &mut options);
     sharing::read(&mut sheet, &mut options);
     options::read(&mut sheet, &mut options);
@@ -180,9 +187,6 @@ fn split(key: &str) -> Option<(usize, &str)> {
 }
 
 fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_>) {
-    if rank > 0 && settled::is_settled(name, value) {
-        return;
-    }
     if rank == 0 {
         sheet.problem(
             Severity::Error,

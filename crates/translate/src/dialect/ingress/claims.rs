@@ -5,24 +5,28 @@ use std::collections::BTreeSet;
 use myriad_api::{Finding, Ingress, ObjectKey, Severity};
 use myriad_model::Host;
 
-use super::annotations::{self, Defaults};
+use super::annotations::{self, Defaults, Further};
 use super::opened::Opened;
 use super::{class, host_name};
 use crate::engine::NewlyClaimed;
 
 /// The hosts of one Ingress.
 pub struct IngressClaims {
-    /// The hosts of its rules and of its `tls` entries, and [`Host::any`] where it answers for
-    /// hosts that nobody names.
+    /// The hosts of its rules and of its `tls` entries, its aliases, and [`Host::any`] where it
+    /// answers for hosts that nobody names.
     pub hosts: BTreeSet<Host>,
     /// Hosts that are no hosts, or were not written in their normal form.
     pub findings: Vec<Finding>,
 }
 
 /// Reads the claims of an Ingress.
-pub fn read(ingress: &Ingress) -> IngressClaims {
+pub fn read(ingress: &Opened) -> IngressClaims {
+    claims_of(ingress, ingress.further())
+}
+
+fn claims_of(ingress: &Ingress, further: &Further) -> IngressClaims {
     let mut claims = IngressClaims {
-        hosts: BTreeSet::new(),
+        hosts: further.aliases.iter().cloned().collect(),
         findings: Vec::new(),
     };
     let key = &ingress.meta.key;
@@ -47,13 +51,16 @@ pub fn read(ingress: &Ingress) -> IngressClaims {
 
 /// The field by which an Ingress claims a host.
 pub fn field_of(ingress: &Opened, host: &Host) -> String {
-    if let Some(at) = ingress.rules_of(host).first() {
+    if let Some(at) = ingress.rules_naming(host).first() {
         let has_host = ingress.rules.get(*at).is_some_and(|r| r.host.is_some());
         let end = if has_host { ".host" } else { "" };
         return format!("spec.rules[{at}]{end}");
     }
     match ingress.tls_naming(host) {
         Some((at, host_at)) => format!("spec.tls[{at}].hosts[{host_at}]"),
+        None if ingress.is_alias(host) => {
+            format!("metadata.annotations[{}]", ingress.further().alias_key)
+        }
         None => "spec.defaultBackend".into(),
     }
 }
@@ -64,8 +71,12 @@ pub fn wildcards(ingress: &Ingress) -> Vec<Host> {
     let tls = ingress.tls.iter().flat_map(|entry| entry.hosts.iter());
     let written = rules.chain(tls.map(|text| &**text));
     let written = written.filter(|text| text.starts_with("*."));
+    let written = written.filter_map(|text| Some(host_name::read(text).ok()?.host));
+    // One that is ignored on request costs a look.
+    let aliases = Further::read(&ingress.meta, &BTreeSet::new()).aliases;
+    let aliases = aliases.into_iter();
     written
-        .filter_map(|text| Some(host_name::read(text).ok()?.host))
+        .chain(aliases.filter(|alias| alias.as_str().starts_with("*.")))
         .collect()
 }
 
@@ -73,7 +84,11 @@ pub fn wildcards(ingress: &Ingress) -> Vec<Host> {
 /// class it may have been for another controller, and as a canary it owns none.
 pub fn newly_claimed(old: &Ingress, new: &Ingress, ignored: &BTreeSet<String>) -> NewlyClaimed {
     let is_same = class::written(old) == class::written(new);
-    let mut claimed = NewlyClaimed::new(read(old).hosts, read(new).hosts, |_| is_same);
+    let hosts = |ingress: &Ingress| {
+        let further = Further::read(&ingress.meta, ignored);
+        claims_of(ingress, &further).hosts
+    };
+    let mut claimed = NewlyClaimed::new(hosts(old), hosts(new), |_| is_same);
     let canary = |ingress: &Ingress| {
         let (options, _) = annotations::read(&ingress.meta, ignored, &Defaults::default());
         options.canary.is_some()
@@ -108,8 +123,11 @@ pub fn is_shade_changed(old: &Ingress, new: &Ingress) -> bool {
             .cloned()
             .collect::<Vec<_>>()
     };
+    // Aliases have the certificate of the first host.
+    let first = |ingress: &Ingress| ingress.rules.iter().find_map(|rule| rule.host.clone());
     old.meta.created != new.meta.created
         || old.tls != new.tls
+        || first(old) != first(new)
         || annotations(old) != annotations(new)
         // One without may stand for one beyond a bound, whose claims are no others'.
         || leads_somewhere(old) != leads_somewhere(new)

@@ -1,12 +1,13 @@
 //! An Ingress as units read it: with the places of its hosts, where they are many.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use myriad_api::Ingress;
 use myriad_model::{Host, host::Pattern};
 
+use super::annotations::Further;
 use super::host_name::{self, is_host};
 
 /// Up to here hosts are looked for one by one, which costs less than an index of them.
@@ -16,6 +17,7 @@ const LINEAR_MAX: usize = 32;
 /// Ingress of ten thousand would be walked ten thousand times.
 pub struct Opened {
     ingress: Arc<Ingress>,
+    further: Further,
     places: OnceLock<Places>,
 }
 
@@ -29,16 +31,50 @@ struct Places {
 }
 
 impl Opened {
-    /// An Ingress of which nothing is known yet.
-    pub fn new(ingress: Arc<Ingress>) -> Opened {
+    /// An Ingress of which nothing is known yet but its further hosts. `ignored` are the
+    /// annotations that are ignored on request.
+    pub fn new(ingress: Arc<Ingress>, ignored: &BTreeSet<String>) -> Opened {
         Opened {
+            further: Further::read(&ingress.meta, ignored),
             ingress,
             places: OnceLock::new(),
         }
     }
 
-    /// The indices of the rules for a host, in their order.
+    /// The hosts that it has beside those that it names.
+    pub fn further(&self) -> &Further {
+        &self.further
+    }
+
+    /// Whether a host is an alias that none of its rules names.
+    pub fn is_alias(&self, host: &Host) -> bool {
+        self.lists(host) && self.rules_naming(host).is_empty()
+    }
+
+    /// The host whose `tls` entry holds for one that has none of its own.
+    pub fn leading(&self, host: &Host) -> Option<Host> {
+        if !self.is_alias(host) {
+            return None;
+        }
+        let first = self.rules.iter().find_map(|rule| rule.host.as_deref())?;
+        Some(host_name::read(first).ok()?.host)
+    }
+
+    /// The indices of the rules for a host, in their order: all for an alias.
     pub fn rules_of(&self, host: &Host) -> Vec<usize> {
+        let naming = self.rules_naming(host);
+        match naming.is_empty() && self.lists(host) {
+            true => (0..self.rules.len()).collect(),
+            false => naming,
+        }
+    }
+
+    fn lists(&self, host: &Host) -> bool {
+        self.further.aliases.binary_search(host).is_ok()
+    }
+
+    /// The indices of the rules that name a host, in their order.
+    pub fn rules_naming(&self, host: &Host) -> Vec<usize> {
         if self.is_large() {
             return self.places().rules.get(host).cloned().unwrap_or_default();
         }
@@ -113,6 +149,7 @@ impl Deref for Opened {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     use myriad_api::{Ingress, IngressRule, IngressTls, Meta, ObjectKey, ObjectKind};
@@ -121,6 +158,10 @@ mod tests {
     use super::{LINEAR_MAX, Opened};
 
     fn ingress(padding: usize) -> Opened {
+        let aliases = (
+            "myriad.dev/server-alias".into(),
+            "a.example, x.example".into(),
+        );
         let rule = |host: Option<&str>| IngressRule {
             host: host.map(Box::from),
             paths: Box::default(),
@@ -135,11 +176,11 @@ mod tests {
             hosts: hosts.iter().map(|host| (*host).into()).collect(),
             secret_name: None,
         };
-        Opened::new(Arc::new(Ingress {
+        let ingress = Arc::new(Ingress {
             meta: Meta {
                 key: ObjectKey::new(ObjectKind::Ingress, "n", "i"),
                 created: 0,
-                annotations: Box::default(),
+                annotations: [aliases].into(),
             },
             class_name: None,
             default_backend: None,
@@ -149,7 +190,8 @@ mod tests {
             ]
             .into(),
             rules: rules.into(),
-        }))
+        });
+        Opened::new(ingress, &BTreeSet::new())
     }
 
     #[test]
@@ -164,6 +206,12 @@ mod tests {
             assert_eq!(opened.tls_covering(&host("z.example")), Some(0));
             assert_eq!(opened.tls_covering(&host("z.a.example")), None);
             assert_eq!(opened.tls_covering(&host("*.example")), None);
+            let all: Vec<usize> = (0..opened.rules.len()).collect();
+            assert_eq!(opened.rules_of(&host("x.example")), all);
+            assert!(opened.rules_naming(&host("x.example")).is_empty());
+            assert_eq!(opened.leading(&host("x.example")), Some(host("a.example")));
+            assert!(!opened.is_alias(&host("a.example")));
+            assert_eq!(opened.leading(&host("a.example")), None);
         }
     }
 }

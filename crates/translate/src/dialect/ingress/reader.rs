@@ -51,7 +51,7 @@ impl Reader<'_> {
         let Object::Ingress(ingress) = self.visit(ObjectKind::Ingress, id)? else {
             return None;
         };
-        let opened = Arc::new(Opened::new(ingress));
+        let opened = Arc::new(Opened::new(ingress, &self.settings().ignore_annotations));
         if let Some(open) = self.open_mut::<OpenIngress>() {
             open.ingress = Some(opened.clone());
         }

@@ -193,8 +193,8 @@ impl<'a> Table<'a> {
     ) {
         let ingress = &claimants[at].ingress;
         // A host that stands in `tls` alone has no rule that could fall back.
-        let has_rule =
-            ingress.rules.is_empty() && *host == Host::any() || !ingress.rules_of(host).is_empty();
+        let is_whole = || *host == Host::any() || ingress.is_alias(host);
+        let has_rule = ingress.rules.is_empty() && is_whole() || !ingress.rules_of(host).is_empty();
         let Some(backend) = ingress.default_backend.as_ref().filter(|_| has_rule) else {
             return;
         };

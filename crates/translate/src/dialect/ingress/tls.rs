@@ -60,7 +60,7 @@ pub fn claimant<'a>(host: &Host, claimants: &'a [Claimant]) -> Option<&'a Claima
 }
 
 /// The entry of one Ingress: one that names the host, else one whose wildcard covers it, else
-/// one without hosts, which stands for all rules.
+/// one without hosts, which stands for all rules. An alias without any has that of the first host.
 fn find<'a>(ingress: &'a Opened, host: &Host) -> Option<HostTls<'a>> {
     let naming = ingress.tls_naming(host).map(|(at, _)| at);
     let covering = || ingress.tls_covering(host);
@@ -71,7 +71,12 @@ fn find<'a>(ingress: &'a Opened, host: &Host) -> Option<HostTls<'a>> {
             .position(|entry| entry.hosts.is_empty())?;
         (!ingress.rules_of(host).is_empty()).then_some(at)
     };
-    let at = naming.or_else(covering).or_else(bare)?;
+    let of_first = || {
+        let first = ingress.leading(host)?;
+        let naming = ingress.tls_naming(&first).map(|(at, _)| at);
+        naming.or_else(|| ingress.tls_covering(&first))
+    };
+    let at = naming.or_else(covering).or_else(bare).or_else(of_first)?;
     let entry = ingress.tls.get(at)?;
     let secret = entry.secret_name.as_deref().filter(|name| !name.is_empty());
     let namespace = ingress.meta.key.namespace();

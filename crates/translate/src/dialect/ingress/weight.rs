@@ -1,7 +1,10 @@
 //! What an Ingress counts for of the routes of its namespace.
 
+use std::collections::BTreeSet;
+
 use myriad_api::{Ingress, PathType};
 
+use super::annotations::Further;
 use super::paths::looks_like_regex;
 use crate::regex;
 
@@ -9,7 +12,7 @@ use crate::regex;
 const CANARY_PATTERN: &str = "/canary-by-header-pattern";
 
 /// Its paths, what their regexes take, and hosts that it names for TLS beyond those of its rules:
-/// each has a domain.
+/// each has a domain. An alias has all of its paths once more.
 pub fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
@@ -23,5 +26,9 @@ pub fn weigh(ingress: &Ingress) -> u64 {
     let regexes = of_paths
         .filter(|path| looks_like_regex(path))
         .chain(of_canary.map(|(_, pattern)| &**pattern));
-    regex::rows(regexes).saturating_add((paths.sum::<usize>() + default + of_tls) as u64)
+    let aliases = Further::read(&ingress.meta, &BTreeSet::new()).aliases.len() as u64;
+    let of_paths = (paths.sum::<usize>() + default) as u64;
+    let of_host = regex::rows(regexes).saturating_add(of_paths);
+    let of_hosts = of_host.saturating_mul(1 + aliases);
+    of_hosts.saturating_add(of_tls as u64)
 }

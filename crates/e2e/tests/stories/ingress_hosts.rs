@@ -1,0 +1,46 @@
+//! Hosts that an Ingress has beside those that it names, as clients see them.
+
+use myriad_e2e::authority::Authority;
+use myriad_e2e::{Backend, Site, World};
+
+const NGINX: &str = "nginx.ingress.kubernetes.io";
+
+#[tokio::test]
+async fn an_alias_is_served_with_the_certificate_that_covers_it_and_goes_with_its_annotation() {
+    let backend = Backend::start("a").await;
+    let authority = Authority::new();
+    let plain = Site::new("a.test")
+        .to(backend.address())
+        .tls(&authority.issue(&["a.test", "b.test"]));
+    let key = format!("{NGINX}/server-alias");
+    let site = plain.clone().annotation(&key, "b.test");
+    let world = World::serve_with(authority, &[("a.yaml", site.yaml())], &[]).await;
+    for host in ["a.test", "b.test"] {
+        let answer = world.get(&format!("https://{host}/x")).await;
+        assert_eq!(answer.told()["backend"], "a", "{host}");
+        assert_eq!(world.get(&format!("http://{host}/x")).await.status, 308);
+    }
+    world.write("a.yaml", &plain.yaml());
+    world
+        .eventually("http://b.test/x", |answer| answer.status == 404)
+        .await;
+    assert_eq!(world.get("https://b.test/x").await.status, 0);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_alias_takes_no_host_of_another_tenant() {
+    let (owner, thief) = (Backend::start("owner").await, Backend::start("thief").await);
+    let authority = Authority::new();
+    let site = Site::new("b.test").to(owner.address()).namespace("one");
+    let files = [("b.yaml", site.yaml())];
+    let world = World::serve_with(authority, &files, &[]).await;
+    let site = Site::new("a.test").to(thief.address()).namespace("two");
+    let site = site.annotation(&format!("{NGINX}/server-alias"), "b.test");
+    world.write("a.yaml", &site.yaml());
+    world
+        .eventually("http://a.test/", |answer| answer.status == 200)
+        .await;
+    assert_eq!(world.get("http://b.test/").await.told()["backend"], "owner");
+    world.stop().await;
+}
