@@ -165,8 +165,10 @@ pub struct RedirectParts {
     pub scheme: Box<str>,
     /// The host; empty keeps it.
     pub host: Box<str>,
-    /// The port; none keeps that of the request, unless the scheme changes: then it is left out.
+    /// The port; none keeps that of the request, unless scheme or host change: then it is left out.
     pub port: Option<u16>,
+    /// Whether the port of the request is kept for another host of the same scheme too.
+    pub keeps_port: bool,
     /// The path.
     pub path: Option<RedirectPath>,
 }

@@ -474,6 +474,12 @@ fn redirects_and_answers_come_back_too() {
             host: "b.example".into(),
             port: Some(8443),
             path: Some(RedirectPath::Matched("/new".into())),
+            keeps_port: false,
+        })),
+        RedirectTarget::Parts(Box::new(RedirectParts {
+            host: "b.example".into(),
+            keeps_port: true,
+            ..RedirectParts::default()
         })),
     ] {
         let Value::Route(mut route) = examples().swap_remove(3).1 else {

@@ -67,7 +67,8 @@ fn change(
         url.push_str("://");
         url.push_str(host);
         // The port that a request came by is that of its own scheme and host.
-        let is_own = scheme == head.scheme && parts.host.is_empty();
+        let is_kept = parts.host.is_empty() || parts.keeps_port;
+        let is_own = scheme == head.scheme && is_kept;
         let own = is_own.then(|| own_port(head)).flatten();
         let port = parts
             .port
@@ -173,7 +174,11 @@ mod tests {
             scheme: scheme.into(),
             host: host.into(),
             port,
-            path: None,
+            ..RedirectParts::default()
+        };
+        let kept = |scheme: &str, port| RedirectParts {
+            keeps_port: true,
+            ..parts(scheme, "i", port)
         };
         for (authority, scheme, parts, url) in [
             ("h", "http", parts("", "", None), "http://h/a/b?c=d"),
@@ -209,6 +214,11 @@ mod tests {
                 parts("http", "", Some(443)),
                 "http://h:443/a/b?c=d",
             ),
+            ("h:8080", "http", kept("", None), "http://i:8080/a/b?c=d"),
+            ("h", "http", kept("", None), "http://i/a/b?c=d"),
+            ("h:443", "https", kept("", None), "https://i/a/b?c=d"),
+            ("h:8080", "http", kept("https", None), "https://i/a/b?c=d"),
+            ("h:8080", "http", kept("", Some(81)), "http://i:81/a/b?c=d"),
         ] {
             assert_eq!(changed(authority, scheme, parts.clone()), url, "{parts:?}");
         }

@@ -399,6 +399,9 @@ fn parts_text(parts: &RedirectParts) -> String {
     if let Some(port) = parts.port {
         let _ = write!(text, " port={port}");
     }
+    if parts.keeps_port {
+        text.push_str(" keeps-port");
+    }
     match &parts.path {
         None => {}
         Some(RedirectPath::Whole(path)) => text = format!("{text} path={path}"),

@@ -179,11 +179,13 @@ message! {
         /// 0 keeps the port of the request, unless scheme or host change.
         3 port: at_most(u16::MAX, "port"), of parts.port.unwrap_or(0);
         4 path: some_of::<RedirectPath>();
+        /// Whether the port of the request is kept for another host of the same scheme.
+        6 keeps_port: boolean();
     } => {
         if !matches!(&*scheme, "" | "http" | "https") {
             return Err(WireError::Invalid("scheme"));
         }
-        RedirectParts { scheme, host, port: (port != 0).then_some(port), path }
+        RedirectParts { scheme, host, port: (port != 0).then_some(port), path, keeps_port }
     }
 }
 

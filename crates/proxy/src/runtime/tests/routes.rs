@@ -114,6 +114,7 @@ async fn a_redirect_changes_parts_of_the_url() {
             host: "b.example".into(),
             port: Some(8443),
             path: Some(RedirectPath::Matched("/x".into())),
+            keeps_port: false,
         })),
     }));
     world.put_route("r", redirected);

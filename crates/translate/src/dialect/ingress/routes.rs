@@ -184,7 +184,7 @@ fn fixed_action(
                 scheme: scheme.into(),
                 host: host.into(),
                 port,
-                path: None,
+                ..RedirectParts::default()
             })),
             None if location.starts_with('/') => RedirectTarget::Path(location.clone()),
             None => RedirectTarget::Url(location.clone()),

@@ -60,6 +60,7 @@ pub fn build(written: &HttpRedirect, problems: &mut Vec<RuleProblem>) -> Action 
         host: host.into(),
         port,
         path,
+        keeps_port: false,
     };
     Action::Redirect(Box::new(Redirect {
         status,
