@@ -20,18 +20,33 @@ struct Case {
     urls: &'static [&'static str],
 }
 
-const CASES: [Case; 1] = [Case {
-    annotations: &[("server-alias", "b.test,*.c.test")],
-    servers: "server { listen LISTEN; server_name a.test b.test *.c.test;
+const CASES: [Case; 2] = [
+    Case {
+        annotations: &[("server-alias", "b.test,*.c.test")],
+        servers: "server { listen LISTEN; server_name a.test b.test *.c.test;
               location / { proxy_pass http://BACKEND; } }",
-    urls: &[
-        "http://a.test/x?y=1",
-        "http://b.test/x?y=1",
-        "http://one.c.test/",
-        "http://c.test/",
-        "http://d.test/",
-    ],
-}];
+        urls: &[
+            "http://a.test/x?y=1",
+            "http://b.test/x?y=1",
+            "http://one.c.test/",
+            "http://c.test/",
+            "http://d.test/",
+        ],
+    },
+    Case {
+        annotations: &[("from-to-www-redirect", "true")],
+        servers: "server { listen LISTEN; server_name a.test;
+                  location / { proxy_pass http://BACKEND; } }
+                  server { listen LISTEN; server_name www.a.test;
+                  return 308 $scheme://a.test$request_uri; }",
+        urls: &[
+            "http://a.test/x?y=1",
+            "http://www.a.test/",
+            "http://www.a.test/x//y%20z?a=/b&c",
+            "http://www.www.a.test/",
+        ],
+    },
+];
 
 /// A running nginx; it ends when dropped.
 struct Nginx {

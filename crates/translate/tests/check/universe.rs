@@ -109,6 +109,7 @@ fn host() -> impl Strategy<Value = Box<str>> {
         "a.example",
         "A.example.",
         "b.example",
+        "www.a.example",
         "*.example",
         "not a host",
     ];
@@ -178,6 +179,7 @@ fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
         ("nginx.ingress.kubernetes.io/canary", "true"),
         ("nginx.ingress.kubernetes.io/canary-weight", "30"),
         ("nginx.ingress.kubernetes.io/enable-cors", "true"),
+        ("nginx.ingress.kubernetes.io/from-to-www-redirect", "true"),
         ("nginx.ingress.kubernetes.io/proxy-body-size", "much"),
         (
             "nginx.ingress.kubernetes.io/server-alias",

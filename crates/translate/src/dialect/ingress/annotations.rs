@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
-pub use hosts::Further;
+pub use hosts::{Further, counterpart};
 pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
 use defaults::Replaced;
@@ -33,7 +33,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 57] = [
+pub const HONOURED: [&str; 58] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -59,6 +59,7 @@ pub const HONOURED: [&str; 57] = [
     "denylist-source-range",
     "enable-cors",
     "force-ssl-redirect",
+    "from-to-www-redirect",
     "hsts",
     "limit-burst-multiplier",
     "limit-rpm",

@@ -12,8 +12,8 @@ use crate::engine::NewlyClaimed;
 
 /// The hosts of one Ingress.
 pub struct IngressClaims {
-    /// The hosts of its rules and of its `tls` entries, its aliases, and [`Host::any`] where it
-    /// answers for hosts that nobody names.
+    /// The hosts of its rules and of its `tls` entries, its further ones, and [`Host::any`]
+    /// where it answers for hosts that nobody names.
     pub hosts: BTreeSet<Host>,
     /// Hosts that are no hosts, or were not written in their normal form.
     pub findings: Vec<Finding>,
@@ -46,6 +46,12 @@ fn claims_of(ingress: &Ingress, further: &Further) -> IngressClaims {
     if ingress.rules.is_empty() && ingress.default_backend.is_some() {
         claims.hosts.insert(Host::any());
     }
+    if further.www_key.is_some() {
+        let rules = ingress.rules.iter().filter_map(|rule| rule.host.as_deref());
+        let named = rules.filter_map(|text| Some(host_name::read(text).ok()?.host));
+        let others = named.filter_map(|host| annotations::counterpart(&host));
+        claims.hosts.extend(others);
+    }
     claims
 }
 
@@ -61,7 +67,10 @@ pub fn field_of(ingress: &Opened, host: &Host) -> String {
         None if ingress.is_alias(host) => {
             format!("metadata.annotations[{}]", ingress.further().alias_key)
         }
-        None => "spec.defaultBackend".into(),
+        None => match &ingress.further().www_key {
+            Some(key) if ingress.led_to(host).is_some() => format!("metadata.annotations[{key}]"),
+            _ => "spec.defaultBackend".into(),
+        },
     }
 }
 
@@ -123,7 +132,7 @@ pub fn is_shade_changed(old: &Ingress, new: &Ingress) -> bool {
             .cloned()
             .collect::<Vec<_>>()
     };
-    // Aliases have the certificate of the first host.
+    // Wildcards among the aliases have the certificate of the first host.
     let first = |ingress: &Ingress| ingress.rules.iter().find_map(|rule| rule.host.clone());
     old.meta.created != new.meta.created
         || old.tls != new.tls

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use myriad_api::Ingress;
 use myriad_model::{Host, host::Pattern};
 
-use super::annotations::Further;
+use super::annotations::{self, Further};
 use super::host_name::{self, is_host};
 
 /// Up to here hosts are looked for one by one, which costs less than an index of them.
@@ -54,10 +54,18 @@ impl Opened {
     /// The host whose `tls` entry holds for one that has none of its own.
     pub fn leading(&self, host: &Host) -> Option<Host> {
         if !self.is_alias(host) {
-            return None;
+            return self.led_to(host);
         }
         let first = self.rules.iter().find_map(|rule| rule.host.as_deref())?;
         Some(host_name::read(first).ok()?.host)
+    }
+
+    /// The host that its counterpart, with or without `www.`, is redirected to.
+    pub fn led_to(&self, host: &Host) -> Option<Host> {
+        self.further.www_key.as_ref()?;
+        let to = annotations::counterpart(host)?;
+        let is_led = self.rules_of(host).is_empty() && !self.rules_naming(&to).is_empty();
+        is_led.then_some(to)
     }
 
     /// The indices of the rules for a host, in their order: all for an alias.
@@ -158,10 +166,13 @@ mod tests {
     use super::{LINEAR_MAX, Opened};
 
     fn ingress(padding: usize) -> Opened {
-        let aliases = (
-            "myriad.dev/server-alias".into(),
-            "a.example, x.example".into(),
-        );
+        let annotations = [
+            ("myriad.dev/from-to-www-redirect".into(), "true".into()),
+            (
+                "myriad.dev/server-alias".into(),
+                "a.example, x.example".into(),
+            ),
+        ];
         let rule = |host: Option<&str>| IngressRule {
             host: host.map(Box::from),
             paths: Box::default(),
@@ -180,7 +191,7 @@ mod tests {
             meta: Meta {
                 key: ObjectKey::new(ObjectKind::Ingress, "n", "i"),
                 created: 0,
-                annotations: [aliases].into(),
+                annotations: annotations.into(),
             },
             class_name: None,
             default_backend: None,
@@ -212,6 +223,11 @@ mod tests {
             assert_eq!(opened.leading(&host("x.example")), Some(host("a.example")));
             assert!(!opened.is_alias(&host("a.example")));
             assert_eq!(opened.leading(&host("a.example")), None);
+            let www = opened.led_to(&host("www.a.example"));
+            assert_eq!(www, Some(host("a.example")));
+            for name in ["a.example", "www.x.example", "www.www.a.example"] {
+                assert_eq!(opened.led_to(&host(name)), None, "{name}");
+            }
         }
     }
 }

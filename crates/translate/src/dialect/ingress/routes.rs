@@ -20,6 +20,9 @@ use crate::resolve::upstream::{self, PortFound};
 /// The body of the answer of paths that have to stay closed.
 const CLOSED: &str = "closed: what restricts this path cannot be honoured\n";
 
+/// The rank of the redirect from a name with `www.` or without it, after every path.
+const LED_RANK: u64 = DEFAULT_RANK + (1 << 56);
+
 /// What all routes of a host have in common.
 pub struct RouteScene<'a> {
     /// The host.
@@ -74,6 +77,37 @@ pub fn build(
         let rank = |order| DEFAULT_RANK + u64::from(order);
         add_path(reader, scene, entry, &path, "default", &rank, output);
     }
+    let mut mains = scene.claimants.iter().filter(|known| !known.is_canary());
+    let led = mains.find_map(|known| Some((known, known.ingress.led_to(scene.host)?)));
+    if let Some((claimant, to)) = led {
+        add_led(scene, claimant, &to, output);
+    }
+}
+
+/// Adds the redirect of what no path of the host takes to its name with `www.`, or without it. The
+/// scheme stays, so that the host there says whether it has to be HTTPS.
+fn add_led(scene: &RouteScene<'_>, claimant: &Claimant, to: &Host, output: &mut Output) {
+    let options = Options {
+        ssl_redirect: false,
+        ..Options::default()
+    };
+    let action = Action::Redirect(Box::new(Redirect {
+        status: 308,
+        target: RedirectTarget::Parts(Box::new(RedirectParts {
+            host: to.as_str().into(),
+            keeps_port: true,
+            ..RedirectParts::default()
+        })),
+    }));
+    let path_scene = PathScene {
+        scene,
+        claimant,
+        policy: Arc::new(policy::build(&options, scene.facts, "/")),
+        path: PathMatch::Prefix("/".into()),
+        word: "www",
+        rank: &|_| LED_RANK,
+    };
+    path_scene.push_open(action, output);
 }
 
 fn add_app_root(scene: &RouteScene<'_>, claimant: &Claimant, output: &mut Output) {
@@ -93,9 +127,7 @@ fn add_app_root(scene: &RouteScene<'_>, claimant: &Claimant, output: &mut Output
         word: "app-root",
         rank: &|_| APP_ROOT_RANK,
     };
-    let is_closed = scene.is_blocked || claimant.options.blocked != Blocked::No;
-    let action = if is_closed { closed() } else { action };
-    path_scene.push("", Box::default(), 0, action, output);
+    path_scene.push_open(action, output);
 }
 
 fn add_path(
@@ -200,6 +232,13 @@ fn fixed_action(
 }
 
 impl PathScene<'_> {
+    /// Adds a route without conditions, closed where the paths of its Ingress have to be.
+    fn push_open(&self, action: Action, output: &mut Output) {
+        let is_closed = self.scene.is_blocked || self.claimant.options.blocked != Blocked::No;
+        let action = if is_closed { closed() } else { action };
+        self.push("", Box::default(), 0, action, output);
+    }
+
     fn push(
         &self,
         word: &str,

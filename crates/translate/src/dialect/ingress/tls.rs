@@ -59,9 +59,24 @@ pub fn claimant<'a>(host: &Host, claimants: &'a [Claimant]) -> Option<&'a Claima
     mains.find(|known| find(&known.ingress, host).is_some())
 }
 
-/// The entry of one Ingress: one that names the host, else one whose wildcard covers it, else
-/// one without hosts, which stands for all rules. An alias without any has that of the first host.
+/// The entry of one Ingress for a host: its own, else for a further one that of the host that it
+/// stands for.
 fn find<'a>(ingress: &'a Opened, host: &Host) -> Option<HostTls<'a>> {
+    let of_leading = || entry_of(ingress, &ingress.leading(host)?);
+    let at = entry_of(ingress, host).or_else(of_leading)?;
+    let entry = ingress.tls.get(at)?;
+    let secret = entry.secret_name.as_deref().filter(|name| !name.is_empty());
+    let namespace = ingress.meta.key.namespace();
+    Some(HostTls {
+        ingress,
+        secret: secret.map(|name| format!("{namespace}/{name}").into()),
+        entry: at,
+    })
+}
+
+/// One that names the host, else one whose wildcard covers it, else one without hosts, which stands
+/// for all rules.
+fn entry_of(ingress: &Opened, host: &Host) -> Option<usize> {
     let naming = ingress.tls_naming(host).map(|(at, _)| at);
     let covering = || ingress.tls_covering(host);
     let bare = || {
@@ -71,20 +86,7 @@ fn find<'a>(ingress: &'a Opened, host: &Host) -> Option<HostTls<'a>> {
             .position(|entry| entry.hosts.is_empty())?;
         (!ingress.rules_of(host).is_empty()).then_some(at)
     };
-    let of_first = || {
-        let first = ingress.leading(host)?;
-        let naming = ingress.tls_naming(&first).map(|(at, _)| at);
-        naming.or_else(|| ingress.tls_covering(&first))
-    };
-    let at = naming.or_else(covering).or_else(bare).or_else(of_first)?;
-    let entry = ingress.tls.get(at)?;
-    let secret = entry.secret_name.as_deref().filter(|name| !name.is_empty());
-    let namespace = ingress.meta.key.namespace();
-    Some(HostTls {
-        ingress,
-        secret: secret.map(|name| format!("{namespace}/{name}").into()),
-        entry: at,
-    })
+    naming.or_else(covering).or_else(bare)
 }
 
 fn judge(reader: &mut Reader<'_>, host: &Host, tls: &HostTls<'_>, findings: &mut Vec<Finding>) {

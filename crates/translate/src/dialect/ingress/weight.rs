@@ -12,7 +12,8 @@ use crate::regex;
 const CANARY_PATTERN: &str = "/canary-by-header-pattern";
 
 /// Its paths, what their regexes take, and hosts that it names for TLS beyond those of its rules:
-/// each has a domain. An alias has all of its paths once more.
+/// each has a domain. An alias has all of its paths once more, and a redirect to a rule's host is
+/// one.
 pub fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
@@ -26,9 +27,11 @@ pub fn weigh(ingress: &Ingress) -> u64 {
     let regexes = of_paths
         .filter(|path| looks_like_regex(path))
         .chain(of_canary.map(|(_, pattern)| &**pattern));
-    let aliases = Further::read(&ingress.meta, &BTreeSet::new()).aliases.len() as u64;
+    let further = Further::read(&ingress.meta, &BTreeSet::new());
+    let aliases = further.aliases.len() as u64;
+    let redirects = further.www_key.map_or(0, |_| ingress.rules.len());
     let of_paths = (paths.sum::<usize>() + default) as u64;
     let of_host = regex::rows(regexes).saturating_add(of_paths);
     let of_hosts = of_host.saturating_mul(1 + aliases);
-    of_hosts.saturating_add(of_tls as u64)
+    of_hosts.saturating_add((of_tls + redirects) as u64)
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use myriad_api::Meta;
-use myriad_model::Host;
+use myriad_model::{Host, host::Pattern};
 
-use super::PREFIXES;
 use super::sheet::Sheet;
+use super::{PREFIXES, values};
 use crate::dialect::ingress::host_name;
 
 /// The most aliases of an Ingress.
@@ -15,6 +15,9 @@ const ALIASES_MAX: usize = 64;
 /// The name of the annotation that lists aliases.
 const ALIAS: &str = "server-alias";
 
+/// The name of the switch of redirects between names with and without `www.`.
+const WWW: &str = "from-to-www-redirect";
+
 /// Hosts that an Ingress has beside those that it names.
 #[derive(Debug, Default)]
 pub struct Further {
@@ -22,19 +25,23 @@ pub struct Further {
     pub aliases: Box<[Host]>,
     /// The annotation that lists them.
     pub alias_key: Box<str>,
+    /// The annotation by which each host is led to from its name with `www.`, or without it where
+    /// it has it.
+    pub www_key: Option<Box<str>>,
 }
 
 impl Further {
     /// Reads them alone; what cannot be read adds none.
     pub fn read(meta: &Meta, ignored: &BTreeSet<String>) -> Further {
-        let found = written(meta, ignored, ALIAS);
-        let Some((key, hosts)) = found.and_then(|(key, text)| Some((key, aliases(text.trim())?)))
-        else {
-            return Further::default();
-        };
+        let alias = written(meta, ignored, ALIAS);
+        let alias = alias.and_then(|(key, text)| Some((key, aliases(text.trim())?)));
+        let (alias_key, aliases) = alias.unwrap_or_default();
+        let www = written(meta, ignored, WWW);
+        let www = www.filter(|(_, text)| values::boolean(text.trim()) == Some(true));
         Further {
-            aliases: hosts,
-            alias_key: key.into(),
+            aliases,
+            alias_key: alias_key.into(),
+            www_key: www.map(|(key, _)| key.into()),
         }
     }
 }
@@ -43,6 +50,20 @@ impl Further {
 pub(super) fn judge(sheet: &mut Sheet<'_>) {
     let expected = "write at most 64 names such as b.example or *.b.example, separated by commas";
     sheet.read(ALIAS, expected, aliases);
+    sheet.flag(WWW);
+}
+
+/// The name of a host with `www.` before it, or without it where it has it.
+pub fn counterpart(host: &Host) -> Option<Host> {
+    let Pattern::Exact(name) = host.pattern() else {
+        return None;
+    };
+    let other = match name.strip_prefix("www.") {
+        Some(bare) if bare.starts_with("www.") => return None,
+        Some(bare) => bare.to_owned(),
+        None => format!("www.{name}"),
+    };
+    Some(host_name::read(&other).ok()?.host)
 }
 
 /// The annotation of a name that holds, key and value.
@@ -79,7 +100,9 @@ mod tests {
 
     use myriad_api::{Meta, ObjectKey, ObjectKind};
 
-    use super::{ALIASES_MAX, Further, aliases};
+    use myriad_model::Host;
+
+    use super::{ALIASES_MAX, Further, aliases, counterpart};
 
     fn read(annotations: &[(&str, &str)], ignored: &[&str]) -> Vec<String> {
         let mut meta = Meta::new(ObjectKey::new(ObjectKind::Ingress, "n", "i"));
@@ -108,6 +131,20 @@ mod tests {
         let own = ("myriad.dev/server-alias", "b.example");
         assert_eq!(read(&[own, (key, "a.example")], &[]), ["b.example"]);
         assert_eq!(read(&[own, (key, "a.example")], &[own.0]), ["a.example"]);
+    }
+
+    #[test]
+    fn a_name_and_its_counterpart_are_each_others() {
+        for (name, other) in [
+            ("a.example", Some("www.a.example")),
+            ("www.a.example", Some("a.example")),
+            ("www.www.a.example", None),
+            ("*.a.example", None),
+            ("www.10.0.0.1", None),
+        ] {
+            let found = counterpart(&Host::parse(name).unwrap());
+            assert_eq!(found.as_ref().map(Host::as_str), other, "{name}");
+        }
     }
 
     #[test]
