@@ -53,6 +53,7 @@ impl WrittenLimit {
             burst: self.burst,
             is_per_client: self.is_per_client,
             exempt: Box::default(),
+            is_at_once: false,
         }
     }
 }

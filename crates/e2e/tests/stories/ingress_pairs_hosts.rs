@@ -1,5 +1,5 @@
-//! Annotations of hosts, beside an nginx with the directives that they stand for: both answer
-//! alike.
+//! Annotations of hosts and limits, beside an nginx with the directives that they stand for: both
+//! answer alike.
 
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
@@ -9,7 +9,8 @@ use myriad_e2e::istio::free_port;
 use myriad_e2e::world::eventually;
 use myriad_e2e::{Answer, Backend, Site, World};
 use myriad_lab::peer;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 /// Annotations of an Ingress of `a.test`, the servers of nginx that they stand for, and what both
 /// are asked.
@@ -124,4 +125,61 @@ async fn annotations_of_hosts_do_what_directives_of_nginx_do() {
         }
         world.stop().await;
     }
+}
+
+/// The statuses of requests of one client, each begun while those before it are served, and of one
+/// after them.
+async fn statuses_at_once(address: SocketAddr, endpoint: &TcpListener, count: usize) -> Vec<u16> {
+    let ask = async || {
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        let request = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.expect("a request is sent");
+        client
+    };
+    let status = async |mut client: TcpStream| {
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.expect("a response");
+        let status = text.split(' ').nth(1).and_then(|it| it.parse().ok());
+        status.unwrap_or_else(|| panic!("no status: {text}"))
+    };
+    let mut statuses = Vec::new();
+    let mut served = Vec::new();
+    for _ in 0..count {
+        let client = ask().await;
+        // Either the endpoint is asked, or the client is answered.
+        let mut first = [0; 1];
+        tokio::select! {
+            accepted = endpoint.accept() => {
+                served.push((client, accepted.expect("a connection").0));
+            }
+            read = client.peek(&mut first) => {
+                assert_eq!(read.ok(), Some(1));
+                statuses.push(status(client).await);
+            }
+        }
+    }
+    for (client, mut held) in served {
+        let response = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        held.write_all(response).await.expect("a response is sent");
+        statuses.push(status(client).await);
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn as_many_requests_of_a_client_are_served_at_once_as_by_nginx() {
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = endpoint.local_addr().expect("an address");
+    let key = "nginx.ingress.kubernetes.io/limit-connections";
+    let site = Site::new("a.test").to(address).annotation(key, "2");
+    let world = World::serve_with(Authority::new(), &[("a.yaml", site.yaml())], &[]).await;
+    let servers = "limit_conn_zone $binary_remote_addr zone=a:1m;
+                   server { listen LISTEN; server_name a.test;
+                   location / { limit_conn a 2; proxy_pass http://BACKEND; } }";
+    let nginx = Nginx::start(servers, address).await;
+    let own = statuses_at_once(world.http(), &endpoint, 4).await;
+    let other = statuses_at_once(nginx.address, &endpoint, 4).await;
+    assert_eq!(own, other);
+    assert_eq!(own, [503, 503, 200, 200]);
+    world.stop().await;
 }

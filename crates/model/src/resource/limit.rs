@@ -18,6 +18,9 @@ pub struct RateLimit {
     pub is_per_client: bool,
     /// Client addresses that are not counted.
     pub exempt: Box<[ipnet::IpNet]>,
+    /// Whether it is about requests that are served at the same time, whatever the interval is;
+    /// those beyond get 503. A proxy that does not know of it reads the rate.
+    pub is_at_once: bool,
 }
 
 impl RateLimit {

@@ -18,9 +18,10 @@ use crate::{
     ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form,
     HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror, MutualTls,
     Name, Origin, OriginKind, PathMatch, PathReading, PathRewrite, Policy, PrivateKey, Protocol,
-    Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, RetryConditions,
-    Rewrite, Route, Sealer, Share, Source, StreamRoute, Test, TlsRedirect, TlsSettings, Trust,
-    Underscores, Upstream, UpstreamTls, Users, Value, ValueMatch, WeightedUpstream,
+    RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
+    RetryConditions, Rewrite, Route, Sealer, Share, Source, StreamRoute, Test, TlsRedirect,
+    TlsSettings, Trust, Underscores, Upstream, UpstreamTls, Users, Value, ValueMatch,
+    WeightedUpstream,
 };
 
 fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -492,6 +493,27 @@ fn redirects_and_answers_come_back_too() {
         let resource = resource(Value::Route(route));
         assert_eq!(decode(&encoded(&resource)).as_ref(), Ok(&resource));
     }
+}
+
+#[test]
+fn limits_of_requests_at_the_same_time_come_back_too() {
+    let Value::Route(mut route) = examples().swap_remove(3).1 else {
+        panic!("not a route")
+    };
+    let mut policy = Policy::clone(&route.policy);
+    policy.rate_limits = [RateLimit {
+        name: "Ingress/n/i/limit-connections".into(),
+        requests: 10,
+        interval: Duration::from_secs(1),
+        burst: RateLimit::REQUESTS_MAX,
+        is_per_client: true,
+        exempt: Box::default(),
+        is_at_once: true,
+    }]
+    .into();
+    route.policy = Arc::new(policy);
+    let resource = resource(Value::Route(route));
+    assert_eq!(decode(&encoded(&resource)).as_ref(), Ok(&resource));
 }
 
 #[test]

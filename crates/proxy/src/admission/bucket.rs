@@ -3,9 +3,12 @@
 //! A bucket is one number: when all that was taken out of it is paid back (the generic cell rate
 //! algorithm). One that has been paid back is as good as one that is not there, so a bucket may
 //! be forgotten as soon as nobody is in its debt, and the table needs no sweeping.
+//!
+//! Beside them stand counts of what is going on at the same time. One that is at zero is as good as
+//! one that is not there.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use myriad_base::clock::{self, Instant};
@@ -16,6 +19,12 @@ pub const BUCKETS_MAX: usize = 1 << 17;
 /// How many places a bucket may be at.
 const WAYS: usize = 8;
 
+/// The part of a count that counts; the rest says whose it is.
+const RUNNING: u64 = (1 << 24) - 1;
+
+/// How often a count is tried to be changed while others change it.
+const TRIES_MAX: usize = 32;
+
 /// All buckets of a process.
 pub struct Buckets {
     began: Instant,
@@ -23,6 +32,24 @@ pub struct Buckets {
     common: OnceLock<Box<[Slot]>>,
     /// Buckets of one client each.
     clients: OnceLock<Box<[Slot]>>,
+    /// What is going on at the same time.
+    running: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// A place among what goes on at the same time; it is free again once dropped.
+pub struct Running {
+    buckets: Arc<Buckets>,
+    at: usize,
+}
+
+/// The outcome of a request for a place among what goes on at the same time.
+pub enum Entered {
+    /// It is counted.
+    Yes(Running),
+    /// There is no room to count it.
+    Uncounted,
+    /// There are as many already.
+    Full,
 }
 
 /// How fast a bucket fills, and how much it holds.
@@ -54,12 +81,14 @@ struct Slot {
 }
 
 impl Buckets {
-    /// No buckets; a kind takes its memory (2 MiB) when the first of it is used.
+    /// No buckets; a kind takes its memory (2 MiB, and counts half of that) when the first of it is
+    /// used.
     pub fn new() -> Self {
         Buckets {
             began: clock::now(),
             common: OnceLock::new(),
             clients: OnceLock::new(),
+            running: OnceLock::new(),
         }
     }
 
@@ -73,6 +102,32 @@ impl Buckets {
         let slots = slots.get_or_init(|| (0..BUCKETS_MAX).map(|_| Slot::default()).collect());
         take(slots, key.max(1), rate, now)
     }
+
+    /// Takes one of `most` places of a key that is a hash.
+    pub fn enter(self: &Arc<Self>, key: u64, most: u32) -> Entered {
+        let slots = self.running.get_or_init(counts);
+        match enter(slots, key, most.into()) {
+            CountSlot::At(at) => Entered::Yes(Running {
+                buckets: self.clone(),
+                at,
+            }),
+            CountSlot::None => Entered::Uncounted,
+            CountSlot::Full => Entered::Full,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let slots = self.buckets.running.get();
+        if let Some(slot) = slots.and_then(|slots| slots.get(self.at)) {
+            slot.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn counts() -> Box<[AtomicU64]> {
+    (0..BUCKETS_MAX).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl Default for Buckets {
@@ -108,6 +163,50 @@ fn take(slots: &[Slot], key: u64, rate: Rate, now: u64) -> BucketOutcome {
     }
 }
 
+/// The place of a key in a table of counts.
+#[derive(Debug, PartialEq, Eq)]
+enum CountSlot {
+    At(usize),
+    None,
+    Full,
+}
+
+fn enter(slots: &[AtomicU64], key: u64, most: u64) -> CountSlot {
+    let sets = (slots.len() / WAYS).max(1) as u64;
+    let start = (key % sets) as usize * WAYS;
+    let set = slots.get(start..start + WAYS).unwrap_or_default();
+    let whose = key & !RUNNING;
+    for _ in 0..TRIES_MAX {
+        let mut chosen = None;
+        for (at, slot) in set.iter().enumerate() {
+            let seen = slot.load(Ordering::Relaxed);
+            let is_free = seen & RUNNING == 0;
+            if !is_free && seen & !RUNNING == whose {
+                chosen = Some((at, slot, seen));
+                break;
+            }
+            if is_free && chosen.is_none() {
+                chosen = Some((at, slot, seen));
+            }
+        }
+        let Some((at, slot, seen)) = chosen else {
+            return CountSlot::None;
+        };
+        let running = seen & RUNNING;
+        if running >= most.min(RUNNING) {
+            return CountSlot::Full;
+        }
+        // Two workers that begin a key at once may begin it at two places, if one becomes free
+        // between their looks: for that long its client has places too many.
+        let next = whose | (running + 1);
+        let changed = slot.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed);
+        if changed.is_ok() {
+            return CountSlot::At(start + at);
+        }
+    }
+    CountSlot::None
+}
+
 fn pay(slot: &Slot, rate: Rate, now: u64) -> BucketOutcome {
     let spacing = nanoseconds(rate.spacing);
     let credit = spacing.saturating_mul(rate.burst.into());
@@ -132,9 +231,13 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
-    use super::{BucketOutcome, Rate, Slot, WAYS, take};
+    use super::{
+        BucketOutcome, Buckets, CountSlot, Entered, RUNNING, Rate, Slot, WAYS, enter, take,
+    };
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -189,6 +292,40 @@ mod tests {
                 BucketOutcome::No(_)
             ));
         }
+    }
+
+    #[test]
+    fn so_many_go_on_at_once_and_a_place_that_is_left_is_free() {
+        let buckets = Arc::new(Buckets::new());
+        let enter = |key| match buckets.enter(key, 2) {
+            Entered::Yes(running) => Some(running),
+            Entered::Uncounted => panic!("there is room"),
+            Entered::Full => None,
+        };
+        let key = 7 << 40;
+        let (first, second) = (enter(key), enter(key));
+        assert!(first.is_some() && second.is_some());
+        assert!(enter(key).is_none());
+        assert!(enter(8 << 40).is_some());
+        drop(first);
+        let third = enter(key);
+        assert!(third.is_some() && enter(key).is_none());
+        drop((second, third));
+        let all = buckets.running.get().unwrap().iter();
+        let ordering = super::Ordering::Relaxed;
+        assert!(all.map(|it| it.load(ordering) & RUNNING).all(|it| it == 0));
+    }
+
+    #[test]
+    fn where_all_places_are_somebody_elses_nobody_is_refused() {
+        let slots: Vec<AtomicU64> = (0..WAYS).map(|_| AtomicU64::new(0)).collect();
+        let key = |number: u64| number << 24;
+        for number in 1..=WAYS as u64 {
+            let place = enter(&slots, key(number), 1);
+            assert_eq!(place, CountSlot::At(number as usize - 1));
+            assert_eq!(enter(&slots, key(number), 1), CountSlot::Full);
+        }
+        assert_eq!(enter(&slots, key(99), 1), CountSlot::None);
     }
 
     #[test]

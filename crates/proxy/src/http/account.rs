@@ -9,6 +9,7 @@ use super::page::Form;
 use super::plan::Forward;
 use super::spans::RequestSpan;
 use super::worker::Worker;
+use crate::admission::bucket::Running;
 use crate::admission::share::HeldShare;
 use crate::balance::Endpoint;
 use crate::codec::field::KnownField;
@@ -74,6 +75,8 @@ pub struct RequestAccount {
     pub held: Option<HeldShare>,
     /// Its place among the tunnels of its host, where it may become one.
     pub tunnel: Option<Box<HeldShare>>,
+    /// Its places among the requests that are served at the same time; nearly always none.
+    pub running: Vec<Running>,
 }
 
 impl RequestAccount {
@@ -188,6 +191,7 @@ impl RequestAccount {
             form: Form::Text,
             held: None,
             tunnel: None,
+            running: Vec::new(),
         }
     }
 

@@ -1,12 +1,13 @@
 //! Whether a request comes within the rate that its route allows.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::RateLimit;
 
 use super::client;
-use crate::admission::bucket::{BucketOutcome, Buckets, Rate};
+use crate::admission::bucket::{BucketOutcome, Buckets, Entered, Rate, Running};
 use crate::codec::client::ClientAddress;
 use crate::random::hash::hash_numbers;
 use crate::telemetry::count::{Count, Counts};
@@ -22,8 +23,9 @@ pub fn wait(
     counts: &Counts,
     client: ClientAddress,
 ) -> Option<Duration> {
-    limits.iter().find_map(|limit| {
-        if !limit.exempt.is_empty() && client::is_allowed(&limit.exempt, client) {
+    let mut rates = limits.iter().filter(|limit| !limit.is_at_once);
+    rates.find_map(|limit| {
+        if is_exempt(limit, client) {
             return None;
         }
         let rate = Rate {
@@ -42,6 +44,41 @@ pub fn wait(
             }
         }
     })
+}
+
+/// Takes a place of every limit of requests at the same time; false where one has none left.
+pub fn enter(
+    limits: &[RateLimit],
+    buckets: &Arc<Buckets>,
+    counts: &Counts,
+    client: ClientAddress,
+    running: &mut Vec<Running>,
+) -> bool {
+    let mut limits = limits.iter().filter(|limit| limit.is_at_once);
+    limits.all(|limit| {
+        if is_exempt(limit, client) {
+            return true;
+        }
+        match buckets.enter(key(limit, client), limit.requests) {
+            Entered::Yes(place) => {
+                running.push(place);
+                true
+            }
+            Entered::Uncounted => {
+                counts.add(Count::RateEvicted);
+                true
+            }
+            Entered::Full => {
+                counts.add(Count::RateLimited);
+                false
+            }
+        }
+    })
+}
+
+/// Whether a client is one that a limit does not count.
+pub fn is_exempt(limit: &RateLimit, client: ClientAddress) -> bool {
+    !limit.exempt.is_empty() && client::is_allowed(&limit.exempt, client)
 }
 
 /// `Retry-After` (RFC 9110, section 10.2.3): whole seconds, at least one.
@@ -65,11 +102,12 @@ fn key(limit: &RateLimit, client: ClientAddress) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use myriad_model::RateLimit;
 
-    use super::{retry_after, wait};
+    use super::{enter, retry_after, wait};
     use crate::admission::bucket::Buckets;
     use crate::codec::client::ClientAddress;
     use crate::telemetry::count::{Count, Counts};
@@ -82,7 +120,31 @@ mod tests {
             burst: 1,
             is_per_client,
             exempt: ["192.0.2.128/25".parse().unwrap()].into(),
+            is_at_once: false,
         }
+    }
+
+    #[test]
+    fn requests_at_the_same_time_are_no_rate() {
+        let limits = [RateLimit {
+            is_at_once: true,
+            ..limit(true)
+        }];
+        let (buckets, counts) = (Arc::new(Buckets::new()), Counts::new());
+        let read = |entry: &str| ClientAddress::parse(entry.as_bytes());
+        let ask = |client: &str| {
+            let mut running = Vec::new();
+            let client = read(client);
+            assert!(wait(&limits, &buckets, &counts, client).is_none());
+            enter(&limits, &buckets, &counts, client, &mut running).then_some(running)
+        };
+        let held = ask("192.0.2.1");
+        assert!(held.is_some() && ask("192.0.2.1").is_none());
+        assert!(ask("192.0.2.2").is_some());
+        assert_eq!(ask("192.0.2.200").map(|it| it.len()), Some(0));
+        drop(held);
+        assert!(ask("192.0.2.1").is_some());
+        assert_eq!(counts.get(Count::RateLimited), 1);
     }
 
     #[test]

@@ -159,10 +159,14 @@ fn limit_text(limit: &RateLimit) -> String {
     } else {
         ""
     };
-    let mut text = format!(
-        "\n  at most {} in {:?} burst {}{per_client} on {}",
-        limit.requests, limit.interval, limit.burst, limit.name
-    );
+    let (requests, name) = (limit.requests, &limit.name);
+    let (interval, burst) = (limit.interval, limit.burst);
+    let mut text = match limit.is_at_once {
+        true => format!("\n  at most {requests} at once{per_client} on {name}"),
+        false => {
+            format!("\n  at most {requests} in {interval:?} burst {burst}{per_client} on {name}")
+        }
+    };
     if !limit.exempt.is_empty() {
         let _ = write!(text, " except {:?}", limit.exempt);
     }

@@ -227,6 +227,7 @@ fn a_provider_that_is_asked_is_named_and_one_that_is_missing_refuses() {
 #[test]
 fn limits_of_a_route_are_told_and_source_ranges_are_weighed() {
     let annotations = json!({
+        "nginx.ingress.kubernetes.io/limit-connections": "3",
         "nginx.ingress.kubernetes.io/limit-rps": "5",
         "nginx.ingress.kubernetes.io/whitelist-source-range": "192.0.2.0/24",
     });
@@ -243,6 +244,11 @@ fn limits_of_a_route_are_told_and_source_ranges_are_weighed() {
         &seen,
         "rate limit",
         "may be limited to 5 per second and client",
+    );
+    says(
+        &seen,
+        "rate limit",
+        "may be limited to 3 at the same time of a client: 503 beyond",
     );
 }
 

@@ -299,12 +299,15 @@ message! {
         5 is_per_client: boolean();
         /// CIDR notation.
         6 exempt: list(network("source range"));
+        /// Whether it is about requests at the same time, whatever the interval is.
+        7 is_at_once: boolean();
     } => {
         let is_interval = (Duration::from_secs(1)..=RateLimit::INTERVAL_MAX).contains(&interval);
         let is_rate = (1..=RateLimit::REQUESTS_MAX).contains(&requests);
         if !is_interval || !is_rate {
             return Err(WireError::Invalid("rate limit"));
         }
-        RateLimit { name, requests, interval, burst, is_per_client, exempt: exempt.into() }
+        let exempt = exempt.into();
+        RateLimit { name, requests, interval, burst, is_per_client, exempt, is_at_once }
     }
 }

@@ -17,6 +17,7 @@ pub fn limited(policy: Policy) -> Policy {
         burst: 20,
         is_per_client: true,
         exempt: ["10.0.0.0/8".parse().unwrap()].into(),
+        is_at_once: false,
     };
     let cors = policy.cors.map(|cors| {
         Box::new(Cors {

@@ -1,4 +1,6 @@
-//! How often a route serves requests.
+//! How often a route serves requests, and how many at the same time.
+
+use myriad_model::RateLimit;
 
 use super::dry_run::StageVerdict;
 use super::{Flow, RequestState, Scene, Serving};
@@ -6,6 +8,9 @@ use crate::failure::FailureKind;
 use crate::http::answer::LocalReply;
 use crate::policy::cors::Additions;
 use crate::policy::{client, limit};
+
+/// The status of requests beyond those that are served at the same time, as nginx has it.
+const AT_ONCE: u16 = 503;
 
 pub(super) fn apply(
     request: &mut RequestState<'_, '_>,
@@ -16,17 +21,24 @@ pub(super) fn apply(
     if limits.is_empty() || request.is_counted {
         return Ok(Flow::Continue);
     }
-    let local = &serving.worker.local;
+    let worker = serving.worker;
+    let local = &worker.local;
     let peer = scene.visit.client.ip();
     let client = client::address(request.head.get(), peer, scene.trusted_hops);
-    let Some(wait) = limit::wait(limits, &local.buckets, &local.counts, client) else {
+    let (buckets, counts) = (&local.buckets, &local.counts);
+    let failed = || LocalReply::failed(FailureKind::RateLimited);
+    if let Some(wait) = limit::wait(limits, buckets, counts, client) {
+        let mut additions = Additions::new();
+        additions.push(("retry-after", limit::retry_after(wait)));
+        return Ok(Flow::answer(failed().with(additions)));
+    }
+    let running = &mut serving.account.running;
+    if limit::enter(limits, buckets, counts, client, running) {
         return Ok(Flow::Continue);
-    };
-    let mut additions = Additions::new();
-    additions.push(("retry-after", limit::retry_after(wait)));
-    Ok(Flow::answer(
-        LocalReply::failed(FailureKind::RateLimited).with(additions),
-    ))
+    }
+    let mut answer = failed();
+    answer.status = AT_ONCE;
+    Ok(Flow::answer(answer))
 }
 
 /// What is left of a limit is not known here, and asking takes nothing from it.
@@ -37,27 +49,35 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     let peer = scene.visit.client.ip();
     let client = client::address(request.head.get(), peer, scene.trusted_hops);
     let limits = taken.route.policy.rate_limits.iter();
-    let counted = limits
-        .filter(|limit| limit.exempt.is_empty() || !client::is_allowed(&limit.exempt, client));
-    let told: Vec<String> = counted
-        .map(|limit| {
-            let interval = match limit.interval.as_secs() {
-                1 => "second".to_owned(),
-                60 => "minute".to_owned(),
-                3_600 => "hour".to_owned(),
-                seconds => format!("{seconds} seconds"),
-            };
-            let (requests, burst) = (limit.requests, limit.burst);
-            let each = if limit.is_per_client {
-                " and client"
-            } else {
-                ""
-            };
-            format!("may be limited to {requests} per {interval}{each}, {burst} more at once")
-        })
-        .collect();
+    let counted = limits.filter(|limit| !limit::is_exempt(limit, client));
+    let told: Vec<String> = counted.map(told).collect();
     match told.is_empty() {
         true => StageVerdict::Silent,
-        false => StageVerdict::Passes(format!("{}: 429 beyond", told.join("; "))),
+        false => StageVerdict::Passes(told.join("; ")),
     }
+}
+
+fn told(limit: &RateLimit) -> String {
+    let requests = limit.requests;
+    if limit.is_at_once {
+        let each = if limit.is_per_client {
+            " of a client"
+        } else {
+            ""
+        };
+        return format!("may be limited to {requests} at the same time{each}: {AT_ONCE} beyond");
+    }
+    let interval = match limit.interval.as_secs() {
+        1 => "second".to_owned(),
+        60 => "minute".to_owned(),
+        3_600 => "hour".to_owned(),
+        seconds => format!("{seconds} seconds"),
+    };
+    let burst = limit.burst;
+    let each = if limit.is_per_client {
+        " and client"
+    } else {
+        ""
+    };
+    format!("may be limited to {requests} per {interval}{each}, {burst} more at once: 429 beyond")
 }

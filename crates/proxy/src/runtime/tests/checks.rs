@@ -10,9 +10,10 @@ use myriad_model::{
     Test, Trust, Users, Value, ValueMatch,
 };
 use prost::Message as _;
+use tokio::net::TcpListener;
 
 use super::endpoints::{Streams, put};
-use super::world::{Backend, PATIENCE, World, header, route, with_policy};
+use super::world::{Backend, Client, PATIENCE, World, header, route, with_policy};
 use crate::policy::check::envoy;
 
 fn get(fields: &str) -> String {
@@ -442,6 +443,7 @@ async fn requests_beyond_a_rate_are_told_when_to_come_again() {
         burst: 1,
         is_per_client: true,
         exempt: Box::default(),
+        is_at_once: false,
     };
     let limited = |read_timeout| {
         with_policy(route("a.example", "/", "u"), |policy| {
@@ -460,4 +462,39 @@ async fn requests_beyond_a_rate_are_told_when_to_come_again() {
     // A change of something else does not begin the count anew.
     world.put_route("r", limited(PATIENCE * 2));
     assert!(world.ask(&get("")).await.starts_with("HTTP/1.1 429"));
+}
+
+#[tokio::test]
+async fn requests_beyond_those_at_the_same_time_are_refused_until_one_is_over() {
+    const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    const RESPONSE: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut world = World::start();
+    world.put_upstream("u", &[endpoint.local_addr().unwrap()]);
+    let limited = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.rate_limits = [RateLimit {
+            name: "at the same time".into(),
+            requests: 1,
+            interval: Duration::from_secs(1),
+            burst: RateLimit::REQUESTS_MAX,
+            is_per_client: true,
+            exempt: Box::default(),
+            is_at_once: true,
+        }]
+        .into();
+    });
+    world.put_route("r", limited);
+    let mut client = world.client().await;
+    // The account of a request is closed before the next one of its connection is read.
+    for _ in 0..2 {
+        client.send(REQUEST).await;
+        let mut held = Client::new(endpoint.accept().await.unwrap().0);
+        held.read_until("\r\n\r\n").await;
+        let refused = world.ask(&get("")).await;
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+        assert_eq!(header(&refused, "retry-after"), None);
+        held.send(RESPONSE).await;
+        drop(held);
+        assert_eq!(client.response().await.1, "ok");
+    }
 }

@@ -169,6 +169,7 @@ async fn asking_what_would_happen_takes_nothing_from_a_limit_and_reaches_no_endp
             burst: 0,
             is_per_client: false,
             exempt: Box::default(),
+            is_at_once: false,
         }]
         .into();
     });

@@ -36,6 +36,7 @@ async fn world(trusted_hops: usize) -> World {
             burst: 0,
             is_per_client: true,
             exempt: ["127.0.0.0/8".parse().unwrap()].into(),
+            is_at_once: false,
         }]
         .into();
     });

@@ -33,7 +33,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 58] = [
+pub const HONOURED: [&str; 60] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -61,7 +61,9 @@ pub const HONOURED: [&str; 58] = [
     "force-ssl-redirect",
     "from-to-www-redirect",
     "hsts",
+    "limit-allowlist",
     "limit-burst-multiplier",
+    "limit-connections",
     "limit-rpm",
     "limit-rps",
     "limit-whitelist",

@@ -12,12 +12,17 @@ use crate::limit::{self, WrittenLimit};
 /// The factor by which ingress-nginx multiplies a rate to have its burst.
 const BURST_MULTIPLIER: u32 = 5;
 
+/// The limit of requests of a client at the same time, which ingress-nginx calls its connections.
+const CONNECTIONS: &str = "limit-connections";
+
 /// Reads limits. One that cannot be read closes what it was to protect.
 pub fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
     let object = format!("Ingress/{}", meta.key.id());
     let number = "write a number from 1";
     let expected = "write networks such as 10.0.0.0/8, separated by commas";
-    let exempt = sheet.read("limit-whitelist", expected, values::networks);
+    let former = sheet.read("limit-whitelist", expected, values::networks);
+    let exempt = sheet.read("limit-allowlist", expected, values::networks);
+    let exempt = exempt.or(former).unwrap_or_default();
     let multiplier = sheet.read_closing("limit-burst-multiplier", number, count);
     let mut limits = Vec::new();
     for (name, interval) in [("limit-rps", 1), ("limit-rpm", 60)] {
@@ -31,7 +36,20 @@ pub fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
             interval: Duration::from_secs(interval),
             burst: burst.min(RateLimit::REQUESTS_MAX),
             is_per_client: true,
-            exempt: exempt.clone().unwrap_or_default(),
+            exempt: exempt.clone(),
+            is_at_once: false,
+        });
+    }
+    if let Some(requests) = sheet.read_closing(CONNECTIONS, number, count) {
+        limits.push(RateLimit {
+            name: format!("{object}/{CONNECTIONS}").into(),
+            requests,
+            // A rate that is none, for proxies that know of rates alone.
+            interval: Duration::from_secs(1),
+            burst: RateLimit::REQUESTS_MAX,
+            is_per_client: true,
+            exempt,
+            is_at_once: true,
         });
     }
     // An Ingress is one count: its hosts and paths have their options in common.
