@@ -34,7 +34,7 @@ pub use resource::{
     Authorize, BadHash, Balancer, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, Certificate,
     CheckBody, CheckProtocol, CipherSuite, ClaimHeader, ClientAuth, ClientAuthMode, Condition,
     ConditionStep, Cors, Delay, Dns, DnsMode, DnsName, Domain, Endpoint, Endpoints, Fault,
-    FormatPart, HashBalancer, HashCookie, HashSource, HashTable, HeaderEdit, HeaderEdits,
+    FormatPart, HashBalancer, HashCookie, HashPart, HashSource, HashTable, HeaderEdit, HeaderEdits,
     HttpCheck, Keepalive, KeyEncoding, Limits, Listener, ListenerProtocol, Literal, LocalityLevel,
     LocalityPart, LocalityRule, LocalityShares, LogFormat, LogMember, LogSink, MeshTls, Metric,
     MetricAction, MetricRule, Mirror, MutualTls, NameMatch, Outlier, PathMatch, PathReading,

@@ -27,8 +27,8 @@ pub use listener::{
 };
 pub use locality::{LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
 pub use options::{
-    Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, Outlier, Ping,
-    ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
+    Balancer, HashBalancer, HashCookie, HashPart, HashSource, HashTable, Keepalive, Limits,
+    Outlier, Ping, ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
 pub use policy::{
     Affinity, Cors, PathReading, PathRewrite, Policy, Rewrite, SameSite, TlsRedirect, Underscores,

@@ -7,6 +7,7 @@ mod client_tls;
 pub mod destination_rule;
 mod exports;
 pub mod facts;
+pub mod hash_by;
 mod lent;
 mod locality;
 mod merged;

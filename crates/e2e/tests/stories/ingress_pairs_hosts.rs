@@ -49,6 +49,51 @@ const CASES: [Case; 2] = [
     },
 ];
 
+/// The endpoints that requests for paths get, each asked twice at an address.
+async fn endpoints_of(world: &World, address: SocketAddr, paths: usize) -> Vec<[String; 2]> {
+    let mut all = Vec::new();
+    for path in 0..paths {
+        let url = format!("http://a.test/{path}?x=1");
+        let ask = async || {
+            let answer = world.curl_at(address, &url).ask().await;
+            answer.told()["backend"].to_string()
+        };
+        all.push([ask().await, ask().await]);
+    }
+    all
+}
+
+#[tokio::test]
+async fn equal_requests_go_to_one_endpoint_as_with_nginx() {
+    let backends = [
+        Backend::start("a").await,
+        Backend::start("b").await,
+        Backend::start("c").await,
+    ];
+    let key = "nginx.ingress.kubernetes.io/upstream-hash-by";
+    let site = Site::new("a.test").annotation(key, "$host-$request_uri");
+    let site = backends
+        .iter()
+        .fold(site, |site, backend| site.to(backend.address()));
+    let world = World::serve_with(Authority::new(), &[("a.yaml", site.yaml())], &[]).await;
+    let servers = backends.each_ref().map(Backend::address);
+    let [first, second, third] = servers;
+    let servers = format!(
+        "upstream three {{ hash $host-$request_uri consistent;
+         server {first}; server {second}; server {third}; }}
+         server {{ listen LISTEN; server_name a.test;
+         location / {{ proxy_pass http://three; }} }}"
+    );
+    let nginx = Nginx::start(&servers, first).await;
+    for address in [world.http(), nginx.address] {
+        let all = endpoints_of(&world, address, 40).await;
+        assert!(all.iter().all(|[one, other]| one == other), "{all:?}");
+        let used: std::collections::BTreeSet<&String> = all.iter().flatten().collect();
+        assert_eq!(used.len(), 3, "{all:?}");
+    }
+    world.stop().await;
+}
+
 /// A running nginx; it ends when dropped.
 struct Nginx {
     address: SocketAddr,

@@ -57,6 +57,10 @@ pub enum Balancer {
 pub struct HashBalancer {
     /// The property by which requests are equal. A request without it is spread like any other.
     pub source: HashSource,
+    /// What makes requests equal in place of the source: all of these together, of which a request
+    /// has one at least. At most [`HashPart::COUNT_MAX`]; none leaves it to the source, as proxies
+    /// do that do not know of parts.
+    pub parts: Box<[HashPart]>,
     /// How hashes lead to endpoints.
     pub table: HashTable,
 }
@@ -72,6 +76,28 @@ pub enum HashSource {
     SourceIp,
     /// The value of a query parameter.
     Query(Box<str>),
+}
+
+/// A part of what makes requests equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HashPart {
+    /// The path and the query, as they were sent.
+    Target,
+    /// The host that is asked for, without a port.
+    Host,
+    /// The address of the client.
+    SourceIp,
+    /// The value of a header, by its name in lower case.
+    Header(Box<str>),
+    /// The value of a cookie.
+    Cookie(Box<str>),
+    /// The value of a query parameter.
+    Query(Box<str>),
+}
+
+impl HashPart {
+    /// The most parts together.
+    pub const COUNT_MAX: usize = 8;
 }
 
 /// A cookie that makes requests equal.

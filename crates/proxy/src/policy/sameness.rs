@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use myriad_model::{Balancer, HashCookie, HashSource};
+use myriad_model::{Balancer, HashBalancer, HashCookie, HashPart, HashSource};
 
 use super::client;
 use crate::codec::client::ClientAddress;
@@ -25,13 +25,19 @@ pub struct Sameness {
 
 /// Looks for what makes a request equal to others.
 pub fn of(
-    source: &HashSource,
+    rule: &HashBalancer,
     head: &Head<'_>,
     visit: &DownstreamConnection,
     trusted_hops: usize,
     dice: &Rng,
 ) -> Sameness {
-    let hash = match source {
+    if !rule.parts.is_empty() {
+        return Sameness {
+            hash: of_parts(&rule.parts, head, visit, trusted_hops),
+            set_cookie: None,
+        };
+    }
+    let hash = match &rule.source {
         HashSource::Header(name) => of_header(head, name),
         HashSource::Query(name) => query_value(head.query.unwrap_or_default(), name)
             .map(|value| hash_stable(value.as_bytes())),
@@ -53,11 +59,57 @@ pub fn of(
 /// The hash of what makes a stream equal to others: nothing but its client's address is known.
 pub fn of_stream(upstream: &UpstreamEntry, visit: &DownstreamConnection) -> Option<u64> {
     match &upstream.options()?.balancer {
-        Balancer::Hash(rule) if rule.source == HashSource::SourceIp => {
+        Balancer::Hash(rule) if rule.parts.is_empty() && rule.source == HashSource::SourceIp => {
             Some(of_address(visit.client.ip().into()))
         }
         _ => None,
     }
+}
+
+/// The hash of all parts in their order; `None` where the request has none of them.
+fn of_parts(
+    parts: &[HashPart],
+    head: &Head<'_>,
+    visit: &DownstreamConnection,
+    trusted_hops: usize,
+) -> Option<u64> {
+    let hash = |part: &HashPart| match part {
+        HashPart::Target => {
+            let query = head.query.map(str::as_bytes);
+            Some(joined(
+                hash_stable(head.path.as_bytes()),
+                query.map(hash_stable),
+            ))
+        }
+        HashPart::Host => Some(hash_stable(head.host.as_bytes())),
+        HashPart::SourceIp => {
+            let address = client::address(head, visit.client.ip(), trusted_hops);
+            Some(of_address(address))
+        }
+        HashPart::Header(name) => of_header(head, name),
+        HashPart::Cookie(name) => cookie(head, name).map(|value| hash_stable(unquoted(value))),
+        HashPart::Query(name) => query_value(head.query.unwrap_or_default(), name)
+            .map(|value| hash_stable(value.as_bytes())),
+    };
+    let mut has_any = false;
+    let all = parts.iter().fold(0, |all, part| {
+        let found = hash(part);
+        has_any |= found.is_some();
+        joined(all, found)
+    });
+    has_any.then_some(all)
+}
+
+/// The hash of one and another, which may not be there.
+fn joined(one: u64, other: Option<u64>) -> u64 {
+    let mut bytes = [0; 17];
+    let (first, rest) = bytes.split_at_mut(8);
+    first.copy_from_slice(&one.to_le_bytes());
+    if let (Some(other), [mark, rest @ ..]) = (other, rest) {
+        *mark = 1;
+        rest.copy_from_slice(&other.to_le_bytes());
+    }
+    hash_stable(&bytes)
 }
 
 /// All clients that are not known are one.
@@ -121,7 +173,7 @@ fn fresh(rule: &HashCookie, dice: &Rng) -> Sameness {
 mod tests {
     use std::time::Duration;
 
-    use myriad_model::{HashCookie, HashSource};
+    use myriad_model::{HashBalancer, HashCookie, HashPart, HashSource, HashTable};
 
     use super::{Sameness, of};
     use crate::codec::head;
@@ -130,10 +182,25 @@ mod tests {
     use crate::route::downstream_connection::DownstreamConnection;
 
     fn look(source: &HashSource, target: &str, fields: &str, client: u8) -> Sameness {
+        look_at(source, &[], target, fields, client)
+    }
+
+    fn look_at(
+        source: &HashSource,
+        parts: &[HashPart],
+        target: &str,
+        fields: &str,
+        client: u8,
+    ) -> Sameness {
+        let rule = HashBalancer {
+            source: source.clone(),
+            parts: parts.into(),
+            table: HashTable::Ring(64),
+        };
         let text = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         let visit = DownstreamConnection::new("http".into(), ([192, 0, 2, client], 1).into(), 80);
-        of(source, &head, &visit, 0, &Rng::new(7))
+        of(&rule, &head, &visit, 0, &Rng::new(7))
     }
 
     #[test]
@@ -151,6 +218,41 @@ mod tests {
         let source = HashSource::SourceIp;
         assert_eq!(look(&source, "/", "", 1), look(&source, "/a", "", 1));
         assert_ne!(look(&source, "/", "", 1), look(&source, "/", "", 2));
+    }
+
+    #[test]
+    fn parts_make_requests_equal_together() {
+        let source = HashSource::SourceIp;
+        let hash = |parts: &[HashPart], target: &str, fields: &str, client| {
+            look_at(&source, parts, target, fields, client).hash
+        };
+        let target = [HashPart::Target];
+        assert_eq!(hash(&target, "/a?q", "", 1), hash(&target, "/a?q", "", 2));
+        assert_ne!(hash(&target, "/a?q", "", 1), hash(&target, "/a", "", 1));
+        let both = [
+            HashPart::Header("x-user".into()),
+            HashPart::Query("q".into()),
+        ];
+        let fields = "X-User: a\r\n";
+        assert_eq!(
+            hash(&both, "/?q=1", fields, 1),
+            hash(&both, "/b?q=1", fields, 2)
+        );
+        assert_ne!(
+            hash(&both, "/?q=1", fields, 1),
+            hash(&both, "/?q=2", fields, 1)
+        );
+        assert_ne!(hash(&both, "/", fields, 1), hash(&both, "/?q=a", "", 1));
+        assert_eq!(hash(&both, "/", "", 1), None);
+        let all = [
+            HashPart::Host,
+            HashPart::SourceIp,
+            HashPart::Cookie("c".into()),
+        ];
+        let cookie = "Cookie: b=1; c=2\r\n";
+        assert_eq!(hash(&all, "/", cookie, 1), hash(&all, "/x", cookie, 1));
+        assert_ne!(hash(&all, "/", cookie, 1), hash(&all, "/", "", 1));
+        assert_ne!(hash(&all, "/", cookie, 1), hash(&all, "/", cookie, 2));
     }
 
     #[test]

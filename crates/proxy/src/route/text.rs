@@ -231,6 +231,7 @@ mod tests {
             let options = UpstreamOptions {
                 balancer: Balancer::Hash(Box::new(HashBalancer {
                     source: HashSource::Cookie(Box::new(cookie)),
+                    parts: Box::default(),
                     table: HashTable::Ring(1_024),
                 })),
                 ..UpstreamOptions::default()

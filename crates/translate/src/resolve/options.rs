@@ -102,7 +102,11 @@ fn hash_balancer(
         }
     };
     let table = hash_table(written, slots_max, problems);
-    Balancer::Hash(Box::new(HashBalancer { source, table }))
+    Balancer::Hash(Box::new(HashBalancer {
+        source,
+        parts: Box::default(),
+        table,
+    }))
 }
 
 /// The table that a balancer by hashes takes; `None` where it is no such balancer.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
-    Endpoints, MeshTls, Name, Origin, Protocol, Resource, Upstream, UpstreamTls, Value,
+    Endpoints, MeshTls, Name, Origin, Protocol, Resource, Upstream, UpstreamOptions, UpstreamTls,
+    Value,
 };
 
 pub use service::{PortFound, find_port, ports_changed};
@@ -21,7 +22,7 @@ pub use weight::{namespace, weigh};
 use super::client_tls::{TlsPlan, plan};
 use super::merged::Merged;
 use super::service_entry::Entry;
-use super::{destination_rule, options};
+use super::{destination_rule, hash_by, options};
 use crate::engine::{Output, Reader, Unit};
 use border::is_beside;
 use endpoint_source::{EndpointSource, Speech};
@@ -38,6 +39,9 @@ const SUFFIXES: [(&str, Protocol); 3] = [
 /// followed by two slashes.
 const ENTRY_PREFIX: &str = "entry/";
 
+/// The start of what makes requests equal, in the names of upstreams that an Ingress wants so.
+const HASH: &str = "+by=";
+
 /// What the name of an upstream says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Address<'a> {
@@ -46,6 +50,8 @@ struct Address<'a> {
     port: u16,
     /// The protocol that an Ingress asks for; plain HTTP/1 where it asks for none.
     told: Protocol,
+    /// What makes requests equal where an Ingress says it; empty leaves it to rules.
+    hash_by: &'a str,
     /// Empty for all endpoints.
     subset: &'a str,
 }
@@ -93,6 +99,11 @@ pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
     format!("{service}:{port}{suffix}").into()
 }
 
+/// The name of an upstream that sends equal requests to the same endpoint: equal by this text.
+pub fn hashed_name(name: &str, hash_by: &str) -> Arc<str> {
+    format!("{name}{HASH}{hash_by}").into()
+}
+
 /// The name of the upstream of a subset of a port of a Service; that of the port where the
 /// subset has no name.
 pub fn subset_name(service: &str, port: u16, subset: &str) -> Arc<str> {
@@ -126,6 +137,7 @@ pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
 impl<'a> Address<'a> {
     fn read(name: &'a str) -> Option<Self> {
         let (name, subset) = name.split_once('@').unwrap_or((name, ""));
+        let (name, hash_by) = name.split_once(HASH).unwrap_or((name, ""));
         let (text, told) = SUFFIXES
             .iter()
             .find_map(|(suffix, protocol)| Some((name.strip_suffix(suffix)?, *protocol)))
@@ -142,8 +154,14 @@ impl<'a> Address<'a> {
             owner,
             port: port.parse().ok()?,
             told,
+            hash_by,
             subset,
         })
+    }
+
+    /// Whether its endpoints are a copy of those of the port.
+    fn is_copy(&self) -> bool {
+        !self.subset.is_empty() || !self.hash_by.is_empty()
     }
 }
 
@@ -158,7 +176,7 @@ impl Draft<'_> {
                 // As ingress-nginx has it: the name of the request, and no verification.
                 Box::new(UpstreamTls::unverified())
             }),
-            options: options::of_policy(policy, &reader.settings().bounds).map(Box::new),
+            options: self.options(reader, policy),
             original_destination: false,
             source_address: None,
         };
@@ -218,6 +236,17 @@ impl Draft<'_> {
                 .push((Name::new(self.name.clone()), resource));
         }
         output
+    }
+
+    /// The options that rules say, but for what an Ingress says of equal requests.
+    fn options(&self, reader: &Reader<'_>, policy: &Merged<'_>) -> Option<Box<UpstreamOptions>> {
+        let bounds = &reader.settings().bounds;
+        let mut built = options::of_policy(policy, bounds).map(Box::new);
+        let slots_max = bounds.upstream_hash_slots;
+        if let Some(balancer) = hash_by::balancer(self.address.hash_by, slots_max) {
+            built.get_or_insert_default().balancer = balancer;
+        }
+        built
     }
 
     /// Sets how TLS is done, and returns what that needs; `None` where nobody may be reached.

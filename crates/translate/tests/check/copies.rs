@@ -212,6 +212,31 @@ fn hosts_that_share_a_service_share_its_subsets() {
 }
 
 #[test]
+fn what_ingresses_hash_by_is_a_copy_each() {
+    let mut engine = engine(10);
+    let ingress = |number: usize, by: &str| {
+        let meta = format!(
+            "name: i{number}, annotations: {{nginx.ingress.kubernetes.io/upstream-hash-by: '{by}'}}"
+        );
+        let backend = "{service: {name: m0, port: {number: 80}}}";
+        let paths = format!("[{{path: /, pathType: Prefix, backend: {backend}}}]");
+        object(
+            "networking.k8s.io/v1",
+            "Ingress",
+            &meta,
+            &format!("spec: {{rules: [{{host: i{number}.example, http: {{paths: {paths}}}}}]}}"),
+        )
+    };
+    // Text between variables makes no other copy.
+    let all = ["$request_uri", "a$request_uri", "$host", "$arg_a"];
+    let all = all.iter().enumerate().map(|(at, by)| ingress(at, by));
+    let all: Vec<String> = all.chain([service(0, 5), pod()]).collect();
+    engine.apply(world::changes(&all.join("---\n")), world::NOW);
+    assert_eq!((rows(&engine).len(), sum(&engine)), (2, 10));
+    assert_eq!(beyond(&engine).len(), 1);
+}
+
+#[test]
 fn workloads_count_for_each_port_that_selects_them() {
     let mut engine = engine(9);
     let workloads = (0..4).map(|number| {

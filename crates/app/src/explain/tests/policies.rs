@@ -330,6 +330,19 @@ fn what_is_put_on_responses_is_told() {
 }
 
 #[test]
+fn what_is_balanced_by_hash_is_told() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/upstream-hash-by": "$request_uri",
+    });
+    let seen = explain_of(&question(URL), shop(annotations));
+    assert!(seen.is_served, "{seen}");
+    assert!(
+        seen.answer.ends_with("and equal requests to the same"),
+        "{seen}"
+    );
+}
+
+#[test]
 fn a_handshake_that_is_handed_on_ends_the_questions() {
     let changes = || {
         let mut changes = vec![

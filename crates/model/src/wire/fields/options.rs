@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Balancer, HashBalancer, HashCookie, HashSource, HashTable, Keepalive, Limits, LocalityLevel,
-    LocalityPart, LocalityRule, LocalityShares, Outlier, Ping, ProxyProtocol, RetryBudget, Tunnel,
-    UpstreamOptions, Warmup,
+    Balancer, HashBalancer, HashCookie, HashPart, HashSource, HashTable, Keepalive, Limits,
+    LocalityLevel, LocalityPart, LocalityRule, LocalityShares, Outlier, Ping, ProxyProtocol,
+    RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
 
 message! {
@@ -144,6 +144,12 @@ message! {
             Balancer::Hash(hash) => Some(hash.source.clone()),
             Balancer::LeastRequest | Balancer::RoundRobin | Balancer::Random => None,
         };
+        /// All together in place of the source, for proxies that know of them.
+        7 parts: list_of(HashPart::COUNT_MAX, "number of parts to hash by", each::<HashPart>()),
+            of *match balancer {
+                Balancer::Hash(hash) => &*hash.parts,
+                Balancer::LeastRequest | Balancer::RoundRobin | Balancer::Random => &[],
+            };
     } => match form {
         0 => Balancer::LeastRequest,
         1 => Balancer::RoundRobin,
@@ -151,7 +157,8 @@ message! {
         _ => {
             let table = hash_table(form, size)?;
             let source = source.ok_or(WireError::Missing("hash source"))?;
-            Balancer::Hash(Box::new(HashBalancer { source, table }))
+            let parts = parts.into();
+            Balancer::Hash(Box::new(HashBalancer { source, parts, table }))
         }
     }
 }
@@ -186,6 +193,25 @@ forms! {
     HashSource {
         3 header: hash_name() => Header;
         4 cookie: each::<HashCookie>() => Cookie;
+        5 source_ip => SourceIp;
+        6 query: hash_name() => Query;
+    }
+}
+
+message! {
+    /// A part of what makes requests equal.
+    HashPart, part {
+        1 form: one_of::<HashPart>("part to hash by"), of *part;
+    } => form
+}
+
+forms! {
+    HashPart {
+        /// The path and the query.
+        1 target => Target;
+        2 host => Host;
+        3 header: hash_name() => Header;
+        4 cookie: hash_name() => Cookie;
         5 source_ip => SourceIp;
         6 query: hash_name() => Query;
     }

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 
 use super::{decode, encoded, resource};
 use crate::{
-    Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashSource,
-    HashTable, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule, LocalityShares,
-    MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Tunnel, Upstream,
-    UpstreamOptions, UpstreamTls, Value, Warmup, WireError,
+    Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashPart,
+    HashSource, HashTable, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule,
+    LocalityShares, MeshTls, Outlier, Ping, Protocol, ProxyProtocol, RetryBudget, Share, Tunnel,
+    Upstream, UpstreamOptions, UpstreamTls, Value, Warmup, WireError,
 };
 
 /// An upstream with every field set.
@@ -106,6 +106,7 @@ fn options() -> UpstreamOptions {
                 age: Some(seconds(60)),
                 attributes: [("SameSite".into(), "Strict".into())].into(),
             })),
+            parts: Box::default(),
             table: HashTable::Maglev(65_537),
         })),
         warmup: Some(Warmup {
@@ -186,6 +187,7 @@ fn a_table_that_is_no_prime_or_too_large_is_refused() {
         let mut options = options();
         options.balancer = Balancer::Hash(Box::new(HashBalancer {
             source: HashSource::SourceIp,
+            parts: Box::default(),
             table,
         }));
         let value = Value::Upstream(Upstream {
@@ -217,9 +219,26 @@ fn balancers() -> impl Strategy<Value = Balancer> {
         Just(Balancer::LeastRequest),
         Just(Balancer::RoundRobin),
         Just(Balancer::Random),
-        (source, table)
-            .prop_map(|(source, table)| Balancer::Hash(Box::new(HashBalancer { source, table }))),
+        (source, hash_parts(), table).prop_map(|(source, parts, table)| {
+            Balancer::Hash(Box::new(HashBalancer {
+                source,
+                parts: parts.into(),
+                table,
+            }))
+        }),
     ]
+}
+
+fn hash_parts() -> impl Strategy<Value = Vec<HashPart>> {
+    let part = prop_oneof![
+        Just(HashPart::Target),
+        Just(HashPart::Host),
+        Just(HashPart::SourceIp),
+        Just(HashPart::Header("x-user".into())),
+        Just(HashPart::Cookie("user".into())),
+        Just(HashPart::Query("id".into())),
+    ];
+    prop::collection::vec(part, 0..=HashPart::COUNT_MAX)
 }
 
 /// Every form of a rule of localities.

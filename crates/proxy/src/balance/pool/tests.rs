@@ -87,7 +87,11 @@ fn fail(pool: &Pool, index: usize, now_ms: u64) -> bool {
 
 fn hashing(table: HashTable) -> Balancer {
     let source = HashSource::SourceIp;
-    Balancer::Hash(Box::new(HashBalancer { source, table }))
+    Balancer::Hash(Box::new(HashBalancer {
+        source,
+        parts: Box::default(),
+        table,
+    }))
 }
 
 #[test]

@@ -81,13 +81,15 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     if let Err(kind) = rewritten(request.head.get(), taken, scene.budget) {
         return DryRunEnd::refused(kind, "the path cannot be rewritten as the route says");
     }
-    let mut ready = 0;
+    let (mut ready, mut by_hash) = (0, false);
     for (number, share) in shares.iter().enumerate().filter(|(_, it)| it.weight > 0) {
         let hash = taken.entry.upstream_hash(number);
         let upstream = hash.and_then(|hash| scene.tables.upstream(hash, &share.upstream));
         if let Some(upstream) = upstream.filter(|it| it.upstream.is_some()) {
             ready += upstream.pool.members().len();
             ready += usize::from(upstream.resolution.is_some());
+            let options = upstream.options();
+            by_hash |= options.is_some_and(|it| matches!(it.balancer, Balancer::Hash(_)));
         }
     }
     match (ready, shares.is_empty()) {
@@ -99,6 +101,9 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
             FailureKind::NoEndpoint,
             "there are no endpoints that are ready",
         ),
+        _ if by_hash => DryRunEnd::forwarded(format!(
+            "is sent to one of {ready} endpoints, and equal requests to the same"
+        )),
         _ => DryRunEnd::forwarded(format!("is sent to one of {ready} endpoints")),
     }
 }
@@ -275,7 +280,7 @@ fn sameness(
         return (None, Additions::new());
     };
     let local = &worker.local;
-    let sameness = sameness::of(&rule.source, head, visit, local.trusted_hops, &local.dice);
+    let sameness = sameness::of(rule, head, visit, local.trusted_hops, &local.dice);
     let made = sameness.set_cookie.map(|cookie| ("set-cookie", cookie));
     (sameness.hash, made.into_iter().collect())
 }

@@ -202,6 +202,7 @@ async fn a_cookie_that_was_made_keeps_a_client_on_its_endpoint() {
                 age: Some(Duration::from_secs(60)),
                 attributes: Box::default(),
             })),
+            parts: Box::default(),
             table: HashTable::Ring(1_024),
         }));
     });

@@ -33,7 +33,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 60] = [
+pub const HONOURED: [&str; 61] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -90,6 +90,7 @@ pub const HONOURED: [&str; 60] = [
     "session-cookie-secure",
     "ssl-redirect",
     "temporal-redirect",
+    "upstream-hash-by",
     "upstream-vhost",
     "use-regex",
     "whitelist-source-range",

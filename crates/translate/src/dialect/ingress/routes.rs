@@ -299,7 +299,12 @@ fn resolve(
     let id = format!("{}/{name}", claimant.namespace());
     let finding = match reader.service_port(&id, port) {
         PortFound::Listed(number) | PortFound::Implied(number) => {
-            let name = upstream::name(&id, number, claimant.options.protocol);
+            let options = &claimant.options;
+            let name = upstream::name(&id, number, options.protocol);
+            let name = match &options.hash_by {
+                Some(by) => upstream::hashed_name(&name, by),
+                None => name,
+            };
             return Some(WeightedUpstream {
                 upstream: Name::new(name),
                 weight: 1,

@@ -125,7 +125,7 @@ pub(super) fn translate(
     output
 }
 
-/// The amount that a port of a Service counts for, or each of its subsets.
+/// The amount that a port of a Service counts for, or each copy of its endpoints.
 pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> Option<Weight> {
     let service = reader.service(id)?;
     if service.external_name.is_some() {
@@ -133,9 +133,9 @@ pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> 
     }
     let port = port_of(&service, address.port)?;
     let workloads = reader.workloads(service.meta.key.namespace(), &service.selector);
-    let listed = match address.subset {
-        "" => 0,
-        _ => count(&parts(reader, &service, port)),
+    let listed = match address.is_copy() {
+        true => count(&parts(reader, &service, port)),
+        false => 0,
     };
     Weight::new(service.meta.created, listed + workloads.len())
 }

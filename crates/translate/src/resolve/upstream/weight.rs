@@ -3,7 +3,8 @@
 //! An endpoint that an object lists counts with that object. Here it counts once more for each
 //! subset that is chosen from among it and others, whoever the subset's labels find: to look is
 //! work as well. One that a selector finds counts for each port of each Service or ServiceEntry
-//! that selects it.
+//! that selects it. One counts once more too for each way in which Ingresses want equal requests at
+//! the same endpoint.
 
 use std::sync::Arc;
 
@@ -11,34 +12,35 @@ use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Origin, OriginKind};
 
 use super::endpoint_source::Speech;
-use super::{Address, Draft, Members, Owner, service};
+use super::{Address, Draft, HASH, Members, Owner, service};
 use crate::engine::{Output, Reader, Weight};
 use crate::resolve::service_entry::Entry;
 
-/// The namespace of an upstream, and whether it is of a subset.
+/// The namespace of an upstream, and whether its endpoints are a copy of those of its port.
 pub fn namespace(name: &str) -> Option<(&str, bool)> {
     let address = Address::read(name)?;
     let namespace = match address.owner {
         Owner::Service(id) => id.split_once('/')?.0,
         Owner::Entry(namespace, _) => namespace,
     };
-    Some((namespace, !address.subset.is_empty()))
+    Some((namespace, address.is_copy()))
 }
 
 /// The amount that an upstream counts for, known before it is translated.
 pub fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
     reader.settings().bounds.copies()?;
     let address = Address::read(name)?;
-    let is_subset = !address.subset.is_empty();
+    let is_copy = address.is_copy();
     let read = |reader: &mut Reader<'_>| match address.owner {
         Owner::Service(id) => service::weigh(reader, address, id),
         Owner::Entry(namespace, host) => {
             let entry = Entry::read(reader, namespace, host, address.port)?;
-            entry.weigh(reader, is_subset)
+            entry.weigh(reader, is_copy)
         }
     };
-    if is_subset {
-        let (port, _) = name.split_once('@')?;
+    if is_copy {
+        let end = if address.subset.is_empty() { HASH } else { "@" };
+        let (port, _) = name.split_once(end)?;
         return reader.weigh_once(port, read);
     }
     // Most clusters have none, and then no Service selects any.
@@ -88,6 +90,9 @@ pub(super) fn close(reader: &mut Reader<'_>, name: &Arc<str>, address: Address<'
 fn finding(key: &ObjectKey, address: Address<'_>, bound: u64) -> Finding {
     let (namespace, port) = (key.namespace(), address.port);
     let what = match address.subset {
+        "" if !address.hash_by.is_empty() => {
+            format!("port {port} by {}", address.hash_by)
+        }
         "" => format!("port {port}"),
         subset => format!("subset {subset} of port {port}"),
     };
@@ -96,8 +101,8 @@ fn finding(key: &ObjectKey, address: Address<'_>, bound: u64) -> Finding {
         key,
         "spec.ports",
         format!(
-            "would bring namespace {namespace} beyond {bound} endpoints in subsets and by \
-             selectors, so {what} has none, and its routes answer 503"
+            "would bring namespace {namespace} beyond {bound} endpoints in subsets, by \
+             upstream-hash-by and by selectors, so {what} has none, and its routes answer 503"
         ),
         format!(
             "remove subsets of DestinationRules and selectors that nobody needs, or raise --bound \

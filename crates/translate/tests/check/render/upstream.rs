@@ -97,7 +97,10 @@ fn options_lines(options: &UpstreamOptions) -> Vec<String> {
         Balancer::RoundRobin => lines.push("round robin".to_owned()),
         Balancer::Random => lines.push("random".to_owned()),
         Balancer::Hash(hash) => {
-            let source = source_text(&hash.source);
+            let source = match hash.parts.is_empty() {
+                true => source_text(&hash.source),
+                false => format!("{:?}", hash.parts),
+            };
             lines.push(match hash.table {
                 HashTable::Ring(size) => format!("hash of {source}, ring of {size}"),
                 HashTable::Maglev(size) => format!("hash of {source}, maglev of {size}"),

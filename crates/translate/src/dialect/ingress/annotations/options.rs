@@ -54,6 +54,8 @@ pub struct Options {
     pub canary: Option<Canary>,
     /// `affinity`.
     pub affinity: Option<Affinity>,
+    /// `upstream-hash-by`: what makes requests equal, that go to the same endpoint.
+    pub hash_by: Option<Box<str>>,
     /// How often its paths are served.
     pub rate_limits: Box<[RateLimit]>,
     /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
@@ -169,6 +171,7 @@ impl Default for Options {
             respond: None,
             canary: None,
             affinity: None,
+            hash_by: None,
             rate_limits: Box::default(),
             wildcard_sharing: Box::default(),
             hsts: None,

@@ -1,12 +1,13 @@
-//! Which requests go to a canary, and which stay with their endpoint.
+//! Which requests go to a canary, and which go to the same endpoint.
 
 use myriad_model::SameSite;
 
 use super::sheet::Sheet;
 use super::{Affinity, Canary, HeaderTest, Options, values};
 use crate::regex;
+use crate::resolve::hash_by;
 
-/// Reads both.
+/// Reads all of them.
 pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
     // A switch that cannot be read must not turn a canary into a second main Ingress.
     let switch = "write \"true\" or \"false\"";
@@ -16,6 +17,10 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
         options.canary = Some(read_canary(sheet));
     }
     options.affinity = read_affinity(sheet);
+    let expected = "write up to 8 of $request_uri, $host, $remote_addr, $http_NAME, $cookie_NAME \
+                    and $arg_NAME";
+    let parts = sheet.read("upstream-hash-by", expected, hash_by::read);
+    options.hash_by = parts.map(|parts| hash_by::text(&parts).into());
 }
 
 fn read_canary(sheet: &mut Sheet<'_>) -> Canary {
