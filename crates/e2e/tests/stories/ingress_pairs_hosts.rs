@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use myriad_e2e::authority::Authority;
 use myriad_e2e::istio::free_port;
@@ -92,6 +93,94 @@ async fn equal_requests_go_to_one_endpoint_as_with_nginx() {
         assert_eq!(used.len(), 3, "{all:?}");
     }
     world.stop().await;
+}
+
+/// The request that comes next, which is answered: its first line, host and body.
+async fn next_request(endpoint: &TcpListener) -> (String, String, String) {
+    let accepted = eventually(async || {
+        let wait = Duration::from_secs(1);
+        let accepted = tokio::time::timeout(wait, endpoint.accept()).await;
+        accepted.ok()?.ok()
+    });
+    let (mut stream, _) = accepted.await.expect("a connection");
+    let mut text = String::new();
+    let (head, body) = loop {
+        let mut bytes = [0; 4_096];
+        let count = stream.read(&mut bytes).await.expect("a request");
+        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            assert!(count > 0, "{text}");
+            continue;
+        };
+        let head = head.to_ascii_lowercase();
+        let length = head
+            .split_once("\r\ncontent-length: ")
+            .map_or(0, |(_, it)| {
+                let digits = it.split("\r\n").next().unwrap_or_default();
+                digits.parse().expect("a number")
+            });
+        if body.len() >= length {
+            break (head, body.to_owned());
+        }
+    };
+    let response = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    stream
+        .write_all(response)
+        .await
+        .expect("a response is sent");
+    let line = head.lines().next().unwrap_or_default();
+    // nginx speaks HTTP/1.0 to endpoints.
+    let line = line.rsplit_once(' ').map_or(line, |(line, _)| line);
+    let host = head.lines().find_map(|line| line.strip_prefix("host: "));
+    (line.to_owned(), host.unwrap_or_default().to_owned(), body)
+}
+
+#[tokio::test]
+async fn copies_are_those_of_nginx() {
+    let backend = Backend::start("a").await;
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let copies = endpoint.local_addr().expect("an address");
+    for (body, without) in [
+        ("on", ""),
+        (
+            "off",
+            "proxy_pass_request_body off; proxy_set_header Content-Length \"\";",
+        ),
+    ] {
+        let annotations = [
+            ("mirror-target", "http://copy-test.default.svc$request_uri"),
+            ("mirror-request-body", body),
+        ];
+        let mut site = Site::new("a.test").to(backend.address());
+        for (key, value) in annotations {
+            site = site.annotation(&format!("nginx.ingress.kubernetes.io/{key}"), value);
+        }
+        let files = [
+            ("a.yaml", site.yaml()),
+            ("copy.yaml", Site::new("copy.test").to(copies).yaml()),
+        ];
+        let world = World::serve_with(Authority::new(), &files, &[]).await;
+        let servers = format!(
+            "server {{ listen LISTEN; server_name a.test;
+             location / {{ mirror /copy; mirror_request_body {body}; proxy_pass http://BACKEND; }}
+             location = /copy {{ internal; {without}
+             proxy_set_header Host copy-test.default.svc;
+             proxy_pass http://{copies}$request_uri; }} }}"
+        );
+        let nginx = Nginx::start(&servers, backend.address()).await;
+        let mut heard = Vec::new();
+        for address in [world.http(), nginx.address] {
+            let curl = world.curl_at(address, "http://a.test/x?y=1");
+            let curl = curl.args(&["--data-binary", "hello"]);
+            let (answer, copy) = tokio::join!(curl.ask(), next_request(&endpoint));
+            assert_eq!(answer.told()["body_bytes"], 5, "{answer:?}");
+            heard.push(copy);
+        }
+        assert_eq!(heard[0], heard[1]);
+        let length = if body == "on" { 5 } else { 0 };
+        assert_eq!(heard[0].2.len(), length, "{heard:?}");
+        world.stop().await;
+    }
 }
 
 /// A running nginx; it ends when dropped.

@@ -133,6 +133,10 @@ pub struct Mirror {
     pub upstream: Name,
     /// The share of requests that are copied.
     pub share: Share,
+    /// The authority that copies name; empty for the one that the endpoint sees, with a mark.
+    pub authority: Box<str>,
+    /// Whether copies come without their bodies.
+    pub omits_body: bool,
 }
 
 /// The changes to the headers of requests and responses.

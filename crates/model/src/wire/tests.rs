@@ -115,6 +115,8 @@ fn second_route() -> Route {
         mirrors: [Mirror {
             upstream: "ns/shadow:80".into(),
             share: half,
+            authority: Box::default(),
+            omits_body: false,
         }]
         .into(),
         headers: Some(Box::new(edits())),

@@ -96,8 +96,8 @@ pub struct Forward {
     pub additions: Additions,
     /// Fields that a provider told for the response.
     pub told: Vec<OwnedHeader>,
-    /// Where copies of the request go.
-    pub mirrors: Vec<Arc<UpstreamEntry>>,
+    /// Where copies of the request go, and by which mirror of the policy.
+    pub mirrors: Vec<(Arc<UpstreamEntry>, usize)>,
     /// Whether the copies were started.
     pub is_copied: Cell<bool>,
     /// Whether this is such a copy.

@@ -62,6 +62,9 @@ fn check_policy(policy: &Policy) -> Result<(), Splitting> {
         whole(&cors.headers_allowed, "CORS headers")?;
         whole(&cors.headers_exposed, "CORS headers")?;
     }
+    for mirror in &policy.mirrors {
+        whole(&mirror.authority, "authority of copies")?;
+    }
     if let Some(affinity) = &policy.affinity {
         whole(&affinity.cookie, "cookie name")?;
         whole(&affinity.path, "cookie path")?;

@@ -13,6 +13,7 @@ pub mod facts;
 mod headers;
 mod host;
 mod host_name;
+mod mirror;
 mod opened;
 mod paths;
 mod policy;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Action, Capture, CaptureDirection, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind, Name,
-    OriginKind, PathMatch, PathReading, PathRewrite, Policy, Provider, RateLimit, RedirectParts,
-    RedirectPath, RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot, Source, Test,
-    TlsSettings, Value, ValueMatch, WeightedUpstream,
+    Action, Capture, CaptureDirection, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind,
+    Mirror, Name, OriginKind, PathMatch, PathReading, PathRewrite, Policy, Provider, RateLimit,
+    RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot,
+    Source, Test, TlsSettings, Value, ValueMatch, WeightedUpstream,
 };
 use myriad_translate::Engine;
 
@@ -333,14 +333,7 @@ fn policy_text(policy: &Policy) -> String {
     if let Some(fault) = &policy.fault {
         let _ = write!(text, "\n  {fault:?}");
     }
-    for mirror in &policy.mirrors {
-        let _ = write!(
-            text,
-            "\n  mirror {} {}ppm",
-            mirror.upstream,
-            mirror.share.ppm()
-        );
-    }
+    text.extend(policy.mirrors.iter().map(mirror_text));
     text.extend(policy.rate_limits.iter().map(limit_text));
     if let Some(processor) = &policy.processor {
         let _ = write!(text, "\n  by way of {processor}");
@@ -367,6 +360,18 @@ fn access_text(policy: &Policy) -> String {
     }
     if !policy.hsts.is_empty() {
         let _ = write!(text, " hsts={:?}", policy.hsts);
+    }
+    text
+}
+
+fn mirror_text(mirror: &Mirror) -> String {
+    let (upstream, ppm) = (&mirror.upstream, mirror.share.ppm());
+    let mut text = format!("\n  mirror {upstream} {ppm}ppm");
+    if !mirror.authority.is_empty() {
+        let _ = write!(text, " as {}", mirror.authority);
+    }
+    if mirror.omits_body {
+        text.push_str(" without body");
     }
     text
 }

@@ -143,6 +143,10 @@ message! {
         1 upstream: resource_name("upstream");
         /// How many of a million requests.
         2 share as share_ppm: millionths();
+        /// Empty for that of the request, with a mark.
+        3 authority: header_text("authority of copies");
+        /// Whether copies come without their bodies.
+        4 omits_body: boolean();
     }
 }
 

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use myriad_model::{Action, Balancer, Policy, Rewrite, WeightedUpstream};
+use myriad_model::{Action, Balancer, Mirror, Policy, Rewrite, WeightedUpstream};
 
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, Serving, TakenRoute};
@@ -101,10 +101,16 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
             FailureKind::NoEndpoint,
             "there are no endpoints that are ready",
         ),
-        _ if by_hash => DryRunEnd::forwarded(format!(
-            "is sent to one of {ready} endpoints, and equal requests to the same"
-        )),
-        _ => DryRunEnd::forwarded(format!("is sent to one of {ready} endpoints")),
+        _ => {
+            let mut text = format!("is sent to one of {ready} endpoints");
+            if by_hash {
+                text.push_str(", and equal requests to the same");
+            }
+            for Mirror { upstream, .. } in &taken.route.policy.mirrors {
+                text = format!("{text}; copies go to {upstream}");
+            }
+            DryRunEnd::forwarded(text)
+        }
     }
 }
 
@@ -297,11 +303,11 @@ fn encoder(upstream: &UpstreamEntry, head: &Head<'_>) -> Encoder {
 /// does either.
 fn named_host(
     upstream: &UpstreamEntry,
-    mirrors: &[Arc<UpstreamEntry>],
+    mirrors: &[(Arc<UpstreamEntry>, usize)],
     authority: &str,
 ) -> Box<str> {
     let needs = |upstream: &UpstreamEntry| upstream.is_tls() || upstream.is_dynamic();
-    let is_needed = needs(upstream) || mirrors.iter().any(|mirror| needs(mirror));
+    let is_needed = needs(upstream) || mirrors.iter().any(|(mirror, _)| needs(mirror));
     let host = is_needed.then(|| split_authority(authority).map_or(authority, |(host, _)| host));
     host.unwrap_or_default().into()
 }
@@ -312,18 +318,17 @@ fn mirrors(
     tables: &Tables,
     policy: &Policy,
     head: &Head<'_>,
-) -> Vec<Arc<UpstreamEntry>> {
+) -> Vec<(Arc<UpstreamEntry>, usize)> {
     if policy.mirrors.is_empty() || head.upgrade.is_some() {
         return Vec::new();
     }
-    let drawn = policy
-        .mirrors
-        .iter()
-        .filter(|mirror| fault::is_in(mirror.share, &worker.local.dice));
-    drawn
-        .filter_map(|mirror| tables.upstream(upstream_hash(&mirror.upstream), &mirror.upstream))
-        .cloned()
-        .collect()
+    let all = policy.mirrors.iter().enumerate();
+    let drawn = all.filter(|(_, mirror)| fault::is_in(mirror.share, &worker.local.dice));
+    let found = drawn.filter_map(|(at, Mirror { upstream, .. })| {
+        let entry = tables.upstream(upstream_hash(upstream), upstream)?;
+        Some((entry.clone(), at))
+    });
+    found.collect()
 }
 
 /// The upstream that takes a request.

@@ -10,6 +10,7 @@ use http::Request;
 use http::header::CONTENT_LENGTH;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use myriad_base::task;
+use myriad_model::Mirror;
 
 use super::outgoing::Outgoing;
 use super::retry::exchange;
@@ -42,7 +43,7 @@ pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
     if plan.is_copied.replace(true) {
         return;
     }
-    for upstream in &plan.mirrors {
+    for (upstream, at) in &plan.mirrors {
         let counts = &worker.local.counts;
         if worker.copies.get() >= COPIES_MAX || !outgoing.is_whole() {
             counts.add(Count::MirrorDropped);
@@ -52,15 +53,60 @@ pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
             counts.add(Count::MirrorFailed);
             continue;
         };
-        let Some((head, body)) = copied(outgoing, upstream) else {
+        let rule = plan.policy().and_then(|policy| policy.mirrors.get(*at));
+        let change = rule.map(Change::of).unwrap_or_default();
+        let Some(copy) = copied(outgoing, upstream, change) else {
             counts.add(Count::MirrorFailed);
             continue;
         };
-        let plan = copy_of(plan, upstream, credentials, (head, body));
+        let host = match change.authority {
+            "" => plan.host.clone(),
+            authority => parts_of(authority).0.into(),
+        };
+        let plan = copy_of(plan, upstream, credentials, (host, copy));
         counts.add(Count::MirrorSent);
         worker.copies.set(worker.copies.get() + 1);
         let copy = Copy(worker.clone());
         task::spawn_local("mirror", run(copy, plan));
+    }
+}
+
+/// What is different about a copy.
+#[derive(Clone, Copy, Default)]
+struct Change<'a> {
+    /// The authority that it names; empty for a mark on that of the request.
+    authority: &'a str,
+    omits_body: bool,
+}
+
+impl<'a> Change<'a> {
+    fn of(rule: &'a Mirror) -> Self {
+        Change {
+            authority: &rule.authority,
+            omits_body: rule.omits_body,
+        }
+    }
+
+    /// The authority of the copy of a request with this one.
+    fn put_authority(self, own: &str, out: &mut Buffer) {
+        if !self.authority.is_empty() {
+            out.append_str(self.authority);
+            return;
+        }
+        let (host, port) = parts_of(own);
+        out.append_str(host);
+        if !host.is_empty() {
+            out.append_str(MARK);
+        }
+        out.append_str(port);
+    }
+
+    /// The text of a copy, without its body where it has none.
+    fn framed(self, request: Buffer) -> Buffer {
+        match self.omits_body {
+            true => bodiless(request),
+            false => request,
+        }
     }
 }
 
@@ -89,7 +135,7 @@ fn copy_of(
     plan: &Forward,
     upstream: &Arc<UpstreamEntry>,
     credentials: Credentials,
-    (head, body): (EndpointHead, Buffer),
+    (host, (head, body)): (Box<str>, (EndpointHead, Buffer)),
 ) -> Forward {
     Forward {
         route: plan.route.clone(),
@@ -110,7 +156,7 @@ fn copy_of(
         is_upgrade: false,
         has_to_upgrade: false,
         expects_continue: false,
-        host: plan.host.clone(),
+        host,
         credentials,
         ends: plan.ends,
         original: plan.original,
@@ -124,25 +170,40 @@ fn copy_of(
 
 /// Head and body of a copy, for the version of its endpoint; none where that cannot say it. Now
 /// that the length is known, a copy has no chunks in HTTP/2, and a length in HTTP/1.
-fn copied(outgoing: &Outgoing, upstream: &UpstreamEntry) -> Option<(EndpointHead, Buffer)> {
+fn copied(
+    outgoing: &Outgoing,
+    upstream: &UpstreamEntry,
+    change: Change<'_>,
+) -> Option<(EndpointHead, Buffer)> {
     let bytes = outgoing.bytes();
     let Some(request) = outgoing.request() else {
         return match upstream.is_http2() {
-            true => EndpointHead::written(unframed(marked(bytes)), true, upstream.is_tls()),
-            false => Some((EndpointHead::Http1(marked(bytes)), Buffer::none())),
+            true => {
+                let text = change.framed(unframed(marked(bytes, change)));
+                EndpointHead::written(text, true, upstream.is_tls())
+            }
+            false => {
+                let text = change.framed(marked(bytes, change));
+                Some((EndpointHead::Http1(text), Buffer::none()))
+            }
         };
     };
     if !upstream.is_http2() {
-        return Some((EndpointHead::Http1(text_of(request, bytes)), Buffer::none()));
+        let text = change.framed(text_of(request, bytes, change));
+        return Some((EndpointHead::Http1(text), Buffer::none()));
     }
     let mut body = Buffer::none();
-    body.append(bytes);
     let mut request = Box::new(request.clone());
+    match change.omits_body {
+        true => drop(request.headers_mut().remove(CONTENT_LENGTH)),
+        false => body.append(bytes),
+    }
     let mut uri = request.uri().clone().into_parts();
     if let Some(authority) = &uri.authority {
-        let (host, port) = parts_of(authority.as_str());
-        if !host.is_empty() {
-            uri.authority = Authority::try_from(format!("{host}{MARK}{port}")).ok();
+        let mut changed = Buffer::for_head();
+        change.put_authority(authority.as_str(), &mut changed);
+        if !changed.filled().is_empty() {
+            uri.authority = Authority::try_from(changed.filled()).ok();
         }
     }
     let scheme = match upstream.is_tls() {
@@ -163,7 +224,7 @@ fn parts_of(authority: &str) -> (&str, &str) {
 }
 
 /// The text of a request that was built for HTTP/2, marked, with its body.
-fn text_of(request: &Request<()>, body: &[u8]) -> Buffer {
+fn text_of(request: &Request<()>, body: &[u8], change: Change<'_>) -> Buffer {
     let mut out = Buffer::for_head();
     let uri = request.uri();
     out.append_str(request.method().as_str());
@@ -171,12 +232,7 @@ fn text_of(request: &Request<()>, body: &[u8]) -> Buffer {
     out.append_str(uri.path_and_query().map_or("/", PathAndQuery::as_str));
     out.append(b" HTTP/1.1\r\nhost: ");
     let authority = uri.authority().map_or("", Authority::as_str);
-    let (host, port) = parts_of(authority);
-    out.append_str(host);
-    if !host.is_empty() {
-        out.append_str(MARK);
-    }
-    out.append_str(port);
+    change.put_authority(authority, &mut out);
     out.append(b"\r\n");
     for (name, value) in request.headers() {
         out.append_str(name.as_str());
@@ -194,22 +250,40 @@ fn text_of(request: &Request<()>, body: &[u8]) -> Buffer {
     out
 }
 
-/// The bytes of a request as they were written, with a mark at the end of the host.
-fn marked(request: &[u8]) -> Buffer {
+/// The bytes of a request as they were written, with the authority of a copy.
+fn marked(request: &[u8], change: Change<'_>) -> Buffer {
     const HOST: &[u8] = b"\r\nhost: ";
     let mut out = Buffer::for_head();
     let at = memchr::memmem::find(request, HOST).map_or(0, |at| at + HOST.len());
     let (before, after) = request.split_at_checked(at).unwrap_or((request, &[]));
     let end = memchr::memchr(b'\r', after).unwrap_or(0);
-    let authority = after.get(..end).unwrap_or_default();
-    let (host, _) = parts_of(std::str::from_utf8(authority).unwrap_or_default());
-    let (host, rest) = after.split_at_checked(host.len()).unwrap_or((after, &[]));
+    let (authority, rest) = after.split_at_checked(end).unwrap_or((after, &[]));
     out.append(before);
-    out.append(host);
-    if !host.is_empty() {
-        out.append_str(MARK);
+    match std::str::from_utf8(authority) {
+        Ok(authority) if at > 0 => change.put_authority(authority, &mut out),
+        _ => out.append(authority),
     }
     out.append(rest);
+    out
+}
+
+/// The same request without its body, and without fields that speak of one.
+fn bodiless(request: Buffer) -> Buffer {
+    const FIELDS: [&[u8]; 3] = [b"content-length:", b"transfer-encoding:", b"trailer:"];
+    let bytes = request.filled();
+    let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 2);
+    let head = bytes.get(..end).unwrap_or(bytes);
+    let mut out = Buffer::for_head();
+    for line in head.split_inclusive(|byte| *byte == b'\n') {
+        let is_field = |name: &[u8]| {
+            let start = line.get(..name.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+        };
+        if !FIELDS.into_iter().any(is_field) {
+            out.append(line);
+        }
+    }
+    out.append(b"\r\n");
     out
 }
 
@@ -231,7 +305,7 @@ fn unframed(request: Buffer) -> Buffer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Buffer, marked, text_of, unframed};
+    use super::{Buffer, Change, bodiless, marked, text_of, unframed};
     use crate::codec::endpoint_head::of_text;
 
     #[test]
@@ -251,7 +325,8 @@ mod tests {
         for fields in ["content-length: 3\r\n", ""] {
             let built = format!("POST /a?b HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
             let (request, _) = of_text(built.as_bytes(), false).unwrap();
-            assert_eq!(text(text_of(&request, b"abc")), marked);
+            let copy = text_of(&request, b"abc", Change::default());
+            assert_eq!(text(copy), marked);
         }
     }
 
@@ -265,8 +340,30 @@ mod tests {
             let text = |host: &str| {
                 format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-forwarded-host: a.example\r\n\r\nb")
             };
-            let found = marked(text(host).as_bytes());
+            let found = marked(text(host).as_bytes(), Change::default());
             assert_eq!(found.filled(), text(result).as_bytes());
         }
+    }
+
+    #[test]
+    fn a_copy_may_name_another_host_and_leave_its_body_out() {
+        let text = |buffer: Buffer| String::from_utf8(buffer.filled().to_vec()).unwrap();
+        let change = Change {
+            authority: "copy.example:81",
+            omits_body: true,
+        };
+        let chunked = "POST /a HTTP/1.1\r\nhost: a:80\r\ntransfer-encoding: chunked\r\n\
+                       x-a: b\r\n\r\n1\r\na\r\n0\r\n\r\n";
+        let bare = "POST /a HTTP/1.1\r\nhost: copy.example:81\r\nx-a: b\r\n\r\n";
+        assert_eq!(
+            text(change.framed(marked(chunked.as_bytes(), change))),
+            bare
+        );
+        let long = "POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\nx-a: b\r\n\r\n";
+        let (request, _) = of_text(long.as_bytes(), false).unwrap();
+        assert_eq!(text(change.framed(text_of(&request, b"abc", change))), bare);
+        let mut request = Buffer::take();
+        request.append_str(bare);
+        assert_eq!(text(bodiless(request)), bare);
     }
 }

@@ -615,6 +615,8 @@ async fn a_copy_is_framed_for_its_own_endpoint() {
         policy.mirrors = [myriad_model::Mirror {
             upstream: "copied".into(),
             share: myriad_model::Share::ALL,
+            authority: Box::default(),
+            omits_body: false,
         }]
         .into();
     });

@@ -217,6 +217,8 @@ async fn copies_are_sent_beside_the_request_and_never_waited_for() {
         let mirror = |upstream: &str, share| Mirror {
             upstream: upstream.into(),
             share,
+            authority: Box::default(),
+            omits_body: false,
         };
         policy.mirrors = [
             mirror("copy", Share::ALL),

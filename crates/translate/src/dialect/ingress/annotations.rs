@@ -6,6 +6,7 @@
 //! says may be said of all Ingresses, by a ConfigMap.
 
 mod basic;
+mod copies;
 mod defaults;
 mod hosts;
 mod limits;
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
+pub use copies::{Copies, TARGET as MIRROR_TARGET};
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
 pub use hosts::{Further, counterpart};
 pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
@@ -33,7 +35,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 61] = [
+pub const HONOURED: [&str; 64] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -67,6 +69,9 @@ pub const HONOURED: [&str; 61] = [
     "limit-rpm",
     "limit-rps",
     "limit-whitelist",
+    "mirror-host",
+    "mirror-request-body",
+    "mirror-target",
     "permanent-redirect",
     "permanent-redirect-code",
     "proxy-body-size",
@@ -168,6 +173,7 @@ pub fn read(
     redirects::read(&mut sheet, &mut options);
     sharing::read(&mut sheet, &mut options);
     options::read(&mut sheet, &mut options);
+    copies::read(&mut sheet, &mut options);
     limits::read(meta, &mut sheet, &mut options);
     replaced.sources = SOURCES.iter().any(|name| sheet.text(name).is_some());
     replaced.denied = sheet.text(DENIED).is_some();

@@ -11,6 +11,7 @@ use myriad_model::{
 use super::annotations::{Blocked, Options, values};
 use super::canary::{self, Share};
 use super::claimant::Claimant;
+use super::mirror::mirror;
 use super::paths::{self, APP_ROOT_RANK, DEFAULT_RANK};
 use super::policy::{self, HostFacts};
 use super::table::{PathEntry, Spot, Table};
@@ -142,21 +143,7 @@ fn add_path(
     let Some(claimant) = scene.claimants.get(entry.main.claimant) else {
         return;
     };
-    let options = &claimant.options;
-    let cookie_path = match path {
-        PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Start(text) => text,
-        PathMatch::Regex(_) => "/",
-    };
-    let headers = scene.headers.get(entry.main.claimant);
-    let mut policy = policy::build(options, scene.facts, cookie_path);
-    policy.headers = headers.cloned().flatten();
-    // A redirect goes before passwords, as in nginx: it says nothing of what is behind.
-    let basic = match options.redirect {
-        Some(_) => None,
-        None => options.basic.as_ref(),
-    };
-    let meta = &claimant.ingress.meta;
-    let is_obeyed = basic.is_none_or(|it| it.apply(reader, meta, &mut policy, output));
+    let (policy, fixed) = govern(reader, scene, claimant, (entry, path), output);
     let path_scene = PathScene {
         scene,
         claimant,
@@ -164,10 +151,6 @@ fn add_path(
         path: path.clone(),
         word,
         rank,
-    };
-    let fixed = match is_obeyed {
-        true => fixed_action(scene, entry, options),
-        false => Some(closed()),
     };
     if let Some(action) = fixed {
         path_scene.push("", Box::default(), 0, action, output);
@@ -198,6 +181,41 @@ fn add_path(
         let action = Action::Forward(upstreams);
         path_scene.push(word, conditions.into(), order, action, output);
     }
+}
+
+/// The policy of a path, and the action that it has whatever its backend is, if there is one:
+/// nothing is forwarded where a policy cannot be obeyed.
+fn govern(
+    reader: &mut Reader<'_>,
+    scene: &RouteScene<'_>,
+    claimant: &Claimant,
+    (entry, path): (&PathEntry<'_>, &PathMatch),
+    output: &mut Output,
+) -> (Policy, Option<Action>) {
+    let options = &claimant.options;
+    let cookie_path = match path {
+        PathMatch::Exact(text) | PathMatch::Prefix(text) | PathMatch::Start(text) => text,
+        PathMatch::Regex(_) => "/",
+    };
+    let headers = scene.headers.get(entry.main.claimant);
+    let mut policy = policy::build(options, scene.facts, cookie_path);
+    policy.headers = headers.cloned().flatten();
+    // A redirect goes before passwords, as in nginx: it says nothing of what is behind.
+    let basic = match options.redirect {
+        Some(_) => None,
+        None => options.basic.as_ref(),
+    };
+    let meta = &claimant.ingress.meta;
+    let is_obeyed = basic.is_none_or(|it| it.apply(reader, meta, &mut policy, output));
+    let fixed = match is_obeyed {
+        true => fixed_action(scene, entry, options),
+        false => Some(closed()),
+    };
+    if let Some(copies) = options.copies.as_deref().filter(|_| fixed.is_none()) {
+        let mirrors = mirror(reader, claimant, copies, output);
+        policy.mirrors = mirrors.into_iter().collect();
+    }
+    (policy, fixed)
 }
 
 /// The action that holds whatever the backend is: nothing that has to stay closed is forwarded, and

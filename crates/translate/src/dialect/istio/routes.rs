@@ -522,6 +522,8 @@ fn mirrors(
             found.push(Mirror {
                 upstream: Name::new(upstream),
                 share,
+                authority: Box::default(),
+                omits_body: false,
             });
         }
     }

@@ -8,7 +8,7 @@ use myriad_api::secret::UsersForm;
 use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite};
 
 use super::sheet::Sheet;
-use super::{DENIED, SOURCES, values};
+use super::{Copies, DENIED, SOURCES, values};
 use crate::settings::Hsts;
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
@@ -56,6 +56,8 @@ pub struct Options {
     pub affinity: Option<Affinity>,
     /// `upstream-hash-by`: what makes requests equal, that go to the same endpoint.
     pub hash_by: Option<Box<str>>,
+    /// Where copies of requests go.
+    pub copies: Option<Box<Copies>>,
     /// How often its paths are served.
     pub rate_limits: Box<[RateLimit]>,
     /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
@@ -172,6 +174,7 @@ impl Default for Options {
             canary: None,
             affinity: None,
             hash_by: None,
+            copies: None,
             rate_limits: Box::default(),
             wildcard_sharing: Box::default(),
             hsts: None,
