@@ -31,7 +31,8 @@ pub use options::{
     Outlier, Ping, ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
 pub use policy::{
-    Affinity, Cors, PathReading, PathRewrite, Policy, Rewrite, SameSite, TlsRedirect, Underscores,
+    Affinity, Cors, ErrorPages, PathReading, PathRewrite, Policy, Rewrite, SameSite, TlsRedirect,
+    Underscores,
 };
 pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 pub use route::{

@@ -9,6 +9,7 @@ pub mod account;
 pub mod answer;
 pub mod date;
 pub mod downstream;
+pub mod error_pages;
 pub mod keeper;
 pub mod page;
 pub mod patience;

@@ -183,6 +183,115 @@ async fn copies_are_those_of_nginx() {
     }
 }
 
+/// An endpoint whose answers have the status that the path says.
+async fn erring() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut text = String::new();
+                while !text.contains("\r\n\r\n") {
+                    let mut bytes = [0; 4_096];
+                    let count = stream.read(&mut bytes).await.unwrap_or(0);
+                    if count == 0 {
+                        return;
+                    }
+                    text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+                }
+                let status = text.split(['/', '?', ' ']).nth(2).unwrap_or_default();
+                let response = format!(
+                    "HTTP/1.1 {status} It\r\nConnection: close\r\nContent-Length: 3\r\n\r\nown"
+                );
+                // A client that went away is no matter here.
+                let _ = stream.write_all(response.as_bytes()).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn pages_of_errors_are_asked_for_as_by_ingress_nginx() {
+    let endpoint = erring().await;
+    let pages = Backend::start("pages").await;
+    let mut site = Site::new("a.test").to(endpoint);
+    for (key, value) in [
+        ("custom-http-errors", "404,503"),
+        ("default-backend", "pages-test"),
+    ] {
+        site = site.annotation(&format!("nginx.ingress.kubernetes.io/{key}"), value);
+    }
+    let files = [
+        ("a.yaml", site.yaml()),
+        (
+            "pages.yaml",
+            Site::new("pages.test").to(pages.address()).yaml(),
+        ),
+    ];
+    let world = World::serve_with(Authority::new(), &files, &[]).await;
+    let page = |status: u16| {
+        format!(
+            "location @page{status} {{ internal; proxy_intercept_errors off;
+             proxy_set_header X-Code {status}; proxy_set_header X-Format $http_accept;
+             proxy_set_header X-Original-URI $request_uri;
+             proxy_set_header X-Namespace default; proxy_set_header X-Ingress-Name a-test;
+             proxy_set_header X-Service-Name a-test; proxy_set_header X-Service-Port 80;
+             proxy_set_header Host $host; rewrite (.*) / break;
+             proxy_pass http://{}; }}",
+            pages.address()
+        )
+    };
+    let servers = format!(
+        "server {{ listen LISTEN; server_name a.test;
+         location / {{ proxy_intercept_errors on; error_page 404 = @page404;
+         error_page 503 = @page503; proxy_pass http://BACKEND; }} {} {} }}",
+        page(404),
+        page(503)
+    );
+    let nginx = Nginx::start(&servers, endpoint).await;
+    for path in ["200", "404?x=1", "503", "500"] {
+        let mut seen = Vec::new();
+        for address in [world.http(), nginx.address] {
+            let curl = world.curl_at(address, &format!("http://a.test/{path}"));
+            let answer = curl.args(&["-H", "Accept: text/html"]).ask().await;
+            let told = (answer.body != "own").then(|| {
+                let told = answer.told();
+                ["x-code", "x-format", "x-original-uri", "x-namespace"]
+                    .into_iter()
+                    .chain(["x-ingress-name", "x-service-name", "x-service-port"])
+                    .map(|name| told["headers"][name].to_string())
+                    .chain([told["method"].to_string()])
+                    .collect::<Vec<_>>()
+            });
+            seen.push((answer.status, told));
+        }
+        assert_eq!(seen[0], seen[1], "{path}");
+    }
+    assert_eq!(pages.asked(), 4);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_without_a_page_keeps_its_status() {
+    let mut site = Site::new("a.test").to(erring().await);
+    for (key, value) in [
+        ("custom-http-errors", "404"),
+        ("default-backend", "pages-test"),
+    ] {
+        site = site.annotation(&format!("nginx.ingress.kubernetes.io/{key}"), value);
+    }
+    let closed = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let files = [
+        ("a.yaml", site.yaml()),
+        ("pages.yaml", Site::new("pages.test").to(closed).yaml()),
+    ];
+    let world = World::serve_with(Authority::new(), &files, &[]).await;
+    let answer = world.get("http://a.test/404").await;
+    assert_eq!((answer.status, &*answer.body), (404, ""), "{answer:?}");
+    world.stop().await;
+}
+
 /// A running nginx; it ends when dropped.
 struct Nginx {
     address: SocketAddr,

@@ -62,6 +62,8 @@ pub struct Policy {
     /// The `Strict-Transport-Security` of responses over TLS with a certificate of the host's own,
     /// where the endpoint sends none (RFC 6797); empty for none.
     pub hsts: Box<str>,
+    /// Errors that pages of another upstream take the place of.
+    pub error_pages: Option<Box<ErrorPages>>,
 }
 
 impl Policy {
@@ -88,6 +90,25 @@ impl Policy {
     pub fn is_satisfied_by_any(&self) -> bool {
         self.satisfies_any && self.authenticates()
     }
+}
+
+/// Errors that pages of another upstream take the place of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ErrorPages {
+    /// The statuses, 400 to 599, sorted.
+    pub statuses: Box<[u16]>,
+    /// The upstream that has the pages.
+    pub upstream: Name,
+    /// Fields of the question for a page, which tell whose error it is; at most
+    /// [`ErrorPages::FIELDS_MAX`].
+    pub fields: Box<[(Box<str>, Box<str>)]>,
+}
+
+impl ErrorPages {
+    /// The most statuses.
+    pub const STATUSES_MAX: usize = 200;
+    /// The most fields.
+    pub const FIELDS_MAX: usize = 8;
 }
 
 /// The treatment of header fields of a request with underscores in their names, which servers may
@@ -144,6 +165,7 @@ impl Default for Policy {
             users: None,
             realm: Box::default(),
             hsts: Box::default(),
+            error_pages: None,
         }
     }
 }

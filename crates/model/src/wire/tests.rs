@@ -15,10 +15,10 @@ use proptest::prelude::*;
 use super::{SCHEMA, WireError, decode, encode};
 use crate::{
     Abort, AbortAnswer, Action, Affinity, Capture, CaptureDirection, Certificate, CipherSuite,
-    ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, Form,
-    HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror, MutualTls,
-    Name, Origin, OriginKind, PathMatch, PathReading, PathRewrite, Policy, PrivateKey, Protocol,
-    RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
+    ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, ErrorPages, Fault,
+    Form, HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror,
+    MutualTls, Name, Origin, OriginKind, PathMatch, PathReading, PathRewrite, Policy, PrivateKey,
+    Protocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
     RetryConditions, Rewrite, Route, Sealer, Share, Source, StreamRoute, Test, TlsRedirect,
     TlsSettings, Trust, Underscores, Upstream, UpstreamTls, Users, Value, ValueMatch,
     WeightedUpstream,
@@ -516,6 +516,25 @@ fn limits_of_requests_at_the_same_time_come_back_too() {
     route.policy = Arc::new(policy);
     let resource = resource(Value::Route(route));
     assert_eq!(decode(&encoded(&resource)).as_ref(), Ok(&resource));
+}
+
+#[test]
+fn pages_of_errors_come_back_and_statuses_out_of_order_do_not() {
+    for (statuses, is_taken) in [(&[404, 503][..], true), (&[503, 404], false)] {
+        let Value::Route(mut route) = examples().swap_remove(3).1 else {
+            panic!("not a route")
+        };
+        let mut policy = Policy::clone(&route.policy);
+        policy.error_pages = Some(Box::new(ErrorPages {
+            statuses: statuses.into(),
+            upstream: "shop/errors:80".into(),
+            fields: [("x-namespace".into(), "shop".into())].into(),
+        }));
+        route.policy = Arc::new(policy);
+        let resource = resource(Value::Route(route));
+        let decoded = decode(&encoded(&resource));
+        assert_eq!(decoded.as_ref() == Ok(&resource), is_taken, "{statuses:?}");
+    }
 }
 
 #[test]

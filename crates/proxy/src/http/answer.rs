@@ -4,7 +4,7 @@ use myriad_model::{AbortAnswer, Action};
 
 use super::page::{ErrorPage, Form};
 use crate::failure::FailureKind;
-use crate::policy::check::{OwnedHeader, RefusalResponse, may_pass_on};
+use crate::policy::check::{Answered, OwnedHeader, RefusalResponse, may_pass_on};
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::route::host::RouteArc;
@@ -61,6 +61,17 @@ impl LocalReply {
         answer.told = fields.collect();
         answer.body = Some(refusal.body);
         answer
+    }
+
+    /// The page that an upstream has for somebody else's error.
+    pub fn page(answered: Answered) -> Self {
+        let fields = answered.fields.into_iter();
+        let fields = fields.filter(|(name, _)| may_pass_on(name));
+        LocalReply {
+            told: fields.collect(),
+            body: Some(answered.body.into()),
+            ..LocalReply::empty(answered.status)
+        }
     }
 
     /// A redirect that no route's edits have a say in.

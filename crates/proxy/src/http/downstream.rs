@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::account::RequestAccount;
 use super::answer::LocalReply;
+use super::error_pages;
 use super::peer::Peer;
 use super::plan::{Forward, Plan, tell_trouble};
 use super::stage::external::settle;
@@ -128,9 +129,17 @@ impl<D: Downstream> RequestTurn<'_, D> {
                         // Boxed, because this is large and rare.
                         true => Box::pin(self.accompany(&mut plan)).await,
                     };
-                    match self.conclude(ended, &mut plan) {
-                        Ok(served) => return served,
-                        Err(instead) => instead,
+                    match replaced(&ended, &plan) {
+                        Some((status, otherwise)) => {
+                            let page =
+                                error_pages::answer(self.worker, &mut plan, status, otherwise);
+                            let answer = Box::pin(page).await;
+                            (in_place_of(&mut plan, answer), true)
+                        }
+                        None => match self.conclude(ended, &mut plan) {
+                            Ok(served) => return served,
+                            Err(instead) => instead,
+                        },
                     }
                 }
             };
@@ -194,6 +203,9 @@ impl<D: Downstream> RequestTurn<'_, D> {
                 let idle_timeout = plan.policy().map(|policy| policy.read_timeout);
                 Ok(Served::Switched(switched, idle_timeout.unwrap_or_default()))
             }
+            Ok(ExchangeOutcome::Replaced { status }) => {
+                Err((in_place_of(plan, LocalReply::empty(status)), true))
+            }
             Err(Broken {
                 failure,
                 is_started,
@@ -239,6 +251,23 @@ impl<D: Downstream> RequestTurn<'_, D> {
         if let Err(why) = sent {
             self.client.give_up(why);
         }
+    }
+}
+
+/// The status that a page takes the place of, and the answer where there is no page: of an endpoint
+/// that has answered so, or of none that could be reached.
+fn replaced(ended: &Ended, plan: &Forward) -> Option<(u16, LocalReply)> {
+    match ended {
+        Ended::Exchanged(Ok(ExchangeOutcome::Replaced { status })) => {
+            Some((*status, LocalReply::empty(*status)))
+        }
+        Ended::Exchanged(Err(broken)) if !broken.is_started => {
+            let kind = broken.failure.kind;
+            let status = kind.verdict().status;
+            let is_replaced = matches!(status, 502..=504) && plan.is_replaced(status);
+            is_replaced.then(|| (status, LocalReply::failed(kind)))
+        }
+        Ended::Exchanged(_) | Ended::Answered(_) => None,
     }
 }
 

@@ -98,6 +98,8 @@ pub struct Forward {
     pub told: Vec<OwnedHeader>,
     /// Where copies of the request go, and by which mirror of the policy.
     pub mirrors: Vec<(Arc<UpstreamEntry>, usize)>,
+    /// The question for the page that takes the place of an error, but for its end.
+    pub page_question: Option<Buffer>,
     /// Whether the copies were started.
     pub is_copied: Cell<bool>,
     /// Whether this is such a copy.
@@ -119,6 +121,13 @@ impl Forward {
     /// Whether the request is kept after it was sent, as far as a limit allows.
     pub fn is_kept(&self) -> bool {
         self.has_body && (!self.mirrors.is_empty() || self.retry().is_some())
+    }
+
+    /// Whether a page takes the place of an answer of this status.
+    pub fn is_replaced(&self, status: u16) -> bool {
+        let policy = self.policy().filter(|_| self.page_question.is_some());
+        let pages = policy.and_then(|policy| policy.error_pages.as_deref());
+        pages.is_some_and(|pages| pages.statuses.binary_search(&status).is_ok())
     }
 
     /// What is changed about the fields of the response.

@@ -65,6 +65,9 @@ fn check_policy(policy: &Policy) -> Result<(), Splitting> {
     for mirror in &policy.mirrors {
         whole(&mirror.authority, "authority of copies")?;
     }
+    if let Some(pages) = &policy.error_pages {
+        check_headers(&pages.fields)?;
+    }
     if let Some(affinity) = &policy.affinity {
         whole(&affinity.cookie, "cookie name")?;
         whole(&affinity.path, "cookie path")?;

@@ -9,6 +9,7 @@ mod claimant;
 mod claims;
 mod class;
 mod closing;
+mod error_pages;
 pub mod facts;
 mod headers;
 mod host;

@@ -334,6 +334,10 @@ fn policy_text(policy: &Policy) -> String {
         let _ = write!(text, "\n  {fault:?}");
     }
     text.extend(policy.mirrors.iter().map(mirror_text));
+    if let Some(pages) = &policy.error_pages {
+        let (upstream, statuses, fields) = (&pages.upstream, &pages.statuses, &pages.fields);
+        let _ = write!(text, "\n  pages of {upstream} for {statuses:?} {fields:?}");
+    }
     text.extend(policy.rate_limits.iter().map(limit_text));
     if let Some(processor) = &policy.processor {
         let _ = write!(text, "\n  by way of {processor}");

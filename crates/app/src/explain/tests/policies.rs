@@ -343,6 +343,20 @@ fn what_is_balanced_by_hash_is_told() {
 }
 
 #[test]
+fn where_copies_go_and_whose_pages_take_the_place_of_errors_is_told() {
+    let annotations = json!({
+        "nginx.ingress.kubernetes.io/custom-http-errors": "404,503",
+        "nginx.ingress.kubernetes.io/default-backend": "cart",
+        "nginx.ingress.kubernetes.io/mirror-target": "http://cart$request_uri",
+    });
+    let seen = explain_of(&question(URL), shop(annotations));
+    assert!(seen.is_served, "{seen}");
+    for text in ["; copies go to ", "take the place of [404, 503]"] {
+        assert!(seen.answer.contains(text), "{seen}");
+    }
+}
+
+#[test]
 fn a_handshake_that_is_handed_on_ends_the_questions() {
     let changes = || {
         let mut changes = vec![

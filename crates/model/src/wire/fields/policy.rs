@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::route::redirect_status;
 use super::*;
 use crate::{
-    Abort, AbortAnswer, Affinity, Cors, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, PathReading,
-    PathRewrite, Policy, RateLimit, Retry, RetryConditions, Rewrite, SameSite, TlsRedirect,
-    Underscores, is_lower_token,
+    Abort, AbortAnswer, Affinity, Cors, Delay, ErrorPages, Fault, HeaderEdit, HeaderEdits, Mirror,
+    PathReading, PathRewrite, Policy, RateLimit, Retry, RetryConditions, Rewrite, SameSite,
+    TlsRedirect, Underscores, is_lower_token,
 };
 
 message! {
@@ -50,6 +50,7 @@ message! {
         61 satisfies_any: boolean(), since 3;
         /// The value of Strict-Transport-Security; empty for none.
         62 hsts: header_text("value of a header");
+        63 error_pages: boxed::<ErrorPages>();
     }
 }
 
@@ -164,6 +165,24 @@ message! {
         1 remove: list(header_name("header name"));
         2 set: header_list();
         3 add: header_list();
+    }
+}
+
+message! {
+    /// Errors that pages of another upstream take the place of.
+    ErrorPages, pages {
+        /// Sorted.
+        1 statuses: Packed(http_status(400..=599, "status of an error"));
+        2 upstream: resource_name("upstream");
+        /// They tell whose error it is.
+        3 fields: list_of(
+            ErrorPages::FIELDS_MAX, "number of fields", checked(each::<Header>(), header_field)
+        );
+    } => {
+        if statuses.len() > ErrorPages::STATUSES_MAX || !statuses.is_sorted() {
+            return Err(WireError::Invalid("statuses of errors"));
+        }
+        ErrorPages { statuses: statuses.into(), upstream, fields: fields.into() }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::codec::head::{Head, Version, is_idempotent, split_authority};
 use crate::codec::websocket;
 use crate::failure::FailureKind;
 use crate::http::answer::LocalReply;
+use crate::http::error_pages;
 use crate::http::plan::{Forward, header_edits};
 use crate::http::worker::Worker;
 use crate::http::write;
@@ -108,6 +109,10 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
             }
             for Mirror { upstream, .. } in &taken.route.policy.mirrors {
                 text = format!("{text}; copies go to {upstream}");
+            }
+            if let Some(pages) = &taken.route.policy.error_pages {
+                let (upstream, statuses) = (&pages.upstream, &pages.statuses);
+                text = format!("{text}; pages of {upstream} take the place of {statuses:?}");
             }
             DryRunEnd::forwarded(text)
         }
@@ -233,6 +238,7 @@ fn write_to(
         expects_continue: head.expects_continue,
         host: named_host(&upstream, &mirrors, authority.unwrap_or(&head.host)),
         mirrors,
+        page_question: error_pages::question(policy, head, account.passed_id(worker)),
         credentials: credentials(tables, &upstream)?,
         ends: visit.ends(),
         original: visit.original(),

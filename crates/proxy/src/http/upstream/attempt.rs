@@ -59,7 +59,7 @@ pub enum ExchangeEnd {
     Switched(Option<Buffer>),
     /// The endpoint lets the stream carry another protocol.
     Carried(Carrier),
-    /// The response leads to a repetition, and the client has seen nothing of it.
+    /// The response leads to a repetition or a page, and the client has seen nothing of it.
     Refused {
         /// Whether the connection to the endpoint can serve again.
         is_reusable: bool,

@@ -290,7 +290,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     }
 
     /// Begins the response, of which `rest` bytes beyond the head are there, or leaves it for a
-    /// repetition.
+    /// repetition or a page.
     fn begin(&mut self, head: &ResponseHead<'_>, rest: usize) -> Result<(), Failure> {
         self.around.note(EndpointOutcome::Response(head.status));
         let Attempt {
@@ -308,7 +308,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             status: head.status,
             fields: &head.fields,
         };
-        if outgoing.is_whole() && tries.take(worker, plan, pool, event) {
+        let is_repeated = outgoing.is_whole() && tries.take(worker, plan, pool, event);
+        if is_repeated || tries.replaces(plan, head.status) {
             let is_read = match body {
                 BodyLength::None => rest == 0,
                 BodyLength::Exact(length) => rest as u64 == length,

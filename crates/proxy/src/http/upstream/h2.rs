@@ -378,7 +378,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         Ok(head)
     }
 
-    /// Begins the response, or leaves it for a repetition.
+    /// Begins the response, or leaves it for a repetition or a page.
     fn begin(
         &mut self,
         head: &ResponseHead<'_>,
@@ -399,7 +399,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             status: head.status,
             fields: &head.fields,
         };
-        if outgoing.is_whole() && tries.take(worker, plan, pool, event) {
+        let is_repeated = outgoing.is_whole() && tries.take(worker, plan, pool, event);
+        if is_repeated || tries.replaces(plan, head.status) {
             self.response = Response::Refused;
             return Ok(());
         }

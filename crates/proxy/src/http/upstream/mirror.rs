@@ -163,6 +163,7 @@ fn copy_of(
         additions: Additions::new(),
         told: Vec::new(),
         mirrors: Vec::new(),
+        page_question: None,
         is_copied: true.into(),
         is_copy: true,
     }

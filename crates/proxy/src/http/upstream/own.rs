@@ -95,6 +95,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         told: Vec::new(),
         hash: None,
         mirrors: Vec::new(),
+        page_question: None,
         is_copied: true.into(),
         is_copy: true,
     })

@@ -44,6 +44,12 @@ pub enum ExchangeOutcome {
     },
     /// The endpoint changed the protocol.
     Switched(Box<Switched>),
+    /// The response has a status that a page takes the place of, and the client has seen nothing
+    /// of it.
+    Replaced {
+        /// The status.
+        status: u16,
+    },
 }
 
 /// A connection that speaks another protocol now.
@@ -236,7 +242,9 @@ async fn run<P: Peer>(
         }
         (Ok(ExchangeEnd::Refused { is_reusable }), way) => {
             keep(worker, way, is_reusable, &dial);
-            return Ok(Next::Repeated);
+            let replaced = around.tries.replaced;
+            let ended = replaced.map(|status| Next::Ended(ExchangeOutcome::Replaced { status }));
+            return Ok(ended.unwrap_or(Next::Repeated));
         }
         (Err(broken), _) => broken,
     };

@@ -28,6 +28,8 @@ pub struct RetryState {
     pub may_reuse: bool,
     /// Repetitions that the route allows.
     left: u8,
+    /// The status of an answer that a page takes the place of.
+    pub replaced: Option<u16>,
     made: u8,
     repeating: Option<HeldUsage>,
 }
@@ -41,9 +43,16 @@ impl RetryState {
             may_change: rule.is_none(),
             may_reuse: true,
             left: rule.map_or(0, |rule| rule.attempts.min(Retry::ATTEMPTS_MAX)),
+            replaced: None,
             made: 0,
             repeating: None,
         }
+    }
+
+    /// Whether an answer is not passed on, because a page takes its place.
+    pub fn replaces(&mut self, plan: &Forward, status: u16) -> bool {
+        self.replaced = plan.is_replaced(status).then_some(status);
+        self.replaced.is_some()
     }
 
     /// Takes one of the repetitions that are left, if what became of the last try leads to one

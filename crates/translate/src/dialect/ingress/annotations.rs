@@ -8,6 +8,7 @@
 mod basic;
 mod copies;
 mod defaults;
+mod errors;
 mod hosts;
 mod limits;
 mod options;
@@ -25,6 +26,7 @@ use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
 pub use copies::{Copies, TARGET as MIRROR_TARGET};
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
+pub use errors::{BACKEND as PAGES_BACKEND, Errors};
 pub use hosts::{Further, counterpart};
 pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
@@ -35,7 +37,7 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 64] = [
+pub const HONOURED: [&str; 66] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -58,6 +60,8 @@ pub const HONOURED: [&str; 64] = [
     "cors-expose-headers",
     "cors-max-age",
     "custom-headers",
+    "custom-http-errors",
+    "default-backend",
     "denylist-source-range",
     "enable-cors",
     "force-ssl-redirect",
@@ -174,6 +178,7 @@ pub fn read(
     sharing::read(&mut sheet, &mut options);
     options::read(&mut sheet, &mut options);
     copies::read(&mut sheet, &mut options);
+    errors::read(&mut sheet, &mut options);
     limits::read(meta, &mut sheet, &mut options);
     replaced.sources = SOURCES.iter().any(|name| sheet.text(name).is_some());
     replaced.denied = sheet.text(DENIED).is_some();

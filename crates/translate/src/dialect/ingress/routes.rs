@@ -11,6 +11,7 @@ use myriad_model::{
 use super::annotations::{Blocked, Options, values};
 use super::canary::{self, Share};
 use super::claimant::Claimant;
+use super::error_pages::error_pages;
 use super::mirror::mirror;
 use super::paths::{self, APP_ROOT_RANK, DEFAULT_RANK};
 use super::policy::{self, HostFacts};
@@ -214,6 +215,10 @@ fn govern(
     if let Some(copies) = options.copies.as_deref().filter(|_| fixed.is_none()) {
         let mirrors = mirror(reader, claimant, copies, output);
         policy.mirrors = mirrors.into_iter().collect();
+    }
+    if let Some(errors) = options.errors.as_deref().filter(|_| fixed.is_none()) {
+        let whose = (errors, entry.main.backend);
+        policy.error_pages = error_pages(reader, claimant, whose, output);
     }
     (policy, fixed)
 }

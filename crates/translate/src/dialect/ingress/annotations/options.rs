@@ -8,7 +8,7 @@ use myriad_api::secret::UsersForm;
 use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite};
 
 use super::sheet::Sheet;
-use super::{Copies, DENIED, SOURCES, values};
+use super::{Copies, DENIED, Errors, SOURCES, values};
 use crate::settings::Hsts;
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
@@ -58,6 +58,8 @@ pub struct Options {
     pub hash_by: Option<Box<str>>,
     /// Where copies of requests go.
     pub copies: Option<Box<Copies>>,
+    /// Errors that pages take the place of.
+    pub errors: Option<Box<Errors>>,
     /// How often its paths are served.
     pub rate_limits: Box<[RateLimit]>,
     /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
@@ -175,6 +177,7 @@ impl Default for Options {
             affinity: None,
             hash_by: None,
             copies: None,
+            errors: None,
             rate_limits: Box::default(),
             wildcard_sharing: Box::default(),
             hsts: None,
