@@ -20,7 +20,6 @@ mod stories {
     mod http;
     mod ingress_hosts;
     mod ingress_pairs;
-    mod ingress_pairs_hosts;
     mod istio;
     mod istio_balance;
     mod istio_commands;

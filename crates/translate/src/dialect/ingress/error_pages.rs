@@ -3,7 +3,7 @@
 use myriad_api::{BackendPort, Finding, IngressBackend, Severity};
 use myriad_model::{ErrorPages, Name, Protocol};
 
-use super::annotations::{Errors, PAGES_BACKEND};
+use super::annotations::{Errors, PAGES_BACKEND, key_of};
 use super::claimant::Claimant;
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::upstream::{self, PortFound};
@@ -59,12 +59,11 @@ fn fields(claimant: &Claimant, backend: &IngressBackend) -> Box<[(Box<str>, Box<
 }
 
 fn missing(claimant: &Claimant, id: &str) -> Finding {
-    let mut keys = claimant.ingress.meta.annotations.iter().map(|(key, _)| key);
-    let of_pages = |key: &&Box<str>| key.split_once('/').is_some_and(|it| it.1 == PAGES_BACKEND);
-    let key = keys.find(of_pages).map_or(PAGES_BACKEND, |key| &**key);
+    let meta = &claimant.ingress.meta;
+    let key = key_of(meta, PAGES_BACKEND).unwrap_or(PAGES_BACKEND);
     Finding::new(
         Severity::Error,
-        &claimant.ingress.meta.key,
+        &meta.key,
         format!("metadata.annotations[{key}]"),
         format!("names Service {id}, which has no such port, so errors stay as they are"),
         "name a Service of the namespace that has port 80 or one called http, or write its port",

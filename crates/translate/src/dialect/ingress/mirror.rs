@@ -3,7 +3,7 @@
 use myriad_api::{BackendPort, Finding, Severity};
 use myriad_model::{Mirror, Name, Share};
 
-use super::annotations::{Copies, MIRROR_TARGET};
+use super::annotations::{Copies, MIRROR_TARGET, key_of};
 use super::claimant::Claimant;
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::upstream::{self, PortFound};
@@ -53,12 +53,11 @@ pub fn mirror(
             }
         }
     };
-    let mut keys = claimant.ingress.meta.annotations.iter().map(|(key, _)| key);
-    let of_target = |key: &&Box<str>| key.split_once('/').is_some_and(|it| it.1 == MIRROR_TARGET);
-    let key = keys.find(of_target).map_or(MIRROR_TARGET, |key| &**key);
+    let meta = &claimant.ingress.meta;
+    let key = key_of(meta, MIRROR_TARGET).unwrap_or(MIRROR_TARGET);
     output.findings.push(Finding::new(
         Severity::Error,
-        &claimant.ingress.meta.key,
+        &meta.key,
         format!("metadata.annotations[{key}]"),
         format!("{message}, so no copies are made"),
         remedy,

@@ -1,17 +1,18 @@
 //! Annotations of hosts and limits, beside an nginx with the directives that they stand for: both
 //! answer alike.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use myriad_e2e::authority::Authority;
 use myriad_e2e::istio::free_port;
 use myriad_e2e::world::eventually;
 use myriad_e2e::{Answer, Backend, Site, World};
-use myriad_lab::peer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use super::{NGINX, Nginx};
 
 /// Annotations of an Ingress of `a.test`, the servers of nginx that they stand for, and what both
 /// are asked.
@@ -85,11 +86,11 @@ async fn equal_requests_go_to_one_endpoint_as_with_nginx() {
          server {{ listen LISTEN; server_name a.test;
          location / {{ proxy_pass http://three; }} }}"
     );
-    let nginx = Nginx::start(&servers, first).await;
+    let nginx = Nginx::start(&servers, &[], first).await;
     for address in [world.http(), nginx.address] {
         let all = endpoints_of(&world, address, 40).await;
         assert!(all.iter().all(|[one, other]| one == other), "{all:?}");
-        let used: std::collections::BTreeSet<&String> = all.iter().flatten().collect();
+        let used: BTreeSet<&String> = all.iter().flatten().collect();
         assert_eq!(used.len(), 3, "{all:?}");
     }
     world.stop().await;
@@ -153,7 +154,7 @@ async fn copies_are_those_of_nginx() {
         ];
         let mut site = Site::new("a.test").to(backend.address());
         for (key, value) in annotations {
-            site = site.annotation(&format!("nginx.ingress.kubernetes.io/{key}"), value);
+            site = site.annotation(&format!("{NGINX}/{key}"), value);
         }
         let files = [
             ("a.yaml", site.yaml()),
@@ -167,7 +168,7 @@ async fn copies_are_those_of_nginx() {
              proxy_set_header Host copy-test.default.svc;
              proxy_pass http://{copies}$request_uri; }} }}"
         );
-        let nginx = Nginx::start(&servers, backend.address()).await;
+        let nginx = Nginx::start(&servers, &[], backend.address()).await;
         let mut heard = Vec::new();
         for address in [world.http(), nginx.address] {
             let curl = world.curl_at(address, "http://a.test/x?y=1");
@@ -220,7 +221,7 @@ async fn pages_of_errors_are_asked_for_as_by_ingress_nginx() {
         ("custom-http-errors", "404,503"),
         ("default-backend", "pages-test"),
     ] {
-        site = site.annotation(&format!("nginx.ingress.kubernetes.io/{key}"), value);
+        site = site.annotation(&format!("{NGINX}/{key}"), value);
     }
     let files = [
         ("a.yaml", site.yaml()),
@@ -249,7 +250,7 @@ async fn pages_of_errors_are_asked_for_as_by_ingress_nginx() {
         page(404),
         page(503)
     );
-    let nginx = Nginx::start(&servers, endpoint).await;
+    let nginx = Nginx::start(&servers, &[], endpoint).await;
     for path in ["200", "404?x=1", "503", "500"] {
         let mut seen = Vec::new();
         for address in [world.http(), nginx.address] {
@@ -279,7 +280,7 @@ async fn an_error_without_a_page_keeps_its_status() {
         ("custom-http-errors", "404"),
         ("default-backend", "pages-test"),
     ] {
-        site = site.annotation(&format!("nginx.ingress.kubernetes.io/{key}"), value);
+        site = site.annotation(&format!("{NGINX}/{key}"), value);
     }
     let closed = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let files = [
@@ -290,54 +291,6 @@ async fn an_error_without_a_page_keeps_its_status() {
     let answer = world.get("http://a.test/404").await;
     assert_eq!((answer.status, &*answer.body), (404, ""), "{answer:?}");
     world.stop().await;
-}
-
-/// A running nginx; it ends when dropped.
-struct Nginx {
-    address: SocketAddr,
-    child: Child,
-    _folder: tempfile::TempDir,
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Nginx {
-    /// Starts it with these servers, and one that answers 404 for every other host.
-    async fn start(servers: &str, backend: SocketAddr) -> Nginx {
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let folder = tempfile::tempdir().expect("a directory");
-        let place = folder.path().display();
-        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .iter()
-            .map(|name| format!("{name}_temp_path {place}/{name};\n"))
-            .collect();
-        let servers = servers
-            .replace("LISTEN", &address.to_string())
-            .replace("BACKEND", &backend.to_string());
-        let text = format!(
-            "daemon off; master_process off; pid {place}/pid; error_log {place}/errors;\n\
-             events {{}}\nhttp {{ {temporary}access_log off; proxy_set_header Host $host;\n\
-             server {{ listen {address} default_server; return 404; }}\n{servers}\n}}\n"
-        );
-        let file = folder.path().join("nginx.conf");
-        std::fs::write(&file, text).expect("a file");
-        let mut command = peer::nginx("nginx", &file);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.spawn().expect("`cargo xtask test` installs it");
-        let is_there = eventually(async || TcpStream::connect(address).await.ok());
-        is_there.await.expect("nginx listens");
-        Nginx {
-            address,
-            child,
-            _folder: folder,
-        }
-    }
 }
 
 /// An answer as far as both have to agree: the status, where it leads, without a port, and what the
@@ -355,10 +308,10 @@ async fn annotations_of_hosts_do_what_directives_of_nginx_do() {
     for case in CASES {
         let mut site = Site::new("a.test").to(backend.address());
         for (key, value) in case.annotations {
-            site = site.annotation(&format!("nginx.ingress.kubernetes.io/{key}"), value);
+            site = site.annotation(&format!("{NGINX}/{key}"), value);
         }
         let world = World::serve_with(Authority::new(), &[("a.yaml", site.yaml())], &[]).await;
-        let nginx = Nginx::start(case.servers, backend.address()).await;
+        let nginx = Nginx::start(case.servers, &[], backend.address()).await;
         for url in case.urls {
             let own = world.get(url).await;
             let other = world.curl_at(nginx.address, url).ask().await;
@@ -419,7 +372,7 @@ async fn as_many_requests_of_a_client_are_served_at_once_as_by_nginx() {
     let servers = "limit_conn_zone $binary_remote_addr zone=a:1m;
                    server { listen LISTEN; server_name a.test;
                    location / { limit_conn a 2; proxy_pass http://BACKEND; } }";
-    let nginx = Nginx::start(servers, address).await;
+    let nginx = Nginx::start(servers, &[], address).await;
     let own = statuses_at_once(world.http(), &endpoint, 4).await;
     let other = statuses_at_once(nginx.address, &endpoint, 4).await;
     assert_eq!(own, other);
