@@ -6,10 +6,14 @@ use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
 use myriad_model::{MeshTls, Name, UpstreamTls};
 
 use super::policy_problem::PolicyProblem;
-use crate::engine::{Reader, Unit, Viewpoint};
+use crate::engine::{Reader, Unit};
 
 /// The remedy where files are named.
 const CREDENTIAL: &str = "write credentialName, the name of a Secret of the gateway's namespace";
+
+/// The remedy where a Secret is not lent.
+const LEND: &str = "let the owner of the Secret add the namespace to its annotation \
+                    myriad.dev/credential-namespaces, or set --gateway-credentials=any";
 
 /// What becomes of connections to endpoints.
 pub enum TlsPlan {
@@ -23,8 +27,13 @@ pub enum TlsPlan {
     Closed,
 }
 
-/// Reads the settings. The names are those of the host's ServiceEntry, for rules without any.
-pub fn plan(view: &Viewpoint<'_>, written: &ClientTls, names: &[Box<str>]) -> TlsPlan {
+/// Reads the settings of a rule of a namespace. The names are those of the host's ServiceEntry, for
+/// rules without any.
+pub fn plan(
+    reader: &mut Reader<'_>,
+    written: &ClientTls,
+    (namespace, names): (&str, &[Box<str>]),
+) -> TlsPlan {
     let is_mutual = match written.mode {
         ClientTlsMode::Disable => return TlsPlan::Plain,
         ClientTlsMode::Simple => false,
@@ -43,7 +52,12 @@ pub fn plan(view: &Viewpoint<'_>, written: &ClientTls, names: &[Box<str>]) -> Tl
         ..UpstreamTls::unverified()
     };
     let mut needs = Vec::new();
-    if let Some(secret) = secret(written).map(|name| id(view.namespace(), name)) {
+    if let Some(name) = secret(written).filter(|_| is_used(written)) {
+        let beside = reader.view().namespace();
+        let secret = id(beside, name);
+        if beside != namespace && !reader.may_use(&secret, namespace) {
+            return TlsPlan::Closed;
+        }
         if tls.verify {
             tls.trust = Some(Name::new(secret.clone()));
             needs.push(Unit::trust(secret.clone()));
@@ -80,8 +94,13 @@ fn of_mesh(written: &ClientTls) -> UpstreamTls {
     }
 }
 
-/// What is wrong with the settings alone.
-pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<PolicyProblem>) {
+/// What is wrong with the settings of a rule of a namespace alone.
+pub fn judge(
+    reader: &mut Reader<'_>,
+    written: &ClientTls,
+    own: &str,
+    problems: &mut Vec<PolicyProblem>,
+) {
     let mut closed = |field: &str, message: &str, remedy: &'static str| {
         problems.push(PolicyProblem {
             field: format!("tls.{field}"),
@@ -110,21 +129,10 @@ pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Po
     if is_mutual && name.is_none() {
         closed("credentialName", "is missing", CREDENTIAL);
     }
-    let Some(name) = name else {
-        return;
-    };
-    let ids = reader.namespaces().into_iter();
-    let ids: Vec<Arc<str>> = ids.map(|namespace| id(namespace, name)).collect();
-    // All are asked, so that what is read depends on nothing that is not.
-    let found = ids.iter().filter(|id| reader.has_secret(id)).count();
-    if let Some(first) = ids.first().filter(|_| found == 0) {
-        closed(
-            "credentialName",
-            &format!("names Secret {first}, which is not there"),
-            "create the Secret in the gateway's namespace, or correct the name",
-        );
+    if let Some(name) = name {
+        judge_secret(reader, (own, name), is_used(written), &mut closed);
     }
-    if written.subject_alt_names.len() > UpstreamTls::NAMES_MAX {
+    if name.is_some() && written.subject_alt_names.len() > UpstreamTls::NAMES_MAX {
         problems.push(PolicyProblem {
             field: "tls.subjectAltNames".to_owned(),
             message: format!(
@@ -134,6 +142,38 @@ pub fn judge(reader: &mut Reader<'_>, written: &ClientTls, problems: &mut Vec<Po
             remedy: "name fewer",
             is_error: true,
         });
+    }
+}
+
+/// A Secret that no gateway finds, or that one finds and must not use for a rule of a namespace.
+fn judge_secret(
+    reader: &mut Reader<'_>,
+    (own, name): (&str, &str),
+    is_used: bool,
+    closed: &mut impl FnMut(&str, &str, &'static str),
+) {
+    let (mut first, mut is_there, mut refused) = (None, false, None);
+    // All are asked, so that what is read depends on nothing that is not.
+    for beside in reader.namespaces() {
+        let id = id(beside, name);
+        if reader.has_secret(&id) {
+            is_there = true;
+            if is_used && beside != own && !reader.may_use(&id, own) {
+                refused.get_or_insert(id);
+            }
+        } else {
+            first.get_or_insert(id);
+        }
+    }
+    if let Some(id) = refused {
+        let message = format!("names Secret {id}, which namespace {own} may not use");
+        closed("credentialName", &message, LEND);
+    } else if let Some(id) = first.filter(|_| !is_there) {
+        closed(
+            "credentialName",
+            &format!("names Secret {id}, which is not there"),
+            "create the Secret in the gateway's namespace, or correct the name",
+        );
     }
 }
 
@@ -157,6 +197,11 @@ fn judge_files(written: &ClientTls, closed: &mut impl FnMut(&str, &str, &'static
 fn secret(written: &ClientTls) -> Option<&str> {
     let name = &*written.credential_name;
     (!name.is_empty()).then_some(name)
+}
+
+/// Whether the Secret that is named means anything.
+fn is_used(written: &ClientTls) -> bool {
+    written.mode == ClientTlsMode::Mutual || written.insecure_skip_verify != Some(true)
 }
 
 fn id(namespace: &str, name: &str) -> Arc<str> {

@@ -159,9 +159,13 @@ impl HostRules {
     pub fn choose(&self, subset: &str, port: u16) -> Option<Choice<'_>> {
         let mut rules = self.rules.iter();
         let top = rules.find_map(|rule| rule.spec.traffic_policy.as_deref());
-        let policy = top.map_or_else(Merged::default, |policy| {
-            Merged::default().overlay(policy, port)
-        });
+        // Those that hold are of one place where rules are looked for.
+        let first = self.rules.first();
+        let unset = Merged {
+            namespace: first.map_or("", |rule| rule.meta.key.namespace()),
+            ..Merged::default()
+        };
+        let policy = top.map_or(unset, |policy| unset.overlay(policy, port));
         if subset.is_empty() {
             return Some(Choice {
                 labels: None,
@@ -228,7 +232,7 @@ fn judge_policy(
         let mut own = Vec::new();
         options::build(&part, &reader.settings().bounds, &mut own);
         if let Some(tls) = part.tls {
-            client_tls::judge(reader, tls, &mut own);
+            client_tls::judge(reader, tls, key.namespace(), &mut own);
         }
         problems.extend(own.into_iter().map(|mut problem| {
             problem.field.insert_str(0, &prefix);

@@ -35,7 +35,7 @@ pub enum SharedFact<'a> {
     Trust(&'a str),
     /// Which of them there are.
     TrustThere(&'a str),
-    /// The namespaces whose Gateways may use a Secret.
+    /// The namespaces whose objects may use a Secret.
     LentTo(&'a str),
     /// What DestinationRules say of a host, or of all hosts below a wildcard.
     Rules(&'a str),

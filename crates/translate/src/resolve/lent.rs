@@ -1,13 +1,13 @@
-//! Secrets whose owner lets Gateways of other namespaces use them.
+//! Secrets whose owner lets objects of other namespaces use them.
 
 use myriad_api::Object;
 
 use super::claim::EVERYBODY;
 
-/// The annotation of a Secret with the namespaces whose Gateways may use it.
+/// The annotation of a Secret with the namespaces whose Gateways and DestinationRules may use it.
 pub const CREDENTIAL_NAMESPACES: &str = "myriad.dev/credential-namespaces";
 
-/// The namespaces whose Gateways may use a Secret, as written.
+/// The namespaces whose objects may use a Secret, as written.
 pub fn lent_to(object: Option<&Object>) -> Option<&str> {
     match object {
         Some(Object::Secret(secret)) => secret.meta.annotation(CREDENTIAL_NAMESPACES),

@@ -9,6 +9,8 @@ use myriad_api::istio::destination_rule::{PortPolicy, TrafficPolicy};
 /// The parts of a traffic policy, each from the rule that sets it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Merged<'a> {
+    /// The namespace of the rules, which are all of one; empty without any.
+    pub namespace: &'a str,
     /// How endpoints are chosen.
     pub balancer: Option<&'a LoadBalancer>,
     /// Limits of connections.
@@ -42,6 +44,7 @@ impl<'a> Merged<'a> {
     /// takes over nothing of the parts that a port may set.
     pub fn overlay(self, policy: &'a TrafficPolicy, port: u16) -> Merged<'a> {
         let merged = Merged {
+            namespace: self.namespace,
             balancer: policy.load_balancer.as_deref().or(self.balancer),
             pool: policy.connection_pool.as_deref().or(self.pool),
             outlier: policy.outlier_detection.as_deref().or(self.outlier),
@@ -53,6 +56,7 @@ impl<'a> Merged<'a> {
         let mut ports = policy.port_level_settings.iter();
         match ports.find(|known| known.port.number == port) {
             Some(port) => Merged {
+                namespace: merged.namespace,
                 proxy_protocol: merged.proxy_protocol,
                 retry_budget: merged.retry_budget,
                 tunnel: merged.tunnel,
@@ -66,6 +70,7 @@ impl<'a> Merged<'a> {
 /// What a policy sets for one port alone.
 pub fn of_port(port: &PortPolicy) -> Merged<'_> {
     Merged {
+        namespace: "",
         balancer: port.load_balancer.as_deref(),
         pool: port.connection_pool.as_deref(),
         outlier: port.outlier_detection.as_deref(),

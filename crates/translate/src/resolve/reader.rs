@@ -16,7 +16,7 @@ use super::rule_facts::fact_patterns;
 use super::service_entry::has_labels;
 use super::upstream::{self, PortFound};
 use crate::engine::{Engine, Reader, Unit};
-use crate::settings::Settings;
+use crate::settings::{GatewayCredentials, Settings};
 use crate::store::Stored;
 
 impl Reader<'_> {
@@ -88,11 +88,19 @@ impl Reader<'_> {
         held(secret.as_ref())
     }
 
-    /// Whether the owner of a Secret lets Gateways of a namespace use it.
+    /// Whether the owner of a Secret lets objects of a namespace use it.
     pub fn is_lent(&mut self, id: &str, namespace: &str) -> bool {
         self.read(SharedFact::LentTo(id));
         let secret = self.visit(ObjectKind::Secret, id);
         lent_to(secret.as_ref()).is_some_and(|written| is_among(written, namespace))
+    }
+
+    /// Whether objects of a namespace may use a Secret of another one, that of a proxy's workload.
+    pub fn may_use(&mut self, id: &str, namespace: &str) -> bool {
+        match self.settings().gateway_credentials {
+            GatewayCredentials::Any => true,
+            GatewayCredentials::Named => self.is_lent(id, namespace),
+        }
     }
 
     /// A Service, for the unit of what it is to sidecars, which runs again with it.

@@ -167,7 +167,12 @@ impl<'a> Address<'a> {
 
 impl Draft<'_> {
     /// The resources, once it is known what rules say and where endpoints are.
-    fn finish(&self, reader: &Reader<'_>, policy: &Merged<'_>, place: EndpointSource) -> Output {
+    fn finish(
+        &self,
+        reader: &mut Reader<'_>,
+        policy: &Merged<'_>,
+        place: EndpointSource,
+    ) -> Output {
         let mut output = Output::default();
         let mut upstream = Upstream {
             protocol: Protocol::Http1,
@@ -252,7 +257,7 @@ impl Draft<'_> {
     /// Sets how TLS is done, and returns what that needs; `None` where nobody may be reached.
     fn secure(
         &self,
-        reader: &Reader<'_>,
+        reader: &mut Reader<'_>,
         policy: &Merged<'_>,
         upstream: &mut Upstream,
     ) -> Option<Vec<Unit>> {
@@ -262,7 +267,7 @@ impl Draft<'_> {
             upstream.tls = told.or_else(|| self.members.tls().map(Box::new));
             return Some(Vec::new());
         };
-        match plan(reader.view(), written, names) {
+        match plan(reader, written, (policy.namespace, names)) {
             TlsPlan::Plain => Some(Vec::new()),
             TlsPlan::Mesh(mut tls) => {
                 let name = self.members.name.as_deref()?;
@@ -281,12 +286,12 @@ impl Draft<'_> {
     }
 
     /// The resources of an upstream without endpoints, which answers 503.
-    fn close(&self, reader: &Reader<'_>) -> Output {
+    fn close(&self, reader: &mut Reader<'_>) -> Output {
         self.finish(reader, &Merged::default(), EndpointSource::nowhere())
     }
 
     /// Closes the upstream of a subset that has more endpoints than it may.
-    fn close_beyond(&self, reader: &Reader<'_>) -> Output {
+    fn close_beyond(&self, reader: &mut Reader<'_>) -> Output {
         let mut output = self.close(reader);
         let max = reader.settings().bounds.subset_endpoints;
         output.findings.push(Finding::new(
