@@ -40,7 +40,8 @@ pub struct Settings {
     /// nobody takes a host that is served by an edit of an old object. It takes a source whose
     /// history is seen, and somebody who keeps [`crate::LateClaims`].
     pub late_claims: bool,
-    /// The Secrets beside the gateway's workload that Gateways of other namespaces may use.
+    /// The Secrets beside the gateway's workload that Gateways and DestinationRules of other
+    /// namespaces may use.
     pub gateway_credentials: GatewayCredentials,
     /// Namespaces whose hosts may be served with the certificates of wildcards of others; `*` for
     /// all.
@@ -191,12 +192,13 @@ pub enum HostSharing {
     Cluster,
 }
 
-/// The Secrets beside the gateway's workload that Gateways of other namespaces may use.
+/// The Secrets beside the gateway's workload that Gateways and DestinationRules of other namespaces
+/// may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayCredentials {
-    /// Every Secret, as in Istio.
+    /// Every Secret, as in Istio; below an older wildcard of others only those of the other kind.
     Any,
-    /// The Secrets whose annotation names the namespace of the Gateway.
+    /// The Secrets whose annotation names the namespace of the object.
     Named,
 }
 

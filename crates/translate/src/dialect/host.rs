@@ -33,16 +33,19 @@ pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         true => istio::gather_sites(reader, host, claims, owner.as_ref(), &mut output.findings),
         false => Vec::new(),
     };
-    let mut own = istio::tls_listeners(reader, host, &sites);
-    if ingress::tls_claimant(host, &claimants).is_some() {
-        own.extend(shared.tls_listeners.iter().cloned());
-    }
+    let ends = above::Ends {
+        sites: &sites,
+        by_ingress: match ingress::tls_claimant(host, &claimants) {
+            Some(_) => &shared.tls_listeners,
+            None => &[],
+        },
+    };
     // An Ingress that ends TLS answers at every listener that it may, where it has routes: no
     // wildcard is read for it, of whose kind most hosts are.
-    let is_alone = !is_istio && own.contains(&shared.tls_listeners[0]);
+    let is_alone = !is_istio && !ends.by_ingress.is_empty();
     let mut above = match is_alone {
         true => Above::default(),
-        false => above::find(reader, shared, host, (claims, owner.as_ref()), &own),
+        false => above::find(reader, shared, host, (claims, owner.as_ref()), &ends),
     };
     if !claimants.is_empty() {
         let is_closed = ingress::is_closed(reader, &claims.ingresses, &claimants);
@@ -50,7 +53,7 @@ pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         ingress::translate_host(reader, shared, host, scene, &mut output);
     }
     if is_alone && !kept::is_routed(&output, host, &shared.tls_listeners[0]) {
-        above = above::find(reader, shared, host, (claims, owner.as_ref()), &own);
+        above = above::find(reader, shared, host, (claims, owner.as_ref()), &ends);
     }
     if is_istio {
         let scene = istio::HostScene {

@@ -60,7 +60,7 @@ pub use host::{
     add_host, claim_of_service, claims_to, gather_sites, named_by_owner, own_sites,
     redirect_to_tls, tls_listeners,
 };
-pub use scene::HostScene;
+pub use scene::{HostScene, Site};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 use crate::resolve::names::{self, ServerHost};

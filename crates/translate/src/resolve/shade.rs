@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use myriad_api::ObjectKind;
-use myriad_model::{Host, Name};
+use myriad_model::{Host, Name, host::Pattern};
 
-use super::claim::{Claim, EVERYBODY};
+use super::claim::{Claim, EVERYBODY, suffix_of};
 use super::names;
 use crate::engine::{Reader, Shared};
 
@@ -22,6 +22,9 @@ pub struct Shade {
     pub admitted: Vec<Box<str>>,
     /// What is done.
     pub deed: Deed,
+    /// The claim of whose the wildcard is, where the certificate that is shown is neither their own
+    /// nor lent to them.
+    pub borrower: Option<Claim>,
 }
 
 /// What is done at a listener with what comes for a name.
@@ -51,6 +54,9 @@ pub struct Above {
     pub shades: Vec<Shade>,
     /// The narrowest that would take its handshakes and may not, once for each listener.
     pub strangers: Vec<Shade>,
+    /// The oldest of others at each listener, for each wildcard, that are older than the host:
+    /// below them, a certificate that nobody lent counts as none.
+    pub keepers: Vec<Shade>,
     /// The listeners where requests would be answered by those who may not.
     pub astray: Vec<Name>,
     /// Those of them where an older and broader wildcard sends requests to HTTPS, by its Gateway.
@@ -59,7 +65,40 @@ pub struct Above {
     pub astray_streams: Vec<Name>,
 }
 
+impl Above {
+    /// The older wildcard that keeps handshakes at a listener from what a Gateway of a namespace
+    /// shows there, where that is not its own.
+    pub fn keeper(&self, listener: &Name, namespace: &str) -> Option<&Shade> {
+        let mut keepers = self.keepers.iter();
+        keepers.find(|it| it.listener == *listener && !it.claim.is_of(namespace))
+    }
+}
+
 impl Shade {
+    /// Whether it is older than the claim to a host below it, and of another namespace: what shows
+    /// no certificate of its own there is served as it says, if it shares that at all. Without a
+    /// claim to a host of its own it keeps none.
+    pub fn keeps_from(&self, owner: &Claim) -> bool {
+        self.pattern.pattern() != Pattern::Any
+            && self.is_before(Some(owner))
+            && !self.claim.is_of(owner.key.namespace())
+    }
+
+    /// Whether one of the holders of broader wildcards keeps its handshakes from it, because it
+    /// shows a certificate that nobody lent.
+    pub fn is_kept_by(&self, holders: &[&Shade]) -> bool {
+        let Some(owner) = &self.borrower else {
+            return false;
+        };
+        let breadth = |shade: &Shade| suffix_of(&shade.pattern).map(str::len);
+        holders.iter().any(|holder| {
+            holder.listener == self.listener
+                && breadth(holder) < breadth(self)
+                && holder.keeps_from(owner)
+                && !holder.claim.is_of(self.claim.key.namespace())
+        })
+    }
+
     /// Whether it is older than the claim to a host.
     pub fn is_before(&self, owner: Option<&Claim>) -> bool {
         owner.is_none_or(|owner| self.claim.age() < owner.age())

@@ -4,7 +4,9 @@
 //! handshakes or requests, only where it was there before the host, or where the operator or the
 //! owner of the host says so. What is older keeps the HTTPS of the hosts below it that have no
 //! certificate of their own: nobody answers in its name by its certificate unless its owner says
-//! so. What claims no host at all, a server or rule for `*`, never answers for one that is claimed.
+//! so. A certificate beside the gateway's workload counts as that of another namespace only where
+//! it is lent to it: it may well be the wildcard's. What claims no host at all, a server or rule
+//! for `*`, never answers for one that is claimed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,14 @@ struct Below<'a> {
     named: Vec<Arc<str>>,
 }
 
+/// The ends of TLS for a host itself.
+pub struct Ends<'a> {
+    /// The Gateways that matter to it.
+    pub sites: &'a [istio::Site],
+    /// The listeners where an Ingress does.
+    pub by_ingress: &'a [Name],
+}
+
 /// Those who would answer at each listener, by wildcard, the narrowest first.
 type Answering<'a> = BTreeMap<(&'a Name, Deed), Vec<Vec<&'a Shade>>>;
 
@@ -35,7 +45,7 @@ pub fn find(
     shared: &Shared,
     host: &Host,
     (claims, owner): (&Claims, Option<&Claim>),
-    own: &[Name],
+    ends: &Ends<'_>,
 ) -> Above {
     let mut found = Above::default();
     if wildcard::are_all_shared(reader.settings()) {
@@ -50,6 +60,12 @@ pub fn find(
     let patterns: Vec<Arc<Found>> = patterns
         .map(|pattern| wildcard::read(reader, shared, pattern))
         .collect();
+    let holders = holders(&patterns);
+    let is_keeper = |it: &&&Shade| owner.is_some_and(|owner| it.keeps_from(owner));
+    let keepers = holders.iter().filter(is_keeper);
+    found.keepers = keepers.map(|it| (*it).clone()).collect();
+    let mut own = istio::tls_listeners(reader, host, ends.sites, &found);
+    own.extend(ends.by_ingress.iter().cloned());
     let mut answering = Answering::new();
     for shade in patterns.iter().flat_map(|found| &*found.deeds) {
         let is_at = |known: &Shade| known.listener == shade.listener;
@@ -63,7 +79,10 @@ pub fn find(
             if let Some(last) = by_pattern.last_mut() {
                 last.push(shade);
             }
-        } else if own.contains(&shade.listener) || found.shades.iter().any(is_at) {
+        } else if own.contains(&shade.listener)
+            || found.shades.iter().any(is_at)
+            || shade.is_kept_by(&holders)
+        {
             continue;
         } else if below.lets(reader, shade) {
             found.shades.push(shade.clone());
@@ -76,6 +95,20 @@ pub fn find(
         below.judge_answers(reader, place, &by_pattern, &mut found);
     }
     found
+}
+
+/// The oldest at each listener that takes handshakes for the names below each wildcard, the
+/// broadest wildcard first.
+fn holders(patterns: &[Arc<Found>]) -> Vec<&Shade> {
+    let mut holders: Vec<&Shade> = Vec::new();
+    let deeds = patterns.iter().rev().flat_map(|found| &*found.deeds);
+    for shade in deeds.filter(|shade| !shade.deed.is_within()) {
+        let is_same = |it: &&Shade| it.listener == shade.listener && it.pattern == shade.pattern;
+        if !holders.iter().any(is_same) && !shade.is_kept_by(&holders) {
+            holders.push(shade);
+        }
+    }
+    holders
 }
 
 impl Below<'_> {

@@ -158,7 +158,7 @@ fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade>
     for gateway in &sites {
         let claim = reader.claim(&gateway.meta, pattern);
         for end in istio::deeds_of_gateway(reader, gateway, pattern) {
-            found.add(shade(pattern, claim.clone(), end));
+            found.add(shade(pattern, (claim.clone(), owner.as_ref()), end));
         }
     }
     let whose = (owner.as_ref(), &*sites);
@@ -175,12 +175,12 @@ fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade>
         for end in istio::deeds_of_service(reader, &mut ways, &service, pattern) {
             // A Gateway for the wildcard says who else may answer there.
             if end.deed.is_within() || !found.taken.contains(&end.listener) {
-                found.add(shade(pattern, claim.clone(), end));
+                found.add(shade(pattern, (claim.clone(), owner.as_ref()), end));
             }
         }
     }
     for (claim, end) in istio::deeds_of_broader(reader, pattern, whose) {
-        found.add(shade(pattern, claim, end));
+        found.add(shade(pattern, (claim, owner.as_ref()), end));
     }
     let mut found = found.shades;
     found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
@@ -192,8 +192,10 @@ fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade>
     found
 }
 
-fn shade(pattern: &Host, claim: Claim, end: istio::End) -> Shade {
+fn shade(pattern: &Host, (claim, owner): (Claim, Option<&Claim>), end: istio::End) -> Shade {
+    let borrower = end.is_borrowed.then(|| owner.unwrap_or(&claim).clone());
     Shade {
+        borrower,
         listener: end.listener,
         pattern: pattern.clone(),
         claim,
@@ -222,6 +224,7 @@ fn of_ingresses(
                 claim: claim.clone(),
                 admitted: known.options.wildcard_sharing.to_vec(),
                 deed,
+                borrower: None,
             });
         }
     };
@@ -261,6 +264,7 @@ fn of_default_backends(
                 claim: claim.clone(),
                 admitted: vec![EVERYBODY.into()],
                 deed: Deed::Answers,
+                borrower: None,
             });
         }
     }

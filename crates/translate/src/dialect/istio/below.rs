@@ -11,7 +11,7 @@ use myriad_model::{Host, Name, host::Pattern};
 use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Site, Tenant};
 use super::stream::Holders;
-use super::{binding, domain};
+use super::{binding, credential, domain};
 use crate::engine::{Output, Reader, Shared};
 use crate::resolve::{Shade, names};
 use crate::settings::CatchAll;
@@ -108,8 +108,12 @@ fn handed_on<'a>(host: &Host, tenants: &'a [Tenant]) -> HashSet<&'a Name> {
     passing.map(|(_, way)| &way.listener).collect()
 }
 
-/// Whether no domain above a host may answer for it where it is entered.
-fn is_bare(reader: &Reader<'_>, scene: &HostScene<'_>, site: &Site, way: &Entrance) -> bool {
+/// Whether no domain above a host may answer for it where it is entered, and what is shown there
+/// may.
+fn is_bare(reader: &mut Reader<'_>, scene: &HostScene<'_>, site: &Site, way: &Entrance) -> bool {
+    if credential::keeper(reader, scene.above, site, way).is_some() {
+        return false;
+    }
     let is_at = |shade: &Shade| shade.listener == way.listener;
     if scene.above.strangers.iter().any(is_at) {
         return true;

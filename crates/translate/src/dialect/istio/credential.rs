@@ -2,7 +2,15 @@
 
 use std::sync::Arc;
 
+use myriad_api::istio::Gateway;
+use myriad_api::{Finding, Severity};
+use myriad_model::Host;
+
+use super::entrance::{self, Entrance};
+use super::scene::Site;
+use super::tls;
 use crate::engine::Reader;
+use crate::resolve::{Above, CREDENTIAL_NAMESPACES, Shade};
 use crate::settings::GatewayCredentials;
 
 /// The Secret of a credential.
@@ -21,7 +29,7 @@ pub fn find(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Crede
     let of_workload = format!("{of_view}/{credential}");
     let is_there = reader.has_secret(&of_workload);
     let is_beside = namespace == of_view;
-    let is_refused = is_there && !is_beside && !is_lent(reader, &of_workload, namespace);
+    let is_refused = is_there && !is_beside && !reader.may_use(&of_workload, namespace);
     let usable = |secret: String| Credential {
         secret: secret.into(),
         is_refused: false,
@@ -39,10 +47,59 @@ pub fn find(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Crede
     }
 }
 
-/// Whether Gateways of a namespace may use a Secret beside the gateway's workload.
-fn is_lent(reader: &mut Reader<'_>, secret: &str, namespace: &str) -> bool {
-    match reader.settings().gateway_credentials {
-        GatewayCredentials::Any => true,
-        GatewayCredentials::Named => reader.is_lent(secret, namespace),
+/// Whether a server ends TLS by a certificate that is neither its Gateway's own nor lent to it: of
+/// a Secret beside the gateway's workload that it uses only because every Gateway may.
+pub fn is_borrowed(reader: &mut Reader<'_>, gateway: &Gateway, way: &Entrance) -> bool {
+    let (settings, own) = (reader.settings(), gateway.meta.key.namespace());
+    let is_open = settings.gateway_credentials == GatewayCredentials::Any;
+    if !is_open || !way.door.ends_tls() || reader.view().is_of(own) {
+        return false;
     }
+    let server = gateway.spec.servers.get(way.server);
+    let terms = server.and_then(|server| tls::read(server, settings, &mut Vec::new()));
+    let credentials = terms.map(|terms| terms.credentials).unwrap_or_default();
+    let of_view = reader.view().namespace();
+    credentials.iter().any(|credential| {
+        let secret = format!("{of_view}/{credential}");
+        reader.has_secret(&secret) && !reader.is_lent(&secret, own)
+    })
+}
+
+/// The older wildcard of another namespace that keeps handshakes for a host from what a server for
+/// exactly that host shows: nobody lent its certificate, so it counts as none.
+pub fn keeper<'a>(
+    reader: &mut Reader<'_>,
+    above: &'a Above,
+    site: &Site,
+    way: &Entrance,
+) -> Option<&'a Shade> {
+    let namespace = site.gateway.meta.key.namespace();
+    let keeper = above.keeper(&way.listener, namespace)?;
+    is_borrowed(reader, &site.gateway, way).then_some(keeper)
+}
+
+/// The finding about a server whose certificate counts as none for a host.
+pub fn kept_from(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    (site, way): (&Site, &Entrance),
+    keeper: &Shade,
+) -> Finding {
+    let (key, owner) = (&site.gateway.meta.key, &keeper.claim.key);
+    Finding::new(
+        Severity::Warning,
+        key,
+        entrance::field(reader, key, way.server, "tls"),
+        format!(
+            "names a Secret of the gateway's namespace that is not lent to namespace {}, so it is \
+             no certificate of {host}'s own: its HTTPS stays with {} of the older {owner}",
+            key.namespace(),
+            keeper.written()
+        ),
+        format!(
+            "let the owner of the Secret add the namespace to its annotation \
+             {CREDENTIAL_NAMESPACES}, or create a Secret beside the Gateway under a name that the \
+             gateway's namespace does not have"
+        ),
+    )
 }

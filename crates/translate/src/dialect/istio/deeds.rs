@@ -6,8 +6,8 @@ use std::sync::Arc;
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_model::{Host, Name, host::Pattern};
 
-use super::below;
 use super::entrance::{self, Door, Entrance};
+use super::{below, credential};
 use crate::engine::Reader;
 use crate::resolve::names::{ServerHost, broader};
 use crate::resolve::{Claim, Claims, Deed, EVERYBODY};
@@ -20,6 +20,8 @@ pub struct End {
     pub admitted: Vec<Box<str>>,
     /// The deed.
     pub deed: Deed,
+    /// Whether the certificate that is shown is neither the Gateway's own nor lent to it.
+    pub is_borrowed: bool,
 }
 
 /// The ways in to what is below a wildcard, found once for all VirtualServices of a namespace: by
@@ -61,7 +63,6 @@ impl Ways {
 /// The deeds of a Gateway for a wildcard that its servers name.
 pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Vec<End> {
     let ways = entrance::effective(reader, gateway, pattern).into_iter();
-    let reader = &*reader;
     let end = |way: Entrance| {
         let deed = match way.door {
             Door::Tls | Door::TlsStream | Door::Closed => Deed::EndsTls,
@@ -75,6 +76,7 @@ pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) ->
                 Deed::Answers => vec![EVERYBODY.into()],
                 _ => admitted(reader, gateway, &way, pattern),
             },
+            is_borrowed: credential::is_borrowed(reader, gateway, &way),
             listener: way.listener,
             deed,
         })
@@ -153,6 +155,7 @@ fn answers(service: &VirtualService, way: Entrance) -> Option<End> {
         listener: way.listener,
         admitted: vec![EVERYBODY.into()],
         deed,
+        is_borrowed: false,
     })
 }
 
@@ -194,6 +197,7 @@ pub fn of_service(
                             _ => Vec::new(),
                         },
                         deed,
+                        is_borrowed: credential::is_borrowed(reader, gateway, way),
                     });
                 }
                 if is_named {

@@ -10,7 +10,7 @@ use myriad_model::{
 
 use super::credential::{self, Credential};
 use super::entrance::{self, Entrance};
-use super::scene::Site;
+use super::scene::{HostScene, Site};
 use super::stream::Holders;
 use super::tls::{self, Clients, Terms};
 use crate::engine::{Output, Reader, Shared, Unit};
@@ -34,7 +34,8 @@ struct Answer {
 
 /// Takes out the domain of an Ingress where an older Gateway of the same owner ends TLS: what that
 /// asks of clients must not go with it.
-pub fn yield_to_older(reader: &mut Reader<'_>, host: &Host, sites: &[Site], output: &mut Output) {
+pub fn yield_to_older(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Output) {
+    let (host, sites) = (scene.host, &scene.sites);
     let mut resources = output.resources.iter();
     let domain = resources.position(|(_, it)| matches!(it.value, Value::Domain(_)));
     let Some(at) = domain else {
@@ -53,8 +54,10 @@ pub fn yield_to_older(reader: &mut Reader<'_>, host: &Host, sites: &[Site], outp
         if !reader.claim(&site.gateway.meta, host).is_before(&own) {
             continue;
         }
-        let mut ways = entrance::for_host(reader, &site.gateway, host, None).into_iter();
-        if ways.any(|way| way.door.ends_tls() && domain.listeners.contains(&way.listener)) {
+        let mut ways = entrance::for_host(reader, &site.gateway, host, None);
+        ways.retain(|way| way.door.ends_tls() && domain.listeners.contains(&way.listener));
+        ways.retain(|way| credential::keeper(reader, scene.above, site, way).is_none());
+        if !ways.is_empty() {
             // What is wrong with a Secret that nothing uses now is nobody's trouble, and nobody
             // would tell this host that it was mended.
             let key = Some(&ingress.meta.key);
@@ -85,10 +88,10 @@ pub fn yield_to_older(reader: &mut Reader<'_>, host: &Host, sites: &[Site], outp
 pub fn add(
     reader: &mut Reader<'_>,
     shared: &Shared,
-    host: &Host,
-    (sites, holders): (&[Site], &Holders),
+    (scene, holders): (&HostScene<'_>, &Holders),
     output: &mut Output,
 ) {
+    let host = scene.host;
     let mut taken: Vec<Name> = Vec::new();
     for (_, resource) in &output.resources {
         if let Value::Domain(domain) = &resource.value {
@@ -96,10 +99,13 @@ pub fn add(
         }
     }
     let mut answers: BTreeMap<Answer, Vec<Name>> = BTreeMap::new();
-    for site in sites.iter().filter(|site| site.is_own) {
+    for site in scene.sites.iter().filter(|site| site.is_own) {
         for way in entrance::effective(reader, &site.gateway, host) {
             let ends_tls = way.door.ends_tls() && !holders.is_passed(&way.listener);
             if !ends_tls || taken.contains(&way.listener) {
+                continue;
+            }
+            if credential::keeper(reader, scene.above, site, &way).is_some() {
                 continue;
             }
             let answer = answer(reader, site, host, &way, output);
@@ -363,7 +369,8 @@ impl Scene<'_> {
             ),
             format!(
                 "let the owner of the Secret add the namespace to its annotation \
-                 {CREDENTIAL_NAMESPACES}, or create a Secret of that name beside the Gateway"
+                 {CREDENTIAL_NAMESPACES}, or create a Secret of that name beside the Gateway, or \
+                 set --gateway-credentials=any"
             ),
         )
     }

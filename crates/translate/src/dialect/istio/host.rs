@@ -13,10 +13,10 @@ use myriad_model::{
 use super::entrance::{self, Door, Entrance};
 use super::routes::{self, Ground};
 use super::scene::{HostScene, Named, Site, Tenant, lost_to};
-use super::{below, binding, domain, stream};
+use super::{below, binding, credential, domain, stream};
 use crate::engine::{Output, Reader, Shared};
 use crate::resolve::names::{self, ServerHost, broader};
-use crate::resolve::{Claim, Claims, Shade};
+use crate::resolve::{Above, Claim, Claims, Shade};
 
 /// The status of a redirect to HTTPS.
 const TO_TLS_STATUS: u16 = 301;
@@ -59,10 +59,10 @@ pub fn add_host(
     output: &mut Output,
 ) {
     let (host, sites) = (scene.host, &scene.sites);
-    domain::yield_to_older(reader, host, sites, output);
+    domain::yield_to_older(reader, &scene, output);
     below::judge_unnamed(reader, host, sites, output);
     let mut holders = stream::holders(reader, &scene, output);
-    domain::add(reader, shared, host, (sites, &holders), output);
+    domain::add(reader, shared, (&scene, &holders), output);
     let mut tenants = gather_tenants(reader, host, sites);
     leave_shades(&scene, &mut tenants, output);
     keep_owner(&scene, &mut tenants, output);
@@ -151,13 +151,21 @@ pub fn own_sites(
     sites
 }
 
-/// The listeners where Gateways end TLS for exactly this host.
-pub fn tls_listeners(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Name> {
+/// The listeners where Gateways end TLS for exactly this host, by what no wildcard above it keeps
+/// them from.
+pub fn tls_listeners(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    sites: &[Site],
+    above: &Above,
+) -> Vec<Name> {
     let mut found = Vec::new();
     for site in sites.iter().filter(|site| site.is_own) {
-        let ways = entrance::effective(reader, &site.gateway, host).into_iter();
-        let ends = ways.filter(|way| way.door.ends_tls());
-        found.extend(ends.map(|way| way.listener));
+        for way in entrance::effective(reader, &site.gateway, host) {
+            if way.door.ends_tls() && credential::keeper(reader, above, site, &way).is_none() {
+                found.push(way.listener);
+            }
+        }
     }
     found
 }

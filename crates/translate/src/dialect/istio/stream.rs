@@ -16,6 +16,7 @@ use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::host::Pattern;
 use myriad_model::{Host, Name, Origin, OriginKind, Resource, StreamRoute, Value};
 
+use super::credential;
 use super::entrance::{self, Door, Entrance};
 use super::scene::{self, HostScene, Named, Site, Tenant};
 use super::service_names::ServiceNames;
@@ -109,6 +110,11 @@ pub fn holders(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Outp
                     let field = entrance::field(reader, key, way.server, "hosts");
                     output.findings.push(too_late(key, field, host, known));
                 }
+                continue;
+            }
+            if let Some(keeper) = credential::keeper(reader, scene.above, site, &way) {
+                let finding = credential::kept_from(reader, host, (site, &way), keeper);
+                output.findings.push(finding);
                 continue;
             }
             holders.push(Holder {
