@@ -25,7 +25,7 @@ use myriad_api::ObjectKey;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::mesh_config::{Edge, MeshConfig};
-use myriad_translate::{Bounds, CatchAll, GatewayPorts, Hsts, MAIN};
+use myriad_translate::{Bounds, CatchAll, GatewayCredentials, GatewayPorts, Hsts, MAIN};
 
 use crate::cli::endpoints::RawEndpoints;
 use crate::cli::listeners::RawListeners;
@@ -284,6 +284,8 @@ impl Controller {
         if raw.meaning.catch_all_namespaces.is_none() {
             meaning.catch_all_namespaces = Some(BTreeSet::new());
         }
+        let credentials = &mut meaning.sharing.credentials;
+        credentials.get_or_insert(GatewayCredentials::Named);
         meaning.endpoints = endpoints::read(&raw.endpoints, Extent::Elsewhere, &mut problems);
         let mut proxy_accounts = meaning.gateways.accounts.clone();
         for text in &raw.proxy_accounts {
@@ -471,13 +473,15 @@ impl Meaning {
     /// The settings of the engine, where nothing is served.
     pub fn translate(&self) -> myriad_translate::Settings {
         let catch_all = self.catch_all_namespaces.clone();
+        let credentials = self.sharing.credentials;
         myriad_translate::Settings {
             class_name: self.ingress_class.as_str().into(),
             controller_name: self.controller_class.as_str().into(),
             serve_classless: self.serves_classless,
             host_sharing: self.sharing.hosts,
             wildcard_sharing: self.sharing.wildcards.clone(),
-            gateway_credentials: self.sharing.credentials,
+            // Who writes the directory has the machine, and with it every Secret.
+            gateway_credentials: credentials.unwrap_or(GatewayCredentials::Any),
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
             nginx_config_map: self.nginx_config_map.clone(),

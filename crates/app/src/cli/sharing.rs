@@ -23,14 +23,14 @@ pub struct RawSharing {
         value_name = "NAME,..."
     )]
     pub wildcard_sharing: Vec<String>,
-    /// Secrets of the gateway's namespace that Istio's Gateways of other namespaces may use: `any`,
-    /// or those whose annotation names their namespace.
+    /// Secrets of the gateway's namespace that Istio's Gateways and DestinationRules of other
+    /// namespaces may use: `any`, or those `named`, whose annotation names their namespace
+    /// [default: any; for a controller named].
     #[arg(
         long,
         env = "MYRIAD_GATEWAY_CREDENTIALS",
-        default_value = "any",
         value_name = "any|named",
         help_heading = "Gateways"
     )]
-    pub gateway_credentials: String,
+    pub gateway_credentials: Option<String>,
 }

@@ -13,8 +13,9 @@ pub struct Sharing {
     pub hosts: HostSharing,
     /// Namespaces that share the wildcards of others; `*` for all.
     pub wildcards: BTreeSet<String>,
-    /// Secrets of the gateway's namespace that Gateways of others may use.
-    pub credentials: GatewayCredentials,
+    /// Secrets of the gateway's namespace that objects of others may use; `None` where nothing is
+    /// said.
+    pub credentials: Option<GatewayCredentials>,
 }
 
 /// Checks settings.
@@ -29,7 +30,8 @@ pub fn read(raw: &RawSharing, problems: &mut Vec<String>) -> Sharing {
             HostSharing::Namespace
         }
     };
-    let credentials = match &*raw.gateway_credentials {
+    let credentials = raw.gateway_credentials.as_deref();
+    let credentials = credentials.map(|text| match text {
         "any" => GatewayCredentials::Any,
         "named" => GatewayCredentials::Named,
         other => {
@@ -38,7 +40,7 @@ pub fn read(raw: &RawSharing, problems: &mut Vec<String>) -> Sharing {
             ));
             GatewayCredentials::Named
         }
-    };
+    });
     let wildcards = raw.wildcard_sharing.iter().filter(|name| !name.is_empty());
     Sharing {
         hosts,

@@ -1,7 +1,7 @@
 use clap::Parser;
 use myriad_translate::GatewayCredentials;
 
-use super::{AccessLog, Meaning, Serve};
+use super::{AccessLog, Controller, Meaning, Serve};
 use crate::cli::{Cli, Command};
 
 fn raw(arguments: &[&str]) -> crate::cli::RawServe {
@@ -24,6 +24,29 @@ fn defaults_are_the_documented_ones() {
         GatewayCredentials::Any
     );
     assert!(serve.traffic.workers >= 1 && matches!(serve.traffic.access_log, AccessLog::Off));
+}
+
+#[test]
+fn in_front_of_a_controller_owners_say_who_uses_secrets_unless_the_operator_does() {
+    let read = |arguments: &[&str]| {
+        let own = ["myriad", "controller", "--proxy-accounts=myriad/proxy"];
+        let line = own.iter().chain(arguments);
+        let Command::Controller(raw) = Cli::parse_from(line).command else {
+            panic!("another command")
+        };
+        let controller = Controller::check(&raw).unwrap();
+        controller.translate().gateway_credentials
+    };
+    assert_eq!(read(&[]), GatewayCredentials::Named);
+    let flags = [
+        ("--gateway-credentials=named", GatewayCredentials::Named),
+        ("--gateway-credentials=any", GatewayCredentials::Any),
+    ];
+    for (flag, expected) in flags {
+        assert_eq!(read(&[flag]), expected);
+        let serve = Serve::check(&raw(&[flag])).unwrap();
+        assert_eq!(serve.meaning.translate().gateway_credentials, expected);
+    }
 }
 
 #[test]
