@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::account::RequestAccount;
 use super::answer::LocalReply;
-use super::error_pages;
+use super::error_pages::{self, Replaced};
 use super::peer::Peer;
 use super::plan::{Forward, Plan, tell_trouble};
 use super::stage::external::settle;
@@ -129,14 +129,13 @@ impl<D: Downstream> RequestTurn<'_, D> {
                         // Boxed, because this is large and rare.
                         true => Box::pin(self.accompany(&mut plan)).await,
                     };
-                    match replaced(&ended, &plan) {
-                        Some((status, otherwise)) => {
-                            let page =
-                                error_pages::answer(self.worker, &mut plan, status, otherwise);
+                    match replaced(ended, &plan) {
+                        Err(error) => {
+                            let page = error_pages::answer(self.worker, &mut plan, error);
                             let answer = Box::pin(page).await;
                             (in_place_of(&mut plan, answer), true)
                         }
-                        None => match self.conclude(ended, &mut plan) {
+                        Ok(ended) => match self.conclude(ended, &mut plan) {
                             Ok(served) => return served,
                             Err(instead) => instead,
                         },
@@ -254,21 +253,27 @@ impl<D: Downstream> RequestTurn<'_, D> {
     }
 }
 
-/// The status that a page takes the place of, and the answer where there is no page: of an endpoint
-/// that has answered so, or of none that could be reached.
-fn replaced(ended: &Ended, plan: &Forward) -> Option<(u16, LocalReply)> {
-    match ended {
+/// What has ended, unless a page takes its place.
+///
+/// # Errors
+/// The error of an endpoint that has answered so, or of none that could be reached, and whose place
+/// a page takes.
+fn replaced(ended: Ended, plan: &Forward) -> Result<Ended, Box<Replaced>> {
+    let (status, otherwise) = match &ended {
         Ended::Exchanged(Ok(ExchangeOutcome::Replaced { status })) => {
-            Some((*status, LocalReply::empty(*status)))
+            (*status, LocalReply::empty(*status))
         }
         Ended::Exchanged(Err(broken)) if !broken.is_started => {
             let kind = broken.failure.kind;
             let status = kind.verdict().status;
-            let is_replaced = matches!(status, 502..=504) && plan.is_replaced(status);
-            is_replaced.then(|| (status, LocalReply::failed(kind)))
+            if !matches!(status, 502..=504) || !plan.is_replaced(status) {
+                return Ok(ended);
+            }
+            (status, LocalReply::failed(kind))
         }
-        Ended::Exchanged(_) | Ended::Answered(_) => None,
-    }
+        Ended::Exchanged(_) | Ended::Answered(_) => return Ok(ended),
+    };
+    Err(Box::new(Replaced { status, otherwise }))
 }
 
 /// An answer in place of the endpoint's, with the fields that this would have got.

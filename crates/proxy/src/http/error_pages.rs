@@ -19,7 +19,7 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The question for a page but for its end, which says what the error was; none where errors go on
 /// as they are, or pass by a processor.
-pub fn question(policy: &Policy, head: &Head<'_>, id: Option<&RequestId>) -> Option<Buffer> {
+pub fn question(policy: &Policy, head: &Head<'_>, id: Option<&RequestId>) -> Option<Box<Buffer>> {
     let pages = policy.error_pages.as_deref();
     let pages = pages.filter(|_| policy.processor.is_none())?;
     let mut out = Buffer::for_head();
@@ -45,19 +45,23 @@ pub fn question(policy: &Policy, head: &Head<'_>, id: Option<&RequestId>) -> Opt
         begin("x-request-id", &mut out);
         out.append_str(id.text(&mut [0; 36]));
     }
-    Some(out)
+    Some(Box::new(out))
 }
 
-/// The page for an error; `otherwise` where none can be had.
-pub async fn answer(
-    worker: &Rc<Worker>,
-    plan: &mut Forward,
-    status: u16,
-    otherwise: LocalReply,
-) -> LocalReply {
+/// An error that a page takes the place of.
+pub struct Replaced {
+    /// Its status.
+    pub status: u16,
+    /// The answer where no page can be had.
+    pub otherwise: LocalReply,
+}
+
+/// The page for an error, or its own answer.
+pub async fn answer(worker: &Rc<Worker>, plan: &mut Forward, error: Box<Replaced>) -> LocalReply {
+    let Replaced { status, otherwise } = *error;
     let question = plan.page_question.take();
     let pages = plan.policy().and_then(|it| it.error_pages.as_deref());
-    let (Some(mut head), Some(pages)) = (question, pages) else {
+    let (Some(mut head), Some(pages)) = (question.map(|it| *it), pages) else {
         return otherwise;
     };
     begin("x-code", &mut head);

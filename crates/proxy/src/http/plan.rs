@@ -99,7 +99,7 @@ pub struct Forward {
     /// Where copies of the request go, and by which mirror of the policy.
     pub mirrors: Vec<(Arc<UpstreamEntry>, usize)>,
     /// The question for the page that takes the place of an error, but for its end.
-    pub page_question: Option<Buffer>,
+    pub page_question: Option<Box<Buffer>>,
     /// Whether the copies were started.
     pub is_copied: Cell<bool>,
     /// Whether this is such a copy.
