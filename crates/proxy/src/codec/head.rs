@@ -534,7 +534,8 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
 }
 
 /// The one protocol that a client wants to change to. Another version of HTTP, or TLS, is not
-/// changed to: what came in it would be seen by no route and no policy.
+/// changed to: what came in it would be seen by no route and no policy. They are known by how they
+/// begin, since drafts have names of their own (`h2c-14`).
 fn upgrade<'a>(fields: &[Field<'a>]) -> Option<&'a [u8]> {
     let mut wanted = fields
         .iter()
@@ -543,10 +544,10 @@ fn upgrade<'a>(fields: &[Field<'a>]) -> Option<&'a [u8]> {
         return None;
     };
     let is_http = |protocol: &str| {
-        let name = protocol.split('/').next().unwrap_or_default();
-        ["h2c", "h2", "http", "tls"]
-            .iter()
-            .any(|it| name.eq_ignore_ascii_case(it))
+        ["h2", "http", "tls"].iter().any(|it| {
+            let start = protocol.get(..it.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(it))
+        })
     };
     let mut protocols = members(field.value);
     let first = protocols.next()?;

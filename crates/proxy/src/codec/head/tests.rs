@@ -28,6 +28,23 @@ fn a_plain_head_is_taken_apart() {
 }
 
 #[test]
+fn no_version_of_http_is_changed_to_whatever_it_is_called() {
+    let upgrade = |protocol: &str| {
+        let fields = format!("Connection: upgrade\r\nUpgrade: {protocol}\r\n");
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        read(&text).unwrap().upgrade.map(<[u8]>::to_vec)
+    };
+    for http in [
+        "h2c", "H2C", "h2c-14", "h2c/1", "h2", "h2-14", "HTTP/2.0", "http2", "TLS/1.0", "tls",
+    ] {
+        assert_eq!(upgrade(http), None, "{http}");
+    }
+    for other in ["websocket", "h", "foo/2", "ht"] {
+        assert_eq!(upgrade(other), Some(other.into()), "{other}");
+    }
+}
+
+#[test]
 fn what_two_servers_could_read_differently_is_refused() {
     const H: &str = "Host: a.example\r\n";
     for request in [
