@@ -503,8 +503,13 @@ fn strip_word<'a>(value: &'a str, prefix: &str) -> Option<&'a str> {
     }
 }
 
+/// The parameters of a query. Some servers end one at a semicolon too, so what stands behind one
+/// is a parameter beside the one that it stands in.
 fn params(query: &str) -> impl Iterator<Item = (&str, &str)> {
-    query.split('&').filter_map(|pair| pair.split_once('='))
+    let all = query
+        .split('&')
+        .flat_map(|pair| std::iter::once(pair).chain(pair.split(';').skip(1)));
+    all.filter_map(|pair| pair.split_once('='))
 }
 
 /// Whether the name of a parameter is another with escapes undone.
@@ -526,7 +531,15 @@ fn is_param(sent: &str, name: &str) -> bool {
 
 fn without_param(query: &str, name: &str) -> Box<str> {
     let is_other = |pair: &&str| !is_param(pair.split('=').next().unwrap_or_default(), name);
-    let kept: Vec<&str> = query.split('&').filter(is_other).collect();
+    let without_parts = |pair: &str| {
+        let parts: SmallVec<[&str; 4]> = pair.split(';').filter(is_other).collect();
+        parts.join(";")
+    };
+    let kept: Vec<String> = query
+        .split('&')
+        .filter(is_other)
+        .map(without_parts)
+        .collect();
     kept.join("&").into()
 }
 
