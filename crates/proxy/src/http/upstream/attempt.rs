@@ -31,6 +31,12 @@ pub struct Interims {
 }
 
 impl Interims {
+    /// Whether there was none. After one the endpoint is known to have seen the request, so an end
+    /// of the connection does not mean that it was closed while it was idle.
+    pub fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
     /// Takes one more, and says whether the client gets to see it.
     ///
     /// # Errors

@@ -368,7 +368,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 self.response = Response::Done;
                 Ok(())
             }
-            Response::Head(_) if self.incoming.is_none() => {
+            Response::Head(_) if self.incoming.is_none() && self.interims.is_empty() => {
                 Err(Failure::of(FailureKind::UpstreamClosed).retry(Retry::IfReused))
             }
             _ => Err(FailureKind::UpstreamClosed.into()),

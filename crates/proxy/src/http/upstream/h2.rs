@@ -455,6 +455,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             self.stream.retire();
         }
         match error.reason() {
+            _ if !self.interims.is_empty() => failure,
             // The endpoint says that it has not looked at the request (RFC 9113, section 8.7).
             Some(Reason::REFUSED_STREAM) if error.is_remote() => failure.retry(Retry::Yes),
             Some(Reason::NO_ERROR) if is_gone => failure.retry(Retry::Yes),

@@ -112,6 +112,30 @@ async fn interim_responses_pass_before_the_answer() {
 }
 
 #[tokio::test]
+async fn who_has_sent_an_interim_response_has_seen_the_request() {
+    let (world, listener) = world().await;
+    let mut client = world.client().await;
+    client
+        .send("GET /first HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        .await;
+    let mut endpoint = accept(&listener).await;
+    endpoint.read_until("\r\n\r\n").await;
+    endpoint.send(OK).await;
+    assert_eq!(client.response().await.1, "ok");
+    // On a connection that has served before, an end without a word would lead to a repetition.
+    client
+        .send("DELETE /second HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        .await;
+    endpoint.read_until("\r\n\r\n").await;
+    endpoint.send("HTTP/1.1 103 Early Hints\r\n\r\n").await;
+    let head = client.read_until("\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 103 "), "{head}");
+    drop(endpoint);
+    let (head, _) = client.response().await;
+    assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+}
+
+#[tokio::test]
 async fn interim_responses_of_http2_pass_too() {
     let streams = Streams::serving(|_, _, mut respond| async move {
         let mut hint = http::Response::new(());
