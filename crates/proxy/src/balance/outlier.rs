@@ -16,6 +16,8 @@ const EJECTION_TIME_MAX: Duration = Duration::from_secs(300);
 pub enum EndpointOutcome {
     /// It answered with a status.
     Response(u16),
+    /// It answered a request of a route of another namespace with a status.
+    ForeignResponse(u16),
     /// There was no connection, or it broke off or took too long before a response.
     Failure,
 }
@@ -48,6 +50,19 @@ impl Record {
         match outcome {
             EndpointOutcome::Failure if rule.is_split => {
                 count(&self.local_errors, rule.local_errors)
+            }
+            EndpointOutcome::ForeignResponse(status) => {
+                let is_error = match rule.error_statuses.is_empty() {
+                    true => matches!(status, 500..=599),
+                    false => rule.error_statuses.contains(&status),
+                };
+                if is_error {
+                    // Who wrote the route may have asked for what has to fail. That the endpoint
+                    // can be reached is known all the same.
+                    clear(&self.local_errors);
+                    return false;
+                }
+                self.note(rule, EndpointOutcome::Response(status))
             }
             // Which statuses are errors is said, so none of them is one of a gateway alone.
             EndpointOutcome::Response(status) if !rule.error_statuses.is_empty() => {
@@ -189,6 +204,37 @@ mod tests {
             ..rule()
         };
         assert_eq!(after(&never, &[GATEWAY; 10]), None);
+    }
+
+    #[test]
+    fn routes_of_another_namespace_tell_of_what_is_good_alone() {
+        use EndpointOutcome::{Failure, ForeignResponse, Response};
+        let split = Outlier {
+            is_split: true,
+            ..rule()
+        };
+        let listed = Outlier {
+            error_statuses: [404].into(),
+            ..rule()
+        };
+        assert_eq!(after(&rule(), &[ForeignResponse(503); 10]), None);
+        assert_eq!(after(&listed, &[ForeignResponse(404); 10]), None);
+        let between = [Response(503), ForeignResponse(500), Response(503)];
+        assert_eq!(after(&rule(), &between), Some(3));
+        let better = [Response(503), ForeignResponse(200), Response(503)];
+        assert_eq!(after(&rule(), &better), None);
+        assert_eq!(
+            after(&rule(), &[Failure, ForeignResponse(200), Failure]),
+            None
+        );
+        assert_eq!(
+            after(&rule(), &[Failure, ForeignResponse(500), Failure]),
+            Some(3)
+        );
+        assert_eq!(
+            after(&split, &[Failure, ForeignResponse(500), Failure]),
+            None
+        );
     }
 
     #[test]

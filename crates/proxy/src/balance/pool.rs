@@ -214,6 +214,11 @@ impl Pool {
         true
     }
 
+    /// Whether anything is made of what becomes of tries.
+    pub fn is_watched(&self) -> bool {
+        self.outlier().is_some()
+    }
+
     fn outlier(&self) -> Option<&Outlier> {
         self.rules.as_deref()?.outlier.as_ref()
     }

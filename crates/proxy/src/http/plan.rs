@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use myriad_model::{Action, HeaderEdits, Policy, Retry, Route};
+use myriad_model::{Action, HeaderEdits, Origin, OriginKind, Policy, Retry, Route};
 
 use super::answer::LocalReply;
 use super::peer::ResponseChanges;
@@ -133,6 +133,19 @@ impl Forward {
     /// What is changed about the fields of the response.
     pub fn changes(&self) -> ResponseChanges<'_> {
         changes_of(&self.route, self.share, &self.additions, &self.told)
+    }
+
+    /// Whether the route is of another namespace than the upstream, so that who wrote it does not
+    /// answer for the endpoints. A sidecar has its workload for its only client, and what the
+    /// proxy asks itself is of no namespace.
+    pub fn is_foreign(&self) -> bool {
+        let of_route = self.route.sealed().resource().map(|it| &it.origin);
+        let of_upstream = self.upstream.upstream.as_ref();
+        let of_upstream = of_upstream.and_then(|sealed| Some(&sealed.resource()?.origin));
+        let is_own = of_route.is_some_and(|origin| origin.kind == OriginKind::Settings);
+        self.original.is_none()
+            && !is_own
+            && of_route.map(Origin::namespace) != of_upstream.map(Origin::namespace)
     }
 
     /// Whether a processor accompanies the request.

@@ -142,8 +142,12 @@ impl Attempt<'_> {
         self.timers.poll_passed(context)
     }
 
-    /// Takes note of what became of the try, as far as it tells of the endpoint.
-    pub fn note(&self, outcome: EndpointOutcome) {
+    /// Takes note of the status of the response, as far as it tells of the endpoint.
+    pub fn note_response(&self, status: u16) {
+        let outcome = match self.pool.is_watched() && self.plan.is_foreign() {
+            true => EndpointOutcome::ForeignResponse(status),
+            false => EndpointOutcome::Response(status),
+        };
         let counts = &self.worker.local.counts;
         attempt::note(counts, self.pool, self.target, outcome);
     }
@@ -168,6 +172,28 @@ impl Attempt<'_> {
                 of_policy(|policy| policy.read_timeout)
             }
         });
+    }
+}
+
+/// Takes note of a failure, as far as it tells of the endpoint: where the route is of another
+/// namespace, only of those that the route cannot make by how long it waits and what it asks for.
+pub fn note_failure(
+    worker: &Worker,
+    plan: &Forward,
+    pool: &Pool,
+    target: &Endpoint,
+    kind: FailureKind,
+) {
+    let is_endpoints = matches!(
+        kind,
+        FailureKind::ConnectFailed
+            | FailureKind::ConnectTimeout
+            | FailureKind::UpstreamTls
+            | FailureKind::UpstreamClosed
+    );
+    if is_endpoints || !plan.is_foreign() {
+        let counts = &worker.local.counts;
+        attempt::note(counts, pool, target, EndpointOutcome::Failure);
     }
 }
 

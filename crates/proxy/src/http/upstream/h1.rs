@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use super::attempt::{Attempt, Broken, ExchangeEnd, ExchangeWait, Interims};
 use super::mirror;
-use crate::balance::outlier::EndpointOutcome;
 use crate::codec::body::{BodyDecoder, BodyLength};
 use crate::codec::buffer::Buffer;
 use crate::codec::head::HeadFinder;
@@ -292,7 +291,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     /// Begins the response, of which `rest` bytes beyond the head are there, or leaves it for a
     /// repetition or a page.
     fn begin(&mut self, head: &ResponseHead<'_>, rest: usize) -> Result<(), Failure> {
-        self.around.note(EndpointOutcome::Response(head.status));
+        self.around.note_response(head.status);
         let Attempt {
             plan,
             worker,

@@ -12,7 +12,6 @@ use http::header::{HeaderValue, UPGRADE};
 
 use super::attempt::{Attempt, Broken, ExchangeEnd, ExchangeWait, Interims};
 use super::mirror;
-use crate::balance::outlier::EndpointOutcome;
 use crate::codec::body::{BodyLength, Encoder};
 use crate::codec::field::{Field, KnownField};
 use crate::codec::response::{self, ResponseHead};
@@ -351,7 +350,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             headers.insert(websocket::ACCEPT, *accept);
         }
         let head = self.head_of(101, headers, false)?;
-        self.around.note(EndpointOutcome::Response(head.status));
+        self.around.note_response(head.status);
         self.around.timers.end_try();
         let changes = self.around.plan.changes();
         self.status = head.status;
@@ -385,7 +384,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         body: RecvStream,
         is_end: bool,
     ) -> Result<(), Failure> {
-        self.around.note(EndpointOutcome::Response(head.status));
+        self.around.note_response(head.status);
         let Attempt {
             plan,
             worker,

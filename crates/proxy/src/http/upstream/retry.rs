@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Broken, ExchangeEnd};
+use super::attempt::{Attempt, Broken, ExchangeEnd, note_failure};
 use super::h1::Relay;
 use super::h2;
 use super::mirror;
@@ -14,7 +14,6 @@ use super::outgoing::{KEPT_BYTES_MAX, Outgoing, UNSEEN_BYTES_MAX};
 use super::retry_state::RetryState;
 use super::timers::Timers;
 use crate::admission::share::HeldShare as Share;
-use crate::balance::outlier;
 use crate::balance::usage::{HeldUsage, UsageKind};
 use crate::balance::{Choice, Endpoint, Flight, Pool};
 use crate::codec::buffer::Buffer;
@@ -154,8 +153,7 @@ pub async fn exchange<P: Peer>(
             Err(failure) => {
                 let pool = pool(plan, answer.as_ref());
                 if Event::of(failure.kind, true).is_some() {
-                    let counts = &worker.local.counts;
-                    attempt::note(counts, pool, &target, outlier::EndpointOutcome::Failure);
+                    note_failure(worker, plan, pool, &target, failure.kind);
                 }
                 after_failed_connect(worker, plan, pool, &mut tries, failure)?
             }
@@ -265,8 +263,7 @@ fn after_broken(around: Attempt<'_>, broken: Broken, is_reused: bool) -> Result<
     let kind = broken.failure.kind;
     let is_its_own = Event::of(kind, false).is_some() || kind == FailureKind::RequestTimeout;
     if !broken.is_started && is_its_own {
-        let counts = &worker.local.counts;
-        attempt::note(counts, pool, target, outlier::EndpointOutcome::Failure);
+        note_failure(worker, plan, pool, target, kind);
     }
     if broken.is_started || !outgoing.is_whole() {
         return Err(broken);

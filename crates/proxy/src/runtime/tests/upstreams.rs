@@ -8,7 +8,7 @@ use bytes::Bytes;
 use myriad_base::task;
 use myriad_model::{
     Balancer, Certificate, Endpoint, Endpoints, Extent, HashBalancer, HashCookie, HashSource,
-    HashTable, KeyEncoding, Outlier, PrivateKey, Protocol, ProxyProtocol, Trust, Upstream,
+    HashTable, KeyEncoding, Outlier, Policy, PrivateKey, Protocol, ProxyProtocol, Trust, Upstream,
     UpstreamOptions, UpstreamTls, Users, Value,
 };
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
@@ -18,7 +18,7 @@ use rustls::server::WebPkiClientVerifier;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::world::{Backend, Client, World, header, route};
+use super::world::{Backend, Client, World, header, route, with_policy};
 use crate::Settings;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
@@ -99,6 +99,53 @@ async fn where_all_are_left_out_the_answer_says_so() {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("\r\n\r\nno healthy endpoint\n"), "{answer}");
     assert_eq!(bad.requests(), 1);
+}
+
+/// Whether an endpoint of `ns`, which is left out for its first failure, is after one request for
+/// a route of a namespace.
+async fn is_left_out(
+    namespace: &str,
+    endpoint: SocketAddr,
+    change: impl FnOnce(&mut Policy),
+) -> bool {
+    let mut world = world_of(&[endpoint], |options| {
+        options.outlier = Some(Box::new(Outlier {
+            server_errors: 1,
+            gateway_errors: 1,
+            local_errors: 0,
+            is_split: false,
+            interval: Duration::from_secs(10),
+            ejection_time: Duration::from_secs(600),
+            ejection_percent_max: 100,
+            health_percent_min: 0,
+            error_statuses: Box::default(),
+        }));
+    });
+    let own = with_policy(route("a.example", "/own", "u"), change);
+    world.put_all_of(namespace, vec![("own", Value::Route(Box::new(own)))]);
+    let request = GET.replace("GET / ", "GET /own ");
+    world.ask(&request).await;
+    world.ask(&request).await.contains("no healthy endpoint")
+}
+
+#[tokio::test]
+async fn a_route_of_another_namespace_has_no_endpoint_left_out_by_what_it_asks_for() {
+    let bad = failing().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = (silent.local_addr().unwrap(), silent);
+    let hasty = |policy: &mut Policy| policy.request_timeout = Duration::from_millis(20);
+    for (namespace, counts) in [("ns", true), ("other", false)] {
+        assert_eq!(is_left_out(namespace, bad.address, |_| ()).await, counts);
+        assert_eq!(is_left_out(namespace, silent.0, hasty).await, counts);
+    }
+    // What the endpoint does by itself counts, whoever asks.
+    let mute = Backend::answering(|_| String::new()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gone = listener.local_addr().unwrap();
+    drop(listener);
+    for endpoint in [mute.address, gone] {
+        assert!(is_left_out("other", endpoint, |_| ()).await);
+    }
 }
 
 #[tokio::test]
