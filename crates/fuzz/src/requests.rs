@@ -11,7 +11,7 @@ use myriad_proxy::limits::PathRule;
 use myriad_proxy::pattern::Budget;
 use myriad_proxy::policy::authorize::path::fits;
 use myriad_proxy::policy::{affinity, client};
-use myriad_proxy::route::condition::{cookie, hold, query_value};
+use myriad_proxy::route::condition::{Given, cookie, hold, query_value};
 
 use crate::heads::with_head;
 
@@ -66,7 +66,9 @@ fn assert_conditions(head: &Head<'_>) {
                 test: test.clone(),
                 invert,
             };
-            let hold = |invert| hold(&[condition(invert)], &[], head, None, &Budget::default());
+            let budget = Budget::default();
+            let given = Given::new(head, None, &budget);
+            let hold = |invert| hold(&[condition(invert)], &[], &given);
             assert_ne!(hold(false), hold(true));
         }
     }

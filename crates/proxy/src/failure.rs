@@ -43,7 +43,7 @@ pub enum FailureKind {
     RateLimited,
     /// The host has more than its share of what the proxy can bear, or memory is short.
     Overloaded,
-    /// The regexes of the host take more steps than a request may.
+    /// The regexes and conditions of the host take more steps than a request may.
     RegexBudget,
     /// No route is known for the host.
     NoHost,

@@ -32,8 +32,8 @@ use table::DfaTable;
 /// protects against a translation with other limits.
 pub const INSTRUCTIONS_MAX: usize = 1 << 15;
 
-/// The most steps that a request may spend on regexes: states visited, one byte or character at a
-/// time.
+/// The most steps that a request may spend on regexes, by states visited, one byte or character at
+/// a time, and on conditions, by what they look at.
 pub const STEPS_MAX: u32 = 1 << 17;
 
 /// The groups that a template may refer to, and the whole match.
@@ -47,8 +47,8 @@ pub struct BadRegex(pub Box<str>);
 /// The shortest time between two lines of the log about hosts that take too many steps, in seconds.
 const LOG_INTERVAL: i64 = 10;
 
-/// The steps that a request has left for regexes. Once it is spent, whatever is asked of a pattern
-/// says no, and nothing that was decided with it may be obeyed.
+/// The steps that a request has left for regexes and conditions. Once it is spent, whatever is
+/// asked of a pattern says no, and nothing that was decided with it may be obeyed.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: Cell<u32>,
@@ -126,7 +126,8 @@ pub fn tell_spent(host: &dyn Display, route: &dyn Display) {
         %host,
         %route,
         steps = STEPS_MAX,
-        "the regexes of a host take more steps than a request may; write simpler or fewer ones"
+        "the regexes and conditions of a host take more steps than a request may; \
+         write simpler or fewer ones"
     );
 }
 

@@ -1,65 +1,120 @@
 //! Conditions of routes beside the path.
+//!
+//! A host may have very many of them, of whoever may write a route for it, and clients choose what
+//! they look at. So each is paid for from the budget of the request, and what has to be taken
+//! apart first is taken apart once.
 
+mod pairs;
+
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use myriad_model::{Source, Test, ValueMatch, unescape};
 use smallvec::SmallVec;
 
 use super::claims::VerifiedClaims;
+use crate::codec::field::KnownField;
 use crate::codec::head::Head;
 use crate::pattern::{Budget, Pattern};
+use pairs::Lent;
+
+/// The bytes that are taken apart or compared in one step.
+const BYTES_A_STEP: usize = 16;
+
+/// The names that are looked at in one step, and the texts of a claim.
+const NAMES_A_STEP: usize = 4;
+
+/// The parts of a request that conditions look at.
+pub struct Given<'a, 'h> {
+    head: &'a Head<'h>,
+    token: Option<VerifiedClaims<'a>>,
+    budget: &'a Budget,
+    /// The parameters of the query, once a condition has asked for one.
+    query: OnceCell<Lent>,
+    cookies: OnceCell<Lent>,
+}
+
+impl<'a, 'h> Given<'a, 'h> {
+    /// A request. `token` is what a verified token of it says, and `budget` pays for the steps.
+    pub fn new(head: &'a Head<'h>, token: Option<VerifiedClaims<'a>>, budget: &'a Budget) -> Self {
+        Given {
+            head,
+            token,
+            budget,
+            query: OnceCell::new(),
+            cookies: OnceCell::new(),
+        }
+    }
+
+    fn query(&self) -> &Lent {
+        let query = self.head.query.unwrap_or_default();
+        self.query
+            .get_or_init(|| Lent::of_query(query, self.budget))
+    }
+
+    fn cookies(&self) -> &Lent {
+        let fields = self.head.fields.iter();
+        let fields = fields.filter(|field| field.known == KnownField::Cookie);
+        let values = fields.map(|field| field.value);
+        self.cookies
+            .get_or_init(|| Lent::of_cookies(values, self.budget))
+    }
+}
 
 /// Whether all conditions hold. `regexes` are those of the conditions that have one, in their
 /// order. Once the budget is spent, the answer means nothing.
-pub fn hold(
-    conditions: &[ValueMatch],
-    regexes: &[Arc<Pattern>],
-    head: &Head<'_>,
-    token: Option<VerifiedClaims<'_>>,
-    budget: &Budget,
-) -> bool {
+pub fn hold(conditions: &[ValueMatch], regexes: &[Arc<Pattern>], given: &Given<'_, '_>) -> bool {
     let mut regexes = regexes.iter();
     conditions.iter().all(|condition| {
         let regex = match condition.test {
             Test::Regex(_) => regexes.next(),
             Test::Exact(_) | Test::Present | Test::Start(_) => None,
         };
-        holds(condition, regex, head, token, budget) != condition.invert
+        given.budget.take(1) && holds(condition, regex, given) != condition.invert
     })
 }
 
-fn holds(
-    condition: &ValueMatch,
-    regex: Option<&Arc<Pattern>>,
-    head: &Head<'_>,
-    token: Option<VerifiedClaims<'_>>,
-    budget: &Budget,
-) -> bool {
+fn holds(condition: &ValueMatch, regex: Option<&Arc<Pattern>>, given: &Given<'_, '_>) -> bool {
+    let Given { head, budget, .. } = given;
+    let pays = |value: &[u8], text: &str| budget.take(value.len().min(text.len()) / BYTES_A_STEP);
     let passes = |value: &[u8]| match &condition.test {
-        Test::Exact(wanted) => value == wanted.as_bytes(),
+        Test::Exact(wanted) => {
+            value.len() == wanted.len() && pays(value, wanted) && value == wanted.as_bytes()
+        }
         Test::Regex(_) => regex.is_some_and(|regex| regex.is_match(value, budget)),
         Test::Present => true,
-        Test::Start(start) => value.starts_with(start.as_bytes()),
+        Test::Start(start) => pays(value, start) && value.starts_with(start.as_bytes()),
     };
     let name = &*condition.name;
     match condition.source {
         Source::Method => passes(head.method.as_bytes()),
         Source::Authority => passes(head.authority.as_bytes()),
         Source::Scheme => passes(head.scheme.as_bytes()),
-        Source::Header => head
-            .fields
-            .iter()
-            .filter(|field| field.name.eq_ignore_ascii_case(name))
-            .any(|field| passes(field.value)),
-        Source::Query => query_value(head.query.unwrap_or_default(), name)
-            .is_some_and(|value| passes(&decode(value))),
-        Source::Cookie => cookie(head, name).is_some_and(passes),
+        Source::Header => {
+            budget.take(head.fields.len() / NAMES_A_STEP)
+                && head
+                    .fields
+                    .iter()
+                    .filter(|field| field.name.eq_ignore_ascii_case(name))
+                    .any(|field| passes(field.value))
+        }
+        Source::Query => {
+            let value = given.query().get(name.as_bytes(), budget);
+            value.is_some_and(passes)
+        }
+        Source::Cookie => {
+            let value = given.cookies().get(name.as_bytes(), budget);
+            value.is_some_and(passes)
+        }
         Source::Claim => {
-            let mut passes_any = false;
-            if let (Some(token), Some(path)) = (token, claim_path(name)) {
-                token.each(&path, &mut |text| passes_any |= passes(text.as_bytes()));
+            let (mut passes_any, mut texts) = (false, 0);
+            if let (Some(token), Some(path)) = (given.token, claim_path(name)) {
+                token.each(&path, &mut |text| {
+                    texts += 1;
+                    passes_any |= passes(text.as_bytes());
+                });
             }
-            passes_any
+            budget.take(texts / NAMES_A_STEP) && passes_any
         }
     }
 }
@@ -74,7 +129,7 @@ fn claim_path(name: &str) -> Option<SmallVec<[&str; 4]>> {
 pub fn cookie<'a>(head: &Head<'a>, name: &str) -> Option<&'a [u8]> {
     let fields = head.fields.iter();
     fields
-        .filter(|field| field.known == crate::codec::field::KnownField::Cookie)
+        .filter(|field| field.known == KnownField::Cookie)
         .flat_map(|field| field.value.split(|byte| *byte == b';'))
         .map(<[u8]>::trim_ascii)
         .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
@@ -91,10 +146,24 @@ pub fn query_value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 /// Undoes the encoding of forms (`+` and `%XX`), where there is any.
 fn decode(text: &str) -> std::borrow::Cow<'_, [u8]> {
     let bytes = text.as_bytes();
-    if !bytes.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+    if !is_encoded(bytes) {
         return bytes.into();
     }
     let mut decoded = Vec::with_capacity(bytes.len());
+    decode_into(bytes, &mut decoded);
+    decoded.into()
+}
+
+fn is_encoded(bytes: &[u8]) -> bool {
+    bytes.iter().any(|byte| matches!(byte, b'%' | b'+'))
+}
+
+/// Writes a text without its encoding behind others.
+fn decode_into(bytes: &[u8], decoded: &mut Vec<u8>) {
+    if !is_encoded(bytes) {
+        decoded.extend_from_slice(bytes);
+        return;
+    }
     let mut rest = bytes;
     while let [byte, after @ ..] = rest {
         let (byte, after) = match byte {
@@ -105,14 +174,13 @@ fn decode(text: &str) -> std::borrow::Cow<'_, [u8]> {
         decoded.push(byte);
         rest = after;
     }
-    decoded.into()
 }
 
 #[cfg(test)]
 mod tests {
     use myriad_model::{Source, Test, ValueMatch};
 
-    use super::hold;
+    use super::{Given, hold};
     use crate::codec::head;
     use crate::limits::Limits;
     use crate::pattern::{Budget, Pattern};
@@ -131,7 +199,8 @@ mod tests {
             test,
             invert,
         };
-        hold(&[condition], &regexes, &head, None, &Budget::default())
+        let budget = Budget::default();
+        hold(&[condition], &regexes, &Given::new(&head, None, &budget))
     }
 
     fn exact(text: &str) -> Test {

@@ -8,7 +8,7 @@ use myriad_model::{
 use smallvec::SmallVec;
 
 use super::claims::VerifiedClaims;
-use super::condition::hold;
+use super::condition::{Given, hold};
 use super::index::{Index, elements};
 use super::leaf::{Hosted, Keyed, has_listener, place};
 use crate::codec::head::Head;
@@ -69,13 +69,12 @@ pub struct HostEntry {
 #[derive(Clone, Copy)]
 struct Asked<'a, 'h> {
     listener: &'a Name,
-    head: &'a Head<'h>,
-    token: Option<VerifiedClaims<'a>>,
+    given: &'a Given<'a, 'h>,
     /// The path, in one of its readings.
     path: &'a str,
     /// The routes that are asked for: those that compare this reading; none for all.
     reading: Option<PathReading>,
-    /// The steps that its regexes may cost.
+    /// The steps that finding it may cost.
     budget: &'a Budget,
 }
 
@@ -203,13 +202,7 @@ impl RouteEntry {
         let reading = route.policy.path_reading;
         asked.reading.is_none_or(|asked| asked == reading)
             && self.is_on(asked.listener)
-            && hold(
-                &route.conditions,
-                values.unwrap_or_default(),
-                asked.head,
-                asked.token,
-                asked.budget,
-            )
+            && hold(&route.conditions, values.unwrap_or_default(), asked.given)
     }
 }
 
@@ -254,10 +247,10 @@ impl HostEntry {
         token: Option<VerifiedClaims<'_>>,
         budget: &Budget,
     ) -> Result<&RouteArc, FailureKind> {
+        let given = Given::new(head, token, budget);
         let mut asked = Asked {
             listener,
-            head,
-            token,
+            given: &given,
             path: &head.path,
             reading: None,
             budget,
@@ -299,11 +292,11 @@ impl HostEntry {
             let plainest = [&*head.path, readings.base()];
             plainest.into_iter().chain(readings.others())
         });
+        let given = Given::new(head, token, budget);
         paths.filter_map(move |path| {
             let number = self.find_one(&Asked {
                 listener,
-                head,
-                token,
+                given: &given,
                 path,
                 reading: None,
                 budget,

@@ -185,7 +185,7 @@ impl Tables {
 
     /// The route of a request: the first that matches, of the most specific host pattern that has
     /// any route on the listener. `token` is what a verified token of the request says, and
-    /// `budget` what its regexes may cost.
+    /// `budget` what finding it may cost.
     ///
     /// # Errors
     /// That no host pattern covers the request, that no route of the one that does matches, or

@@ -45,7 +45,7 @@ pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>)
             format!("no route of {pattern} takes {method} {path}")
         }
         FailureKind::RegexBudget => {
-            "the regexes of the host take more steps than a request may".to_owned()
+            "the regexes and conditions of the host take more steps than a request may".to_owned()
         }
         FailureKind::Forbidden => {
             let client = scene.visit.client.ip();

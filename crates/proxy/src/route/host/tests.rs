@@ -9,8 +9,9 @@ use regex_automata::{Anchored, Input, meta::Regex};
 
 use super::{HostEntry, RouteArc, RouteEntry};
 use crate::codec::head::{self, Head};
+use crate::failure::FailureKind;
 use crate::limits::Limits;
-use crate::pattern::Budget;
+use crate::pattern::{Budget, STEPS_MAX};
 
 /// The parts of a route of a test.
 #[derive(Clone, Debug)]
@@ -381,6 +382,105 @@ fn hostile_regexes_spend_the_budget_and_no_more() {
     assert!(bytes < 256 * (16 << 10), "{bytes}");
     // What needs few steps is served beside them.
     assert_eq!(steps(&host, "/aab7").0.as_deref(), Some("r0007"));
+}
+
+/// The steps that a request takes on a host whose routes differ in conditions alone, and how it
+/// fails.
+fn steps_of_conditions(
+    count: u64,
+    conditions: impl Fn(u64) -> Vec<ValueMatch>,
+    query: &str,
+    fields: &str,
+) -> (u32, Option<FailureKind>) {
+    let routes = (0..count).map(|number| {
+        let route = Route {
+            listeners: [Name::from("http")].into(),
+            hosts: [Host::any()].into(),
+            path: PathMatch::Prefix("/".into()),
+            conditions: conditions(number).into(),
+            rank: number,
+            action: Action::Forward(Arc::default()),
+            policy: Arc::default(),
+        };
+        sealed(&format!("r{number:05}"), route)
+    });
+    let host = HostEntry::new(Host::any(), routes.collect());
+    let text = format!("GET /?{query} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+    let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let budget = Budget::default();
+    let failure = host.find(&"http".into(), &head, None, &budget).err();
+    (budget.taken(), failure)
+}
+
+fn condition(source: Source, name: &str, test: Test) -> ValueMatch {
+    ValueMatch {
+        source,
+        name: name.into(),
+        test,
+        invert: false,
+    }
+}
+
+#[test]
+fn conditions_are_paid_for_by_what_they_look_at() {
+    let parameters = "+&".repeat(8_000);
+    let cookies = format!("Cookie: {}\r\n", "a=;".repeat(10_000));
+    let fields = "Y: 1\r\n".repeat(120);
+    for (source, query, fields, first, each) in [
+        // The query is taken apart once, however many conditions there are.
+        (Source::Query, &*parameters, "", 16_001 / 16, 1 + 8_001 / 4),
+        (Source::Cookie, "", &*cookies, 30_001 / 16, 1 + 10_000 / 4),
+        (Source::Header, "", &*fields, 0, 1 + 121 / 4),
+        (Source::Method, "", "", 0, 1),
+    ] {
+        let of = |number: u64| {
+            vec![condition(
+                source,
+                &format!("q{number}"),
+                Test::Exact("a".into()),
+            )]
+        };
+        for count in [1, 2, 12] {
+            let taken = steps_of_conditions(count, of, query, fields);
+            let wanted = first + count as u32 * each;
+            assert_eq!(taken, (wanted, Some(FailureKind::NoRoute)), "{source:?}");
+        }
+        if each > 1 {
+            let taken = steps_of_conditions(5_000, of, query, fields);
+            assert_eq!(
+                taken,
+                (STEPS_MAX, Some(FailureKind::RegexBudget)),
+                "{source:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_hundred_rules_with_three_conditions_take_a_small_part_of_the_budget() {
+    let of = |number: u64| {
+        vec![
+            condition(Source::Header, "x-group", Test::Exact("blue".into())),
+            condition(Source::Cookie, "c9", Test::Present),
+            condition(
+                Source::Query,
+                "user",
+                Test::Exact(format!("u{number}").into()),
+            ),
+        ]
+    };
+    let numbered = |start: &str, end: &str| -> String {
+        (0..20)
+            .map(|number| format!("{start}{number}{end}"))
+            .collect()
+    };
+    let query = numbered("q", "=value&");
+    let cookies = numbered("c", "=0123456789abcdef; ");
+    let fields = numbered("x-field-", ": value\r\n");
+    let fields = format!("{fields}X-Group: blue\r\nCookie: {cookies}\r\n");
+    let (taken, failure) = steps_of_conditions(100, of, &query, &fields);
+    assert_eq!(failure, Some(FailureKind::NoRoute));
+    assert!((300..STEPS_MAX / 40).contains(&taken), "{taken}");
 }
 
 #[test]
