@@ -62,6 +62,10 @@ pub enum KnownField {
     RealIp,
     /// `Forwarded` (RFC 7239)
     Forwarded,
+    /// Any other by which proxies tell servers how a request came to them, and by which
+    /// certificate: `X-Scheme`, `X-Forwarded-Scheme`, `X-Forwarded-SSL`, `Front-End-Https`,
+    /// `X-Original-Forwarded-For`, those of Envoy, and all that begin with `SSL-Client-`
+    OtherForwarded,
     /// `Access-Control-Request-Method`
     CorsRequestMethod,
     /// Any `Access-Control-` field of a response
@@ -98,6 +102,7 @@ impl KnownField {
                 ("upgrade", KnownField::Upgrade),
                 ("trailer", KnownField::Trailer),
             ],
+            8 => &[("x-scheme", KnownField::OtherForwarded)],
             9 => &[
                 ("x-real-ip", KnownField::RealIp),
                 ("forwarded", KnownField::Forwarded),
@@ -111,23 +116,30 @@ impl KnownField {
                 ("content-length", KnownField::ContentLength),
                 ("http2-settings", KnownField::Http2Settings),
             ],
-            15 => &[("x-forwarded-for", KnownField::ForwardedFor)],
+            15 => &[
+                ("x-forwarded-for", KnownField::ForwardedFor),
+                ("x-forwarded-ssl", KnownField::OtherForwarded),
+                ("front-end-https", KnownField::OtherForwarded),
+            ],
             16 => &[
                 ("proxy-connection", KnownField::ProxyConnection),
                 ("x-forwarded-host", KnownField::ForwardedHost),
                 ("x-forwarded-port", KnownField::ForwardedPort),
+                ("x-envoy-internal", KnownField::OtherForwarded),
             ],
             17 => &[
                 ("transfer-encoding", KnownField::TransferEncoding),
                 ("x-forwarded-proto", KnownField::ForwardedProto),
             ],
-            22.. => return KnownField::of_cors(name),
+            18 => &[("x-forwarded-scheme", KnownField::OtherForwarded)],
+            21 => &[("x-envoy-original-path", KnownField::OtherForwarded)],
+            22.. => return KnownField::of_long(name),
             _ => &[],
         };
         candidates
             .iter()
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map_or(KnownField::Other, |(_, known)| *known)
+            .map_or_else(|| KnownField::of_start(name), |(_, known)| *known)
     }
 
     /// Which field a server takes a name for that reads underscores as dashes.
@@ -142,17 +154,29 @@ impl KnownField {
         std::str::from_utf8(dashed).map_or(KnownField::Other, KnownField::of)
     }
 
-    fn of_cors(name: &str) -> KnownField {
+    fn of_long(name: &str) -> KnownField {
         const REQUEST_METHOD: &str = "access-control-request-method";
         const PREFIX: &str = "access-control-";
+        const OTHERS: [&str; 2] = ["x-original-forwarded-for", "x-envoy-external-address"];
         if name.eq_ignore_ascii_case(REQUEST_METHOD) {
             return KnownField::CorsRequestMethod;
         }
         if name.eq_ignore_ascii_case("x-forwarded-client-cert") {
             return KnownField::ForwardedClientCert;
         }
+        if OTHERS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+            return KnownField::OtherForwarded;
+        }
         match name.get(..PREFIX.len()) {
             Some(start) if start.eq_ignore_ascii_case(PREFIX) => KnownField::Cors,
+            _ => KnownField::of_start(name),
+        }
+    }
+
+    fn of_start(name: &str) -> KnownField {
+        const PREFIX: &str = "ssl-client-";
+        match name.get(..PREFIX.len()) {
+            Some(start) if start.eq_ignore_ascii_case(PREFIX) => KnownField::OtherForwarded,
             _ => KnownField::Other,
         }
     }
@@ -253,6 +277,37 @@ mod tests {
         assert_eq!(KnownField::of("accepts"), KnownField::Other);
         assert_eq!(KnownField::of("Proxy"), KnownField::Proxy);
         assert!(!KnownField::Proxy.is_for_all("proxy"));
+    }
+
+    #[test]
+    fn fields_that_tell_of_the_way_of_a_request_are_known() {
+        for name in [
+            "X-Scheme",
+            "x-forwarded-scheme",
+            "X-Forwarded-SSL",
+            "Front-End-Https",
+            "X-Original-Forwarded-For",
+            "x-envoy-external-address",
+            "x-envoy-internal",
+            "x-envoy-original-path",
+            "SSL-Client-Verify",
+            "ssl-client-cert",
+            "ssl-client-subject-dn-and-a-long-name",
+        ] {
+            assert_eq!(KnownField::of(name), KnownField::OtherForwarded, "{name}");
+            let read = KnownField::read_of(&name.replace('-', "_"));
+            assert_eq!(read, KnownField::OtherForwarded, "{name}");
+        }
+        for name in [
+            "x-schema",
+            "x-forwarded-prefix",
+            "x-forwarded-server",
+            "x-envoy-attempt-count",
+            "ssl-client",
+            "ssl-clients-cert",
+        ] {
+            assert_eq!(KnownField::of(name), KnownField::Other, "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::codec::head::{Head, Version};
 use crate::codec::response::ResponseHead;
 use crate::codec::websocket;
 use crate::failure::FailureKind;
+use crate::policy::client;
 use crate::policy::header::Edits;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::request_id::RequestId;
@@ -111,9 +112,11 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
     let authority = request.authority.unwrap_or(head.authority);
     out.field("host", &[authority.as_bytes()]);
     let trusts = request.trusted_hops > 0;
+    let may_tell = client::may_tell(request.visit, request.trusted_hops);
     let joins_cookies = head.version == Version::Http2;
     for known in &head.fields {
-        if is_passed(known, head, trusts) && !(joins_cookies && known.known == KnownField::Cookie) {
+        let is_passed = is_passed(known, head, trusts, may_tell);
+        if is_passed && !(joins_cookies && known.known == KnownField::Cookie) {
             // Names that the client declares to belong to the connection stay on it.
             let is_own = !head.connection_fields.is_empty() && head.is_connection_field(known.name);
             let is_replaced =
@@ -262,7 +265,7 @@ fn is_of_connection(head: &ResponseHead<'_>, name: &str) -> bool {
         .any(|option| option.eq_ignore_ascii_case(name))
 }
 
-fn is_passed(field: &Field<'_>, head: &Head<'_>, trusts: bool) -> bool {
+fn is_passed(field: &Field<'_>, head: &Head<'_>, trusts: bool, may_tell: bool) -> bool {
     match field.known {
         KnownField::Host | KnownField::ContentLength | KnownField::Proxy => false,
         // Written anew below.
@@ -274,6 +277,7 @@ fn is_passed(field: &Field<'_>, head: &Head<'_>, trusts: bool) -> bool {
         KnownField::Expect => head.expects_continue,
         // What a client says of the way it came is believed only where proxies are trusted.
         KnownField::ForwardedHost | KnownField::ForwardedPort | KnownField::Forwarded => trusts,
+        KnownField::OtherForwarded => may_tell,
         known => !known.is_hop_by_hop(),
     }
 }
@@ -320,7 +324,7 @@ fn forwarded(request: &RequestHead<'_, '_>, trusts: bool, out: &mut impl Fields)
     if edits.keeps("x-real-ip") {
         if trusts {
             let peer = visit.client.ip();
-            let client = crate::policy::client::address(head, peer, request.trusted_hops);
+            let client = client::address(head, peer, request.trusted_hops);
             out.field("x-real-ip", &[client.to_string().as_bytes()]);
         } else {
             out.field("x-real-ip", &[visit.client_text.as_bytes()]);

@@ -5,6 +5,7 @@ use myriad_base::clock;
 use myriad_model::{HttpCheck, NameMatch, PathReading, Provider};
 use prost::Message as _;
 
+use super::client;
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::{self, EndpointHead};
@@ -98,15 +99,17 @@ pub fn question(
 ) -> Question {
     use myriad_model::CheckProtocol;
     let came_by = came_by(visit, head, trusted_hops);
+    let may_tell = client::may_tell(visit, trusted_hops);
     match &provider.protocol {
         CheckProtocol::Http(check) => {
             let mut out = Buffer::for_head();
+            let head = (head, may_tell);
             write_head(check, &provider.authority, head, &came_by, &mut out);
             Question::Http(out)
         }
         // Nobody asks a processor whether a request may pass.
         CheckProtocol::Grpc | CheckProtocol::Process(_) => {
-            Question::Grpc(Box::new(check_request(visit, head, &came_by)))
+            Question::Grpc(Box::new(check_request(visit, (head, may_tell), &came_by)))
         }
     }
 }
@@ -232,7 +235,7 @@ fn came_by(visit: &DownstreamConnection, head: &Head<'_>, trusted_hops: usize) -
 fn write_head(
     check: &HttpCheck,
     authority: &str,
-    head: &Head<'_>,
+    (head, may_tell): (&Head<'_>, bool),
     came_by: &str,
     out: &mut Buffer,
 ) {
@@ -257,7 +260,7 @@ fn write_head(
         out.append(b"\r\n");
     };
     let is_replaced = |name: &str| check.additional.iter().any(|(known, _)| **known == *name);
-    for field in told_fields(head) {
+    for field in told_fields(head, may_tell) {
         let name = field.name.to_ascii_lowercase();
         let is_told = name == "authorization" || check.request.iter().any(|it| it.is_met(&name));
         if is_told && !is_replaced(&name) {
@@ -279,9 +282,9 @@ fn told_path<'a>(head: &'a Head<'_>) -> &'a str {
     head.read(PathReading::Base).unwrap_or(&head.path)
 }
 
-/// The fields that providers may be told.
-fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>> {
-    head.fields.iter().filter(|field| {
+/// The fields that providers may be told. `may_tell` is whether the sender may say how it came.
+fn told_fields<'a, 'h>(head: &'a Head<'h>, may_tell: bool) -> impl Iterator<Item = &'a Field<'h>> {
+    head.fields.iter().filter(move |field| {
         let is_own = matches!(
             field.known,
             KnownField::Host
@@ -290,13 +293,14 @@ fn told_fields<'a, 'h>(head: &'a Head<'h>) -> impl Iterator<Item = &'a Field<'h>
                 | KnownField::ForwardedFor
                 | KnownField::Proxy
         );
-        !is_own && !field.known.is_hop_by_hop()
+        let is_claimed = field.known == KnownField::OtherForwarded && !may_tell;
+        !is_own && !is_claimed && !field.known.is_hop_by_hop()
     })
 }
 
 fn check_request(
     visit: &DownstreamConnection,
-    head: &Head<'_>,
+    (head, may_tell): (&Head<'_>, bool),
     came_by: &str,
 ) -> envoy::CheckRequest {
     let path = match head.query {
@@ -330,7 +334,7 @@ fn check_request(
     ];
     let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value));
     http.headers.extend(pseudo);
-    for field in told_fields(head) {
+    for field in told_fields(head, may_tell) {
         let value = String::from_utf8_lossy(field.value);
         let known = http.headers.entry(field.name.to_ascii_lowercase());
         let known = known.or_default();

@@ -45,6 +45,12 @@ pub fn forwarded_scheme(
     is_any(["http", "ws"]).then_some("http")
 }
 
+/// Whether whoever sent a request may tell endpoints of the way that it came by other fields than
+/// those that the proxy writes itself: a proxy that is trusted, or somebody of this proxy's mesh.
+pub fn may_tell(visit: &DownstreamConnection, trusted_hops: usize) -> bool {
+    trusted_hops > 0 || visit.is_of_mesh()
+}
+
 /// Whether the client speaks TLS, with this proxy or with one in front that is trusted.
 pub fn is_secure(head: &Head<'_>, visit: &DownstreamConnection, trusted_hops: usize) -> bool {
     let forwarded = forwarded_scheme(head, visit, trusted_hops);

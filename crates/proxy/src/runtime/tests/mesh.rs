@@ -403,7 +403,11 @@ async fn meshed(protocol: ListenerProtocol, mutual: MutualTls) -> World {
         };
         let cert = find("x-forwarded-client-cert: ");
         let by = cert.rsplit_once("URI=").map_or("nobody", |(_, uri)| uri);
-        let text = format!("{by} {}", find("x-forwarded-proto: "));
+        let claim = match head.contains("\r\nx-scheme: ") {
+            true => ", as claimed",
+            false => "",
+        };
+        let text = format!("{by} {}{claim}", find("x-forwarded-proto: "));
         let length = text.len();
         format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{text}")
     })
@@ -494,12 +498,13 @@ async fn the_scheme_of_the_first_client_is_believed_of_the_mesh_alone() {
     for protocol in [Protocol::Https1, Protocol::H2] {
         put_secured(&mut world, "b", protocol, &["b"]);
         for (at, told) in [
-            ("10.9.0.10:80", format!("{} https", uri("b"))),
+            ("10.9.0.10:80", format!("{} https, as claimed", uri("b"))),
             ("10.9.1.20:80", "nobody http".to_owned()),
         ] {
             let mut client = connect(at).await;
+            let fields = "X-Forwarded-Proto: https\r\nx-scheme: https\r\n";
             client
-                .send("GET / HTTP/1.1\r\nHost: b\r\nX-Forwarded-Proto: https\r\n\r\n")
+                .send(format!("GET / HTTP/1.1\r\nHost: b\r\n{fields}\r\n"))
                 .await;
             let (_, body) = client.response().await;
             assert_eq!(body, told, "{at}");

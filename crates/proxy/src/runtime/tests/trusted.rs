@@ -185,6 +185,36 @@ async fn lengths_with_a_sign_bit_and_waits_for_nothing_are_not_passed_on() {
     assert_eq!(told(&answer, "expect"), None, "{answer}");
 }
 
+#[tokio::test]
+async fn only_who_is_trusted_tells_endpoints_how_a_request_came() {
+    const CLAIMS: [&str; 10] = [
+        "x-scheme",
+        "x-forwarded-scheme",
+        "x-forwarded-ssl",
+        "front-end-https",
+        "x-original-forwarded-for",
+        "x-envoy-external-address",
+        "x-envoy-internal",
+        "x-envoy-original-path",
+        "ssl-client-verify",
+        "ssl-client-subject-dn",
+    ];
+    const OTHERS: [&str; 2] = ["x-forwarded-prefix", "x-forwarded-server"];
+    let sent = CLAIMS.iter().chain(&OTHERS);
+    let fields: String = sent.map(|name| format!("{name}: on\r\n")).collect();
+    for (hops, claimed) in [(0, None), (1, Some("on"))] {
+        let world = world(hops).await;
+        let answer = ask(&world, "/inside", fields.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        for name in CLAIMS {
+            assert_eq!(told(&answer, name), claimed, "{hops} {name}: {answer}");
+        }
+        for name in OTHERS {
+            assert_eq!(told(&answer, name), Some("on"), "{hops} {name}: {answer}");
+        }
+    }
+}
+
 /// Asks with each of these fields, and tells which reached the endpoint.
 async fn passed(rule: Underscores) -> String {
     let backend = Backend::echo().await;
