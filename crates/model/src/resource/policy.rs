@@ -64,6 +64,9 @@ pub struct Policy {
     pub hsts: Box<str>,
     /// Errors that pages of another upstream take the place of.
     pub error_pages: Option<Box<ErrorPages>>,
+    /// Whether a namespace has a say in it that is not the one of the route's object: then what
+    /// becomes of its requests tells as little of endpoints as if they were another namespace's.
+    pub is_foreign: bool,
 }
 
 impl Policy {
@@ -166,6 +169,7 @@ impl Default for Policy {
             realm: Box::default(),
             hsts: Box::default(),
             error_pages: None,
+            is_foreign: false,
         }
     }
 }

@@ -550,18 +550,21 @@ fn a_resource_asks_for_no_newer_schema_than_it_needs() {
 }
 
 #[test]
-fn how_paths_and_underscores_are_read_is_passed_over_by_older_proxies() {
+fn what_does_no_harm_unread_is_passed_over_by_older_proxies() {
     let policy = Policy {
         underscores: Underscores::Dropped,
         path_reading: PathReading::Decoded,
+        is_foreign: true,
         ..Policy::default()
     };
     let route = Route {
         policy: Arc::new(policy),
         ..first_route()
     };
-    let encoded = encoded(&resource(Value::Route(Box::new(route))));
+    let resource = resource(Value::Route(Box::new(route)));
+    let encoded = encoded(&resource);
     assert_eq!(encoded[..2], [0x08, 1]);
+    assert_eq!(decode(&encoded).as_ref(), Ok(&resource));
 }
 
 #[test]

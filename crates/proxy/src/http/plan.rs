@@ -135,17 +135,17 @@ impl Forward {
         changes_of(&self.route, self.share, &self.additions, &self.told)
     }
 
-    /// Whether the route is of another namespace than the upstream, so that who wrote it does not
-    /// answer for the endpoints. A sidecar has its workload for its only client, and what the
-    /// proxy asks itself is of no namespace.
+    /// Whether the route is of another namespace than the upstream, or one has a say in it, so that
+    /// who wrote it does not answer for the endpoints. A sidecar has its workload for its only
+    /// client, and what the proxy asks itself is of no namespace.
     pub fn is_foreign(&self) -> bool {
         let of_route = self.route.sealed().resource().map(|it| &it.origin);
         let of_upstream = self.upstream.upstream.as_ref();
         let of_upstream = of_upstream.and_then(|sealed| Some(&sealed.resource()?.origin));
         let is_own = of_route.is_some_and(|origin| origin.kind == OriginKind::Settings);
-        self.original.is_none()
-            && !is_own
-            && of_route.map(Origin::namespace) != of_upstream.map(Origin::namespace)
+        let is_mixed = self.policy().is_some_and(|policy| policy.is_foreign);
+        let differs = of_route.map(Origin::namespace) != of_upstream.map(Origin::namespace);
+        self.original.is_none() && !is_own && (is_mixed || differs)
     }
 
     /// Whether a processor accompanies the request.

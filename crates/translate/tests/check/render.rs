@@ -296,6 +296,7 @@ fn policy_text(policy: &Policy) -> String {
         text += &rewrite_text(rewrite);
     }
     text += &access_text(policy);
+    text += if policy.is_foreign { " foreign" } else { "" };
     if policy.request_body_bytes_max != default.request_body_bytes_max {
         let _ = write!(text, " body<={}", policy.request_body_bytes_max);
     }

@@ -44,6 +44,9 @@ message! {
         44 users: optional_name(), since 3;
         /// What clients are told that passwords are for.
         45 realm: checked(header_text("realm"), |it| check_realm(it));
+        // To an older proxy what becomes of all requests tells of endpoints, as it always did.
+        /// Whether another namespace than the object's has a say in it.
+        46 is_foreign as foreign: boolean();
         /// CIDR notation; empty denies nobody.
         60 sources_denied: list(network("source range")), since 3;
         /// Whether an admitted address or an authentication suffices.

@@ -138,6 +138,8 @@ async fn a_route_of_another_namespace_has_no_endpoint_left_out_by_what_it_asks_f
         assert_eq!(is_left_out(namespace, bad.address, |_| ()).await, counts);
         assert_eq!(is_left_out(namespace, silent.0, hasty).await, counts);
     }
+    let mixed = |policy: &mut Policy| policy.is_foreign = true;
+    assert!(!is_left_out("ns", bad.address, mixed).await);
     // What the endpoint does by itself counts, whoever asks.
     let mute = Backend::answering(|_| String::new()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

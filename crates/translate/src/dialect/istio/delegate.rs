@@ -33,6 +33,9 @@ pub struct Rule {
     pub at: usize,
     /// The text of the rule.
     pub route: Text,
+    /// Whether a root of another namespace leads to it without being named by the object: who
+    /// wrote the object then does not answer for what becomes of its requests.
+    pub is_foreign: bool,
 }
 
 /// The text of a rule. Most stand as they are in their object, and are not copied out of it.
@@ -90,6 +93,8 @@ pub fn follow(
         return Err((problem, "add the namespace to its spec.exportTo"));
     }
     check_depth(&service, &id)?;
+    let is_named = service.spec.export_to.iter().any(|to| **to == *namespace);
+    let is_foreign = of != namespace && !is_named;
     let mut followed = Followed::default();
     let mut of_rule = MATCHES_MAX;
     for (at, route) in service.spec.http.iter().enumerate() {
@@ -109,6 +114,7 @@ pub fn follow(
                 service: of_root.clone(),
                 at: root_at,
                 route: Text::Merged(Box::new(closing(root))),
+                is_foreign: false,
             });
             break;
         }
@@ -119,6 +125,7 @@ pub fn follow(
                 service: service.clone(),
                 at,
                 route: Text::Merged(Box::new(route)),
+                is_foreign,
             });
         }
     }

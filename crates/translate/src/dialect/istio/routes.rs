@@ -96,6 +96,7 @@ pub fn build(
                     service: service.clone(),
                     at,
                     route: Text::Own(service.clone(), at),
+                    is_foreign: false,
                 }],
                 true => delegated(reader, service, (at, root), &mut left, output),
             };
@@ -185,6 +186,7 @@ fn add_rule(
     }
     policy.underscores = reader.settings().underscores(Underscores::Colliding);
     policy.path_reading = PathReading::Base;
+    policy.is_foreign = rule.is_foreign;
     let policy = Arc::new(policy);
     if is_closed(reader, rule) {
         needs.clear();
