@@ -26,11 +26,14 @@ pub struct Lent {
     home: &'static LocalKey<RefCell<Pairs>>,
 }
 
+/// Name and value of a pair; none where it is no pair.
+type Cut = fn(&[u8]) -> Option<(&[u8], &[u8])>;
+
 /// The kind of text that pairs are in.
 struct Form {
     separator: u8,
-    /// Name and value of a pair; none where it is no pair.
-    cut: fn(&[u8]) -> Option<(&[u8], &[u8])>,
+    /// Takes a pair apart.
+    cut: Cut,
     /// Writes a name or a value behind others.
     put: fn(&[u8], &mut Vec<u8>),
 }
