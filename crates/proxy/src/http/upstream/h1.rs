@@ -321,6 +321,10 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         if plan.has_to_upgrade && matches!(head.status, 200..300) {
             return Err(FailureKind::NoUpgrade.into());
         }
+        // Only a copy may still need what has come.
+        if plan.mirrors.is_empty() || outgoing.is_complete() {
+            outgoing.let_go();
+        }
         self.status = head.status;
         self.peer.start(head, body, &plan.changes())?;
         let decoder = BodyDecoder::limited(body, &worker.local.limits);

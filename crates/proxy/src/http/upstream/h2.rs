@@ -404,7 +404,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             return Ok(());
         }
         timers.end_try();
-        if !plan.is_kept() {
+        // Only a copy may still need what has come.
+        if plan.mirrors.is_empty() || outgoing.is_complete() {
             outgoing.let_go();
         }
         self.status = head.status;

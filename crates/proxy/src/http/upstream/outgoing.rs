@@ -7,6 +7,7 @@ use http::Request;
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::endpoint_head::{EndpointHead, length_of};
 use crate::codec::trailer::Trailers;
+use crate::http::plan::Forward;
 use crate::net::stream::Stream;
 
 /// The most bytes of a request, head included, that are kept once they have been sent, where the
@@ -16,6 +17,43 @@ pub const KEPT_BYTES_MAX: usize = 64 << 10;
 /// The same towards endpoints of HTTP/2, which may go away before they look at a request, and
 /// say so: that a short one is there still loses none.
 pub const UNSEEN_BYTES_MAX: usize = 16 << 10;
+
+/// The longest head of a request, as HTTP/1 writes it, that is kept once it has been sent. A few
+/// bytes of HTTP/2 may stand for a head of [`crate::limits::Limits::head_bytes_max`], and each of
+/// very many requests may wait for as long as its client likes.
+pub const KEPT_HEAD_BYTES_MAX: usize = 8 << 10;
+
+/// How much of a request is kept once it has been sent, in case it has to be sent again.
+#[derive(Clone, Copy, Debug)]
+pub struct Keeping {
+    /// The longest head. With a longer one nothing is kept.
+    head_bytes_max: usize,
+    /// The most bytes of a request with a body, head included.
+    bytes_max: usize,
+}
+
+impl Keeping {
+    /// As much as the repetitions and copies need that a plan allows.
+    pub fn of(plan: &Forward) -> Self {
+        let is_http2 = plan.upstream.is_http2();
+        // A head is of use for as long as any of these may come about.
+        let may_repeat = plan.retry().is_some() || is_http2 || plan.is_idempotent;
+        Keeping {
+            head_bytes_max: match plan.is_copy {
+                // What the proxy sends of its own has its body behind the head; who writes it
+                // bounds both.
+                true => usize::MAX,
+                false if may_repeat || plan.is_kept() => KEPT_HEAD_BYTES_MAX,
+                false => 0,
+            },
+            bytes_max: match plan.is_kept() {
+                true => KEPT_BYTES_MAX,
+                false if is_http2 => UNSEEN_BYTES_MAX,
+                false => 0,
+            },
+        }
+    }
+}
 
 /// A request on its way. Its start is kept until it is known that it need not be sent again.
 pub struct Outgoing {
@@ -34,13 +72,21 @@ pub struct Outgoing {
     is_complete: bool,
     /// Some of it was dropped after it had been sent.
     is_cut: bool,
+    /// Whether the head stays once it has been sent.
+    is_head_kept: bool,
+    /// The length of the head in bytes, as far as that can be told.
+    head_bytes: u16,
     kept_bytes_max: usize,
 }
 
 impl Outgoing {
-    /// A request with a head, and what was read of its body already. Of one with a body
-    /// `kept_bytes_max` bytes are kept once they have been sent; beyond them, nothing is.
-    pub fn new(head: EndpointHead, body: Buffer, is_complete: bool, kept_bytes_max: usize) -> Self {
+    /// A request with a head, and what was read of its body already. Beyond what is to be kept of
+    /// it once it has been sent, nothing is.
+    pub fn new(head: EndpointHead, body: Buffer, is_complete: bool, keeping: Keeping) -> Self {
+        let head_bytes = match &head {
+            EndpointHead::Http1(text) => text.len(),
+            EndpointHead::Http2(request) => length_of(request),
+        };
         let (request, buffer) = match head {
             EndpointHead::Http2(request) => (Some(request), body),
             EndpointHead::Http1(mut text) => {
@@ -58,7 +104,9 @@ impl Outgoing {
             received: 0,
             is_complete,
             is_cut: false,
-            kept_bytes_max,
+            is_head_kept: head_bytes <= keeping.head_bytes_max,
+            head_bytes: u16::try_from(head_bytes).unwrap_or(u16::MAX),
+            kept_bytes_max: keeping.bytes_max,
         }
     }
 
@@ -85,6 +133,12 @@ impl Outgoing {
     /// The bytes of its body that have come.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// How many bytes of memory it takes, about.
+    pub fn memory(&self) -> usize {
+        let head = self.request.as_ref().map_or(0, |_| self.head_bytes);
+        self.buffer.capacity() + usize::from(head)
     }
 
     /// Whether some of it waits to be sent.
@@ -121,15 +175,18 @@ impl Outgoing {
     /// The head, where that is no text, to be sent now.
     pub fn ask(&mut self) -> Option<Request<()>> {
         self.is_asked = true;
-        self.request.as_deref().cloned()
+        if self.is_head_kept {
+            return self.request.as_deref().cloned();
+        }
+        self.is_cut = true;
+        self.request.take().map(|request| *request)
     }
 
     /// Drops what was sent, since an answer has begun.
     pub fn let_go(&mut self) {
-        if self.has_body && !self.is_pending() {
-            self.cut();
-        }
+        self.is_head_kept = false;
         self.kept_bytes_max = 0;
+        self.forget();
     }
 
     /// Begins anew, on another connection.
@@ -192,9 +249,12 @@ impl Outgoing {
     }
 
     /// Drops what was sent, once all that is there was and it is more than is kept. Nobody waits
-    /// for an endpoint, or for more of the request, with an empty buffer in hand.
+    /// for an endpoint, or for more of the request, with more in hand than may still be of use.
     fn forget(&mut self) {
-        if self.has_body && !self.is_pending() && (self.is_cut || self.is_long()) {
+        if self.is_pending() || self.is_unsent() {
+            return;
+        }
+        if self.is_cut || !self.is_head_kept || (self.has_body && self.is_long()) {
             self.cut();
         }
     }
@@ -204,14 +264,55 @@ impl Outgoing {
 mod tests {
     use std::task::Poll;
 
-    use super::Outgoing;
+    use super::{KEPT_HEAD_BYTES_MAX, Keeping, Outgoing};
     use crate::codec::buffer::Buffer;
     use crate::codec::endpoint_head::EndpointHead;
+
+    /// A request that has been sent, whose body may follow.
+    fn sent(head_bytes: usize, head_bytes_max: usize) -> Outgoing {
+        let mut text = Buffer::for_head();
+        text.append(&vec![b'x'; head_bytes]);
+        let keeping = Keeping {
+            head_bytes_max,
+            bytes_max: 1 << 20,
+        };
+        let head = EndpointHead::Http1(text);
+        let mut outgoing = Outgoing::new(head, Buffer::none(), false, keeping);
+        assert!(outgoing.is_whole() && outgoing.is_unsent());
+        outgoing.pass(head_bytes - 1);
+        assert!(outgoing.is_whole() && outgoing.is_pending());
+        outgoing.pass(1);
+        outgoing
+    }
+
+    #[test]
+    fn a_head_that_is_long_or_of_no_more_use_goes_once_it_was_sent() {
+        for (length, max, is_kept) in [
+            (KEPT_HEAD_BYTES_MAX, KEPT_HEAD_BYTES_MAX, true),
+            (KEPT_HEAD_BYTES_MAX + 1, KEPT_HEAD_BYTES_MAX, false),
+            (100, 0, false),
+        ] {
+            let mut outgoing = sent(length, max);
+            assert_eq!(outgoing.is_whole(), is_kept, "{length} of {max}");
+            assert_eq!(outgoing.memory() > 0, is_kept);
+            assert!(!outgoing.is_unsent());
+            outgoing.let_go();
+            assert_eq!((outgoing.is_whole(), outgoing.memory()), (false, 0));
+        }
+    }
 
     #[test]
     fn a_request_is_complete_once_its_body_is() {
         let head = EndpointHead::Http1(Buffer::take());
-        let mut outgoing = Outgoing::new(head, Buffer::none(), false, 0);
+        let mut outgoing = Outgoing::new(
+            head,
+            Buffer::none(),
+            false,
+            Keeping {
+                head_bytes_max: 0,
+                bytes_max: 0,
+            },
+        );
         let waits = outgoing.poll_extend(|_| Poll::<Result<bool, ()>>::Pending);
         assert!(waits.is_pending() && !outgoing.is_complete());
         for (text, is_last) in [("a", false), ("b", true)] {

@@ -10,7 +10,7 @@ use super::attempt::{Attempt, Broken, ExchangeEnd, note_failure};
 use super::h1::Relay;
 use super::h2;
 use super::mirror;
-use super::outgoing::{KEPT_BYTES_MAX, Outgoing, UNSEEN_BYTES_MAX};
+use super::outgoing::{Keeping, Outgoing};
 use super::retry_state::RetryState;
 use super::timers::Timers;
 use crate::admission::share::HeldShare as Share;
@@ -112,14 +112,10 @@ pub async fn exchange<P: Peer>(
     account.put_trace(plan);
     let _request = admit(worker, plan)?;
     let answer = resolve(worker, plan).await?;
-    let kept_bytes_max = match plan.is_kept() {
-        true => KEPT_BYTES_MAX,
-        false if plan.upstream.is_http2() => UNSEEN_BYTES_MAX,
-        false => 0,
-    };
+    let keeping = Keeping::of(plan);
     let head = std::mem::replace(&mut plan.head, EndpointHead::none());
     let body = std::mem::replace(&mut plan.body, Buffer::none());
-    let mut outgoing = Outgoing::new(head, body, !plan.has_body, kept_bytes_max);
+    let mut outgoing = Outgoing::new(head, body, !plan.has_body, keeping);
     let mut timers = Timers::new(plan.policy());
     let mut tries = RetryState::new(plan);
     let mut tried = None;
@@ -197,7 +193,7 @@ async fn run<P: Peer>(
 ) -> Result<Next, Broken> {
     let (worker, plan, deadline) = (around.worker, around.plan, around.deadline);
     let dial = dial(plan, flight.target());
-    let (ended, around) = match &mut way {
+    let (ended, mut around) = match &mut way {
         Way::H1(connection) => {
             let mut relay = Relay::new(around, peer, connection);
             let ended = poll_fn(|context| relay.poll(context)).await;
