@@ -82,11 +82,13 @@ pub enum Reached {
     StreamWindowBytes,
     /// [`Limits::connection_window_bytes`]
     ConnectionWindowBytes,
+    /// [`Limits::held_bytes_max`]
+    HeldBytes,
 }
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 23] = [
+    pub const ALL: [Reached; 24] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -110,6 +112,7 @@ impl Reached {
         Reached::Streams,
         Reached::StreamWindowBytes,
         Reached::ConnectionWindowBytes,
+        Reached::HeldBytes,
     ];
 
     /// The label in metrics, which is the name of the setting where there is one.
@@ -138,6 +141,7 @@ impl Reached {
             Reached::Streams => "streams",
             Reached::StreamWindowBytes => "stream_window_bytes",
             Reached::ConnectionWindowBytes => "connection_window_bytes",
+            Reached::HeldBytes => "http2_held_bytes",
         }
     }
 }
@@ -231,6 +235,9 @@ pub struct Limits {
     pub stream_window_bytes: u32,
     /// The bytes that an HTTP/2 client may send on one connection before they are read.
     pub connection_window_bytes: u32,
+    /// The most bytes of requests and responses that are held for the streams of one HTTP/2
+    /// connection, beside those that a window bounds; further streams are refused beyond.
+    pub held_bytes_max: usize,
     /// The most idle connections to one endpoint.
     pub idle_per_endpoint_max: usize,
     /// The most idle connections to all endpoints.
@@ -287,6 +294,7 @@ impl Default for Limits {
             head_frames_max: 64,
             stream_window_bytes: 256 << 10,
             connection_window_bytes: 1 << 20,
+            held_bytes_max: 2 << 20,
             idle_per_endpoint_max: 512,
             idle_endpoints_max: 4_096,
             upstream_idle_timeout: Duration::from_secs(60),

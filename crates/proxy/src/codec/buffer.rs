@@ -51,6 +51,21 @@ impl Buffer {
         Buffer::of(HEAD_BYTES)
     }
 
+    /// An empty buffer with room for so many bytes.
+    pub fn with_room(count: usize) -> Self {
+        Buffer::of(count)
+    }
+
+    /// The same bytes in no more memory than a full buffer, if they fit into one.
+    pub fn fitted(self) -> Self {
+        if self.capacity() <= BUFFER_BYTES || self.len() > BUFFER_BYTES {
+            return self;
+        }
+        let mut fitted = Buffer::of(self.len());
+        fitted.append(self.filled());
+        fitted
+    }
+
     /// An empty buffer without any memory.
     pub const fn none() -> Self {
         Buffer {
@@ -243,6 +258,9 @@ mod tests {
             1_024
         );
         assert_eq!(buffer.len(), HEAD_BYTES + 1 + (4 << 10) + (16 << 10));
+        buffer.consume(20 << 10);
+        let fitted = buffer.fitted();
+        assert_eq!((fitted.len(), fitted.capacity()), (1_025, 4 << 10));
         assert_eq!(Buffer::none().capacity(), 0);
     }
 

@@ -35,6 +35,14 @@ impl EndpointHead {
         Some((EndpointHead::Http2(request), body))
     }
 
+    /// How many bytes of memory it takes, about.
+    pub fn memory(&self) -> usize {
+        match self {
+            EndpointHead::Http1(text) => text.capacity(),
+            EndpointHead::Http2(request) => length_of(request),
+        }
+    }
+
     /// Whether it has a field of a lower-case name.
     pub fn has(&self, name: &str) -> bool {
         match self {

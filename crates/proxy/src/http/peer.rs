@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use crate::codec::body::{BodyLength, Encoder};
-use crate::codec::buffer::Buffer;
+use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::response::ResponseHead;
 use crate::codec::trailer::Trailers;
 use crate::failure::FailureKind;
@@ -62,6 +62,19 @@ pub trait Peer {
 
     /// Whether the response may begin, or more of its body be given.
     fn has_room(&self) -> bool;
+
+    /// How many bytes of a response are read at once: fewer where the client takes none now.
+    fn room(&self) -> usize {
+        BUFFER_BYTES
+    }
+
+    /// Takes note of how many bytes are held for the request, beside what the client's end holds.
+    fn hold(&mut self, _bytes: usize) {}
+
+    /// How many bytes of the response body the client has taken, about.
+    fn taken(&self) -> u64 {
+        0
+    }
 
     /// Gives some of the response body.
     fn data(&mut self, data: &[u8]);

@@ -240,6 +240,12 @@ pub static ROWS: &[Row] = &[
         LimitCounter::Own(Reached::ConnectionWindowBytes),
         "The same on a connection",
         "more for uploads over long fast links"),
+    row!("http2_held_bytes" held_bytes_max Bytes 64 * KIB..=256 * MIB,
+        LimitCounter::Own(Reached::HeldBytes),
+        "What is held for all streams of a connection: heads and bodies that endpoints have not \
+         read yet, or may have to be sent again, and responses that the client does not read; \
+         further streams are refused meanwhile, and may be tried again",
+        "more for balancers in front that upload very much by one connection"),
     row!("resets" resets_max Count 1..=65_536, LimitCounter::Own(Reached::Resets),
         "HTTP/2 streams of a connection that were reset, and not made up for by others; it ends",
         "more for clients that give up on most of what they ask"),

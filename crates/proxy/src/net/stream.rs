@@ -47,8 +47,21 @@ impl Stream {
         context: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
     ) -> Poll<io::Result<usize>> {
-        let mut filling = buffer.take().unwrap_or_else(Buffer::take);
-        filling.reserve(BUFFER_BYTES / 4);
+        self.poll_fill_part(context, buffer, BUFFER_BYTES)
+    }
+
+    /// The same into a buffer of this size, where there is none yet.
+    ///
+    /// # Errors
+    /// The errors of [`Stream::poll_read`].
+    pub fn poll_fill_part(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut filling = buffer.take().unwrap_or_else(|| Buffer::with_room(room));
+        filling.reserve(room / 4);
         let polled = self.poll_read(context, filling.spare());
         if let Poll::Ready(Ok(count)) = polled {
             filling.advance(count);

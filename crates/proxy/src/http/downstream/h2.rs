@@ -271,7 +271,7 @@ fn begin(active: Active, opened: OpenedStream) -> Begun {
     let shared = &*active.shared;
     let OpenedStream {
         head,
-        handle,
+        mut handle,
         is_end,
     } = opened;
     let planned = plan_stream(shared, head.section(), is_end);
@@ -279,6 +279,9 @@ fn begin(active: Active, opened: OpenedStream) -> Begun {
         let account = RequestAccount::begin_unread(&shared.worker, &shared.visit, Version::Http2);
         (Planned::failed(kind), account, false, false)
     });
+    if let Plan::Forward(plan) = &planned.plan {
+        handle.hold(plan.head.memory());
+    }
     Begun {
         handle,
         planned,

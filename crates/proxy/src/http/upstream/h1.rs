@@ -114,6 +114,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             }
             has_moved |= moves;
             if !moves {
+                let incoming = self.incoming.as_ref().map_or(0, Buffer::capacity);
+                self.peer.hold(self.around.outgoing.memory() + incoming);
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
                     self.around.wait_for(waits, self.status != 0);
@@ -208,11 +210,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 moves = true;
                 continue;
             }
-            match self
-                .connection
-                .stream
-                .poll_fill(context, &mut self.incoming)
-            {
+            let (stream, room) = (&mut self.connection.stream, self.peer.room());
+            match stream.poll_fill_part(context, &mut self.incoming, room) {
                 Poll::Pending => {
                     if *waits == ExchangeWait::Nothing {
                         *waits = ExchangeWait::EndpointRead;
@@ -284,7 +283,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         }
         drop(head);
         incoming.consume(length);
-        self.incoming = (!incoming.is_empty()).then_some(incoming);
+        self.incoming = (!incoming.is_empty()).then(|| incoming.fitted());
         Ok(())
     }
 

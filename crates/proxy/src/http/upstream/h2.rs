@@ -127,6 +127,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             }
             has_moved |= moves;
             if !moves {
+                self.peer.hold(self.around.outgoing.memory());
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
                     self.around.wait_for(waits, self.status != 0);

@@ -1,11 +1,15 @@
 //! What a connection holds while it waits, counted on the thread that serves it.
 
+use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use myriad_base::metrics::Metrics;
-use myriad_model::{Action, HeaderEdit, HeaderEdits, Redirect, RedirectTarget, Respond, Route};
+use myriad_model::{
+    Action, Delay, Fault, HeaderEdit, HeaderEdits, Redirect, RedirectTarget, Respond, Route, Share,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{LocalSet, yield_now};
@@ -220,6 +224,140 @@ async fn answers_that_wait_for_a_window_are_not_copied() {
             if kind == 0 {
                 read += payload.len();
                 assert!(payload.iter().all(|byte| *byte == b'#'));
+                if flags & 1 != 0 {
+                    break;
+                }
+            }
+        }
+        assert_eq!(read, BODY_BYTES);
+    };
+    LocalSet::new().run_until(story).await;
+}
+
+/// An endpoint that reads all that it is sent, and answers nothing; how many bytes that were.
+async fn swallowing() -> (SocketAddr, Rc<Cell<usize>>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let read = Rc::new(Cell::new(0));
+    let sum = read.clone();
+    myriad_base::task::spawn_local("endpoint", async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let sum = sum.clone();
+            myriad_base::task::spawn_local("swallowing", async move {
+                let mut bytes = vec![0; 64 << 10];
+                while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+                    sum.set(sum.get() + count);
+                }
+            });
+        }
+    });
+    (address, read)
+}
+
+/// A head of HTTP/2 that is much longer than its bytes: it has a field of 4,000 bytes 15 times,
+/// that the first such head of a connection puts into the table, and others only name.
+fn amplified(method: u8, is_first: bool) -> Vec<u8> {
+    let start = [&[method][..], b"\x86\x84\x01\x09a.example"].concat();
+    let field = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e][..], &[b'x'; 4_000]].concat();
+    match is_first {
+        true => [&start[..], &field, &[0xbe; 14]].concat(),
+        false => [&start[..], &[0xbe; 15]].concat(),
+    }
+}
+
+#[tokio::test]
+async fn heads_that_few_bytes_stand_for_are_not_held_once_they_were_sent() {
+    const LONG: usize = 15 * 4_000;
+    let story = async {
+        // GET and the end of it, and POST whose body never begins.
+        for (method, flags) in [(0x82, 5), (0x83, 4)] {
+            let (endpoint, read) = swallowing().await;
+            let mut world = World::start();
+            world.put_upstream("u", &[endpoint]);
+            world.put_route("r", route("a.example", "/", "u"));
+            let mut client = serve(&world).await;
+            let hello = [PREFACE, &frame(4, 0, 0, &[])[..]].concat();
+            client.write_all(&hello).await.unwrap();
+            for number in 0..STREAMS {
+                let head = amplified(method, number == 0);
+                let head = frame(1, flags, number * 2 + 1, &head);
+                client.write_all(&head).await.unwrap();
+                let sent = async {
+                    while read.get() < LONG * (number as usize + 1) {
+                        yield_now().await;
+                    }
+                };
+                tokio::time::timeout(PATIENCE, sent).await.unwrap();
+            }
+            let held = held_most().await;
+            assert!(held <= 12 * BUFFER_BYTES, "{held} bytes");
+        }
+    };
+    LocalSet::new().run_until(story).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_holds_too_much_gets_no_further_streams() {
+    let story = async {
+        let mut world = World::start();
+        world.put_upstream("u", &[([127, 0, 0, 1], 9).into()]);
+        // Nothing is sent on.
+        let waiting = with_policy(route("a.example", "/", "u"), |policy| {
+            policy.fault = Some(Box::new(Fault {
+                delay: Some(Delay {
+                    share: Share::ALL,
+                    delay: PATIENCE,
+                }),
+                abort: None,
+            }));
+        });
+        world.put_route("r", waiting);
+        let mut client = serve(&world).await;
+        let mut said = [PREFACE, &frame(4, 0, 0, &[])[..]].concat();
+        for number in 0..STREAMS {
+            let head = amplified(0x83, number == 0);
+            said.extend(frame(1, 4, number * 2 + 1, &head));
+        }
+        client.write_all(&said).await.unwrap();
+        let mut refused = 0;
+        while refused < STREAMS / 2 {
+            let (kind, _, payload) = read_frame(&mut client).await;
+            if kind == 3 {
+                assert_eq!(payload, [0, 0, 0, 7], "REFUSED_STREAM");
+                refused += 1;
+            }
+        }
+        let (held, max) = (held_most().await, Limits::default().held_bytes_max);
+        assert!((max..max + (128 << 10)).contains(&held), "{held} bytes");
+    };
+    LocalSet::new().run_until(story).await;
+}
+
+#[tokio::test]
+async fn responses_that_nobody_reads_stay_with_their_endpoints() {
+    const BODY_BYTES: usize = 48_000;
+    let story = async {
+        let body: &'static str = "#".repeat(BODY_BYTES).leak();
+        let backend = Backend::saying(body).await;
+        let mut world = World::start();
+        world.put_upstream("u", &[backend.address]);
+        world.put_route("r", route("a.example", "/", "u"));
+        let mut client = serve(&world).await;
+        ask_all(&mut client).await;
+        // A little of each, and what passes through.
+        let held_max = STREAMS as usize * (5 << 10) + 8 * BUFFER_BYTES;
+        read_heads(&mut client, held_max).await;
+        let held = held_most().await;
+        assert!(held <= held_max, "{held} bytes");
+        for stream in [0, 1] {
+            let window = frame(8, 0, stream, &[0, 0x10, 0, 0]);
+            client.write_all(&window).await.unwrap();
+        }
+        let mut read = 0;
+        loop {
+            let (kind, flags, payload) = read_frame(&mut client).await;
+            if kind == 0 {
+                read += payload.len();
                 if flags & 1 != 0 {
                     break;
                 }

@@ -23,6 +23,9 @@ use crate::http::write::response_fields;
 use crate::net::duplex::Flow;
 use crate::route::downstream_connection::DownstreamConnection;
 
+/// So much of a response is read at once while its client takes none.
+const WAITING_BYTES: usize = 4 << 10;
+
 /// The client's end of a stream.
 pub struct H2Client {
     worker: Rc<Worker>,
@@ -101,7 +104,8 @@ impl H2Client {
     }
 
     /// The stream as it carries another protocol, once its head was answered.
-    pub fn into_carrier(self) -> TunnelStream {
+    pub fn into_carrier(mut self) -> TunnelStream {
+        self.handle.hold(0);
         TunnelStream {
             handle: self.handle,
             is_closed: self.is_closed,
@@ -267,9 +271,27 @@ impl Peer for H2Client {
 
     fn has_room(&self) -> bool {
         match &self.waiting {
-            Some(waiting) => waiting.len() < BUFFER_BYTES,
+            // Nobody else's memory is for what this client does not take.
+            Some(_) => false,
             None => self.is_begun || self.handle.has_room(),
         }
+    }
+
+    fn room(&self) -> usize {
+        match self.handle.may_send(BUFFER_BYTES) {
+            true => BUFFER_BYTES,
+            false => WAITING_BYTES,
+        }
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        let waiting = self.waiting.as_ref().map_or(0, Buffer::capacity);
+        self.handle.hold(bytes + waiting);
+    }
+
+    fn taken(&self) -> u64 {
+        let waiting = self.waiting.as_ref().map_or(0, Buffer::len);
+        self.bytes_sent.saturating_sub(waiting as u64)
     }
 
     fn data(&mut self, data: &[u8]) {
@@ -282,7 +304,7 @@ impl Peer for H2Client {
         if let Some(rest) = data.get(taken..)
             && !rest.is_empty()
         {
-            self.waiting.get_or_insert_with(Buffer::take).append(rest);
+            self.waiting.get_or_insert_with(Buffer::none).append(rest);
         }
     }
 

@@ -65,6 +65,9 @@ pub struct Streams {
     heads_waiting: Vec<usize>,
     connection: Option<Waker>,
     is_gone: bool,
+    /// The bytes that are held for all streams, beside what has arrived and what is to be sent.
+    held: usize,
+    held_max: usize,
 }
 
 /// The bytes that the client may send before it is told more.
@@ -83,6 +86,8 @@ struct Slot {
     window: i64,
     receiving: Receiving,
     received: Option<Buffer>,
+    /// The bytes that are held for it elsewhere.
+    held: usize,
     trailers: Option<Trailers>,
     /// The bytes that are missing of a declared length.
     length_left: Option<u64>,
@@ -156,6 +161,8 @@ impl SharedStreams {
             heads_waiting: Vec::new(),
             connection: None,
             is_gone: false,
+            held: 0,
+            held_max: limits.held_bytes_max,
         })))
     }
 
@@ -196,6 +203,11 @@ impl Streams {
     /// How many streams are not closed on both sides.
     pub fn count(&self) -> usize {
         self.live.len()
+    }
+
+    /// Whether so much is held for streams that no further one may come.
+    pub fn holds_too_much(&self) -> bool {
+        self.held > self.held_max
     }
 
     /// The last stream that the client has opened.
@@ -341,7 +353,7 @@ impl Streams {
             *left = rest;
         }
         if !data.is_empty() {
-            slot.received.get_or_insert_with(Buffer::take).append(data);
+            slot.received.get_or_insert_with(Buffer::none).append(data);
             wake(&slot.waker);
         }
         Ok(())

@@ -235,6 +235,18 @@ impl<P: Peer> Peer for Processed<'_, P> {
         }
     }
 
+    fn room(&self) -> usize {
+        self.peer.room()
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        self.peer.hold(bytes);
+    }
+
+    fn taken(&self) -> u64 {
+        self.peer.taken()
+    }
+
     fn data(&mut self, data: &[u8]) {
         if matches!(self.stage, Stage::Passing) {
             self.peer.data(data);

@@ -92,7 +92,11 @@ impl Connection {
         if is_full {
             self.local.counts.add_reached(Reached::Streams);
         }
-        if is_full || self.state == State::Left {
+        let holds_too_much = self.shared.with(|streams| streams.holds_too_much());
+        if holds_too_much {
+            self.local.counts.add_reached(Reached::HeldBytes);
+        }
+        if is_full || holds_too_much || self.state == State::Left {
             return Err(Fault::Stream(id, Reason::RefusedStream));
         }
         let wrong = Fault::Stream(id, Reason::Protocol);

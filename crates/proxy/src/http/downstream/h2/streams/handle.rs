@@ -143,6 +143,22 @@ impl Handle {
         }
     }
 
+    /// Whether the client would take so many bytes of a body now.
+    pub fn may_send(&self, count: usize) -> bool {
+        let streams = self.shared.0.borrow();
+        let slot = streams.slots.get(self.slot);
+        slot.is_some_and(|slot| slot.window.min(streams.window) >= count as i64)
+    }
+
+    /// Takes note of how many bytes are held for the stream elsewhere.
+    pub fn hold(&mut self, bytes: usize) {
+        let mut streams = self.shared.0.borrow_mut();
+        if let Some(slot) = streams.slots.get_mut(self.slot) {
+            let before = std::mem::replace(&mut slot.held, bytes);
+            streams.held = streams.held + bytes - before;
+        }
+    }
+
     /// Ends the stream at once.
     pub fn reset(&mut self, reason: Reason) {
         // Whoever is gone needs not be told.
@@ -177,6 +193,7 @@ impl Drop for Handle {
             return;
         };
         let slot = std::mem::take(slot);
+        streams.held -= slot.held;
         streams.free.push(self.slot);
         if streams.is_gone {
             return;
