@@ -1,6 +1,7 @@
 //! Admission: who is let in where connections, requests or memory are short.
 //!
-//! Seats for connections, fair shares of namespaces and domains, memory pressure and rate limits.
+//! Seats for connections, fair shares of namespaces and domains, requests that give way to others,
+//! memory pressure and rate limits.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod bucket;
@@ -9,3 +10,4 @@ pub mod pressure;
 pub mod room;
 pub mod share;
 pub mod silent;
+pub mod waiting;

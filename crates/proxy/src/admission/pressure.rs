@@ -1,6 +1,7 @@
 //! How much of the memory that the process may have is in use, and what is shed then.
 //!
-//! The kernel says once per second how much there is in use. New work is shed in steps before
+//! The kernel says once per second how much there is in use, and more often while that is much and
+//! many requests come. New work is shed in steps before
 //! there is no memory left, since a process that the kernel ends sheds everything.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -31,7 +32,7 @@ pub enum PressureStep {
     EndIdle,
     /// Domains that hold more than twice the mean get no more connections and requests.
     ShedLargest,
-    /// Nobody does.
+    /// Only domains of namespaces that hold next to nothing do.
     ShedAll,
 }
 
@@ -100,6 +101,19 @@ impl Pressure {
         if let Some(used) = own_bytes() {
             self.look(used);
         }
+    }
+
+    /// Asks between two times, where that may matter: much may come within a second.
+    pub fn ask_again(&self) {
+        let used = self.used.load(Ordering::Relaxed);
+        if self.max.is_some_and(|max| used >= max / 2) {
+            self.ask();
+        }
+    }
+
+    /// How many bytes were in use when last somebody asked.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Takes the step for so many bytes in use.

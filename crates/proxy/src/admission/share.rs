@@ -16,8 +16,10 @@ use std::sync::Arc;
 use myriad_model::{Host, Name, Origin};
 
 use super::pressure::{Pressure, PressureStep};
+use super::waiting::{self, ClientWait, Standing};
 use crate::limits::Limits;
 use crate::random::hash::{hash, hash_numbers};
+use crate::telemetry::count::{Count, Counts};
 
 /// The places in a row; a power of two.
 const PLACES: usize = 2_048;
@@ -30,6 +32,9 @@ const LISTENER_CLASS: u8 = 0x5b;
 
 /// The number that a domain may always hold while anything is left.
 const FLOOR: usize = 4;
+
+/// So many requests are begun at most before somebody looks at memory again, where it may be short.
+const BEGUN_MAX: u32 = 256;
 
 /// The part of its share that a namespace has of the last tenth, however little is left.
 const LAST_PART: usize = 5;
@@ -87,6 +92,8 @@ pub struct Fairness {
     pub tunnels: Rc<Shares>,
     /// How little memory is left.
     pub pressure: Arc<Pressure>,
+    /// Requests begun since somebody was asked how much memory there is.
+    begun: Cell<u32>,
 }
 
 impl Fairness {
@@ -103,6 +110,7 @@ impl Fairness {
                 pressure.clone(),
             )),
             pressure: pressure.clone(),
+            begun: Cell::new(0),
         }
     }
 }
@@ -133,6 +141,34 @@ impl Fairness {
     pub fn take_connection(&self, owner: Owner, all: usize) -> Option<HeldShare> {
         let beside = all.saturating_sub(self.connections.held() + 1);
         self.connections.take(owner, beside)
+    }
+
+    /// One request of a domain, where there is room for it, or another gives way to it that waits
+    /// for its own client.
+    pub fn take_request(&self, owner: Owner, counts: &Counts) -> Option<HeldShare> {
+        let begun = self.begun.get() + 1;
+        self.begun.set(begun % BEGUN_MAX);
+        if begun == BEGUN_MAX {
+            self.pressure.ask_again();
+        }
+        let requests = &self.requests;
+        requests.take(owner, 0).or_else(|| {
+            let domain = spots(owner.domain);
+            let waits = waiting::give_way(line(domain), requests.domains.held(domain))?;
+            counts.add(evicted(waits));
+            Some(requests.exchange(owner))
+        })
+    }
+
+    /// Ends a part of the requests that wait for their clients, where memory is so short that those
+    /// who have much get nothing more.
+    pub fn relieve(&self, counts: &Counts) {
+        let one_of = match self.pressure.step() {
+            PressureStep::None | PressureStep::EndIdle => return,
+            PressureStep::ShedLargest => 8,
+            PressureStep::ShedAll => 4,
+        };
+        waiting::give_way_in_part(one_of, |waits| counts.add(evicted(waits)));
     }
 
     /// Whether memory is so short that those who have much get nothing more.
@@ -215,11 +251,17 @@ impl Shares {
 
     fn admits(&self, namespace: Spots, domain: Spots, all: usize) -> bool {
         let step = self.pressure.step();
-        if all >= self.max.saturating_sub(self.reserve) || step >= PressureStep::ShedAll {
+        if all >= self.max.saturating_sub(self.reserve) {
             return false;
         }
         let of_namespace = self.namespaces.held(namespace);
         let own = self.domains.held(domain);
+        if step >= PressureStep::ShedAll {
+            // Those who hold the memory have more than this.
+            let namespaces = self.namespaces.beside(of_namespace);
+            let little = FLOOR.max(self.held.get() / namespaces / 4);
+            return own < FLOOR && (namespaces == 1 || of_namespace < little);
+        }
         if step >= PressureStep::ShedLargest {
             // Twice the mean is what makes one of the largest.
             let held = 2 * self.held.get();
@@ -287,6 +329,13 @@ impl Sketch {
     }
 }
 
+impl HeldShare {
+    /// The line where its domain's requests stand that wait for their clients.
+    pub fn standing(&self) -> Standing {
+        Standing::new(line(self.domain))
+    }
+}
+
 impl Drop for HeldShare {
     fn drop(&mut self) {
         let shares = &self.shares;
@@ -297,6 +346,14 @@ impl Drop for HeldShare {
             });
         }
         shares.held.set(shares.held.get().saturating_sub(1));
+    }
+}
+
+/// The count of a request that gave way to others.
+const fn evicted(waits: ClientWait) -> Count {
+    match waits {
+        ClientWait::Body => Count::EvictedBody,
+        ClientWait::Read => Count::EvictedRead,
     }
 }
 
@@ -313,6 +370,11 @@ fn row() -> Box<[Cell<u32>]> {
 fn spots(hash: u64) -> Spots {
     let within = |bits: u64| (bits as usize % PLACES) as u16;
     [within(hash), within(hash >> 32)]
+}
+
+/// The line of a domain among those of requests that wait for their clients.
+fn line([spot, _]: Spots) -> u8 {
+    (usize::from(spot) % waiting::LINES) as u8
 }
 
 fn lowest(rows: &[Box<[Cell<u32>]>; 2], spots: Spots) -> usize {
@@ -334,9 +396,13 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use super::{FLOOR, HeldShare, Owner, Shares};
+    use super::{FLOOR, Fairness, HeldShare, Owner, Shares};
     use crate::admission::pressure::Pressure;
+    use crate::admission::waiting::{ClientWait, Standing};
+    use crate::limits::Limits;
+    use crate::net::deadline::{Deadline, tick};
     use crate::random::hash::hash;
+    use crate::telemetry::count::{Count, Counts};
 
     fn shares(max: usize) -> (Rc<Shares>, Arc<Pressure>) {
         let pressure = Arc::new(Pressure::new(Some(100)));
@@ -424,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn under_pressure_the_largest_get_no_more_and_then_nobody() {
+    fn under_pressure_the_largest_get_no_more_and_then_newcomers_next_to_nothing() {
         let (shares, pressure) = shares(1_000);
         let mut held: Vec<HeldShare> = Vec::new();
         held.extend((0..40).filter_map(|_| shares.take(owner("n/a"), 0)));
@@ -436,8 +502,53 @@ mod tests {
         assert!(shares.take(owner("n/b"), 0).is_some());
         pressure.look(96);
         assert!(shares.take(owner("n/b"), 0).is_none());
+        assert!(shares.take(owner("n/e"), 0).is_some());
+        let newcomers = fill(&shares, "m/a");
+        assert_eq!(newcomers.len(), FLOOR);
+        assert!(shares.take(owner("n/e"), 0).is_none());
         pressure.look(50);
         assert!(shares.take(owner("n/a"), 0).is_some());
+    }
+
+    #[test]
+    fn a_request_takes_the_place_of_one_that_waits_for_its_client() {
+        let limits = Limits {
+            requests_max: 10,
+            ..Limits::default()
+        };
+        let fairness = Fairness::new(&limits, &Arc::default());
+        let (counts, deadline) = (Counts::new(), Deadline::new());
+        let take = || fairness.take_request(owner("n/a"), &counts);
+        let all: Vec<HeldShare> = std::iter::from_fn(&take).collect();
+        assert_eq!(all.len(), 8);
+        let wait = |held: &HeldShare| {
+            let mut standing = held.standing();
+            standing.wait(ClientWait::Body, 0, deadline.number());
+            standing
+        };
+        let waiting: Vec<Standing> = all.iter().map(wait).collect();
+        assert!(take().is_none());
+        (0..20).for_each(|_| tick());
+        let one = take();
+        assert!(one.is_some() && waiting[0].is_evicted() && !waiting[1].is_evicted());
+        assert_eq!(counts.get(Count::EvictedBody), 1);
+    }
+
+    #[test]
+    fn where_memory_is_short_requests_end_that_wait_for_their_clients() {
+        let pressure = Arc::new(Pressure::new(Some(100)));
+        let fairness = Fairness::new(&Limits::default(), &pressure);
+        let (counts, deadline) = (Counts::new(), Deadline::new());
+        let held = fairness.take_request(owner("n/a"), &counts).unwrap();
+        let mut standing = held.standing();
+        standing.wait(ClientWait::Read, 0, deadline.number());
+        (0..20).for_each(|_| tick());
+        for (used, evicted) in [(89, 0), (90, 1), (96, 1)] {
+            pressure.look(used);
+            fairness.relieve(&counts);
+            assert_eq!(counts.get(Count::EvictedRead), evicted, "{used}");
+            assert_eq!(standing.is_evicted(), evicted > 0);
+        }
     }
 
     #[test]

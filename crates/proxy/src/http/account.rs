@@ -11,6 +11,7 @@ use super::spans::RequestSpan;
 use super::worker::Worker;
 use crate::admission::bucket::Running;
 use crate::admission::share::HeldShare;
+use crate::admission::waiting::Standing;
 use crate::balance::Endpoint;
 use crate::codec::field::KnownField;
 use crate::codec::head::{Head, Version};
@@ -198,6 +199,14 @@ impl RequestAccount {
     /// The id that the request goes on with; none for what its client sent.
     pub fn passed_id(&self, worker: &Worker) -> Option<&RequestId> {
         (worker.local.request_ids != RequestIds::Pass).then_some(&self.id)
+    }
+
+    /// The line that it stands in while it waits for its client.
+    pub fn standing(&self) -> Standing {
+        self.held
+            .as_ref()
+            .map(HeldShare::standing)
+            .unwrap_or_default()
     }
 
     /// Makes a page of the answer to a failure, in the form that the client reads.

@@ -225,6 +225,9 @@ impl<D: Downstream> RequestTurn<'_, D> {
     pub async fn respond(&mut self, answer: &mut LocalReply) {
         self.account.failure = answer.failure;
         self.account.status = answer.status;
+        // It is on its way to no endpoint any more.
+        self.account.held = None;
+        self.client.hold(0);
         if let Some(kind @ (FailureKind::ClientGone | FailureKind::ClientStalled)) = answer.failure
         {
             return self.client.give_up(GiveUp::Absent(kind));

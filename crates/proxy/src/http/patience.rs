@@ -8,23 +8,46 @@
 //!
 //! A body without a declared length may be a stream that says little for hours. It is bounded so
 //! only while places are short.
+//!
+//! Beside that a request that waits for its client stands in line with others that do, and may have
+//! to go where there is no room for further ones; see [`crate::admission::waiting`].
 
 use std::time::Duration;
 
+use crate::admission::waiting::Standing;
 use crate::limits::Limits;
 use crate::local::Local;
 use crate::net::deadline::{self, TICK};
 
+/// No present wait.
+const NEVER: u32 = u32::MAX;
+
 /// The time that a client was waited for.
-#[derive(Default)]
 pub struct Patience {
     /// In ticks, of waits that are over.
     waited: u32,
     /// When the present wait began.
-    since: Option<u32>,
+    since: u32,
+    /// Its place in line.
+    pub standing: Standing,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience::of(Standing::default())
+    }
 }
 
 impl Patience {
+    /// The patience with the client of a request that stands in this line.
+    pub const fn of(standing: Standing) -> Self {
+        Patience {
+            waited: 0,
+            since: NEVER,
+            standing,
+        }
+    }
+
     /// Begins to wait for more of a body of which so much has come, and says for how long at most.
     pub fn begin(&mut self, local: &Local, received: u64, has_length: bool) -> Duration {
         let is_bounded = has_length || is_short(local);
@@ -33,15 +56,15 @@ impl Patience {
 
     /// Ends the present wait, if there is one.
     pub fn end(&mut self) {
-        if let Some(since) = self.since.take() {
-            let waited = deadline::now_ticks().saturating_sub(since);
-            self.waited = self.waited.saturating_add(waited);
-        }
+        let since = std::mem::replace(&mut self.since, NEVER);
+        // What has not begun is later than now.
+        let waited = deadline::now_ticks().saturating_sub(since);
+        self.waited = self.waited.saturating_add(waited);
     }
 
     fn begin_bounded(&mut self, limits: &Limits, received: u64, is_bounded: bool) -> Duration {
         self.end();
-        self.since = Some(deadline::now_ticks());
+        self.since = deadline::now_ticks();
         match is_bounded {
             true => self.left(limits, received).min(limits.body_timeout),
             false => limits.body_timeout,

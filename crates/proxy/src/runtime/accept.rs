@@ -86,12 +86,17 @@ impl Acceptor {
         };
         let port = socket.local_addr().map_or(0, |address| address.port());
         loop {
+            // Without memory they come one by one: whose each is nobody knows before it has spoken.
             let is_shed = self.worker.local.fairness.pressure.step() == PressureStep::ShedAll;
-            if is_shed || !self.worker.local.room.has_room() {
+            let has_room = self.worker.local.room.has_room();
+            if is_shed || !has_room {
                 tokio::select! {
                     () = self.stop.cancelled() => break,
-                    () = tokio::time::sleep(PAUSE) => continue,
+                    () = tokio::time::sleep(PAUSE) => {}
                 }
+            }
+            if !has_room {
+                continue;
             }
             tokio::select! {
                 biased;

@@ -259,6 +259,7 @@ async fn drain(worker: &Worker, sockets: impl Iterator<Item = Opened>, timeout: 
 
 async fn sweep(worker: Rc<Worker>) {
     let mut step = PressureStep::None;
+    let mut used = 0;
     let mut interval = tokio::time::interval(SWEEP);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -269,6 +270,10 @@ async fn sweep(worker: Rc<Worker>) {
         // One worker asks for all.
         if worker.local.number == 0 {
             pressure.ask();
+        }
+        // What was freed is seen a little later, and then nobody else has to go.
+        if pressure.used() >= std::mem::replace(&mut used, pressure.used()) {
+            worker.local.fairness.relieve(&worker.local.counts);
         }
         if pressure.step() > std::mem::replace(&mut step, pressure.step()) {
             worker.wake();

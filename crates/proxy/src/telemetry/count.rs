@@ -30,6 +30,10 @@ pub enum Count {
     EvictedSilent,
     /// Connections between two requests, closed to make room.
     EvictedIdle,
+    /// Requests whose body did not come, ended to make room.
+    EvictedBody,
+    /// Requests whose response was not read, ended to make room.
+    EvictedRead,
     /// Times that the system had no file descriptor or memory for a connection, which waits.
     AcceptFailed,
     /// Connections whose client a balancer has introduced.

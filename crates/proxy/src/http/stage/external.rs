@@ -162,7 +162,7 @@ pub async fn settle<P: Peer>(
     account: &mut RequestAccount,
     deadline: &Deadline,
 ) {
-    let mut body = Body::default();
+    let mut body = Body::default().standing(account.standing());
     let mut all = Vec::new();
     let mut is_rerouted = false;
     for sealed in &check.providers {

@@ -159,7 +159,7 @@ fn is_borne(plan: &Forward, visit: &DownstreamConnection, serving: &mut Serving<
     if account.held.is_some() {
         return true;
     }
-    account.held = fairness.requests.take(owner, 0);
+    account.held = fairness.take_request(owner, counts);
     if account.held.is_none() {
         counts.add(Count::ShareRequests);
     }

@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use myriad_model::CheckBody;
 
+use crate::admission::waiting::{ClientWait, Standing};
 use crate::codec::body::Encoder;
 use crate::codec::buffer::Buffer;
 use crate::codec::response;
@@ -22,6 +23,7 @@ use crate::net::deadline::Deadline;
 pub struct Body {
     bytes: Option<Buffer>,
     is_complete: bool,
+    patience: Patience,
 }
 
 impl Body {
@@ -30,7 +32,14 @@ impl Body {
         Body {
             bytes: Some(bytes),
             is_complete,
+            patience: Patience::default(),
         }
+    }
+
+    /// The same of a request that stands in this line while it waits for its client.
+    pub fn standing(mut self, standing: Standing) -> Self {
+        self.patience = Patience::of(standing);
+        self
     }
 
     /// What was read.
@@ -69,8 +78,8 @@ pub async fn gather<P: Peer>(
         invite(peer, limits)?;
     }
     let bytes_max = rule.bytes_max as usize;
-    let bytes = body.bytes.get_or_insert_with(Buffer::take);
-    let mut patience = Patience::default();
+    let bytes = body.bytes.get_or_insert_with(Buffer::none);
+    let patience = &mut body.patience;
     while !body.is_complete && bytes.len() <= bytes_max {
         if rule.allows_part && bytes.len() >= bytes_max {
             break;
@@ -78,6 +87,8 @@ pub async fn gather<P: Peer>(
         // What has to be whole is no stream that goes on for ever.
         let wait = patience.begin(&worker.local, bytes.len() as u64, !rule.allows_part);
         deadline.set(wait);
+        let standing = &mut patience.standing;
+        standing.wait(ClientWait::Body, bytes.len() as u64, deadline.number());
         body.is_complete = poll_fn(|context| {
             if let Poll::Ready(Err(kind)) = peer.poll_flush(context) {
                 return Poll::Ready(Err(kind));
@@ -85,12 +96,16 @@ pub async fn gather<P: Peer>(
             if let Poll::Ready(moved) = peer.poll_body(context, Encoder::Plain, bytes) {
                 return Poll::Ready(moved);
             }
-            let passed = deadline.poll_passed(context);
-            passed.map(|()| Err(FailureKind::BodyTimeout))
+            if standing.is_evicted() || deadline.poll_passed(context).is_ready() {
+                return Poll::Ready(Err(FailureKind::BodyTimeout));
+            }
+            Poll::Pending
         })
         .await?;
     }
     deadline.unset();
+    patience.end();
+    patience.standing.leave();
     match bytes.len() > bytes_max && !rule.allows_part {
         true => Err(FailureKind::BodyTooLarge),
         false => Ok(()),

@@ -19,6 +19,7 @@ use tokio::time::Sleep;
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::gather::{Body, gather};
 use super::{RequestState, Scene};
+use crate::admission::waiting::Standing;
 use crate::balance::Flight;
 use crate::codec::body::{Encoder, unchunked};
 use crate::codec::buffer::Buffer;
@@ -102,7 +103,8 @@ pub async fn accompany<P: Peer>(
     let Some((sealed, provider)) = sealed.as_ref().and_then(|it| Some((it, it.provider()?))) else {
         return Ended::Answered(LocalReply::failed(FailureKind::ProviderFailed));
     };
-    let talk = match begin(worker, sealed, provider, plan, peer, deadline).await {
+    let whose = (&mut *peer, account.standing());
+    let talk = match begin(worker, sealed, provider, plan, whose, deadline).await {
         Ok(talk) => talk,
         Err(answer) => return Ended::Answered(answer),
     };
@@ -128,10 +130,10 @@ async fn begin<P: Peer>(
     sealed: &SealedArc,
     provider: &Provider,
     plan: &mut Forward,
-    peer: &mut P,
+    (peer, standing): (&mut P, Standing),
     deadline: &Deadline,
 ) -> Result<Option<Conversation>, LocalReply> {
-    let mut body = unframe(plan);
+    let mut body = unframe(plan).standing(standing);
     let has_body = plan.has_body || !body.filled().is_empty();
     if let Some(rule) = provider.body.filter(|_| has_body) {
         let expects = plan.expects_continue;

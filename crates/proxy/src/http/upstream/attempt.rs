@@ -9,6 +9,7 @@ use myriad_model::Policy;
 use super::outgoing::Outgoing;
 use super::retry_state::RetryState;
 use super::timers::Timers;
+use crate::admission::waiting::ClientWait;
 use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Endpoint, Pool};
 use crate::codec::buffer::Buffer;
@@ -133,7 +134,9 @@ impl Attempt<'_> {
         waits: ExchangeWait,
         is_answered: bool,
     ) -> Poll<FailureKind> {
-        if self.deadline.poll_passed(context).is_ready() {
+        if self.deadline.poll_passed(context).is_ready()
+            || self.timers.patience.standing.is_evicted()
+        {
             return Poll::Ready(waits.timeout());
         }
         if self.outgoing.is_complete() {
@@ -152,13 +155,22 @@ impl Attempt<'_> {
         attempt::note(counts, self.pool, self.target, outcome);
     }
 
-    /// Begins a wait, before or after the response has begun.
-    pub fn wait_for(&mut self, waits: ExchangeWait, is_answered: bool) {
+    /// Begins a wait, before or after the response has begun, of which the client has taken so
+    /// many bytes.
+    pub fn wait_for(&mut self, waits: ExchangeWait, is_answered: bool, taken: u64) {
         let local = &self.worker.local;
         let limits = &local.limits;
         let policy = self.plan.policy();
         let patience = &mut self.timers.patience;
         patience.end();
+        match waits.of_client(is_answered) {
+            Some(waits) => {
+                let progress = self.outgoing.received().wrapping_add(taken);
+                let standing = &mut patience.standing;
+                standing.wait(waits, progress, self.deadline.number());
+            }
+            None => patience.standing.leave(),
+        }
         let of_policy = |time: fn(&Policy) -> Duration| policy.map_or(limits.write_timeout, time);
         self.deadline.set(match waits {
             // Both ends may have something to say for as long as they like.
@@ -198,6 +210,18 @@ pub fn note_failure(
 }
 
 impl ExchangeWait {
+    /// The event of its client that it is. With a response under way, either end may be the one
+    /// that has nothing to say.
+    fn of_client(self, is_answered: bool) -> Option<ClientWait> {
+        match self {
+            ExchangeWait::ClientBody => (!is_answered).then_some(ClientWait::Body),
+            ExchangeWait::ClientRead => Some(ClientWait::Read),
+            ExchangeWait::EndpointRead | ExchangeWait::EndpointWrite | ExchangeWait::Nothing => {
+                None
+            }
+        }
+    }
+
     fn timeout(self) -> FailureKind {
         match self {
             ExchangeWait::ClientBody => FailureKind::BodyTimeout,

@@ -130,7 +130,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
                 self.peer.hold(self.around.outgoing.memory());
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
-                    self.around.wait_for(waits, self.status != 0);
+                    let taken = self.peer.taken();
+                    self.around.wait_for(waits, self.status != 0, taken);
                 }
                 return Poll::Pending;
             }

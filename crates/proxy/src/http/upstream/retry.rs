@@ -116,7 +116,7 @@ pub async fn exchange<P: Peer>(
     let head = std::mem::replace(&mut plan.head, EndpointHead::none());
     let body = std::mem::replace(&mut plan.body, Buffer::none());
     let mut outgoing = Outgoing::new(head, body, !plan.has_body, keeping);
-    let mut timers = Timers::new(plan.policy());
+    let mut timers = Timers::new(plan.policy(), account.standing());
     let mut tries = RetryState::new(plan);
     let mut tried = None;
     if outgoing.is_complete() {
@@ -208,6 +208,7 @@ async fn run<P: Peer>(
         }
     };
     deadline.unset();
+    around.timers.patience.standing.leave();
     let is_reused = way.is_reused();
     let broken = match (ended, way) {
         (Ok(ExchangeEnd::Switched(said)), Way::H1(connection)) => {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use myriad_model::Policy;
 use tokio::time::Sleep;
 
+use crate::admission::waiting::Standing;
 use crate::failure::FailureKind;
 use crate::http::patience::Patience;
 
@@ -24,15 +25,15 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Timers that do not run yet.
-    pub fn new(policy: Option<&Policy>) -> Self {
+    /// Timers that do not run yet, of a request that stands in a line when it waits for its client.
+    pub fn new(policy: Option<&Policy>, standing: Standing) -> Self {
         let retry = policy.and_then(|policy| policy.retry.as_ref());
         Timers {
             request_timeout: policy.map_or(Duration::ZERO, |policy| policy.request_timeout),
             try_timeout: retry.map_or(Duration::ZERO, |retry| retry.try_timeout),
             request: None,
             attempt: None,
-            patience: Patience::default(),
+            patience: Patience::of(standing),
         }
     }
 

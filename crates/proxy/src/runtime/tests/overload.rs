@@ -80,6 +80,65 @@ async fn slow_requests_of_one_domain_leave_others_a_fifth() {
 }
 
 #[tokio::test]
+async fn requests_whose_bodies_do_not_come_give_way_to_those_of_the_same_host_and_of_others() {
+    let limits = Limits {
+        requests_max: 20,
+        ..Limits::default()
+    };
+    let (mut world, slow) = world(limits, false).await;
+    world.put_upstream("slow", &[slow.local_addr().unwrap()]);
+    world.put_route("up", route("flood.example", "/up", "slow"));
+    let victim = Value::Route(Box::new(route("victim.example", "/", "quiet")));
+    world.put_all_of("victim", vec![("victim", victim)]);
+    let mut flood = Vec::new();
+    // All that the host gets.
+    for _ in 0..16 {
+        let mut client = world.client().await;
+        client
+            .send("POST /up HTTP/1.1\r\nHost: flood.example\r\nContent-Length: 9\r\n\r\n")
+            .await;
+        flood.push((client, slow.accept().await.unwrap()));
+    }
+    let mut client = world.client().await;
+    client
+        .send("GET / HTTP/1.1\r\nHost: victim.example\r\n\r\n")
+        .await;
+    assert!(client.response().await.0.starts_with("HTTP/1.1 200"));
+    // Whoever has just come does not go at once.
+    let answered = async {
+        loop {
+            let mut client = world.client().await;
+            client.send(FLOOD).await;
+            let (head, _) = client.response().await;
+            if head.starts_with("HTTP/1.1 200") {
+                return;
+            }
+            assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered).await.unwrap();
+    let evicted = "requests_evicted_total{waits_for=\"body\"} 1\n";
+    world.counts(evicted).await;
+    // Its place was one for all that followed.
+    for _ in 0..5 {
+        let mut client = world.client().await;
+        client.send(FLOOD).await;
+        assert!(client.response().await.0.starts_with("HTTP/1.1 200"));
+    }
+    world.counts(evicted).await;
+    let mut gone = 0;
+    for (client, _) in &mut flood {
+        let answer = tokio::time::timeout(std::time::Duration::from_millis(20), client.response());
+        if let Ok((head, _)) = answer.await {
+            assert!(head.starts_with("HTTP/1.1 408"), "{head}");
+            gone += 1;
+        }
+    }
+    assert_eq!(gone, 1);
+}
+
+#[tokio::test]
 async fn beyond_its_share_a_domain_exchanges_idle_connections_of_its_own() {
     let limits = Limits {
         connections_max: 102,

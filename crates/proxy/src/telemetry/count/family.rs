@@ -50,6 +50,12 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
     },
     Family {
+        name: "requests_evicted",
+        help: "Requests that waited for their own client, ended to make room for others",
+        label: "waits_for",
+        members: &[("body", Count::EvictedBody), ("read", Count::EvictedRead)],
+    },
+    Family {
         name: "proxy_protocol_headers",
         help: "Connections that had to begin with a PROXY protocol header, by what came of it",
         label: "outcome",

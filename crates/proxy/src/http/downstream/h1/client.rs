@@ -402,6 +402,11 @@ impl Peer for H1Client {
             .is_none_or(|output| output.len() < BUFFER_BYTES)
     }
 
+    fn taken(&self) -> u64 {
+        let waiting = self.output.as_ref().map_or(0, Buffer::len);
+        self.bytes_sent.saturating_sub(waiting as u64)
+    }
+
     fn data(&mut self, data: &[u8]) {
         self.bytes_sent += data.len() as u64;
         let encoder = self.encoder;
