@@ -193,7 +193,7 @@ async fn run<P: Peer>(
 ) -> Result<Next, Broken> {
     let (worker, plan, deadline) = (around.worker, around.plan, around.deadline);
     let dial = dial(plan, flight.target());
-    let (ended, mut around) = match &mut way {
+    let (ended, around) = match &mut way {
         Way::H1(connection) => {
             let mut relay = Relay::new(around, peer, connection);
             let ended = poll_fn(|context| relay.poll(context)).await;
