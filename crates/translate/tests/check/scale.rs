@@ -340,3 +340,29 @@ fn hosts_run_when_what_is_above_them_means_something_else_to_them() {
     assert!(same < 10, "{same} units ran");
     assert!(other >= 10, "{other} units ran");
 }
+
+#[test]
+fn the_certificate_of_a_younger_wildcard_is_nothing_to_the_hosts_of_others() {
+    let wildcard = |secret: &str| {
+        let text = format!(
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: above, name: \
+             w, creationTimestamp: 2026-01-01T00:00:00Z}}\nspec: {{tls: [{{hosts: ['*.example'], \
+             secretName: {secret}}}], rules: [{{host: '*.example'}}]}}\n"
+        );
+        vec![world::object(&text)]
+    };
+    let host = |number: usize| {
+        world::object(&format!(
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: below, name: \
+             i{number}, creationTimestamp: 2025-01-01T00:00:00Z}}\nspec: {{rules: [{{host: \
+             h{number}.example}}]}}\n"
+        ))
+    };
+    let mut engine = world::engine(Settings::default());
+    put(&mut engine, (0..10).map(host).collect());
+    let first = put(&mut engine, wildcard("s")).units_translated;
+    let other = put(&mut engine, wildcard("t")).units_translated;
+    assert!(first >= 10, "{first} units ran");
+    // The Ingress, its host and the Secret that it names now.
+    assert!(other <= 3, "{other} units ran");
+}

@@ -74,21 +74,6 @@ pub fn field_of(ingress: &Opened, host: &Host) -> String {
     }
 }
 
-/// The wildcards that an Ingress claims.
-pub fn wildcards(ingress: &Ingress) -> Vec<Host> {
-    let rules = ingress.rules.iter().filter_map(|rule| rule.host.as_deref());
-    let tls = ingress.tls.iter().flat_map(|entry| entry.hosts.iter());
-    let written = rules.chain(tls.map(|text| &**text));
-    let written = written.filter(|text| text.starts_with("*."));
-    let written = written.filter_map(|text| Some(host_name::read(text).ok()?.host));
-    // One that is ignored on request costs a look.
-    let aliases = Further::read(&ingress.meta, &BTreeSet::new()).aliases;
-    let aliases = aliases.into_iter();
-    written
-        .chain(aliases.filter(|alias| alias.as_str().starts_with("*.")))
-        .collect()
-}
-
 /// The hosts that an Ingress claims by a newer version, and which of them may be new. Under another
 /// class it may have been for another controller, and as a canary it owns none.
 pub fn newly_claimed(old: &Ingress, new: &Ingress, ignored: &BTreeSet<String>) -> NewlyClaimed {
@@ -120,26 +105,6 @@ fn marks_canary(ingress: &Ingress) -> Vec<&str> {
 /// Whether an Ingress has a backend for any request.
 pub fn leads_somewhere(ingress: &Ingress) -> bool {
     ingress.default_backend.is_some() || ingress.rules.iter().any(|rule| !rule.paths.is_empty())
-}
-
-/// Whether hosts below the wildcards of an Ingress may read other things of it than before, its
-/// hosts aside.
-pub fn is_shade_changed(old: &Ingress, new: &Ingress) -> bool {
-    let matters = |key: &str| key.ends_with("/canary") || key.ends_with("/wildcard-sharing");
-    let annotations = |ingress: &Ingress| {
-        let all = ingress.meta.annotations.iter();
-        all.filter(|(key, _)| matters(key))
-            .cloned()
-            .collect::<Vec<_>>()
-    };
-    // Wildcards among the aliases have the certificate of the first host.
-    let first = |ingress: &Ingress| ingress.rules.iter().find_map(|rule| rule.host.clone());
-    old.meta.created != new.meta.created
-        || old.tls != new.tls
-        || first(old) != first(new)
-        || annotations(old) != annotations(new)
-        // One without may stand for one beyond a bound, whose claims are no others'.
-        || leads_somewhere(old) != leads_somewhere(new)
 }
 
 impl IngressClaims {

@@ -4,9 +4,7 @@ use std::hash::Hash;
 
 use myriad_api::{ConfigMap, IngressClass, Object, ObjectKey, ObjectKind};
 
-use super::claims::{is_shade_changed, wildcards};
 use crate::engine::{Scene, States, Touched, Unit};
-use crate::resolve::{SharedFact, suffix_of};
 use crate::store::{Fact, FactHasher, object_fact};
 
 /// Something that a unit may read of the classes of Ingresses, or of a ConfigMap beside the keys
@@ -30,8 +28,8 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
     let (hasher, id) = (scene.hasher, key.id());
     match key.kind {
         ObjectKind::Ingress => {
+            // Its hosts run with it; a wildcard among them tells the hosts below what they read.
             touched.unit = Some(Unit::ingress(id.clone()));
-            touch_claims(hasher, states, touched);
         }
         ObjectKind::ConfigMap => touch_config_map(hasher, key, states, touched),
         ObjectKind::IngressClass => {
@@ -64,20 +62,6 @@ fn touch_config_map(
     if old.map(|map| &map.fields) != new.map(|map| &map.fields) {
         let fact = hasher.fact(IngressFact::Fields(key.id()));
         touched.facts.push(fact);
-    }
-}
-
-/// The claims to wildcards that an Ingress makes before and after, where hosts below read other
-/// things of it. Claims that come and go are noted where hosts are needed.
-fn touch_claims(hasher: &FactHasher, states: States<'_>, touched: &mut Touched) {
-    let (Some(Object::Ingress(old)), Some(Object::Ingress(new))) = states else {
-        return;
-    };
-    if is_shade_changed(old, new) {
-        let wildcards = wildcards(new);
-        let suffixes = wildcards.iter().filter_map(suffix_of);
-        let facts = suffixes.map(|suffix| hasher.fact(SharedFact::Above(suffix)));
-        touched.facts.extend(facts);
     }
 }
 
