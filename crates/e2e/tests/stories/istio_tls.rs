@@ -273,6 +273,7 @@ async fn a_server_that_is_bound_to_an_address_is_not_at_another() {
     let world = Scene::new()
         .to(&[backend.address()])
         .servers(&[&door])
+        .argument("--gateway-namespace=default")
         .serve()
         .await;
     let bound = std::net::SocketAddr::from(([127, 0, 0, 2], port));

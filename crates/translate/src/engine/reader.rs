@@ -192,6 +192,12 @@ impl<'a> Reader<'a> {
         self.view.port(port).cloned()
     }
 
+    /// The object that has a number, at whatever address.
+    pub fn number_owner(&mut self, number: u16) -> Option<PortClaim> {
+        self.read(PortFact::Number(number));
+        self.view.port_number(number).cloned()
+    }
+
     /// Whether the view may connect to destinations that no object names.
     pub fn allows_any(&mut self) -> bool {
         self.read(ScopeFact);

@@ -92,7 +92,10 @@ impl Engine {
                 None => BTreeMap::new(),
             };
             let (old, new) = (of(old), of(new));
-            for change in standing.ports.replace(&old, &new) {
+            let changes = standing.ports.replace(&old, &new);
+            let numbers = changes.numbers.iter();
+            facts.extend(numbers.map(|number| self.hasher.fact(PortFact::Number(*number))));
+            for change in changes.keys {
                 facts.push(self.hasher.fact(PortFact::Owner(&change.key)));
                 if change.is_speech {
                     facts.push(self.hasher.fact(PortFact::Speech(&change.key)));

@@ -47,6 +47,8 @@ pub enum Question {
     Namespace,
     /// The owner of a port.
     Port(PortKey),
+    /// The owner of a number, at whatever address.
+    PortNumber(u16),
     /// Whether its namespace has rules for a host or wildcard.
     HasRules(Box<str>),
     /// Whether the first unit needs the second for it.
@@ -132,6 +134,13 @@ impl<'a> Viewpoint<'a> {
         claim
     }
 
+    /// The owner of a number on its proxies, at whatever address.
+    pub fn port_number(&self, number: u16) -> Option<&'a PortClaim> {
+        let claim = self.standing.ports.owner(number);
+        self.note(|| (Question::PortNumber(number), Answer::Port(claim.cloned())));
+        claim
+    }
+
     /// Whether it is one of those for which a unit needs another.
     pub fn is_needed(&self, needer: UnitId, need: UnitId, views: &Stamp) -> bool {
         let is = views.has(self.slot);
@@ -206,6 +215,7 @@ impl<'a> Viewpoint<'a> {
             Question::IsNamespace(namespace) => Answer::Is(view.namespace == *namespace),
             Question::Namespace => Answer::Namespace(view.namespace.clone()),
             Question::Port(key) => Answer::Port(standing.ports.winner(key).cloned()),
+            Question::PortNumber(number) => Answer::Port(standing.ports.owner(*number).cloned()),
             Question::HasRules(pattern) => Answer::Is(has_rules(&view.namespace, pattern)),
             Question::IsNeeded(needer, need) => Answer::Is(is_needed(*needer, *need)),
             Question::IsSidecar => Answer::Is(view.role == Role::Sidecar),

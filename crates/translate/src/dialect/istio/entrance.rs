@@ -87,7 +87,7 @@ pub fn for_host(
     entries.dedup_by_key(|(at, _)| *at);
     let named = entries.into_iter();
     named
-        .filter_map(|(at, _)| of(reader, at, servers.get(at)?))
+        .filter_map(|(at, _)| of(reader, own, at, servers.get(at)?))
         .collect()
 }
 
@@ -128,9 +128,9 @@ fn answers_unnamed(reader: &Reader<'_>, namespace: &str, way: &Entrance) -> bool
 }
 
 /// The entrance of a server; `None` where it cannot be listened on.
-fn of(reader: &mut Reader<'_>, at: usize, server: &Server) -> Option<Entrance> {
+fn of(reader: &mut Reader<'_>, gateway: &str, at: usize, server: &Server) -> Option<Entrance> {
     let door = door(server, reader.settings())?;
-    let (stand, _) = port::stand(reader, server).ok()?;
+    let (stand, ..) = port::stand(reader, gateway, server).ok()?;
     Some(Entrance {
         port: server.port.number,
         listener: stand.name(),
@@ -181,9 +181,9 @@ pub fn judge(
     server: &Server,
 ) -> (Vec<Finding>, Option<Stand>) {
     let mut problems = Vec::new();
-    let stand = port::stand(reader, server);
+    let stand = port::stand(reader, key.namespace(), server);
     match &stand {
-        Ok((_, PortSpeech::Tls)) if !is_passing(server) && !tls::is_usual(server) => {
+        Ok((_, PortSpeech::Tls, _)) if !is_passing(server) && !tls::is_usual(server) => {
             tls::read(server, reader.settings(), &mut problems);
         }
         Ok(_) => {}
@@ -197,6 +197,16 @@ pub fn judge(
             "use protocol TLS, or leave tls out",
         )];
     }
+    if let Ok((_, _, true)) = stand {
+        problems.push(ServerProblem::error(
+            "bind",
+            format!(
+                "is {}, which has no effect: it is listened on as everywhere",
+                server.bind
+            ),
+            "leave it out, or write the Gateway into the namespace of the gateway's workload",
+        ));
+    }
     let finding = |problem: ServerProblem| {
         let field = format!("spec.servers[{at}].{}", problem.field);
         Finding::new(
@@ -209,7 +219,7 @@ pub fn judge(
     };
     let findings = problems.into_iter().map(finding).collect();
     let stand = stand.ok().filter(|_| is_entered);
-    (findings, stand.map(|(stand, _)| stand))
+    (findings, stand.map(|(stand, ..)| stand))
 }
 
 fn explain(homeless: &Homeless, server: &Server, settings: &Settings) -> ServerProblem {

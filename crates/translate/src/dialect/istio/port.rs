@@ -3,20 +3,24 @@
 //! 80 and 443, and the numbers of the process' own two listeners, stand for those. Every other
 //! port is a listener of its own, named by number and address, for all the servers that name it.
 //! Servers on one port share it where they speak alike: plain HTTP, TLS, or plain TCP. Where they
-//! do not, the oldest Gateway has it, as in Istio, and the others' servers are without effect.
+//! do not, the oldest Gateway has it, as in Istio, and the others' servers are without effect. A
+//! number is of the namespace of the oldest Gateway on it, at every address: others share its
+//! listener where connections have names, and have none of their own.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use myriad_api::istio::Gateway;
 use myriad_api::istio::gateway::Server;
 use myriad_model::{Listener, ListenerProtocol, Name, Origin, OriginKind, Resource, Value};
 
 use crate::engine::{Output, PortClaim, PortKey, PortSpeech, Reader};
-use crate::settings::Settings;
+use crate::settings::{HostSharing, Settings};
 use crate::view::View;
 
 /// The listener that a server stands on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stand {
     /// One of the process' own two.
     Own(&'static str),
@@ -35,7 +39,7 @@ pub enum Homeless {
     Own(PortSpeech),
     /// The port is not among those that Gateways may use.
     NotAdmitted,
-    /// Another Gateway has the port, and speaks otherwise there.
+    /// Another Gateway has the port, and speaks otherwise there, or is of others.
     Taken(PortClaim),
 }
 
@@ -49,15 +53,56 @@ impl Stand {
     }
 }
 
-/// The place that a server would have, if nobody else were there.
+/// The ports whose address the Gateways of a namespace may say. Another address may be the same
+/// socket, so that it would be a way to the port of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// None: what they say has no effect.
+    Nowhere,
+    /// All but those of the process' own two listeners.
+    Ports,
+    /// All.
+    Everywhere,
+}
+
+impl Binding {
+    /// What namespaces may say, where it is known whether one is that of the gateway's workload.
+    fn of(settings: &Settings, is_own: bool) -> Self {
+        match settings.host_sharing {
+            _ if is_own => Binding::Everywhere,
+            HostSharing::Cluster => Binding::Ports,
+            HostSharing::Namespace => Binding::Nowhere,
+        }
+    }
+
+    /// What the Gateways of a namespace may say.
+    pub fn read(reader: &Reader<'_>, namespace: &str) -> Self {
+        Binding::of(reader.settings(), reader.view().is_of(namespace))
+    }
+
+    fn admits(self, is_own_listener: bool) -> bool {
+        match self {
+            Binding::Nowhere => false,
+            Binding::Ports => !is_own_listener,
+            Binding::Everywhere => true,
+        }
+    }
+}
+
+/// The place that a server would have, if nobody else were there, and whether the address that it
+/// says has no effect on that.
 ///
 /// # Errors
 /// Why it stands nowhere.
-pub fn wanted(server: &Server, settings: &Settings) -> Result<(Stand, PortSpeech), Homeless> {
+pub fn place(
+    server: &Server,
+    settings: &Settings,
+    binding: Binding,
+) -> Result<(Stand, PortSpeech, bool), Homeless> {
     let speech = PortSpeech::read(&server.port.protocol).ok_or(Homeless::Protocol)?;
-    let bind = match &*server.bind {
+    let written = match &*server.bind {
         "" => None,
-        text => Some(text.parse().map_err(|_| Homeless::Bind)?),
+        text => Some(text.parse::<IpAddr>().map_err(|_| Homeless::Bind)?),
     };
     let number = server.port.number;
     let (http, https) = (settings.http.port(), settings.https.port());
@@ -70,31 +115,81 @@ pub fn wanted(server: &Server, settings: &Settings) -> Result<(Stand, PortSpeech
         }
         _ => None,
     };
+    // The address that everybody has is none of its own.
+    let written = written.filter(|address| *address != settings.http.ip());
+    let bind = written.filter(|_| binding.admits(own.is_some()));
+    let is_left = bind != written;
     match (own, bind) {
-        (Some((_, spoken, name)), None) if spoken == speech => Ok((Stand::Own(name), speech)),
+        (Some((_, spoken, name)), None) if spoken == speech => {
+            Ok((Stand::Own(name), speech, is_left))
+        }
         (Some((_, spoken, _)), None) => Err(Homeless::Own(spoken)),
         // On an address of its own it takes nothing from the others.
-        (Some((number, _, _)), bind) => Ok((Stand::Port(PortKey { number, bind }), speech)),
+        (Some((number, _, _)), bind) => {
+            Ok((Stand::Port(PortKey { number, bind }), speech, is_left))
+        }
         (None, bind) if settings.gateway_ports.admits(number) => {
-            Ok((Stand::Port(PortKey { number, bind }), speech))
+            Ok((Stand::Port(PortKey { number, bind }), speech, is_left))
         }
         (None, _) => Err(Homeless::NotAdmitted),
     }
 }
 
-/// The place of a server among all.
+/// Why a server of a Gateway of a namespace has not the place that it would have.
+///
+/// # Errors
+/// Who has it.
+pub fn admit(
+    reader: &mut Reader<'_>,
+    (stand, speech): (&Stand, PortSpeech),
+    namespace: &str,
+) -> Result<(), Homeless> {
+    let Stand::Port(key) = stand else {
+        return Ok(());
+    };
+    // Its own claim is among those to the number: nobody has the port where others have that.
+    let Some(spoken) = reader.speech(key) else {
+        let owner = reader.number_owner(key.number);
+        return owner.map_or(Ok(()), |owner| Err(Homeless::Taken(owner)));
+    };
+    if spoken == speech && speech != PortSpeech::Tcp {
+        return Ok(());
+    }
+    // Plain connections have no names by which they could be told apart.
+    match reader.port_owner(key) {
+        Some(owner) if spoken != speech => Err(Homeless::Taken(owner)),
+        Some(owner) if *owner.realm != *realm(reader.settings(), namespace) => {
+            Err(Homeless::Taken(owner))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Those that a Gateway of a namespace shares numbers with: its namespace, or nothing where
+/// everybody does.
+fn realm<'a>(settings: &Settings, namespace: &'a str) -> &'a str {
+    match settings.host_sharing {
+        HostSharing::Namespace => namespace,
+        HostSharing::Cluster => "",
+    }
+}
+
+/// The place of a server of a Gateway of a namespace among all, as [`place`] says.
 ///
 /// # Errors
 /// Why it stands nowhere.
-pub fn stand(reader: &mut Reader<'_>, server: &Server) -> Result<(Stand, PortSpeech), Homeless> {
-    let (stand, speech) = wanted(server, reader.settings())?;
-    if let Stand::Port(key) = &stand
-        && reader.speech(key).is_some_and(|spoken| spoken != speech)
-        && let Some(owner) = reader.port_owner(key)
-    {
-        return Err(Homeless::Taken(owner));
-    }
-    Ok((stand, speech))
+pub fn stand(
+    reader: &mut Reader<'_>,
+    gateway: &str,
+    server: &Server,
+) -> Result<(Stand, PortSpeech, bool), Homeless> {
+    let binding = match server.bind.is_empty() {
+        true => Binding::Nowhere,
+        false => Binding::read(reader, gateway),
+    };
+    let placed = place(server, reader.settings(), binding)?;
+    admit(reader, (&placed.0, placed.1), gateway)?;
+    Ok(placed)
 }
 
 /// The ports that a Gateway claims in a view, each once: within it, the first server wins.
@@ -105,17 +200,21 @@ pub fn claims(
 ) -> BTreeMap<PortKey, PortClaim> {
     let mut claims = BTreeMap::new();
     if let Some(gateway) = gateway.filter(|gateway| view.has_labels(&gateway.spec.selector)) {
+        let namespace = gateway.meta.key.namespace();
+        let binding = Binding::of(settings, *view.namespace == *namespace);
+        let realm: Arc<str> = realm(settings, namespace).into();
         let mut former = None;
         for server in &gateway.spec.servers {
             // A thousand servers in a row name one port; the first says all that counts.
             if former.replace((&server.port, &server.bind)) == Some((&server.port, &server.bind)) {
                 continue;
             }
-            if let Ok((Stand::Port(key), speech)) = wanted(server, settings) {
+            if let Ok((Stand::Port(key), speech, _)) = place(server, settings, binding) {
                 claims.entry(key).or_insert_with(|| PortClaim {
                     created: gateway.meta.created,
                     gateway: gateway.meta.key.id().clone(),
                     speech,
+                    realm: realm.clone(),
                 });
             }
         }
