@@ -40,6 +40,7 @@ mod service_names;
 mod sni;
 pub mod stream;
 pub mod telemetry;
+mod tenants;
 mod tls;
 mod touch;
 pub mod units;

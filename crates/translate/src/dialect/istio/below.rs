@@ -35,6 +35,7 @@ pub fn judge_unnamed(reader: &mut Reader<'_>, host: &Host, sites: &[Site], outpu
 }
 
 /// Whether a VirtualService for hosts that nobody names has a way in that may answer for them.
+/// Plain connections have no names, and are of their port.
 pub fn answers_unnamed(reader: &mut Reader<'_>, service: &VirtualService) -> bool {
     let (host, own) = (Host::any(), service.meta.key.namespace());
     let named = binding::gateways(service).iter();
@@ -45,7 +46,7 @@ pub fn answers_unnamed(reader: &mut Reader<'_>, service: &VirtualService) -> boo
         };
         let mut ways = entrance::for_host(reader, &gateway, &host, Some(own));
         entrance::keep_answering(reader, &gateway, &host, &mut ways);
-        !ways.is_empty()
+        ways.iter().any(|way| way.door != Door::Stream)
     })
 }
 

@@ -1,10 +1,9 @@
 //! The routes and domains that Gateways and VirtualServices add up to on one host.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use myriad_api::Finding;
 use myriad_api::istio::{Gateway, VirtualService};
-use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
     Action, Host, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
     RedirectTarget, Resource, Route, Source, Test, Value, ValueMatch, host::Pattern,
@@ -12,11 +11,11 @@ use myriad_model::{
 
 use super::entrance::{self, Door, Entrance};
 use super::routes::{self, Ground};
-use super::scene::{HostScene, Named, Site, Tenant, lost_to};
-use super::{below, binding, credential, domain, stream};
+use super::scene::{HostScene, Site, Tenant, foreign};
+use super::{below, binding, credential, domain, stream, tenants};
 use crate::engine::{Output, Reader, Shared};
-use crate::resolve::names::{self, ServerHost, broader};
-use crate::resolve::{Above, Claim, Claims, Shade};
+use crate::resolve::names::{self, broader};
+use crate::resolve::{Above, Claim, Claims};
 
 /// The status of a redirect to HTTPS.
 const TO_TLS_STATUS: u16 = 301;
@@ -63,9 +62,10 @@ pub fn add_host(
     below::judge_unnamed(reader, host, sites, output);
     let mut holders = stream::holders(reader, &scene, output);
     domain::add(reader, shared, (&scene, &holders), output);
-    let mut tenants = gather_tenants(reader, host, sites);
-    leave_shades(&scene, &mut tenants, output);
-    keep_owner(&scene, &mut tenants, output);
+    let mut tenants = tenants::gather(reader, host, sites);
+    tenants::leave_shades(&scene, &mut tenants, output);
+    tenants::keep_owner(&scene, &mut tenants, output);
+    tenants::keep_ports(reader, &scene, &mut tenants, output);
     below::add(reader, shared, (&scene, &tenants), &mut holders, output);
     add_redirect(reader, host, sites, &tenants, output);
     routes::build(reader, &Ground::of(host), &tenants, output);
@@ -257,176 +257,6 @@ pub fn gather_sites(
         (meta.created, meta.key.id().clone())
     });
     sites
-}
-
-/// The VirtualServices on a host, the oldest first.
-fn gather_tenants(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Tenant> {
-    let mut found: BTreeMap<(i64, Arc<str>), Tenant> = BTreeMap::new();
-    let above = broader(host);
-    for site in sites {
-        let id = site.gateway.meta.key.id().clone();
-        // One that names the host itself enters by every server that covers it; one that names
-        // a broader pattern only by those that name the host.
-        let mut bound = vec![(host, reader.bound(&id, host))];
-        if site.is_own {
-            for pattern in &above {
-                bound.push((pattern, reader.bound(&id, pattern)));
-            }
-        }
-        for (pattern, services) in bound {
-            for service in services {
-                let key = &service.meta.key;
-                if !reader.view().sees(&service.spec.export_to, key.namespace()) {
-                    continue;
-                }
-                let names = reader.names_of(&service);
-                let named = match names.has_host(pattern) {
-                    true => Named::Hosts,
-                    // Its hosts, which its names for TLS are within, are among those above too.
-                    false if pattern != host => continue,
-                    false => Named::Sni,
-                };
-                let mut covering = vec![host];
-                if pattern == host {
-                    covering.extend(&above);
-                }
-                let mut entrances = Vec::new();
-                for cover in covering {
-                    let admitted = Some(key.namespace());
-                    let gateway = &site.gateway;
-                    let mut ways = entrance::for_host(reader, gateway, cover, admitted);
-                    entrance::keep_answering(reader, gateway, host, &mut ways);
-                    entrances.extend(ways.into_iter().map(|way| (id.clone(), way)));
-                }
-                if named == Named::Sni {
-                    entrances.retain(|(_, way): &(_, Entrance)| way.door == Door::Passing);
-                }
-                if entrances.is_empty() {
-                    continue;
-                }
-                let place = (service.meta.created, key.id().clone());
-                let tenant = found.entry(place).or_insert_with(|| Tenant {
-                    service: service.clone(),
-                    names,
-                    entrances: Vec::new(),
-                    named,
-                });
-                if named == Named::Hosts {
-                    tenant.named = named;
-                }
-                tenant.entrances.extend(entrances);
-            }
-        }
-    }
-    found.into_values().collect()
-}
-
-/// Takes out the ways in where a wildcard of another namespace ends TLS.
-fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output: &mut Output) {
-    for tenant in tenants {
-        let service = tenant.service.clone();
-        let own = service.meta.key.namespace();
-        let over = |way: &Entrance| scene.shade_over(way, own);
-        let first = tenant.entrances.iter().find_map(|(_, way)| over(way));
-        if let Some(shade) = first {
-            output.findings.push(shaded(tenant, scene.host, shade));
-        }
-        tenant.entrances.retain(|(_, way)| over(way).is_none());
-    }
-}
-
-/// Leaves the VirtualServices of the namespace that the host belongs to. A Gateway to which it
-/// belongs lets others in: those that its servers name, and otherwise the namespace of the oldest.
-fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Output) {
-    let (host, Some(owner)) = (scene.host, &scene.owner) else {
-        return;
-    };
-    let findings = &mut output.findings;
-    let sites = scene.sites.iter().filter(|site| site.is_own);
-    let own: HashMap<&str, &Gateway> = sites
-        .map(|site| &*site.gateway)
-        .filter(|gateway| owner.is_of(gateway.meta.key.namespace()))
-        .map(|gateway| (&**gateway.meta.key.id(), gateway))
-        .collect();
-    tenants.retain_mut(|tenant| {
-        let key = &tenant.service.meta.key;
-        if owner.is_of(key.namespace()) || tenant.entrances.is_empty() {
-            return !tenant.entrances.is_empty();
-        }
-        tenant.entrances.retain(|(id, _)| own.contains_key(&**id));
-        let is_kept = !tenant.entrances.is_empty();
-        if !is_kept {
-            findings.push(foreign(key, &tenant.field(host), host, &owner.key));
-        }
-        is_kept
-    });
-    let mut exact = tenants.iter().filter(|tenant| tenant.is_exact(host));
-    let Some(first) = exact.next().or(tenants.first()) else {
-        return;
-    };
-    let first = first.service.meta.key.clone();
-    // A server may name many, and many may enter by it.
-    let mut named: HashMap<(&str, usize), HashSet<&str>> = HashMap::new();
-    tenants.retain(|tenant| {
-        let key = &tenant.service.meta.key;
-        let namespace = key.namespace();
-        let is_named = |(id, way): &(Arc<str>, Entrance)| {
-            let Some((id, gateway)) = own.get_key_value(&**id) else {
-                return false;
-            };
-            let named = named.entry((*id, way.server));
-            let named = named.or_insert_with(|| namespaces_of(gateway, way.server));
-            named.contains(namespace)
-        };
-        let is_kept = namespace == first.namespace()
-            || owner.is_of(namespace)
-            || tenant.entrances.iter().any(is_named);
-        if !is_kept {
-            findings.push(foreign(key, &tenant.field(host), host, &first));
-        }
-        is_kept
-    });
-}
-
-/// The namespaces that a server names with its hosts.
-fn namespaces_of(gateway: &Gateway, server: usize) -> HashSet<&str> {
-    let server = gateway.spec.servers.get(server);
-    let hosts = server.into_iter().flat_map(|server| server.hosts.iter());
-    hosts.map(|text| ServerHost::read(text).namespace).collect()
-}
-
-fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Finding {
-    Finding::new(
-        Severity::Error,
-        key,
-        field,
-        format!(
-            "is without effect on {host}, which belongs to namespace {} by {owner}",
-            owner.namespace()
-        ),
-        "use another host, or serve with --host-sharing=cluster",
-    )
-}
-
-fn shaded(tenant: &Tenant, host: &Host, shade: &Shade) -> Finding {
-    let (key, owner) = (&tenant.service.meta.key, &shade.claim.key);
-    if tenant.named == Named::Sni || tenant.service.spec.http.is_empty() {
-        return lost_to(key, &tenant.field(host), host, shade);
-    }
-    Finding::new(
-        Severity::Warning,
-        key,
-        "spec.hosts",
-        format!(
-            "is served over plain HTTP only: HTTPS of {host} belongs to namespace {} by {} of \
-             {owner}",
-            owner.namespace(),
-            shade.written()
-        ),
-        "give the host a server with a certificate of its own, or let the owner of the wildcard \
-         share it: by namespaces in the hosts of its Gateway, or by the annotation \
-         myriad.dev/wildcard-sharing of its Ingress",
-    )
 }
 
 /// Requests by a server that redirects reach no VirtualService, unless their client speaks HTTPS

@@ -99,3 +99,17 @@ pub fn lost_to(key: &ObjectKey, field: &str, host: &Host, shade: &Shade) -> Find
          of its Gateway, or by the annotation myriad.dev/wildcard-sharing of its Ingress",
     )
 }
+
+/// The finding about an object on a host of another namespace.
+pub fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!(
+            "is without effect on {host}, which belongs to namespace {} by {owner}",
+            owner.namespace()
+        ),
+        "use another host, or serve with --host-sharing=cluster",
+    )
+}

@@ -1,0 +1,264 @@
+//! The VirtualServices on a host, and those of them that stay: whose the host is, or a port.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use myriad_api::istio::Gateway;
+use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_model::{Host, Name, host::Pattern};
+
+use super::entrance::{self, Door, Entrance};
+use super::scene::{HostScene, Named, Site, Tenant, foreign, lost_to};
+use crate::engine::{Output, Reader, namespace_of};
+use crate::resolve::Shade;
+use crate::resolve::names::{ServerHost, broader};
+use crate::settings::HostSharing;
+
+/// The VirtualServices on a host, the oldest first.
+pub fn gather(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Tenant> {
+    let mut found: BTreeMap<(i64, Arc<str>), Tenant> = BTreeMap::new();
+    let above = broader(host);
+    for site in sites {
+        let id = site.gateway.meta.key.id().clone();
+        // One that names the host itself enters by every server that covers it; one that names
+        // a broader pattern only by those that name the host.
+        let mut bound = vec![(host, reader.bound(&id, host))];
+        if site.is_own {
+            for pattern in &above {
+                bound.push((pattern, reader.bound(&id, pattern)));
+            }
+        }
+        for (pattern, services) in bound {
+            for service in services {
+                let key = &service.meta.key;
+                if !reader.view().sees(&service.spec.export_to, key.namespace()) {
+                    continue;
+                }
+                let names = reader.names_of(&service);
+                let named = match names.has_host(pattern) {
+                    true => Named::Hosts,
+                    // Its hosts, which its names for TLS are within, are among those above too.
+                    false if pattern != host => continue,
+                    false => Named::Sni,
+                };
+                let mut covering = vec![host];
+                if pattern == host {
+                    covering.extend(&above);
+                }
+                let mut entrances = Vec::new();
+                for cover in covering {
+                    let admitted = Some(key.namespace());
+                    let gateway = &site.gateway;
+                    let mut ways = entrance::for_host(reader, gateway, cover, admitted);
+                    entrance::keep_answering(reader, gateway, host, &mut ways);
+                    entrances.extend(ways.into_iter().map(|way| (id.clone(), way)));
+                }
+                if named == Named::Sni {
+                    entrances.retain(|(_, way): &(_, Entrance)| way.door == Door::Passing);
+                }
+                if entrances.is_empty() {
+                    continue;
+                }
+                let place = (service.meta.created, key.id().clone());
+                let tenant = found.entry(place).or_insert_with(|| Tenant {
+                    service: service.clone(),
+                    names,
+                    entrances: Vec::new(),
+                    named,
+                });
+                if named == Named::Hosts {
+                    tenant.named = named;
+                }
+                tenant.entrances.extend(entrances);
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Takes out the ways in where a wildcard of another namespace ends TLS.
+pub fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output: &mut Output) {
+    for tenant in tenants {
+        let service = tenant.service.clone();
+        let own = service.meta.key.namespace();
+        let over = |way: &Entrance| scene.shade_over(way, own);
+        let first = tenant.entrances.iter().find_map(|(_, way)| over(way));
+        if let Some(shade) = first {
+            output.findings.push(shaded(tenant, scene.host, shade));
+        }
+        tenant.entrances.retain(|(_, way)| over(way).is_none());
+    }
+}
+
+/// Leaves the VirtualServices of the namespace that the host belongs to. A Gateway to which it
+/// belongs lets others in: those that its servers name, and otherwise the namespace of the oldest.
+/// Plain connections of a port belong to its Gateway alone.
+pub fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Output) {
+    let (host, Some(owner)) = (scene.host, &scene.owner) else {
+        return;
+    };
+    let findings = &mut output.findings;
+    let sites = scene.sites.iter().filter(|site| site.is_own);
+    let own: HashMap<&str, &Gateway> = sites
+        .map(|site| &*site.gateway)
+        .filter(|gateway| owner.is_of(gateway.meta.key.namespace()))
+        .map(|gateway| (&**gateway.meta.key.id(), gateway))
+        .collect();
+    let mut lose = |tenant: &mut Tenant, owner: &ObjectKey| {
+        tenant.entrances.retain(|(_, way)| is_of_port(host, way));
+        let key = &tenant.service.meta.key;
+        findings.push(foreign(key, &tenant.field(host), host, owner));
+    };
+    for tenant in tenants.iter_mut().filter(|tenant| is_by_name(host, tenant)) {
+        if !owner.is_of(tenant.service.meta.key.namespace()) {
+            let ways = &tenant.entrances;
+            let is_in = |(id, way): &(Arc<str>, Entrance)| {
+                !is_of_port(host, way) && own.contains_key(&**id)
+            };
+            match ways.iter().any(is_in) {
+                true => tenant
+                    .entrances
+                    .retain(|(id, way)| is_of_port(host, way) || own.contains_key(&**id)),
+                false => lose(tenant, &owner.key),
+            }
+        }
+    }
+    let mut by_name = tenants.iter().filter(|tenant| is_by_name(host, tenant));
+    let exact = by_name.clone().find(|tenant| tenant.is_exact(host));
+    let first = exact.or_else(|| by_name.next());
+    if let Some(first) = first.map(|tenant| tenant.service.meta.key.clone()) {
+        // A server may name many, and many may enter by it.
+        let mut named: HashMap<(&str, usize), HashSet<&str>> = HashMap::new();
+        for tenant in tenants.iter_mut().filter(|tenant| is_by_name(host, tenant)) {
+            let namespace = tenant.service.meta.key.namespace();
+            let is_named = |(id, way): &(Arc<str>, Entrance)| {
+                let Some((id, gateway)) = own.get_key_value(&**id) else {
+                    return false;
+                };
+                let named = named.entry((*id, way.server));
+                let named = named.or_insert_with(|| namespaces_of(gateway, way.server));
+                !is_of_port(host, way) && named.contains(namespace)
+            };
+            let is_kept = namespace == first.namespace()
+                || owner.is_of(namespace)
+                || tenant.entrances.iter().any(is_named);
+            if !is_kept {
+                lose(tenant, &first);
+            }
+        }
+    }
+    tenants.retain(|tenant| !tenant.entrances.is_empty());
+}
+
+/// Leaves, of the VirtualServices by which the plain connections of a port are led, those of the
+/// namespace of the oldest: of the Gateway's own if there is one, and of whoever it lets in. Beside
+/// it those stay that the server names.
+pub fn keep_ports(
+    reader: &Reader<'_>,
+    scene: &HostScene<'_>,
+    tenants: &mut Vec<Tenant>,
+    output: &mut Output,
+) {
+    let is_shared = reader.settings().host_sharing == HostSharing::Cluster;
+    if is_shared || scene.host.pattern() != Pattern::Any {
+        return;
+    }
+    let sites = scene.sites.iter();
+    let sites: HashMap<&str, &Gateway> = sites
+        .map(|site| (&**site.gateway.meta.key.id(), &*site.gateway))
+        .collect();
+    // By listener: whether it is of the Gateway's own namespace, and the oldest.
+    let mut holders: HashMap<Name, (bool, ObjectKey)> = HashMap::new();
+    for tenant in &*tenants {
+        let key = &tenant.service.meta.key;
+        for (id, way) in &tenant.entrances {
+            if is_of_port(scene.host, way) {
+                let is_own = namespace_of(id) == key.namespace();
+                let holder = holders.entry(way.listener.clone());
+                let holder = holder.or_insert_with(|| (is_own, key.clone()));
+                if is_own && !holder.0 {
+                    *holder = (true, key.clone());
+                }
+            }
+        }
+    }
+    for tenant in tenants.iter_mut() {
+        let key = tenant.service.meta.key.clone();
+        let mut lost: Option<ObjectKey> = None;
+        tenant.entrances.retain(|(id, way)| {
+            let holder = holders.get(&way.listener);
+            let Some((_, holder)) = holder.filter(|_| is_of_port(scene.host, way)) else {
+                return true;
+            };
+            let gateway = sites.get(&**id);
+            let is_kept = holder.namespace() == key.namespace()
+                || namespace_of(id) == key.namespace()
+                || gateway.is_some_and(|it| names_namespace(it, way.server, key.namespace()));
+            if !is_kept {
+                lost.get_or_insert_with(|| holder.clone());
+            }
+            is_kept
+        });
+        if let Some(holder) = lost {
+            output.findings.push(Finding::new(
+                Severity::Error,
+                &key,
+                "spec.gateways",
+                format!(
+                    "is without effect on plain TCP of a port, which belongs to namespace {} by \
+                     {holder}",
+                    holder.namespace()
+                ),
+                "use a port of a Gateway of this namespace, or let the server of the Gateway name \
+                 this namespace with its hosts",
+            ));
+        }
+    }
+    tenants.retain(|tenant| !tenant.entrances.is_empty());
+}
+
+/// Whether connections that come by a way in tell no name, nor does the host stand for any.
+fn is_of_port(host: &Host, way: &Entrance) -> bool {
+    host.pattern() == Pattern::Any && way.door == Door::Stream
+}
+
+/// Whether a VirtualService is on a host for connections that tell its name.
+fn is_by_name(host: &Host, tenant: &Tenant) -> bool {
+    let mut ways = tenant.entrances.iter();
+    ways.any(|(_, way)| !is_of_port(host, way))
+}
+
+/// Whether a server names a namespace with its hosts.
+fn names_namespace(gateway: &Gateway, server: usize, namespace: &str) -> bool {
+    let server = gateway.spec.servers.get(server);
+    let mut hosts = server.into_iter().flat_map(|server| server.hosts.iter());
+    hosts.any(|text| ServerHost::read(text).namespace == namespace)
+}
+
+/// The namespaces that a server names with its hosts.
+fn namespaces_of(gateway: &Gateway, server: usize) -> HashSet<&str> {
+    let server = gateway.spec.servers.get(server);
+    let hosts = server.into_iter().flat_map(|server| server.hosts.iter());
+    hosts.map(|text| ServerHost::read(text).namespace).collect()
+}
+
+fn shaded(tenant: &Tenant, host: &Host, shade: &Shade) -> Finding {
+    let (key, owner) = (&tenant.service.meta.key, &shade.claim.key);
+    if tenant.named == Named::Sni || tenant.service.spec.http.is_empty() {
+        return lost_to(key, &tenant.field(host), host, shade);
+    }
+    Finding::new(
+        Severity::Warning,
+        key,
+        "spec.hosts",
+        format!(
+            "is served over plain HTTP only: HTTPS of {host} belongs to namespace {} by {} of \
+             {owner}",
+            owner.namespace(),
+            shade.written()
+        ),
+        "give the host a server with a certificate of its own, or let the owner of the wildcard \
+         share it: by namespaces in the hosts of its Gateway, or by the annotation \
+         myriad.dev/wildcard-sharing of its Ingress",
+    )
+}
