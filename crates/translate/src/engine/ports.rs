@@ -57,7 +57,7 @@ pub struct PortClaim {
     pub gateway: Arc<str>,
     /// What its first server there speaks.
     pub speech: PortSpeech,
-    /// Those that share numbers with it: its namespace, or nothing where everybody does.
+    /// Its realm, which shares numbers: its namespace, or nothing where everybody shares them.
     pub realm: Arc<str>,
 }
 
@@ -144,7 +144,7 @@ impl NumberClaims {
         self.all.first().map(|(claim, _)| claim)
     }
 
-    /// Those who have the number.
+    /// The realm that has the number.
     fn realm(&self) -> Option<&Arc<str>> {
         self.owner().map(|claim| &claim.realm)
     }
@@ -218,7 +218,7 @@ impl NumberClaims {
 }
 
 impl Ports {
-    /// The winner of a port: the oldest claim there of those who have the number.
+    /// The winner of a port: the oldest claim there of the realm that has the number.
     pub fn winner(&self, key: &PortKey) -> Option<&PortClaim> {
         self.numbers.get(&key.number)?.winner(key)
     }

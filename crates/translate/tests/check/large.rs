@@ -44,6 +44,32 @@ spec:
     }
 }
 
+#[test]
+fn ways_in_to_a_host_beyond_the_bound_are_told() {
+    for (number, told) in [(256, 0), (257, 1)] {
+        let servers = list(number, |at| {
+            let port = 1_000 + at;
+            format!("{{port: {{number: {port}, name: p, protocol: HTTP}}, hosts: [a.example]}}")
+        });
+        let engine = engine(&[format!(
+            "apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{namespace: shop, name: edge}}
+spec: {{servers: {servers}}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: v}}
+spec:
+  hosts: [a.example]
+  gateways: [edge]
+  http: [{{route: [{{destination: {{host: web}}}}]}}]
+"
+        )]);
+        assert_eq!(count(&engine, "spec.gateways", "fewer Gateways"), told);
+    }
+}
+
 /// A Gateway for a host, and a VirtualService on it with so many matches that delegates to one with
 /// so many.
 fn delegating(matches: usize, delegated: usize) -> String {

@@ -366,3 +366,34 @@ fn the_certificate_of_a_younger_wildcard_is_nothing_to_the_hosts_of_others() {
     // The Ingress, its host and the Secret that it names now.
     assert!(other <= 3, "{other} units ran");
 }
+
+/// The objects, and the servers that are looked at like such, for so many hosts of a VirtualService
+/// that enter by a Gateway with so many servers that are alike.
+fn measure_alike(hosts: usize, servers: usize) -> u64 {
+    let servers = "  - {port: {number: 80, name: p, protocol: HTTP}, hosts: ['*/*.example', \
+                   '*.x.example']}\n"
+        .repeat(servers);
+    let gateway = format!(
+        "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {{namespace: scale, name: \
+         edge}}\nspec:\n  servers:\n{servers}"
+    );
+    let hosts: Vec<String> = (0..hosts).map(|at| format!("h{at}.x.example")).collect();
+    let service = format!(
+        "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{namespace: scale, \
+         name: v}}\nspec:\n  hosts: [{}]\n  gateways: [edge]\n  http: [{{directResponse: \
+         {{status: 200}}}}]\n",
+        hosts.join(", ")
+    );
+    let mut engine = world::engine(Settings::default());
+    let objects = vec![world::object(&gateway), world::object(&service)];
+    put(&mut engine, objects).objects_visited
+}
+
+#[test]
+fn servers_that_are_alike_are_looked_at_once_for_all_hosts() {
+    let of_a_host = |servers: usize| {
+        let (few, many) = (measure_alike(10, servers), measure_alike(30, servers));
+        (many - few) / 20
+    };
+    assert_eq!(of_a_host(20), of_a_host(200));
+}

@@ -125,7 +125,7 @@ fn is_bare(reader: &mut Reader<'_>, scene: &HostScene<'_>, site: &Site, way: &En
 /// Whether a server is for hosts that nobody names, for which it may not answer.
 pub fn is_unanswered(reader: &Reader<'_>, gateway: &Gateway, way: &Entrance) -> bool {
     let any = Host::any();
-    if !reader.places(gateway, &any).contains(&way.server) {
+    if !reader.is_named(gateway, Some(way.server), &any) {
         return false;
     }
     let mut ways = vec![way.clone()];

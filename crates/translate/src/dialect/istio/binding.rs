@@ -1,7 +1,8 @@
 //! The Gateways that a VirtualService is bound to, as far as they take effect.
 //!
 //! A VirtualService is found under every pair of a Gateway and a host that it names, whether they
-//! are there or not. The pairs of one object are bounded, so that a small object costs little.
+//! are there or not. The pairs of one object are bounded, so that a small object costs little, and
+//! so are the ways in to each of its hosts.
 
 use myriad_api::istio::VirtualService;
 use myriad_api::{Finding, Severity};
@@ -12,15 +13,47 @@ const GATEWAYS_MAX: usize = 64;
 /// The most pairs of a Gateway and a host under which one VirtualService is found.
 const PAIRS_MAX: usize = 1 << 16;
 
+/// The most pairs of a host and a way in to it of one VirtualService.
+const WAYS_MAX: usize = 1 << 17;
+
+/// The most ways in to a host of one VirtualService, where it has few hosts.
+const WAYS_OF_FEW: usize = 256;
+
+/// The same where it has many.
+const WAYS_OF_MANY: usize = 16;
+
 /// The entries of `spec.gateways` that take effect: the first ones, so many that they and the hosts
 /// are within the bound. At least one is left.
 pub fn gateways(service: &VirtualService) -> &[Box<str>] {
     let all = &*service.spec.gateways;
+    let max = (PAIRS_MAX / hosts(service)).clamp(1, GATEWAYS_MAX);
+    all.get(..max).unwrap_or(all)
+}
+
+/// The most ways in to each host of a VirtualService.
+pub fn ways(service: &VirtualService) -> usize {
+    (WAYS_MAX / hosts(service)).clamp(WAYS_OF_MANY, WAYS_OF_FEW)
+}
+
+/// The number of hosts and names of a VirtualService, at least one.
+fn hosts(service: &VirtualService) -> usize {
     let matches = service.spec.tls.iter().flat_map(|tls| tls.matches.iter());
     let names: usize = matches.map(|matched| matched.sni_hosts.len()).sum();
-    let hosts = service.spec.hosts.len().saturating_add(names).max(1);
-    let max = (PAIRS_MAX / hosts).clamp(1, GATEWAYS_MAX);
-    all.get(..max).unwrap_or(all)
+    service.spec.hosts.len().saturating_add(names).max(1)
+}
+
+/// The problem of ways in to a host beyond the bound.
+pub fn beyond_ways(service: &VirtualService, max: usize) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &service.meta.key,
+        "spec.gateways",
+        format!(
+            "leads by more than {max} ports of its Gateways to one host, which is the most with as \
+             many hosts: those of the youngest Gateways have no effect"
+        ),
+        "bind the hosts to fewer Gateways, or divide them among several VirtualServices",
+    )
 }
 
 /// The problem of Gateways that are beyond the bound.
@@ -75,5 +108,12 @@ mod tests {
             assert_eq!(touch::bound(&service).len(), hosts * kept);
         }
         assert!(gateways(&service(2, 0)).is_empty());
+    }
+
+    #[test]
+    fn the_pairs_of_hosts_and_ways_in_are_no_product() {
+        for (hosts, kept) in [(1, 256), (512, 256), (2_048, 64), (70_000, 16)] {
+            assert_eq!(ways(&service(hosts, 1)), kept, "{hosts} hosts");
+        }
     }
 }

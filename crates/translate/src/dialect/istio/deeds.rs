@@ -6,10 +6,10 @@ use std::sync::Arc;
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_model::{Host, Name, host::Pattern};
 
-use super::entrance::{self, Door, Entrance};
+use super::entrance::{self, Admitted, Door, Entrance};
 use super::{below, credential};
 use crate::engine::Reader;
-use crate::resolve::names::{ServerHost, broader};
+use crate::resolve::names::broader;
 use crate::resolve::{Claim, Claims, Deed, EVERYBODY};
 
 /// A listener, and what is done there.
@@ -36,6 +36,8 @@ type Way = (Arc<str>, Host, Arc<str>);
 struct Entered {
     gateway: Arc<Gateway>,
     ways: Vec<Entrance>,
+    /// The namespaces that the servers let in, where TLS may end for what is below.
+    admitted: Admitted,
 }
 
 impl Ways {
@@ -53,7 +55,15 @@ impl Ways {
         let entered = reader.servers(id, cover).map(|gateway| {
             let mut ways = entrance::for_host(reader, &gateway, cover, Some(&**own));
             entrance::keep_answering(reader, &gateway, pattern, &mut ways);
-            Arc::new(Entered { gateway, ways })
+            let admitted = match cover != pattern && ways.iter().any(|way| way.door.ends_tls()) {
+                true => entrance::admitted(reader, &gateway, cover),
+                false => Admitted::new(),
+            };
+            Arc::new(Entered {
+                gateway,
+                ways,
+                admitted,
+            })
         });
         self.0.insert(place, entered.clone());
         entered
@@ -63,6 +73,7 @@ impl Ways {
 /// The deeds of a Gateway for a wildcard that its servers name.
 pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Vec<End> {
     let ways = entrance::effective(reader, gateway, pattern).into_iter();
+    let known = entrance::admitted(reader, gateway, pattern);
     let end = |way: Entrance| {
         let deed = match way.door {
             Door::Tls | Door::TlsStream | Door::Closed => Deed::EndsTls,
@@ -74,7 +85,7 @@ pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) ->
         Some(End {
             admitted: match deed {
                 Deed::Answers => vec![EVERYBODY.into()],
-                _ => admitted(reader, gateway, &way, pattern),
+                _ => admitted(&known, &way),
             },
             is_borrowed: credential::is_borrowed(reader, gateway, &way),
             listener: way.listener,
@@ -193,7 +204,7 @@ pub fn of_service(
                     found.push(End {
                         listener: way.listener.clone(),
                         admitted: match deed {
-                            Deed::EndsTls => admitted(reader, gateway, way, cover),
+                            Deed::EndsTls => admitted(&entered.admitted, way),
                             _ => Vec::new(),
                         },
                         deed,
@@ -209,23 +220,9 @@ pub fn of_service(
     found
 }
 
-/// The namespaces that a server lets in by a pattern.
-fn admitted(
-    reader: &Reader<'_>,
-    gateway: &Gateway,
-    way: &Entrance,
-    pattern: &Host,
-) -> Vec<Box<str>> {
-    let own = gateway.meta.key.namespace();
-    let Some(server) = gateway.spec.servers.get(way.server) else {
-        return Vec::new();
-    };
-    let entries = reader.server_entries(gateway, pattern).into_iter();
-    let places = entries.filter(|(at, _)| *at == way.server);
-    let texts = places.filter_map(|(_, place)| server.hosts.get(place));
-    let admitted = texts.map(|text| match ServerHost::read(text).namespace {
-        "." => own.into(),
-        namespace => namespace.into(),
-    });
-    admitted.collect()
+/// The namespaces that are let in where a way in is.
+fn admitted(known: &Admitted, way: &Entrance) -> Vec<Box<str>> {
+    let place = (way.port, way.listener.clone(), way.door.clone());
+    let admitted = known.get(&place).into_iter().flatten();
+    admitted.cloned().collect()
 }

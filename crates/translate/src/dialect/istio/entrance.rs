@@ -1,18 +1,23 @@
 //! The servers of Gateways as ways in: which listener they stand for, and what is done there.
+//!
+//! A Gateway may have very many servers that are one way in: what nobody tells apart is one from
+//! the start, so that each host costs what its ways are, and not the servers.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use myriad_api::istio::gateway::{Server, TlsMode};
 use myriad_api::istio::{Gateway, GatewaySpec};
 use myriad_api::{Finding, ObjectKey};
 use myriad_model::{Host, Name, host::Pattern};
 
-use super::port::{self, Homeless, Stand};
+use super::port::{self, Binding, Homeless, Stand};
 use super::tls::{self, ServerProblem};
 use crate::engine::{PortSpeech, Reader};
 use crate::resolve::names::{ServerHost, is_host};
 use crate::settings::{CatchAll, Settings};
 
 /// The treatment of connections at a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Door {
     /// Serves plain HTTP.
     Plain,
@@ -53,6 +58,28 @@ pub struct Entrance {
     pub door: Door,
     /// The place of the server among those of its Gateway.
     pub server: usize,
+    /// Whether the server names the namespace that enters with any of its hosts.
+    pub is_naming: bool,
+}
+
+/// A server as a way in, before it is asked who has its port.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    port: u16,
+    stand: Stand,
+    speech: PortSpeech,
+    door: Door,
+    server: usize,
+    is_naming: bool,
+}
+
+/// The ones who enter by the servers of a Gateway, and the ports whose address it may say.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entering {
+    /// The namespace whose objects enter; none for all servers, whoever they admit.
+    pub namespace: Option<Box<str>>,
+    /// The ports whose address the Gateway may say.
+    pub binding: Binding,
 }
 
 /// The place of a host of a server: that of the server in its Gateway, and that among its hosts.
@@ -69,7 +96,8 @@ pub fn entries(gateway: &GatewaySpec, host: &Host) -> Vec<ServerEntry> {
     entries.collect()
 }
 
-/// The entrances that name a pattern; where a namespace is given, those that admit its objects.
+/// The entrances that name a pattern; where a namespace is given, those that admit its objects. Of
+/// servers that nobody tells apart there is the first.
 pub fn for_host(
     reader: &mut Reader<'_>,
     gateway: &Gateway,
@@ -77,18 +105,69 @@ pub fn for_host(
     namespace: Option<&str>,
 ) -> Vec<Entrance> {
     let own = gateway.meta.key.namespace();
-    let servers = &gateway.spec.servers;
-    let mut entries = reader.server_entries(gateway, host);
-    entries.retain(|(at, place)| {
-        let text = servers.get(*at).and_then(|server| server.hosts.get(*place));
-        let admits = |namespace| text.is_some_and(|it| ServerHost::read(it).admits(namespace, own));
-        namespace.is_none_or(admits)
+    let openings = reader.openings(gateway, host, namespace);
+    let entrances = openings.iter().filter_map(|opening| {
+        port::admit(reader, (&opening.stand, opening.speech), own).ok()?;
+        Some(Entrance {
+            port: opening.port,
+            listener: opening.stand.name(),
+            door: opening.door.clone(),
+            server: opening.server,
+            is_naming: opening.is_naming,
+        })
     });
-    entries.dedup_by_key(|(at, _)| *at);
-    let named = entries.into_iter();
-    named
-        .filter_map(|(at, _)| of(reader, own, at, servers.get(at)?))
-        .collect()
+    entrances.collect()
+}
+
+/// The ways in by some entries of a Gateway, the first of those that nobody tells apart.
+pub fn openings(
+    gateway: &Gateway,
+    entries: &[ServerEntry],
+    settings: &Settings,
+    entering: &Entering,
+    is_naming: impl Fn(usize, &str) -> bool,
+) -> Vec<Opening> {
+    let own = gateway.meta.key.namespace();
+    let servers = &gateway.spec.servers;
+    let namespace = entering.namespace.as_deref();
+    let mut known = HashSet::new();
+    let mut last = None;
+    let mut found = Vec::new();
+    for (at, place) in entries {
+        let Some(server) = servers.get(*at).filter(|_| last != Some(*at)) else {
+            continue;
+        };
+        let text = server.hosts.get(*place);
+        let admits = |namespace| text.is_some_and(|it| ServerHost::read(it).admits(namespace, own));
+        if !namespace.is_none_or(admits) {
+            continue;
+        }
+        last = Some(*at);
+        let Some(door) = door(server, settings) else {
+            continue;
+        };
+        let Ok((stand, speech, _)) = port::place(server, settings, entering.binding) else {
+            continue;
+        };
+        let opening = Opening {
+            port: server.port.number,
+            stand,
+            speech,
+            door,
+            server: *at,
+            is_naming: namespace.is_some_and(|namespace| is_naming(*at, namespace)),
+        };
+        let likeness = (
+            opening.port,
+            opening.stand.clone(),
+            opening.door.clone(),
+            opening.is_naming,
+        );
+        if known.insert(likeness) {
+            found.push(opening);
+        }
+    }
+    found
 }
 
 /// The entrances that name a pattern and have a say on it: for names that nobody claims those that
@@ -127,16 +206,34 @@ fn answers_unnamed(reader: &Reader<'_>, namespace: &str, way: &Entrance) -> bool
     }
 }
 
-/// The entrance of a server; `None` where it cannot be listened on.
-fn of(reader: &mut Reader<'_>, gateway: &str, at: usize, server: &Server) -> Option<Entrance> {
-    let door = door(server, reader.settings())?;
-    let (stand, ..) = port::stand(reader, gateway, server).ok()?;
-    Some(Entrance {
-        port: server.port.number,
-        listener: stand.name(),
-        door,
-        server: at,
-    })
+/// The namespaces that servers let in, as written, by port, listener and door.
+pub type Admitted = HashMap<(u16, Name, Door), BTreeSet<Box<str>>>;
+
+/// The namespaces that the servers of a Gateway let in by a pattern.
+pub fn admitted(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Admitted {
+    let own = gateway.meta.key.namespace();
+    let mut found = Admitted::new();
+    for (at, place) in reader.server_entries(gateway, pattern) {
+        let Some(server) = gateway.spec.servers.get(at) else {
+            continue;
+        };
+        let Some(text) = server.hosts.get(place) else {
+            continue;
+        };
+        let Some(door) = door(server, reader.settings()) else {
+            continue;
+        };
+        let Ok((stand, ..)) = port::stand(reader, own, server) else {
+            continue;
+        };
+        let namespace = match ServerHost::read(text).namespace {
+            "." => own,
+            namespace => namespace,
+        };
+        let likeness = (server.port.number, stand.name(), door);
+        found.entry(likeness).or_default().insert(namespace.into());
+    }
+    found
 }
 
 fn door(server: &Server, settings: &Settings) -> Option<Door> {
@@ -263,5 +360,61 @@ fn explain(homeless: &Homeless, server: &Server, settings: &Settings) -> ServerP
             );
             ServerProblem::error("port.number", message, "use another port")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::istio::gateway::Port;
+    use myriad_api::{Meta, ObjectKind};
+
+    use super::*;
+
+    fn server(number: u16, hosts: &[&str]) -> Server {
+        Server {
+            port: Port {
+                number,
+                protocol: "HTTP".into(),
+                ..Port::default()
+            },
+            hosts: hosts.iter().map(|host| (*host).into()).collect(),
+            ..Server::default()
+        }
+    }
+
+    #[test]
+    fn of_servers_that_nobody_tells_apart_there_is_the_first() {
+        let mut servers = vec![server(80, &["x/a.example"])];
+        servers.extend((0..500).map(|_| server(80, &["a.example", "y/b.example"])));
+        servers.push(server(9_000, &["a.example"]));
+        let gateway = Gateway {
+            meta: Meta::new(ObjectKey::new(ObjectKind::IstioGateway, "n", "g")),
+            spec: GatewaySpec {
+                servers: servers.into(),
+                ..GatewaySpec::default()
+            },
+            notes: Box::default(),
+        };
+        let host = Host::parse("a.example").expect("a host");
+        let entries = entries(&gateway.spec, &host);
+        let of = |namespace: Option<&str>| {
+            let entering = Entering {
+                namespace: namespace.map(Box::from),
+                binding: Binding::Nowhere,
+            };
+            let is_naming = |at: usize, namespace: &str| match namespace {
+                "x" => at == 0,
+                "y" => at > 0 && at < 501,
+                _ => false,
+            };
+            let settings = Settings::default();
+            let found = openings(&gateway, &entries, &settings, &entering, is_naming);
+            let found = found.iter().map(|it| (it.server, it.is_naming));
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(of(None), [(0, false), (501, false)]);
+        assert_eq!(of(Some("x")), [(0, true), (1, false), (501, false)]);
+        assert_eq!(of(Some("y")), [(1, true), (501, false)]);
+        assert_eq!(of(Some("z")), [(1, false), (501, false)]);
     }
 }

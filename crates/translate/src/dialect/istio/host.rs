@@ -62,7 +62,7 @@ pub fn add_host(
     below::judge_unnamed(reader, host, sites, output);
     let mut holders = stream::holders(reader, &scene, output);
     domain::add(reader, shared, (&scene, &holders), output);
-    let mut tenants = tenants::gather(reader, host, sites);
+    let mut tenants = tenants::gather(reader, host, sites, output);
     tenants::leave_shades(&scene, &mut tenants, output);
     tenants::keep_owner(&scene, &mut tenants, output);
     tenants::keep_ports(reader, &scene, &mut tenants, output);

@@ -3,13 +3,14 @@
 //! A host asks for itself and for every broader pattern, several times over, and so does each
 //! VirtualService on it. One walk over all servers for the whole batch stands in for theirs.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
 use myriad_api::istio::Gateway;
 use myriad_model::Host;
 
-use super::entrance::ServerEntry;
+use super::entrance::{Entering, Opening, ServerEntry};
 use crate::resolve::names::{ServerHost, is_host};
 
 /// So many servers and hosts are looked through faster than an index of them is made.
@@ -21,6 +22,12 @@ pub struct OpenedGateway {
     hasher: RandomState,
     /// Hashes of the hosts that servers name, with their entries, sorted.
     named: Box<[(u64, ServerEntry)]>,
+    /// Hashes of the namespaces that servers name, with their entries, sorted.
+    naming: Box<[(u64, ServerEntry)]>,
+    /// Whether a server says an address.
+    has_binds: bool,
+    /// The ways in by patterns that many servers name, once they were asked for.
+    openings: HashMap<(Host, Entering), Arc<[Opening]>>,
 }
 
 impl OpenedGateway {
@@ -32,22 +39,25 @@ impl OpenedGateway {
             return None;
         }
         let hasher = RandomState::new();
-        let servers = servers.iter().enumerate();
-        let mut named: Vec<(u64, ServerEntry)> = servers
-            .flat_map(|(at, server)| {
-                let hosts = server.hosts.iter().enumerate();
-                let hasher = &hasher;
-                hosts.map(move |(place, text)| {
-                    let hash = hasher.hash_one(Written(ServerHost::read(text).host));
-                    (hash, (at, place))
-                })
-            })
-            .collect();
+        let (mut named, mut naming) = (Vec::new(), Vec::new());
+        for (at, server) in servers.iter().enumerate() {
+            for (place, text) in server.hosts.iter().enumerate() {
+                let written = ServerHost::read(text);
+                named.push((hasher.hash_one(Written(written.host)), (at, place)));
+                if written.namespace != "*" {
+                    naming.push((hasher.hash_one(written.namespace), (at, place)));
+                }
+            }
+        }
         named.sort_unstable();
+        naming.sort_unstable();
         Some(OpenedGateway {
             gateway: gateway.clone(),
             hasher,
             named: named.into(),
+            naming: naming.into(),
+            has_binds: servers.iter().any(|server| !server.bind.is_empty()),
+            openings: HashMap::new(),
         })
     }
 
@@ -58,18 +68,67 @@ impl OpenedGateway {
 
     /// How much is indexed.
     pub fn count(&self) -> usize {
-        self.named.len()
+        self.named.len() + self.naming.len()
+    }
+
+    /// Whether a server says an address.
+    pub fn has_binds(&self) -> bool {
+        self.has_binds
+    }
+
+    /// Whether so many entries name a host that their ways in are worth keeping.
+    pub fn has_many(&self, host: &Host) -> bool {
+        self.candidates(host).len() > LINEAR_MAX
+    }
+
+    /// The ways in that are kept.
+    pub fn kept(&self, asked: &(Host, Entering)) -> Option<&Arc<[Opening]>> {
+        self.openings.get(asked)
+    }
+
+    /// Keeps ways in.
+    pub fn keep(&mut self, asked: (Host, Entering), found: Arc<[Opening]>) {
+        self.openings.insert(asked, found);
+    }
+
+    /// Whether a server names a namespace with any of its hosts.
+    pub fn is_naming(&self, server: usize, namespace: &str) -> bool {
+        let wanted = (self.hasher.hash_one(namespace), (server, 0));
+        let from = self.naming.partition_point(|known| *known < wanted);
+        let rest = self.naming.get(from..).unwrap_or_default().iter();
+        let mut own = rest.take_while(|(hash, (at, _))| (*hash, *at) == (wanted.0, server));
+        own.any(|(_, entry)| {
+            self.read(*entry)
+                .is_some_and(|it| it.namespace == namespace)
+        })
+    }
+
+    /// Whether any server names a host, or one of them.
+    pub fn names(&self, server: Option<usize>, host: &Host) -> bool {
+        let mut candidates = self.candidates(host);
+        if let Some(server) = server {
+            let from = candidates.partition_point(|(_, (at, _))| *at < server);
+            let to = candidates.partition_point(|(_, (at, _))| *at <= server);
+            candidates = candidates.get(from..to).unwrap_or_default();
+        }
+        let mut entries = candidates.iter();
+        entries.any(|(_, entry)| self.is_entry_of(*entry, host))
+    }
+
+    fn read(&self, (at, place): ServerEntry) -> Option<ServerHost<'_>> {
+        let server = self.gateway.spec.servers.get(at)?;
+        server.hosts.get(place).map(|text| ServerHost::read(text))
+    }
+
+    fn is_entry_of(&self, entry: ServerEntry, host: &Host) -> bool {
+        self.read(entry).is_some_and(|it| is_host(it.host, host))
     }
 
     /// The entries that name a host, in their order.
     pub fn entries(&self, host: &Host) -> Vec<ServerEntry> {
         let found = self.candidates(host).iter().map(|(_, entry)| *entry);
         found
-            .filter(|(at, place)| {
-                let server = self.gateway.spec.servers.get(*at);
-                let text = server.and_then(|server| server.hosts.get(*place));
-                text.is_some_and(|text| is_host(ServerHost::read(text).host, host))
-            })
+            .filter(|entry| self.is_entry_of(*entry, host))
             .collect()
     }
 
@@ -137,6 +196,14 @@ mod tests {
         assert_eq!(entries("**.example"), [(1, 0)]);
         assert_eq!(entries("*"), [(2, 0)]);
         assert!(entries("*.example").is_empty() && entries("c.example").is_empty());
+        let names = |server, text: &str| {
+            let host = Host::parse(text).expect("a host");
+            opened.names(server, &host)
+        };
+        assert!(names(None, "a.example") && names(Some(0), "a.example"));
+        assert!(!names(Some(1), "a.example") && !names(None, "c.example"));
+        assert!(opened.is_naming(0, "x") && opened.is_naming(last, "."));
+        assert!(!opened.is_naming(1, "x") && !opened.is_naming(0, "."));
     }
 
     #[test]
@@ -145,6 +212,7 @@ mod tests {
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let opened = OpenedGateway::new(&gateway(&[&hosts[..]])).expect("many hosts");
         assert_eq!(opened.count(), 1_000);
+        assert!(!opened.has_binds());
         for (at, text) in hosts.iter().enumerate() {
             let host = Host::parse(text).expect("a host");
             assert_eq!(opened.entries(&host), [(0, at)]);

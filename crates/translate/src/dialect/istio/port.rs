@@ -66,7 +66,7 @@ pub enum Binding {
 }
 
 impl Binding {
-    /// What namespaces may say, where it is known whether one is that of the gateway's workload.
+    /// The ports for a namespace, of which it is known whether it is that of the workload.
     fn of(settings: &Settings, is_own: bool) -> Self {
         match settings.host_sharing {
             _ if is_own => Binding::Everywhere,
@@ -75,7 +75,7 @@ impl Binding {
         }
     }
 
-    /// What the Gateways of a namespace may say.
+    /// The ports for the Gateways of a namespace.
     pub fn read(reader: &Reader<'_>, namespace: &str) -> Self {
         Binding::of(reader.settings(), reader.view().is_of(namespace))
     }
@@ -135,7 +135,7 @@ pub fn place(
     }
 }
 
-/// Why a server of a Gateway of a namespace has not the place that it would have.
+/// Checks that a server of a Gateway of a namespace has the place that it would have.
 ///
 /// # Errors
 /// Who has it.
@@ -165,8 +165,7 @@ pub fn admit(
     }
 }
 
-/// Those that a Gateway of a namespace shares numbers with: its namespace, or nothing where
-/// everybody does.
+/// The realm of the Gateways of a namespace: its name, or nothing where everybody shares numbers.
 fn realm<'a>(settings: &Settings, namespace: &'a str) -> &'a str {
     match settings.host_sharing {
         HostSharing::Namespace => namespace,

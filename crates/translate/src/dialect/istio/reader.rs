@@ -9,12 +9,14 @@ use myriad_api::{Object, ObjectKind};
 use myriad_model::Host;
 
 use super::destination::Resolved;
-use super::entrance::{self, ServerEntry};
+use super::entrance::{self, Entering, Opening, ServerEntry};
 use super::facts::IstioFact;
 use super::opened::OpenedGateway;
+use super::port::Binding;
 use super::service_names::ServiceNames;
 use crate::engine::{Kept, Moment, Reader};
 use crate::resolve::Claim;
+use crate::resolve::names::ServerHost;
 
 /// So few names are indexed again rather than kept.
 const LINEAR_MAX: usize = 16;
@@ -34,6 +36,21 @@ struct OpenIstio {
     service_names: usize,
     /// With all that was read for it, so it is kept for one run alone.
     resolved: Option<Resolved>,
+}
+
+impl OpenIstio {
+    /// Keeps ways in to a Gateway that is open.
+    fn keep(&mut self, gateway: &Gateway, asked: (Host, Entering), found: Arc<[Opening]>) {
+        self.gateway_names += found.len();
+        if self.gateway_names > KEPT_NAMES_MAX {
+            self.gateways.clear();
+            self.gateway_names = 0;
+        }
+        let opened = self.gateways.get_mut(gateway.meta.key.id());
+        if let Some(opened) = opened.filter(|opened| opened.is_of(gateway)) {
+            opened.keep(asked, found);
+        }
+    }
 }
 
 impl Kept for OpenIstio {
@@ -91,16 +108,74 @@ impl Reader<'_> {
             }
             open.gateways.insert(gateway.meta.key.id().clone(), opened);
         }
-        (!self.server_entries(&gateway, host).is_empty()).then_some(gateway)
+        self.is_named(&gateway, None, host).then_some(gateway)
     }
 
-    /// The places of those servers of a Gateway that name a host, in their order. The caller noted
-    /// that it reads them, by [`Reader::servers`].
-    pub fn places(&self, gateway: &Gateway, host: &Host) -> Vec<usize> {
-        let entries = self.server_entries(gateway, host).into_iter();
-        let mut places: Vec<usize> = entries.map(|(at, _)| at).collect();
-        places.dedup();
-        places
+    /// Whether a server of a Gateway names a host, or this one does. The caller noted that it reads
+    /// them, by [`Reader::servers`].
+    pub fn is_named(&self, gateway: &Gateway, server: Option<usize>, host: &Host) -> bool {
+        match self.opened(gateway) {
+            Some(opened) => opened.names(server, host),
+            None => {
+                let entries = entrance::entries(&gateway.spec, host);
+                let mut entries = entries.iter();
+                entries.any(|(at, _)| server.is_none_or(|server| *at == server))
+            }
+        }
+    }
+
+    /// The ways in to a Gateway by servers that name a host, for a namespace or for anybody. As
+    /// above. Where many servers name it, they are looked at once for all who ask.
+    pub fn openings(
+        &mut self,
+        gateway: &Gateway,
+        host: &Host,
+        namespace: Option<&str>,
+    ) -> Arc<[Opening]> {
+        let opened = self.opened(gateway);
+        let has_binds = match opened {
+            Some(opened) => opened.has_binds(),
+            None => {
+                let mut servers = gateway.spec.servers.iter();
+                servers.any(|server| !server.bind.is_empty())
+            }
+        };
+        let is_many = opened.is_some_and(|opened| opened.has_many(host));
+        let entering = Entering {
+            namespace: namespace.map(Box::from),
+            binding: match has_binds {
+                true => Binding::read(self, gateway.meta.key.namespace()),
+                false => Binding::Nowhere,
+            },
+        };
+        if !is_many {
+            return self.find_openings(gateway, host, &entering).into();
+        }
+        let asked = (host.clone(), entering);
+        let known = self.opened(gateway).and_then(|opened| opened.kept(&asked));
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let found: Arc<[Opening]> = self.find_openings(gateway, host, &asked.1).into();
+        self.count(self.server_entries(gateway, host).len() as u64);
+        if let Some(open) = self.open_mut::<OpenIstio>() {
+            open.keep(gateway, asked, found.clone());
+        }
+        found
+    }
+
+    fn find_openings(&self, gateway: &Gateway, host: &Host, entering: &Entering) -> Vec<Opening> {
+        let entries = self.server_entries(gateway, host);
+        let opened = self.opened(gateway);
+        let is_naming = |server: usize, namespace: &str| match opened {
+            Some(opened) => opened.is_naming(server, namespace),
+            None => {
+                let server = gateway.spec.servers.get(server);
+                let mut hosts = server.into_iter().flat_map(|server| server.hosts.iter());
+                hosts.any(|text| ServerHost::read(text).namespace == namespace)
+            }
+        };
+        entrance::openings(gateway, &entries, self.settings(), entering, is_naming)
     }
 
     /// The entries of a Gateway that name a host, in their order. As above.

@@ -20,6 +20,8 @@ pub struct ServiceNames {
     /// The Gateway that stands for sidecars where a host is named in short.
     short_mesh: Arc<str>,
     hosts: BTreeSet<Host>,
+    /// The most ways in to each host.
+    ways: usize,
     /// Names of rules for TLS that are within the hosts, with their places in order.
     names: BTreeMap<Host, Vec<NamePlace>>,
 }
@@ -43,6 +45,7 @@ impl ServiceNames {
             is_mesh: written.is_empty() || written.iter().any(|text| **text == *names::MESH),
             short_mesh: names::short_mesh(namespace),
             hosts: hosts.filter_map(|text| names::host(text).ok()).collect(),
+            ways: binding::ways(service),
             names: BTreeMap::new(),
         };
         for (rule, tls) in service.spec.tls.iter().enumerate() {
@@ -74,6 +77,11 @@ impl ServiceNames {
     pub fn count(&self) -> usize {
         let names: usize = self.names.values().map(Vec::len).sum();
         self.gateways.len() + self.hosts.len() + names
+    }
+
+    /// The most ways in to each host.
+    pub fn ways_max(&self) -> usize {
+        self.ways
     }
 
     /// The Gateways that it is bound to, sorted.

@@ -7,15 +7,21 @@ use myriad_api::istio::Gateway;
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{Host, Name, host::Pattern};
 
+use super::binding;
 use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Named, Site, Tenant, foreign, lost_to};
 use crate::engine::{Output, Reader, namespace_of};
 use crate::resolve::Shade;
-use crate::resolve::names::{ServerHost, broader};
+use crate::resolve::names::broader;
 use crate::settings::HostSharing;
 
 /// The VirtualServices on a host, the oldest first.
-pub fn gather(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Tenant> {
+pub fn gather(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    sites: &[Site],
+    output: &mut Output,
+) -> Vec<Tenant> {
     let mut found: BTreeMap<(i64, Arc<str>), Tenant> = BTreeMap::new();
     let above = broader(host);
     for site in sites {
@@ -29,6 +35,10 @@ pub fn gather(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Tenan
             }
         }
         for (pattern, services) in bound {
+            let mut covering = vec![host];
+            if pattern == host {
+                covering.extend(&above);
+            }
             for service in services {
                 let key = &service.meta.key;
                 if !reader.view().sees(&service.spec.export_to, key.namespace()) {
@@ -41,25 +51,15 @@ pub fn gather(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Tenan
                     false if pattern != host => continue,
                     false => Named::Sni,
                 };
-                let mut covering = vec![host];
-                if pattern == host {
-                    covering.extend(&above);
-                }
-                let mut entrances = Vec::new();
-                for cover in covering {
-                    let admitted = Some(key.namespace());
-                    let gateway = &site.gateway;
-                    let mut ways = entrance::for_host(reader, gateway, cover, admitted);
-                    entrance::keep_answering(reader, gateway, host, &mut ways);
-                    entrances.extend(ways.into_iter().map(|way| (id.clone(), way)));
-                }
-                if named == Named::Sni {
-                    entrances.retain(|(_, way): &(_, Entrance)| way.door == Door::Passing);
-                }
+                let place = (service.meta.created, key.id().clone());
+                let known = found.get(&place).map_or(0, |tenant| tenant.entrances.len());
+                // One more than it may have says that there are.
+                let left = (names.ways_max() + 1).saturating_sub(known);
+                let ways = (host, &*covering, key.namespace(), named);
+                let entrances = enter(reader, &site.gateway, ways, left);
                 if entrances.is_empty() {
                     continue;
                 }
-                let place = (service.meta.created, key.id().clone());
                 let tenant = found.entry(place).or_insert_with(|| Tenant {
                     service: service.clone(),
                     names,
@@ -69,11 +69,45 @@ pub fn gather(reader: &mut Reader<'_>, host: &Host, sites: &[Site]) -> Vec<Tenan
                 if named == Named::Hosts {
                     tenant.named = named;
                 }
+                let entrances = entrances.into_iter().map(|way| (id.clone(), way));
                 tenant.entrances.extend(entrances);
             }
         }
     }
-    found.into_values().collect()
+    let mut tenants: Vec<Tenant> = found.into_values().collect();
+    for tenant in &mut tenants {
+        let max = tenant.names.ways_max();
+        if tenant.entrances.len() > max {
+            tenant.entrances.truncate(max);
+            let finding = binding::beyond_ways(&tenant.service, max);
+            output.findings.push(finding);
+        }
+    }
+    tenants
+}
+
+/// The ways in to a host by the servers of a Gateway that cover it, each server once, for what a
+/// VirtualService is there; some of them if there are more than are asked for.
+fn enter(
+    reader: &mut Reader<'_>,
+    gateway: &Gateway,
+    (host, covering, namespace, named): (&Host, &[&Host], &str, Named),
+    max: usize,
+) -> Vec<Entrance> {
+    let mut found: Vec<Entrance> = Vec::new();
+    let mut known: HashSet<(usize, Name)> = HashSet::new();
+    for cover in covering {
+        if found.len() >= max || !reader.is_named(gateway, None, cover) {
+            continue;
+        }
+        let mut ways = entrance::for_host(reader, gateway, cover, Some(namespace));
+        entrance::keep_answering(reader, gateway, host, &mut ways);
+        ways.retain(|way| named != Named::Sni || way.door == Door::Passing);
+        ways.retain(|way| known.insert((way.server, way.listener.clone())));
+        found.extend(ways);
+    }
+    found.truncate(max);
+    found
 }
 
 /// Takes out the ways in where a wildcard of another namespace ends TLS.
@@ -99,11 +133,9 @@ pub fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut
     };
     let findings = &mut output.findings;
     let sites = scene.sites.iter().filter(|site| site.is_own);
-    let own: HashMap<&str, &Gateway> = sites
-        .map(|site| &*site.gateway)
-        .filter(|gateway| owner.is_of(gateway.meta.key.namespace()))
-        .map(|gateway| (&**gateway.meta.key.id(), gateway))
-        .collect();
+    let keys = sites.map(|site| &site.gateway.meta.key);
+    let keys = keys.filter(|key| owner.is_of(key.namespace()));
+    let own: HashSet<&str> = keys.map(|key| &**key.id()).collect();
     let mut lose = |tenant: &mut Tenant, owner: &ObjectKey| {
         tenant.entrances.retain(|(_, way)| is_of_port(host, way));
         let key = &tenant.service.meta.key;
@@ -112,13 +144,12 @@ pub fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut
     for tenant in tenants.iter_mut().filter(|tenant| is_by_name(host, tenant)) {
         if !owner.is_of(tenant.service.meta.key.namespace()) {
             let ways = &tenant.entrances;
-            let is_in = |(id, way): &(Arc<str>, Entrance)| {
-                !is_of_port(host, way) && own.contains_key(&**id)
-            };
+            let is_in =
+                |(id, way): &(Arc<str>, Entrance)| !is_of_port(host, way) && own.contains(&**id);
             match ways.iter().any(is_in) {
                 true => tenant
                     .entrances
-                    .retain(|(id, way)| is_of_port(host, way) || own.contains_key(&**id)),
+                    .retain(|(id, way)| is_of_port(host, way) || own.contains(&**id)),
                 false => lose(tenant, &owner.key),
             }
         }
@@ -127,17 +158,10 @@ pub fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut
     let exact = by_name.clone().find(|tenant| tenant.is_exact(host));
     let first = exact.or_else(|| by_name.next());
     if let Some(first) = first.map(|tenant| tenant.service.meta.key.clone()) {
-        // A server may name many, and many may enter by it.
-        let mut named: HashMap<(&str, usize), HashSet<&str>> = HashMap::new();
         for tenant in tenants.iter_mut().filter(|tenant| is_by_name(host, tenant)) {
             let namespace = tenant.service.meta.key.namespace();
             let is_named = |(id, way): &(Arc<str>, Entrance)| {
-                let Some((id, gateway)) = own.get_key_value(&**id) else {
-                    return false;
-                };
-                let named = named.entry((*id, way.server));
-                let named = named.or_insert_with(|| namespaces_of(gateway, way.server));
-                !is_of_port(host, way) && named.contains(namespace)
+                way.is_naming && !is_of_port(host, way) && own.contains(&**id)
             };
             let is_kept = namespace == first.namespace()
                 || owner.is_of(namespace)
@@ -163,10 +187,6 @@ pub fn keep_ports(
     if is_shared || scene.host.pattern() != Pattern::Any {
         return;
     }
-    let sites = scene.sites.iter();
-    let sites: HashMap<&str, &Gateway> = sites
-        .map(|site| (&**site.gateway.meta.key.id(), &*site.gateway))
-        .collect();
     // By listener: whether it is of the Gateway's own namespace, and the oldest.
     let mut holders: HashMap<Name, (bool, ObjectKey)> = HashMap::new();
     for tenant in &*tenants {
@@ -190,10 +210,9 @@ pub fn keep_ports(
             let Some((_, holder)) = holder.filter(|_| is_of_port(scene.host, way)) else {
                 return true;
             };
-            let gateway = sites.get(&**id);
             let is_kept = holder.namespace() == key.namespace()
                 || namespace_of(id) == key.namespace()
-                || gateway.is_some_and(|it| names_namespace(it, way.server, key.namespace()));
+                || way.is_naming;
             if !is_kept {
                 lost.get_or_insert_with(|| holder.clone());
             }
@@ -226,20 +245,6 @@ fn is_of_port(host: &Host, way: &Entrance) -> bool {
 fn is_by_name(host: &Host, tenant: &Tenant) -> bool {
     let mut ways = tenant.entrances.iter();
     ways.any(|(_, way)| !is_of_port(host, way))
-}
-
-/// Whether a server names a namespace with its hosts.
-fn names_namespace(gateway: &Gateway, server: usize, namespace: &str) -> bool {
-    let server = gateway.spec.servers.get(server);
-    let mut hosts = server.into_iter().flat_map(|server| server.hosts.iter());
-    hosts.any(|text| ServerHost::read(text).namespace == namespace)
-}
-
-/// The namespaces that a server names with its hosts.
-fn namespaces_of(gateway: &Gateway, server: usize) -> HashSet<&str> {
-    let server = gateway.spec.servers.get(server);
-    let hosts = server.into_iter().flat_map(|server| server.hosts.iter());
-    hosts.map(|text| ServerHost::read(text).namespace).collect()
 }
 
 fn shaded(tenant: &Tenant, host: &Host, shade: &Shade) -> Finding {

@@ -392,6 +392,7 @@ impl Site<'_> {
                     listener: listener.clone(),
                     door: door.clone(),
                     server: 0,
+                    is_naming: false,
                 };
                 (names::MESH.into(), entrance)
             }));
