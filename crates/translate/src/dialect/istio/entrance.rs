@@ -58,7 +58,7 @@ pub struct Entrance {
     pub door: Door,
     /// The place of the server among those of its Gateway.
     pub server: usize,
-    /// Whether the server names the namespace that enters with any of its hosts.
+    /// Whether the server names the namespace that enters, with the pattern by which it does.
     pub is_naming: bool,
 }
 
@@ -125,46 +125,44 @@ pub fn openings(
     entries: &[ServerEntry],
     settings: &Settings,
     entering: &Entering,
-    is_naming: impl Fn(usize, &str) -> bool,
 ) -> Vec<Opening> {
     let own = gateway.meta.key.namespace();
-    let servers = &gateway.spec.servers;
-    let namespace = entering.namespace.as_deref();
     let mut known = HashSet::new();
-    let mut last = None;
     let mut found = Vec::new();
-    for (at, place) in entries {
-        let Some(server) = servers.get(*at).filter(|_| last != Some(*at)) else {
+    for entries in entries.chunk_by(|(a, _), (b, _)| a == b) {
+        let at = entries.first().map_or(0, |(at, _)| *at);
+        let Some(server) = gateway.spec.servers.get(at) else {
             continue;
         };
-        let text = server.hosts.get(*place);
-        let admits = |namespace| text.is_some_and(|it| ServerHost::read(it).admits(namespace, own));
-        if !namespace.is_none_or(admits) {
+        let texts = entries
+            .iter()
+            .filter_map(|(_, place)| server.hosts.get(*place));
+        let written = texts.map(|text| ServerHost::read(text));
+        let (mut is_admitted, mut is_naming) = (entering.namespace.is_none(), false);
+        if let Some(namespace) = &entering.namespace {
+            for host in written {
+                is_admitted |= host.admits(namespace, own);
+                is_naming |= *host.namespace == **namespace;
+            }
+        }
+        if !is_admitted {
             continue;
         }
-        last = Some(*at);
-        let Some(door) = door(server, settings) else {
+        let door = door(server, settings);
+        let placed = port::place(server, settings, entering.binding);
+        let (Some(door), Ok((stand, speech, _))) = (door, placed) else {
             continue;
         };
-        let Ok((stand, speech, _)) = port::place(server, settings, entering.binding) else {
-            continue;
-        };
-        let opening = Opening {
-            port: server.port.number,
-            stand,
-            speech,
-            door,
-            server: *at,
-            is_naming: namespace.is_some_and(|namespace| is_naming(*at, namespace)),
-        };
-        let likeness = (
-            opening.port,
-            opening.stand.clone(),
-            opening.door.clone(),
-            opening.is_naming,
-        );
-        if known.insert(likeness) {
-            found.push(opening);
+        let port = server.port.number;
+        if known.insert((port, stand.clone(), door.clone(), is_naming)) {
+            found.push(Opening {
+                port,
+                stand,
+                speech,
+                door,
+                server: at,
+                is_naming,
+            });
         }
     }
     found
@@ -385,7 +383,7 @@ mod tests {
     #[test]
     fn of_servers_that_nobody_tells_apart_there_is_the_first() {
         let mut servers = vec![server(80, &["x/a.example"])];
-        servers.extend((0..500).map(|_| server(80, &["a.example", "y/b.example"])));
+        servers.extend((0..500).map(|_| server(80, &["a.example", "y/a.example", "z/b.example"])));
         servers.push(server(9_000, &["a.example"]));
         let gateway = Gateway {
             meta: Meta::new(ObjectKey::new(ObjectKind::IstioGateway, "n", "g")),
@@ -402,13 +400,8 @@ mod tests {
                 namespace: namespace.map(Box::from),
                 binding: Binding::Nowhere,
             };
-            let is_naming = |at: usize, namespace: &str| match namespace {
-                "x" => at == 0,
-                "y" => at > 0 && at < 501,
-                _ => false,
-            };
             let settings = Settings::default();
-            let found = openings(&gateway, &entries, &settings, &entering, is_naming);
+            let found = openings(&gateway, &entries, &settings, &entering);
             let found = found.iter().map(|it| (it.server, it.is_naming));
             found.collect::<Vec<_>>()
         };

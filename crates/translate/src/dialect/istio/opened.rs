@@ -22,8 +22,6 @@ pub struct OpenedGateway {
     hasher: RandomState,
     /// Hashes of the hosts that servers name, with their entries, sorted.
     named: Box<[(u64, ServerEntry)]>,
-    /// Hashes of the namespaces that servers name, with their entries, sorted.
-    naming: Box<[(u64, ServerEntry)]>,
     /// Whether a server says an address.
     has_binds: bool,
     /// The ways in by patterns that many servers name, once they were asked for.
@@ -39,23 +37,18 @@ impl OpenedGateway {
             return None;
         }
         let hasher = RandomState::new();
-        let (mut named, mut naming) = (Vec::new(), Vec::new());
+        let mut named = Vec::new();
         for (at, server) in servers.iter().enumerate() {
             for (place, text) in server.hosts.iter().enumerate() {
-                let written = ServerHost::read(text);
-                named.push((hasher.hash_one(Written(written.host)), (at, place)));
-                if written.namespace != "*" {
-                    naming.push((hasher.hash_one(written.namespace), (at, place)));
-                }
+                let hash = hasher.hash_one(Written(ServerHost::read(text).host));
+                named.push((hash, (at, place)));
             }
         }
         named.sort_unstable();
-        naming.sort_unstable();
         Some(OpenedGateway {
             gateway: gateway.clone(),
             hasher,
             named: named.into(),
-            naming: naming.into(),
             has_binds: servers.iter().any(|server| !server.bind.is_empty()),
             openings: HashMap::new(),
         })
@@ -68,7 +61,7 @@ impl OpenedGateway {
 
     /// How much is indexed.
     pub fn count(&self) -> usize {
-        self.named.len() + self.naming.len()
+        self.named.len()
     }
 
     /// Whether a server says an address.
@@ -91,18 +84,6 @@ impl OpenedGateway {
         self.openings.insert(asked, found);
     }
 
-    /// Whether a server names a namespace with any of its hosts.
-    pub fn is_naming(&self, server: usize, namespace: &str) -> bool {
-        let wanted = (self.hasher.hash_one(namespace), (server, 0));
-        let from = self.naming.partition_point(|known| *known < wanted);
-        let rest = self.naming.get(from..).unwrap_or_default().iter();
-        let mut own = rest.take_while(|(hash, (at, _))| (*hash, *at) == (wanted.0, server));
-        own.any(|(_, entry)| {
-            self.read(*entry)
-                .is_some_and(|it| it.namespace == namespace)
-        })
-    }
-
     /// Whether any server names a host, or one of them.
     pub fn names(&self, server: Option<usize>, host: &Host) -> bool {
         let mut candidates = self.candidates(host);
@@ -115,13 +96,10 @@ impl OpenedGateway {
         entries.any(|(_, entry)| self.is_entry_of(*entry, host))
     }
 
-    fn read(&self, (at, place): ServerEntry) -> Option<ServerHost<'_>> {
-        let server = self.gateway.spec.servers.get(at)?;
-        server.hosts.get(place).map(|text| ServerHost::read(text))
-    }
-
-    fn is_entry_of(&self, entry: ServerEntry, host: &Host) -> bool {
-        self.read(entry).is_some_and(|it| is_host(it.host, host))
+    fn is_entry_of(&self, (at, place): ServerEntry, host: &Host) -> bool {
+        let server = self.gateway.spec.servers.get(at);
+        let text = server.and_then(|server| server.hosts.get(place));
+        text.is_some_and(|text| is_host(ServerHost::read(text).host, host))
     }
 
     /// The entries that name a host, in their order.
@@ -202,8 +180,6 @@ mod tests {
         };
         assert!(names(None, "a.example") && names(Some(0), "a.example"));
         assert!(!names(Some(1), "a.example") && !names(None, "c.example"));
-        assert!(opened.is_naming(0, "x") && opened.is_naming(last, "."));
-        assert!(!opened.is_naming(1, "x") && !opened.is_naming(0, "."));
     }
 
     #[test]

@@ -16,7 +16,6 @@ use super::port::Binding;
 use super::service_names::ServiceNames;
 use crate::engine::{Kept, Moment, Reader};
 use crate::resolve::Claim;
-use crate::resolve::names::ServerHost;
 
 /// So few names are indexed again rather than kept.
 const LINEAR_MAX: usize = 16;
@@ -166,16 +165,7 @@ impl Reader<'_> {
 
     fn find_openings(&self, gateway: &Gateway, host: &Host, entering: &Entering) -> Vec<Opening> {
         let entries = self.server_entries(gateway, host);
-        let opened = self.opened(gateway);
-        let is_naming = |server: usize, namespace: &str| match opened {
-            Some(opened) => opened.is_naming(server, namespace),
-            None => {
-                let server = gateway.spec.servers.get(server);
-                let mut hosts = server.into_iter().flat_map(|server| server.hosts.iter());
-                hosts.any(|text| ServerHost::read(text).namespace == namespace)
-            }
-        };
-        entrance::openings(gateway, &entries, self.settings(), entering, is_naming)
+        entrance::openings(gateway, &entries, self.settings(), entering)
     }
 
     /// The entries of a Gateway that name a host, in their order. As above.
