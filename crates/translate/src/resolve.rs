@@ -33,7 +33,7 @@ pub use lent::CREDENTIAL_NAMESPACES;
 pub use merged::Merged;
 pub use notes::notes;
 pub use options::{of_policy as options, table_of};
-pub use shade::{Above, Deed, Shade, has_default, open_to};
+pub use shade::{Above, Deed, Namespaces, Shade, has_default, open_to};
 pub use spoken::Spoken;
 
 use crate::engine::Dialect;

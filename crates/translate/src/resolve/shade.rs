@@ -18,13 +18,43 @@ pub struct Shade {
     pub pattern: Host,
     /// The claim of the object to the wildcard.
     pub claim: Claim,
-    /// The namespaces that may answer there too.
-    pub admitted: Vec<Box<str>>,
+    /// The namespaces that may answer there too. There may be many, and each host below has them.
+    pub admitted: Namespaces,
     /// What is done.
     pub deed: Deed,
     /// The claim of whose the wildcard is, where the certificate that is shown is neither their own
     /// nor lent to them.
     pub borrower: Option<Claim>,
+}
+
+/// Namespaces as objects list them, of which one may be [`EVERYBODY`]. Copies share them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Namespaces(Arc<[Box<str>]>);
+
+impl Namespaces {
+    /// The same with others.
+    #[must_use]
+    pub fn and(&self, others: impl IntoIterator<Item = Box<str>>) -> Self {
+        self.0.iter().cloned().chain(others).collect()
+    }
+
+    /// Whether a namespace is one of them.
+    pub fn has(&self, namespace: &str) -> bool {
+        let is_listed = |name: &str| {
+            let found = self.0.binary_search_by(|known| (**known).cmp(name));
+            found.is_ok()
+        };
+        is_listed(EVERYBODY) || is_listed(namespace)
+    }
+}
+
+impl FromIterator<Box<str>> for Namespaces {
+    fn from_iter<T: IntoIterator<Item = Box<str>>>(listed: T) -> Self {
+        let mut all: Vec<Box<str>> = listed.into_iter().collect();
+        all.sort_unstable();
+        all.dedup();
+        Namespaces(all.into())
+    }
 }
 
 /// What is done at a listener with what comes for a name.
@@ -106,9 +136,7 @@ impl Shade {
 
     /// Whether objects of a namespace may answer in it.
     pub fn admits(&self, namespace: &str) -> bool {
-        let mut admitted = self.admitted.iter();
-        self.claim.is_of(namespace)
-            || admitted.any(|known| **known == *EVERYBODY || **known == *namespace)
+        self.claim.is_of(namespace) || self.admitted.has(namespace)
     }
 
     /// Whether every request is sent to HTTPS. A Gateway answers nothing else: other requests find
@@ -139,5 +167,25 @@ pub fn open_to(listeners: &Arc<[Name]>, shades: &[Shade], namespace: &str) -> Ar
     match listeners.iter().all(is_open) {
         true => listeners.clone(),
         false => listeners.iter().filter(|it| is_open(it)).cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_found_however_they_are_listed() {
+        let list = |names: &[&str]| {
+            let names = names.iter().map(|name| Box::<str>::from(*name));
+            names.collect::<Namespaces>()
+        };
+        let some = list(&["c", "a", "b", "a"]);
+        assert!(some.has("a") && some.has("b") && some.has("c"));
+        assert!(!some.has("d") && !Namespaces::default().has("a"));
+        assert_eq!(some, list(&["a", "b", "c"]));
+        let more = some.and([Box::from(EVERYBODY)]);
+        assert!(more.has("d") && more.has("a"));
+        assert!(Arc::ptr_eq(&some.0, &some.clone().0), "copies share them");
     }
 }

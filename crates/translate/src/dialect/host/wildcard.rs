@@ -15,7 +15,7 @@ use myriad_model::{Host, Name, host::Pattern};
 use super::ownership::owner;
 use crate::dialect::{ingress, istio};
 use crate::engine::{Kept, Moment, Noted, Reader, Shared, Slot};
-use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Shade, suffix_of};
+use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces, Shade, suffix_of};
 use crate::settings::{HostSharing, Settings};
 
 /// The most deeds, and things that were read for them, that are kept open at a time.
@@ -111,7 +111,7 @@ struct Gathered {
 }
 
 /// What deeds are told apart by: listener, deed, whose it is, and who may answer there too.
-type Likeness = (Name, Deed, Arc<str>, Vec<Box<str>>);
+type Likeness = (Name, Deed, Arc<str>, Namespaces);
 
 impl Gathered {
     fn add(&mut self, shade: Shade) {
@@ -184,10 +184,11 @@ fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade>
     }
     let mut found = found.shades;
     found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
-    for shade in &mut found {
-        let everywhere = reader.settings().wildcard_sharing.iter();
+    let everywhere = &reader.settings().wildcard_sharing;
+    for shade in found.iter_mut().filter(|_| !everywhere.is_empty()) {
+        let everywhere = everywhere.iter();
         let everywhere = everywhere.map(|namespace| Box::<str>::from(namespace.as_str()));
-        shade.admitted.extend(everywhere);
+        shade.admitted = shade.admitted.and(everywhere);
     }
     found
 }
@@ -222,7 +223,7 @@ fn of_ingresses(
                 listener: listener.clone(),
                 pattern: pattern.clone(),
                 claim: claim.clone(),
-                admitted: known.options.wildcard_sharing.to_vec(),
+                admitted: known.options.wildcard_sharing.iter().cloned().collect(),
                 deed,
                 borrower: None,
             });
@@ -262,7 +263,7 @@ fn of_default_backends(
                 listener: listener.clone(),
                 pattern: pattern.clone(),
                 claim: claim.clone(),
-                admitted: vec![EVERYBODY.into()],
+                admitted: [Box::<str>::from(EVERYBODY)].into_iter().collect(),
                 deed: Deed::Answers,
                 borrower: None,
             });

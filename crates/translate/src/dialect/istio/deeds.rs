@@ -10,14 +10,14 @@ use super::entrance::{self, Admitted, Door, Entrance};
 use super::{below, credential};
 use crate::engine::Reader;
 use crate::resolve::names::broader;
-use crate::resolve::{Claim, Claims, Deed, EVERYBODY};
+use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces};
 
 /// A listener, and what is done there.
 pub struct End {
     /// The listener.
     pub listener: Name,
     /// The namespaces that may answer there too.
-    pub admitted: Vec<Box<str>>,
+    pub admitted: Namespaces,
     /// The deed.
     pub deed: Deed,
     /// Whether the certificate that is shown is neither the Gateway's own nor lent to it.
@@ -84,7 +84,7 @@ pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) ->
         };
         Some(End {
             admitted: match deed {
-                Deed::Answers => vec![EVERYBODY.into()],
+                Deed::Answers => everybody(),
                 _ => admitted(&known, &way),
             },
             is_borrowed: credential::is_borrowed(reader, gateway, &way),
@@ -164,7 +164,7 @@ fn answers(service: &VirtualService, way: Entrance) -> Option<End> {
     };
     Some(End {
         listener: way.listener,
-        admitted: vec![EVERYBODY.into()],
+        admitted: everybody(),
         deed,
         is_borrowed: false,
     })
@@ -205,7 +205,7 @@ pub fn of_service(
                         listener: way.listener.clone(),
                         admitted: match deed {
                             Deed::EndsTls => admitted(&entered.admitted, way),
-                            _ => Vec::new(),
+                            _ => Namespaces::default(),
                         },
                         deed,
                         is_borrowed: credential::is_borrowed(reader, gateway, way),
@@ -221,8 +221,11 @@ pub fn of_service(
 }
 
 /// The namespaces that are let in where a way in is.
-fn admitted(known: &Admitted, way: &Entrance) -> Vec<Box<str>> {
+fn admitted(known: &Admitted, way: &Entrance) -> Namespaces {
     let place = (way.port, way.listener.clone(), way.door.clone());
-    let admitted = known.get(&place).into_iter().flatten();
-    admitted.cloned().collect()
+    known.get(&place).cloned().unwrap_or_default()
+}
+
+fn everybody() -> Namespaces {
+    [Box::<str>::from(EVERYBODY)].into_iter().collect()
 }

@@ -3,7 +3,7 @@
 //! A Gateway may have very many servers that are one way in: what nobody tells apart is one from
 //! the start, so that each host costs what its ways are, and not the servers.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use myriad_api::istio::gateway::{Server, TlsMode};
 use myriad_api::istio::{Gateway, GatewaySpec};
@@ -13,6 +13,7 @@ use myriad_model::{Host, Name, host::Pattern};
 use super::port::{self, Binding, Homeless, Stand};
 use super::tls::{self, ServerProblem};
 use crate::engine::{PortSpeech, Reader};
+use crate::resolve::Namespaces;
 use crate::resolve::names::{ServerHost, is_host};
 use crate::settings::{CatchAll, Settings};
 
@@ -205,12 +206,12 @@ fn answers_unnamed(reader: &Reader<'_>, namespace: &str, way: &Entrance) -> bool
 }
 
 /// The namespaces that servers let in, as written, by port, listener and door.
-pub type Admitted = HashMap<(u16, Name, Door), BTreeSet<Box<str>>>;
+pub type Admitted = HashMap<(u16, Name, Door), Namespaces>;
 
 /// The namespaces that the servers of a Gateway let in by a pattern.
 pub fn admitted(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Admitted {
     let own = gateway.meta.key.namespace();
-    let mut found = Admitted::new();
+    let mut found: HashMap<_, Vec<Box<str>>> = HashMap::new();
     for (at, place) in reader.server_entries(gateway, pattern) {
         let Some(server) = gateway.spec.servers.get(at) else {
             continue;
@@ -229,9 +230,12 @@ pub fn admitted(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> A
             namespace => namespace,
         };
         let likeness = (server.port.number, stand.name(), door);
-        found.entry(likeness).or_default().insert(namespace.into());
+        found.entry(likeness).or_default().push(namespace.into());
     }
+    let found = found.into_iter();
     found
+        .map(|(likeness, listed)| (likeness, listed.into_iter().collect()))
+        .collect()
 }
 
 fn door(server: &Server, settings: &Settings) -> Option<Door> {
