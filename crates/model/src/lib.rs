@@ -41,10 +41,10 @@ pub use resource::{
     PathReading, PathRewrite, Ping, Policy, PrivateKey, Processing, Protocol, Provider,
     ProxyProtocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Relation,
     Resource, Respond, Retry, RetryBudget, RetryConditions, Rewrite, Route, SameSite, Share,
-    Source, SpanTag, StreamRoute, TRUST_PARTS_MAX, TagValue, Telemetry, Test, TextForm,
-    TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust,
-    Tunnel, Underscores, Upstream, UpstreamOptions, UpstreamTls, Users, Value, ValueMatch, Warmup,
-    WeightedUpstream,
+    Source, SourceRanges, SpanTag, StreamRoute, TRUST_PARTS_MAX, TagValue, Telemetry, Test,
+    TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol, Tracing,
+    Trust, Tunnel, Underscores, Upstream, UpstreamOptions, UpstreamTls, Users, Value, ValueMatch,
+    Warmup, WeightedUpstream,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

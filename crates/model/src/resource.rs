@@ -9,6 +9,7 @@ mod options;
 mod policy;
 mod provider;
 mod route;
+mod source_ranges;
 mod stream_route;
 mod telemetry;
 mod traffic;
@@ -39,6 +40,7 @@ pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
     Source, Test, ValueMatch, WeightedUpstream,
 };
+pub use source_ranges::SourceRanges;
 pub use stream_route::StreamRoute;
 pub use telemetry::{
     AccessLog, Attribute, Condition, ConditionStep, FormatPart, Literal, LogFormat, LogMember,

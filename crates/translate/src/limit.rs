@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use myriad_model::RateLimit;
+use myriad_model::{RateLimit, SourceRanges};
 
 /// The advice to people who write a limit.
 pub const EXPECTED: &str = "write such as \"100/s burst 200 per client\": a number per s, m or h, \
@@ -52,7 +52,7 @@ impl WrittenLimit {
             interval: self.interval,
             burst: self.burst,
             is_per_client: self.is_per_client,
-            exempt: Box::default(),
+            exempt: SourceRanges::default(),
             is_at_once: false,
         }
     }

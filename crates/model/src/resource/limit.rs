@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::SourceRanges;
+
 /// How often requests are served; those beyond get 429. Each proxy counts for itself, all of its
 /// workers together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +19,7 @@ pub struct RateLimit {
     /// Whether each client address counts for itself.
     pub is_per_client: bool,
     /// Client addresses that are not counted.
-    pub exempt: Box<[ipnet::IpNet]>,
+    pub exempt: SourceRanges,
     /// Whether it is about requests that are served at the same time, whatever the interval is;
     /// those beyond get 503. A proxy that does not know of it reads the rate.
     pub is_at_once: bool,

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use ipnet::IpNet;
-
-use crate::{Fault, HeaderEdits, Mirror, Name, RateLimit, Retry};
+use crate::{Fault, HeaderEdits, Mirror, Name, RateLimit, Retry, SourceRanges};
 
 /// The policy of a route. Many routes share one by pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,9 +12,9 @@ pub struct Policy {
     /// The change to the target of the request; the query is kept.
     pub rewrite: Option<Box<Rewrite>>,
     /// Client addresses that are admitted; empty admits everyone, others get 403.
-    pub sources_allowed: Box<[IpNet]>,
+    pub sources_allowed: SourceRanges,
     /// Client addresses that get 403, also where they are admitted otherwise.
-    pub sources_denied: Box<[IpNet]>,
+    pub sources_denied: SourceRanges,
     /// Whether one of both suffices: an address that is admitted, or an authentication by the
     /// route's own rules. Otherwise it takes both.
     pub satisfies_any: bool,
@@ -147,8 +145,8 @@ impl Default for Policy {
         Policy {
             tls_redirect: None,
             rewrite: None,
-            sources_allowed: Box::default(),
-            sources_denied: Box::default(),
+            sources_allowed: SourceRanges::default(),
+            sources_denied: SourceRanges::default(),
             satisfies_any: false,
             request_body_bytes_max: u64::MAX,
             connect_timeout: Duration::from_secs(5),

@@ -18,7 +18,8 @@ pub use parts::{boxed, checked, defaulted, each, one_of, optional, part, some, s
 pub use values::{
     Choice, at_most, boolean, choice, data, find, has_control, header_name, header_text,
     host_pattern, http_status, ip, millionths, milliseconds, network, optional_choice,
-    optional_name, port_number, positive, required_text, resource_name, string, uint32, uint64,
+    optional_name, port_number, positive, ranges, required_text, resource_name, string, uint32,
+    uint64,
 };
 
 /// A message: a type's form on the wire. `message!` implements it.

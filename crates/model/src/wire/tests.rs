@@ -19,8 +19,8 @@ use crate::{
     Form, HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror,
     MutualTls, Name, Origin, OriginKind, PathMatch, PathReading, PathRewrite, Policy, PrivateKey,
     Protocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
-    RetryConditions, Rewrite, Route, Sealer, Share, Source, StreamRoute, Test, TlsRedirect,
-    TlsSettings, Trust, Underscores, Upstream, UpstreamTls, Users, Value, ValueMatch,
+    RetryConditions, Rewrite, Route, Sealer, Share, Source, SourceRanges, StreamRoute, Test,
+    TlsRedirect, TlsSettings, Trust, Underscores, Upstream, UpstreamTls, Users, Value, ValueMatch,
     WeightedUpstream,
 };
 
@@ -509,7 +509,7 @@ fn limits_of_requests_at_the_same_time_come_back_too() {
         interval: Duration::from_secs(1),
         burst: RateLimit::REQUESTS_MAX,
         is_per_client: true,
-        exempt: Box::default(),
+        exempt: SourceRanges::default(),
         is_at_once: true,
     }]
     .into();

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use myriad_model::SourceRanges;
 
 use crate::codec::client::ClientAddress;
 use crate::codec::field::KnownField;
@@ -59,8 +59,8 @@ pub fn is_secure(head: &Head<'_>, visit: &DownstreamConnection, trusted_hops: us
 
 /// Whether an address is among those allowed; an empty list allows all, and others nobody whose
 /// address is not known.
-pub fn is_allowed(allowed: &[IpNet], client: ClientAddress) -> bool {
-    let is_in = |client| allowed.iter().any(|net| net.contains(&client));
+pub fn is_allowed(allowed: &SourceRanges, client: ClientAddress) -> bool {
+    let is_in = |client| allowed.contains(client);
     allowed.is_empty() || client.known().is_some_and(is_in)
 }
 
@@ -75,6 +75,8 @@ fn deciding<'a>(head: &Head<'a>, known: KnownField, trusted_hops: usize) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use ipnet::IpNet;
+
     use super::{address, forwarded_scheme, is_allowed};
     use crate::codec::head;
     use crate::limits::Limits;
@@ -140,8 +142,9 @@ mod tests {
             "192.0.2.0/24".parse().unwrap(),
             "2001:db8::/32".parse().unwrap(),
         ];
-        let is_allowed = |allowed: &[_], entry: &[u8]| {
-            is_allowed(allowed, crate::codec::client::ClientAddress::parse(entry))
+        let is_allowed = |allowed: &[IpNet], entry: &[u8]| {
+            let allowed = allowed.iter().copied().collect();
+            is_allowed(&allowed, crate::codec::client::ClientAddress::parse(entry))
         };
         assert!(is_allowed(&allowed, b"192.0.2.9"));
         assert!(is_allowed(&allowed, b"2001:db8::1"));

@@ -73,7 +73,8 @@ pub fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     output.findings = claims.findings;
     let ignored = &reader.settings().ignore_annotations;
     // What holds for all is told of once, and not here.
-    let (options, problems) = annotations::read(&ingress.meta, ignored, &Defaults::default());
+    let (meta, none) = (&ingress.meta, Defaults::default());
+    let (options, problems) = annotations::read(meta, &ingress.networks, ignored, &none);
     let findings = problems
         .into_iter()
         .map(|problem| problem.into_finding(&ingress.meta.key));

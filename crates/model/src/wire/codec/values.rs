@@ -10,10 +10,10 @@ use bytes::Bytes;
 use ipnet::IpNet;
 
 use super::super::WireError;
-use super::super::proto::Proto;
+use super::super::proto::{Line, Proto};
 use super::super::raw::{Encoder, Raw};
-use super::{Item, Number, bytes_as, formatted, number_as, text_as};
-use crate::{Host, Name, Share, is_lower_token};
+use super::{Codec, Formatted, Item, Number, bytes_as, formatted, number_as, text_as};
+use crate::{Host, Name, Share, SourceRanges, is_lower_token};
 
 /// True or false.
 pub fn boolean() -> impl Item<Value = bool, Out = bool> {
@@ -251,6 +251,40 @@ pub fn host_pattern() -> impl Item<Value = Host, Out = Host> {
 /// A block of addresses in CIDR notation.
 pub fn network(what: &'static str) -> impl Item<Value = IpNet, Out = IpNet> {
     formatted(what)
+}
+
+/// Ranges of addresses, each in CIDR notation.
+pub struct Ranges(Formatted<IpNet>);
+
+/// Any number of ranges of addresses; `what` one is called where it cannot be read.
+pub fn ranges(what: &'static str) -> Ranges {
+    Ranges(formatted(what))
+}
+
+impl Codec for Ranges {
+    type Value = SourceRanges;
+    type Out = SourceRanges;
+    type Slot = Vec<IpNet>;
+
+    fn put(&self, field: u32, value: &SourceRanges, out: &mut Encoder<'_>) {
+        for text in value.texts() {
+            out.bytes(field, text.as_bytes());
+        }
+    }
+
+    fn take(&self, _: u32, raw: Raw<'_>, slot: &mut Vec<IpNet>) -> Result<(), WireError> {
+        slot.push(self.0.read(raw)?);
+        Ok(())
+    }
+
+    fn done(&self, slot: Vec<IpNet>) -> Result<SourceRanges, WireError> {
+        Ok(SourceRanges::new(slot))
+    }
+
+    fn describe(&self, line: Line, proto: &mut Proto) {
+        let kind = self.0.kind(proto);
+        proto.field(line, &format!("repeated {kind}"));
+    }
 }
 
 /// Bytes, as a slice of what was received; `missing` is what lacks where there are none.

@@ -16,7 +16,7 @@ message! {
         1 tls_redirect: some::<TlsRedirect>();
         2 rewrite: boxed::<Rewrite>();
         /// CIDR notation; empty admits everyone.
-        3 sources_allowed: list(network("source range"));
+        3 sources_allowed: ranges("source range");
         4 request_body_bytes_max: uint64();
         5 connect_timeout as connect_timeout_ms: milliseconds();
         6 read_timeout as read_timeout_ms: milliseconds();
@@ -48,7 +48,7 @@ message! {
         /// Whether another namespace than the object's has a say in it.
         46 is_foreign as foreign: boolean();
         /// CIDR notation; empty denies nobody.
-        60 sources_denied: list(network("source range")), since 3;
+        60 sources_denied: ranges("source range"), since 3;
         /// Whether an admitted address or an authentication suffices.
         61 satisfies_any: boolean(), since 3;
         /// The value of Strict-Transport-Security; empty for none.
@@ -324,7 +324,7 @@ message! {
         4 burst: at_most(RateLimit::REQUESTS_MAX, "rate limit");
         5 is_per_client: boolean();
         /// CIDR notation.
-        6 exempt: list(network("source range"));
+        6 exempt: ranges("source range");
         /// Whether it is about requests at the same time, whatever the interval is.
         7 is_at_once: boolean();
     } => {
@@ -333,7 +333,6 @@ message! {
         if !is_interval || !is_rate {
             return Err(WireError::Invalid("rate limit"));
         }
-        let exempt = exempt.into();
         RateLimit { name, requests, interval, burst, is_per_client, exempt, is_at_once }
     }
 }

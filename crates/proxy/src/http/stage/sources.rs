@@ -1,8 +1,7 @@
 //! The client addresses that a route admits. Where an authentication suffices instead, an address
 //! that is refused leaves it to that, and one that is admitted makes it unnecessary.
 
-use ipnet::IpNet;
-use myriad_model::Policy;
+use myriad_model::{Policy, SourceRanges};
 
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene};
@@ -84,7 +83,7 @@ pub(super) fn suffices(policy: &Policy, head: &Head<'_>, scene: &Scene<'_>) -> b
 /// those that are denied.
 fn weigh(policy: &Policy, client: ClientAddress) -> SourceVerdict {
     let (allowed, denied) = (&policy.sources_allowed, &policy.sources_denied);
-    let is_in = |client| denied.iter().any(|net| net.contains(&client));
+    let is_in = |client| denied.contains(client);
     let is_denied = client.known().map_or(!denied.is_empty(), is_in);
     match (is_denied, client::is_allowed(allowed, client)) {
         (true, _) | (false, false) => SourceVerdict::Refused,
@@ -112,15 +111,14 @@ fn told(policy: &Policy, client: ClientAddress, weighed: SourceVerdict) -> Strin
     }
 }
 
-fn listed(nets: &[IpNet]) -> String {
-    let nets = nets.iter().map(ToString::to_string);
-    nets.collect::<Vec<String>>().join(", ")
+fn listed(nets: &SourceRanges) -> String {
+    nets.texts().collect::<Vec<&str>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use ipnet::IpNet;
-    use myriad_model::Policy;
+    use myriad_model::{Policy, SourceRanges};
 
     use super::{SourceVerdict, weigh};
     use crate::codec::client::ClientAddress;
@@ -128,8 +126,9 @@ mod tests {
     #[test]
     fn a_client_is_admitted_refused_or_not_spoken_of() {
         let weighed = |allowed: &[&str], denied: &[&str], client: &str| {
-            let nets = |nets: &[&str]| -> Box<[IpNet]> {
-                nets.iter().map(|net| net.parse().unwrap()).collect()
+            let nets = |nets: &[&str]| -> SourceRanges {
+                let nets = nets.iter().map(|net| net.parse::<IpNet>().unwrap());
+                nets.collect()
             };
             let policy = Policy {
                 sources_allowed: nets(allowed),

@@ -7,7 +7,7 @@ use http::Response;
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
     Authorize, CheckBody, CheckProtocol, HttpCheck, Kind, NameMatch, Provider, RateLimit, Source,
-    Test, Trust, Users, Value, ValueMatch,
+    SourceRanges, Test, Trust, Users, Value, ValueMatch,
 };
 use prost::Message as _;
 use tokio::net::TcpListener;
@@ -442,7 +442,7 @@ async fn requests_beyond_a_rate_are_told_when_to_come_again() {
         interval: Duration::from_secs(3_600),
         burst: 1,
         is_per_client: true,
-        exempt: Box::default(),
+        exempt: SourceRanges::default(),
         is_at_once: false,
     };
     let limited = |read_timeout| {
@@ -478,7 +478,7 @@ async fn requests_beyond_those_at_the_same_time_are_refused_until_one_is_over() 
             interval: Duration::from_secs(1),
             burst: RateLimit::REQUESTS_MAX,
             is_per_client: true,
-            exempt: Box::default(),
+            exempt: SourceRanges::default(),
             is_at_once: true,
         }]
         .into();

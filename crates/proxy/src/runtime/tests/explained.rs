@@ -5,7 +5,7 @@ use std::time::Duration;
 use myriad_model::{
     Abort, AbortAnswer, AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule,
     AccessSubject, AccessTest, Action, Authorize, Cors, Fault, Policy, RateLimit, Redirect,
-    RedirectTarget, Respond, Share, Value,
+    RedirectTarget, Respond, Share, SourceRanges, Value,
 };
 
 use super::world::{Backend, World, route, with_policy};
@@ -168,7 +168,7 @@ async fn asking_what_would_happen_takes_nothing_from_a_limit_and_reaches_no_endp
             interval: Duration::from_secs(3_600),
             burst: 0,
             is_per_client: false,
-            exempt: Box::default(),
+            exempt: SourceRanges::default(),
             is_at_once: false,
         }]
         .into();

@@ -10,6 +10,7 @@ mod copies;
 mod defaults;
 mod errors;
 mod hosts;
+mod known;
 mod limits;
 mod options;
 mod redirects;
@@ -28,6 +29,7 @@ pub use copies::{Copies, TARGET as MIRROR_TARGET};
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
 pub use errors::{BACKEND as PAGES_BACKEND, Errors};
 pub use hosts::{Further, counterpart};
+pub use known::KnownNetworks;
 pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
 use defaults::Replaced;
@@ -139,9 +141,11 @@ impl AnnotationProblem {
     }
 }
 
-/// Reads all annotations of an Ingress. Where they say nothing, the defaults hold.
+/// Reads all annotations of an Ingress. Where they say nothing, the defaults hold. Lists of
+/// networks are read once for as long as those that are `known` are kept.
 pub fn read(
     meta: &Meta,
+    known: &KnownNetworks,
     ignored: &BTreeSet<String>,
     defaults: &Defaults,
 ) -> (Options, Vec<AnnotationProblem>) {
@@ -151,7 +155,7 @@ pub fn read(
         options.blocked = defaults.blocked(replaced);
         return (options, Vec::new());
     }
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(known);
     for (key, value) in &meta.annotations {
         let Some((rank, name)) = split(key) else {
             continue;

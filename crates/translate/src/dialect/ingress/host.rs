@@ -99,7 +99,7 @@ pub fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
     });
     let mut claimants: Vec<Claimant> = found
         .map(|ingress| Claimant {
-            options: annotations::read(&ingress.meta, ignored, &defaults).0,
+            options: annotations::read(&ingress.meta, &ingress.networks, ignored, &defaults).0,
             ingress,
         })
         .collect();

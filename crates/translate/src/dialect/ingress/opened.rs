@@ -1,4 +1,5 @@
-//! An Ingress as units read it: with the places of its hosts, where they are many.
+//! An Ingress as units read it: with the places of its hosts, where they are many, and with its
+//! lists of networks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
@@ -7,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use myriad_api::Ingress;
 use myriad_model::{Host, host::Pattern};
 
-use super::annotations::{self, Further};
+use super::annotations::{self, Further, KnownNetworks};
 use super::host_name::{self, is_host};
 
 /// Up to here hosts are looked for one by one, which costs less than an index of them.
@@ -19,6 +20,8 @@ pub struct Opened {
     ingress: Arc<Ingress>,
     further: Further,
     places: OnceLock<Places>,
+    /// The lists of networks in its annotations, which all of its hosts share.
+    pub networks: KnownNetworks,
 }
 
 /// The places of hosts.
@@ -38,6 +41,7 @@ impl Opened {
             further: Further::read(&ingress.meta, ignored),
             ingress,
             places: OnceLock::new(),
+            networks: KnownNetworks::default(),
         }
     }
 

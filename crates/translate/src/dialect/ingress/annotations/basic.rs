@@ -125,7 +125,7 @@ mod tests {
     use myriad_api::{Meta, Object, ObjectKind};
     use serde_json::json;
 
-    use super::super::{Blocked, Defaults, Options};
+    use super::super::{Blocked, Defaults, KnownNetworks, Options};
 
     fn meta(annotations: &[(&str, &str)]) -> Meta {
         let annotations = annotations
@@ -149,7 +149,8 @@ mod tests {
 
     fn read(annotations: &[(&str, &str)]) -> (Options, usize) {
         let meta = meta(annotations);
-        let (options, problems) = super::super::read(&meta, &BTreeSet::new(), &Defaults::default());
+        let (known, none) = (KnownNetworks::default(), Defaults::default());
+        let (options, problems) = super::super::read(&meta, &known, &BTreeSet::new(), &none);
         (options, problems.len())
     }
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use myriad_api::{ConfigMap, Finding, ObjectKey, Severity};
+use myriad_model::SourceRanges;
 
 use super::{Blocked, DENIED, Options, snippet, values};
 use crate::settings::Hsts;
 
-/// The longest list of networks, in bytes: each route of an Ingress bears it.
+/// The longest list of names of headers, in bytes.
 const LIST_BYTES_MAX: usize = 64 << 10;
 
 /// Remedies for keys that are not honoured.
@@ -261,12 +261,11 @@ impl<'a> Reading<'a> {
     }
 
     fn read_sources(&mut self) {
-        let admit = "admit them by an AuthorizationPolicy of the gateway";
-        if let Some(networks) = self.networks(SOURCES, admit) {
+        if let Some(networks) = self.networks(SOURCES) {
             self.defaults.closed.sources = networks.is_none();
             self.defaults.options.sources_allowed = networks.unwrap_or_default();
         }
-        if let Some(networks) = self.networks(DENIED, DENY) {
+        if let Some(networks) = self.networks(DENIED) {
             self.defaults.closed.denied = networks.is_none();
             self.defaults.options.sources_denied = networks.unwrap_or_default();
         }
@@ -274,23 +273,20 @@ impl<'a> Reading<'a> {
 
     /// The list of networks of a key, if it is there; no list where it cannot be read, and a
     /// finding that says what to do instead.
-    fn networks(&mut self, key: &'static str, instead: &str) -> Option<Option<Box<[IpNet]>>> {
+    fn networks(&mut self, key: &'static str) -> Option<Option<SourceRanges>> {
         let text = self.text(key)?;
         // As people write the end of a list over several lines.
         let list = text.trim_end_matches(|end: char| end == ',' || end.is_whitespace());
-        let is_short = list.len() <= LIST_BYTES_MAX;
-        if let Some(networks) = values::networks(list).filter(|_| is_short) {
+        let is_short = values::is_short(list);
+        if let Some(networks) = values::networks(list) {
             return Some(Some(networks));
         }
         let (what, remedy) = match is_short {
             true => (
                 format!("is {}, which is not understood", values::quote(text)),
-                "write networks such as 10.0.0.0/8, separated by commas".to_owned(),
+                "write networks such as 10.0.0.0/8, separated by commas",
             ),
-            false => (
-                format!("is longer than {LIST_BYTES_MAX} bytes"),
-                format!("name fewer networks, or {instead}"),
-            ),
+            false => (values::too_long(), values::FEWER_NETWORKS),
         };
         let closed = "so the paths of all Ingresses without a list of their own answer 503";
         let message = format!("{what}, {closed}");
@@ -449,8 +445,8 @@ mod tests {
     use myriad_api::{ConfigMap, Meta, ObjectKey, ObjectKind};
 
     use super::{
-        BALANCERS, Blocked, CLOSING, CROSSING, DENIED, Defaults, HEADERS, Hsts, LIST_BYTES_MAX,
-        Replaced, SOURCES, judge_unnamed,
+        BALANCERS, Blocked, CLOSING, CROSSING, DENIED, Defaults, HEADERS, Hsts, Replaced, SOURCES,
+        judge_unnamed, values,
     };
 
     fn map(pairs: &[(&str, &str)]) -> ConfigMap {
@@ -573,8 +569,14 @@ mod tests {
             let lists = [options.sources_allowed.len(), options.sources_denied.len()];
             assert_eq!(lists, if key == SOURCES { [2, 0] } else { [0, 2] });
             assert!(findings.is_empty());
-            let long = "10.0.0.0/8,".repeat(LIST_BYTES_MAX / 10);
-            for list in ["10.0.0.0/8 192.0.2.1", "nonsense", long.as_str()] {
+            let long = "10.0.0.0/8,".repeat(values::NETWORKS_BYTES_MAX / 10);
+            let many = "::1,".repeat(values::NETWORKS_MAX + 1);
+            for list in [
+                "10.0.0.0/8 192.0.2.1",
+                "nonsense",
+                long.as_str(),
+                many.as_str(),
+            ] {
                 let (defaults, findings) = read(&[(key, list)]);
                 let options = &defaults.options;
                 assert!(options.sources_allowed.is_empty() && options.sources_denied.is_empty());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use myriad_api::Meta;
 use myriad_model::RateLimit;
 
+use super::Options;
 use super::sheet::Sheet;
-use super::{Options, values};
 use crate::limit::{self, WrittenLimit};
 
 /// The factor by which ingress-nginx multiplies a rate to have its burst.
@@ -19,9 +19,8 @@ const CONNECTIONS: &str = "limit-connections";
 pub fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
     let object = format!("Ingress/{}", meta.key.id());
     let number = "write a number from 1";
-    let expected = "write networks such as 10.0.0.0/8, separated by commas";
-    let former = sheet.read("limit-whitelist", expected, values::networks);
-    let exempt = sheet.read("limit-allowlist", expected, values::networks);
+    let former = sheet.networks("limit-whitelist", false);
+    let exempt = sheet.networks("limit-allowlist", false);
     let exempt = exempt.or(former).unwrap_or_default();
     let multiplier = sheet.read_closing("limit-burst-multiplier", number, count);
     let mut limits = Vec::new();

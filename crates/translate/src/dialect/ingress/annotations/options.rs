@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use myriad_api::secret::UsersForm;
-use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite};
+use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite, SourceRanges};
 
 use super::sheet::Sheet;
 use super::{Copies, DENIED, Errors, SOURCES, values};
@@ -27,9 +26,9 @@ pub struct Options {
     /// The protocol of the backends.
     pub protocol: Protocol,
     /// Client addresses that are admitted; empty for all.
-    pub sources_allowed: Box<[IpNet]>,
+    pub sources_allowed: SourceRanges,
     /// Client addresses that are refused, admitted or not.
-    pub sources_denied: Box<[IpNet]>,
+    pub sources_denied: SourceRanges,
     /// Whether an admitted address or an authentication suffices.
     pub satisfies_any: bool,
     /// Whose passwords are asked for.
@@ -161,8 +160,8 @@ impl Default for Options {
             upstream_host: Box::default(),
             use_regex: false,
             protocol: Protocol::Http1,
-            sources_allowed: Box::default(),
-            sources_denied: Box::default(),
+            sources_allowed: SourceRanges::default(),
+            sources_denied: SourceRanges::default(),
             satisfies_any: false,
             basic: None,
             request_body_bytes_max: policy.request_body_bytes_max,
@@ -240,14 +239,11 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
 /// Reads which client addresses are admitted, which are refused whatever admits them, and whether
 /// an authentication does instead.
 fn read_sources(sheet: &mut Sheet<'_>, options: &mut Options) {
-    let expected = "write networks such as 10.0.0.0/8, separated by commas";
     if let Some(name) = SOURCES.iter().find(|name| sheet.text(name).is_some()) {
-        let networks = sheet.read_closing(name, expected, values::networks);
-        options.sources_allowed = networks.unwrap_or_default();
+        options.sources_allowed = sheet.networks(name, true).unwrap_or_default();
     }
     if sheet.text(DENIED).is_some() {
-        let networks = sheet.read_closing(DENIED, expected, values::networks);
-        options.sources_denied = networks.unwrap_or_default();
+        options.sources_denied = sheet.networks(DENIED, true).unwrap_or_default();
     }
     // Whatever else stands there means the stricter of both.
     let any = sheet.read("satisfy", "write \"any\" or \"all\"", |value| match value {

@@ -4,13 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use myriad_api::Severity;
+use myriad_model::SourceRanges;
 
+use super::known::KnownNetworks;
 use super::{AnnotationProblem, Blocked, values};
+
+/// What becomes of an Ingress without something that restricts access to it.
+const PATHS_CLOSED: &str = "so the paths of this Ingress answer 503";
 
 /// One value per honoured name.
 #[derive(Default)]
 pub struct Sheet<'a> {
     picked: BTreeMap<&'static str, Picked<'a>>,
+    /// The lists of networks of the object that others have read.
+    known: Option<&'a KnownNetworks>,
     /// What was found wrong so far.
     pub problems: Vec<AnnotationProblem>,
     /// What has to stay closed so far.
@@ -25,6 +32,14 @@ struct Picked<'a> {
 }
 
 impl<'a> Sheet<'a> {
+    /// None so far, of an object of which these lists of networks are known.
+    pub fn new(known: &'a KnownNetworks) -> Self {
+        Sheet {
+            known: Some(known),
+            ..Sheet::default()
+        }
+    }
+
     /// Takes a value, unless one of a better prefix is there.
     pub fn pick(&mut self, name: &'static str, rank: usize, key: &'a str, value: &'a str) {
         let picked = Picked { rank, key, value };
@@ -65,10 +80,43 @@ impl<'a> Sheet<'a> {
         let picked = *self.picked.get(name)?;
         let value = reader(picked.value.trim());
         if value.is_none() {
-            self.invalid(picked, "so the paths of this Ingress answer 503", expected);
+            self.invalid(picked, PATHS_CLOSED, expected);
             self.blocked = self.blocked.max(Blocked::Paths);
         }
         value
+    }
+
+    /// Networks, which are read once for all who ask for the object; none where they are too many
+    /// or cannot be read, which closes the paths of the Ingress if nobody else is to be admitted.
+    pub fn networks(&mut self, name: &str, closes: bool) -> Option<SourceRanges> {
+        let picked = *self.picked.get(name)?;
+        let text = picked.value.trim();
+        let known = self.known.and_then(|known| known.of(name));
+        let networks = match known {
+            Some(known) => known.get_or_init(|| values::networks(text)).clone(),
+            None => values::networks(text),
+        };
+        if networks.is_some() {
+            return networks;
+        }
+        let effect = match closes {
+            true => PATHS_CLOSED,
+            false => "so it has no effect",
+        };
+        match values::is_short(text) {
+            true => {
+                let expected = "write networks such as 10.0.0.0/8, separated by commas";
+                self.invalid(picked, effect, expected);
+            }
+            false => {
+                let message = format!("{}, {effect}", values::too_long());
+                self.problem(Severity::Error, picked.key, message, values::FEWER_NETWORKS);
+            }
+        }
+        if closes {
+            self.blocked = self.blocked.max(Blocked::Paths);
+        }
+        None
     }
 
     /// A switch; off where it is absent or cannot be read.

@@ -1,7 +1,13 @@
 //! The grammars of annotation values.
 
-use ipnet::IpNet;
 use std::net::IpAddr;
+
+use ipnet::IpNet;
+use myriad_model::SourceRanges;
+
+/// The most networks of a list, and its most bytes: each path of each host has it.
+pub const NETWORKS_MAX: usize = 4_096;
+pub const NETWORKS_BYTES_MAX: usize = 64 << 10;
 
 /// The longest value that is quoted in a finding, in characters.
 const QUOTE_CHARS_MAX: usize = 60;
@@ -45,19 +51,31 @@ pub fn size(value: &str) -> Option<u64> {
     Some(if bytes == 0 { u64::MAX } else { bytes })
 }
 
-/// Networks or addresses, separated by commas; at least one.
-pub fn networks(value: &str) -> Option<Box<[IpNet]>> {
+/// The advice to people who write a list of networks that is too long.
+pub const FEWER_NETWORKS: &str =
+    "name fewer and larger networks, or have an AuthorizationPolicy of the gateway name them";
+
+/// What is wrong with a list of networks that is too long.
+pub fn too_long() -> String {
+    format!("has more than {NETWORKS_MAX} networks or {NETWORKS_BYTES_MAX} bytes")
+}
+
+/// Whether a list of networks is as short as one may be.
+pub fn is_short(value: &str) -> bool {
+    value.len() <= NETWORKS_BYTES_MAX && value.split(',').count() <= NETWORKS_MAX
+}
+
+/// Networks or addresses, separated by commas; at least one, and no more than a list may have.
+pub fn networks(value: &str) -> Option<SourceRanges> {
+    if !is_short(value) {
+        return None;
+    }
     let parts = value.split(',').map(|part| {
         let part = part.trim();
         let address = || part.parse::<IpAddr>().ok().map(IpNet::from);
         part.parse::<IpNet>().ok().or_else(address)
     });
-    let mut networks: Vec<IpNet> = parts
-        .map(|part| Some(part?.trunc()))
-        .collect::<Option<_>>()?;
-    networks.sort_unstable();
-    networks.dedup();
-    Some(networks.into())
+    parts.collect()
 }
 
 /// Namespaces separated by commas, or `*` for all.
@@ -178,7 +196,10 @@ fn is_path(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{kept_location, location, networks, origins, path, quote, rewrite, size, tokens};
+    use super::{
+        NETWORKS_BYTES_MAX, NETWORKS_MAX, kept_location, location, networks, origins, path, quote,
+        rewrite, size, tokens,
+    };
 
     #[test]
     fn sizes_have_units() {
@@ -194,10 +215,20 @@ mod tests {
     #[test]
     fn networks_are_a_whole_list_or_none() {
         let list = networks("10.1.2.3/8, ::1").unwrap();
-        let texts: Vec<String> = list.iter().map(ToString::to_string).collect();
+        let texts: Vec<&str> = list.texts().collect();
         assert_eq!(texts, ["10.0.0.0/8", "::1/128"]);
         assert_eq!(networks("10.0.0.0/8,nonsense"), None);
         assert_eq!(networks(""), None);
+    }
+
+    #[test]
+    fn lists_of_networks_are_bounded() {
+        let all = |count: usize| vec!["::1"; count].join(",");
+        assert!(networks(&all(NETWORKS_MAX)).is_some());
+        assert!(networks(&all(NETWORKS_MAX + 1)).is_none());
+        let wide = |length: usize| format!("::1{}", " ".repeat(length - 3));
+        assert!(networks(&wide(NETWORKS_BYTES_MAX)).is_some());
+        assert!(networks(&wide(NETWORKS_BYTES_MAX + 1)).is_none());
     }
 
     #[test]
