@@ -11,7 +11,7 @@ mod late;
 mod ledger;
 mod needs;
 mod output;
-mod policies;
+mod parts;
 mod ports;
 mod reach;
 mod reader;
@@ -32,7 +32,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use myriad_api::{Change, Finding};
-use myriad_model::{Delta, Name, Policy, Position, Snapshot, TlsSettings, Writer};
+use myriad_model::{Delta, Name, Position, Snapshot, TlsSettings, Writer};
 
 pub use copies::Weight;
 pub use late::{ClaimsChange, LateClaims, NewlyClaimed};
@@ -48,7 +48,6 @@ pub use viewpoint::Viewpoint;
 pub use views::{TooManyViews, VIEWS_MAX, Views};
 
 use crate::settings::Settings;
-use crate::store::interner::Interner;
 use crate::store::{FactHasher, Objects};
 use crate::view::Role;
 use allowance::Allowances;
@@ -57,6 +56,7 @@ use batch::Run;
 use copies::Copies;
 use late::Late;
 use ledger::Ledger;
+use parts::Parts;
 use revisit::Partings;
 use unit::UnitId;
 use units::Units;
@@ -71,7 +71,7 @@ pub struct Engine {
     objects: Objects,
     units: Units,
     ledger: Ledger,
-    policies: Interner<Arc<Policy>>,
+    parts: Parts,
     views: Views,
     /// Which sidecars are led to which units.
     audience: Audience,
@@ -145,7 +145,8 @@ pub struct Usage {
     pub units: usize,
     /// Facts read, needs and deadlines of all units.
     pub links: usize,
-    /// Policies and issuer certificates that are stored once for all who use them.
+    /// Policies, answers, redirects, changes of headers and issuer certificates that are stored
+    /// once for all who use them.
     pub interned: usize,
     /// Findings.
     pub findings: usize,
@@ -174,7 +175,7 @@ impl Engine {
             objects: Objects::new(rules.found_under),
             units: Units::new(),
             ledger: Ledger::default(),
-            policies: Interner::new(),
+            parts: Parts::new(),
             views: Views::new(settings.main_view()),
             audience: Audience::default(),
             partings: Partings::default(),
@@ -224,7 +225,7 @@ impl Engine {
         self.mark_due(&mut run);
         self.drain(&mut run);
         self.objects.settle();
-        self.policies.settle();
+        self.parts.settle();
         self.views.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
         // Read once, and not in every batch again.
@@ -281,7 +282,7 @@ impl Engine {
             objects: self.objects.len(),
             units: self.units.len(),
             links: self.units.links_len(),
-            interned: self.policies.len() + self.objects.issuers_len(),
+            interned: self.parts.len() + self.objects.issuers_len(),
             findings: self.ledger.len(),
             late_claims: self.late.len(),
         }

@@ -121,14 +121,14 @@ pub enum Test {
 pub enum Action {
     /// Sent to one of the upstreams, by weight. None, or only weights of 0, answers 503.
     Forward(Arc<[WeightedUpstream]>),
-    /// Answered with a redirect.
-    Redirect(Box<Redirect>),
+    /// Answered with a redirect. Shared by all routes that have it.
+    Redirect(Arc<Redirect>),
     /// Answered as is.
     Respond(Box<Respond>),
 }
 
 /// An upstream and its share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WeightedUpstream {
     /// The upstream resource. One that is not there answers 503.
     pub upstream: Name,
@@ -139,7 +139,7 @@ pub struct WeightedUpstream {
 }
 
 /// A redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Redirect {
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
@@ -148,7 +148,7 @@ pub struct Redirect {
 }
 
 /// The target of a redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RedirectTarget {
     /// A whole URL.
     Url(Box<str>),
@@ -159,7 +159,7 @@ pub enum RedirectTarget {
 }
 
 /// The changes to a URL. The query is kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RedirectParts {
     /// `http` or `https`; empty keeps it.
     pub scheme: Box<str>,
@@ -174,7 +174,7 @@ pub struct RedirectParts {
 }
 
 /// The change to the path of a URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RedirectPath {
     /// All of it.
     Whole(Box<str>),
@@ -187,6 +187,7 @@ pub enum RedirectPath {
 pub struct Respond {
     /// The status, 200 to 599.
     pub status: u16,
-    /// The body, sent as `text/plain; charset=utf-8` unless the policy sets another type.
-    pub body: Box<[u8]>,
+    /// The body, sent as `text/plain; charset=utf-8` unless the policy sets another type. Shared
+    /// by all routes that have it.
+    pub body: Arc<[u8]>,
 }

@@ -14,6 +14,7 @@ const KEPT_MAX: usize = 8;
 thread_local! {
     static TEXTS: RefCell<Kept<str>> = const { RefCell::new(Kept::new()) };
     static NAMES: RefCell<Kept<[Name]>> = const { RefCell::new(Kept::new()) };
+    static BODIES: RefCell<Kept<[u8]>> = const { RefCell::new(Kept::new()) };
     static POLICIES: RefCell<Kept<Policy>> = const { RefCell::new(Kept::new()) };
 }
 
@@ -43,6 +44,15 @@ impl<T: ?Sized + PartialEq> Kept<T> {
         self.next = (self.next + 1) % KEPT_MAX;
         part
     }
+}
+
+/// The one allocation of the body of an answer. Of a megabyte each, what is kept is not much.
+pub fn body(bytes: &[u8]) -> Arc<[u8]> {
+    BODIES.with_borrow_mut(|kept| {
+        let mut known = kept.parts.iter().flatten();
+        let known = known.find(|known| ***known == *bytes).cloned();
+        known.unwrap_or_else(|| kept.share(bytes.into()))
+    })
 }
 
 /// The one allocation of a text: the id of an object, the name of an upstream.

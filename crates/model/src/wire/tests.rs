@@ -18,8 +18,8 @@ use crate::{
     ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, ErrorPages, Fault,
     Form, HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror,
     MutualTls, Name, Origin, OriginKind, PathMatch, PathReading, PathRewrite, Policy, PrivateKey,
-    Protocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Retry,
-    RetryConditions, Rewrite, Route, Sealer, Share, Source, SourceRanges, StreamRoute, Test,
+    Protocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Respond,
+    Retry, RetryConditions, Rewrite, Route, Sealer, Share, Source, SourceRanges, StreamRoute, Test,
     TlsRedirect, TlsSettings, Trust, Underscores, Upstream, UpstreamTls, Users, Value, ValueMatch,
     WeightedUpstream,
 };
@@ -488,7 +488,7 @@ fn redirects_and_answers_come_back_too() {
         let Value::Route(mut route) = examples().swap_remove(3).1 else {
             panic!("not a route")
         };
-        route.action = Action::Redirect(Box::new(Redirect {
+        route.action = Action::Redirect(Arc::new(Redirect {
             status: 302,
             target,
         }));
@@ -535,6 +535,31 @@ fn pages_of_errors_come_back_and_statuses_out_of_order_do_not() {
         let decoded = decode(&encoded(&resource));
         assert_eq!(decoded.as_ref() == Ok(&resource), is_taken, "{statuses:?}");
     }
+}
+
+#[test]
+fn routes_that_answer_alike_have_one_body() {
+    let read = || {
+        let Value::Route(mut route) = examples().swap_remove(3).1 else {
+            panic!("not a route")
+        };
+        route.action = Action::Respond(Box::new(Respond {
+            status: 200,
+            body: vec![b'x'; 1 << 10].into(),
+        }));
+        match decode(&encoded(&resource(Value::Route(route))))
+            .unwrap()
+            .value
+        {
+            Value::Route(route) => route.action,
+            _ => panic!("not a route"),
+        }
+    };
+    let (Action::Respond(one), Action::Respond(other)) = (read(), read()) else {
+        panic!("not answered")
+    };
+    assert_eq!(one.body.len(), 1 << 10);
+    assert!(Arc::ptr_eq(&one.body, &other.body));
 }
 
 #[test]
@@ -586,7 +611,7 @@ fn text_that_would_split_a_header_is_refused() {
         panic!("not a route")
     };
     let target = RedirectTarget::Url("https://b/\r\nSet-Cookie: a=b".into());
-    route.action = Action::Redirect(Box::new(Redirect {
+    route.action = Action::Redirect(Arc::new(Redirect {
         status: 302,
         target,
     }));

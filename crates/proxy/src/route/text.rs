@@ -159,7 +159,7 @@ mod tests {
             status: 302,
             target,
         };
-        let action = Action::Redirect(Box::new(redirect));
+        let action = Action::Redirect(Arc::new(redirect));
         check(&route(action, Policy::default()))
     }
 

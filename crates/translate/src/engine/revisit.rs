@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use super::Engine;
 use super::batch::Run;
-use super::policies::count_policies;
 use super::stamp::{Slot, Stamp};
 use super::unit::{Unit, UnitId};
 use super::viewpoint::Classes;
@@ -123,7 +122,7 @@ impl Engine {
             let delta = run.delta_of(slot);
             let own = own.unwrap_or_default();
             let changes = self.writer.replace_at(slot, &keys, &own, delta);
-            count_policies(&mut self.policies, changes);
+            self.parts.count(changes);
             run.work.resources_changed += changes.len() as u64;
         }
         let mut seen = self.units.seen(id);

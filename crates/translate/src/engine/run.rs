@@ -10,7 +10,6 @@ use super::Engine;
 use super::batch::Run;
 use super::drawn::{self, Drawn};
 use super::output::Output;
-use super::policies::count_policies;
 use super::ports::PortFact;
 use super::reader::{Moment, Reader, Surroundings};
 use super::revisit::Parting;
@@ -423,7 +422,7 @@ impl Engine {
         let mut before: Option<&Route> = None;
         for (_, resource) in &mut resources {
             if let Value::Route(route) = &mut resource.value {
-                route.policy = self.policies.share(route.policy.clone());
+                self.parts.share(route);
                 if let Some(before) = before {
                     route.share_with(before);
                 }
@@ -434,7 +433,7 @@ impl Engine {
             None => {
                 let changes = self.writer.replace(&former, resources, &mut run.delta);
                 run.work.resources_changed += changes.len() as u64;
-                count_policies(&mut self.policies, changes);
+                self.parts.count(changes);
             }
             Some(stamps) => self.settle_views(id, &former, resources, stamps, run),
         }
@@ -466,7 +465,7 @@ impl Engine {
                 .collect();
             let delta = run.delta_of(slot);
             let changes = self.writer.replace_at(slot, former, &seen, delta);
-            count_policies(&mut self.policies, changes);
+            self.parts.count(changes);
             run.work.resources_changed += changes.len() as u64;
         }
         self.units.set_seen(id, views);

@@ -10,7 +10,6 @@ use myriad_model::{
 
 use super::Engine;
 use super::batch::Run;
-use super::policies::count_policies;
 use super::reader::ScopeFact;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::unit::{UnitId, Viewers};
@@ -73,7 +72,7 @@ impl Engine {
         let snapshot = self.writer.snapshot_at(slot);
         for sealed in snapshot.iter().flat_map(|it| it.iter()) {
             if let Some(route) = sealed.route() {
-                self.policies.release(&route.policy);
+                self.parts.release(route);
             }
         }
         self.writer.remove_view(slot);
@@ -188,7 +187,7 @@ impl Engine {
         let keys = record.outputs();
         let delta = self.run.delta_of(slot);
         let changes = self.writer.replace_at(slot, &keys, &[], delta);
-        count_policies(&mut self.policies, changes);
+        self.parts.count(changes);
         self.run.work.resources_changed += changes.len() as u64;
         let mut seen = self.units.seen(id);
         seen.remove(slot);

@@ -1,11 +1,13 @@
 //! Equal parts are stored once, and what people can write a lot of stays bounded.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::{Change, Meta, Object, ObjectKey, ObjectKind, Secret};
-use myriad_model::{Certificate, Domain, Route};
+use myriad_model::{Action, Certificate, Domain, Policy, Route};
 use myriad_translate::{Engine, Settings};
 
+use crate::goldens::BASE;
 use crate::world;
 
 /// Two Ingresses with a host, an annotation and a certificate each, behind one issuer.
@@ -58,6 +60,111 @@ fn equal_parts_of_two_domains_are_one_in_memory() {
     assert_eq!(one.chain[1].as_ptr(), other.chain[1].as_ptr(), "the issuer");
     assert_ne!(one.chain[0].as_ptr(), other.chain[0].as_ptr(), "the leaf");
     assert_eq!(engine.usage().interned, 2);
+}
+
+/// How many allocations there are of the actions and policies of the routes of these objects, and
+/// how many routes.
+fn allocations(objects: &str) -> [usize; 2] {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(world::changes(BASE), world::NOW);
+    let before = engine.usage().interned;
+    engine.apply(world::changes(objects), world::NOW);
+    let routes: Vec<&Route> = engine
+        .snapshot()
+        .iter()
+        .filter_map(|sealed| sealed.route())
+        .collect();
+    let of_action = routes.iter().map(|route| match &route.action {
+        Action::Respond(fixed) => fixed.body.as_ptr() as usize,
+        Action::Redirect(redirect) => Arc::as_ptr(redirect) as usize,
+        Action::Forward(upstreams) => upstreams.as_ptr() as usize,
+    });
+    let of_policy = routes
+        .iter()
+        .map(|route| Arc::as_ptr(&route.policy) as usize);
+    let different: BTreeSet<usize> = of_action.chain(of_policy).collect();
+    let count = routes.len();
+    // Nothing is kept of what is gone.
+    let keys: Vec<Change> = world::changes(objects)
+        .iter()
+        .map(|change| Change::Remove(change.key().clone()))
+        .collect();
+    engine.apply(keys, world::NOW);
+    assert_eq!(engine.usage().interned, before);
+    [different.len(), count]
+}
+
+/// A Gateway for all hosts, and a VirtualService on 50 of them with this rule.
+fn on_fifty_hosts(rule: &str) -> String {
+    let hosts: Vec<String> = (0..50).map(|at| format!("h{at}.example")).collect();
+    let hosts = hosts.join(", ");
+    format!(
+        "apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{namespace: shop, name: edge}}
+spec: {{servers: [{{port: {{number: 80, name: http, protocol: HTTP}}, hosts: ['*']}}]}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: v}}
+spec: {{hosts: [{hosts}], gateways: [edge], http: [{rule}]}}
+"
+    )
+}
+
+#[test]
+fn what_an_object_repeats_on_each_host_is_held_once() {
+    let long = "x".repeat(4_000);
+    let headers = format!("{{request: {{set: {{a: {long}}}}}}}");
+    for rule in [
+        format!("{{directResponse: {{status: 200, body: {{string: {long}}}}}}}"),
+        format!("{{redirect: {{uri: /{long}}}}}"),
+        format!("{{route: [{{destination: {{host: web}}, headers: {headers}}}]}}"),
+    ] {
+        // The action and the policy.
+        assert_eq!(allocations(&on_fifty_hosts(&rule)), [2, 50], "{rule}");
+    }
+}
+
+#[test]
+fn the_hosts_of_an_ingress_have_one_list_of_networks() {
+    let paths = "{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}";
+    // A cookie holds where the path is, so that policies differ.
+    let rules: String = (0..50)
+        .map(|at| {
+            let paths = paths.replace("path: /,", &format!("path: /{at},"));
+            format!("  - {{host: h{at}.example, http: {{paths: [{paths}]}}}}\n")
+        })
+        .collect();
+    let networks: Vec<String> = (0..200).map(|at| format!("10.0.{at}.0/24")).collect();
+    let ingress = format!(
+        "apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  namespace: shop
+  name: i
+  annotations:
+    myriad.dev/affinity: cookie
+    myriad.dev/whitelist-source-range: {}
+spec:
+  rules:
+{rules}",
+        networks.join(",")
+    );
+    let mut engine = world::engine(Settings::default());
+    engine.apply(world::changes(BASE), world::NOW);
+    engine.apply(world::changes(&ingress), world::NOW);
+    let routes = engine.snapshot().iter().filter_map(|it| it.route());
+    let policies: Vec<&Arc<Policy>> = routes.map(|route| &route.policy).collect();
+    let [first, rest @ ..] = &policies[..] else {
+        panic!("no routes");
+    };
+    assert_eq!((rest.len(), first.sources_allowed.len()), (49, 200));
+    for policy in rest {
+        assert!(!Arc::ptr_eq(first, policy));
+        let (one, other) = (&first.sources_allowed, &policy.sources_allowed);
+        assert!(one.is_shared_with(other));
+    }
 }
 
 #[test]

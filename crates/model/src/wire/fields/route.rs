@@ -206,8 +206,9 @@ message! {
     }
 }
 
-fn content() -> impl Item<Value = [u8], Out = Box<[u8]>> {
-    bytes_as(|raw| raw.bytes().map(Box::from))
+/// A body, which many routes may have.
+fn content() -> impl Item<Value = [u8], Out = Arc<[u8]>> {
+    bytes_as(|raw| raw.bytes().map(shared::body))
 }
 
 /// The most of any list in one stream route.

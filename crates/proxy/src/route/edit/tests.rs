@@ -245,7 +245,7 @@ fn a_route_that_could_split_a_response_leaves_the_one_before_in_place() {
         let Value::Route(mut route) = value(Kind::Route, 0) else {
             panic!("not a route")
         };
-        route.action = Action::Redirect(Box::new(Redirect {
+        route.action = Action::Redirect(Arc::new(Redirect {
             status: 301,
             target: RedirectTarget::Path(uri.into()),
         }));

@@ -1,5 +1,6 @@
 //! What the stages say of a request that is only asked about is what they do to one that is sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::{
@@ -64,7 +65,7 @@ fn world(backend: &Backend) -> World {
             body: (*b"fixed").into(),
         }))
     };
-    let redirect = Action::Redirect(Box::new(Redirect {
+    let redirect = Action::Redirect(Arc::new(Redirect {
         status: 301,
         target: RedirectTarget::Path("/open".into()),
     }));

@@ -1,6 +1,7 @@
 //! What stands before an answer and behind a body: interim responses, what a client waits for
 //! before it sends a body, and trailers, between both versions of HTTP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::h2::client::{ResponseFuture, SendRequest};
@@ -210,7 +211,7 @@ async fn an_answer_of_the_proxy_asks_for_no_body() {
     let mut fixed = route("a.example", "/", "u");
     fixed.action = Action::Respond(Box::new(Respond {
         status: 403,
-        body: Box::default(),
+        body: Arc::default(),
     }));
     world.put_route("r", fixed);
     let mut client = world.client().await;

@@ -389,7 +389,7 @@ async fn heads_that_nobody_reads_are_bounded_for_each_connection() {
         let backend = Backend::saying("").await;
         let url = format!("https://b.example/{}", "z".repeat(48 << 10));
         let redirect = Route {
-            action: Action::Redirect(Box::new(Redirect {
+            action: Action::Redirect(Arc::new(Redirect {
                 status: 301,
                 target: RedirectTarget::Url(url.into()),
             })),

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use myriad_model::{
     Action, Affinity, Cors, PathMatch, PathRewrite, Redirect, RedirectTarget, Respond, Rewrite,
     TlsRedirect, TlsSettings, Value, WeightedUpstream,
@@ -242,14 +244,14 @@ async fn redirects_and_fixed_answers_need_no_endpoint() {
     for (path, action) in [
         (
             "/url",
-            Action::Redirect(Box::new(Redirect {
+            Action::Redirect(Arc::new(Redirect {
                 status: 301,
                 target: RedirectTarget::Url("https://b.example/x".into()),
             })),
         ),
         (
             "/path",
-            Action::Redirect(Box::new(Redirect {
+            Action::Redirect(Arc::new(Redirect {
                 status: 302,
                 target: RedirectTarget::Path("/app".into()),
             })),
@@ -330,7 +332,7 @@ async fn browsers_are_told_to_come_by_https_where_they_can() {
     world.put_route("own", told("a.example", "/own", "saying"));
     world.put_route("local", told("localhost", "/", "silent"));
     let mut moved = told("a.example", "/moved", "silent");
-    moved.action = Action::Redirect(Box::new(Redirect {
+    moved.action = Action::Redirect(Arc::new(Redirect {
         status: 301,
         target: RedirectTarget::Path("/".into()),
     }));

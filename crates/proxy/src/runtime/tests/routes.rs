@@ -107,7 +107,7 @@ async fn paths_and_authorities_are_rewritten() {
 async fn a_redirect_changes_parts_of_the_url() {
     let mut world = World::start();
     let mut redirected = route("a.example", "/a", "u");
-    redirected.action = Action::Redirect(Box::new(Redirect {
+    redirected.action = Action::Redirect(Arc::new(Redirect {
         status: 307,
         target: RedirectTarget::Parts(Box::new(RedirectParts {
             scheme: "https".into(),

@@ -1,6 +1,7 @@
 //! Tunnels, which nothing ends for others: how many there may be, and what is left beside them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ::h2::client::SendRequest;
 use bytes::Bytes;
@@ -170,7 +171,7 @@ async fn streams_of_http2_that_carry_websockets_are_tunnels_each() {
     let mut none = route("a.example", "/none", "u");
     none.action = Action::Respond(Box::new(Respond {
         status: 204,
-        body: Box::default(),
+        body: Arc::default(),
     }));
     world.put_route("none", none);
     world.put_domain("a.example", &["a.example"], TlsSettings::default());

@@ -1,5 +1,6 @@
 //! WebSocket over either version of HTTP, on either side.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::h2::client::SendRequest;
@@ -100,7 +101,7 @@ async fn world(speaks: Speaks) -> (World, TcpListener) {
     let mut none = route("a.example", "/none", "u");
     none.action = Action::Respond(Box::new(Respond {
         status: 204,
-        body: Box::default(),
+        body: Arc::default(),
     }));
     world.put_route("none", none);
     (world, listener)

@@ -143,7 +143,7 @@ fn close(host: &Host, owner: &Claim, listeners: Vec<Name>, output: &mut Output) 
         rank: CLOSING_RANK,
         action: Action::Respond(Box::new(Respond {
             status: NOT_FOUND,
-            body: Box::default(),
+            body: Arc::default(),
         })),
         policy: Arc::new(Policy::default()),
     };

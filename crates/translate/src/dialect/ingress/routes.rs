@@ -93,7 +93,7 @@ fn add_led(scene: &RouteScene<'_>, claimant: &Claimant, to: &Host, output: &mut 
         ssl_redirect: false,
         ..Options::default()
     };
-    let action = Action::Redirect(Box::new(Redirect {
+    let action = Action::Redirect(Arc::new(Redirect {
         status: 308,
         target: RedirectTarget::Parts(Box::new(RedirectParts {
             host: to.as_str().into(),
@@ -117,7 +117,7 @@ fn add_app_root(scene: &RouteScene<'_>, claimant: &Claimant, output: &mut Output
         return;
     };
     let path = PathMatch::Exact("/".into());
-    let action = Action::Redirect(Box::new(Redirect {
+    let action = Action::Redirect(Arc::new(Redirect {
         status: 302,
         target: RedirectTarget::Path(target.clone()),
     }));
@@ -245,12 +245,12 @@ fn fixed_action(
             None => RedirectTarget::Url(location.clone()),
         };
         let status = *status;
-        return Some(Action::Redirect(Box::new(Redirect { status, target })));
+        return Some(Action::Redirect(Arc::new(Redirect { status, target })));
     }
     let (status, body) = options.respond.as_ref()?;
     Some(Action::Respond(Box::new(Respond {
         status: *status,
-        body: body.clone().into_boxed_bytes(),
+        body: body.as_bytes().into(),
     })))
 }
 

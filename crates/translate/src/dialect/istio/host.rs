@@ -313,7 +313,7 @@ pub fn redirect_to_tls(
         path: PathMatch::Prefix("/".into()),
         conditions: [plain].into(),
         rank: routes::REDIRECT_RANK,
-        action: Action::Redirect(Box::new(Redirect {
+        action: Action::Redirect(Arc::new(Redirect {
             status: TO_TLS_STATUS,
             target: RedirectTarget::Parts(Box::new(parts)),
         })),

@@ -1,5 +1,7 @@
 //! The redirects of a rule of a VirtualService.
 
+use std::sync::Arc;
+
 use myriad_api::istio::virtual_service::{HttpRedirect, HttpRoute, RedirectPort};
 use myriad_model::{Action, Redirect, RedirectParts, RedirectPath, RedirectTarget};
 
@@ -62,7 +64,7 @@ pub fn build(written: &HttpRedirect, problems: &mut Vec<RuleProblem>) -> Action 
         path,
         keeps_port: false,
     };
-    Action::Redirect(Box::new(Redirect {
+    Action::Redirect(Arc::new(Redirect {
         status,
         target: RedirectTarget::Parts(Box::new(parts)),
     }))
