@@ -41,6 +41,7 @@ mod sni;
 pub mod stream;
 pub mod telemetry;
 mod tenants;
+mod texts;
 mod tls;
 mod touch;
 pub mod units;

@@ -3,11 +3,27 @@
 /// The points on the rings of a DestinationRule beyond the bound of its namespace.
 pub const REDUCED_POINTS: u32 = 64;
 
+/// The bytes of texts that a row of a route table has and counts for nothing more: headers,
+/// bodies, origins, lists of networks and all else that each host repeats.
+pub const ROW_TEXT_BYTES: usize = 512;
+
+/// So many bytes of texts beyond [`ROW_TEXT_BYTES`] count for one row more, and so do fewer.
+const MORE_TEXT_BYTES: usize = 256;
+
+/// The rows that one with these bytes of texts counts for beside itself. No row has more than
+/// [`ROW_TEXT_BYTES`] for each that it counts for, so that the bound of rows is one of memory.
+pub const fn text_rows(bytes: usize) -> usize {
+    bytes
+        .saturating_sub(ROW_TEXT_BYTES)
+        .div_ceil(MORE_TEXT_BYTES)
+}
+
 /// What a namespace is bounded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holding {
     /// Rows of route tables: paths of Ingresses, and matches of VirtualServices on each host; for
-    /// a regex one more for each KiB that it may take once it is compiled.
+    /// a regex one more for each KiB that it may take once it is compiled, and for long texts as
+    /// many as [`text_rows`] says.
     Routes,
     /// Addresses with a port of EndpointSlices, of ServiceEntries for each of their hosts, and of
     /// WorkloadEntries.

@@ -189,3 +189,169 @@ spec:
     );
     assert_eq!([beyond(30, &ingress), beyond(29, &ingress)], [0, 1]);
 }
+
+/// A VirtualService with this rule on ten hosts.
+fn on_ten_hosts(rule: &str) -> String {
+    let hosts = list(10, |at| format!("h{at}.example"));
+    format!(
+        "apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: v}}
+spec: {{hosts: {hosts}, gateways: [edge], http: [{rule}]}}
+"
+    )
+}
+
+#[test]
+fn what_a_rule_says_counts_for_routes_on_each_host() {
+    let body = |length: usize| {
+        let text = "x".repeat(length);
+        format!("directResponse: {{status: 200, body: {{string: {text}}}}}")
+    };
+    // 512 bytes are those of the row, and each 256 that are begun are one more.
+    for (length, rows) in [(1, 1), (512, 1), (513, 2), (768, 2), (769, 3), (20_480, 79)] {
+        let object = on_ten_hosts(&format!("{{{}}}", body(length)));
+        let around = [beyond(10 * rows, &object), beyond(10 * rows - 1, &object)];
+        assert_eq!(around, [0, 1], "{length}");
+    }
+    // Each match has what the rule says.
+    let matches = list(3, |at| format!("{{uri: {{exact: /{at}}}}}"));
+    let object = on_ten_hosts(&format!("{{match: {matches}, {}}}", body(700)));
+    assert_eq!([beyond(60, &object), beyond(59, &object)], [0, 1]);
+}
+
+#[test]
+fn all_texts_that_hosts_repeat_count_for_routes() {
+    let text = "x".repeat(2_000);
+    let web = "destination: {host: web}";
+    for rule in [
+        format!("redirect: {{uri: /{text}}}"),
+        format!("redirect: {{authority: {text}}}"),
+        format!("route: [{{{web}}}], rewrite: {{uri: /{text}}}"),
+        format!("route: [{{{web}}}], headers: {{request: {{set: {{a: {text}}}}}}}"),
+        format!("route: [{{{web}}}], headers: {{response: {{remove: [{text}]}}}}"),
+        format!("route: [{{{web}, headers: {{response: {{add: {{a: {text}}}}}}}}}]"),
+        format!("route: [{{{web}}}], corsPolicy: {{allowOrigins: [{{exact: 'https://{text}'}}]}}"),
+        format!("route: [{{{web}}}], corsPolicy: {{allowHeaders: [{text}]}}"),
+        format!("route: [{{{web}}}], mirrors: [{{destination: {{host: {text}}}}}]"),
+        format!("route: [{{{web}}}], match: [{{uri: {{exact: /{text}}}}}]"),
+        format!("route: [{{{web}}}], match: [{{headers: {{a: {{exact: {text}}}}}}}]"),
+    ] {
+        let object = on_ten_hosts(&format!("{{{rule}}}"));
+        assert_eq!(beyond(69, &object), 1, "{rule}");
+        assert_eq!(beyond(280, &object), 0, "{rule}");
+    }
+}
+
+#[test]
+fn what_annotations_say_counts_for_routes_on_each_path() {
+    let ingress = |annotation: &str, text: &str| {
+        let rules = list(10, |at| {
+            format!(
+                "{{host: h{at}.example, http: {{paths: [{{path: /, pathType: Prefix, backend: \
+                 {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}"
+            )
+        });
+        format!(
+            "apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{namespace: shop, name: i, annotations: {{{annotation}: '{text}'}}}}
+spec: {{rules: {rules}}}
+"
+        )
+    };
+    // Twice, since a canary divides a path.
+    for (length, rows) in [(256, 1), (257, 2), (20_480, 159)] {
+        let object = ingress("myriad.dev/respond", &"x".repeat(length));
+        let around = [beyond(10 * rows, &object), beyond(10 * rows - 1, &object)];
+        assert_eq!(around, [0, 1], "{length}");
+    }
+    // A network takes more than these four bytes.
+    let networks = ingress("myriad.dev/whitelist-source-range", &["::1"; 512].join(","));
+    assert_eq!([beyond(950, &networks), beyond(949, &networks)], [0, 1]);
+    let denied = ingress("myriad.dev/denylist-source-range", &["::1"; 512].join(","));
+    assert_eq!([beyond(950, &denied), beyond(949, &denied)], [0, 1]);
+    // The entries of a ConfigMap may be 8 KiB.
+    let headers = ingress("myriad.dev/custom-headers", "shop/headers");
+    assert_eq!([beyond(630, &headers), beyond(629, &headers)], [0, 1]);
+    let pages = ingress("myriad.dev/custom-http-errors", "404,503");
+    assert_eq!([beyond(40, &pages), beyond(39, &pages)], [0, 1]);
+    // An alias has all paths once more, and its name is in none of them.
+    let name = format!("{}.example", ["x".repeat(60).as_str(); 3].join("."));
+    let aliases = ingress("myriad.dev/server-alias", &format!("{name},a{name}"));
+    assert_eq!([beyond(30, &aliases), beyond(29, &aliases)], [0, 1]);
+    let redirects = ingress("myriad.dev/from-to-www-redirect", "true");
+    assert_eq!([beyond(20, &redirects), beyond(19, &redirects)], [0, 1]);
+    let unknown = ingress("example.com/respond", &"x".repeat(20_480));
+    assert_eq!(beyond(10, &unknown), 0);
+    let canary = ingress("myriad.dev/canary", "true");
+    assert_eq!([beyond(50, &canary), beyond(49, &canary)], [0, 1]);
+}
+
+/// The bytes that are encoded for a body of so many KiB on so many hosts, where a namespace may
+/// have 1,000 rows.
+fn encoded(kib: usize, hosts: usize) -> u64 {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            routes: 1_000,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    engine.apply(world::changes(BASE), world::NOW);
+    let hosts = list(hosts, |at| format!("h{at}.example"));
+    let body = "x".repeat(kib << 10);
+    let objects = format!(
+        "apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{namespace: shop, name: edge}}
+spec: {{servers: [{{port: {{number: 80, name: http, protocol: HTTP}}, hosts: ['*']}}]}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: v}}
+spec: {{hosts: {hosts}, gateways: [edge], http: [{{directResponse: {{status: 200, \
+         body: {{string: {body}}}}}}}]}}
+"
+    );
+    let outcome = engine.apply(world::changes(&objects), world::NOW);
+    outcome.work.bytes_encoded
+}
+
+#[test]
+fn a_bound_of_routes_bounds_bytes() {
+    let within = encoded(20, 10);
+    assert!((200 << 10..300 << 10).contains(&within), "{within}");
+    let beyond = encoded(20, 50);
+    assert!(beyond < 50 << 10, "{beyond}");
+}
+
+/// How many findings say that the texts of a delegate are beyond, which answers with a body of so
+/// many bytes; where routes are bounded, or are not.
+fn delegated_texts(bytes: usize, routes: u64) -> usize {
+    let answer = "- {match: [{uri: {exact: /first}}], directResponse: {status: 200}}";
+    let all = delegating(1, 1);
+    assert!(all.contains(answer), "{all}");
+    let body = "x".repeat(bytes);
+    let long = format!(
+        "- {{match: [{{uri: {{exact: /first}}}}], directResponse: {{status: 200, \
+         body: {{string: {body}}}}}}}"
+    );
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            routes,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    engine.apply(world::changes(BASE), world::NOW);
+    engine.apply(world::changes(&all.replace(answer, &long)), world::NOW);
+    count(&engine, "spec.http[0].delegate", "shorten")
+}
+
+#[test]
+fn what_delegates_say_is_bounded_where_routes_are() {
+    assert_eq!(delegated_texts(60 << 10, 1_000), 0);
+    assert_eq!(delegated_texts(70 << 10, 1_000), 1);
+    assert_eq!(delegated_texts(70 << 10, 0), 0);
+}

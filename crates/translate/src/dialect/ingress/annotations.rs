@@ -23,6 +23,7 @@ pub mod values;
 
 use std::collections::BTreeSet;
 
+use myriad_api::config_map::HeaderFields;
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
 pub use copies::{Copies, TARGET as MIRROR_TARGET};
@@ -123,6 +124,12 @@ const SOURCES: [&str; 2] = ["whitelist-source-range", "allowlist-source-range"];
 /// The name of the networks of clients that are refused.
 const DENIED: &str = "denylist-source-range";
 
+/// The bytes that a network of a list takes, whose text may be shorter.
+const NETWORK_BYTES: usize = 24;
+
+/// The bytes that pages of errors take beside what is written: they are told whose errors they are.
+const PAGES_BYTES: usize = 512;
+
 /// A problem of one annotation.
 #[derive(Debug)]
 pub struct AnnotationProblem {
@@ -197,6 +204,30 @@ pub fn key_of<'a>(meta: &'a Meta, name: &str) -> Option<&'a str> {
         (found == name).then_some((rank, &**key))
     });
     keys.min().map(|(_, key)| key)
+}
+
+/// The bytes of what annotations say that each path of an Ingress repeats.
+pub fn bytes_repeated(meta: &Meta) -> usize {
+    let bytes = meta.annotations.iter().filter_map(|(key, value)| {
+        let (_, name) = split(key)?;
+        let is_honoured = HONOURED.binary_search(&name).is_ok();
+        is_honoured.then(|| bytes_of(name, value))
+    });
+    bytes.sum()
+}
+
+/// The bytes of what an annotation says on each path. A list that is too long is not kept; of a
+/// ConfigMap that is named all is counted that it may hold.
+fn bytes_of(name: &str, value: &str) -> usize {
+    match name {
+        // Each alias has paths of its own, and none says which others there are.
+        hosts::ALIAS => 0,
+        "custom-headers" if !value.trim().is_empty() => HeaderFields::BYTES_MAX,
+        "custom-http-errors" => value.len() + PAGES_BYTES,
+        _ if !known::LISTS.contains(&name) => value.len(),
+        _ if !values::is_short(value) => 0,
+        _ => value.len().max(value.split(',').count() * NETWORK_BYTES),
+    }
 }
 
 /// The rank of the prefix of a key, and the name behind it.

@@ -4,16 +4,27 @@ use std::collections::BTreeSet;
 
 use myriad_api::{Ingress, PathType};
 
-use super::annotations::Further;
+use super::annotations::{self, Further, values};
 use super::paths::looks_like_regex;
 use crate::regex;
+use crate::settings::text_rows;
 
 /// The end of the name of an annotation that has a regex.
 const CANARY_PATTERN: &str = "/canary-by-header-pattern";
 
-/// Its paths, what their regexes take, and hosts that it names for TLS beyond those of its rules:
-/// each has a domain. An alias has all of its paths once more, and a redirect to a rule's host is
-/// one.
+/// The end of the name of the annotation that makes a canary.
+const CANARY: &str = "/canary";
+
+/// The most routes that a canary divides a path into.
+const SHARES: usize = 5;
+
+/// Each path repeats what the annotations say; on that of a main Ingress a canary does once more
+/// for each of its shares, which is counted here for all.
+const REPEATED: usize = 2;
+
+/// Its paths, what their regexes take and what its annotations say on each, and hosts that it
+/// names for TLS beyond those of its rules: each has a domain. An alias has all of its paths once
+/// more, and a redirect to a rule's host is one.
 pub fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
@@ -23,6 +34,15 @@ pub fn weigh(ingress: &Ingress) -> u64 {
     let written = written.filter(|path| path.path_type != PathType::Exact);
     let of_paths = written.filter_map(|path| path.path.as_deref());
     let annotations = ingress.meta.annotations.iter();
+    let mut canary = annotations
+        .clone()
+        .filter(|(name, _)| name.ends_with(CANARY));
+    let shares = match canary.any(|(_, value)| values::boolean(value.trim()) != Some(false)) {
+        true => SHARES,
+        false => 1,
+    };
+    let texts = annotations::bytes_repeated(&ingress.meta).saturating_mul(REPEATED);
+    let of_each = shares * (1 + text_rows(texts));
     let of_canary = annotations.filter(|(name, _)| name.ends_with(CANARY_PATTERN));
     let regexes = of_paths
         .filter(|path| looks_like_regex(path))
@@ -30,7 +50,7 @@ pub fn weigh(ingress: &Ingress) -> u64 {
     let further = Further::read(&ingress.meta, &BTreeSet::new());
     let aliases = further.aliases.len() as u64;
     let redirects = further.www_key.map_or(0, |_| ingress.rules.len());
-    let of_paths = (paths.sum::<usize>() + default) as u64;
+    let of_paths = ((paths.sum::<usize>() + default) * of_each) as u64;
     let of_host = regex::rows(regexes).saturating_add(of_paths);
     let of_hosts = of_host.saturating_mul(1 + aliases);
     of_hosts.saturating_add((of_tls + redirects) as u64)

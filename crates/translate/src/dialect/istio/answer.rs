@@ -22,7 +22,8 @@ pub fn is_closed(route: &HttpRoute) -> bool {
     response.is_some_and(|response| bytes_of(response).len() > BODY_BYTES_MAX)
 }
 
-fn bytes_of(written: &DirectResponse) -> &[u8] {
+/// The body as it is written.
+pub fn bytes_of(written: &DirectResponse) -> &[u8] {
     let body = written.body.as_ref();
     let text = body.and_then(|body| body.string.as_ref());
     let bytes = body.and_then(|body| body.bytes.as_ref());

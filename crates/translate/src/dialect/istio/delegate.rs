@@ -6,6 +6,8 @@ use std::sync::{Arc, LazyLock};
 use myriad_api::istio::virtual_service::{HttpMatch, HttpMatchRare, HttpRoute, HttpRouteRare};
 use myriad_api::istio::{Labels, Map, StringMatch, VirtualService};
 
+use super::texts;
+use super::weight::DelegatedLeft;
 use crate::engine::Reader;
 use crate::resolve::names;
 
@@ -59,8 +61,7 @@ impl Deref for Text {
 }
 
 /// The rules that a rule delegates to. One level is followed, as Istio does, so there are no
-/// cycles. `left` is how many rows the delegates of the object may have beside those that they
-/// have.
+/// cycles. `left` is what the delegates of the object may have beside what they have.
 ///
 /// # Errors
 /// Why there are none.
@@ -68,7 +69,7 @@ pub fn follow(
     reader: &mut Reader<'_>,
     (of_root, root_at): (&Arc<VirtualService>, usize),
     root: &HttpRoute,
-    left: &mut usize,
+    left: &mut DelegatedLeft,
 ) -> Result<Followed, Undelegated> {
     let namespace = of_root.meta.key.namespace();
     let delegate = root.rare.as_deref().and_then(|rare| rare.delegate.as_ref());
@@ -99,16 +100,14 @@ pub fn follow(
     let mut of_rule = MATCHES_MAX;
     for (at, route) in service.spec.http.iter().enumerate() {
         let combined = root.matches.len().max(1) * route.matches.len().max(1);
-        if combined > of_rule.min(*left) {
-            let bound = match combined > of_rule {
-                true => format!("{MATCHES_MAX} for one rule"),
-                false => "the rules of this object may have from delegates together".to_owned(),
-            };
+        let is_within = combined <= of_rule.min(left.rows);
+        let merged = is_within.then(|| merge(root, route)).flatten();
+        let bytes = merged.as_ref().map_or(0, texts::of_rows);
+        if let Some((much, remedy)) = beyond(combined, of_rule, bytes, left) {
             let problem = format!(
-                "names VirtualService {id}, whose matches, each with each of the rule's, are more \
-                 than {bound}, so what its rules before spec.http[{at}] do not take gets 503"
+                "names VirtualService {id}, {much}, so what its rules before spec.http[{at}] do \
+                 not take gets 503"
             );
-            let remedy = "leave the conditions to one of the two, or divide the delegate";
             followed.problem = Some((problem, remedy));
             followed.rules.push(Rule {
                 service: of_root.clone(),
@@ -119,8 +118,9 @@ pub fn follow(
             break;
         }
         of_rule -= combined;
-        *left -= combined;
-        if let Some(route) = merge(root, route) {
+        left.rows -= combined;
+        left.bytes -= bytes;
+        if let Some(route) = merged {
             followed.rules.push(Rule {
                 service: service.clone(),
                 at,
@@ -130,6 +130,31 @@ pub fn follow(
         }
     }
     Ok(followed)
+}
+
+/// What is too much about a rule of a delegate, and what to do; none where it is not.
+fn beyond(
+    combined: usize,
+    of_rule: usize,
+    bytes: usize,
+    left: &DelegatedLeft,
+) -> Option<Undelegated> {
+    let matches = "whose matches, each with each of the rule's, are more than";
+    let fewer = "leave the conditions to one of the two, or divide the delegate";
+    let together = "the rules of this object may have from delegates together";
+    if combined > of_rule {
+        let much = format!("{matches} {MATCHES_MAX} for one rule");
+        return Some((much, fewer));
+    }
+    if combined > left.rows {
+        return Some((format!("{matches} {together}"), fewer));
+    }
+    let max = left.bytes_max;
+    (bytes > left.bytes).then(|| {
+        let much = format!("whose texts, once for each match, are more than {max} bytes, which");
+        let shorter = "shorten what its rules say, or write them in a VirtualService with hosts";
+        (format!("{much} {together}"), shorter)
+    })
 }
 
 /// A delegate may not delegate again.

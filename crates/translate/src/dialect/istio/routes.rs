@@ -15,9 +15,9 @@ use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::rule_problem::RuleProblem;
 use super::scene::{Named, Tenant};
+use super::weight::DelegatedLeft;
 use super::{
     answer, destination, fault, headers, limits, matching, misspelt, policy, processor, redirect,
-    weight,
 };
 use crate::engine::{Output, Reader, Unit};
 use crate::regex::{Regexes, TooMany};
@@ -89,7 +89,7 @@ pub fn build(
     let mut regexes = Regexes::new(reader.settings().regexes_per_host);
     for (number, tenant) in of_requests.enumerate() {
         let service = &tenant.service;
-        let mut left = weight::delegated_rows(service);
+        let mut left = DelegatedLeft::of(service, &reader.settings().bounds);
         for (at, root) in service.spec.http.iter().enumerate() {
             let rules = match is_delegating(root) {
                 false => vec![Rule {
@@ -119,7 +119,7 @@ fn delegated(
     reader: &mut Reader<'_>,
     service: &Arc<VirtualService>,
     (at, root): (usize, &HttpRoute),
-    left: &mut usize,
+    left: &mut DelegatedLeft,
     output: &mut Output,
 ) -> Vec<Rule> {
     let mut say = |message: String, remedy: &str| {

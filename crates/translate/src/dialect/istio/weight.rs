@@ -5,13 +5,14 @@ use std::sync::Arc;
 use myriad_api::Object;
 use myriad_api::istio::destination_rule::TrafficPolicy;
 use myriad_api::istio::destination_rule::balancer::{LoadBalancer, RingHash};
-use myriad_api::istio::virtual_service::HttpRoute;
+use myriad_api::istio::virtual_service::{HttpMatch, HttpRoute, TcpRoute, TlsRoute};
 use myriad_api::istio::{DestinationRule, ServiceEntry, StringMatch, VirtualService};
 use myriad_model::HashTable;
 
+use super::texts;
 use crate::regex;
 use crate::resolve::table_of;
-use crate::settings::REDUCED_POINTS;
+use crate::settings::{Bounds, Holding, REDUCED_POINTS, ROW_TEXT_BYTES, text_rows};
 
 /// A rule with rings of [`REDUCED_POINTS`] points in place of its hash tables.
 pub fn reduce_rule(rule: &DestinationRule) -> Object {
@@ -45,13 +46,37 @@ const DELEGATED_ROWS: usize = 64;
 /// The rows that the delegates of a VirtualService may have on a host however little it counts for.
 const DELEGATED_ROWS_LEAST: usize = 256;
 
-/// The rows that the delegates of a VirtualService may have together on a host: as many as its
-/// rules that delegate count for.
-pub fn delegated_rows(service: &VirtualService) -> usize {
-    let rules = service.spec.http.iter();
-    let rules = rules.filter(|route| route.rare().delegate.is_some());
-    let counted: usize = rules.map(rows_of).sum();
-    counted.max(DELEGATED_ROWS_LEAST)
+/// The bytes of texts that they may have however little it counts for: a KiB for each row of
+/// [`DELEGATED_ROWS`].
+const DELEGATED_BYTES_LEAST: usize = DELEGATED_ROWS << 10;
+
+/// What the delegates of a VirtualService may still have on a host.
+pub struct DelegatedLeft {
+    /// Rows.
+    pub rows: usize,
+    /// Bytes of texts, once for each row that has them.
+    pub bytes: usize,
+    /// How many there were at first.
+    pub bytes_max: usize,
+}
+
+impl DelegatedLeft {
+    /// All that the delegates of a VirtualService may have together on a host: as much as its
+    /// rules that delegate count for. Texts are bounded where rows are.
+    pub fn of(service: &VirtualService, bounds: &Bounds) -> Self {
+        let rules = service.spec.http.iter();
+        let rules = rules.filter(|route| route.rare().delegate.is_some());
+        let counted: usize = rules.map(rows_of).sum();
+        let bytes_max = match bounds.get(Holding::Routes) {
+            Some(_) => (counted * ROW_TEXT_BYTES).max(DELEGATED_BYTES_LEAST),
+            None => usize::MAX,
+        };
+        DelegatedLeft {
+            rows: counted.max(DELEGATED_ROWS_LEAST),
+            bytes: bytes_max,
+            bytes_max,
+        }
+    }
 }
 
 /// The rows that a rule counts for on each host.
@@ -60,15 +85,30 @@ fn rows_of(route: &HttpRoute) -> usize {
         true => DELEGATED_ROWS,
         false => 1,
     };
-    route.matches.len().max(least)
+    let own = texts::of_rule(route);
+    let of_match = |matched: &HttpMatch| 1 + text_rows(own + texts::of_match(matched));
+    let rows: usize = route.matches.iter().map(of_match).sum();
+    rows.max(1 + text_rows(own)).max(least)
 }
 
-/// Each match is a row on each host.
+fn rows_of_tls(route: &TlsRoute) -> usize {
+    let of_match = |matched| 1 + text_rows(texts::of_tls(matched, &route.route));
+    let rows: usize = route.matches.iter().map(of_match).sum();
+    rows.max(1)
+}
+
+fn rows_of_tcp(route: &TcpRoute) -> usize {
+    let of_match = |matched| 1 + text_rows(texts::of_tcp(matched, &route.route));
+    let rows: usize = route.matches.iter().map(of_match).sum();
+    rows.max(1 + text_rows(texts::of_shares(&route.route)))
+}
+
+/// Each match is a row on each host, and more where it says much.
 pub fn of_service(service: &VirtualService) -> u64 {
     let spec = &service.spec;
     let of_http = spec.http.iter().map(rows_of);
-    let of_tls = spec.tls.iter().map(|route| route.matches.len().max(1));
-    let of_tcp = spec.tcp.iter().map(|route| route.matches.len().max(1));
+    let of_tls = spec.tls.iter().map(rows_of_tls);
+    let of_tcp = spec.tcp.iter().map(rows_of_tcp);
     let rows: usize = of_http.chain(of_tls).chain(of_tcp).sum();
     let rows = (rows as u64).saturating_mul(spec.hosts.len().max(1) as u64);
     // Hosts share a regex.

@@ -13,7 +13,7 @@ use crate::dialect::ingress::host_name;
 const ALIASES_MAX: usize = 64;
 
 /// The name of the annotation that lists aliases.
-const ALIAS: &str = "server-alias";
+pub(super) const ALIAS: &str = "server-alias";
 
 /// The name of the switch of redirects between names with and without `www.`.
 const WWW: &str = "from-to-www-redirect";

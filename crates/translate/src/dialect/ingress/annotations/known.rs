@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use myriad_model::SourceRanges;
 
 /// The names of the annotations with a list of networks.
-const LISTS: [&str; 5] = [
+pub const LISTS: [&str; 5] = [
     "allowlist-source-range",
     "denylist-source-range",
     "limit-allowlist",

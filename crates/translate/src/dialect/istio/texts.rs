@@ -1,0 +1,140 @@
+//! The bytes of what a rule says: each of its rows repeats them, on every host.
+
+use myriad_api::istio::header::{HeaderOperations, Headers};
+use myriad_api::istio::virtual_service::{
+    CorsPolicy, Destination, HttpMatch, HttpRedirect, HttpRewrite, HttpRoute, RouteDestination,
+    TcpMatch, TlsMatch,
+};
+use myriad_api::istio::{Labels, Map, StringMatch};
+
+use super::answer;
+
+/// What an entry of a list takes beside its text.
+const ENTRY_BYTES: usize = 4;
+
+/// What a destination takes beside the names that are written.
+const DESTINATION_BYTES: usize = 32;
+
+/// Escaped, each byte of a URL may be three.
+const ESCAPED: usize = 3;
+
+/// All rows of a rule together.
+pub fn of_rows(route: &HttpRoute) -> usize {
+    let own = of_rule(route);
+    let matches = route.matches.iter();
+    let of_matches = matches.map(|matched| own.saturating_add(of_match(matched)));
+    of_matches.fold(0, usize::saturating_add).max(own)
+}
+
+/// What each row of a rule says, beside what its match says.
+pub fn of_rule(route: &HttpRoute) -> usize {
+    let shares = route.route.iter().map(|share| {
+        let headers = share.headers.as_deref().map_or(0, headers);
+        destination(&share.destination) + headers
+    });
+    let rewritten = route.rewrite.as_deref().map_or(0, rewrite);
+    let Some(rare) = route.rare.as_deref() else {
+        return shares.sum::<usize>() + rewritten;
+    };
+    let mirrors = rare.mirrors.iter().map(|mirror| &mirror.destination);
+    let mirrors = mirrors.chain(&rare.mirror).map(destination);
+    let retries = rare.retries.as_ref();
+    shares.chain(mirrors).sum::<usize>()
+        + rewritten
+        + rare.redirect.as_ref().map_or(0, redirect)
+        + rare
+            .direct_response
+            .as_ref()
+            .map_or(0, |it| answer::bytes_of(it).len())
+        + rare.cors_policy.as_ref().map_or(0, cors)
+        + rare.headers.as_ref().map_or(0, headers)
+        + retries.map_or(0, |retries| retries.retry_on.len())
+}
+
+/// What a match says.
+pub fn of_match(matched: &HttpMatch) -> usize {
+    let rare = matched.rare();
+    let single = [&matched.uri, &rare.scheme, &rare.method, &rare.authority];
+    let single = single.into_iter().flatten().map(of_test);
+    let maps = [&matched.headers, &rare.query_params, &rare.without_headers];
+    single.chain(maps.map(of_tests)).sum()
+}
+
+/// What a match of streams of TLS says, and where it leads.
+pub fn of_tls(matched: &TlsMatch, shares: &[RouteDestination]) -> usize {
+    list(&matched.destination_subnets) + of_shares(shares)
+}
+
+/// What a match of streams says, and where it leads.
+pub fn of_tcp(matched: &TcpMatch, shares: &[RouteDestination]) -> usize {
+    list(&matched.destination_subnets) + matched.source_subnet.len() + of_shares(shares)
+}
+
+/// Where streams are led to.
+pub fn of_shares(shares: &[RouteDestination]) -> usize {
+    let shares = shares.iter().map(|share| destination(&share.destination));
+    shares.sum()
+}
+
+fn destination(written: &Destination) -> usize {
+    written.host.len() + written.subset.len() + DESTINATION_BYTES
+}
+
+fn rewrite(written: &HttpRewrite) -> usize {
+    let by_regex = written.uri_regex_rewrite.as_deref();
+    let by_regex = by_regex.map_or(0, |regex| regex.pattern.len() + regex.rewrite.len());
+    written.uri.len() + written.authority.len() + by_regex
+}
+
+fn redirect(written: &HttpRedirect) -> usize {
+    let path = written.uri.len().max(written.prefix_rewrite.len());
+    path * ESCAPED + written.authority.len()
+}
+
+fn cors(written: &CorsPolicy) -> usize {
+    let origins = written.allow_origins.iter();
+    let origins = origins.map(|origin| of_test(origin) + ENTRY_BYTES);
+    let lists = [
+        &written.allow_origin,
+        &written.allow_methods,
+        &written.allow_headers,
+        &written.expose_headers,
+    ];
+    origins.chain(lists.map(|names| list(names))).sum()
+}
+
+fn headers(written: &Headers) -> usize {
+    let both = [&written.request, &written.response];
+    both.into_iter().flatten().map(operations).sum()
+}
+
+fn operations(written: &HeaderOperations) -> usize {
+    pairs(&written.set) + pairs(&written.add) + list(&written.remove)
+}
+
+fn pairs(written: &Labels) -> usize {
+    let pairs = written.iter();
+    pairs
+        .map(|(name, value)| name.len() + value.len() + ENTRY_BYTES)
+        .sum()
+}
+
+fn list(written: &[Box<str>]) -> usize {
+    written.iter().map(|text| text.len() + ENTRY_BYTES).sum()
+}
+
+fn of_tests(written: &Map<StringMatch>) -> usize {
+    let tests = written.iter();
+    tests
+        .map(|(name, test)| name.len() + of_test(test) + ENTRY_BYTES)
+        .sum()
+}
+
+fn of_test(test: &StringMatch) -> usize {
+    match test {
+        StringMatch::Present => 0,
+        StringMatch::Exact(text) | StringMatch::Regex(text) => text.len(),
+        // It may become a regex, in which some letters are escaped.
+        StringMatch::Prefix(text) => 2 * text.len(),
+    }
+}
