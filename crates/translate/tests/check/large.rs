@@ -355,3 +355,44 @@ fn what_delegates_say_is_bounded_where_routes_are() {
     assert_eq!(delegated_texts(70 << 10, 1_000), 1);
     assert_eq!(delegated_texts(70 << 10, 0), 0);
 }
+
+/// How many findings say that a VirtualService for a wildcard says too much on the hosts that a
+/// Gateway names below it, and how many bytes are encoded.
+fn below_a_wildcard(bytes: usize, routes: u64) -> (usize, u64) {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            routes,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    engine.apply(world::changes(BASE), world::NOW);
+    let hosts = list(20, |at| format!("h{at}.example"));
+    let body = "x".repeat(bytes);
+    let objects = format!(
+        "apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{namespace: shop, name: edge}}
+spec: {{servers: [{{port: {{number: 80, name: http, protocol: HTTP}}, hosts: {hosts}}}]}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: v}}
+spec: {{hosts: ['*.example'], gateways: [edge], http: [{{directResponse: {{status: 200, \
+         body: {{string: {body}}}}}}}]}}
+"
+    );
+    let outcome = engine.apply(world::changes(&objects), world::NOW);
+    let told = count(&engine, "spec.http[0]", "name those hosts");
+    (told, outcome.work.bytes_encoded)
+}
+
+#[test]
+fn what_a_wildcard_says_on_hosts_below_it_is_bounded_where_routes_are() {
+    let (told, within) = below_a_wildcard(60 << 10, 1_000);
+    assert!(told == 0 && within > 20 * (60 << 10), "{told}, {within}");
+    let (told, beyond) = below_a_wildcard(70 << 10, 1_000);
+    assert!(told == 1 && beyond < 60 << 10, "{told}, {beyond}");
+    let (told, _) = below_a_wildcard(70 << 10, 0);
+    assert_eq!(told, 0);
+}

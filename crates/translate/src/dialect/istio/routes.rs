@@ -15,13 +15,15 @@ use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
 use super::rule_problem::RuleProblem;
 use super::scene::{Named, Tenant};
-use super::weight::DelegatedLeft;
+use super::weight::{DelegatedLeft, NARROWER_BYTES_MAX};
 use super::{
     answer, destination, fault, headers, limits, matching, misspelt, policy, processor, redirect,
+    texts,
 };
 use crate::engine::{Output, Reader, Unit};
 use crate::regex::{Regexes, TooMany};
 use crate::resolve::names;
+use crate::settings::Holding;
 
 /// The rank of a redirect to HTTPS, before every rule.
 pub const REDIRECT_RANK: u64 = 4 << 56;
@@ -90,8 +92,9 @@ pub fn build(
     for (number, tenant) in of_requests.enumerate() {
         let service = &tenant.service;
         let mut left = DelegatedLeft::of(service, &reader.settings().bounds);
+        let mut narrower = narrower_left(reader, ground, tenant);
         for (at, root) in service.spec.http.iter().enumerate() {
-            let rules = match is_delegating(root) {
+            let mut rules = match is_delegating(root) {
                 false => vec![Rule {
                     service: service.clone(),
                     at,
@@ -100,6 +103,16 @@ pub fn build(
                 }],
                 true => delegated(reader, service, (at, root), &mut left, output),
             };
+            let is_last = narrower.as_mut().is_some_and(|left| !takes(left, &rules));
+            if is_last {
+                output.findings.push(says_too_much(service, at));
+                rules = vec![Rule {
+                    service: service.clone(),
+                    at,
+                    route: Text::Merged(Box::default()),
+                    is_foreign: false,
+                }];
+            }
             for (delegated, rule) in rules.iter().enumerate() {
                 let place = RulePosition {
                     tenant: number,
@@ -110,8 +123,41 @@ pub fn build(
                 let whole = (ground, tenant, rule);
                 add_rule(reader, whole, place, is_shared, &mut regexes, output);
             }
+            if is_last {
+                break;
+            }
         }
     }
+}
+
+/// The bytes of texts that a VirtualService may have on a host; none where they are not bounded, or
+/// the host is its own and they were counted.
+fn narrower_left(reader: &Reader<'_>, ground: &Ground<'_>, tenant: &Tenant) -> Option<usize> {
+    let is_bounded = reader.settings().bounds.get(Holding::Routes).is_some();
+    let is_narrower = tenant.named == Named::Hosts && !tenant.names.has_host(ground.host);
+    (is_bounded && is_narrower).then_some(NARROWER_BYTES_MAX)
+}
+
+/// Takes the texts of rules from what is left; false where that is not enough.
+fn takes(left: &mut usize, rules: &[Rule]) -> bool {
+    let bytes: usize = rules.iter().map(|rule| texts::of_rows(&rule.route)).sum();
+    let rest = left.checked_sub(bytes);
+    *left = rest.unwrap_or_default();
+    rest.is_some()
+}
+
+/// Tells that a rule and all behind it would be repeated on too many hosts.
+fn says_too_much(service: &VirtualService, at: usize) -> Finding {
+    Finding::new(
+        Severity::Error,
+        &service.meta.key,
+        format!("spec.http[{at}]"),
+        format!(
+            "brings what this object says on hosts below its wildcards beyond {NARROWER_BYTES_MAX} \
+             bytes for each, so there what the rules before it do not take gets 503"
+        ),
+        "write less, or name those hosts in spec.hosts, where it counts for --bound routes",
+    )
 }
 
 /// The rules that a rule of a VirtualService delegates to; none where that has no effect.

@@ -50,6 +50,10 @@ const DELEGATED_ROWS_LEAST: usize = 256;
 /// [`DELEGATED_ROWS`].
 const DELEGATED_BYTES_LEAST: usize = DELEGATED_ROWS << 10;
 
+/// The bytes of texts that a VirtualService may have on a host that is narrower than its own. It
+/// counts for its own alone: which ones Gateways name below them is not known then.
+pub const NARROWER_BYTES_MAX: usize = 64 << 10;
+
 /// What the delegates of a VirtualService may still have on a host.
 pub struct DelegatedLeft {
     /// Rows.
