@@ -15,7 +15,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// None.
+    /// No parts yet.
     pub fn new() -> Self {
         Parts {
             policies: Interner::new(),

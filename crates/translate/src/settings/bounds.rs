@@ -7,7 +7,7 @@ pub const REDUCED_POINTS: u32 = 64;
 /// bodies, origins, lists of networks and all else that each host repeats.
 pub const ROW_TEXT_BYTES: usize = 512;
 
-/// So many bytes of texts beyond [`ROW_TEXT_BYTES`] count for one row more, and so do fewer.
+/// The bytes of texts beyond [`ROW_TEXT_BYTES`] that count for one row more, if they are begun.
 const MORE_TEXT_BYTES: usize = 256;
 
 /// The rows that one with these bytes of texts counts for beside itself. No row has more than

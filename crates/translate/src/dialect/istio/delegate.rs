@@ -132,7 +132,7 @@ pub fn follow(
     Ok(followed)
 }
 
-/// What is too much about a rule of a delegate, and what to do; none where it is not.
+/// The bound that a rule of a delegate exceeds, and what to do; none where it is within all.
 fn beyond(
     combined: usize,
     of_rule: usize,

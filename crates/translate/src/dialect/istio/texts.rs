@@ -9,16 +9,16 @@ use myriad_api::istio::{Labels, Map, StringMatch};
 
 use super::answer;
 
-/// What an entry of a list takes beside its text.
+/// The bytes that an entry of a list takes beside its text.
 const ENTRY_BYTES: usize = 4;
 
-/// What a destination takes beside the names that are written.
+/// The bytes that a destination takes beside the names that are written.
 const DESTINATION_BYTES: usize = 32;
 
-/// Escaped, each byte of a URL may be three.
+/// The bytes that one of a path may become when it is escaped.
 const ESCAPED: usize = 3;
 
-/// All rows of a rule together.
+/// The bytes of all rows of a rule together.
 pub fn of_rows(route: &HttpRoute) -> usize {
     let own = of_rule(route);
     let matches = route.matches.iter();
@@ -26,7 +26,7 @@ pub fn of_rows(route: &HttpRoute) -> usize {
     of_matches.fold(0, usize::saturating_add).max(own)
 }
 
-/// What each row of a rule says, beside what its match says.
+/// The bytes of what each row of a rule says, beside those of its match.
 pub fn of_rule(route: &HttpRoute) -> usize {
     let shares = route.route.iter().map(|share| {
         let headers = share.headers.as_deref().map_or(0, headers);
@@ -51,7 +51,7 @@ pub fn of_rule(route: &HttpRoute) -> usize {
         + retries.map_or(0, |retries| retries.retry_on.len())
 }
 
-/// What a match says.
+/// The bytes of what a match says.
 pub fn of_match(matched: &HttpMatch) -> usize {
     let rare = matched.rare();
     let single = [&matched.uri, &rare.scheme, &rare.method, &rare.authority];
@@ -60,17 +60,17 @@ pub fn of_match(matched: &HttpMatch) -> usize {
     single.chain(maps.map(of_tests)).sum()
 }
 
-/// What a match of streams of TLS says, and where it leads.
+/// The bytes of a match of streams of TLS, and of its destinations.
 pub fn of_tls(matched: &TlsMatch, shares: &[RouteDestination]) -> usize {
     list(&matched.destination_subnets) + of_shares(shares)
 }
 
-/// What a match of streams says, and where it leads.
+/// The bytes of a match of streams, and of its destinations.
 pub fn of_tcp(matched: &TcpMatch, shares: &[RouteDestination]) -> usize {
     list(&matched.destination_subnets) + matched.source_subnet.len() + of_shares(shares)
 }
 
-/// Where streams are led to.
+/// The bytes of the destinations of streams.
 pub fn of_shares(shares: &[RouteDestination]) -> usize {
     let shares = shares.iter().map(|share| destination(&share.destination));
     shares.sum()

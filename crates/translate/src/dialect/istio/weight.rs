@@ -51,16 +51,16 @@ const DELEGATED_ROWS_LEAST: usize = 256;
 const DELEGATED_BYTES_LEAST: usize = DELEGATED_ROWS << 10;
 
 /// The bytes of texts that a VirtualService may have on a host that is narrower than its own. It
-/// counts for its own alone: which ones Gateways name below them is not known then.
+/// counts for its own alone: the ones that Gateways name below them are not known then.
 pub const NARROWER_BYTES_MAX: usize = 64 << 10;
 
-/// What the delegates of a VirtualService may still have on a host.
+/// The rows and texts that the delegates of a VirtualService may still have on a host.
 pub struct DelegatedLeft {
     /// Rows.
     pub rows: usize,
     /// Bytes of texts, once for each row that has them.
     pub bytes: usize,
-    /// How many there were at first.
+    /// The bytes that there were at first.
     pub bytes_max: usize,
 }
 

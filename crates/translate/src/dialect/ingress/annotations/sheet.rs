@@ -9,7 +9,7 @@ use myriad_model::SourceRanges;
 use super::known::KnownNetworks;
 use super::{AnnotationProblem, Blocked, values};
 
-/// What becomes of an Ingress without something that restricts access to it.
+/// The effect of a value that cannot be read, where leaving it out would open something.
 const PATHS_CLOSED: &str = "so the paths of this Ingress answer 503";
 
 /// One value per honoured name.
@@ -32,7 +32,7 @@ struct Picked<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// None so far, of an object of which these lists of networks are known.
+    /// An empty sheet of an object of which these lists of networks are known.
     pub fn new(known: &'a KnownNetworks) -> Self {
         Sheet {
             known: Some(known),
@@ -87,7 +87,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// Networks, which are read once for all who ask for the object; none where they are too many
-    /// or cannot be read, which closes the paths of the Ingress if nobody else is to be admitted.
+    /// or cannot be read, which closes the paths of the Ingress where they keep clients out.
     pub fn networks(&mut self, name: &str, closes: bool) -> Option<SourceRanges> {
         let picked = *self.picked.get(name)?;
         let text = picked.value.trim();

@@ -55,7 +55,7 @@ pub fn size(value: &str) -> Option<u64> {
 pub const FEWER_NETWORKS: &str =
     "name fewer and larger networks, or have an AuthorizationPolicy of the gateway name them";
 
-/// What is wrong with a list of networks that is too long.
+/// The problem of a list of networks that is too long.
 pub fn too_long() -> String {
     format!("has more than {NETWORKS_MAX} networks or {NETWORKS_BYTES_MAX} bytes")
 }
