@@ -432,7 +432,7 @@ const DEFAULTS: &[ChangedDefault] = &[
         line: "matches of a delegate's rules",
         change: "the matches of a delegate's rules are bounded",
         setting: "",
-        sign: Sign::Look("look for delegates with hundreds of matches below rules with many"),
+        sign: Sign::Finding(&["may have from delegates together"]),
     },
     ChangedDefault {
         line: "path parameters that hide escapes",
@@ -464,6 +464,102 @@ const DEFAULTS: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Look("look for scrapers on slow lines"),
     },
+    ChangedDefault {
+        line: "use a Secret of the gateway's namespace only",
+        change: "Secrets of the gateway's namespace are used by the namespaces that they name",
+        setting: "--gateway-credentials=any",
+        sign: Sign::Look("myriad check --gateway-credentials=named lists them"),
+    },
+    ChangedDefault {
+        line: "may trickle for one `body_timeout`",
+        change: "bodies of requests that trickle get 408",
+        setting: "--limit min_body_rate=0",
+        sign: Sign::Look("look for clients that send slower than 64 bytes in a second"),
+    },
+    ChangedDefault {
+        line: "handshakes of a listener below a wildcard",
+        change: "the oldest VirtualService has the handshakes of a listener below a wildcard",
+        setting: "",
+        sign: Sign::Look("look for VirtualServices with the same sniHosts"),
+    },
+    ChangedDefault {
+        line: "`bind` of a Gateway is honoured",
+        change: "bind is for the workload's namespace, and a port is of its oldest Gateway",
+        setting: "--host-sharing=cluster",
+        sign: Sign::Look("look for Gateways with bind, and for ports of several namespaces"),
+    },
+    ChangedDefault {
+        line: "TCP rules of a VirtualService for `*`",
+        change: "plain connections of a port belong to the namespace of its Gateway",
+        setting: "",
+        sign: Sign::Look("look for TCP servers of several namespaces on one port"),
+    },
+    ChangedDefault {
+        line: "by at most 256 ports",
+        change: "a VirtualService leads to a host by at most 256 ports",
+        setting: "",
+        sign: Sign::Look("look for Gateways with hundreds of ports"),
+    },
+    ChangedDefault {
+        line: "Conditions of routes (query",
+        change: "conditions of routes are paid for from the steps of a request",
+        setting: "",
+        sign: Sign::Look("look for hosts with thousands of conditions"),
+    },
+    ChangedDefault {
+        line: "leave endpoints of a Service out",
+        change: "errors of routes of other namespaces leave no endpoint out",
+        setting: "",
+        sign: Sign::Look(
+            "look for outlierDetection of Services that VirtualServices elsewhere lead to",
+        ),
+    },
+    ChangedDefault {
+        line: "`X-Scheme`, `X-Forwarded-Scheme`",
+        change: "X-Scheme, SSL-Client-* and the like of clients reach no endpoint",
+        setting: "--trusted-hops=N",
+        sign: Sign::Look("look for backends that read such fields of a proxy in front"),
+    },
+    ChangedDefault {
+        line: "repeat on each of their hosts",
+        change: "texts that hosts repeat count for routes, and lists hold 4,096 networks",
+        setting: "--bound routes=0",
+        sign: Sign::Finding(&[
+            "has more than 4096 networks",
+            "shorten what its rules say",
+            "name those hosts in spec.hosts",
+        ]),
+    },
+    ChangedDefault {
+        line: "The streams of one HTTP/2 connection hold",
+        change: "the streams of one HTTP/2 connection hold at most 2 MiB",
+        setting: "--limit http2_held_bytes=256MiB",
+        sign: Sign::Look("look at limits_reached_total{limit=http2_held_bytes}"),
+    },
+    ChangedDefault {
+        line: "wait for their own client give way",
+        change: "requests that wait for their own client give way",
+        setting: "",
+        sign: Sign::Look("look at myriad_requests_evicted_total"),
+    },
+    ChangedDefault {
+        line: "behind a semicolon of the query",
+        change: "tokens behind a semicolon are seen, and drafts of HTTP/2 are not passed on",
+        setting: "",
+        sign: Sign::Look("look for clients that send parameters so"),
+    },
+    ChangedDefault {
+        line: "Annotations of ingress-nginx that had no effect",
+        change: "annotations that had no effect have one",
+        setting: "--ignore-annotations",
+        sign: Sign::Object(has_new_annotation),
+    },
+    ChangedDefault {
+        line: "with a usable Secret asks for passwords",
+        change: "passwords are asked for and deny lists refuse, where both answered 503",
+        setting: "--ignore-annotations",
+        sign: Sign::Object(has_password_or_deny_list),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.
@@ -483,6 +579,34 @@ fn restricts_paths(object: &Object) -> bool {
         }),
         _ => false,
     }
+}
+
+/// Whether an Ingress has an annotation by one of some names, whatever its prefix.
+fn has_annotation(object: &Object, names: &[&str]) -> bool {
+    let Object::Ingress(ingress) = object else {
+        return false;
+    };
+    let mut keys = ingress.meta.annotations.iter().map(|(key, _)| key);
+    keys.any(|key| names.contains(&key.rsplit('/').next().unwrap_or_default()))
+}
+
+fn has_new_annotation(object: &Object) -> bool {
+    has_annotation(
+        object,
+        &[
+            "custom-headers",
+            "custom-http-errors",
+            "from-to-www-redirect",
+            "limit-connections",
+            "mirror-target",
+            "server-alias",
+            "upstream-hash-by",
+        ],
+    )
+}
+
+fn has_password_or_deny_list(object: &Object) -> bool {
+    has_annotation(object, &["auth-type", "denylist-source-range"])
 }
 
 /// The objects among changes with content that some default affects, told before translation takes
