@@ -155,6 +155,19 @@ async fn end(mut asker: Asker) -> String {
     asker.answer().await
 }
 
+/// Sees to it that what was under way is done, and nothing of it was lost.
+async fn is_done(under_way: &mut [Asker]) {
+    for asker in &mut *under_way {
+        let answer = asker.answer().await;
+        assert!(answer.starts_with("http/1.1 200"), "{answer}");
+    }
+    // It was begun before anybody knew that it would be the last of its connection.
+    for asker in under_way {
+        let ended = tokio::time::timeout(PATIENCE, asker.0.read_u8()).await;
+        assert!(ended.is_ok_and(|read| read.is_err()), "it is closed");
+    }
+}
+
 #[tokio::test]
 async fn memory_that_runs_short_is_saved_step_by_step_and_comes_back() {
     let mut scene = Scene::set().await;
@@ -202,17 +215,8 @@ async fn memory_that_runs_short_is_saved_step_by_step_and_comes_back() {
     assert!(answer.starts_with("http/1.1 200"), "{answer}");
     assert_eq!((scene.metric(refused).await, scene.quick.asked()), (2, 4));
 
-    // What was under way is done, and nothing of it was lost.
     scene.tell.send_replace(true);
-    for asker in &mut under_way {
-        let answer = asker.answer().await;
-        assert!(answer.starts_with("http/1.1 200"), "{answer}");
-    }
-    // It was begun before anybody knew that it would be the last of its connection.
-    for mut asker in under_way {
-        let ended = tokio::time::timeout(PATIENCE, asker.0.read_u8()).await;
-        assert!(ended.is_ok_and(|read| read.is_err()), "it is closed");
-    }
+    is_done(&mut under_way).await;
     assert!(scene.metric("memory_pressure_steps_total").await >= 2);
     assert_eq!(
         (scene.metric("memory_pressure").await, scene.quick.asked()),

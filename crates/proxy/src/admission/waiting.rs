@@ -49,7 +49,7 @@ pub struct Standing {
 }
 
 struct Lines {
-    places: FifoSlots<Place>,
+    places: FifoSlots<WaitingRequest>,
     /// The one that has waited longest first.
     lines: [Fifo; LINES],
     count: u32,
@@ -57,7 +57,7 @@ struct Lines {
 
 /// The state of a request that waits.
 #[derive(Clone, Copy)]
-struct Place {
+struct WaitingRequest {
     /// The tick since which it has not got on.
     since: u32,
     /// The low bits of how far it had come then.
@@ -77,7 +77,7 @@ impl Standing {
     /// It waits for its client, has come so far in bytes, and goes when its deadline passes. It
     /// keeps its place for as long as it does not get on.
     pub fn wait(&mut self, waits: ClientWait, progress: u64, deadline: u32) {
-        let place = Place {
+        let place = WaitingRequest {
             since: now_ticks(),
             // What is compared are differences.
             mark: progress as u32,
@@ -133,14 +133,14 @@ impl Lines {
         }
     }
 
-    fn enter(&mut self, place: Place) -> u32 {
+    fn enter(&mut self, place: WaitingRequest) -> u32 {
         let index = self.places.take(place);
         self.push(place.line, index);
         index
     }
 
     /// Moves a request to the end of its line, if it has got on.
-    fn renew(&mut self, index: u32, place: Place) {
+    fn renew(&mut self, index: u32, place: WaitingRequest) {
         let Some(known) = self.places.get_mut(index) else {
             return;
         };

@@ -248,7 +248,7 @@ fn names(object: Option<&Object>) -> Option<Names> {
 
 /// What others are verified by that a Secret holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum SecretContent {
     /// Authorities, that can be read or not.
     Authorities,
     /// Users, some of whom can be verified.
@@ -258,13 +258,13 @@ pub enum Held {
 }
 
 /// What others are verified by that a Secret holds; none where there is nothing.
-pub fn held(object: Option<&Object>) -> Option<Held> {
+pub fn held(object: Option<&Object>) -> Option<SecretContent> {
     Some(match trust_of(object)? {
         Ok(held) if held.roots.is_empty() => match trust::are_usable(&held.users) {
-            true => Held::Users(held.users.form),
-            false => Held::NoUser,
+            true => SecretContent::Users(held.users.form),
+            false => SecretContent::NoUser,
         },
-        Ok(_) | Err(_) => Held::Authorities,
+        Ok(_) | Err(_) => SecretContent::Authorities,
     })
 }
 

@@ -9,7 +9,7 @@ use myriad_model::Host;
 use super::certificate::{self, Names};
 use super::claim::{Claim, Claims, suffix_of};
 use super::exports::exports;
-use super::facts::{Held, SharedFact, held, service_of};
+use super::facts::{SecretContent, SharedFact, held, service_of};
 use super::lent::{is_among, lent_to};
 use super::names::rule_host;
 use super::rule_facts::fact_patterns;
@@ -78,11 +78,11 @@ impl Reader<'_> {
 
     /// Whether there are authorities in a Secret, that can be read or not.
     pub fn has_trust(&mut self, id: &str) -> bool {
-        self.held(id) == Some(Held::Authorities)
+        self.held(id) == Some(SecretContent::Authorities)
     }
 
     /// What others are verified by that a Secret holds.
-    pub fn held(&mut self, id: &str) -> Option<Held> {
+    pub fn held(&mut self, id: &str) -> Option<SecretContent> {
         self.read(SharedFact::TrustThere(id));
         let secret = self.visit(ObjectKind::Secret, id);
         held(secret.as_ref())

@@ -89,7 +89,7 @@ pub struct Above {
     pub keepers: Vec<Shade>,
     /// The listeners where requests would be answered by those who may not.
     pub astray: Vec<Name>,
-    /// Those of them where an older and broader wildcard sends requests to HTTPS, by its Gateway.
+    /// The listeners among them where an older and broader wildcard redirects to HTTPS, by Gateway.
     pub redirected: Vec<(Name, Arc<str>)>,
     /// The listeners where what comes out of TLS would be handed on by those who may not.
     pub astray_streams: Vec<Name>,

@@ -165,6 +165,26 @@ impl<'a> Address<'a> {
     }
 }
 
+/// The endpoints beside an upstream, where addresses are neither asked of DNS nor those of clients.
+fn found(place: EndpointSource, upstream: &mut Upstream) -> Option<Endpoints> {
+    match place {
+        EndpointSource::Dns(dns) => {
+            upstream.dns = Some(Box::new(dns));
+            None
+        }
+        EndpointSource::Endpoints(_) if upstream.original_destination => None,
+        EndpointSource::Endpoints(endpoints) => {
+            let options = upstream.options.as_deref();
+            let is_asked = options.is_some_and(|options| options.locality.is_some());
+            Some(if is_asked {
+                endpoints
+            } else {
+                anywhere(endpoints)
+            })
+        }
+    }
+}
+
 impl Draft<'_> {
     /// The resources, once it is known what rules say and where endpoints are.
     fn finish(
@@ -213,22 +233,7 @@ impl Draft<'_> {
         if self.is_open && !is_http2 {
             upstream.options.get_or_insert_default().follows_client = true;
         }
-        let endpoints = match place {
-            EndpointSource::Dns(dns) => {
-                upstream.dns = Some(Box::new(dns));
-                None
-            }
-            EndpointSource::Endpoints(_) if upstream.original_destination => None,
-            EndpointSource::Endpoints(endpoints) => {
-                let options = upstream.options.as_deref();
-                let is_asked = options.is_some_and(|options| options.locality.is_some());
-                Some(if is_asked {
-                    endpoints
-                } else {
-                    anywhere(endpoints)
-                })
-            }
-        };
+        let endpoints = found(place, &mut upstream);
         let values = [
             Some(Value::Upstream(upstream)),
             endpoints.map(Value::Endpoints),

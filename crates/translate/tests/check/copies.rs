@@ -177,7 +177,8 @@ fn one_more_subset_loses_and_older_ones_stay() {
         [
             "error: Service shop/m2: spec.ports: would bring namespace shop beyond 20 endpoints \
           in subsets, by upstream-hash-by and by selectors, so subset s0 of port 80 has none, \
-          and its routes answer 503; remove subsets of DestinationRules and selectors that nobody needs, or raise \
+          and its routes answer 503; remove subsets of DestinationRules and selectors that \
+          nobody needs, or raise \
           --bound endpoint-copies=20"
         ]
     );

@@ -4,7 +4,7 @@
 //! meanwhile. Whoever has shown a password once is known for as long as it stays the same.
 
 mod hash;
-mod keeper;
+mod checks;
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use myriad_model::{Name, Policy};
 
-use self::keeper::{Attempt, Keeper, Verdict as Found};
+use self::checks::{LoginAttempt, PasswordChecks, Verdict as Found};
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, sources};
 use crate::codec::client::ClientAddress;
@@ -38,7 +38,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Whose passwords this process has verified.
-static KEEPER: LazyLock<Keeper> = LazyLock::new(Keeper::default);
+static CHECKS: LazyLock<PasswordChecks> = LazyLock::new(PasswordChecks::default);
 
 /// A name and a password, as a request gives them.
 struct Given {
@@ -61,14 +61,14 @@ pub(super) fn apply(
     let (Some(given), Some((version, trust))) = (Given::read(head), trust) else {
         return Ok(Flow::answer(refusal()));
     };
-    let proof = KEEPER.proof(version, &given.user, &given.password);
+    let proof = CHECKS.proof(version, &given.user, &given.password);
     let proof = proof.ok_or(FailureKind::Internal)?;
-    if KEEPER.is_known(&proof) {
+    if CHECKS.is_known(&proof) {
         return Ok(Flow::Continue);
     }
     let peer = scene.visit.client.ip();
     let source = source(client::address(head, peer, scene.trusted_hops));
-    if let Some(wait) = KEEPER.wait(source) {
+    if let Some(wait) = CHECKS.wait(source) {
         let mut additions = Additions::new();
         additions.push(("retry-after", limit::retry_after(wait)));
         let answer = LocalReply::failed(FailureKind::RateLimited);
@@ -77,11 +77,11 @@ pub(super) fn apply(
     let own = trust.users.hash_of(&given.user);
     let is_user = own.is_some();
     // A name that nobody has costs what that of a user does.
-    let decoy = || trust.users.hash_at(KEEPER.number(version, &given.user));
+    let decoy = || trust.users.hash_at(CHECKS.number(version, &given.user));
     let Some(hash) = own.or_else(decoy) else {
         return Ok(Flow::answer(refusal()));
     };
-    let attempt = Attempt {
+    let attempt = LoginAttempt {
         version,
         proof,
         source,
@@ -91,7 +91,7 @@ pub(super) fn apply(
     };
     let refusal = refusal();
     request.hold = Some(Box::pin(async move {
-        match KEEPER.verify(attempt).await {
+        match CHECKS.verify(attempt).await {
             Found::Right => Ok(()),
             Found::Wrong => Err(Box::new(refusal)),
             Found::Full => Err(Box::new(LocalReply::failed(FailureKind::Overloaded))),

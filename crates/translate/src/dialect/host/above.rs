@@ -35,7 +35,7 @@ pub struct Ends<'a> {
     pub by_ingress: &'a [Name],
 }
 
-/// Those who would answer at each listener, by wildcard, the narrowest first.
+/// The claims that would be answered at each listener, by wildcard, the narrowest first.
 type Answering<'a> = BTreeMap<(&'a Name, Deed), Vec<Vec<&'a Shade>>>;
 
 /// What the wildcards above a host do, but for handshakes at its own listeners, where TLS is ended

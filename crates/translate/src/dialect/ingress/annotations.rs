@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use myriad_api::config_map::HeaderFields;
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
-pub use copies::{Copies, TARGET as MIRROR_TARGET};
+pub use copies::{RequestCopies, TARGET as MIRROR_TARGET};
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
 pub use errors::{BACKEND as PAGES_BACKEND, Errors};
 pub use hosts::{Further, counterpart};

@@ -3,7 +3,7 @@
 use myriad_api::{BackendPort, Finding, Severity};
 use myriad_model::{Mirror, Name, Share};
 
-use super::annotations::{Copies, MIRROR_TARGET, key_of};
+use super::annotations::{MIRROR_TARGET, RequestCopies, key_of};
 use super::claimant::Claimant;
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::upstream::{self, PortFound};
@@ -13,7 +13,7 @@ use crate::resolve::upstream::{self, PortFound};
 pub fn mirror(
     reader: &mut Reader<'_>,
     claimant: &Claimant,
-    copies: &Copies,
+    copies: &RequestCopies,
     output: &mut Output,
 ) -> Option<Mirror> {
     let namespace = claimant.namespace();

@@ -41,7 +41,7 @@ struct Entered {
 }
 
 impl Ways {
-    /// Those by the servers of a Gateway that name a pattern and admit a namespace.
+    /// The ways in by the servers of a Gateway that name a pattern and admit a namespace.
     fn of(
         &mut self,
         reader: &mut Reader<'_>,

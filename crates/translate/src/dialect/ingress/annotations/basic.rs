@@ -9,7 +9,7 @@ use myriad_model::{Name, Policy};
 use super::sheet::Sheet;
 use super::{Basic, Blocked, Options, key_of};
 use crate::engine::{Output, Reader, Unit};
-use crate::resolve::facts::Held;
+use crate::resolve::facts::SecretContent;
 
 /// The name of the annotation that names the Secret.
 const SECRET: &str = "auth-secret";
@@ -79,15 +79,17 @@ impl Basic {
     ) -> bool {
         let secret = &self.secret;
         let problem = match reader.held(secret) {
-            Some(Held::Users(form)) if form == self.form => None,
-            Some(Held::Users(UsersForm::Map)) => {
+            Some(SecretContent::Users(form)) if form == self.form => None,
+            Some(SecretContent::Users(UsersForm::Map)) => {
                 Some("has users as keys, as auth-secret-type: auth-map says".to_owned())
             }
-            Some(Held::Users(UsersForm::File)) => {
+            Some(SecretContent::Users(UsersForm::File)) => {
                 Some("has users in data[auth], as auth-secret-type: auth-file says".into())
             }
-            Some(Held::NoUser) => Some("has no user whose password can be verified".to_owned()),
-            Some(Held::Authorities) => Some("has authorities, and no users".to_owned()),
+            Some(SecretContent::NoUser) => {
+                Some("has no user whose password can be verified".to_owned())
+            }
+            Some(SecretContent::Authorities) => Some("has authorities, and no users".to_owned()),
             None if reader.has_secret(secret) => {
                 Some("has no line NAME:HASH in data[auth], and no key whose value is a hash".into())
             }

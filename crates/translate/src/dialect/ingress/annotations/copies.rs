@@ -13,7 +13,7 @@ const KEPT: &str = "$request_uri";
 
 /// Where copies of requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copies {
+pub struct RequestCopies {
     /// The host of the target.
     pub host: Box<str>,
     /// Its port.
@@ -39,7 +39,7 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
         _ => None,
     });
     options.copies = target.map(|target| {
-        Box::new(Copies {
+        Box::new(RequestCopies {
             authority: host.unwrap_or_else(|| target.host.clone()),
             omits_body: body == Some(false),
             ..target
@@ -48,7 +48,7 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
 }
 
 /// A URL that ends with the variable.
-fn target(text: &str) -> Option<Copies> {
+fn target(text: &str) -> Option<RequestCopies> {
     let (scheme, rest) = text.split_once("://")?;
     let (protocol, port) = match scheme {
         "http" => (Protocol::Http1, 80),
@@ -63,7 +63,7 @@ fn target(text: &str) -> Option<Copies> {
     };
     let host = host.to_ascii_lowercase();
     let is_name = Host::parse(&host).is_ok() && !host.contains('*');
-    is_name.then(|| Copies {
+    is_name.then(|| RequestCopies {
         host: host.into(),
         port,
         protocol,

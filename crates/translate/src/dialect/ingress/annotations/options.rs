@@ -7,7 +7,7 @@ use myriad_api::secret::UsersForm;
 use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite, SourceRanges};
 
 use super::sheet::Sheet;
-use super::{Copies, DENIED, Errors, SOURCES, values};
+use super::{DENIED, Errors, RequestCopies, SOURCES, values};
 use crate::settings::Hsts;
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
@@ -56,7 +56,7 @@ pub struct Options {
     /// `upstream-hash-by`: what makes requests equal, that go to the same endpoint.
     pub hash_by: Option<Box<str>>,
     /// Where copies of requests go.
-    pub copies: Option<Box<Copies>>,
+    pub copies: Option<Box<RequestCopies>>,
     /// Errors that pages take the place of.
     pub errors: Option<Box<Errors>>,
     /// How often its paths are served.

@@ -37,7 +37,7 @@ const SOURCES_MAX: usize = 1 << 16;
 pub(super) type Proof = [u8; 32];
 
 /// The passwords of a process.
-pub(super) struct Keeper {
+pub(super) struct PasswordChecks {
     /// None where the system has no random numbers.
     key: Option<hmac::Key>,
     turns: Semaphore,
@@ -58,7 +58,7 @@ struct State {
 }
 
 /// A password that is to be verified.
-pub(super) struct Attempt {
+pub(super) struct LoginAttempt {
     /// The version of the users that it is for: others may not have it.
     pub(super) version: Version,
     /// What stands for it once it is known.
@@ -85,16 +85,16 @@ pub(super) enum Verdict {
 }
 
 /// A place among those that are verified.
-struct Place {
-    keeper: &'static Keeper,
+struct CheckPlace {
+    checks: &'static PasswordChecks,
     version: Version,
 }
 
-impl Keeper {
-    /// A keeper that knows nobody and verifies so many passwords at a time.
+impl PasswordChecks {
+    /// A table that knows nobody and verifies so many passwords at a time.
     fn new(turns: usize) -> Self {
         let random = SystemRandom::new();
-        Keeper {
+        PasswordChecks {
             key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok(),
             turns: Semaphore::new(turns),
             state: Mutex::default(),
@@ -140,7 +140,7 @@ impl Keeper {
     }
 
     /// Verifies a password on a thread beside, once it is its turn.
-    pub(super) async fn verify(&'static self, attempt: Attempt) -> Verdict {
+    pub(super) async fn verify(&'static self, attempt: LoginAttempt) -> Verdict {
         let Some(place) = self.enter(attempt.version) else {
             return Verdict::Full;
         };
@@ -165,7 +165,7 @@ impl Keeper {
         }
     }
 
-    fn note(&self, attempt: &Attempt, is_right: bool) {
+    fn note(&self, attempt: &LoginAttempt, is_right: bool) {
         let mut state = self.state();
         if is_right {
             state.remember(attempt.proof);
@@ -177,7 +177,7 @@ impl Keeper {
         }
     }
 
-    fn enter(&'static self, version: Version) -> Option<Place> {
+    fn enter(&'static self, version: Version) -> Option<CheckPlace> {
         let mut state = self.state();
         let own = state.places_of.get(&version).copied().unwrap_or_default();
         if state.places >= PLACES_MAX || own >= PLACES_OF_ONE_MAX {
@@ -185,8 +185,8 @@ impl Keeper {
         }
         state.places += 1;
         state.places_of.insert(version, own + 1);
-        Some(Place {
-            keeper: self,
+        Some(CheckPlace {
+            checks: self,
             version,
         })
     }
@@ -197,10 +197,10 @@ impl Keeper {
     }
 }
 
-impl Default for Keeper {
+impl Default for PasswordChecks {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Keeper::new((processors / 2).clamp(1, TURNS_MAX))
+        PasswordChecks::new((processors / 2).clamp(1, TURNS_MAX))
     }
 }
 
@@ -225,9 +225,9 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for CheckPlace {
     fn drop(&mut self) {
-        let mut state = self.keeper.state();
+        let mut state = self.checks.state();
         state.places = state.places.saturating_sub(1);
         if let Some(own) = state.places_of.get_mut(&self.version) {
             *own = own.saturating_sub(1);
@@ -242,21 +242,23 @@ impl Drop for Place {
 mod tests {
     use myriad_model::Version;
 
-    use super::{Attempt, KNOWN_MAX, Keeper, PLACES_MAX, PLACES_OF_ONE_MAX, VAIN_MAX, Verdict};
+    use super::{
+        KNOWN_MAX, LoginAttempt, PLACES_MAX, PLACES_OF_ONE_MAX, PasswordChecks, VAIN_MAX, Verdict,
+    };
 
-    fn keeper() -> &'static Keeper {
-        Box::leak(Box::new(Keeper::new(1)))
+    fn checks() -> &'static PasswordChecks {
+        Box::leak(Box::new(PasswordChecks::new(1)))
     }
 
     fn version(number: u8) -> Version {
         Version([number; 16])
     }
 
-    fn attempt(keeper: &Keeper, password: &str, is_user: bool) -> Attempt {
+    fn attempt(checks: &PasswordChecks, password: &str, is_user: bool) -> LoginAttempt {
         let password = password.as_bytes();
-        Attempt {
+        LoginAttempt {
             version: version(1),
-            proof: keeper.proof(version(1), "ann", password).unwrap(),
+            proof: checks.proof(version(1), "ann", password).unwrap(),
             source: 7,
             is_user,
             hash: "{PLAIN}secret".into(),
@@ -266,45 +268,45 @@ mod tests {
 
     #[tokio::test]
     async fn a_password_is_known_once_it_was_right_and_for_its_users_alone() {
-        let keeper = keeper();
-        let right = || attempt(keeper, "secret", true);
-        assert!(!keeper.is_known(&right().proof));
-        assert_eq!(keeper.verify(right()).await, Verdict::Right);
-        assert!(keeper.is_known(&right().proof));
-        let other = keeper.proof(version(2), "ann", b"secret").unwrap();
-        assert!(!keeper.is_known(&other), "the users have changed");
+        let checks = checks();
+        let right = || attempt(checks, "secret", true);
+        assert!(!checks.is_known(&right().proof));
+        assert_eq!(checks.verify(right()).await, Verdict::Right);
+        assert!(checks.is_known(&right().proof));
+        let other = checks.proof(version(2), "ann", b"secret").unwrap();
+        assert!(!checks.is_known(&other), "the users have changed");
         // Where a name ends is part of what is hashed.
-        let shifted = keeper.proof(version(1), "anns", b"ecret").unwrap();
-        assert!(!keeper.is_known(&shifted));
+        let shifted = checks.proof(version(1), "anns", b"ecret").unwrap();
+        assert!(!checks.is_known(&shifted));
 
-        let nobody = attempt(keeper, "secret", false);
-        let proof = keeper.proof(version(1), "bob", b"secret").unwrap();
-        let nobody = Attempt { proof, ..nobody };
-        assert_eq!(keeper.verify(nobody).await, Verdict::Wrong);
-        assert!(!keeper.is_known(&proof));
+        let nobody = attempt(checks, "secret", false);
+        let proof = checks.proof(version(1), "bob", b"secret").unwrap();
+        let nobody = LoginAttempt { proof, ..nobody };
+        assert_eq!(checks.verify(nobody).await, Verdict::Wrong);
+        assert!(!checks.is_known(&proof));
         assert_eq!(
-            keeper.verify(attempt(keeper, "", true)).await,
+            checks.verify(attempt(checks, "", true)).await,
             Verdict::Wrong
         );
     }
 
     #[tokio::test]
     async fn a_source_that_tries_too_often_has_to_wait_and_others_have_not() {
-        let keeper = keeper();
+        let checks = checks();
         for _ in 0..VAIN_MAX {
-            assert_eq!(keeper.wait(7), None);
-            let wrong = attempt(keeper, "wrong", true);
-            assert_eq!(keeper.verify(wrong).await, Verdict::Wrong);
+            assert_eq!(checks.wait(7), None);
+            let wrong = attempt(checks, "wrong", true);
+            assert_eq!(checks.verify(wrong).await, Verdict::Wrong);
         }
-        assert!(keeper.wait(7).is_some());
-        assert_eq!(keeper.wait(8), None);
+        assert!(checks.wait(7).is_some());
+        assert_eq!(checks.wait(8), None);
     }
 
     #[test]
     fn places_are_bounded_and_one_trust_has_not_all_of_them() {
-        let keeper = keeper();
+        let checks = checks();
         let enter = |number, count| -> Vec<_> {
-            let places = (0..count).map(|_| keeper.enter(version(number)));
+            let places = (0..count).map(|_| checks.enter(version(number)));
             places.flatten().collect()
         };
         let first = enter(1, PLACES_MAX);
@@ -313,26 +315,26 @@ mod tests {
         assert_eq!(others.len(), PLACES_MAX - PLACES_OF_ONE_MAX);
         drop((first, others));
         assert_eq!(enter(1, 1).len(), 1);
-        assert!(keeper.state().places_of.is_empty());
+        assert!(checks.state().places_of.is_empty());
     }
 
     #[test]
     fn what_is_known_is_bounded_and_what_is_used_stays() {
-        let keeper = keeper();
+        let checks = checks();
         let proof = |number: usize| {
             let name = number.to_string();
-            keeper.proof(version(1), &name, b"").unwrap()
+            checks.proof(version(1), &name, b"").unwrap()
         };
         let used = proof(usize::MAX);
         for number in 0..3 * KNOWN_MAX {
-            keeper.state().remember(proof(number));
+            checks.state().remember(proof(number));
             if number == 0 {
-                keeper.state().remember(used);
+                checks.state().remember(used);
             }
-            assert!(keeper.is_known(&used));
+            assert!(checks.is_known(&used));
         }
-        assert!(!keeper.is_known(&proof(0)));
-        let state = keeper.state();
+        assert!(!checks.is_known(&proof(0)));
+        let state = checks.state();
         assert!(state.younger.len() + state.older.len() <= 2 * KNOWN_MAX);
     }
 }
