@@ -3,8 +3,8 @@
 //! Verifying one is slow on purpose, so that it is never done on a worker: the plan is held back
 //! meanwhile. Whoever has shown a password once is known for as long as it stays the same.
 
-mod hash;
 mod checks;
+mod hash;
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
