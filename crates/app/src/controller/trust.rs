@@ -93,7 +93,8 @@ pub async fn publish_bundle(
     client.put_config_map(namespace, name, &texts).await
 }
 
-/// Publishes them wherever there is a ConfigMap of this name, and in all namespaces that want one.
+/// Publishes them in all namespaces that want them. A ConfigMap of this name elsewhere may be that of
+/// another gateway, and is left alone.
 ///
 /// # Errors
 /// The API server cannot be asked or refuses; the first refusal, once all have been tried.
@@ -105,10 +106,9 @@ pub async fn publish_everywhere(
 ) -> Result<(), CallError> {
     let texts = Texts::from([(BUNDLE.to_owned(), bundle.to_owned())]);
     let known = client.config_maps_named(name, &texts).await?;
-    let unlike = known.iter().filter(|(_, is_like)| !**is_like);
-    let missing = wanted.iter().filter(|it| !known.contains_key(&***it));
+    let stale = wanted.iter().filter(|it| known.get(&***it) != Some(&true));
     let mut outcome = Ok(());
-    for namespace in unlike.map(|(it, _)| &**it).chain(missing.map(|it| &**it)) {
+    for namespace in stale {
         // One that ends takes nothing more, and keeps nobody else waiting.
         let published = publish_bundle(client, namespace, name, bundle).await;
         outcome = outcome.and(published);

@@ -132,7 +132,8 @@ impl Engine {
     fn came_late(&self, key: &ObjectKey, claimed: &NewlyClaimed) -> Vec<(Host, i64)> {
         let held = self.held(key);
         let entry = self.late.objects.get(key);
-        let time = self.now.max(self.late.newest);
+        // Times of creation are whole seconds, the last one of which has not ended.
+        let time = self.now.max(self.late.newest) + 1;
         let late = claimed.changed.iter().filter(|host| {
             let is_held = !claimed.owned_none && held.contains(*host);
             // Another one saw it come before this engine did.
