@@ -7,7 +7,7 @@ use myriad_api::{Finding, ObjectKey, ObjectKind, Place, Report, Severity};
 use myriad_base::clock;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::host::Pattern;
-use myriad_model::{Action, Commit, Delta, Host, Key, Kind, Origin, PathMatch, Route, Snapshot};
+use myriad_model::{Action, Commit, Delta, Host, Key, Kind, Origin, PathView, RouteView, Snapshot};
 use myriad_proxy::Receipt;
 use myriad_translate::{Engine, FindingsChange, MAIN};
 use serde::Serialize;
@@ -295,14 +295,16 @@ impl Board {
         self.lock().sample.clone()
     }
 
-    /// The number of domains and of routes.
+    /// The number of domains and of routes. Reads through all resources.
     pub fn served(&self) -> (usize, usize) {
         let state = self.lock();
         let count = |kind: Kind| {
             let found = state.counts.iter().find(|(name, _)| *name == kind.as_str());
             found.map_or(0, |(_, count)| *count)
         };
-        (count(Kind::Domain), count(Kind::Route))
+        let resources = state.snapshot.iter().filter_map(|sealed| sealed.resource());
+        let routes = resources.map(|resource| resource.value.routes_len());
+        (count(Kind::Domain), routes.sum())
     }
 
     /// The number of findings: errors, and all.
@@ -373,15 +375,15 @@ fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
     });
     let filled: std::collections::BTreeSet<_> = filled.collect();
     let mut best: Option<(&Host, &str)> = None;
-    for route in snapshot.iter().filter_map(|sealed| sealed.route()) {
-        let (PathMatch::Exact(path) | PathMatch::Prefix(path)) = &route.path else {
+    for route in snapshot.iter().flat_map(|sealed| sealed.routes()) {
+        let (PathView::Exact(path) | PathView::Prefix(path)) = route.path else {
             continue;
         };
         if !route.conditions.is_empty() || !answers(route, |name| filled.contains(name)) {
             continue;
         }
         for host in route.hosts.iter().filter(|host| domains.contains(host)) {
-            let candidate = (host, &**path);
+            let candidate = (host, path);
             best = Some(best.map_or(candidate, |best| best.min(candidate)));
         }
     }
@@ -390,8 +392,8 @@ fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
 
 /// Whether a request on a route is not answered with the proxy's own error; `is_filled` says
 /// which upstreams have endpoints.
-fn answers(route: &Route, is_filled: impl Fn(&str) -> bool) -> bool {
-    match &route.action {
+fn answers(route: RouteView<'_>, is_filled: impl Fn(&str) -> bool) -> bool {
+    match route.action {
         Action::Forward(shares) => {
             !shares.is_empty() && shares.iter().all(|share| is_filled(&share.upstream))
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use myriad_base::metrics::{Family, Gauge, Metrics};
 use myriad_model::{
-    Balancer, Change, HashTable, PathMatch, PathRewrite, Resource, Route, SealedArc, Test,
+    Balancer, Change, HashTable, PathRewrite, PathView, Resource, RouteView, SealedArc, Test,
     Upstream, Value, wire,
 };
 use myriad_translate::regex_bytes;
@@ -244,9 +244,13 @@ fn bytes(row: &Row) -> u64 {
 fn amounts(resource: &Resource, bytes: u64) -> Row {
     let mut row = Row::default();
     let (part, count) = match &resource.value {
-        Value::Route(route) => {
-            row[Part::Regexes as usize] = regexes(route);
-            (Part::Routes, 1)
+        Value::Route(_) | Value::Routes(_) => {
+            let held = &mut row[Part::Regexes as usize];
+            resource
+                .value
+                .routes()
+                .for_each(|route| add_regexes(route, held));
+            (Part::Routes, resource.value.routes_len() as u64)
         }
         Value::Endpoints(endpoints) => (Part::Endpoints, endpoints.endpoints.len() as u64),
         Value::Certificate(_) => (Part::Certificates, 1),
@@ -260,31 +264,31 @@ fn amounts(resource: &Resource, bytes: u64) -> Row {
     row
 }
 
-fn regexes(route: &Route) -> Held {
-    let of_path = match &route.path {
-        PathMatch::Regex(text) => Some(text),
+fn add_regexes(route: RouteView<'_>, held: &mut Held) {
+    let of_path = match route.path {
+        PathView::Regex(text) => Some(text),
         _ => None,
     };
     let conditions = route.conditions.iter();
     let of_values = conditions.filter_map(|condition| match &condition.test {
-        Test::Regex(text) => Some(text),
+        Test::Regex(text) => Some(&**text),
         _ => None,
     });
     let rewrite = route.policy.rewrite.as_ref();
     let of_rewrite = rewrite.and_then(|rewrite| match rewrite.path.as_ref()? {
-        PathRewrite::Substitution { regex, .. } => Some(regex),
+        PathRewrite::Substitution { regex, .. } => Some(&**regex),
         PathRewrite::Template(_) | PathRewrite::Matched(_) => None,
     });
     let cors = route.policy.cors.iter();
-    let of_origins = cors.flat_map(|cors| &cors.origin_patterns);
+    let of_origins = cors
+        .flat_map(|cors| &cors.origin_patterns)
+        .map(|text| &**text);
     let texts = of_path.into_iter().chain(of_values).chain(of_rewrite);
-    let mut held = Held::default();
     for text in texts.chain(of_origins) {
         held.count += 1;
         // What a proxy holds, which is no longer the text.
         held.bytes += regex_bytes(text).unwrap_or_default();
     }
-    held
 }
 
 fn hash_tables(upstream: &Upstream) -> Held {

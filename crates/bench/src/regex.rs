@@ -13,7 +13,8 @@ use myriad_model::{
 use myriad_proxy::codec::head;
 use myriad_proxy::limits::Limits;
 use myriad_proxy::pattern::{Budget, SCRATCH_BYTES_MAX, scratch_bytes};
-use myriad_proxy::route::host::{HostEntry, RouteArc, RouteEntry};
+use myriad_proxy::route::entry::{BlockArc, BlockEntry};
+use myriad_proxy::route::host::HostEntry;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -180,18 +181,18 @@ fn measure_all(patterns: u32) -> anyhow::Result<(Vec<(Row, bool)>, usize)> {
 
 fn measure(shape: &Shape, patterns: u32) -> anyhow::Result<Row> {
     let before = Instant::now();
-    let routes: Result<Vec<RouteArc>, _> = (0..patterns)
+    let blocks: Result<Vec<BlockArc>, _> = (0..patterns)
         .map(|at| route(at, &(shape.pattern)(at)))
         .collect();
-    let routes = routes?;
+    let blocks = blocks?;
     let compile_ms = before.elapsed().as_millis();
-    let regexes = || routes.iter().filter_map(|route| route.path_regex());
+    let host = HostEntry::new(Host::any(), &blocks);
+    let regexes = || host.routes().iter().filter_map(|route| route.path_regex());
     let pattern_bytes = regexes().map(|regex| regex.memory_usage()).sum();
     let path = &*shape.path;
     for regex in regexes().take(FOLLOWED_MAX) {
         black_box(regex.groups(path.as_bytes(), &Budget::default()).is_some());
     }
-    let host = HostEntry::new(Host::any(), routes);
     let text = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     let head = head::parse(text.as_bytes(), &Limits::default());
     let head = head.map_err(|kind| anyhow::anyhow!("the head is refused: {kind:?}"))?;
@@ -226,7 +227,7 @@ fn worked_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-fn route(number: u32, pattern: &str) -> anyhow::Result<RouteArc> {
+fn route(number: u32, pattern: &str) -> anyhow::Result<BlockArc> {
     let route = Route {
         listeners: [Name::from("http")].into(),
         hosts: [Host::any()].into(),
@@ -242,7 +243,7 @@ fn route(number: u32, pattern: &str) -> anyhow::Result<RouteArc> {
     };
     let name = Name::from(format!("r{number}").as_str());
     let sealed = Sealer::new([0; 32], Form::Value).seal(name, resource);
-    let entry = RouteEntry::new(SealedArc::new(sealed));
-    let entry = entry.ok_or_else(|| anyhow::anyhow!("no route"))??;
-    Ok(RouteArc::new(entry))
+    let block = BlockEntry::new(SealedArc::new(sealed));
+    let block = block.ok_or_else(|| anyhow::anyhow!("no route"))??;
+    Ok(BlockArc::new(block))
 }

@@ -9,6 +9,7 @@ mod options;
 mod policy;
 mod provider;
 mod route;
+mod routes;
 mod source_ranges;
 mod stream_route;
 mod telemetry;
@@ -40,6 +41,10 @@ pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
     Source, Test, ValueMatch, WeightedUpstream,
 };
+pub use routes::{
+    Draft, Label, PathForm, PathView, ResourcePlace, RouteView, Routes, Row, Setting, Tables,
+    divide, in_order,
+};
 pub use source_ranges::SourceRanges;
 pub use stream_route::StreamRoute;
 pub use telemetry::{
@@ -55,6 +60,8 @@ pub use trust::{BadHash, TRUST_PARTS_MAX, Trust, Users};
 pub use upstream::{
     Dns, DnsMode, DnsName, Endpoint, Endpoints, MeshTls, Protocol, Upstream, UpstreamTls,
 };
+
+use std::sync::Arc;
 
 use crate::{Kind, Origin};
 
@@ -78,6 +85,8 @@ pub enum Value {
     Certificate(Box<Certificate>),
     /// See [`Route`].
     Route(Box<Route>),
+    /// See [`Routes`]; of the kind of [`Route`].
+    Routes(Box<Routes>),
     /// See [`Upstream`].
     Upstream(Upstream),
     /// See [`Endpoints`].
@@ -101,7 +110,7 @@ impl Value {
             Value::Listener(_) => Kind::Listener,
             Value::Domain(_) => Kind::Domain,
             Value::Certificate(_) => Kind::Certificate,
-            Value::Route(_) => Kind::Route,
+            Value::Route(_) | Value::Routes(_) => Kind::Route,
             Value::Upstream(_) => Kind::Upstream,
             Value::Endpoints(_) => Kind::Endpoints,
             Value::Trust(_) => Kind::Trust,
@@ -109,6 +118,57 @@ impl Value {
             Value::AccessPolicy(_) => Kind::AccessPolicy,
             Value::Provider(_) => Kind::Provider,
             Value::Telemetry(_) => Kind::Telemetry,
+        }
+    }
+
+    /// The routes that it holds.
+    pub fn routes(&self) -> impl Iterator<Item = RouteView<'_>> {
+        (0..self.routes_len()).filter_map(|at| self.route(at))
+    }
+
+    /// The policies of its routes; those of a block each once.
+    pub fn policies(&self) -> &[Arc<Policy>] {
+        match self {
+            Value::Route(route) => std::slice::from_ref(&route.policy),
+            Value::Routes(block) => block.policies(),
+            _ => &[],
+        }
+    }
+
+    /// The actions of its routes; those of a block each once.
+    pub fn actions(&self) -> &[Action] {
+        match self {
+            Value::Route(route) => std::slice::from_ref(&route.action),
+            Value::Routes(block) => block.actions(),
+            _ => &[],
+        }
+    }
+
+    /// The number of routes that it holds.
+    pub fn routes_len(&self) -> usize {
+        match self {
+            Value::Route(_) => 1,
+            Value::Routes(block) => block.len(),
+            _ => 0,
+        }
+    }
+
+    /// A route that it holds, by its number.
+    pub fn route(&self, at: usize) -> Option<RouteView<'_>> {
+        match self {
+            Value::Route(route) => (at == 0).then(|| route.view()),
+            Value::Routes(block) => block.get(at),
+            _ => None,
+        }
+    }
+}
+
+impl Resource {
+    /// The object that a route of it came from, by the route's number.
+    pub fn origin_of(&self, at: usize) -> &Origin {
+        match &self.value {
+            Value::Routes(block) => block.origin(at).unwrap_or(&self.origin),
+            _ => &self.origin,
         }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::wire::{self, WireError};
 use crate::{
     AccessPolicy, Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name,
-    Provider, Resource, Route, StreamRoute, Telemetry, Trust, Upstream, Value,
+    Provider, Resource, RouteView, StreamRoute, Telemetry, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -122,12 +122,10 @@ impl Sealed {
         }
     }
 
-    /// The value as a route.
-    pub fn route(&self) -> Option<&Route> {
-        match &self.resource()?.value {
-            Value::Route(route) => Some(route),
-            _ => None,
-        }
+    /// The routes that the value holds.
+    pub fn routes(&self) -> impl Iterator<Item = RouteView<'_>> {
+        let values = self.resource().into_iter();
+        values.flat_map(|resource| resource.value.routes())
     }
 
     /// The value as an upstream.

@@ -8,6 +8,7 @@ pub mod condition;
 pub mod credentials;
 pub mod downstream_connection;
 pub mod edit;
+pub mod entry;
 pub mod explain;
 pub mod host;
 pub mod identity;

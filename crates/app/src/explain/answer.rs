@@ -9,7 +9,7 @@ use std::sync::Arc;
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
 use myriad_model::{
-    Action, DnsName, Host, Name, PathMatch, Policy, Route, SealedArc, WeightedUpstream,
+    Action, DnsName, Host, Name, Origin, PathView, Policy, RouteView, SealedArc, WeightedUpstream,
 };
 use myriad_proxy::codec::head::Head;
 use myriad_proxy::failure::FailureKind;
@@ -20,7 +20,7 @@ use myriad_proxy::policy::rewrite::{self, Matched};
 use myriad_proxy::policy::token::HeadMemory;
 use myriad_proxy::route::certificate::CertificateEntry;
 use myriad_proxy::route::downstream_connection::{DownstreamConnection, Secured};
-use myriad_proxy::route::host::RouteEntry;
+use myriad_proxy::route::entry::RouteEntry;
 use myriad_proxy::route::identity::MESH_CLIENTS;
 use myriad_proxy::route::tables::{self, Answerer};
 use myriad_proxy::tls::key;
@@ -135,9 +135,9 @@ impl Walk<'_> {
             let patterns = tables.routes_for(&visit.listener, &head.host);
             self.meet_route(entry, patterns.map(|(host, _)| host), &head);
             if acts {
-                self.note_response(&route.policy);
+                self.note_response(route.policy);
             }
-            if let Action::Forward(shares) = &route.action
+            if let Action::Forward(shares) = route.action
                 && acts
             {
                 self.note_rewrite(entry, route, &head);
@@ -233,13 +233,15 @@ impl Walk<'_> {
             return self.offer_names(&head.host);
         };
         for entry in routes.iter().take(OFFERED_MAX) {
-            self.meet_object(entry.sealed());
+            if let Some(origin) = entry.origin() {
+                self.meet_origin(origin);
+            }
             if let Some(route) = entry.route() {
                 let conditions = match route.conditions.len() {
                     0 => String::new(),
                     count => format!(", if {count} conditions hold"),
                 };
-                let path = path_text(&route.path);
+                let path = path_text(route.path);
                 self.hint(format!("{host} has {path}{conditions}"));
             }
         }
@@ -290,7 +292,7 @@ impl Walk<'_> {
         }
     }
 
-    fn note_rewrite(&mut self, entry: &RouteEntry, written: &Route, head: &Head<'_>) {
+    fn note_rewrite(&mut self, entry: &RouteEntry, written: RouteView<'_>, head: &Head<'_>) {
         let Some(rule) = &written.policy.rewrite else {
             return;
         };
@@ -386,9 +388,10 @@ impl Walk<'_> {
     }
 
     fn meet_route(&mut self, entry: &RouteEntry, host: Option<&Host>, head: &Head<'_>) {
-        let object = self.meet_object(entry.sealed()).unwrap_or_default();
+        let object = entry.origin().map(|origin| self.meet_origin(origin));
+        let object = object.unwrap_or_default();
         if let Some(route) = entry.route() {
-            let name = entry.sealed().name().to_string();
+            let name = entry.name();
             let rule = object
                 .starts_with("VirtualService ")
                 .then(|| rule_of(&name));
@@ -397,7 +400,7 @@ impl Walk<'_> {
                 name,
                 object,
                 host: host.map_or(&*head.host, Host::as_str).to_owned(),
-                path: path_text(&route.path),
+                path: path_text(route.path),
                 conditions: route.conditions.len(),
                 rewrite: None,
             });
@@ -407,8 +410,12 @@ impl Walk<'_> {
     /// Notes the object that a resource came from.
     fn meet_object(&mut self, sealed: &SealedArc) -> Option<String> {
         let origin = &sealed.resource()?.origin;
+        Some(self.meet_origin(origin))
+    }
+
+    fn meet_origin(&mut self, origin: &Origin) -> String {
         self.objects.extend(board::object_of(origin));
-        Some(origin.to_string())
+        origin.to_string()
     }
 
     fn hint(&mut self, hint: String) {
@@ -454,11 +461,11 @@ pub(super) fn rule_of(name: &str) -> Option<String> {
     }
 }
 
-fn path_text(path: &PathMatch) -> String {
+fn path_text(path: PathView<'_>) -> String {
     match path {
-        PathMatch::Exact(path) => format!("exactly {path}"),
-        PathMatch::Prefix(path) => format!("prefix {path}"),
-        PathMatch::Regex(pattern) => format!("regex {pattern}"),
-        PathMatch::Start(start) => format!("start {start}"),
+        PathView::Exact(path) => format!("exactly {path}"),
+        PathView::Prefix(path) => format!("prefix {path}"),
+        PathView::Regex(pattern) => format!("regex {pattern}"),
+        PathView::Start(start) => format!("start {start}"),
     }
 }

@@ -82,15 +82,19 @@ impl Gathered {
                 let names = domain.certificate.iter().chain(&domain.alternatives);
                 self.needed.extend(names.map(certificate));
             }
-            Value::Route(route) => {
-                self.note(&route.hosts);
-                if !route.hosts.iter().any(is_covered) {
+            Value::Route(_) | Value::Routes(_) => {
+                let hosts = value.route(0).map_or(&[][..], |route| &**route.hosts);
+                self.note(hosts);
+                if !hosts.iter().any(is_covered) {
                     return false;
                 }
-                if let Action::Forward(shares) = &route.action {
-                    self.need(shares);
+                for route in value.routes() {
+                    if let Action::Forward(shares) = route.action {
+                        self.need(shares);
+                    }
                 }
-                let users = route.policy.users.iter();
+                let policies = value.policies().iter();
+                let users = policies.filter_map(|policy| policy.users.as_ref());
                 self.needed
                     .extend(users.map(|name| Key::new(Kind::Trust, name.clone())));
             }

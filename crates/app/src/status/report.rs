@@ -209,10 +209,12 @@ fn hosts_of(snapshot: &Snapshot, ingress: &ObjectKey) -> Vec<HostReport> {
         resources.filter_map(read)
     };
     let mut routes: BTreeMap<Host, usize> = BTreeMap::new();
-    for resource in of_kind(Kind::Route).filter(|resource| resource.origin == wanted) {
-        if let Value::Route(route) = resource.value {
-            for host in route.hosts.iter() {
-                *routes.entry(host.clone()).or_default() += 1;
+    for resource in of_kind(Kind::Route) {
+        for (at, route) in resource.value.routes().enumerate() {
+            if *resource.origin_of(at) == wanted {
+                for host in route.hosts.iter() {
+                    *routes.entry(host.clone()).or_default() += 1;
+                }
             }
         }
     }

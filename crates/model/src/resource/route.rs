@@ -37,7 +37,7 @@ impl Route {
     }
 }
 
-fn share<T: ?Sized + PartialEq>(own: &mut Arc<T>, other: &Arc<T>) {
+pub(super) fn share<T: ?Sized + PartialEq>(own: &mut Arc<T>, other: &Arc<T>) {
     if !Arc::ptr_eq(own, other) && own == other {
         *own = other.clone();
     }

@@ -9,6 +9,7 @@ mod options;
 mod policy;
 mod provider;
 mod route;
+mod routes;
 mod telemetry;
 mod upstream;
 
@@ -16,9 +17,11 @@ use super::codec::*;
 use super::proto::{Line, Proto};
 use super::raw::{Encoder, Raw, Reader};
 use super::{WireError, shared};
+pub(crate) use routes::{Parts, parts};
+
 use crate::{
     AccessPolicy, Certificate, Domain, Endpoints, KeyEncoding, Listener, Origin, OriginKind,
-    PrivateKey, Provider, Resource, Route, StreamRoute, TRUST_PARTS_MAX, Telemetry, Trust,
+    PrivateKey, Provider, Resource, Route, Routes, StreamRoute, TRUST_PARTS_MAX, Telemetry, Trust,
     Upstream, Users, Value,
 };
 
@@ -53,6 +56,7 @@ forms! {
         18 access_policy: each::<AccessPolicy>() => AccessPolicy, since 3;
         19 provider: each::<Provider>() => Provider, since 3;
         20 telemetry: each::<Telemetry>() => Telemetry, since 3;
+        21 routes: each::<Routes>() => Routes, since 4;
     }
 }
 

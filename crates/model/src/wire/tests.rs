@@ -3,6 +3,7 @@
 mod access_policy;
 mod fields;
 mod provider;
+mod routes;
 mod telemetry;
 mod upstream;
 

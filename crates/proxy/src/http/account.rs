@@ -20,7 +20,7 @@ use crate::local::Local;
 use crate::policy::client;
 use crate::policy::trace::{self, Trace};
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::host::RouteEntry;
+use crate::route::entry::RouteEntry;
 use crate::route::tables::Tables;
 use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::count::Count;
@@ -224,10 +224,7 @@ impl RequestAccount {
     /// The route that was taken.
     pub fn set_route(&mut self, route: &RouteEntry) {
         if let Some(line) = &mut self.line {
-            line.origin = route
-                .sealed()
-                .resource()
-                .map(|resource| resource.origin.clone());
+            line.origin = route.origin().cloned();
         }
     }
 

@@ -7,7 +7,7 @@ use crate::failure::FailureKind;
 use crate::policy::check::{Answered, OwnedHeader, RefusalResponse, may_pass_on};
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
-use crate::route::host::RouteArc;
+use crate::route::entry::RouteEntry;
 
 /// An answer without an endpoint.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub struct LocalReply {
     /// The form of the body, where that is a page.
     page: Option<Form>,
     /// The route whose answer it is.
-    route: Option<RouteArc>,
+    route: Option<RouteEntry>,
 }
 
 impl LocalReply {
@@ -119,7 +119,7 @@ impl LocalReply {
     }
 
     /// This answer as that of a route, with its edits, and its body where it has one.
-    pub fn of(mut self, route: &RouteArc) -> Self {
+    pub fn of(mut self, route: &RouteEntry) -> Self {
         self.route = Some(route.clone());
         self
     }
@@ -160,7 +160,7 @@ impl LocalReply {
             return body;
         }
         let route = self.route.as_ref().and_then(|entry| entry.route());
-        match route.map(|route| &route.action) {
+        match route.map(|route| route.action) {
             Some(Action::Respond(fixed)) => &fixed.body,
             _ => self.text.as_bytes(),
         }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use myriad_model::{Action, HeaderEdits, Origin, OriginKind, Policy, Retry, Route};
+use myriad_model::{Action, HeaderEdits, Origin, OriginKind, Policy, Retry, RouteView};
 
 use super::answer::LocalReply;
 use super::peer::ResponseChanges;
@@ -21,7 +21,7 @@ use crate::failure::FailureKind;
 use crate::policy::check::OwnedHeader;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
-use crate::route::host::{RouteArc, RouteEntry};
+use crate::route::entry::RouteEntry;
 use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
 
@@ -50,7 +50,7 @@ impl Plan {
 /// A request on its way to an endpoint.
 pub struct Forward {
     /// The route, which keeps the policy in reach.
-    pub route: RouteArc,
+    pub route: RouteEntry,
     /// Which of the route's upstreams was drawn.
     pub share: usize,
     /// That upstream.
@@ -109,7 +109,7 @@ pub struct Forward {
 impl Forward {
     /// The policy of the route.
     pub fn policy(&self) -> Option<&Policy> {
-        self.route.route().map(|route| &*route.policy)
+        self.route.route().map(|route| &**route.policy)
     }
 
     /// When the request is sent again; a copy is not.
@@ -139,7 +139,7 @@ impl Forward {
     /// who wrote it does not answer for the endpoints. A sidecar has its workload for its only
     /// client, and what the proxy asks itself is of no namespace.
     pub fn is_foreign(&self) -> bool {
-        let of_route = self.route.sealed().resource().map(|it| &it.origin);
+        let of_route = self.route.origin();
         let of_upstream = self.upstream.upstream.as_ref();
         let of_upstream = of_upstream.and_then(|sealed| Some(&sealed.resource()?.origin));
         let is_own = of_route.is_some_and(|origin| origin.kind == OriginKind::Settings);
@@ -160,7 +160,7 @@ pub fn tell_trouble(plan: &Forward, answer: &LocalReply) {
     let Some(kind) = answer.failure else {
         return;
     };
-    let hosts = plan.route.route().map_or(&[][..], |route| &*route.hosts);
+    let hosts = plan.route.route().map_or(&[][..], |route| &**route.hosts);
     let host = hosts.first().map(|host| host.to_string());
     let host = host.unwrap_or_default();
     trouble::tell(kind, answer.status, &host, || Some(&plan.route));
@@ -186,8 +186,8 @@ pub fn changes_of<'a>(
 }
 
 /// The edits of a route's policy and of one of its upstreams.
-pub fn header_edits(route: &Route, share: usize) -> [Option<&HeaderEdits>; 2] {
-    let of_share = match &route.action {
+pub fn header_edits(route: RouteView<'_>, share: usize) -> [Option<&HeaderEdits>; 2] {
+    let of_share = match route.action {
         Action::Forward(shares) => shares.get(share).and_then(|share| share.headers.as_deref()),
         Action::Redirect(_) | Action::Respond(_) => None,
     };

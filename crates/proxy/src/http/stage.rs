@@ -10,7 +10,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use myriad_model::{Route, SealedArc};
+use myriad_model::{RouteView, SealedArc};
 use smallvec::SmallVec;
 
 use super::account::RequestAccount;
@@ -26,7 +26,7 @@ use crate::policy::cors::Additions;
 use crate::policy::token::{HeadMemory, KeptToken, Verified};
 use crate::route::claims::VerifiedClaims;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::host::RouteArc;
+use crate::route::entry::RouteEntry;
 use crate::route::tables::Tables;
 
 mod authorization;
@@ -269,9 +269,9 @@ impl Token<'_> {
 #[derive(Clone, Copy)]
 pub struct TakenRoute<'a> {
     /// The entry.
-    pub entry: &'a RouteArc,
+    pub entry: &'a RouteEntry,
     /// Its value.
-    pub route: &'a Route,
+    pub route: RouteView<'a>,
 }
 
 impl<'a, 'h> RequestState<'a, 'h> {
@@ -418,7 +418,7 @@ pub fn plan<'h>(
     if let Plan::Answer(answer) = &plan
         && let Some(kind) = answer.failure
     {
-        let route = || Some(&**tables.route(&visit.listener, head, None, budget).ok()?);
+        let route = || tables.route(&visit.listener, head, None, budget).ok();
         trouble::tell(kind, answer.status, &head.host, route);
     }
     Planned {

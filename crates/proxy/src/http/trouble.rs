@@ -7,7 +7,7 @@ use myriad_base::clock;
 use myriad_base::log::suppressed::Topic;
 
 use crate::failure::FailureKind;
-use crate::route::host::RouteEntry;
+use crate::route::entry::RouteEntry;
 
 /// When a reason may be told again, and how often it was not told since.
 struct Reason {
@@ -55,8 +55,8 @@ pub fn tell<'a>(
     let Some(left_out) = reason.and_then(|it| it.admit(clock::unix_seconds())) else {
         return;
     };
-    let resource = route().and_then(|route| route.sealed().resource());
-    let route = resource.map(|it| it.origin.to_string()).unwrap_or_default();
+    let origin = route().and_then(|route| route.origin());
+    let route = origin.map(|it| it.to_string()).unwrap_or_default();
     tracing::warn!(
         reason = verdict.flag,
         ?host,

@@ -118,7 +118,7 @@ fn usual_port(scheme: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use myriad_model::{
-        PathMatch, PathReading, Redirect, RedirectParts, RedirectPath, RedirectTarget, TlsRedirect,
+        PathReading, PathView, Redirect, RedirectParts, RedirectPath, RedirectTarget, TlsRedirect,
     };
 
     use super::{location, to_tls};
@@ -160,7 +160,7 @@ mod tests {
             target: RedirectTarget::Parts(Box::new(parts)),
         };
         let matched = Matched {
-            path: &PathMatch::Prefix("/a".into()),
+            path: PathView::Prefix("/a"),
             regex: None,
             reading: PathReading::AsSent,
             budget: &Budget::default(),

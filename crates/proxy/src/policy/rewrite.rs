@@ -1,13 +1,13 @@
 //! The path that is sent upstream.
 
-use myriad_model::{PathMatch, PathReading, PathRewrite, Route};
+use myriad_model::{PathReading, PathRewrite, PathView, RouteView};
 
 use crate::codec::head::{Head, check_path};
 use crate::codec::path::reading::escaped;
 use crate::failure::FailureKind;
 use crate::limits::PathRule;
 use crate::pattern::{Budget, Groups, Pattern};
-use crate::route::host::RouteEntry;
+use crate::route::entry::RouteEntry;
 
 /// The longest rewritten path in bytes; what is longer is never sent.
 const PATH_BYTES_MAX: usize = 64 << 10;
@@ -16,7 +16,7 @@ const PATH_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Copy)]
 pub struct Matched<'a> {
     /// The match.
-    pub path: &'a PathMatch,
+    pub path: PathView<'a>,
     /// Its regex, where it is one.
     pub regex: Option<&'a Pattern>,
     /// The reading of the path that it was compared with.
@@ -27,9 +27,9 @@ pub struct Matched<'a> {
 
 impl<'a> Matched<'a> {
     /// The match of a route's path. `budget` is what looking for it may cost.
-    pub fn of(entry: &'a RouteEntry, route: &'a Route, budget: &'a Budget) -> Self {
+    pub fn of(entry: &'a RouteEntry, route: RouteView<'a>, budget: &'a Budget) -> Self {
         Matched {
-            path: &route.path,
+            path: route.path,
             regex: entry.path_regex(),
             reading: route.policy.path_reading,
             budget,
@@ -100,18 +100,18 @@ fn make(
 /// to the letter.
 pub fn replace(with: &str, matched: Matched<'_>, path: &str) -> String {
     let (with, rest) = match matched.path {
-        PathMatch::Exact(_) => (with, ""),
-        PathMatch::Start(start) => (with, path.get(start.len()..).unwrap_or("")),
-        PathMatch::Regex(_) => {
+        PathView::Exact(_) => (with, ""),
+        PathView::Start(start) => (with, path.get(start.len()..).unwrap_or("")),
+        PathView::Regex(_) => {
             let regex = matched.regex;
             let end = regex.and_then(|regex| regex.match_end(path.as_bytes(), matched.budget));
             (with, path.get(end.unwrap_or(0)..).unwrap_or(""))
         }
-        PathMatch::Prefix(prefix) if **prefix == *"/" => match path {
+        PathView::Prefix("/") => match path {
             "/" => (with, ""),
             path => (with.trim_end_matches('/'), path),
         },
-        PathMatch::Prefix(prefix) => match path.get(prefix.len()..).unwrap_or("") {
+        PathView::Prefix(prefix) => match path.get(prefix.len()..).unwrap_or("") {
             "" => (with, ""),
             rest => (with.trim_end_matches('/'), rest),
         },
@@ -198,7 +198,7 @@ fn rooted(mut path: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use myriad_model::{PathMatch, PathReading, PathRewrite};
+    use myriad_model::{PathReading, PathRewrite, PathView};
 
     use super::{Matched, PATH_BYTES_MAX, fill, replace, rewrite, substitute};
     use crate::codec::head;
@@ -217,10 +217,10 @@ mod tests {
             ("/x$", "/a", "/a", "/x$"),
             ("/$0$x", "/a", "/a", "/$0$x"),
         ] {
-            let matched = PathMatch::Regex(regex.into());
+            let path_match = PathView::Regex(regex);
             let regex = Pattern::new(regex).unwrap();
             let matched = Matched {
-                path: &matched,
+                path: path_match,
                 regex: Some(&regex),
                 reading: PathReading::AsSent,
                 budget: &Budget::default(),
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_template_without_groups_is_the_path() {
         let matched = Matched {
-            path: &PathMatch::Start("/a".into()),
+            path: PathView::Start("/a"),
             regex: None,
             reading: PathReading::AsSent,
             budget: &Budget::default(),
@@ -245,9 +245,7 @@ mod tests {
 
     #[test]
     fn what_the_match_covers_is_replaced() {
-        let exact = |text: &str| PathMatch::Exact(text.into());
-        let prefix = |text: &str| PathMatch::Prefix(text.into());
-        let start = |text: &str| PathMatch::Start(text.into());
+        let (exact, prefix, start) = (PathView::Exact, PathView::Prefix, PathView::Start);
         for (path_match, with, path, result) in [
             (exact("/a"), "/x", "/a", "/x"),
             (exact("/a"), "", "/a", "/"),
@@ -266,7 +264,7 @@ mod tests {
             (start("/a"), "", "/ab", "/b"),
         ] {
             let matched = Matched {
-                path: &path_match,
+                path: path_match,
                 regex: None,
                 reading: PathReading::AsSent,
                 budget: &Budget::default(),
@@ -279,7 +277,7 @@ mod tests {
         }
         let regex = Pattern::new("(?i)/A+").unwrap();
         let matched = Matched {
-            path: &PathMatch::Regex("(?i)/A+".into()),
+            path: PathView::Regex("(?i)/A+"),
             regex: Some(&regex),
             reading: PathReading::AsSent,
             budget: &Budget::default(),
@@ -311,9 +309,9 @@ mod tests {
 
     #[test]
     fn nothing_leads_out_of_where_it_should_stay() {
-        let path_match = PathMatch::Start("/a".into());
+        let path_match = PathView::Start("/a");
         let matched = Matched {
-            path: &path_match,
+            path: path_match,
             regex: None,
             reading: PathReading::AsSent,
             budget: &Budget::default(),

@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use myriad_model::{Host, Name, Route, SealedArc, Value};
+use myriad_model::{Host, Name, SealedArc, Value};
 
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
-use super::host::{HostEntry, RouteArc, RouteEntry};
+use super::entry::{BlockArc, BlockEntry};
+use super::host::HostEntry;
 use super::leaf::Leaf;
 use super::stream_route::{
     HostStreamRoutes, ListenerStreamRoutes, StreamRouteEntry, StreamRouteKey, listener_hash,
@@ -44,8 +45,8 @@ pub struct Edit<'a> {
     stream_routes: HashMap<StreamRouteKey, StreamRouteEdit>,
 }
 
-/// The changes on one host, by the name of the route.
-type HostEdit = HashMap<Name, Option<RouteArc>>;
+/// The changes on one host, by the name of what holds its routes.
+type HostEdit = HashMap<Name, Option<BlockArc>>;
 
 /// The changes under one key, by the name of the stream route.
 type StreamRouteEdit = HashMap<Name, Option<Arc<StreamRouteEntry>>>;
@@ -85,7 +86,7 @@ impl<'a> Edit<'a> {
             Value::Telemetry(_) => self.tables.telemetries.change(some.name(), new)?,
             Value::Domain(_) => self.change_domain(old, new),
             Value::Certificate(_) => self.change_certificate(some.name(), new),
-            Value::Route(_) => return self.change_route(old, new),
+            Value::Route(_) | Value::Routes(_) => return self.change_routes(old, new),
             Value::Trust(_) => self.change_trust(some.name(), new),
             Value::StreamRoute(_) => return self.change_stream_route(old, new),
             Value::Upstream(_) => self.change_upstream(some.name(), |entry| entry.0 = new.cloned()),
@@ -106,17 +107,14 @@ impl<'a> Edit<'a> {
         }
         for (host, changes) in self.hosts {
             let known = self.tables.hosts.get(&host);
-            let known = known.map_or(&[][..], |entry| entry.routes());
-            let mut routes: Vec<RouteArc> = Vec::with_capacity(known.len() + changes.len());
-            let kept = known
-                .iter()
-                .filter(|route| !changes.contains_key(route.sealed().name()));
-            routes.extend(kept.cloned());
-            routes.extend(changes.into_values().flatten());
-            if routes.is_empty() {
+            let known = known.into_iter().flat_map(|entry| entry.blocks());
+            let kept = known.filter(|block| !changes.contains_key(block.sealed().name()));
+            let mut blocks: Vec<BlockArc> = kept.cloned().collect();
+            blocks.extend(changes.into_values().flatten());
+            if blocks.is_empty() {
                 self.tables.hosts.remove(&host);
             } else {
-                let entry = HostEntry::new(host, routes);
+                let entry = HostEntry::new(host, &blocks);
                 self.tables.hosts.insert(Arc::new(entry));
             }
         }
@@ -204,19 +202,19 @@ impl<'a> Edit<'a> {
         }
     }
 
-    fn change_route(
+    fn change_routes(
         &mut self,
         old: Option<&SealedArc>,
         new: Option<&SealedArc>,
     ) -> Result<(), EditError> {
-        let entry = match new.cloned().map(RouteEntry::new) {
+        let block = match new.cloned().map(BlockEntry::new) {
             None => None,
             Some(None) => return Err(EditError::NotOpened),
-            Some(Some(entry)) => Some(RouteArc::new(entry?)),
+            Some(Some(block)) => Some(BlockArc::new(block?)),
         };
         let hosts_of = |sealed: Option<&'_ SealedArc>| -> Vec<Host> {
-            let route: Option<&Route> = sealed.and_then(|sealed| sealed.route());
-            route.map_or_else(Vec::new, |route| route.hosts.to_vec())
+            let first = sealed.and_then(|sealed| sealed.routes().next());
+            first.map_or_else(Vec::new, |route| route.hosts.to_vec())
         };
         if let Some(old) = old {
             for host in hosts_of(Some(old)) {
@@ -225,7 +223,7 @@ impl<'a> Edit<'a> {
         }
         if let Some(new) = new {
             for host in hosts_of(Some(new)) {
-                self.touch(host, new.name(), entry.clone());
+                self.touch(host, new.name(), block.clone());
             }
         }
         Ok(())
@@ -291,9 +289,9 @@ impl<'a> Edit<'a> {
         }
     }
 
-    fn touch(&mut self, host: Host, name: &Name, entry: Option<RouteArc>) {
+    fn touch(&mut self, host: Host, name: &Name, block: Option<BlockArc>) {
         let edit = self.hosts.entry(host).or_default();
-        edit.insert(name.clone(), entry);
+        edit.insert(name.clone(), block);
     }
 
     fn change_upstream(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use myriad_model::{Host, Name, SealedArc};
 
-use super::host::{HostEntry, RouteArc};
+use super::entry::RouteEntry;
+use super::host::HostEntry;
 use super::leaf::{Hosted as _, has_listener};
 use super::tables::Tables;
 
@@ -34,7 +35,7 @@ impl Tables {
 
     /// The host pattern among whose routes [`Tables::route`] looks for one, with its routes in
     /// the order of precedence.
-    pub fn routes_for(&self, listener: &Name, name: &str) -> Option<(&Host, &[RouteArc])> {
+    pub fn routes_for(&self, listener: &Name, name: &str) -> Option<(&Host, &[RouteEntry])> {
         let accept = |entry: &'_ Arc<HostEntry>| entry.is_on(listener);
         let entry = self
             .hosts

@@ -15,7 +15,8 @@ use super::access_policies::AccessPolicies;
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
 use super::claims::VerifiedClaims;
-use super::host::{HostEntry, RouteArc};
+use super::entry::RouteEntry;
+use super::host::HostEntry;
 use super::identity::IdentityEntry;
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
 use super::stream_route::{
@@ -196,7 +197,7 @@ impl Tables {
         head: &Head<'_>,
         token: Option<VerifiedClaims<'_>>,
         budget: &Budget,
-    ) -> Result<&RouteArc, NotFound> {
+    ) -> Result<&RouteEntry, NotFound> {
         let host = self.host(listener, head);
         let host = host.ok_or(NotFound(FailureKind::NoHost))?;
         host.find(listener, head, token, budget).map_err(NotFound)
@@ -207,16 +208,16 @@ impl Tables {
     pub fn routes_otherwise<'t, 'a>(
         &'t self,
         listener: &'a Name,
-        found: &'a RouteArc,
+        found: &'a RouteEntry,
         head: &'a Head<'_>,
         token: Option<VerifiedClaims<'a>>,
         budget: &'a Budget,
-    ) -> impl Iterator<Item = &'t RouteArc> {
+    ) -> impl Iterator<Item = &'t RouteEntry> {
         let host = head.readings.is_some().then(|| self.host(listener, head));
         let others = host.flatten().into_iter();
         let others =
             others.flat_map(move |host| host.find_otherwise(listener, head, token, budget));
-        others.filter(move |other| !RouteArc::ptr_eq(other, found))
+        others.filter(move |other| !other.is_same(found))
     }
 
     fn host(&self, listener: &Name, head: &Head<'_>) -> Option<&HostEntry> {
@@ -307,8 +308,8 @@ impl Tables {
         }
         for entry in self.hosts.iter() {
             for (place, route) in entry.routes().iter().enumerate() {
-                let (host, sealed) = (entry.host(), route.sealed());
-                let (name, version) = (sealed.name(), sealed.version());
+                let (host, name) = (entry.host(), route.name());
+                let version = route.sealed().version();
                 lines.push(format!("route {host} {place} {name} {version}"));
             }
         }

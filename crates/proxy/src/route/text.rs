@@ -27,6 +27,15 @@ pub fn check(value: &Value) -> Result<(), Splitting> {
             }
             check_policy(&route.policy)
         }
+        Value::Routes(block) => {
+            for action in block.actions() {
+                if let Action::Redirect(redirect) = action {
+                    check_redirect(redirect)?;
+                }
+            }
+            let mut policies = block.policies().iter();
+            policies.try_for_each(|policy| check_policy(policy))
+        }
         Value::Upstream(upstream) => upstream.options.as_deref().map_or(Ok(()), check_options),
         Value::Provider(provider) => check_provider(provider),
         Value::Telemetry(telemetry) => telemetry.tracing.as_deref().map_or(Ok(()), check_tracing),

@@ -116,7 +116,7 @@ fn check(held: &Snapshot, is_first: bool) {
     let (mut names, mut routes) = (BTreeSet::new(), BTreeMap::new());
     for sealed in held.iter() {
         names.insert(sealed.key().clone());
-        if let Some(route) = sealed.route() {
+        if let Some(route) = sealed.routes().next() {
             *routes
                 .entry(route.hosts[0].as_str().to_owned())
                 .or_insert(0) += 1;
@@ -146,7 +146,7 @@ fn check_references(sealed: &Sealed, names: &BTreeSet<Key>, routes: &BTreeMap<St
         let host = domain.host.as_str();
         assert!(routes.contains_key(host), "{host} answers 404");
     }
-    if let Some(Action::Forward(targets)) = sealed.route().map(|route| &route.action) {
+    if let Some(Action::Forward(targets)) = sealed.routes().next().map(|route| route.action) {
         for kind in [Kind::Upstream, Kind::Endpoints] {
             let target = Key::new(kind, targets[0].upstream.clone());
             assert!(names.contains(&target), "{target} answers 503");

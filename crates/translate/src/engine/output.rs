@@ -1,7 +1,9 @@
 //! What one run of a unit returns.
 
+use std::collections::BTreeMap;
+
 use myriad_api::Finding;
-use myriad_model::{Name, Resource};
+use myriad_model::{Draft, Name, Origin, Resource, divide};
 
 use super::unit::Unit;
 
@@ -10,6 +12,8 @@ use super::unit::Unit;
 pub struct Output {
     /// The resources, by name.
     pub resources: Vec<(Name, Resource)>,
+    /// The routes of hosts, which become resources together.
+    pub routes: Drafts,
     /// The units that these resources refer to; they exist as long as somebody needs them.
     pub needs: Vec<Unit>,
     /// Findings for people.
@@ -24,4 +28,45 @@ pub struct Output {
     pub meaning: u64,
     /// When the unit has to run again though no object changed, in seconds since the epoch.
     pub deadline: Option<i64>,
+}
+
+/// Routes by what begins their names: the claimant and the host.
+#[derive(Debug, Default)]
+pub struct Drafts {
+    by_prefix: BTreeMap<String, (Origin, Vec<Draft>)>,
+    count: usize,
+}
+
+impl Output {
+    /// Makes resources of the routes, before all others: those of a claimant on a host lie in
+    /// blocks.
+    pub fn divide_routes(&mut self) {
+        let routes = std::mem::take(&mut self.routes).by_prefix.into_iter();
+        let mut resources: Vec<(Name, Resource)> = routes
+            .flat_map(|(prefix, (claimant, drafts))| divide(&prefix, &claimant, drafts))
+            .collect();
+        resources.append(&mut self.resources);
+        self.resources = resources;
+    }
+}
+
+impl Drafts {
+    /// Adds a route behind those of a claimant. `prefix` begins their names, on one host, and
+    /// ends in a slash.
+    pub fn add(&mut self, prefix: String, claimant: Origin, draft: Draft) {
+        let known = self.by_prefix.entry(prefix);
+        let (_, drafts) = known.or_insert_with(|| (claimant, Vec::new()));
+        drafts.push(draft);
+        self.count += 1;
+    }
+
+    /// The number of routes.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// All routes, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = &Draft> {
+        self.by_prefix.values().flat_map(|(_, drafts)| drafts)
+    }
 }

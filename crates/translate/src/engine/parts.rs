@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Action, Change, Policy, Redirect, Route, Sealed, WeightedUpstream};
+use myriad_model::{
+    Action, Change, Policy, Redirect, Resource, Route, Sealed, Value, WeightedUpstream,
+};
 
 use crate::store::interner::Interner;
 
@@ -31,10 +33,26 @@ impl Parts {
         self.policies.len() + actions
     }
 
-    /// Lets a route have the parts that others have, as far as they are equal.
-    pub fn share(&mut self, route: &mut Route) {
-        route.policy = self.policies.share(route.policy.clone());
-        match &mut route.action {
+    /// Lets the routes of a resource have the parts that others have, as far as they are equal.
+    pub fn share(&mut self, value: &mut Value) {
+        let (policies, actions) = match value {
+            Value::Route(route) => {
+                let Route { policy, action, .. } = &mut **route;
+                (std::slice::from_mut(policy), std::slice::from_mut(action))
+            }
+            Value::Routes(block) => block.parts_mut(),
+            _ => return,
+        };
+        for policy in policies {
+            *policy = self.policies.share(policy.clone());
+        }
+        for action in actions {
+            self.share_action(action);
+        }
+    }
+
+    fn share_action(&mut self, action: &mut Action) {
+        match action {
             Action::Respond(fixed) => fixed.body = self.bodies.share(fixed.body.clone()),
             Action::Redirect(redirect) => *redirect = self.redirects.share(redirect.clone()),
             Action::Forward(upstreams) => {
@@ -45,36 +63,54 @@ impl Parts {
         }
     }
 
-    /// Counts which routes came and went.
+    /// Counts which routes came and went. A block has each of its parts once.
     pub fn count(&mut self, changes: &[Change]) {
         for change in changes {
-            if let Some(route) = change.new.as_deref().and_then(Sealed::route) {
-                self.retain(route);
+            if let Some(new) = &change.new {
+                self.retain(new);
             }
-            if let Some(route) = change.old.as_deref().and_then(Sealed::route) {
-                self.release(route);
+            if let Some(old) = &change.old {
+                self.release(old);
             }
         }
     }
 
-    fn retain(&mut self, route: &Route) {
-        self.policies.retain(&route.policy);
-        match &route.action {
-            Action::Respond(fixed) => self.bodies.retain(&fixed.body),
-            Action::Redirect(redirect) => self.redirects.retain(redirect),
-            Action::Forward(upstreams) if are_long(upstreams) => self.upstreams.retain(upstreams),
-            Action::Forward(_) => {}
+    fn retain(&mut self, sealed: &Sealed) {
+        let Some(Resource { value, .. }) = sealed.resource() else {
+            return;
+        };
+        for policy in value.policies() {
+            self.policies.retain(policy);
+        }
+        for action in value.actions() {
+            match action {
+                Action::Respond(fixed) => self.bodies.retain(&fixed.body),
+                Action::Redirect(redirect) => self.redirects.retain(redirect),
+                Action::Forward(upstreams) if are_long(upstreams) => {
+                    self.upstreams.retain(upstreams);
+                }
+                Action::Forward(_) => {}
+            }
         }
     }
 
-    /// Counts a route that went.
-    pub fn release(&mut self, route: &Route) {
-        self.policies.release(&route.policy);
-        match &route.action {
-            Action::Respond(fixed) => self.bodies.release(&fixed.body),
-            Action::Redirect(redirect) => self.redirects.release(redirect),
-            Action::Forward(upstreams) if are_long(upstreams) => self.upstreams.release(upstreams),
-            Action::Forward(_) => {}
+    /// Counts a resource that went.
+    pub fn release(&mut self, sealed: &Sealed) {
+        let Some(Resource { value, .. }) = sealed.resource() else {
+            return;
+        };
+        for policy in value.policies() {
+            self.policies.release(policy);
+        }
+        for action in value.actions() {
+            match action {
+                Action::Respond(fixed) => self.bodies.release(&fixed.body),
+                Action::Redirect(redirect) => self.redirects.release(redirect),
+                Action::Forward(upstreams) if are_long(upstreams) => {
+                    self.upstreams.release(upstreams);
+                }
+                Action::Forward(_) => {}
+            }
         }
     }
 

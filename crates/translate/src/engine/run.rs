@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::{self as api, Object, ObjectKind};
-use myriad_model::{Key, Name, Resource, Route, SealedArc, Value};
+use myriad_model::{Key, Kind, Name, Resource, Route, Routes, SealedArc, Value};
 
 use super::Engine;
 use super::batch::Run;
@@ -258,6 +258,7 @@ impl Engine {
         let mut output = known.map_or_else(Output::default, |(_, translate)| {
             translate(&mut reader, unit)
         });
+        output.divide_routes();
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;
         run.work.objects_visited += visited;
@@ -405,7 +406,7 @@ impl Engine {
         reuse_names(record.routes(), &mut resources);
         let routes = resources
             .iter()
-            .filter(|(_, resource)| matches!(resource.value, Value::Route(_)))
+            .filter(|(_, resource)| resource.value.kind() == Kind::Route)
             .map(|(name, _)| name.clone())
             .collect();
         let stores_all = record.unit().kind().stores_all;
@@ -414,21 +415,12 @@ impl Engine {
             .filter(|(name, resource)| match &resource.value {
                 Value::Domain(domain) => name.as_str() != domain.host.as_str(),
                 Value::StreamRoute(_) => true,
-                Value::Route(_) => false,
+                Value::Route(_) | Value::Routes(_) => false,
                 _ => stores_all,
             })
             .map(|(name, resource)| Key::new(resource.value.kind(), name.clone()))
             .collect();
-        let mut before: Option<&Route> = None;
-        for (_, resource) in &mut resources {
-            if let Value::Route(route) = &mut resource.value {
-                self.parts.share(route);
-                if let Some(before) = before {
-                    route.share_with(before);
-                }
-                before = Some(route);
-            }
-        }
+        self.share_parts(&mut resources);
         match stamps {
             None => {
                 let changes = self.writer.replace(&former, resources, &mut run.delta);
@@ -438,6 +430,30 @@ impl Engine {
             Some(stamps) => self.settle_views(id, &former, resources, stamps, run),
         }
         self.units.set_outputs(id, routes, rest);
+    }
+
+    /// Lets the routes of a unit hold what is equal once, and their parts those of all units.
+    fn share_parts(&mut self, resources: &mut [(Name, Resource)]) {
+        let mut route_before: Option<&Route> = None;
+        let mut block_before: Option<&Routes> = None;
+        for (_, resource) in resources {
+            self.parts.share(&mut resource.value);
+            match &mut resource.value {
+                Value::Route(route) => {
+                    if let Some(before) = route_before {
+                        route.share_with(before);
+                    }
+                    route_before = Some(route);
+                }
+                Value::Routes(block) => {
+                    if let Some(before) = block_before {
+                        block.share_with(before);
+                    }
+                    block_before = Some(block);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Takes the resources of a unit into each view that sees them, and out of those that do not
@@ -480,7 +496,7 @@ fn reuse_names(former: &[Name], resources: &mut [(Name, Resource)]) {
     let mut sorted: Vec<&Name> = former.iter().collect();
     sorted.sort_unstable();
     for (name, resource) in resources {
-        if matches!(resource.value, Value::Route(_))
+        if resource.value.kind() == Kind::Route
             && let Ok(at) = sorted.binary_search(&&*name)
         {
             *name = sorted[at].clone();

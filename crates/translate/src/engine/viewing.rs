@@ -71,9 +71,7 @@ impl Engine {
         };
         let snapshot = self.writer.snapshot_at(slot);
         for sealed in snapshot.iter().flat_map(|it| it.iter()) {
-            if let Some(route) = sealed.route() {
-                self.parts.release(route);
-            }
+            self.parts.release(sealed);
         }
         self.writer.remove_view(slot);
         self.run.others.remove(&slot);

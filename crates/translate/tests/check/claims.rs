@@ -68,7 +68,7 @@ fn apply(engine: &mut Engine, text: &str, later: i64) {
 fn served_by(engine: &Engine, host: &str) -> BTreeSet<String> {
     let host = Host::parse(host).expect("a host");
     let routes = engine.snapshot().iter().filter_map(|sealed| {
-        let route = sealed.route()?;
+        let route = sealed.routes().next()?;
         let origin = sealed.resource()?.origin.id.clone();
         route.hosts.contains(&host).then_some(origin)
     });

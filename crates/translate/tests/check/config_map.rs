@@ -47,7 +47,7 @@ fn state(engine: &Engine) -> (Digest, Vec<Finding>) {
 
 /// Whether the one route is forwarded.
 fn is_open(engine: &Engine) -> bool {
-    let mut routes = engine.snapshot().iter().filter_map(|sealed| sealed.route());
+    let mut routes = engine.snapshot().iter().flat_map(|sealed| sealed.routes());
     let route = routes.next().expect("the route");
     matches!(route.action, Action::Forward(_))
 }

@@ -2,6 +2,7 @@
 //! counts of work at two sizes.
 
 mod bounds;
+mod bytes;
 mod claims;
 mod config_map;
 mod copies;

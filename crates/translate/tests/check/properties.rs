@@ -213,12 +213,14 @@ fn what_is_there_is_referred_to_and_the_other_way_round() {
             for sealed in engine.snapshot().iter() {
                 let name = sealed.name().clone();
                 match &sealed.resource().unwrap().value {
-                    Value::Route(route) => {
-                        if let Action::Forward(targets) = &route.action {
-                            needed.extend(targets.iter().map(|t| t.upstream.clone()));
+                    value @ (Value::Route(_) | Value::Routes(_)) => {
+                        for route in value.routes() {
+                            if let Action::Forward(targets) = route.action {
+                                needed.extend(targets.iter().map(|t| t.upstream.clone()));
+                            }
+                            let mirrors = route.policy.mirrors.iter();
+                            needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
                         }
-                        let mirrors = route.policy.mirrors.iter();
-                        needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
                     }
                     Value::StreamRoute(stream_route) => {
                         let shares = stream_route.upstreams.iter();

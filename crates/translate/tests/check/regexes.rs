@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use myriad_model::{Action, PathMatch, Route};
+use myriad_model::{Action, PathView, RouteView};
 use myriad_translate::{Bounds, Settings};
 
 use crate::world;
@@ -51,10 +51,7 @@ fn virtual_service(count: usize) -> String {
 fn translated(text: &str, settings: Settings) -> (usize, Vec<String>) {
     let mut engine = world::engine(settings);
     let outcome = engine.apply(world::changes(text), world::NOW);
-    let routes = engine
-        .snapshot()
-        .iter()
-        .filter(|sealed| sealed.route().is_some());
+    let routes = engine.snapshot().iter().flat_map(|sealed| sealed.routes());
     let about = outcome.findings.added.iter();
     let fields = about
         .filter(|finding| finding.message.contains("that a host may have"))
@@ -115,11 +112,11 @@ fn a_path_beyond_the_bound_that_restricts_is_closed() {
         let mut engine = world::engine(settings());
         engine.apply(world::changes(text), world::NOW);
         let routes = engine.snapshot().iter();
-        let routes = routes.filter_map(|sealed| sealed.route());
+        let routes = routes.flat_map(|sealed| sealed.routes());
         let is_closed =
-            |route: &&Route| matches!(&route.action, Action::Respond(it) if it.status == 503);
-        let paths = routes.filter(is_closed).map(|route| match &route.path {
-            PathMatch::Regex(pattern) => pattern.to_string(),
+            |route: &RouteView<'_>| matches!(route.action, Action::Respond(it) if it.status == 503);
+        let paths = routes.filter(is_closed).map(|route| match route.path {
+            PathView::Regex(pattern) => pattern.to_string(),
             other => format!("{other:?}"),
         });
         paths.collect::<Vec<_>>()

@@ -1,6 +1,7 @@
 //! Resources and findings as compact, stable text.
 
 mod access_policy;
+mod route;
 mod stream_route;
 mod telemetry;
 mod upstream;
@@ -10,10 +11,9 @@ use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Action, Capture, CaptureDirection, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind,
-    Mirror, Name, OriginKind, PathMatch, PathReading, PathRewrite, Policy, Provider, RateLimit,
-    RedirectParts, RedirectPath, RedirectTarget, Resource, Retry, Rewrite, Route, Sealed, Snapshot,
-    Source, Test, TlsSettings, Value, ValueMatch, WeightedUpstream,
+    Capture, CaptureDirection, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind, Mirror, Name,
+    PathRewrite, Policy, Provider, RateLimit, Resource, Retry, Rewrite, Sealed, Snapshot,
+    TlsSettings, Value,
 };
 use myriad_translate::Engine;
 
@@ -44,18 +44,17 @@ pub fn views(engine: &Engine) -> String {
 }
 
 fn lines(snapshot: &Snapshot) -> Vec<String> {
-    let mut lines: Vec<((Kind, String, u64), String)> = snapshot
+    let mut lines: Vec<((Kind, String, u64, usize), String)> = snapshot
         .iter()
         .filter_map(|sealed| {
             let resource = sealed.resource().expect("the value is kept");
             let line = resource_line(sealed, resource)?;
-            let place = match &resource.value {
-                Value::Route(route) => (Kind::Route, route.hosts[0].to_string(), route.rank),
-                _ => (sealed.key().kind, sealed.name().to_string(), 0),
-            };
-            Some((place, line))
+            Some(((sealed.key().kind, sealed.name().to_string(), 0, 0), line))
         })
         .collect();
+    for (number, (rank, host, line)) in route::lines(snapshot).into_iter().enumerate() {
+        lines.push(((Kind::Route, host, rank, number), line));
+    }
     lines.sort();
     lines.into_iter().map(|(_, line)| line).collect()
 }
@@ -102,7 +101,7 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
                 users => format!("trust {name} users={users} {from}"),
             }
         }
-        Value::Route(route) => format!("route {name}\n  {}", route_text(resource, route)),
+        Value::Route(_) | Value::Routes(_) => return None,
         Value::Upstream(value) => {
             let (told, options) = upstream::text(value);
             format!("upstream {name} {told} {from}{options}")
@@ -205,82 +204,9 @@ fn domain_line(domain: &Domain, from: &str) -> String {
     format!("{line} {from}")
 }
 
-/// Nothing where paths are read as the dialect documents.
-fn reading_text(origin: OriginKind, route: &Route) -> String {
-    let documented = match origin {
-        OriginKind::Ingress => PathReading::Decoded,
-        OriginKind::VirtualService => PathReading::Base,
-        _ => PathReading::AsSent,
-    };
-    match route.policy.path_reading {
-        reading if reading == documented => String::new(),
-        reading => format!(" reads={reading:?}"),
-    }
-}
-
-fn route_text(resource: &Resource, route: &Route) -> String {
-    let path = match &route.path {
-        PathMatch::Exact(text) => format!("exactly {text}"),
-        PathMatch::Prefix(text) => format!("below {text}"),
-        PathMatch::Regex(text) => format!("like {text}"),
-        PathMatch::Start(text) => format!("from {text}"),
-    };
-    let conditions: String = route.conditions.iter().map(condition_text).collect();
-    let action = match &route.action {
-        Action::Forward(targets) if targets.is_empty() => "503".to_owned(),
-        Action::Forward(targets) => {
-            let texts: Vec<_> = targets.iter().map(target_text).collect();
-            texts
-                .join(" ")
-                .replace("*1 ", " ")
-                .trim_end_matches("*1")
-                .to_owned()
-        }
-        Action::Redirect(redirect) => match &redirect.target {
-            RedirectTarget::Url(to) | RedirectTarget::Path(to) => {
-                format!("{} {to}", redirect.status)
-            }
-            RedirectTarget::Parts(parts) => format!("{}{}", redirect.status, parts_text(parts)),
-        },
-        Action::Respond(respond) => {
-            let body = String::from_utf8_lossy(&respond.body);
-            format!("{} {body:?}", respond.status)
-        }
-    };
-    let listeners = match joined(&route.listeners).as_str() {
-        "http https" => String::new(),
-        other => format!(" on [{other}]"),
-    };
-    format!(
-        "{path}{conditions} -> {action}{}{}{listeners}",
-        policy_text(&route.policy),
-        reading_text(resource.origin.kind, route)
-    )
-}
-
 fn joined(names: &[Name]) -> String {
     let texts: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
     texts.join(" ")
-}
-
-fn condition_text(condition: &ValueMatch) -> String {
-    let source = match condition.source {
-        Source::Header => "header",
-        Source::Query => "query",
-        Source::Cookie => "cookie",
-        Source::Method => "method",
-        Source::Authority => "authority",
-        Source::Scheme => "scheme",
-        Source::Claim => "claim",
-    };
-    let test = match &condition.test {
-        Test::Exact(text) => format!("= {text}"),
-        Test::Regex(text) => format!("~ {text}"),
-        Test::Present => "present".to_owned(),
-        Test::Start(text) => format!("from {text}"),
-    };
-    let not = if condition.invert { "not " } else { "" };
-    format!(" if {not}{source} {} {test}", condition.name)
 }
 
 fn policy_text(policy: &Policy) -> String {
@@ -395,33 +321,6 @@ fn retry_text(retry: &Retry) -> String {
         Some("retry 2 on 0x891 503 backoff=25ms") => String::new(),
         _ => text,
     }
-}
-
-fn target_text(target: &WeightedUpstream) -> String {
-    let edits = target.headers.as_ref().map(|edits| edits_text(edits));
-    let edits = edits.unwrap_or_default();
-    format!("{}{edits}*{}", target.upstream, target.weight)
-}
-
-fn parts_text(parts: &RedirectParts) -> String {
-    let mut text = String::new();
-    for (name, value) in [("scheme", &parts.scheme), ("host", &parts.host)] {
-        if !value.is_empty() {
-            let _ = write!(text, " {name}={value}");
-        }
-    }
-    if let Some(port) = parts.port {
-        let _ = write!(text, " port={port}");
-    }
-    if parts.keeps_port {
-        text.push_str(" keeps-port");
-    }
-    match &parts.path {
-        None => {}
-        Some(RedirectPath::Whole(path)) => text = format!("{text} path={path}"),
-        Some(RedirectPath::Matched(path)) => text = format!("{text} matched={path}"),
-    }
-    text
 }
 
 fn rewrite_text(rewrite: &Rewrite) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::{Change, Meta, Object, ObjectKey, ObjectKind, Secret};
-use myriad_model::{Action, Certificate, Domain, Policy, Route};
+use myriad_model::{Action, Certificate, Domain, Policy, RouteView};
 use myriad_translate::{Engine, Settings};
 
 use crate::goldens::BASE;
@@ -53,9 +53,10 @@ fn equal_parts_of_two_domains_are_one_in_memory() {
     let [one, other]: [&Domain; 2] = pair(&engine, |sealed| sealed.domain());
     assert!(Arc::ptr_eq(&one.listeners, &other.listeners));
     assert!(Arc::ptr_eq(&one.tls, &other.tls));
-    let [one, other]: [&Route; 2] = pair(&engine, |sealed| sealed.route());
-    assert!(Arc::ptr_eq(&one.listeners, &other.listeners));
-    assert!(Arc::ptr_eq(&one.policy, &other.policy));
+    let routes = engine.snapshot().iter().flat_map(|sealed| sealed.routes());
+    let [one, other] = routes.collect::<Vec<_>>().try_into().expect("two routes");
+    assert!(Arc::ptr_eq(one.listeners, other.listeners));
+    assert!(Arc::ptr_eq(one.policy, other.policy));
     let [one, other]: [&Certificate; 2] = pair(&engine, |sealed| sealed.certificate());
     assert_eq!(one.chain[1].as_ptr(), other.chain[1].as_ptr(), "the issuer");
     assert_ne!(one.chain[0].as_ptr(), other.chain[0].as_ptr(), "the leaf");
@@ -69,19 +70,19 @@ fn allocations(objects: &str) -> [usize; 2] {
     engine.apply(world::changes(BASE), world::NOW);
     let before = engine.usage().interned;
     engine.apply(world::changes(objects), world::NOW);
-    let routes: Vec<&Route> = engine
+    let routes: Vec<RouteView<'_>> = engine
         .snapshot()
         .iter()
-        .filter_map(|sealed| sealed.route())
+        .flat_map(|sealed| sealed.routes())
         .collect();
-    let of_action = routes.iter().map(|route| match &route.action {
+    let of_action = routes.iter().map(|route| match route.action {
         Action::Respond(fixed) => fixed.body.as_ptr() as usize,
         Action::Redirect(redirect) => Arc::as_ptr(redirect) as usize,
         Action::Forward(upstreams) => upstreams.as_ptr() as usize,
     });
     let of_policy = routes
         .iter()
-        .map(|route| Arc::as_ptr(&route.policy) as usize);
+        .map(|route| Arc::as_ptr(route.policy) as usize);
     let different: BTreeSet<usize> = of_action.chain(of_policy).collect();
     let count = routes.len();
     // Nothing is kept of what is gone.
@@ -127,6 +128,17 @@ fn what_an_object_repeats_on_each_host_is_held_once() {
 }
 
 #[test]
+fn what_blocks_of_many_hosts_repeat_is_held_once() {
+    let long = "x".repeat(1_000);
+    let rules = format!(
+        "{{match: [{{uri: {{exact: /a}}}}], redirect: {{uri: /{long}}}}}, {{directResponse: \
+         {{status: 200, body: {{string: {long}}}}}}}"
+    );
+    // Two actions and the policy.
+    assert_eq!(allocations(&on_fifty_hosts(&rules)), [3, 100]);
+}
+
+#[test]
 fn the_hosts_of_an_ingress_have_one_list_of_networks() {
     let paths = "{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}";
     // A cookie holds where the path is, so that policies differ.
@@ -154,8 +166,8 @@ spec:
     let mut engine = world::engine(Settings::default());
     engine.apply(world::changes(BASE), world::NOW);
     engine.apply(world::changes(&ingress), world::NOW);
-    let routes = engine.snapshot().iter().filter_map(|it| it.route());
-    let policies: Vec<&Arc<Policy>> = routes.map(|route| &route.policy).collect();
+    let routes = engine.snapshot().iter().flat_map(|it| it.routes());
+    let policies: Vec<&Arc<Policy>> = routes.map(|route| route.policy).collect();
     let [first, rest @ ..] = &policies[..] else {
         panic!("no routes");
     };

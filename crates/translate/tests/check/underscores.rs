@@ -28,7 +28,7 @@ fn said(passes_underscores: bool) -> Vec<(OriginKind, Underscores)> {
     engine.apply(changes.into(), world::NOW);
     let snapshot = engine.snapshot();
     let routes = snapshot.iter().filter_map(|sealed| {
-        let route = sealed.route()?;
+        let route = sealed.routes().next()?;
         Some((sealed.resource()?.origin.kind, route.policy.underscores))
     });
     let mut said: Vec<_> = routes.collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    Action, HeaderEdits, Name, PathMatch, Policy, Redirect, RedirectParts, RedirectPath,
+    Action, HeaderEdits, Name, PathMatch, PathView, Policy, Redirect, RedirectParts, RedirectPath,
     RedirectTarget, Respond, Source, Test, ValueMatch, WeightedUpstream,
 };
 
@@ -40,17 +40,19 @@ message! {
     PathMatch, path {
         1 form: one_of::<PathMatch>("path"), of *path;
     } => {
-        let is_valid = match &form {
-            PathMatch::Exact(path) | PathMatch::Start(path) => path.starts_with('/'),
-            PathMatch::Prefix(path) => {
-                &**path == "/" || path.starts_with('/') && !path.ends_with('/')
-            }
-            PathMatch::Regex(regex) => !regex.is_empty(),
-        };
-        if !is_valid {
+        if !is_path(form.view()) {
             return Err(WireError::Invalid("path"));
         }
         form
+    }
+}
+
+/// Whether a text is one that the form of its path may have.
+pub(super) fn is_path(path: PathView<'_>) -> bool {
+    match path {
+        PathView::Exact(path) | PathView::Start(path) => path.starts_with('/'),
+        PathView::Prefix(path) => path == "/" || path.starts_with('/') && !path.ends_with('/'),
+        PathView::Regex(regex) => !regex.is_empty(),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::policy::rewrite::{Matched, rewrite};
 use crate::policy::{affinity, fault, redirect, sameness};
 use crate::route::credentials::credentials;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::host::RouteEntry;
+use crate::route::entry::RouteEntry;
 use crate::route::tables::{Tables, upstream_hash};
 use crate::telemetry::count::Count;
 use crate::upstream::entry::UpstreamEntry;
@@ -39,7 +39,7 @@ pub(super) fn apply<'a>(
 ) -> Result<Flow, FailureKind> {
     let taken = request.taken()?;
     let additions = std::mem::take(&mut request.additions);
-    let Action::Forward(shares) = &taken.route.action else {
+    let Action::Forward(shares) = taken.route.action else {
         let answer = answer(request, taken, scene).unwrap_or_else(LocalReply::failed);
         return Ok(Flow::answer(answer.with(additions)));
     };
@@ -60,7 +60,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     let Ok(taken) = request.taken() else {
         return StageVerdict::Silent;
     };
-    let Action::Forward(shares) = &taken.route.action else {
+    let Action::Forward(shares) = taken.route.action else {
         return match answer(request, taken, scene) {
             Ok(LocalReply {
                 status,
@@ -125,7 +125,7 @@ fn answer(
     TakenRoute { entry, route }: TakenRoute<'_>,
     scene: &Scene<'_>,
 ) -> Result<LocalReply, FailureKind> {
-    match &route.action {
+    match route.action {
         Action::Redirect(target) => {
             let matched = Matched::of(entry, route, scene.budget);
             let location = redirect::location(target, matched, request.head.get())?;
@@ -191,7 +191,7 @@ fn write_to(
     let Scene { tables, visit, .. } = *scene;
     let Serving { worker, account } = serving;
     let TakenRoute { entry, route } = taken;
-    let policy = &*route.policy;
+    let policy = &**route.policy;
     let Picked {
         share,
         upstream,

@@ -50,7 +50,7 @@ pub(super) fn apply(
     request: &mut RequestState<'_, '_>,
     scene: &Scene<'_>,
 ) -> Result<Flow, FailureKind> {
-    let policy = &request.taken()?.route.policy;
+    let policy = request.taken()?.route.policy;
     let head = request.head.get();
     let Some(name) = asked(policy, head, scene) else {
         return Ok(Flow::Continue);
@@ -116,7 +116,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     let Ok(taken) = request.taken() else {
         return StageVerdict::Silent;
     };
-    let policy = &taken.route.policy;
+    let policy = taken.route.policy;
     let Some(name) = &policy.users else {
         return StageVerdict::Silent;
     };

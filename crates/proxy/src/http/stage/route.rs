@@ -6,7 +6,7 @@ use myriad_model::Action;
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, Serving, TakenRoute, passwords, sources};
 use crate::failure::FailureKind;
-use crate::route::host::RouteArc;
+use crate::route::entry::RouteEntry;
 use crate::route::tables::NotFound;
 
 pub(super) fn apply<'a>(
@@ -64,7 +64,7 @@ pub(super) fn note(request: &RequestState<'_, '_>, scene: &Scene<'_>, serving: &
         return;
     };
     serving.account.set_route(entry);
-    if let Some(Action::Forward(shares)) = entry.route().map(|route| &route.action)
+    if let Some(Action::Forward(shares)) = entry.route().map(|route| route.action)
         && let (Some(share), Some(hash)) = (shares.first(), entry.upstream_hash(0))
         && let Some(upstream) = tables.upstream(hash, &share.upstream)
     {
@@ -77,7 +77,7 @@ pub(super) fn note(request: &RequestState<'_, '_>, scene: &Scene<'_>, serving: &
 fn find<'a>(
     request: &RequestState<'a, '_>,
     scene: &Scene<'a>,
-) -> Result<&'a RouteArc, FailureKind> {
+) -> Result<&'a RouteEntry, FailureKind> {
     let Scene { tables, visit, .. } = *scene;
     let (head, token) = (request.head.get(), request.token.said());
     let found = tables.route(&visit.listener, head, token, scene.budget);
@@ -97,20 +97,20 @@ fn find<'a>(
 fn strictest<'a>(
     request: &RequestState<'a, '_>,
     scene: &Scene<'a>,
-    found: &'a RouteArc,
-) -> Result<&'a RouteArc, FailureKind> {
+    found: &'a RouteEntry,
+) -> Result<&'a RouteEntry, FailureKind> {
     let (tables, listener) = (scene.tables, &scene.visit.listener);
     let (head, token, budget) = (request.head.get(), request.token.said(), scene.budget);
     for other in tables.routes_otherwise(listener, found, head, token, budget) {
         if other.is_closed() {
             return Ok(other);
         }
-        let policy = &other.route().ok_or(FailureKind::Internal)?.policy;
+        let policy = other.route().ok_or(FailureKind::Internal)?.policy;
         sources::admit(policy, head, scene)?;
         let Some(users) = passwords::asked(policy, head, scene) else {
             continue;
         };
-        let own = found.route().map(|route| &route.policy);
+        let own = found.route().map(|route| route.policy);
         if own.and_then(|own| passwords::asked(own, head, scene)) != Some(users) {
             return Err(FailureKind::Forbidden);
         }

@@ -14,7 +14,7 @@ pub(super) fn apply(
     request: &mut RequestState<'_, '_>,
     scene: &Scene<'_>,
 ) -> Result<Flow, FailureKind> {
-    let policy = &request.taken()?.route.policy;
+    let policy = request.taken()?.route.policy;
     admit(policy, request.head.get(), scene)?;
     Ok(Flow::Continue)
 }
@@ -23,7 +23,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     let Ok(taken) = request.taken() else {
         return StageVerdict::Silent;
     };
-    let (policy, head) = (&taken.route.policy, request.head.get());
+    let (policy, head) = (taken.route.policy, request.head.get());
     if !policy.weighs_sources() {
         return StageVerdict::Silent;
     }

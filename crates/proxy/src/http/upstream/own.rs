@@ -24,7 +24,7 @@ use crate::net::deadline::Deadline;
 use crate::policy::check::Answered;
 use crate::policy::cors::Additions;
 use crate::route::credentials::credentials;
-use crate::route::host::{RouteArc, RouteEntry};
+use crate::route::entry::{BlockArc, BlockEntry, RouteEntry};
 use crate::route::tables::upstream_hash;
 
 /// The longest body of an answer in bytes; a longer one is no answer.
@@ -102,7 +102,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
 }
 
 /// What holds for questions beside what their provider says.
-static TERMS: LazyLock<Option<RouteArc>> = LazyLock::new(|| {
+static TERMS: LazyLock<Option<RouteEntry>> = LazyLock::new(|| {
     let policy = Policy {
         read_timeout: PATIENCE,
         send_timeout: PATIENCE,
@@ -122,7 +122,6 @@ static TERMS: LazyLock<Option<RouteArc>> = LazyLock::new(|| {
         value: Value::Route(Box::new(route)),
     };
     let sealed = Sealer::new([0; 32], Form::Value).seal(Name::from("question"), resource);
-    Some(RouteArc::new(
-        RouteEntry::new(SealedArc::new(sealed))?.ok()?,
-    ))
+    let block = BlockEntry::new(SealedArc::new(sealed))?.ok()?;
+    Some(RouteEntry::first(BlockArc::new(block)))
 });

@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_model::{
     AccessCheck, AccessPolicy, Action, Authenticate, Certificate, Change, CheckProtocol, Delta,
-    Domain, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind, Listener, ListenerProtocol,
-    Name, Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource,
-    Route, Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, Users, Value, Writer,
+    Domain, Draft, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind, Label, Listener,
+    ListenerProtocol, Name, Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect,
+    RedirectTarget, Resource, Route, SealedArc, Sealer, StreamRoute, Telemetry, TlsSettings, Trust,
+    Upstream, Users, Value, Writer, divide,
 };
 use proptest::prelude::*;
 
@@ -54,19 +55,7 @@ fn value(kind: Kind, content: u8) -> Value {
             crls: Box::default(),
             users: Users::default(),
         })),
-        Kind::Route => {
-            let mut hosts = vec![host(0), host(1)];
-            hosts.sort();
-            Value::Route(Box::new(Route {
-                listeners,
-                hosts: hosts.into(),
-                path: PathMatch::Prefix(format!("/{content}").into()),
-                conditions: Box::default(),
-                rank: u64::from(content % 3),
-                action: Action::Forward(Arc::default()),
-                policy: Arc::default(),
-            }))
-        }
+        Kind::Route => route_value(content, listeners, [host(0), host(1)]),
         Kind::StreamRoute => Value::StreamRoute(Box::new(StreamRoute {
             listeners,
             hosts: match content % 4 {
@@ -93,6 +82,41 @@ fn value(kind: Kind, content: u8) -> Value {
         Kind::Provider => provider(content),
         Kind::Telemetry => telemetry(content),
     }
+}
+
+/// A route of two hosts, or a block of it and another one.
+fn route_value(content: u8, listeners: Arc<[Name]>, mut hosts: [Host; 2]) -> Value {
+    hosts.sort();
+    let route = Route {
+        listeners,
+        hosts: hosts.into(),
+        path: PathMatch::Prefix(format!("/{content}").into()),
+        conditions: Box::default(),
+        rank: u64::from(content % 3),
+        action: Action::Forward(Arc::default()),
+        policy: Arc::default(),
+    };
+    match content % 4 {
+        3 => block(route),
+        _ => Value::Route(Box::new(route)),
+    }
+}
+
+/// A block of a route and another one on its hosts.
+fn block(route: Route) -> Value {
+    let other = Route {
+        path: PathMatch::Prefix("/both".into()),
+        ..route.clone()
+    };
+    let drafts = [other, route].map(|route| Draft {
+        origin: Origin::settings(),
+        label: Label::Path("prefix".into()),
+        rule: 0,
+        matched: 0,
+        route,
+    });
+    let (_, resource) = divide("n/", &Origin::settings(), drafts.into()).remove(0);
+    resource.value
 }
 
 fn telemetry(content: u8) -> Value {
@@ -241,7 +265,7 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
 
 #[test]
 fn a_route_that_could_split_a_response_leaves_the_one_before_in_place() {
-    let sealed = |uri: &str| {
+    let sealed = |uri: &str, is_block: bool| {
         let Value::Route(mut route) = value(Kind::Route, 0) else {
             panic!("not a route")
         };
@@ -251,20 +275,29 @@ fn a_route_that_could_split_a_response_leaves_the_one_before_in_place() {
         }));
         let resource = Resource {
             origin: Origin::settings(),
-            value: Value::Route(route),
+            value: match is_block {
+                true => block(*route),
+                false => Value::Route(route),
+            },
         };
         let mut delta = Delta::default();
         let changes = writer().replace(&[], vec![(Name::from("n0"), resource)], &mut delta);
         changes[0].new.clone().unwrap()
     };
-    let (fine, split) = (sealed("/x"), sealed("/x\r\nSet-Cookie: a=b"));
+    for is_block in [false, true] {
+        let split = sealed("/x\r\nSet-Cookie: a=b", is_block);
+        check_split(&sealed("/x", is_block), &split);
+    }
+}
+
+fn check_split(fine: &SealedArc, split: &SealedArc) {
     let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
     let mut edit = Edit::new(&mut tables, &mut targets);
-    edit.change(None, Some(&fine)).unwrap();
+    edit.change(None, Some(fine)).unwrap();
     edit.finish();
     let before = tables.describe();
     let mut edit = Edit::new(&mut tables, &mut targets);
-    let taken = edit.change(Some(&fine), Some(&split));
+    let taken = edit.change(Some(fine), Some(split));
     assert_eq!(taken, Err(EditError::Text(Splitting("location"))));
     edit.finish();
     assert_eq!(tables.describe(), before);

@@ -1,17 +1,18 @@
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, Cors, Form, Host, Name, Origin, PathMatch, Policy, Resource, Route, SealedArc, Sealer,
-    Source, Test, Value, ValueMatch,
+    Action, Cors, Draft, Form, Host, Label, Name, Origin, PathMatch, Policy, Resource, Route,
+    SealedArc, Sealer, Source, Test, Value, ValueMatch, divide,
 };
 use proptest::prelude::*;
 use regex_automata::{Anchored, Input, meta::Regex};
 
-use super::{HostEntry, RouteArc, RouteEntry};
+use super::{BlockArc, HostEntry, RouteEntry};
 use crate::codec::head::{self, Head};
 use crate::failure::FailureKind;
 use crate::limits::Limits;
 use crate::pattern::{Budget, STEPS_MAX};
+use crate::route::entry::BlockEntry;
 
 /// The parts of a route of a test.
 #[derive(Clone, Debug)]
@@ -22,14 +23,18 @@ struct Sketch {
     method: Option<&'static str>,
 }
 
-fn entry(name: &str, sketch: &Sketch) -> RouteArc {
+fn entry(name: &str, sketch: &Sketch) -> BlockArc {
+    sealed(name, route(sketch))
+}
+
+fn route(sketch: &Sketch) -> Route {
     let method = sketch.method.map(|method| ValueMatch {
         source: Source::Method,
         name: "".into(),
         test: Test::Exact(method.into()),
         invert: false,
     });
-    let route = Route {
+    Route {
         listeners: [Name::from(sketch.listener)].into(),
         hosts: [Host::any()].into(),
         path: sketch.path.clone(),
@@ -37,23 +42,46 @@ fn entry(name: &str, sketch: &Sketch) -> RouteArc {
         rank: sketch.rank,
         action: Action::Forward(Arc::default()),
         policy: Arc::default(),
-    };
-    sealed(name, route)
+    }
 }
 
-fn sealed(name: &str, route: Route) -> RouteArc {
+fn sealed(name: &str, route: Route) -> BlockArc {
     let resource = Resource {
         origin: Origin::settings(),
         value: Value::Route(Box::new(route)),
     };
-    let sealed = Sealer::new([0; 32], Form::Value).seal(name.into(), resource);
-    RouteArc::new(RouteEntry::new(SealedArc::new(sealed)).unwrap().unwrap())
+    compiled(name.into(), resource)
 }
 
-fn entries(sketches: &[Sketch]) -> Vec<RouteArc> {
+fn compiled(name: Name, resource: Resource) -> BlockArc {
+    let sealed = Sealer::new([0; 32], Form::Value).seal(name, resource);
+    BlockArc::new(BlockEntry::new(SealedArc::new(sealed)).unwrap().unwrap())
+}
+
+fn entries(sketches: &[Sketch]) -> Vec<BlockArc> {
     let named = sketches.iter().enumerate();
     named
         .map(|(number, sketch)| entry(&format!("r{number:04}"), sketch))
+        .collect()
+}
+
+/// The same in blocks.
+fn blocks(sketches: &[Sketch]) -> Vec<BlockArc> {
+    divided(sketches.iter().map(route))
+}
+
+/// Routes in blocks, named by their numbers.
+fn divided(routes: impl Iterator<Item = Route>) -> Vec<BlockArc> {
+    let drafts = routes.enumerate().map(|(number, route)| Draft {
+        origin: Origin::settings(),
+        label: Label::Whole(format!("r{number:04}").into()),
+        rule: 0,
+        matched: 0,
+        route,
+    });
+    let divided = divide("", &Origin::settings(), drafts.collect()).into_iter();
+    divided
+        .map(|(name, resource)| compiled(name, resource))
         .collect()
 }
 
@@ -89,7 +117,7 @@ fn find(host: &HostEntry, listener: &str, method: &str, path: &str) -> Option<St
     with_head(method, path, |head| {
         let found = host.find(&listener.into(), head, None, &Budget::default());
         let found = found.ok()?;
-        Some(found.sealed().name().to_string())
+        Some(found.name())
     })
 }
 
@@ -129,9 +157,14 @@ proptest! {
         sketches in prop::collection::vec(sketch(), 1..40),
         paths in prop::collection::vec(path(), 1..12),
     ) {
-        let host = HostEntry::new(Host::any(), entries(&sketches));
+        let host = HostEntry::new(Host::any(), &entries(&sketches));
+        let divided = HostEntry::new(Host::any(), &blocks(&sketches));
         for path in &paths {
             for (listener, method) in [("http", "GET"), ("https", "POST")] {
+                prop_assert_eq!(
+                    find(&divided, listener, method, path),
+                    naive(&sketches, listener, method, path)
+                );
                 prop_assert_eq!(
                     find(&host, listener, method, path),
                     naive(&sketches, listener, method, path),
@@ -151,7 +184,7 @@ fn many_regexes_are_scanned_at_once_and_the_first_wins() {
         method: None,
     };
     let sketches: Vec<Sketch> = (0..40).map(sketch).collect();
-    let host = HostEntry::new(Host::any(), entries(&sketches));
+    let host = HostEntry::new(Host::any(), &entries(&sketches));
     assert_eq!(find(&host, "http", "GET", "/p7/").as_deref(), Some("r0007"));
     assert_eq!(find(&host, "http", "GET", "/x/").as_deref(), Some("r0039"));
     assert_eq!(find(&host, "http", "GET", "/y/"), None);
@@ -173,7 +206,7 @@ fn a_bad_regex_is_an_error_and_not_a_route() {
         value: Value::Route(Box::new(route)),
     };
     let sealed = Sealer::new([0; 32], Form::Value).seal("r".into(), resource);
-    let error = RouteEntry::new(SealedArc::new(sealed))
+    let error = BlockEntry::new(SealedArc::new(sealed))
         .unwrap()
         .err()
         .unwrap();
@@ -197,7 +230,7 @@ fn a_host_of_ten_thousand_routes_is_compiled_whole() {
         .collect();
     let entries = entries(&sketches);
     let before = myriad_base::clock::now();
-    let host = HostEntry::new(Host::any(), entries);
+    let host = HostEntry::new(Host::any(), &entries);
     let took = myriad_base::clock::now() - before;
     eprintln!("10,000 routes compiled in {took:?}");
     assert_eq!(
@@ -222,7 +255,7 @@ fn starts_end_wherever_and_rank_decides_among_them() {
         })
         .collect();
     sketches[7].path = PathMatch::Start("/s".into());
-    let host = HostEntry::new(Host::any(), entries(&sketches));
+    let host = HostEntry::new(Host::any(), &entries(&sketches));
     for (path, found) in [
         ("/s0003x/y", Some("r0003")),
         ("/s1999", Some("r0007")),
@@ -249,7 +282,7 @@ fn routes_of_one_policy_share_its_regexes() {
         cors: Some(Box::new(cors)),
         ..Policy::default()
     });
-    let made: Vec<RouteArc> = (0..2)
+    let made: Vec<RouteEntry> = (0..2)
         .map(|number| {
             let route = Route {
                 listeners: [Name::from("http")].into(),
@@ -260,7 +293,7 @@ fn routes_of_one_policy_share_its_regexes() {
                 action: Action::Forward(Arc::default()),
                 policy: policy.clone(),
             };
-            sealed(&format!("r{number}"), route)
+            RouteEntry::first(sealed(&format!("r{number}"), route))
         })
         .collect();
     let [first, second] = [&made[0], &made[1]].map(|entry| &entry.origin_regexes()[0]);
@@ -275,7 +308,7 @@ fn a_regex_costs_little_memory_until_it_is_used() {
         listener: "http",
         method: None,
     };
-    let entry = entry("r", &sketch);
+    let entry = RouteEntry::first(entry("r", &sketch));
     let bytes = entry.path_regex().unwrap().memory_usage();
     assert!(bytes < 16 << 10, "{bytes}");
 }
@@ -283,7 +316,8 @@ fn a_regex_costs_little_memory_until_it_is_used() {
 /// A hundred thousand routes are nothing unusual.
 #[test]
 fn a_route_takes_little_beside_its_resource() {
-    assert_eq!(size_of::<RouteEntry>(), 24);
+    assert_eq!(size_of::<BlockEntry>(), 24);
+    assert_eq!(size_of::<RouteEntry>(), 16);
 }
 
 #[test]
@@ -308,7 +342,7 @@ fn a_route_to_several_upstreams_knows_each_of_them() {
         )
     };
     for names in [&["a"][..], &["a", "b", "c"]] {
-        let entry = to(names);
+        let entry = RouteEntry::first(to(names));
         for (number, name) in names.iter().enumerate() {
             let hash = crate::upstream::entry::hash_of(name);
             assert_eq!(entry.upstream_hash(number), Some(hash));
@@ -327,7 +361,7 @@ fn host_of(count: u64, pattern: impl Fn(u64) -> String) -> HostEntry {
     };
     HostEntry::new(
         Host::any(),
-        entries(&(0..count).map(sketch).collect::<Vec<_>>()),
+        &entries(&(0..count).map(sketch).collect::<Vec<_>>()),
     )
 }
 
@@ -336,7 +370,7 @@ fn steps(host: &HostEntry, path: &str) -> (Option<String>, u32, bool) {
     with_head("GET", path, |head| {
         let budget = Budget::default();
         let found = host.find(&"http".into(), head, None, &budget);
-        let name = found.ok().map(|found| found.sealed().name().to_string());
+        let name = found.ok().map(|found| found.name());
         (name, budget.taken(), budget.is_spent())
     })
 }
@@ -392,24 +426,28 @@ fn steps_of_conditions(
     query: &str,
     fields: &str,
 ) -> (u32, Option<FailureKind>) {
-    let routes = (0..count).map(|number| {
-        let route = Route {
-            listeners: [Name::from("http")].into(),
-            hosts: [Host::any()].into(),
-            path: PathMatch::Prefix("/".into()),
-            conditions: conditions(number).into(),
-            rank: number,
-            action: Action::Forward(Arc::default()),
-            policy: Arc::default(),
-        };
-        sealed(&format!("r{number:05}"), route)
+    let routes = (0..count).map(|number| Route {
+        listeners: [Name::from("http")].into(),
+        hosts: [Host::any()].into(),
+        path: PathMatch::Prefix("/".into()),
+        conditions: conditions(number).into(),
+        rank: number,
+        action: Action::Forward(Arc::default()),
+        policy: Arc::default(),
     });
-    let host = HostEntry::new(Host::any(), routes.collect());
     let text = format!("GET /?{query} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
     let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-    let budget = Budget::default();
-    let failure = host.find(&"http".into(), &head, None, &budget).err();
-    (budget.taken(), failure)
+    let named = routes.clone().enumerate();
+    let alone = named.map(|(number, route)| sealed(&format!("r{number:05}"), route));
+    let [alone, in_blocks] = [alone.collect(), divided(routes)].map(|blocks: Vec<BlockArc>| {
+        let host = HostEntry::new(Host::any(), &blocks);
+        let budget = Budget::default();
+        let failure = host.find(&"http".into(), &head, None, &budget).err();
+        (budget.taken(), failure)
+    });
+    // Rows of blocks pay what routes do.
+    assert_eq!(alone, in_blocks);
+    alone
 }
 
 fn condition(source: Source, name: &str, test: Test) -> ValueMatch {
@@ -499,7 +537,7 @@ fn a_route_before_all_regexes_costs_no_step() {
         listener: "http",
         method: None,
     });
-    let host = HostEntry::new(Host::any(), entries(&sketches));
+    let host = HostEntry::new(Host::any(), &entries(&sketches));
     let path = format!("/{}", "a".repeat(2_000));
     assert_eq!(steps(&host, &path), (Some("r0256".into()), 0, false));
 }

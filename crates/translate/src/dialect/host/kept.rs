@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{
-    Action, Domain, Host, Name, Origin, OriginKind, PathMatch, Policy, Resource, Respond, Route,
-    StreamRoute, Value, host::Pattern,
+    Action, Domain, Draft, Host, Label, Name, Origin, OriginKind, PathMatch, Policy, Resource,
+    Respond, Route, StreamRoute, Value, host::Pattern,
 };
 
 use crate::dialect::ingress::{self, Claimant};
@@ -127,9 +127,8 @@ fn redirect(reader: &Reader<'_>, host: &Host, above: &Above, closed: &[Name], ou
     }
     for (gateway, mut listeners) in by_gateway {
         listeners.sort_unstable();
-        let name = Name::new(format!("{gateway}/{host}/kept+to-https"));
-        let route = istio::redirect_to_tls(reader, host, gateway, listeners);
-        output.resources.push((name, route));
+        let whole = ("kept+to-https", listeners);
+        istio::redirect_to_tls(reader, host, gateway, whole, output);
     }
 }
 
@@ -147,12 +146,15 @@ fn close(host: &Host, owner: &Claim, listeners: Vec<Name>, output: &mut Output) 
         })),
         policy: Arc::new(Policy::default()),
     };
-    let resource = Resource {
+    let draft = Draft {
         origin: origin(&owner.key),
-        value: Value::Route(Box::new(route)),
+        label: Label::Whole("closed".into()),
+        rule: 0,
+        matched: 0,
+        route,
     };
-    let name = Name::new(format!("{}/{host}/closed", owner.key.id()));
-    output.resources.push((name, resource));
+    let prefix = format!("{}/{host}/", owner.key.id());
+    output.routes.add(prefix, origin(&owner.key), draft);
 }
 
 /// Whether a listener is one that everybody has, or the host has something there. Other ports are
@@ -224,11 +226,8 @@ fn is_passed(output: &Output, host: &Host, listener: &Name) -> bool {
 
 /// Whether requests for a host find a route of its own on a listener.
 pub fn is_routed(output: &Output, host: &Host, listener: &Name) -> bool {
-    let mut resources = output.resources.iter();
-    resources.any(|(_, resource)| match &resource.value {
-        Value::Route(route) => route.hosts.contains(host) && route.listeners.contains(listener),
-        _ => false,
-    })
+    let mut routes = output.routes.iter().map(|draft| &draft.route);
+    routes.any(|route| route.hosts.contains(host) && route.listeners.contains(listener))
 }
 
 /// The field by which the owner of a host claims it.

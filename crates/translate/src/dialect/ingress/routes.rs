@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use myriad_api::{BackendPort, Finding, IngressBackend, Severity};
 use myriad_model::{
-    Action, HeaderEdits, Host, Name, PathMatch, Policy, Redirect, RedirectParts, RedirectTarget,
-    Resource, Respond, Route, Value, ValueMatch, WeightedUpstream,
+    Action, Draft, HeaderEdits, Host, Label, Name, PathMatch, Policy, Redirect, RedirectParts,
+    RedirectTarget, Respond, Route, ValueMatch, WeightedUpstream,
 };
 
 use super::annotations::{Blocked, Options, values};
@@ -272,8 +272,6 @@ impl PathScene<'_> {
     ) {
         let id = self.claimant.ingress.meta.key.id();
         let host = self.scene.host;
-        let path = paths::text(&self.path);
-        let name = format!("{id}/{host}/{}{word}:{path}", self.word);
         if let Action::Forward(targets) = &action {
             let upstreams = targets.iter().map(|target| target.upstream.text().clone());
             output.needs.extend(upstreams.map(Unit::upstream));
@@ -287,11 +285,15 @@ impl PathScene<'_> {
             action,
             policy: self.policy.clone(),
         };
-        let resource = Resource {
+        let draft = Draft {
             origin: self.claimant.origin(),
-            value: Value::Route(Box::new(route)),
+            label: Label::Path(format!("{}{word}", self.word).into()),
+            rule: 0,
+            matched: 0,
+            route,
         };
-        output.resources.push((Name::new(name), resource));
+        let prefix = format!("{id}/{host}/");
+        output.routes.add(prefix, self.claimant.origin(), draft);
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use myriad_api::Finding;
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_model::{
-    Action, Host, Name, Origin, OriginKind, PathMatch, Policy, Redirect, RedirectParts,
-    RedirectTarget, Resource, Route, Source, Test, Value, ValueMatch, host::Pattern,
+    Action, Draft, Host, Label, Name, Origin, OriginKind, PathMatch, Policy, Redirect,
+    RedirectParts, RedirectTarget, Route, Source, Test, ValueMatch, host::Pattern,
 };
 
 use super::entrance::{self, Door, Entrance};
@@ -283,18 +283,17 @@ fn add_redirect(
     let Some((gateway, _)) = ways.first() else {
         return;
     };
-    let name = Name::new(format!("{gateway}/{host}/to-https"));
-    let redirect = redirect_to_tls(reader, host, gateway, listeners);
-    output.resources.push((name, redirect));
+    redirect_to_tls(reader, host, gateway, ("to-https", listeners), output);
 }
 
-/// The route of a host by which a Gateway sends requests to HTTPS.
+/// Adds the route of a host by which a Gateway sends requests to HTTPS, with the end of its name.
 pub fn redirect_to_tls(
     reader: &Reader<'_>,
     host: &Host,
     gateway: &Arc<str>,
-    listeners: Vec<Name>,
-) -> Resource {
+    (label, listeners): (&str, Vec<Name>),
+    output: &mut Output,
+) {
     let port = Some(reader.settings().https_port).filter(|port| *port != 443);
     let plain = ValueMatch {
         source: Source::Scheme,
@@ -323,8 +322,13 @@ pub fn redirect_to_tls(
         kind: OriginKind::Gateway,
         id: gateway.clone(),
     };
-    Resource {
-        origin,
-        value: Value::Route(Box::new(route)),
-    }
+    let draft = Draft {
+        origin: origin.clone(),
+        label: Label::Whole(label.into()),
+        rule: 0,
+        matched: 0,
+        route,
+    };
+    let prefix = format!("{gateway}/{host}/");
+    output.routes.add(prefix, origin, draft);
 }

@@ -6,8 +6,8 @@ use myriad_api::istio::VirtualService;
 use myriad_api::istio::virtual_service::{Destination, HttpMatch, HttpRoute};
 use myriad_api::{Finding, Severity};
 use myriad_model::{
-    Action, Host, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy, Resource,
-    Route, Share, Underscores, Value, ValueMatch, WeightedUpstream,
+    Action, Draft, Host, Label, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy,
+    Route, Share, Underscores, ValueMatch, WeightedUpstream,
 };
 
 use super::beyond::Rest;
@@ -42,7 +42,6 @@ const MIRRORS_MAX: usize = 8;
 struct RulePosition {
     tenant: usize,
     rule: usize,
-    delegated: usize,
     matched: usize,
 }
 
@@ -113,11 +112,10 @@ pub fn build(
                     is_foreign: false,
                 }];
             }
-            for (delegated, rule) in rules.iter().enumerate() {
+            for rule in &rules {
                 let place = RulePosition {
                     tenant: number,
                     rule: at,
-                    delegated,
                     matched: 0,
                 };
                 let whole = (ground, tenant, rule);
@@ -257,7 +255,7 @@ fn add_rule(
         policy,
         is_shared,
     };
-    let routes_before = output.resources.len();
+    let routes_before = output.routes.count();
     if rule.route.matches.is_empty() {
         scene.push(reader, None, place, regexes, output);
     }
@@ -268,7 +266,7 @@ fn add_rule(
         };
         scene.push(reader, Some(matched), place, regexes, output);
     }
-    if output.resources.len() > routes_before {
+    if output.routes.count() > routes_before {
         output.needs.extend(needs);
     }
 }
@@ -358,15 +356,21 @@ impl RuleScene<'_> {
             action,
             policy,
         };
-        let origin = Origin {
+        let origin_of = |service: &VirtualService| Origin {
             kind: OriginKind::VirtualService,
-            id: self.rule.service.meta.key.id().clone(),
+            id: service.meta.key.id().clone(),
         };
-        let resource = Resource {
-            origin,
-            value: Value::Route(Box::new(route)),
+        let (root, host) = (self.tenant.service.meta.key.id(), self.ground.label);
+        let draft = Draft {
+            origin: origin_of(&self.rule.service),
+            label: self.label(),
+            rule: u32::try_from(place.rule).unwrap_or(u32::MAX),
+            matched: u16::try_from(place.matched).unwrap_or(u16::MAX),
+            route,
         };
-        output.resources.push((self.name(place), resource));
+        let prefix = format!("{root}/{host}/");
+        let claimant = origin_of(&self.tenant.service);
+        output.routes.add(prefix, claimant, draft);
     }
 
     /// The policy of what is never sent on, with none of the regexes of the rule.
@@ -389,28 +393,24 @@ impl RuleScene<'_> {
         Action::Forward(Arc::default())
     }
 
-    /// The VirtualService, the host, and the places of rule and match in it.
-    fn name(&self, place: RulePosition) -> Name {
-        let (root, host) = (self.tenant.service.meta.key.id(), self.ground.label);
-        let (rule, matched) = (place.rule, place.matched);
+    /// The delegate and its rule, between the places of rule and match, where there is one.
+    fn label(&self) -> Label {
+        let root = self.tenant.service.meta.key.id();
         let own = self.rule.service.meta.key.id();
-        Name::new(match own == root {
-            true => format!("{root}/{host}/{rule}.{matched}"),
-            false => format!("{root}/{host}/{rule}>{own}/{}.{matched}", self.rule.at),
+        Label::Rule(match own == root {
+            true => Box::default(),
+            false => format!(">{own}/{}", self.rule.at).into(),
         })
     }
 
+    /// The rank of all rules of a VirtualService, but for those that take everything. Their order
+    /// is that in which they are added, so that no rank tells how many go before.
     fn rank(&self, path: &PathMatch, conditions: &[ValueMatch], place: RulePosition) -> u64 {
         let class = match self.is_shared && takes_all(path) && conditions.is_empty() {
             true => CATCH_ALL_RANK,
             false => RULE_RANK,
         };
-        let part = |number: usize, bits: u32| (number as u64).min((1 << bits) - 1);
-        class
-            | part(place.tenant, 12) << 44
-            | part(place.rule, 16) << 28
-            | part(place.delegated, 14) << 14
-            | part(place.matched, 14)
+        class | (place.tenant as u64).min((1 << 12) - 1) << 44
     }
 
     /// The listeners of the entrances that a match admits, sorted.

@@ -15,7 +15,7 @@ use crate::http::worker::Worker;
 use crate::policy::check::{OwnedHeader, RefusalResponse, edit, may_pass_on};
 use crate::policy::cors::Additions;
 use crate::policy::process::{self, Part, Reply};
-use crate::route::host::RouteArc;
+use crate::route::entry::RouteEntry;
 use crate::telemetry::count::Count;
 
 /// A client that gets what the processor has left of a response.
@@ -23,7 +23,7 @@ pub struct Processed<'a, P> {
     worker: Rc<Worker>,
     peer: &'a mut P,
     talk: Conversation,
-    route: RouteArc,
+    route: RouteEntry,
     share: usize,
     is_head: bool,
     stage: Stage,
