@@ -7,7 +7,9 @@ use myriad_api::{Finding, ObjectKey, ObjectKind, Place, Report, Severity};
 use myriad_base::clock;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::host::Pattern;
-use myriad_model::{Action, Commit, Delta, Host, Key, Kind, Origin, PathView, RouteView, Snapshot};
+use myriad_model::{
+    Action, Commit, Delta, Endpoints, Host, Key, Kind, Origin, PathView, RouteView, Snapshot,
+};
 use myriad_proxy::Receipt;
 use myriad_translate::{Engine, FindingsChange, MAIN};
 use serde::Serialize;
@@ -371,7 +373,8 @@ fn sample(snapshot: &Snapshot) -> Option<(Host, Box<str>)> {
     }
     let filled = snapshot.iter().filter_map(|sealed| {
         let endpoints = sealed.endpoints()?;
-        (!endpoints.endpoints.is_empty()).then(|| &*sealed.key().name)
+        let upstream = Endpoints::upstream_of(sealed.name());
+        (!endpoints.endpoints.is_empty()).then_some(upstream)
     });
     let filled: std::collections::BTreeSet<_> = filled.collect();
     let mut best: Option<(&Host, &str)> = None;

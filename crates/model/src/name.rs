@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::Endpoints;
+
 /// The kinds of resources. The numbers are part of the wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -134,12 +136,14 @@ impl Key {
     }
 
     /// The group of a resource: resources of one kind and group take effect together. The routes of
-    /// one host, whose names are `namespace/object/host/` and the rest, are a group. Everything
-    /// else, and a route of another name, is a group of its own.
+    /// one host, whose names are `namespace/object/host/` and the rest, are a group, and so are the
+    /// endpoints of an upstream. Everything else, and a route of another name, is a group of its
+    /// own.
     pub fn group(&self) -> &str {
         let mut parts = self.name.splitn(4, '/').skip(2);
         match (self.kind, parts.next(), parts.next()) {
             (Kind::Route, Some(host), Some(_)) => host,
+            (Kind::Endpoints, ..) => Endpoints::upstream_of(&self.name),
             _ => &self.name,
         }
     }

@@ -2,6 +2,7 @@
 
 mod access_policy;
 mod certificate;
+mod cut;
 mod limit;
 mod listener;
 mod locality;
@@ -10,6 +11,7 @@ mod policy;
 mod provider;
 mod route;
 mod routes;
+mod slices;
 mod source_ranges;
 mod stream_route;
 mod telemetry;

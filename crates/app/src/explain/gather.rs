@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, Form, Host, Key, Kind, Name, SealedArc, Sealer, Snapshot, Value, WeightedUpstream,
+    Action, Endpoints, Form, Host, Key, Kind, Name, SealedArc, Sealer, Snapshot, Value,
+    WeightedUpstream,
 };
 use myriad_proxy::route::edit::Edit;
 use myriad_proxy::route::tables::Tables;
@@ -29,7 +30,7 @@ pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
     let Gathered { hosts, needed } = gathered;
     let rest = snapshot
         .iter()
-        .filter(|sealed| needed.contains(sealed.key()));
+        .filter(|sealed| is_needed(&needed, sealed.key()));
     taken.extend(rest.filter_map(open));
     let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
     let mut edit = Edit::new(&mut tables, &mut targets);
@@ -124,6 +125,15 @@ impl Gathered {
         let names = shares.iter().map(|share| &share.upstream);
         self.needed.extend(names.flat_map(upstream));
     }
+}
+
+/// Whether a resource is among those, or has some of the endpoints of one.
+fn is_needed(needed: &BTreeSet<Key>, key: &Key) -> bool {
+    let upstream = Endpoints::upstream_of(&key.name);
+    needed.contains(key)
+        || key.kind == Kind::Endpoints
+            && upstream != key.name.as_str()
+            && needed.contains(&Key::new(key.kind, upstream))
 }
 
 fn certificate(name: &Name) -> Key {

@@ -158,18 +158,20 @@ impl Routes {
     /// The most rows of a block.
     pub const ROWS_MAX: usize = 128;
 
-    /// The most hosts of a block; each of them has a table of all rows.
-    pub const HOSTS_MAX: usize = 4_096;
+    /// The most rows of a block of several, once for each of its hosts: each has a table of them.
+    pub const ENTRIES_MAX: usize = Self::ROWS_MAX * 4_096;
 
-    /// A block of rows with their paths' lengths. `None` where there is no row or host, or where
-    /// one points at nothing.
+    /// A block of rows with their paths' lengths. `None` where there is no row or host, where there
+    /// are too many, or where one points at nothing.
     pub fn new(
         hosts: Arc<[Host]>,
         (id, next): (u64, u64),
         tables: Tables,
         rows: Vec<(Row, usize)>,
     ) -> Option<Self> {
-        if hosts.is_empty() || rows.is_empty() || rows.len() > Self::ROWS_MAX {
+        let is_full = rows.len() > Self::ROWS_MAX
+            || rows.len() > 1 && rows.len().saturating_mul(hosts.len()) > Self::ENTRIES_MAX;
+        if hosts.is_empty() || rows.is_empty() || is_full {
             return None;
         }
         let mut end = 0_usize;

@@ -170,7 +170,8 @@ impl UpstreamTls {
     }
 }
 
-/// The addresses behind the upstream of the same name; only those that may take traffic.
+/// The addresses behind the upstream of the same name, or some of them; only those that may take
+/// traffic. The names of parts begin with that of the upstream; see [`Endpoints::upstream_of`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// Sorted by address, without duplicates.
@@ -178,6 +179,8 @@ pub struct Endpoints {
     /// The localities of endpoints, as `region/zone/subzone`; empty where nobody asks. At most
     /// [`Endpoints::LOCALITIES_MAX`].
     pub localities: Box<[Box<str>]>,
+    /// Whether other resources have more endpoints of the upstream.
+    pub is_part: bool,
 }
 
 impl Endpoints {
@@ -186,6 +189,7 @@ impl Endpoints {
         Endpoints {
             endpoints,
             localities: Box::default(),
+            is_part: false,
         }
     }
 }

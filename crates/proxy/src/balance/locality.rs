@@ -172,6 +172,7 @@ mod tests {
         Endpoints {
             endpoints: (0..localities.len()).map(endpoint).collect(),
             localities: localities.iter().map(|text| (*text).into()).collect(),
+            is_part: false,
         }
     }
 

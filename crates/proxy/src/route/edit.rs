@@ -1,12 +1,12 @@
 //! The write side: the next tables from the present ones and what changed.
 //!
 //! Every step costs what changed. Routes are gathered by host first, so that a host is compiled
-//! once per commit, however many of its routes change.
+//! once per commit, however many of its routes change; and so are the parts of upstreams.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use myriad_model::{Host, Name, SealedArc, Value};
+use myriad_model::{Endpoints, Host, Name, SealedArc, Value};
 
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
@@ -21,7 +21,7 @@ use super::text::{self, Splitting};
 use super::trust::{self, TrustEntry};
 use crate::pattern::BadRegex;
 use crate::upstream::endpoint::EndpointTable;
-use crate::upstream::entry::{self, UpstreamEntry};
+use crate::upstream::entry::{self, Parts, UpstreamEntry};
 
 /// Why a resource cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,11 +42,15 @@ pub struct Edit<'a> {
     tables: &'a mut Tables,
     targets: &'a mut EndpointTable,
     hosts: HashMap<Host, HostEdit>,
+    upstreams: HashMap<Name, Whole>,
     stream_routes: HashMap<StreamRouteKey, StreamRouteEdit>,
 }
 
 /// The changes on one host, by the name of what holds its routes.
 type HostEdit = HashMap<Name, Option<BlockArc>>;
+
+/// The resources that an upstream is made of: itself, and the parts of its endpoints.
+type Whole = (Option<SealedArc>, Parts);
 
 /// The changes under one key, by the name of the stream route.
 type StreamRouteEdit = HashMap<Name, Option<Arc<StreamRouteEntry>>>;
@@ -59,6 +63,7 @@ impl<'a> Edit<'a> {
             tables,
             targets,
             hosts: HashMap::new(),
+            upstreams: HashMap::new(),
             stream_routes: HashMap::new(),
         }
     }
@@ -89,10 +94,8 @@ impl<'a> Edit<'a> {
             Value::Route(_) | Value::Routes(_) => return self.change_routes(old, new),
             Value::Trust(_) => self.change_trust(some.name(), new),
             Value::StreamRoute(_) => return self.change_stream_route(old, new),
-            Value::Upstream(_) => self.change_upstream(some.name(), |entry| entry.0 = new.cloned()),
-            Value::Endpoints(_) => {
-                self.change_upstream(some.name(), |entry| entry.1 = new.cloned());
-            }
+            Value::Upstream(_) => self.touch_upstream(some.name()).0 = new.cloned(),
+            Value::Endpoints(_) => self.change_endpoints(some.name(), new),
             Value::AccessPolicy(_) => {
                 self.tables.access_policies = self.tables.access_policies.with(some.name(), new)
             }
@@ -100,8 +103,12 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Compiles the hosts whose routes have changed, and orders the stream routes that have.
+    /// Compiles the hosts whose routes have changed, puts upstreams together, and orders the
+    /// stream routes that have changed.
     pub fn finish(mut self) {
+        for (name, whole) in std::mem::take(&mut self.upstreams) {
+            self.finish_upstream(name, whole);
+        }
         for (key, changes) in std::mem::take(&mut self.stream_routes) {
             self.finish_stream_routes(key, changes);
         }
@@ -294,32 +301,52 @@ impl<'a> Edit<'a> {
         edit.insert(name.clone(), block);
     }
 
-    fn change_upstream(
-        &mut self,
-        name: &Name,
-        change: impl FnOnce(&mut (Option<SealedArc>, Option<SealedArc>)),
-    ) {
-        let hash = entry::hash_of(name);
-        let is_it = |leaf: &Leaf<UpstreamEntry>| leaf.0.name == *name;
-        let known = self
-            .tables
-            .upstreams
-            .get(hash, is_it)
-            .map(|leaf| leaf.0.clone());
-        let mut parts = match &known {
-            Some(entry) => (entry.upstream.clone(), entry.endpoints.clone()),
-            None => (None, None),
+    fn change_endpoints(&mut self, name: &Name, new: Option<&SealedArc>) {
+        let (_, parts) = match Endpoints::upstream_of(name) {
+            whole if whole == name.as_str() => self.touch_upstream(name),
+            upstream => self.touch_upstream(&Name::from(upstream)),
         };
-        change(&mut parts);
-        let (upstream, endpoints) = parts;
-        if upstream.is_none() && endpoints.is_none() {
+        parts.retain(|part| part.name() != name);
+        let key = parts.partition_point(|part| part.name() < name);
+        if let Some(new) = new {
+            parts.insert(key, new.clone());
+        }
+    }
+
+    /// The resources of an upstream, which are put together once all of the commit is known.
+    fn touch_upstream(&mut self, name: &Name) -> &mut Whole {
+        let upstreams = &self.tables.upstreams;
+        self.upstreams.entry(name.clone()).or_insert_with(|| {
+            let is_it = |leaf: &Leaf<UpstreamEntry>| leaf.0.name == *name;
+            match upstreams.get(entry::hash_of(name), is_it) {
+                Some(Leaf(known)) => (known.upstream.clone(), known.endpoints.clone()),
+                None => (None, Parts::new()),
+            }
+        })
+    }
+
+    fn finish_upstream(&mut self, name: Name, (upstream, endpoints): Whole) {
+        let hash = entry::hash_of(&name);
+        let is_it = |leaf: &Leaf<UpstreamEntry>| leaf.0.name == name;
+        let known = self.tables.upstreams.get(hash, is_it);
+        let known = known.map(|leaf| leaf.0.clone());
+        if upstream.is_none() && endpoints.is_empty() {
             self.tables.upstreams.remove(hash, is_it);
         } else {
             // The new entry takes its targets before the old one gives them back, so that those
             // in both keep their connections and counts.
-            let name = known.as_ref().map_or(name, |entry| &entry.name).clone();
-            let entry =
-                UpstreamEntry::new(name, upstream, endpoints, self.targets, known.as_deref());
+            let shared = match (&known, &upstream) {
+                (Some(entry), _) => &entry.name,
+                (None, Some(sealed)) => sealed.name(),
+                (None, None) => &name,
+            };
+            let entry = UpstreamEntry::new(
+                shared.clone(),
+                upstream.clone(),
+                endpoints,
+                self.targets,
+                known.as_deref(),
+            );
             self.tables.upstreams.insert(Leaf(Arc::new(entry)));
         }
         if let Some(known) = known {

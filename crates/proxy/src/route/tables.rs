@@ -333,8 +333,8 @@ impl Tables {
         }
         for leaf in self.upstreams.iter() {
             let entry = &leaf.0;
-            let parts = [&entry.upstream, &entry.endpoints];
-            let versions = parts.map(|part| part.as_ref().map(|sealed| sealed.version()));
+            let parts = entry.upstream.iter().chain(&entry.endpoints);
+            let versions: Vec<_> = parts.map(|sealed| sealed.version()).collect();
             let members = entry.pool.members().len();
             lines.push(format!("upstream {} {versions:?} {members}", entry.name));
         }

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_model::{
-    Dns, DnsMode, Limits, MeshTls, Name, SealedArc, Upstream, UpstreamOptions, UpstreamTls,
+    Dns, DnsMode, Endpoints, Limits, MeshTls, Name, SealedArc, Upstream, UpstreamOptions,
+    UpstreamTls,
 };
+use smallvec::SmallVec;
 
 use super::dynamic::Dynamic;
 use super::endpoint::EndpointTable;
@@ -31,8 +33,8 @@ pub struct UpstreamEntry {
     pub name: Name,
     /// The resource of kind upstream.
     pub upstream: Option<SealedArc>,
-    /// The resource of kind endpoints.
-    pub endpoints: Option<SealedArc>,
+    /// The resources of kind endpoints, by name: one, unless there are many endpoints.
+    pub endpoints: Parts,
     /// The endpoints, ready to be picked from; empty for upstreams that DNS resolves.
     pub pool: Pool,
     /// The endpoints that DNS tells, or the client's connection.
@@ -44,6 +46,9 @@ pub struct UpstreamEntry {
     /// The upstream over HTTP/2 for clients that speak it, where it follows them.
     http2: Option<Arc<UpstreamEntry>>,
 }
+
+/// The resources that hold the endpoints of an upstream, by name.
+pub type Parts = SmallVec<[SealedArc; 1]>;
 
 /// The source of endpoints that no resource lists.
 pub enum Resolving {
@@ -65,7 +70,7 @@ impl UpstreamEntry {
     pub fn new(
         name: Name,
         upstream: Option<SealedArc>,
-        endpoints: Option<SealedArc>,
+        endpoints: Parts,
         targets: &mut EndpointTable,
         before: Option<&UpstreamEntry>,
     ) -> Self {
@@ -84,7 +89,7 @@ impl UpstreamEntry {
     fn build(
         name: Name,
         upstream: Option<SealedArc>,
-        endpoints: Option<SealedArc>,
+        endpoints: Parts,
         targets: &mut EndpointTable,
         (before, is_http2): (Option<&UpstreamEntry>, bool),
     ) -> Self {
@@ -95,9 +100,12 @@ impl UpstreamEntry {
         let resource = upstream.as_ref().and_then(|sealed| sealed.resource());
         let owner = resource.map_or("", |resource| resource.origin.namespace());
         let resolution = value.and_then(|value| Resolving::new(owner, value, &manner, known));
-        let listed = endpoints.as_ref().and_then(|sealed| sealed.endpoints());
-        let pool = match (value, listed) {
-            (Some(value), Some(listed)) if resolution.is_none() => {
+        let parts = endpoints.iter().filter_map(|sealed| sealed.endpoints());
+        let parts: Vec<&Endpoints> = parts.collect();
+        let pool = match value {
+            Some(value) if resolution.is_none() && !parts.is_empty() => {
+                let joined = Endpoints::join(&parts);
+                let listed = &*joined;
                 let unsecured = unsecured(value, &manner);
                 let rule = options.and_then(|options| options.locality.as_deref());
                 let places = rule.zip(targets.home());

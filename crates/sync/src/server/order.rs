@@ -5,7 +5,8 @@
 //! a 404, another's certificate or half of its routes. What is new or changed comes first:
 //!
 //! 1. access policies: nothing is to be reached without them;
-//! 2. trusts, endpoints, upstreams, then providers behind them: nobody asks for them yet;
+//! 2. trusts, endpoints, all those of one upstream together, upstreams, then providers behind
+//!    them: nobody asks for them yet;
 //! 3. what is recorded: where it goes is there;
 //! 4. certificates: nobody shows them yet;
 //! 5. routes, all those of one host together: their upstreams are there. A new host has them
@@ -55,7 +56,7 @@ pub(super) fn count_max(step: usize, base: &Snapshot, target: &Snapshot) -> usiz
 
 /// Whether changes of this step belong together in groups of more than one.
 pub(super) fn is_grouped(step: usize) -> bool {
-    kind(step) == Some(Kind::Route)
+    matches!(kind(step), Some(Kind::Route | Kind::Endpoints))
 }
 
 fn kind(step: usize) -> Option<Kind> {

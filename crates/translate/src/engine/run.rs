@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::{self as api, Object, ObjectKind};
-use myriad_model::{Key, Kind, Name, Resource, Route, Routes, SealedArc, Value};
+use myriad_model::{Endpoints, Key, Kind, Name, Resource, Route, Routes, SealedArc, Value};
 
 use super::Engine;
 use super::batch::Run;
@@ -415,6 +415,7 @@ impl Engine {
             .filter(|(name, resource)| match &resource.value {
                 Value::Domain(domain) => name.as_str() != domain.host.as_str(),
                 Value::StreamRoute(_) => true,
+                Value::Endpoints(_) if Endpoints::upstream_of(name) != name.as_str() => true,
                 Value::Route(_) | Value::Routes(_) => false,
                 _ => stores_all,
             })

@@ -234,16 +234,13 @@ impl Draft<'_> {
             upstream.options.get_or_insert_default().follows_client = true;
         }
         let endpoints = found(place, &mut upstream);
-        let values = [
-            Some(Value::Upstream(upstream)),
-            endpoints.map(Value::Endpoints),
-        ];
-        for value in values.into_iter().flatten() {
+        let parts = endpoints.map(|endpoints| endpoints.divide(&self.name));
+        let parts = parts.into_iter().flatten();
+        let upstream = (Name::new(self.name.clone()), Value::Upstream(upstream));
+        let values = parts.map(|(name, part)| (name, Value::Endpoints(part)));
+        for (name, value) in std::iter::once(upstream).chain(values) {
             let origin = self.origin.clone();
-            let resource = Resource { origin, value };
-            output
-                .resources
-                .push((Name::new(self.name.clone()), resource));
+            output.resources.push((name, Resource { origin, value }));
         }
         output
     }

@@ -1,9 +1,11 @@
 //! Bounds of namespaces: what stays does not depend on the order in which objects came, and a
 //! change costs what it moves.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::{Change, ObjectKey, ObjectKind};
+use myriad_model::Endpoints;
 use myriad_translate::{Bounds, Engine, Settings, Work};
 use proptest::prelude::*;
 
@@ -203,10 +205,14 @@ spec: {{{spec}}}
 /// How many endpoints there are in all subsets, and how many subsets have some.
 fn in_subsets(engine: &Engine) -> (usize, usize) {
     let snapshot = engine.snapshot();
-    let all = snapshot.iter().filter_map(|sealed| sealed.endpoints());
-    let counts: Vec<usize> = all.map(|it| it.endpoints.len()).collect();
-    let some = counts.iter().filter(|count| **count > 0).count();
-    (counts.iter().sum(), some)
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for sealed in snapshot.iter() {
+        if let Some(part) = sealed.endpoints().filter(|it| !it.endpoints.is_empty()) {
+            let upstream = Endpoints::upstream_of(sealed.name());
+            *counts.entry(upstream).or_default() += part.endpoints.len();
+        }
+    }
+    (counts.values().sum(), counts.len())
 }
 
 fn told(engine: &Engine, text: &str) -> usize {

@@ -4,9 +4,9 @@
 //! says so, as one in so many does. A rule that is inserted changes the block that it is in, and the cuts behind it stay
 //! where they are, whatever its place in the list. Nothing depends on what the list was before.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::super::cut::{Ids, hash_of};
 use super::{Label, Routes, Row, Setting, Tables};
 use crate::wire::{Parts, parts};
 use crate::{Host, Name, Origin, Resource, Route, Value};
@@ -50,7 +50,7 @@ pub fn divide(prefix: &str, origin: &Origin, drafts: Vec<Draft>) -> Vec<(Name, R
             .collect();
     }
     let mut blocks: Vec<Block> = Vec::new();
-    let mut known = HashSet::from([0]);
+    let mut ids = Ids::default();
     let (mut rule, mut scratch) = (0, Vec::new());
     for draft in drafts {
         scratch.clear();
@@ -60,12 +60,7 @@ pub fn divide(prefix: &str, origin: &Origin, drafts: Vec<Draft>) -> Vec<(Name, R
         let hash = hash_of(matched.unwrap_or_default());
         let open = blocks.last_mut();
         if open.is_none_or(|block| block.ends_before(&draft, &parts, hash)) {
-            let mut id = if blocks.is_empty() { 0 } else { hash };
-            // One that is there twice is told apart by how often.
-            while !blocks.is_empty() && !known.insert(id) {
-                id = id.wrapping_add(1);
-            }
-            blocks.push(Block::new(id, draft.route.hosts.clone()));
+            blocks.push(Block::new(ids.next(hash), draft.route.hosts.clone()));
         }
         if let Some(block) = blocks.last_mut() {
             block.add(draft, origin, &parts, &mut rule);
@@ -122,7 +117,9 @@ impl Block {
 
     /// Whether a route begins the next block.
     fn ends_before(&self, draft: &Draft, parts: &Parts, hash: u64) -> bool {
+        let entries = (self.rows.len() + 1).saturating_mul(self.hosts.len());
         self.rows.len() >= Routes::ROWS_MAX
+            || entries > Routes::ENTRIES_MAX
             || self.rows.len() >= ROWS_MIN && hash.is_multiple_of(CUT_ONE_IN)
             || self.bytes + self.growth(draft, parts) > BYTES_MAX
             || self.hosts != draft.route.hosts
@@ -196,10 +193,4 @@ fn number_of<T: PartialEq>(table: &mut Vec<T>, entry: T) -> u8 {
         table.len() - 1
     });
     u8::try_from(at).unwrap_or(u8::MAX)
-}
-
-fn hash_of(bytes: &[u8]) -> u64 {
-    let mut half = [0; 8];
-    half.copy_from_slice(&blake3::hash(bytes).as_bytes()[..8]);
-    u64::from_be_bytes(half)
 }

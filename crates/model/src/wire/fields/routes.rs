@@ -12,7 +12,7 @@ const ENTRIES: &str = "number of entries in a table of routes";
 message! {
     /// Routes of one host and claimant, in their order: rows of numbers in the tables before them.
     Routes, routes {
-        1 hosts: list_of(Routes::HOSTS_MAX, "number of hosts", host_pattern());
+        1 hosts: list(host_pattern());
         /// 0 for the first block of the claimant on the host.
         2 id: uint64();
         /// That of the block that follows; 0 for none.

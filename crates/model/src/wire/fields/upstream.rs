@@ -104,19 +104,21 @@ choices! {
 }
 
 message! {
-    /// The addresses behind an upstream of the same name.
+    /// The addresses behind the upstream that the name begins with.
     Endpoints, endpoints {
         1 endpoints: list(each::<Endpoint>());
         /// The localities, as region/zone/subzone.
         2 localities: list_of(
             Endpoints::LOCALITIES_MAX, "number of localities", string()
         ), since 3;
+        /// Other resources have more endpoints of the upstream.
+        3 is_part: boolean(), since 4;
     } => {
         let is_listed = |it: &Endpoint| usize::from(it.locality) <= localities.len();
         if !endpoints.iter().all(is_listed) {
             return Err(WireError::Invalid("locality"));
         }
-        Endpoints { endpoints: endpoints.into(), localities: localities.into() }
+        Endpoints { endpoints: endpoints.into(), localities: localities.into(), is_part }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{decode, encoded, resource};
+use crate::wire::decode_within;
 use crate::{
     Balancer, Dns, DnsMode, DnsName, Endpoint, Endpoints, HashBalancer, HashCookie, HashPart,
     HashSource, HashTable, Keepalive, Limits, LocalityLevel, LocalityPart, LocalityRule,
@@ -309,4 +310,17 @@ proptest! {
         let resource = resource(Value::Upstream(value));
         prop_assert_eq!(decode(&encoded(&resource)), Ok(resource));
     }
+}
+
+#[test]
+fn a_part_of_endpoints_is_refused_by_who_would_take_it_for_all() {
+    let mut endpoints = third_endpoints();
+    endpoints.is_part = true;
+    let part = resource(Value::Endpoints(endpoints));
+    let needed = WireError::NewerSchema {
+        needed: 4,
+        understood: 3,
+    };
+    assert_eq!(decode_within(&encoded(&part), 3), Err(needed));
+    assert_eq!(decode(&encoded(&part)), Ok(part));
 }

@@ -131,7 +131,7 @@ mod tests {
     use super::{HeldUsage, REPEATING_MIN, begin, note};
     use crate::balance::{Endpoint, Flight, Member, Pool, TransportSettings};
     use crate::upstream::endpoint::EndpointTable;
-    use crate::upstream::entry::UpstreamEntry;
+    use crate::upstream::entry::{Parts, UpstreamEntry};
 
     fn fill(upstream: &UpstreamEntry, pool: &Pool) -> Vec<HeldUsage> {
         std::iter::from_fn(|| begin(upstream, pool)).collect()
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn repetitions_are_bounded_by_requests_in_flight() {
         let mut targets = EndpointTable::new();
-        let upstream = UpstreamEntry::new("u".into(), None, None, &mut targets, None);
+        let upstream = UpstreamEntry::new("u".into(), None, Parts::new(), &mut targets, None);
         let (pool, target) = pool();
         assert_eq!(fill(&upstream, &pool).len(), REPEATING_MIN as usize);
         let flights: Vec<Flight> = (0..50).map(|_| Flight::start(target.clone())).collect();
@@ -183,7 +183,13 @@ mod tests {
             let mut sealer = Sealer::new([7; 32], Form::Value);
             let sealed = sealer.seal("u".into(), Resource { origin, value });
             let mut targets = EndpointTable::new();
-            UpstreamEntry::new("u".into(), Some(sealed.into()), None, &mut targets, None)
+            UpstreamEntry::new(
+                "u".into(),
+                Some(sealed.into()),
+                Parts::new(),
+                &mut targets,
+                None,
+            )
         };
         let (pool, target) = pool();
         let _flights: Vec<Flight> = (0..50).map(|_| Flight::start(target.clone())).collect();

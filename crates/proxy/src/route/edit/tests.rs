@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use myriad_model::{
 use proptest::prelude::*;
 
 use super::{Edit, EditError, EndpointTable, Splitting};
-use crate::route::tables::Tables;
+use crate::route::tables::{Tables, upstream_hash};
 
 /// A resource of few possible names and contents, so that changes meet.
 #[derive(Clone, Debug)]
@@ -261,6 +262,66 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
     }
     // 16^4 > 20,000, and a path may end one deeper.
     assert!(most <= 6, "{most} nodes were copied");
+}
+
+/// The last numbers of an upstream's addresses, and the ids of their targets.
+fn members(tables: &Tables) -> Vec<(u8, u64)> {
+    let name = Name::from("u");
+    let entry = tables.upstream(upstream_hash(&name), &name).unwrap();
+    let members = entry.pool.members().iter();
+    let members = members.map(|member| match member.target.address.ip() {
+        IpAddr::V4(ip) => (ip.octets()[3], member.target.id),
+        IpAddr::V6(_) => panic!("an address of version 4"),
+    });
+    members.collect()
+}
+
+#[test]
+fn the_endpoints_of_an_upstream_are_those_of_all_its_parts() {
+    let part = |numbers: std::ops::Range<u8>| {
+        let endpoints = numbers.map(|last| Endpoint::even(([192, 0, 2, last], 80).into()));
+        Value::Endpoints(Endpoints {
+            is_part: true,
+            ..Endpoints::new(endpoints.collect())
+        })
+    };
+    let names = ["u", "u", "u#7"].map(Name::from);
+    let kinds = [Kind::Upstream, Kind::Endpoints, Kind::Endpoints];
+    let former = std::array::from_fn::<_, 3, _>(|at| Key::new(kinds[at], names[at].clone()));
+    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
+    let mut writer = writer();
+    let mut put = |tables: &mut Tables, values: Vec<Value>| {
+        let outputs = names.iter().zip(values).map(|(name, value)| {
+            let origin = Origin::settings();
+            (name.clone(), Resource { origin, value })
+        });
+        let mut delta = Delta::default();
+        let changes = writer.replace(&former, outputs.collect(), &mut delta);
+        apply(tables, &mut targets, changes);
+        targets.len()
+    };
+    let upstream = || Value::Upstream(Upstream::plain(Protocol::Http1));
+    // An address that moves between parts is in both for a while.
+    assert_eq!(
+        put(&mut tables, vec![upstream(), part(0..3), part(2..5)]),
+        5
+    );
+    let first = members(&tables);
+    assert_eq!(
+        first.iter().map(|it| it.0).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4]
+    );
+    assert_eq!(
+        put(&mut tables, vec![upstream(), part(0..3), part(4..5)]),
+        4
+    );
+    let second = members(&tables);
+    assert!(
+        second.iter().all(|member| first.contains(member)),
+        "{second:?}"
+    );
+    assert_eq!(put(&mut tables, vec![upstream(), part(0..3)]), 3);
+    assert_eq!(put(&mut tables, vec![upstream()]), 0);
 }
 
 #[test]

@@ -84,6 +84,7 @@ impl Group {
         Endpoints {
             endpoints,
             localities,
+            is_part: false,
         }
     }
 }
