@@ -270,3 +270,27 @@ impl fmt::Display for Origin {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Kind};
+
+    #[test]
+    fn what_takes_effect_together_is_one_group() {
+        for (kind, name, group) in [
+            (Kind::Route, "shop/web/a.example/exact:/a/b", "a.example"),
+            (Kind::Route, "shop/other/a.example/+", "a.example"),
+            (Kind::Route, "shop/other/a.example/+7f", "a.example"),
+            (Kind::Route, "mesh/a.example", "mesh/a.example"),
+            (Kind::Endpoints, "shop/web:80", "shop/web:80"),
+            (
+                Kind::Endpoints,
+                "shop/web:443+https#7f",
+                "shop/web:443+https",
+            ),
+            (Kind::Upstream, "shop/web:80#7f", "shop/web:80#7f"),
+        ] {
+            assert_eq!(Key::new(kind, name).group(), group, "{name}");
+        }
+    }
+}

@@ -28,9 +28,11 @@ pub struct Index {
     /// The texts of all edges, one behind the other: each a piece of its own would take more
     /// memory than the text itself.
     texts: String,
-    /// The first and the last route of each node. The first node is [`ROOT`], and each other one
-    /// is below the edge in front of it.
-    nodes: Vec<List>,
+    /// The first route of each node. The first node is [`ROOT`], and each other one is below the
+    /// edge in front of it.
+    nodes: Vec<u32>,
+    /// The last route of each node, until all are added.
+    lasts: Vec<u32>,
     /// The route behind each route in its list.
     next: Box<[u32]>,
     /// The lengths that starts have in bytes, from the shortest.
@@ -41,19 +43,6 @@ struct Edge {
     above: u32,
     /// The offset of its text, which ends where the next one begins.
     start: u32,
-}
-
-#[derive(Clone, Copy)]
-struct List {
-    first: u32,
-    last: u32,
-}
-
-impl List {
-    const EMPTY: List = List {
-        first: NONE,
-        last: NONE,
-    };
 }
 
 /// The routes of a list, in the order of precedence.
@@ -71,15 +60,18 @@ impl Index {
             edges: Vec::with_capacity(elements),
             texts: String::new(),
             nodes: Vec::with_capacity(elements + 1),
+            lasts: Vec::with_capacity(elements + 1),
             next: vec![NONE; routes].into(),
             start_lengths: Vec::new(),
         };
-        index.nodes.push(List::EMPTY);
+        index.nodes.push(NONE);
+        index.lasts.push(NONE);
         index
     }
 
     /// Gives back what it has room for and does not need, once all is added.
     pub fn shrink(&mut self) {
+        self.lasts = Vec::new();
         self.edges.shrink_to_fit();
         self.texts.shrink_to_fit();
         self.nodes.shrink_to_fit();
@@ -147,21 +139,19 @@ impl Index {
     }
 
     fn routes(&self, node: u32) -> Routes<'_> {
-        let list = self.nodes.get(node as usize);
+        let first = self.nodes.get(node as usize);
         Routes {
             next: &self.next,
-            at: list.map_or(NONE, |list| list.first),
+            at: first.copied().unwrap_or(NONE),
         }
     }
 
     fn append(&mut self, node: u32, route: u32) {
-        let list = &mut self.nodes[node as usize];
-        if list.first == NONE {
-            list.first = route;
-        } else {
-            self.next[list.last as usize] = route;
+        let last = std::mem::replace(&mut self.lasts[node as usize], route);
+        match last {
+            NONE => self.nodes[node as usize] = route,
+            last => self.next[last as usize] = route,
         }
-        list.last = route;
     }
 
     fn follow(&self, above: u32, text: &str) -> Option<u32> {
@@ -176,7 +166,8 @@ impl Index {
             return known + 1;
         }
         let edge = self.edges.len() as u32;
-        self.nodes.push(List::EMPTY);
+        self.nodes.push(NONE);
+        self.lasts.push(NONE);
         self.slots[slot] = edge;
         let start = self.texts.len() as u32;
         self.texts.push_str(text);

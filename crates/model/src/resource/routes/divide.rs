@@ -12,10 +12,10 @@ use crate::wire::{Parts, parts};
 use crate::{Host, Name, Origin, Resource, Route, Value};
 
 /// One in so many rows begins a block.
-const CUT_ONE_IN: u64 = 32;
+const CUT_ONE_IN: u64 = 64;
 
 /// The rows that a block has at least, where something follows.
-const ROWS_MIN: usize = 8;
+const ROWS_MIN: usize = 16;
 
 /// About the most bytes of an encoded block with more than one row.
 const BYTES_MAX: usize = 6 << 10;

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, HeaderEdit, HeaderEdits, Mirror, PathMatch, PathRewrite, Redirect, RedirectParts,
-    RedirectPath, RedirectTarget, Respond, Rewrite, Route, Share, Source, Test, TlsSettings,
-    ValueMatch,
+    Action, Draft, HeaderEdit, HeaderEdits, Kind, Label, Mirror, Origin, PathMatch, PathRewrite,
+    Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Rewrite, Route, Share, Source,
+    Test, TlsSettings, ValueMatch, divide,
 };
 use tokio::sync::mpsc;
 
@@ -345,4 +345,46 @@ async fn a_condition_that_takes_too_many_steps_closes() {
     assert!(world.ask(&ask("aab")).await.starts_with("HTTP/1.1 404"));
     let hostile = "a".repeat(4_000);
     assert!(world.ask(&ask(&hostile)).await.starts_with("HTTP/1.1 503"));
+}
+
+/// The routes of an older controller come one by one, and give way to blocks.
+#[tokio::test]
+async fn blocks_take_the_place_of_single_routes_and_the_first_row_that_matches_holds() {
+    let mut world = World::start();
+    let start = |text: &str| PathMatch::Start(text.into());
+    let single = "shop/web/a.example/0.0";
+    world.put_route(single, saying(start("/"), 7, "single"));
+    let draft = |rule: u32, path: PathMatch, text: &str| Draft {
+        origin: Origin::settings(),
+        label: Label::Rule(Box::default()),
+        rule,
+        matched: 0,
+        route: saying(path, 5, text),
+    };
+    let exact = |number: u32| PathMatch::Exact(format!("/{number}").into());
+    let mut drafts: Vec<Draft> = (0..200)
+        .map(|number| draft(number, exact(number), &number.to_string()))
+        .collect();
+    drafts.push(draft(200, start("/1"), "behind"));
+    let blocks = divide("shop/web/a.example/", &Origin::settings(), drafts);
+    assert!(blocks.len() > 1);
+    // In whatever order they come.
+    for (name, resource) in blocks.into_iter().rev() {
+        world.put(&name, resource.value);
+    }
+    for (path, body) in [
+        ("/0", "0"),
+        ("/150", "150"),
+        ("/199", "199"),
+        ("/1999", "behind"),
+        ("/x", "single"),
+    ] {
+        let response = world.ask(&get(path)).await;
+        assert!(
+            response.ends_with(&format!("\r\n\r\n{body}")),
+            "{path}: {response}"
+        );
+    }
+    world.remove(Kind::Route, single);
+    assert!(world.ask(&get("/x")).await.starts_with("HTTP/1.1 404"));
 }
