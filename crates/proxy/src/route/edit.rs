@@ -332,25 +332,28 @@ impl<'a> Edit<'a> {
         let known = known.map(|leaf| leaf.0.clone());
         if upstream.is_none() && endpoints.is_empty() {
             self.tables.upstreams.remove(hash, is_it);
-        } else {
-            // The new entry takes its targets before the old one gives them back, so that those
-            // in both keep their connections and counts.
-            let shared = match (&known, &upstream) {
-                (Some(entry), _) => &entry.name,
-                (None, Some(sealed)) => sealed.name(),
-                (None, None) => &name,
-            };
-            let entry = UpstreamEntry::new(
-                shared.clone(),
-                upstream.clone(),
-                endpoints,
-                self.targets,
-                known.as_deref(),
-            );
-            self.tables.upstreams.insert(Leaf(Arc::new(entry)));
+            if let Some(known) = known {
+                known.release(self.targets, None);
+            }
+            return;
         }
+        // The new entry takes its targets before the old one gives them back, so that those in
+        // both keep their connections and counts.
+        let shared = match (&known, &upstream) {
+            (Some(entry), _) => &entry.name,
+            (None, Some(sealed)) => sealed.name(),
+            (None, None) => &name,
+        };
+        let entry = Arc::new(UpstreamEntry::new(
+            shared.clone(),
+            upstream.clone(),
+            endpoints,
+            self.targets,
+            known.as_deref(),
+        ));
+        self.tables.upstreams.insert(Leaf(entry.clone()));
         if let Some(known) = known {
-            known.release(self.targets);
+            known.release(self.targets, Some(&entry));
         }
     }
 }

@@ -15,6 +15,7 @@ pub struct EndpointTable {
     tree: Tree<Use>,
     /// The locality of the proxy, which decides the preference among endpoints.
     home: Option<Locality>,
+    acquired: u64,
 }
 
 #[derive(Clone)]
@@ -59,6 +60,7 @@ impl EndpointTable {
         address: SocketAddr,
         manner: &Arc<TransportSettings>,
     ) -> Arc<Endpoint> {
+        self.acquired += 1;
         let hash = place(address, manner);
         let known = self
             .tree
@@ -92,6 +94,11 @@ impl EndpointTable {
         } else {
             self.tree.remove(hash, is_it);
         }
+    }
+
+    /// How often a target has been asked for so far.
+    pub fn acquired(&self) -> u64 {
+        self.acquired
     }
 
     /// How many targets are in use.

@@ -15,7 +15,7 @@ use super::original::Originals;
 use super::resolve::{DnsAnswer, Resolution};
 use crate::balance::locality;
 use crate::balance::usage::Usage;
-use crate::balance::{Member, Pool, TransportSettings};
+use crate::balance::{Endpoint, Member, Pool, TransportSettings};
 use crate::failure::{Failure, FailureKind};
 use crate::local::Local;
 use crate::net::names::{self, Names};
@@ -35,6 +35,9 @@ pub struct UpstreamEntry {
     pub upstream: Option<SealedArc>,
     /// The resources of kind endpoints, by name: one, unless there are many endpoints.
     pub endpoints: Parts,
+    /// The targets of its endpoints by part, where there are several parts; otherwise they are
+    /// those of the pool.
+    slices: Box<[Arc<Slice>]>,
     /// The endpoints, ready to be picked from; empty for upstreams that DNS resolves.
     pub pool: Pool,
     /// The endpoints that DNS tells, or the client's connection.
@@ -100,45 +103,23 @@ impl UpstreamEntry {
         let resource = upstream.as_ref().and_then(|sealed| sealed.resource());
         let owner = resource.map_or("", |resource| resource.origin.namespace());
         let resolution = value.and_then(|value| Resolving::new(owner, value, &manner, known));
-        let parts = endpoints.iter().filter_map(|sealed| sealed.endpoints());
-        let parts: Vec<&Endpoints> = parts.collect();
-        let pool = match value {
-            Some(value) if resolution.is_none() && !parts.is_empty() => {
-                let joined = Endpoints::join(&parts);
-                let listed = &*joined;
-                let unsecured = unsecured(value, &manner);
-                let rule = options.and_then(|options| options.locality.as_deref());
-                let places = rule.zip(targets.home());
-                let places = places.map(|(rule, home)| locality::arrange(rule, home, listed));
-                let members = listed.endpoints.iter().enumerate();
-                let members = members.filter_map(|(index, endpoint)| {
-                    let place = places.as_ref().and_then(|places| places.get(index));
-                    let own = (endpoint.weight, endpoint.priority);
-                    let (weight, priority) =
-                        place.map_or(own, |place| (place.weight, place.priority));
-                    // Without a share it is in no pool, which would give it back.
-                    let manner = match &unsecured {
-                        Some(unsecured) if !endpoint.mesh => unsecured,
-                        _ => &manner,
-                    };
-                    (weight > 0).then(|| Member {
-                        target: targets.acquire(endpoint.address, manner),
-                        weight,
-                        priority,
-                    })
-                });
-                match options {
-                    Some(options) => Pool::with(members, options),
-                    None => Pool::new(members),
-                }
+        let is_listed = resolution.is_none() && !endpoints.is_empty();
+        let (slices, pool) = match value.filter(|_| is_listed) {
+            Some(value) => {
+                let known = before.filter(|it| Arc::ptr_eq(&it.manner, &manner));
+                let known = known.map_or(&[][..], |it| &it.slices);
+                let plain = unsecured(value, &manner);
+                let manners = (&manner, plain.as_ref().unwrap_or(&manner));
+                listed(&endpoints, known, manners, options, targets)
             }
-            _ => Pool::default(),
+            None => (Box::default(), Pool::default()),
         };
         UpstreamEntry {
             hash: hash_of(&name),
             name,
             upstream,
             endpoints,
+            slices,
             pool,
             resolution,
             manner,
@@ -214,15 +195,105 @@ impl UpstreamEntry {
         self.manner.is_http2
     }
 
-    /// Gives back the targets, once another entry has taken the place of this one.
-    pub fn release(&self, targets: &mut EndpointTable) {
-        for member in self.pool.members() {
-            targets.release(&member.target);
+    /// Gives back the targets that the entry in its place, if any, has not taken over.
+    pub fn release(&self, targets: &mut EndpointTable, now: Option<&UpstreamEntry>) {
+        let kept = now.map_or(&[][..], |now| &now.slices);
+        for slice in &self.slices {
+            if !kept.iter().any(|kept| Arc::ptr_eq(kept, slice)) {
+                slice
+                    .targets
+                    .iter()
+                    .for_each(|target| targets.release(target));
+            }
+        }
+        if self.slices.is_empty() {
+            let members = self.pool.members().iter();
+            members.for_each(|member| targets.release(&member.target));
         }
         if let Some(twin) = &self.http2 {
-            twin.release(targets);
+            twin.release(targets, now.and_then(|now| now.http2.as_deref()));
         }
     }
+}
+
+/// The targets of one part of an upstream's endpoints, in their order. An upstream takes over those
+/// of parts that have not changed.
+struct Slice {
+    sealed: SealedArc,
+    targets: Box<[Arc<Endpoint>]>,
+}
+
+impl Slice {
+    fn new(
+        sealed: &SealedArc,
+        (secured, plain): (&Arc<TransportSettings>, &Arc<TransportSettings>),
+        targets: &mut EndpointTable,
+    ) -> Self {
+        let endpoints = sealed.endpoints().map_or(&[][..], |it| &it.endpoints);
+        let target = |endpoint: &myriad_model::Endpoint| {
+            let manner = if endpoint.mesh { secured } else { plain };
+            targets.acquire(endpoint.address, manner)
+        };
+        Slice {
+            sealed: sealed.clone(),
+            targets: endpoints.iter().map(target).collect(),
+        }
+    }
+}
+
+/// The pool of endpoints that resources list, and their targets by part. `known` are those of the
+/// entry before, as far as they are spoken to in the same manner. The first manner is for endpoints
+/// of the mesh, and the second for others.
+fn listed(
+    parts: &[SealedArc],
+    known: &[Arc<Slice>],
+    manners: (&Arc<TransportSettings>, &Arc<TransportSettings>),
+    options: Option<&UpstreamOptions>,
+    targets: &mut EndpointTable,
+) -> (Box<[Arc<Slice>]>, Pool) {
+    let is_divided = parts.len() > 1;
+    let slice = |sealed: &SealedArc| {
+        let mut known = known.iter();
+        let known = known.find(|slice| SealedArc::ptr_eq(&slice.sealed, sealed));
+        known
+            .cloned()
+            .unwrap_or_else(|| Arc::new(Slice::new(sealed, manners, targets)))
+    };
+    let slices: Box<[Arc<Slice>]> = match is_divided {
+        true => parts.iter().map(slice).collect(),
+        false => Box::default(),
+    };
+    let taken = slices.iter().flat_map(|slice| &slice.targets);
+    let mut taken: Vec<&Arc<Endpoint>> = taken.collect();
+    // As the endpoints of all parts are put together, so that both lie side by side.
+    taken.sort_by_key(|target| target.address);
+    taken.dedup_by_key(|target| target.address);
+    let parts: Vec<&Endpoints> = parts.iter().filter_map(|it| it.endpoints()).collect();
+    let joined = Endpoints::join(&parts);
+    let rule = options.and_then(|options| options.locality.as_deref());
+    let places = rule.zip(targets.home());
+    let places = places.map(|(rule, home)| locality::arrange(rule, home, &joined));
+    let members = joined.endpoints.iter().enumerate();
+    let members = members.filter_map(|(index, endpoint)| {
+        let place = places.as_ref().and_then(|places| places.get(index));
+        let own = (endpoint.weight, endpoint.priority);
+        let (weight, priority) = place.map_or(own, |place| (place.weight, place.priority));
+        let manner = if endpoint.mesh { manners.0 } else { manners.1 };
+        // Without a share it is in no pool, which would give it back.
+        (weight > 0).then(|| Member {
+            target: match taken.get(index) {
+                Some(target) => (*target).clone(),
+                None => targets.acquire(endpoint.address, manner),
+            },
+            weight,
+            priority,
+        })
+    });
+    let pool = match options {
+        Some(options) => Pool::with(members, options),
+        None => Pool::new(members),
+    };
+    (slices, pool)
 }
 
 impl Resolving {

@@ -325,6 +325,54 @@ fn the_endpoints_of_an_upstream_are_those_of_all_its_parts() {
 }
 
 #[test]
+fn one_endpoint_of_five_thousand_that_changes_takes_the_targets_of_few_parts() {
+    let parts = |changed: Option<u32>| {
+        let endpoint = |number: u32| {
+            let number = if changed == Some(number) {
+                90_000
+            } else {
+                number
+            };
+            let [_, a, b, c] = number.to_be_bytes();
+            Endpoint::even(([10, a, b, c], 80).into())
+        };
+        let mut endpoints: Vec<Endpoint> = (0..5_000).map(endpoint).collect();
+        endpoints.sort_by_key(|endpoint| endpoint.address);
+        Endpoints::new(endpoints.into()).divide("u")
+    };
+    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
+    let mut writer = writer();
+    let mut former: Vec<Key> = Vec::new();
+    let mut put = |targets: &mut EndpointTable, parts: Vec<(Name, Endpoints)>| {
+        let upstream = Value::Upstream(Upstream::plain(Protocol::Http1));
+        let parts = parts.into_iter();
+        let parts = parts.map(|(name, part)| (name, Value::Endpoints(part)));
+        let outputs = std::iter::once((Name::from("u"), upstream)).chain(parts);
+        let outputs = outputs.map(|(name, value)| {
+            let origin = Origin::settings();
+            (name, Resource { origin, value })
+        });
+        let outputs: Vec<(Name, Resource)> = outputs.collect();
+        let keys = outputs.iter();
+        let keys = keys.map(|(name, it)| Key::new(it.value.kind(), name.clone()));
+        let keys = keys.collect();
+        let former = std::mem::replace(&mut former, keys);
+        let mut delta = Delta::default();
+        let changes = writer.replace(&former, outputs, &mut delta);
+        let before = targets.acquired();
+        apply(&mut tables, targets, changes);
+        targets.acquired() - before
+    };
+    assert_eq!(put(&mut targets, parts(None)), 5_000);
+    let taken = put(&mut targets, parts(Some(2_500)));
+    assert!(taken <= 4 * Endpoints::PART_MAX as u64, "{taken} targets");
+    assert_eq!(targets.len(), 5_000);
+    assert_eq!(put(&mut targets, parts(Some(2_500))), 0);
+    assert_eq!(put(&mut targets, Vec::new()), 0);
+    assert_eq!(targets.len(), 0);
+}
+
+#[test]
 fn a_route_that_could_split_a_response_leaves_the_one_before_in_place() {
     let sealed = |uri: &str, is_block: bool| {
         let Value::Route(mut route) = value(Kind::Route, 0) else {
