@@ -344,9 +344,10 @@ impl<'a> Edit<'a> {
             (None, Some(sealed)) => sealed.name(),
             (None, None) => &name,
         };
+        let shared = shared.clone();
         let entry = Arc::new(UpstreamEntry::new(
-            shared.clone(),
-            upstream.clone(),
+            shared,
+            upstream,
             endpoints,
             self.targets,
             known.as_deref(),

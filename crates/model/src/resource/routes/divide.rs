@@ -1,8 +1,9 @@
 //! The cuts between the blocks of a claimant's routes.
 //!
-//! Cuts follow from the rows themselves: a block ends before a row where the hash of what it matches
-//! says so, as one in so many does. A rule that is inserted changes the block that it is in, and the cuts behind it stay
-//! where they are, whatever its place in the list. Nothing depends on what the list was before.
+//! Cuts follow from the rows themselves: a block ends before a row where the hash of what it
+//! matches says so, as one in so many does. A rule that is inserted changes the block that it is
+//! in, and the cuts behind it stay where they are, whatever its place in the list. Nothing depends
+//! on what the list was before.
 
 use std::sync::Arc;
 
