@@ -234,7 +234,7 @@ impl Draft<'_> {
             upstream.options.get_or_insert_default().follows_client = true;
         }
         let endpoints = found(place, &mut upstream);
-        let parts = endpoints.map(|endpoints| endpoints.divide(&self.name));
+        let parts = endpoints.map(|endpoints| endpoints.divide(self.name));
         let parts = parts.into_iter().flatten();
         let upstream = (Name::new(self.name.clone()), Value::Upstream(upstream));
         let values = parts.map(|(name, part)| (name, Value::Endpoints(part)));

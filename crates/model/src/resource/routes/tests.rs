@@ -56,7 +56,11 @@ fn draft(number: usize, path: &str) -> Draft {
                 2 => PathMatch::Start(text),
                 _ => PathMatch::Exact(text),
             },
-            conditions: (number % 7 == 0).then_some(condition).into_iter().collect(),
+            conditions: number
+                .is_multiple_of(7)
+                .then_some(condition)
+                .into_iter()
+                .collect(),
             rank: (number % 50 / 49) as u64,
             action: Action::Forward([upstream].into()),
             policy: Arc::new(policy),

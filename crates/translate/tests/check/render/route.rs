@@ -94,7 +94,7 @@ fn route_text(origin: OriginKind, route: RouteView<'_>) -> String {
     };
     format!(
         "{path}{conditions} -> {action}{}{}{listeners}",
-        policy_text(&route.policy),
+        policy_text(route.policy),
         reading_text(origin, route)
     )
 }
