@@ -5,6 +5,7 @@
 
 mod checks;
 mod hash;
+mod turns;
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -63,12 +64,13 @@ pub(super) fn apply(
     };
     let proof = CHECKS.proof(version, &given.user, &given.password);
     let proof = proof.ok_or(FailureKind::Internal)?;
-    if CHECKS.is_known(&proof) {
+    let namespace = CHECKS.namespace(name);
+    if CHECKS.is_known(namespace, &proof) {
         return Ok(Flow::Continue);
     }
     let peer = scene.visit.client.ip();
     let source = source(client::address(head, peer, scene.trusted_hops));
-    if let Some(wait) = CHECKS.wait(source) {
+    if let Some(wait) = CHECKS.wait(namespace, source) {
         let mut additions = Additions::new();
         additions.push(("retry-after", limit::retry_after(wait)));
         let answer = LocalReply::failed(FailureKind::RateLimited);
@@ -82,7 +84,7 @@ pub(super) fn apply(
         return Ok(Flow::answer(refusal()));
     };
     let attempt = LoginAttempt {
-        version,
+        namespace,
         proof,
         source,
         is_user,

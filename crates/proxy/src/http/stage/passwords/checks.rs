@@ -4,6 +4,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,26 +12,31 @@ use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use myriad_base::clock::{self, Instant};
 use myriad_model::Version;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::hash;
+use super::turns::CheckTurns;
+use crate::limits;
 
-/// The most passwords that are known, twice over.
-const KNOWN_MAX: usize = 4_096;
+/// The parts of what is known. A namespace has one, so that others push out nothing of it unless
+/// they share it.
+const PARTS: usize = 64;
+
+/// The most passwords that are known in one part, twice over.
+const KNOWN_MAX: usize = 1_024;
 
 /// The most that are verified at a time: half of the processors, and no more than this.
 const TURNS_MAX: usize = 4;
 
-/// The most that are verified or wait for it, of all trusts and of one.
+/// The most that are verified or wait for it; one namespace has a quarter of them.
 const PLACES_MAX: usize = 128;
-const PLACES_OF_ONE_MAX: usize = 32;
 
-/// The most wrong passwords of one source in this time.
+/// The most wrong passwords of one source for one namespace in this time.
 const VAIN_MAX: u32 = 20;
 const VAIN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The most sources whose wrong passwords are counted; what others try is bounded by places.
+/// The most sources whose wrong passwords are counted, a quarter of them for one namespace; what
+/// others try is bounded by places.
 const SOURCES_MAX: usize = 1 << 16;
 
 /// The keyed hash of the users that a password is for, of its user and of itself.
@@ -40,27 +46,37 @@ pub(super) type Proof = [u8; 32];
 pub(super) struct PasswordChecks {
     /// None where the system has no random numbers.
     key: Option<hmac::Key>,
-    turns: Semaphore,
+    /// What makes numbers of namespaces that nobody can foretell.
+    namespaces: RandomState,
+    turns: CheckTurns,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Passwords that were right. A full younger generation becomes the older one.
+    /// Passwords that were right, by the part of the namespace; at most so many parts.
+    known: HashMap<usize, Known>,
+    /// How many wrong ones came for which namespace from where, since when.
+    vain: HashMap<u64, HashMap<u64, u32>>,
+    vain_since: Option<Instant>,
+    /// The sources of all namespaces.
+    sources: usize,
+    /// The places that are taken, all of them and by namespace.
+    places: usize,
+    places_of: HashMap<u64, usize>,
+}
+
+/// The passwords of one part that were right. A full younger generation becomes the older one.
+#[derive(Default)]
+struct Known {
     younger: HashSet<Proof>,
     older: HashSet<Proof>,
-    /// How many wrong ones came from where, since when.
-    vain: HashMap<u64, u32>,
-    vain_since: Option<Instant>,
-    /// The places that are taken, all of them and by trust.
-    places: usize,
-    places_of: HashMap<Version, usize>,
 }
 
 /// A password that is to be verified.
 pub(super) struct LoginAttempt {
-    /// The version of the users that it is for: others may not have it.
-    pub(super) version: Version,
+    /// The number of the namespace of the users that it is for.
+    pub(super) namespace: u64,
     /// What stands for it once it is known.
     pub(super) proof: Proof,
     /// Where it comes from.
@@ -87,7 +103,7 @@ pub(super) enum Verdict {
 /// A place among those that are verified.
 struct CheckPlace {
     checks: &'static PasswordChecks,
-    version: Version,
+    namespace: u64,
 }
 
 impl PasswordChecks {
@@ -96,7 +112,8 @@ impl PasswordChecks {
         let random = SystemRandom::new();
         PasswordChecks {
             key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok(),
-            turns: Semaphore::new(turns),
+            namespaces: RandomState::new(),
+            turns: CheckTurns::new(turns),
             state: Mutex::default(),
         }
     }
@@ -118,33 +135,37 @@ impl PasswordChecks {
         first.map_or(0, |first| u64::from_le_bytes(*first))
     }
 
-    /// Whether a password was found right before.
-    pub(super) fn is_known(&self, proof: &Proof) -> bool {
-        let mut state = self.state();
-        if state.younger.contains(proof) {
-            return true;
-        }
-        let is_known = state.older.contains(proof);
-        if is_known {
-            state.remember(*proof);
-        }
-        is_known
+    /// The number of the namespace of users of this name.
+    pub(super) fn namespace(&self, name: &str) -> u64 {
+        let namespace = name
+            .split_once('/')
+            .map_or(name, |(namespace, _)| namespace);
+        self.namespaces.hash_one(namespace)
     }
 
-    /// How long a source has to wait that has tried too often.
-    pub(super) fn wait(&self, source: u64) -> Option<Duration> {
+    /// Whether a password was found right before.
+    pub(super) fn is_known(&self, namespace: u64, proof: &Proof) -> bool {
+        let mut state = self.state();
+        let known = state.known.get_mut(&part(namespace));
+        known.is_some_and(|known| known.has(proof))
+    }
+
+    /// How long a source has to wait that has tried too often for a namespace.
+    pub(super) fn wait(&self, namespace: u64, source: u64) -> Option<Duration> {
         let mut state = self.state();
         let left = state.begin(clock::now());
-        let vain = state.vain.get(&source).copied().unwrap_or_default();
-        (vain >= VAIN_MAX).then_some(left)
+        let sources = state.vain.get(&namespace);
+        let vain = sources.and_then(|sources| sources.get(&source)).copied();
+        (vain.unwrap_or_default() >= VAIN_MAX).then_some(left)
     }
 
     /// Verifies a password on a thread beside, once it is its turn.
     pub(super) async fn verify(&'static self, attempt: LoginAttempt) -> Verdict {
-        let Some(place) = self.enter(attempt.version) else {
+        let Some(place) = self.enter(attempt.namespace) else {
             return Verdict::Full;
         };
-        let Ok(turn) = self.turns.acquire().await else {
+        let most = limits::namespace_max(PLACES_MAX);
+        let Ok(turn) = self.turns.join(attempt.namespace, most).await else {
             return Verdict::Full;
         };
         // What was begun counts, whether or not its client waits for it.
@@ -168,26 +189,25 @@ impl PasswordChecks {
     fn note(&self, attempt: &LoginAttempt, is_right: bool) {
         let mut state = self.state();
         if is_right {
-            state.remember(attempt.proof);
+            state.remember(attempt.namespace, attempt.proof);
             return;
         }
         state.begin(clock::now());
-        if state.vain.len() < SOURCES_MAX || state.vain.contains_key(&attempt.source) {
-            *state.vain.entry(attempt.source).or_default() += 1;
-        }
+        state.count(attempt.namespace, attempt.source);
     }
 
-    fn enter(&'static self, version: Version) -> Option<CheckPlace> {
+    fn enter(&'static self, namespace: u64) -> Option<CheckPlace> {
         let mut state = self.state();
-        let own = state.places_of.get(&version).copied().unwrap_or_default();
-        if state.places >= PLACES_MAX || own >= PLACES_OF_ONE_MAX {
+        let own = state.places_of.get(&namespace).copied();
+        let own = own.unwrap_or_default();
+        if state.places >= PLACES_MAX || own >= limits::namespace_max(PLACES_MAX) {
             return None;
         }
         state.places += 1;
-        state.places_of.insert(version, own + 1);
+        state.places_of.insert(namespace, own + 1);
         Some(CheckPlace {
             checks: self,
-            version,
+            namespace,
         })
     }
 
@@ -205,11 +225,22 @@ impl Default for PasswordChecks {
 }
 
 impl State {
-    fn remember(&mut self, proof: Proof) {
-        if self.younger.len() >= KNOWN_MAX {
-            self.older = std::mem::take(&mut self.younger);
+    fn remember(&mut self, namespace: u64, proof: Proof) {
+        let known = self.known.entry(part(namespace)).or_default();
+        known.remember(proof);
+    }
+
+    /// Counts a wrong password.
+    fn count(&mut self, namespace: u64, source: u64) {
+        let is_full = self.sources >= SOURCES_MAX;
+        let own = self.vain.get_mut(&namespace);
+        let own_count = own.as_ref().map_or(0, |own| own.len());
+        if let Some(vain) = own.and_then(|own| own.get_mut(&source)) {
+            *vain = vain.saturating_add(1);
+        } else if !is_full && own_count < limits::namespace_max(SOURCES_MAX) {
+            self.sources += 1;
+            self.vain.entry(namespace).or_default().insert(source, 1);
         }
-        self.younger.insert(proof);
     }
 
     /// Begins to count anew once it is time; how long that is.
@@ -218,6 +249,7 @@ impl State {
         let passed = now.saturating_duration_since(since);
         if passed >= VAIN_INTERVAL {
             self.vain.clear();
+            self.sources = 0;
             self.vain_since = Some(now);
             return VAIN_INTERVAL;
         }
@@ -225,14 +257,39 @@ impl State {
     }
 }
 
+impl Known {
+    fn has(&mut self, proof: &Proof) -> bool {
+        if self.younger.contains(proof) {
+            return true;
+        }
+        let is_known = self.older.contains(proof);
+        if is_known {
+            self.remember(*proof);
+        }
+        is_known
+    }
+
+    fn remember(&mut self, proof: Proof) {
+        if self.younger.len() >= KNOWN_MAX {
+            self.older = std::mem::take(&mut self.younger);
+        }
+        self.younger.insert(proof);
+    }
+}
+
+/// The part of what is known that a namespace has.
+fn part(namespace: u64) -> usize {
+    namespace as usize % PARTS
+}
+
 impl Drop for CheckPlace {
     fn drop(&mut self) {
         let mut state = self.checks.state();
         state.places = state.places.saturating_sub(1);
-        if let Some(own) = state.places_of.get_mut(&self.version) {
+        if let Some(own) = state.places_of.get_mut(&self.namespace) {
             *own = own.saturating_sub(1);
             if *own == 0 {
-                state.places_of.remove(&self.version);
+                state.places_of.remove(&self.namespace);
             }
         }
     }
@@ -243,7 +300,8 @@ mod tests {
     use myriad_model::Version;
 
     use super::{
-        KNOWN_MAX, LoginAttempt, PLACES_MAX, PLACES_OF_ONE_MAX, PasswordChecks, VAIN_MAX, Verdict,
+        KNOWN_MAX, LoginAttempt, PLACES_MAX, PasswordChecks, SOURCES_MAX, VAIN_MAX, Verdict,
+        limits, part,
     };
 
     fn checks() -> &'static PasswordChecks {
@@ -257,7 +315,7 @@ mod tests {
     fn attempt(checks: &PasswordChecks, password: &str, is_user: bool) -> LoginAttempt {
         let password = password.as_bytes();
         LoginAttempt {
-            version: version(1),
+            namespace: 1,
             proof: checks.proof(version(1), "ann", password).unwrap(),
             source: 7,
             is_user,
@@ -270,20 +328,20 @@ mod tests {
     async fn a_password_is_known_once_it_was_right_and_for_its_users_alone() {
         let checks = checks();
         let right = || attempt(checks, "secret", true);
-        assert!(!checks.is_known(&right().proof));
+        assert!(!checks.is_known(1, &right().proof));
         assert_eq!(checks.verify(right()).await, Verdict::Right);
-        assert!(checks.is_known(&right().proof));
+        assert!(checks.is_known(1, &right().proof));
         let other = checks.proof(version(2), "ann", b"secret").unwrap();
-        assert!(!checks.is_known(&other), "the users have changed");
+        assert!(!checks.is_known(1, &other), "the users have changed");
         // Where a name ends is part of what is hashed.
         let shifted = checks.proof(version(1), "anns", b"ecret").unwrap();
-        assert!(!checks.is_known(&shifted));
+        assert!(!checks.is_known(1, &shifted));
 
         let nobody = attempt(checks, "secret", false);
         let proof = checks.proof(version(1), "bob", b"secret").unwrap();
         let nobody = LoginAttempt { proof, ..nobody };
         assert_eq!(checks.verify(nobody).await, Verdict::Wrong);
-        assert!(!checks.is_known(&proof));
+        assert!(!checks.is_known(1, &proof));
         assert_eq!(
             checks.verify(attempt(checks, "", true)).await,
             Verdict::Wrong
@@ -294,25 +352,27 @@ mod tests {
     async fn a_source_that_tries_too_often_has_to_wait_and_others_have_not() {
         let checks = checks();
         for _ in 0..VAIN_MAX {
-            assert_eq!(checks.wait(7), None);
+            assert_eq!(checks.wait(1, 7), None);
             let wrong = attempt(checks, "wrong", true);
             assert_eq!(checks.verify(wrong).await, Verdict::Wrong);
         }
-        assert!(checks.wait(7).is_some());
-        assert_eq!(checks.wait(8), None);
+        assert!(checks.wait(1, 7).is_some());
+        assert_eq!(checks.wait(1, 8), None);
+        assert_eq!(checks.wait(2, 7), None, "it has tried nothing there");
     }
 
     #[test]
-    fn places_are_bounded_and_one_trust_has_not_all_of_them() {
+    fn places_are_bounded_and_one_namespace_has_not_all_of_them() {
         let checks = checks();
         let enter = |number, count| -> Vec<_> {
-            let places = (0..count).map(|_| checks.enter(version(number)));
+            let places = (0..count).map(|_| checks.enter(number));
             places.flatten().collect()
         };
         let first = enter(1, PLACES_MAX);
-        assert_eq!(first.len(), PLACES_OF_ONE_MAX);
+        let own_max = limits::namespace_max(PLACES_MAX);
+        assert_eq!(first.len(), own_max);
         let others: Vec<_> = (2..200).flat_map(|number| enter(number, 1)).collect();
-        assert_eq!(others.len(), PLACES_MAX - PLACES_OF_ONE_MAX);
+        assert_eq!(others.len(), PLACES_MAX - own_max);
         drop((first, others));
         assert_eq!(enter(1, 1).len(), 1);
         assert!(checks.state().places_of.is_empty());
@@ -327,14 +387,47 @@ mod tests {
         };
         let used = proof(usize::MAX);
         for number in 0..3 * KNOWN_MAX {
-            checks.state().remember(proof(number));
+            checks.state().remember(1, proof(number));
             if number == 0 {
-                checks.state().remember(used);
+                checks.state().remember(1, used);
             }
-            assert!(checks.is_known(&used));
+            assert!(checks.is_known(1, &used));
         }
-        assert!(!checks.is_known(&proof(0)));
+        assert!(!checks.is_known(1, &proof(0)));
         let state = checks.state();
-        assert!(state.younger.len() + state.older.len() <= 2 * KNOWN_MAX);
+        let known = &state.known[&part(1)];
+        assert!(known.younger.len() + known.older.len() <= 2 * KNOWN_MAX);
+    }
+
+    #[test]
+    fn what_is_known_of_a_namespace_stays_whatever_another_knows() {
+        let checks = checks();
+        let of = |name: &str| checks.namespace(name);
+        assert_eq!(of("shop/users"), of("shop/others"));
+        let own = of("shop/users");
+        let mut others = (0..).map(|number| of(&format!("evil-{number}/users")));
+        let other = others.find(|other| part(*other) != part(own)).unwrap();
+        let proof = |number: usize| {
+            let name = number.to_string();
+            checks.proof(version(1), &name, b"").unwrap()
+        };
+        checks.state().remember(own, proof(0));
+        for number in 1..3 * KNOWN_MAX {
+            checks.state().remember(other, proof(number));
+        }
+        assert!(checks.is_known(own, &proof(0)));
+        assert!(!checks.is_known(other, &proof(0)));
+    }
+
+    #[test]
+    fn sources_of_one_namespace_leave_room_for_those_of_another() {
+        let checks = checks();
+        let own_max = limits::namespace_max(SOURCES_MAX);
+        for source in 0..own_max as u64 + 10 {
+            checks.state().count(1, source);
+        }
+        assert_eq!(checks.state().sources, own_max);
+        checks.state().count(2, 7);
+        assert_eq!(checks.state().vain[&2][&7], 1);
     }
 }
