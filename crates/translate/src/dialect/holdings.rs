@@ -7,12 +7,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use myriad_api::{EndpointSlice, Finding, Object, ObjectKey, ObjectKind, Severity};
+use myriad_api::{EndpointSlice, Finding, Object, ObjectKey, ObjectKind, Secret, Severity};
 
 use super::ingress;
 use super::istio::weight;
 use crate::engine::{Output, Reader, Stays, Unit, UnitKind, Viewers};
 use crate::settings::{Bounds, Holding, REDUCED_POINTS};
+
+/// The bytes of a Secret that count for one certificate, begun ones too.
+const SECRET_BYTES: u64 = 4 << 10;
 
 /// An object that is more than its namespace may hold.
 pub static BEYOND: UnitKind = UnitKind {
@@ -54,6 +57,7 @@ impl Bounds {
             Object::EndpointSlice(slice) => of_slice(slice),
             Object::ServiceEntry(entry) => weight::of_entry(entry),
             Object::DestinationRule(rule) => weight::of_rule(rule, self.upstream_hash_slots),
+            Object::Secret(secret) => of_secret(secret),
             _ => 1,
         };
         (weight > 0).then_some((holding, weight))
@@ -121,4 +125,54 @@ pub fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Object> {
 
 fn of_slice(slice: &EndpointSlice) -> u64 {
     slice.endpoints.len() as u64 * slice.ports.len().max(1) as u64
+}
+
+/// A Secret counts for what is kept of it: a chain with its key, authorities, or users.
+fn of_secret(secret: &Secret) -> u64 {
+    let mut bytes = 0;
+    if let Ok(pair) = &secret.tls {
+        bytes += pair.key.expose().len();
+        bytes += pair.chain.iter().map(|it| it.len()).sum::<usize>();
+    }
+    if let Ok(Some(trust)) = &secret.trust {
+        let certificates = trust.roots.iter().chain(trust.crls.iter());
+        bytes += certificates.map(|it| it.len()).sum::<usize>();
+        let users = trust.users.expose().iter();
+        bytes += users
+            .map(|(name, hash)| name.len() + hash.len())
+            .sum::<usize>();
+    }
+    (bytes as u64).div_ceil(SECRET_BYTES).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::secret::{Users, UsersForm};
+    use myriad_api::{Meta, ObjectKey, ObjectKind, Secret, SecretProblem, TrustDer};
+
+    use super::of_secret;
+
+    #[test]
+    fn a_secret_counts_for_what_is_kept_of_it() {
+        let weight = |users: usize| {
+            let user = |number: usize| -> (Box<str>, Box<str>) {
+                (format!("{number:04}").into(), "x".repeat(60).into())
+            };
+            let trust = TrustDer {
+                roots: Box::default(),
+                crls: Box::default(),
+                users: Users::new(UsersForm::File, (0..users).map(user).collect()),
+            };
+            of_secret(&Secret {
+                meta: Meta::new(ObjectKey::new(ObjectKind::Secret, "shop", "users")),
+                secret_type: "Opaque".into(),
+                tls: Err(SecretProblem::OtherType),
+                trust: Ok(Some(Box::new(trust))),
+            })
+        };
+        // 64 bytes for each user.
+        for (users, weight_of_them) in [(0, 1), (64, 1), (65, 2), (10_000, 157)] {
+            assert_eq!(weight(users), weight_of_them, "{users}");
+        }
+    }
 }

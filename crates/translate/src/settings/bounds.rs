@@ -28,7 +28,7 @@ pub enum Holding {
     /// Addresses with a port of EndpointSlices, of ServiceEntries for each of their hosts, and of
     /// WorkloadEntries.
     Endpoints,
-    /// Secrets.
+    /// Secrets, once for each begun 4 KiB of what is kept of them.
     Certificates,
     /// Points of hash rings and places of Maglev tables in DestinationRules.
     HashSlots,
