@@ -1,12 +1,14 @@
 //! The state that the requests of one worker share.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
 use super::spans::Spans;
+use crate::admission::places::Places;
 use crate::local::Shared;
 use crate::policy::token::Remembered;
 use crate::route::tables::Tables;
@@ -15,6 +17,9 @@ use crate::upstream::h2_connection::H2Pool;
 
 /// How long a connection that shall end waits for another request, before a drain says so.
 const LAST_CALL: Duration = Duration::from_secs(1);
+
+/// The most copies in flight; beyond them requests are not copied.
+const COPIES_MAX: usize = 256;
 
 /// The belongings of one worker, as requests see them.
 pub struct Worker {
@@ -31,7 +36,7 @@ pub struct Worker {
     /// Connections of clients.
     pub connections: Cell<usize>,
     /// Copies of requests in flight.
-    pub copies: Cell<usize>,
+    pub copies: Rc<Places>,
     /// Tokens that were verified lately.
     pub tokens: Remembered,
     /// Whether connections shall end with the request they are in.
@@ -50,7 +55,7 @@ impl Worker {
             tables,
             spans,
             connections: Cell::new(0),
-            copies: Cell::new(0),
+            copies: Places::new(COPIES_MAX),
             tokens: Remembered::default(),
             is_draining: Cell::new(false),
             last_call: Cell::new(LAST_CALL),

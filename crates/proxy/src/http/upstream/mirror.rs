@@ -10,10 +10,11 @@ use http::Request;
 use http::header::CONTENT_LENGTH;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use myriad_base::task;
-use myriad_model::Mirror;
+use myriad_model::{Mirror, Origin};
 
 use super::outgoing::Outgoing;
 use super::retry::exchange;
+use crate::admission::places::HeldPlace;
 use crate::codec::body::{Encoder, unchunked};
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::EndpointHead;
@@ -29,9 +30,6 @@ use crate::telemetry::count::Count;
 use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
 
-/// The most copies in flight of one worker; beyond them requests are not copied.
-const COPIES_MAX: usize = 256;
-
 /// The longest that a copy may take, connecting included.
 const COPY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -43,12 +41,14 @@ pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
     if plan.is_copied.replace(true) {
         return;
     }
+    let namespace = plan.route.origin().map_or("", Origin::namespace);
     for (upstream, at) in &plan.mirrors {
         let counts = &worker.local.counts;
-        if worker.copies.get() >= COPIES_MAX || !outgoing.is_whole() {
+        let place = worker.copies.take(namespace);
+        let Some(place) = place.filter(|_| outgoing.is_whole()) else {
             counts.add(Count::MirrorDropped);
             continue;
-        }
+        };
         let Ok(credentials) = credentials(&worker.tables.load(), upstream) else {
             counts.add(Count::MirrorFailed);
             continue;
@@ -65,8 +65,10 @@ pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
         };
         let plan = copy_of(plan, upstream, credentials, (host, copy));
         counts.add(Count::MirrorSent);
-        worker.copies.set(worker.copies.get() + 1);
-        let copy = Copy(worker.clone());
+        let copy = Copy {
+            worker: worker.clone(),
+            _place: place,
+        };
         task::spawn_local("mirror", run(copy, plan));
     }
 }
@@ -110,17 +112,14 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Counts a copy for as long as it lasts.
-struct Copy(Rc<Worker>);
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        self.0.copies.set(self.0.copies.get() - 1);
-    }
+/// A copy, which has its place for as long as it lasts.
+struct Copy {
+    worker: Rc<Worker>,
+    _place: HeldPlace,
 }
 
 async fn run(copy: Copy, mut plan: Forward) {
-    let worker = &copy.0;
+    let worker = &copy.worker;
     let deadline = Deadline::new();
     let mut account = RequestAccount::untold();
     let mut nobody = Keeper::of_nothing();
