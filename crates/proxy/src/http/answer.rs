@@ -3,6 +3,7 @@
 use myriad_model::{AbortAnswer, Action};
 
 use super::page::{ErrorPage, Form};
+use crate::admission::places::HeldPlace;
 use crate::failure::FailureKind;
 use crate::policy::check::{Answered, OwnedHeader, RefusalResponse, may_pass_on};
 use crate::policy::cors::Additions;
@@ -30,6 +31,8 @@ pub struct LocalReply {
     page: Option<Form>,
     /// The route whose answer it is.
     route: Option<RouteEntry>,
+    /// The place that a page of somebody else's has.
+    _place: Option<HeldPlace>,
 }
 
 impl LocalReply {
@@ -63,13 +66,15 @@ impl LocalReply {
         answer
     }
 
-    /// The page that an upstream has for somebody else's error.
-    pub fn page(answered: Answered) -> Self {
+    /// The page that an upstream has for somebody else's error, which keeps its place until it is
+    /// sent.
+    pub fn page(answered: Answered, place: HeldPlace) -> Self {
         let fields = answered.fields.into_iter();
         let fields = fields.filter(|(name, _)| may_pass_on(name));
         LocalReply {
             told: fields.collect(),
             body: Some(answered.body.into()),
+            _place: Some(place),
             ..LocalReply::empty(answered.status)
         }
     }

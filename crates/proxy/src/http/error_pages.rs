@@ -4,11 +4,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use myriad_model::Policy;
+use myriad_model::{Origin, Policy};
 
 use super::answer::LocalReply;
 use super::plan::Forward;
-use super::upstream::own::{Own, converse};
+use super::upstream::own::{Own, converse_within};
 use super::worker::Worker;
 use crate::codec::buffer::Buffer;
 use crate::codec::head::Head;
@@ -16,6 +16,9 @@ use crate::telemetry::request_id::RequestId;
 
 /// The longest wait for a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest page in bytes: it is kept until its client has read it.
+const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// The question for a page but for its end, which says what the error was; none where errors go on
 /// as they are, or pass by a processor.
@@ -64,6 +67,10 @@ pub async fn answer(worker: &Rc<Worker>, plan: &mut Forward, error: Box<Replaced
     let (Some(mut head), Some(pages)) = (question.map(|it| *it), pages) else {
         return otherwise;
     };
+    let namespace = plan.route.origin().map_or("", Origin::namespace);
+    let Some(place) = worker.pages.take(namespace) else {
+        return otherwise;
+    };
     begin("x-code", &mut head);
     head.append_decimal(status.into());
     head.append(b"\r\n\r\n");
@@ -74,10 +81,10 @@ pub async fn answer(worker: &Rc<Worker>, plan: &mut Forward, error: Box<Replaced
         is_head: plan.is_head,
         timeout: PAGE_TIMEOUT,
     };
-    let answered = converse(worker, own).await;
+    let answered = converse_within(worker, own, PAGE_BYTES_MAX).await;
     match answered.filter(|it| (200..=599).contains(&it.status)) {
         Some(answered) => {
-            let mut page = LocalReply::page(answered);
+            let mut page = LocalReply::page(answered, place);
             page.failure = otherwise.failure;
             page
         }

@@ -21,6 +21,9 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 /// The most copies in flight; beyond them requests are not copied.
 const COPIES_MAX: usize = 256;
 
+/// The most pages in place of errors; beyond them errors have none.
+const PAGES_MAX: usize = 128;
+
 /// The belongings of one worker, as requests see them.
 pub struct Worker {
     /// Limits, counts, dice and log.
@@ -37,6 +40,8 @@ pub struct Worker {
     pub connections: Cell<usize>,
     /// Copies of requests in flight.
     pub copies: Rc<Places>,
+    /// Pages in place of errors, from the question until they are sent.
+    pub pages: Rc<Places>,
     /// Tokens that were verified lately.
     pub tokens: Remembered,
     /// Whether connections shall end with the request they are in.
@@ -56,6 +61,7 @@ impl Worker {
             spans,
             connections: Cell::new(0),
             copies: Places::new(COPIES_MAX),
+            pages: Places::new(PAGES_MAX),
             tokens: Remembered::default(),
             is_draining: Cell::new(false),
             last_call: Cell::new(LAST_CALL),

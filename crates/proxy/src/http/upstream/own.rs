@@ -49,12 +49,22 @@ pub struct Own<'a> {
 }
 
 /// Sends a request of the proxy's own; none where there is no answer.
-pub async fn converse(worker: &Rc<Worker>, own: Own<'_>) -> Option<Answered> {
+pub fn converse(worker: &Rc<Worker>, own: Own<'_>) -> impl Future<Output = Option<Answered>> {
+    converse_within(worker, own, ANSWER_BYTES_MAX)
+}
+
+/// Sends a request of the proxy's own; none where there is no answer whose body is no longer than
+/// this.
+pub async fn converse_within(
+    worker: &Rc<Worker>,
+    own: Own<'_>,
+    bytes_max: usize,
+) -> Option<Answered> {
     let timeout = own.timeout;
     let mut plan = own_plan(worker, own)?;
     let deadline = Deadline::new();
     let mut account = RequestAccount::untold();
-    let mut keeper = Keeper::new(ANSWER_BYTES_MAX);
+    let mut keeper = Keeper::new(bytes_max);
     let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
     let ended = tokio::time::timeout(timeout, asking).await;
     let answered = keeper.into_answered();

@@ -1,7 +1,9 @@
 //! What requests and responses are told by on their way: ids, dates, servers, pages.
 
+use myriad_model::ErrorPages;
+
 use super::life::Log;
-use super::world::{Backend, World, header, route};
+use super::world::{Backend, World, header, route, with_policy};
 use crate::runtime::Settings;
 use crate::telemetry::request_id::RequestIds;
 
@@ -113,4 +115,34 @@ async fn the_access_log_has_the_id_and_a_bounded_part_of_what_the_client_says_it
     assert!(line.contains("\"request_id\":\"mine-1\""), "{line}");
     let kept = format!("\"user_agent\":\"\\\"{}\"", "a".repeat(255));
     assert!(line.contains(&kept), "{line}");
+}
+
+#[tokio::test]
+async fn an_error_has_the_page_of_another_upstream_unless_that_is_long() {
+    for (length, has_page) in [(64 << 10, true), ((64 << 10) + 1, false)] {
+        let erring = Backend::answering(|_| {
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 3\r\n\r\nown".to_owned()
+        });
+        let erring = erring.await;
+        let pages = Backend::answering(move |_| {
+            let page = "p".repeat(length);
+            format!("HTTP/1.1 404 Not Found\r\ncontent-length: {length}\r\n\r\n{page}")
+        });
+        let pages = pages.await;
+        let mut world = World::start();
+        world.put_upstream("u", &[erring.address]);
+        world.put_upstream("pages", &[pages.address]);
+        let paged = with_policy(route("a.example", "/", "u"), |policy| {
+            policy.error_pages = Some(Box::new(ErrorPages {
+                statuses: [404].into(),
+                upstream: "pages".into(),
+                fields: Box::default(),
+            }));
+        });
+        world.put_route("r", paged);
+        let answer = world.ask(&get("a.example", "/", "")).await;
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{length}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body.len(), if has_page { length } else { 0 });
+    }
 }
