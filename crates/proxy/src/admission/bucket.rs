@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use myriad_base::clock::{self, Instant};
 
-/// The most buckets of a kind at a time. Beyond, the one nearest to being paid back is forgotten.
+/// The most buckets of a kind at a time. Beyond, one that is paid back is forgotten, or else the
+/// one unused longest: who owes long, as by a slow rate, keeps no place that others use.
 pub const BUCKETS_MAX: usize = 1 << 17;
 
 /// How many places a bucket may be at.
@@ -78,11 +79,13 @@ struct Slot {
     key: AtomicU64,
     /// When it is paid back, in nanoseconds since the beginning.
     paid_at: AtomicU64,
+    /// When it was last asked, in the same.
+    used_at: AtomicU64,
 }
 
 impl Buckets {
-    /// No buckets; a kind takes its memory (2 MiB, and counts half of that) when the first of it is
-    /// used.
+    /// No buckets; a kind takes its memory (3 MiB, and counts a third of that) when the first of it
+    /// is used.
     pub fn new() -> Self {
         Buckets {
             began: clock::now(),
@@ -144,11 +147,13 @@ fn take(slots: &[Slot], key: u64, rate: Rate, now: u64) -> BucketOutcome {
         .iter()
         .find(|slot| slot.key.load(Ordering::Relaxed) == key);
     if let Some(slot) = known {
+        slot.used_at.store(now, Ordering::Relaxed);
         return pay(slot, rate, now);
     }
-    let oldest = set
-        .iter()
-        .min_by_key(|slot| slot.paid_at.load(Ordering::Relaxed));
+    let oldest = set.iter().min_by_key(|slot| {
+        let is_owing = slot.paid_at.load(Ordering::Relaxed) > now;
+        (is_owing, slot.used_at.load(Ordering::Relaxed))
+    });
     let Some(slot) = oldest else {
         return BucketOutcome::Yes;
     };
@@ -157,6 +162,7 @@ fn take(slots: &[Slot], key: u64, rate: Rate, now: u64) -> BucketOutcome {
     // the next owner, who gets one too few. Neither adds up.
     let evicts = slot.paid_at.swap(now, Ordering::Relaxed) > now;
     slot.key.store(key, Ordering::Relaxed);
+    slot.used_at.store(now, Ordering::Relaxed);
     match pay(slot, rate, now) {
         BucketOutcome::Yes if evicts => BucketOutcome::Evicting,
         taken => taken,
@@ -329,14 +335,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_who_owes_least() {
+    fn a_full_table_forgets_who_asked_longest_ago_whatever_is_owed() {
         let (slots, slow) = (slots(WAYS), rate(1, 10));
+        // The first owe most.
         for key in 1..=WAYS as u64 {
-            for _ in 0..key {
-                take(&slots, key, slow, SECOND);
+            for _ in key..=WAYS as u64 {
+                take(&slots, key, slow, SECOND + key);
             }
         }
-        assert_eq!(take(&slots, 99, slow, SECOND), BucketOutcome::Evicting);
+        assert_eq!(take(&slots, 99, slow, SECOND + 50), BucketOutcome::Evicting);
         let owes = |key: u64| {
             slots
                 .iter()
