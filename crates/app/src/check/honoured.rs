@@ -53,7 +53,7 @@ pub fn tell<'a>(
         let object = origin.and_then(board::object_of);
         if let Some(account) = object.and_then(|key| accounts.get_mut(&key)) {
             let kind = sealed.key().kind.as_str();
-            *account.resources.entry(kind).or_default() += 1;
+            *account.resources.entry(kind).or_default() += sealed.routes().count().max(1);
         }
     }
     for finding in findings {
