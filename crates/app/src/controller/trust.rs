@@ -93,8 +93,8 @@ pub async fn publish_bundle(
     client.put_config_map(namespace, name, &texts).await
 }
 
-/// Publishes them in all namespaces that want them. A ConfigMap of this name elsewhere may be that of
-/// another gateway, and is left alone.
+/// Publishes them in all namespaces that want them. A ConfigMap of this name elsewhere may be that
+/// of another gateway, and is left alone.
 ///
 /// # Errors
 /// The API server cannot be asked or refuses; the first refusal, once all have been tried.

@@ -19,7 +19,7 @@ struct State {
     left: usize,
     /// The namespaces that wait, each once, in the order of their turns.
     order: VecDeque<u64>,
-    /// Those that wait or are being served.
+    /// What waits or is being served, by namespace.
     namespaces: HashMap<u64, Namespace>,
 }
 
