@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// What is answered to these bytes, to the end of the connection.
+    /// The whole answer to these bytes, to the end of the connection.
     async fn ask(request: &str) -> String {
         let drain = Drain::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,5 @@
-//! What a source tells the control loop: changed objects, and what it found wrong on the way.
+//! A source's messages to the control loop: changed objects, and the findings that it made on the
+//! way.
 
 use std::sync::Arc;
 

@@ -52,7 +52,7 @@ pub type DestinationRule = IstioObject<DestinationRuleSpec>;
 pub type ServiceEntry = IstioObject<ServiceEntrySpec>;
 /// A workload outside of the cluster.
 pub type WorkloadEntry = IstioObject<WorkloadEntrySpec>;
-/// What a workload's sidecar accepts and can reach.
+/// The ports that a workload's sidecar accepts, and the hosts that it can reach.
 pub type Sidecar = IstioObject<SidecarSpec>;
 /// Which tokens are accepted; see the module on `Result`.
 pub type RequestAuthentication = IstioObject<Result<RequestAuthenticationSpec, SpecProblem>>;

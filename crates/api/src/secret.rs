@@ -18,13 +18,13 @@ pub const TLS_TYPE: &str = "kubernetes.io/tls";
 /// The type of Secrets that may hold anything.
 pub const GENERIC_TYPE: &str = "Opaque";
 
-/// Where certificate and key stand.
+/// The keys of certificate and private key.
 const PAIR: (&str, &str) = ("tls.crt", "tls.key");
 
-/// Where Istio's users put them in generic Secrets.
+/// The same in generic Secrets, as Istio's users write them.
 const GENERIC_PAIR: (&str, &str) = ("cert", "key");
 
-/// Where users stand, a line each.
+/// The key of users, a line each.
 const USERS: &str = "auth";
 
 /// How the hash of a password may begin.
@@ -41,7 +41,7 @@ const USER_BYTES_MAX: usize = 255;
 /// The entries where authorities stand.
 const AUTHORITIES: [&str; 2] = ["ca.crt", "cacert"];
 
-/// Where revocation lists stand.
+/// The keys of revocation lists.
 const REVOCATIONS: [&str; 2] = ["ca.crl", "crl"];
 
 /// A Secret. Its bytes are decoded while reading, so that no PEM text is kept.

@@ -104,7 +104,8 @@ fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
 }
 
 impl Explainer {
-    /// Of a process that has a proxy, with what this was told of the proxies in front of it.
+    /// An explainer for a process with a proxy, which knows how many proxies in front of it are
+    /// believed.
     pub fn of_proxy(
         tables: impl Fn() -> Arc<Tables> + Send + Sync + 'static,
         traffic: &Traffic,
@@ -130,7 +131,7 @@ impl Explainer {
     /// Answers one question, of a view where there are several.
     ///
     /// # Errors
-    /// What is wrong with the question.
+    /// The reason why the question cannot be answered.
     pub fn explain(&self, question: &Question, view: &str) -> Result<Explanation, String> {
         let scene = (self.scene)(question, view).ok_or_else(|| no_view(view))?;
         Ok(answer::explain(&scene, question, &|is_wanted| {

@@ -106,7 +106,7 @@ struct Shown {
 }
 
 impl Holdings {
-    /// Nothing is held; shown as metrics whose number does not depend on that of namespaces.
+    /// Empty holdings, shown as metrics whose number does not depend on that of namespaces.
     pub fn new(metrics: &Metrics) -> Self {
         let holdings = Holdings::default();
         let shown = &holdings.shown;
@@ -330,7 +330,7 @@ mod tests {
         Change::Put(object.expect("an Ingress"))
     }
 
-    /// What is held after each batch; whatever form resources are kept in.
+    /// The holdings after each batch, in whatever form resources are kept.
     fn after(batches: Vec<Vec<Change>>) -> (HoldingsReport, String) {
         let seen = [Form::Value, Form::Encoded].map(|form| {
             let metrics = Metrics::new();

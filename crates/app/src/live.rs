@@ -142,7 +142,7 @@ struct Refusal {
 }
 
 impl Live {
-    /// Nothing seen yet.
+    /// A state before anything is seen.
     pub fn new(metrics: &Metrics) -> Live {
         let live = Live {
             state: Arc::default(),

@@ -336,7 +336,7 @@ fn warn_of_mesh(settings: &settings::Serve) {
     );
 }
 
-/// What the next process is given.
+/// The sockets and handles that the next process is given.
 fn offer(
     proxy: &Proxy,
     admin: &std::net::TcpListener,

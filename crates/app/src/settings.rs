@@ -179,7 +179,7 @@ pub struct Meaning {
     pub ignore_annotations: BTreeSet<String>,
     /// The ConfigMap of an ingress-nginx that holds for all Ingresses.
     pub nginx_config_map: Option<ObjectKey>,
-    /// What browsers are asked where no object says so.
+    /// The `Strict-Transport-Security` that browsers are sent where no object sets one.
     pub hsts: Option<Hsts>,
     /// Whether Ingresses without a class are served.
     pub serves_classless: bool,

@@ -17,7 +17,7 @@ use crate::gateways::Account;
 /// one for us is of no use there.
 const AUDIENCE: &str = "myriad";
 
-/// What clusters sign tokens with.
+/// The algorithms that clusters sign tokens with.
 const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::Rs256,
     Algorithm::Es256,

@@ -21,7 +21,7 @@ pub enum Line {
     Appeared(Finding),
     /// A finding that holds no more.
     Gone(Finding),
-    /// So many that appeared or went in a second that had its lines already.
+    /// The number of findings that appeared or went in a second that had its lines already.
     LeftOut(usize),
 }
 

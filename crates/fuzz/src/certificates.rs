@@ -17,8 +17,8 @@ const NOW: i64 = 1_800_000_000;
 /// The longest principal that is told of.
 const PRINCIPAL_BYTES_MAX: usize = 2_048;
 
-/// What is passed on of a client's certificate is one element of a header field, whatever its
-/// names are, and its principal is one of its names.
+/// The text that is passed on of a client's certificate is one element of a header field, whatever
+/// its names are, and its principal is one of its names.
 pub fn peer_certificate(bytes: &[u8]) -> bool {
     let Some(peer) = peer(&CertificateDer::from(bytes), None) else {
         return false;

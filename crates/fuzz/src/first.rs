@@ -6,8 +6,8 @@ use myriad_proxy::tls::hello::{Arriving, HelloSummary};
 /// The longest name of a host (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 255;
 
-/// What is judged of the first bytes holds whatever follows them, and is judged at last when as
-/// many are there as are ever looked at: how a connection is cut into packets changes nothing.
+/// The verdict on the first bytes holds whatever follows them, and is reached at last when as many
+/// are there as are ever looked at: how a connection is cut into packets changes nothing.
 pub fn first_bytes(bytes: &[u8]) -> bool {
     let bytes = bytes.get(..BYTES_MAX).unwrap_or(bytes);
     let mut is_known = false;

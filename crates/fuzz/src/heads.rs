@@ -157,7 +157,7 @@ pub fn trailers(bytes: &[u8]) -> bool {
     true
 }
 
-/// What a rule leaves of a path it leaves again, and no dot segment is in it.
+/// A rule leaves a path that it has already treated as it is, and no dot segment is in it.
 pub fn path(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;

@@ -41,7 +41,7 @@ pub struct Target {
 /// A bound on memory that depends on the length of what is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// So many bytes for each byte that is read.
+    /// The most bytes for each byte that is read.
     pub per_byte: usize,
     /// The bytes beside them, whatever is read.
     pub beside: usize,

@@ -26,8 +26,8 @@ static AFFINITY: LazyLock<Affinity> = LazyLock::new(|| Affinity {
     ..Affinity::default()
 });
 
-/// What is read of a head is a part of it: no value goes on where the next one begins, nobody is
-/// believed who is not trusted, and an endpoint is remembered by one cookie alone.
+/// Every value that is read of a head is a part of it: none goes on where the next one begins,
+/// nobody is believed who is not trusted, and an endpoint is remembered by one cookie alone.
 pub fn request_fields(bytes: &[u8]) -> bool {
     with_head(bytes, |head| {
         assert_eq!(client::address(head, PEER, 0), PEER.into());

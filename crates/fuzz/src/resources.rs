@@ -5,7 +5,7 @@ use myriad_model::wire::{decode, encode};
 use myriad_model::workload::WorkloadNames;
 use myriad_sync::Logged;
 
-/// What is taken as a resource is written as one that is taken, and the same.
+/// A resource that is accepted is written as one that is accepted, and the same.
 pub fn resource(bytes: &[u8]) -> bool {
     let Ok(resource) = decode(&Bytes::copy_from_slice(bytes)) else {
         return false;

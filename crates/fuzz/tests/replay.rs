@@ -17,7 +17,8 @@ use myriad_fuzz::{TARGETS, Target};
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
 
-/// So many changes pile up, and lead away from what is well-formed, before a file is begun anew.
+/// The most changes that pile up, and lead away from what is well-formed, before a file is begun
+/// anew.
 const PILE: u32 = 4;
 
 /// Seeds whose names begin so are refused, as they should be; all others are taken.

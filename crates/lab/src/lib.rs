@@ -1,4 +1,5 @@
-//! What the tools have in common: the machines, servers and peers that tests and measurements need.
+//! The common ground of the tools: the machines, servers and peers that tests and measurements
+//! need.
 //!
 //! **Does** start API servers, make networks, answer names, start other proxies, and build and keep
 //! the programs for that.

@@ -17,7 +17,7 @@ pub trait Entry: Clone {
     fn hash(&self) -> u64;
     /// Whether both have the same key.
     fn same_key(&self, other: &Self) -> bool;
-    /// What the entry adds to the sums of the nodes above it; 0 where no sum is wanted.
+    /// The entry's share of the sums of the nodes above it; 0 where no sum is wanted.
     fn weight(&self) -> u128 {
         0
     }

@@ -1,6 +1,6 @@
 //! Which endpoint takes a request.
 //!
-//! What is needed to choose is built when endpoints change, off the request path, and shared by
+//! The tables behind a choice are built when endpoints change, off the request path, and shared by
 //! all workers; a choice is a few loads, without a lock, an allocation or a scan.
 
 pub mod draw;

@@ -1,4 +1,4 @@
-//! What a workload needs beside a proxy, for the proxy to stand in front of it.
+//! The parts that a workload needs beside a proxy, for the proxy to stand in front of it.
 //!
 //! **Does** make a Pod with a proxy of one without, write the rules by which connections reach
 //! that proxy, and answer kubelets in the workload's place.

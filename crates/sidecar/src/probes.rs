@@ -1,6 +1,6 @@
-//! What is asked of a sidecar from outside of the mesh, on an address that no rule leads away:
-//! its own health, its metrics, and the kubelet's checks of the workload, which the proxy does in
-//! the kubelet's place.
+//! Answers to questions from outside of the mesh, on an address that no rule leads away: the
+//! sidecar's own health, its metrics, and the kubelet's checks of the workload, which the proxy
+//! does in the kubelet's place.
 
 mod ask;
 mod check;

@@ -3,7 +3,7 @@
 //! - One file is one batch, and so is one swap of the `..data` link of a mounted ConfigMap.
 //! - Only the file that changed is read, and only documents with new bytes are parsed.
 //! - A file is read when it was closed after writing or moved into place, never while it grows.
-//!   What disappears counts as gone after [`Settings::removal_hold`].
+//!   A file that disappears counts as gone after [`Settings::removal_hold`].
 //! - While a document of a file is broken, no object that the file gave goes out of effect.
 //! - Of two files with the same object the one whose path sorts first (by bytes) has its way.
 //! - Links to files and directories are followed, cycles excepted. A change is seen where the

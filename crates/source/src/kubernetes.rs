@@ -181,7 +181,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// What the watches have done so far.
+    /// Counts of the watches' work so far.
     pub fn counters(&self) -> &WatchCounters {
         &self.counters
     }
@@ -218,7 +218,8 @@ impl Default for ClusterSettings {
     }
 }
 
-/// What is watched: each kind in each namespace, cluster-scoped kinds once, and ConfigMaps.
+/// The scopes that are watched: each kind in each namespace, cluster-scoped kinds once, and
+/// ConfigMaps.
 fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
     let mut scopes: Vec<Scope> = Vec::new();
     let is_wanted =

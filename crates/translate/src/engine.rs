@@ -63,7 +63,7 @@ use units::Units;
 
 /// Holds all objects, and keeps resources and findings in step with them.
 pub struct Engine {
-    /// What it is told by those who know the kinds of objects.
+    /// The rules that the dialects give it for their kinds of objects.
     rules: &'static Rules,
     settings: Settings,
     shared: Shared,
@@ -76,7 +76,7 @@ pub struct Engine {
     /// Which sidecars are led to which units.
     audience: Audience,
     partings: Partings,
-    /// What wildcards mean to the hosts below them, hashed; none of those that mean nothing.
+    /// The hashed deeds of wildcards for the hosts below them; none of those that have none.
     meanings: HashMap<UnitId, u64>,
     /// The bounds of namespaces, and their holdings.
     allowances: Allowances,

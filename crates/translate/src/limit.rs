@@ -5,8 +5,8 @@
 //! limit  = number "/" ("s" | "m" | "h") [ "burst" number ] { "per" ("client" | "host" | "route") }
 //! ```
 //!
-//! The burst is how many requests may come at once; without it, as many as in one interval.
-//! What is written on an object is one count for all of the object, unless `per` divides it.
+//! The burst is how many requests may come at once; without it, as many as in one interval. A rate
+//! that is written on an object is one count for all of the object, unless `per` divides it.
 
 use std::time::Duration;
 

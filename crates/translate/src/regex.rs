@@ -50,7 +50,7 @@ pub struct Regexes {
 pub struct TooMany(pub usize);
 
 impl Regexes {
-    /// None so far.
+    /// An empty set, for at most so many.
     pub fn new(max: usize) -> Self {
         let known = BTreeSet::new();
         Regexes { known, max }

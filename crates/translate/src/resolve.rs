@@ -1,5 +1,5 @@
-//! What every dialect refers to: Services and ServiceEntries with their endpoints and rules,
-//! certificates and authorities, and claims to hosts.
+//! The objects that every dialect refers to: Services and ServiceEntries with their endpoints and
+//! rules, certificates and authorities, and claims to hosts.
 
 pub mod certificate;
 mod claim;
@@ -38,7 +38,7 @@ pub use spoken::Spoken;
 
 use crate::engine::Dialect;
 
-/// What the engine is told of objects that every dialect refers to.
+/// The rules that the engine has for objects that every dialect refers to.
 pub const SHARED: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,

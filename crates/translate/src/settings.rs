@@ -54,8 +54,8 @@ pub struct Settings {
     pub ignore_annotations: BTreeSet<String>,
     /// The ConfigMap of an ingress-nginx whose restrictions hold for all Ingresses.
     pub nginx_config_map: Option<ObjectKey>,
-    /// What browsers are asked on hosts of Ingresses with a certificate of their own, where neither
-    /// that ConfigMap nor an annotation says so.
+    /// The `Strict-Transport-Security` of hosts of Ingresses with a certificate of their own, where
+    /// neither that ConfigMap nor an annotation sets one.
     pub hsts: Option<Hsts>,
     /// Namespace and name of the Secret for names that no domain covers.
     pub default_certificate: Option<(String, String)>,

@@ -14,7 +14,7 @@ const NOTES: [&str; 3] = [
 ];
 
 /// Words that no doc line opens with: they leave out the thing that the line is about.
-const RIDDLES: [&str; 3] = ["Those", "Whom", "Whoever"];
+const RIDDLES: [&str; 4] = ["What", "Those", "Whom", "Whoever"];
 
 /// The sentences that each crate opens with, in this order.
 const SENTENCES: [&str; 3] = ["**Does**", "**Knows**", "**Never**"];

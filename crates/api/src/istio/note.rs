@@ -19,7 +19,7 @@ pub enum NoteKind {
     Refused,
     /// Istio does not know it: most likely it is misspelt.
     Unknown,
-    /// So many further fields were noted and left off this list.
+    /// The number of further fields that were noted and left off this list.
     More(u32),
 }
 

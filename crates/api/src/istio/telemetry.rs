@@ -121,7 +121,7 @@ message! {
 }
 
 message! {
-    /// Which metrics, of whose requests.
+    /// The metrics that are meant, of clients or of servers.
     #[derive(Eq)]
     pub struct MetricSelector {
         metric: Option<IstioMetric> = "metric",

@@ -1,4 +1,4 @@
-//! What is read, what is noted and what is refused.
+//! Fields that are read, that are noted and that are refused.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

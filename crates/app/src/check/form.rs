@@ -34,7 +34,7 @@ impl CheckReport<'_> {
     /// Prints it.
     ///
     /// # Errors
-    /// Of the output.
+    /// The output's own error.
     pub fn print(&self, form: CheckForm, out: &mut impl Write) -> io::Result<()> {
         match form {
             CheckForm::Json => {

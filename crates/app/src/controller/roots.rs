@@ -34,7 +34,7 @@ pub struct RootKeeper {
 }
 
 impl Namespaces {
-    /// None yet, and where they are heard of.
+    /// An empty set of namespaces, and the channel that tells of it.
     pub fn new() -> (Self, watch::Receiver<BTreeSet<Box<str>>>) {
         let (namespaces, heard) = watch::channel(BTreeSet::new());
         (Namespaces(namespaces), heard)

@@ -1,9 +1,9 @@
 //! Keeps the Secret from which the proxies of each gateway have the keys of session tickets, by way
 //! of their volumes. The controllers make it, and replace its keys in time.
 //!
-//! What it has for each gateway, by its name, is a text of ticket keys: the one that makes tickets
-//! now, the one that does next, and the one that did before. So every replica knows a key long
-//! before any of them makes tickets with it, however late its volume follows.
+//! For each gateway, by its name, it has a text of ticket keys: the one that makes tickets now, the
+//! one that does next, and the one that did before. So every replica knows a key long before any of
+//! them makes tickets with it, however late its volume follows.
 
 use std::sync::Arc;
 use std::time::Duration;

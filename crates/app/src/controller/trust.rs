@@ -1,6 +1,6 @@
-//! What all replicas of a controller share: the authorities that proxies know them by, and the
-//! key of versions. The first replica makes them; each of them sees to it that one authority
-//! follows another in time.
+//! The state that all replicas of a controller share: the authorities that proxies know them by,
+//! and the key of versions. The first replica makes them; each of them sees to it that one
+//! authority follows another in time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Tells people what happens to proxies.
 pub struct Watcher {
-    /// Of the cluster's key, to find resources by.
+    /// The sealer with the cluster's key, to find resources by.
     pub sealer: Sealer,
     pub views: Views,
     /// The views of the streams.

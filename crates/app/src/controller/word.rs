@@ -39,7 +39,7 @@ const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Word {
     statuses: Statuses,
     events: Events,
-    /// None before it has been looked up.
+    /// The addresses; none before they have been looked up.
     addresses: watch::Receiver<Option<Arc<[Address]>>>,
     leads: Claim,
 }

@@ -226,7 +226,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What else there is, where no route takes a request.
+    /// Hints at the routes and hosts that exist, for a request that no route takes.
     fn explain_not_found(&mut self, listener: &Name, head: &Head<'_>) {
         let tables = self.scene.tables.clone();
         let Some((host, routes)) = tables.routes_for(listener, &head.host) else {
@@ -267,7 +267,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What the route changes about the heads of responses.
+    /// Notes the route's edits of response headers, and its session cookie.
     fn note_response(&mut self, policy: &Policy) {
         let edits = policy.headers.as_deref().map(|edits| &edits.response);
         if let Some(edit) = edits.filter(|edit| !edit.is_empty()) {
@@ -312,7 +312,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where a request may be sent.
+    /// Notes the upstreams that a request may be sent to.
     fn meet_upstreams(&mut self, entry: &RouteEntry, shares: &[WeightedUpstream]) {
         for (number, share) in shares.iter().enumerate() {
             let Some(hash) = entry.upstream_hash(number) else {

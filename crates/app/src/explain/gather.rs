@@ -57,12 +57,12 @@ const FIRST: [Kind; 7] = [
     Kind::Telemetry,
 ];
 
-/// What was found while looking.
+/// The findings of one pass over the snapshot.
 #[derive(Default)]
 struct Gathered {
     /// Every host.
     hosts: BTreeSet<Box<str>>,
-    /// What is referred to by what concerns the names.
+    /// The resources that those which concern the names refer to.
     needed: BTreeSet<Key>,
 }
 

@@ -21,7 +21,7 @@ pub struct Explanation {
     pub domain: Option<DomainPart>,
     /// The certificate that it presents.
     pub certificate: Option<CertificatePart>,
-    /// What the stages on its way say, in their order.
+    /// The verdicts of the stages that the request passes, in order.
     #[serde(default)]
     pub stages: Vec<StagePart>,
     /// The route that takes the request.
@@ -34,12 +34,12 @@ pub struct Explanation {
     pub findings: Vec<String>,
 }
 
-/// What one stage says.
+/// The verdict of one stage.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StagePart {
     /// Its name.
     pub stage: String,
-    /// What it would do to the request.
+    /// Its effect on the request, in words.
     pub text: String,
 }
 

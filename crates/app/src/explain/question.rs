@@ -95,7 +95,7 @@ impl Question {
     /// token as JSON; each may be empty.
     ///
     /// # Errors
-    /// What is wrong with one of them, for people.
+    /// A message for people about the part that cannot be read.
     pub fn of_client(mut self, client: &str, sni: &str, claims: &str) -> Result<Question, String> {
         if !client.is_empty() {
             let address = client.parse();

@@ -77,7 +77,8 @@ fn shop() -> Vec<Change> {
     changes
 }
 
-/// What is explained must not depend on the form in which resources are held.
+/// The explanation of a request, made twice: it must not depend on the form in which resources are
+/// held.
 fn explain_with(url: &str, method: &str, headers: &[&str]) -> Explanation {
     let headers: Vec<String> = headers.iter().map(|it| (*it).to_owned()).collect();
     let question = Question::new(url, method, &headers).expect("a question");

@@ -50,7 +50,7 @@ pub struct OwnIdentity {
     /// Before this time nothing is asked for, in seconds since the epoch.
     not_before: i64,
     backoff: Backoff,
-    /// What waits for the first one.
+    /// The condition that is met with the first certificate.
     ready: Option<Condition>,
     validity: Arc<Validity>,
     renewals: Counter,

@@ -25,7 +25,8 @@ const MEND_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state that is kept on disk.
 pub struct Kept {
-    /// None where the disk does not take it: serving goes on, and a restart fetches everything.
+    /// The log; none where the disk does not take it: serving goes on, and a restart fetches
+    /// everything.
     log: Option<Log>,
     path: PathBuf,
     counters: LogCounters,

@@ -157,7 +157,7 @@ impl Reporter {
     /// The status of an Ingress. Reads through all routes.
     ///
     /// # Errors
-    /// Nothing is known of it here.
+    /// A message that nothing is known of it here.
     pub fn ingress(&self, namespace: &str, name: &str) -> Result<IngressReport, String> {
         let key = ObjectKey::new(ObjectKind::Ingress, namespace, name);
         let Some(live) = &self.live else {

@@ -19,9 +19,9 @@ pub enum MalformedKeys {
          `openssl rand -hex 32` makes one"
     )]
     Line {
-        /// Which, from 1.
+        /// Its number, from 1.
         line: usize,
-        /// How long it is.
+        /// Its length.
         characters: usize,
     },
     /// A key that anybody could guess.
@@ -30,7 +30,7 @@ pub enum MalformedKeys {
     /// A key that is there before.
     #[error("line {line} has the key of line {before}; take one of them out")]
     Again {
-        /// Which, from 1.
+        /// Its number, from 1.
         line: usize,
         /// The one before.
         before: usize,
@@ -38,7 +38,7 @@ pub enum MalformedKeys {
     /// More than are of use.
     #[error("line {0} is one key more than {KEYS_MAX}; take out those that are older than a day")]
     TooMany(usize),
-    /// None at all.
+    /// No key at all.
     #[error("it has no key; `openssl rand -hex 32` makes one")]
     Empty,
 }

@@ -22,7 +22,7 @@ const PUBLISHED: &[u8] = br#"{"keys":[
 /// The private part of the key.
 const PRIVATE: &str = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A";
 
-/// What a private key of Ed25519 begins with in PKCS#8 (RFC 8410, section 7).
+/// The first bytes of a private key of Ed25519 in PKCS#8 (RFC 8410, section 7).
 const PKCS8: [u8; 16] = [
     0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
 ];

@@ -162,7 +162,7 @@ impl Ground {
         }
     }
 
-    /// So many clients that ask for so long, once they have done so for a while.
+    /// The load of so many clients that ask for so long, once they have done so for a while.
     ///
     /// # Errors
     /// One of them gets no answer.

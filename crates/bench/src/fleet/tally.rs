@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Tally {
-    /// So many proxies, of which none follows a controller.
+    /// A tally of so many proxies, of which none follows a controller.
     pub fn new(proxies: usize) -> Tally {
         let state = State {
             proxies: vec![None; proxies],

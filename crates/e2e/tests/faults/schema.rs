@@ -86,8 +86,8 @@ async fn a_fleet_is_upgraded_and_rolled_back_under_traffic() {
     traffic.stop().assert_flawless();
 }
 
-/// What the host and path of a request to `told.test` are rewritten to by a proxy: nothing where
-/// they stay, and none where it does not serve the domain.
+/// The host and path that a proxy rewrites a request to `told.test` to: empty where they stay, and
+/// none where it does not serve the domain.
 async fn sent_as(fleet: &Fleet, number: usize) -> Option<String> {
     let page = "/explain?url=https://told.test:8443/&method=GET";
     let text = fleet.admin(number, page).await.body;

@@ -146,10 +146,10 @@ async fn compare(
     findings
 }
 
-/// Where a server and the gateway do not say the same. Of each method and target, the server has
-/// seen no head more often than the gateway sent it, and has seen whole, with as long a body, what
-/// the gateway says that it answered 200, and nothing but what the gateway may have sent whole.
-/// What broke off may be in neither count.
+/// The differences between the accounts of a server and of the gateway. Of each method and target,
+/// the server has seen no head more often than the gateway sent it, and has seen whole, with as
+/// long a body, whatever the gateway says that it answered 200, and nothing but what the gateway
+/// may have sent whole. A request that broke off may be in neither count.
 fn differences(origin: &Origin, told: &Told, sent: &[Forwarded]) -> Vec<String> {
     let heads = |seen: &[Seen]| times(seen.iter().map(|it| it.head.clone()));
     let wholes = |seen: &[Seen]| times(seen.iter().map(|it| (it.head.clone(), it.body)));

@@ -75,7 +75,7 @@ async fn annotations_do_what_the_directives_of_nginx_do() {
     world.stop().await;
 }
 
-/// What of an answer has to be the same.
+/// The parts of an answer that have to be the same.
 fn told<'a>(pair: &Pair, answer: &'a Answer) -> (u16, Vec<Option<&'a str>>) {
     let fields = pair.fields.iter();
     let fields = fields.map(|name| answer.header(name)).collect();

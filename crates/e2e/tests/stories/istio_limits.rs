@@ -69,7 +69,7 @@ async fn an_endpoint_that_is_new_begins_with_less_than_its_share() {
     world.stop().await;
 }
 
-/// So many requests on one connection.
+/// Sends so many requests on one connection.
 async fn burst(world: &World, count: usize) {
     let mut tcp = TcpStream::connect(world.http()).await.expect("a gateway");
     for _ in 0..count {

@@ -1,5 +1,5 @@
-//! What stands in front of requests, and what takes their place: headers of load balancers, and
-//! other protocols on a connection of HTTP.
+//! Bytes in front of requests, and protocols in their place: headers of load balancers, and other
+//! protocols on a connection of HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

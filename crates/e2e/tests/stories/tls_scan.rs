@@ -1,4 +1,4 @@
-//! What a scanner that the public uses (testssl.sh) says of the TLS that we speak.
+//! The verdict of a public scanner (testssl.sh) on our TLS.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -57,9 +57,9 @@ pub enum Balancer {
 pub struct HashBalancer {
     /// The property by which requests are equal. A request without it is spread like any other.
     pub source: HashSource,
-    /// What makes requests equal in place of the source: all of these together, of which a request
-    /// has one at least. At most [`HashPart::COUNT_MAX`]; none leaves it to the source, as proxies
-    /// do that do not know of parts.
+    /// The parts that make requests equal in place of the source: all of these together, of which a
+    /// request has one at least. At most [`HashPart::COUNT_MAX`]; none leaves it to the source, as
+    /// proxies do that do not know of parts.
     pub parts: Box<[HashPart]>,
     /// How hashes lead to endpoints.
     pub table: HashTable,
@@ -233,7 +233,7 @@ pub enum ProxyProtocol {
 pub struct RetryBudget {
     /// The share of the requests in flight.
     pub share: Share,
-    /// So many are always allowed.
+    /// The number that is always allowed.
     pub retries_min: u32,
     /// The time that requests count for after they began, where there are more of them than in
     /// flight; zero for those in flight alone.

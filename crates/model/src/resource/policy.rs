@@ -54,8 +54,8 @@ pub struct Policy {
     /// The trust whose users are asked for their passwords, 401 without; none asks nobody. One that
     /// is not there admits nobody.
     pub users: Option<Name>,
-    /// What they are told that the passwords are for (RFC 7617, section 2), without control
-    /// characters; at most [`Policy::REALM_BYTES_MAX`].
+    /// The realm that clients are shown when they are asked for a password (RFC 7617, section 2),
+    /// without control characters; at most [`Policy::REALM_BYTES_MAX`].
     pub realm: Box<str>,
     /// The `Strict-Transport-Security` of responses over TLS with a certificate of the host's own,
     /// where the endpoint sends none (RFC 6797); empty for none.

@@ -262,7 +262,7 @@ pub enum TextForm {
 /// A change of standard metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricRule {
-    /// Which; none for all.
+    /// The metric; none for all.
     pub metric: Option<Metric>,
     /// The change to it.
     pub action: MetricAction,

@@ -1,5 +1,5 @@
-//! What others are verified against: the authorities of a peer's certificate, or users and the
-//! hashes of their passwords.
+//! The means to verify others: the authorities of a peer's certificate, or users and the hashes of
+//! their passwords.
 
 use std::fmt;
 use std::ops::RangeInclusive;

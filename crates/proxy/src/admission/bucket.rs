@@ -33,7 +33,7 @@ pub struct Buckets {
     common: OnceLock<Box<[Slot]>>,
     /// Buckets of one client each.
     clients: OnceLock<Box<[Slot]>>,
-    /// What is going on at the same time.
+    /// Counts of what goes on at the same time.
     running: OnceLock<Box<[AtomicU64]>>,
 }
 

@@ -22,7 +22,7 @@ pub struct HeldPlace {
 }
 
 impl Places {
-    /// So many places, all of them free.
+    /// A number of places, all of them free.
     pub fn new(max: usize) -> Rc<Self> {
         Rc::new(Places {
             max,

@@ -22,7 +22,7 @@ const SLACK: u64 = 5;
 /// The most that is read of what the kernel says.
 const FILE_BYTES_MAX: u64 = 128;
 
-/// What is done while memory is short.
+/// A step that is taken while memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PressureStep {
@@ -53,7 +53,7 @@ struct Shown {
 }
 
 impl Pressure {
-    /// None so far.
+    /// A state without pressure, below this budget.
     pub fn new(max: Option<u64>) -> Self {
         Pressure {
             max: max.filter(|max| *max > 0),
@@ -63,7 +63,7 @@ impl Pressure {
         }
     }
 
-    /// None so far, of a process that shows it.
+    /// The same for a process, which shows it in its metrics.
     pub fn of_process(max: Option<u64>, metrics: &Metrics) -> Self {
         let pressure = Pressure::new(max);
         pressure.register(metrics);
@@ -154,7 +154,7 @@ fn own_bytes() -> Option<u64> {
     Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
 }
 
-/// Nothing is ever short.
+/// A process without a budget, whose memory is never short.
 impl Default for Pressure {
     fn default() -> Self {
         Pressure::new(None)

@@ -67,7 +67,7 @@ pub struct Seat {
 }
 
 impl ConnectionRoom {
-    /// Nobody is there.
+    /// A room that nobody is in.
     pub fn new(limits: &Limits, counts: Arc<Counts>) -> Self {
         ConnectionRoom {
             connections_max: limits.connections_max,
@@ -224,7 +224,7 @@ impl Hush {
         &self.deadline
     }
 
-    /// It comes from somewhere else than it seemed to.
+    /// Moves it to another source, where it comes from somewhere else than it seemed to.
     pub fn come_from(&mut self, source: u64) {
         if !self.is_evicted() {
             let mut silent = self.room.silent.borrow_mut();

@@ -33,7 +33,7 @@ const LISTENER_CLASS: u8 = 0x5b;
 /// The number that a domain may always hold while anything is left.
 const FLOOR: usize = 4;
 
-/// So many requests are begun at most before somebody looks at memory again, where it may be short.
+/// The most requests that are begun before memory is looked at again, where it may be short.
 const BEGUN_MAX: u32 = 256;
 
 /// The part of its share that a namespace has of the last tenth, however little is left.
@@ -97,7 +97,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Nobody holds anything.
+    /// The shares of a worker, of which nobody holds anything.
     pub fn new(limits: &Limits, pressure: &Arc<Pressure>) -> Self {
         let of = |max| Rc::new(Shares::new(max, pressure.clone()));
         Fairness {
@@ -183,7 +183,7 @@ impl Fairness {
 }
 
 impl Shares {
-    /// Nobody holds anything of what there is at most so much of.
+    /// Shares of at most so many, of which nobody holds anything.
     pub fn new(max: usize, pressure: Arc<Pressure>) -> Self {
         Shares::leaving(max, 0, pressure)
     }
@@ -211,7 +211,7 @@ impl Shares {
         Some(self.hold(namespace, domain))
     }
 
-    /// One more for a domain, in place of another that it is about to give back.
+    /// Takes one more for a domain, in place of another that it is about to give back.
     pub fn exchange(self: &Rc<Self>, owner: Owner) -> HeldShare {
         self.hold(spots(owner.namespace), spots(owner.domain))
     }

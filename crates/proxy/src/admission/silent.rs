@@ -59,7 +59,7 @@ impl Silent {
         self.bytes
     }
 
-    /// One more, which the deadline of a number wakes.
+    /// Adds one more, which the deadline of a number wakes.
     pub fn enter(&mut self, source: u64, deadline: u32) -> u32 {
         self.entered += 1;
         let index = self.places.take(Entry {
@@ -74,7 +74,7 @@ impl Silent {
         index
     }
 
-    /// It is silent no longer, or gone.
+    /// Takes one out that is silent no longer, or gone.
     pub fn leave(&mut self, index: u32) {
         if !self.is_evicted(index) {
             self.take_out(index);

@@ -20,7 +20,7 @@ pub const LINES: usize = 256;
 /// How long a request waits before it may have to go, in ticks: more than a second.
 const TICKS_MIN: u32 = 11;
 
-/// So many bytes make a request count as one that has just begun to wait.
+/// The bytes that make a request count as one that has just begun to wait.
 const PROGRESS_BYTES: u32 = 1 << 10;
 
 /// The most that go at once for memory.
@@ -92,7 +92,7 @@ impl Standing {
         });
     }
 
-    /// It waits for its client no longer.
+    /// Takes it out of the line: it waits for its client no longer.
     pub fn leave(&mut self) {
         if self.place == NONE {
             return;

@@ -80,7 +80,7 @@ struct Shown {
 }
 
 impl HashTables {
-    /// No tables, with a budget in bytes.
+    /// An empty store of tables, with a budget in bytes.
     pub fn new(bytes_max: u64) -> Self {
         let tables = HashTables::default();
         tables.0.bytes_max.store(bytes_max, Relaxed);

@@ -13,7 +13,7 @@ use crate::failure::FailureKind;
 pub enum EndpointHead {
     /// The text of HTTP/1. What the proxy sends of its own may have its body behind it.
     Http1(Buffer),
-    /// What HTTP/2 packs.
+    /// Fields, which HTTP/2 packs.
     Http2(Box<Request<()>>),
 }
 

@@ -1,9 +1,9 @@
-//! Header fields, and which of them the proxy itself has to do with.
+//! Header fields, and those among them that the proxy itself acts on.
 
 /// One header field of a head. Names of HTTP/1 come as they were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
-    /// Which one, if the proxy has to do with it.
+    /// The field, if the proxy acts on it.
     pub known: KnownField,
     /// A token (RFC 9110, section 5.6.2).
     pub name: &'a str,
@@ -11,7 +11,7 @@ pub struct Field<'a> {
     pub value: &'a [u8],
 }
 
-/// The fields that the proxy has to do with.
+/// The fields that the proxy acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownField {
     /// Any other.

@@ -1,7 +1,7 @@
 //! Heads of HTTP/2 as they are packed (RFC 7541).
 //!
-//! What is unpacked lies in one row of bytes per head, and is bounded before it is kept; what is
-//! packed names no earlier head, so that a connection keeps nothing for it.
+//! An unpacked head lies in one row of bytes, and is bounded before it is kept; a packed one names
+//! no earlier head, so that a connection keeps nothing for it.
 
 use super::buffer::Buffer;
 use super::field::{Field, KnownField};

@@ -104,7 +104,7 @@ pub struct RequestTurn<'a, D> {
     pub visit: &'a DownstreamConnection,
     /// The client's end.
     pub client: &'a mut D,
-    /// What is told of it once it is over.
+    /// The account of it, which is told once it is over.
     pub account: &'a mut RequestAccount,
     /// Bounds each wait.
     pub deadline: &'a Deadline,
@@ -181,11 +181,11 @@ impl<D: Downstream> RequestTurn<'_, D> {
         accompany(self.worker, plan, self.client, self.account, self.deadline)
     }
 
-    /// What follows an exchange.
+    /// Ends an exchange on the client's side.
     ///
     /// # Errors
-    /// What is answered instead, and whether what is left of the request can be told from what
-    /// follows it.
+    /// The answer in its place, and whether the rest of the request can be told from what follows
+    /// it.
     fn conclude(
         &mut self,
         ended: Ended,
@@ -256,7 +256,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
     }
 }
 
-/// What has ended, unless a page takes its place.
+/// The end as it is, unless a page takes its place.
 ///
 /// # Errors
 /// The error of an endpoint that has answered so, or of none that could be reached, and whose place

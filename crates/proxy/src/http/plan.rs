@@ -1,4 +1,4 @@
-//! What is to be done with a request, as the stages leave it.
+//! The plan for a request, as the stages leave it.
 //!
 //! Once the plan is made, neither head nor tables are needed any more: what goes to the endpoint
 //! is written already, so that nothing borrowed has to outlive a wait.
@@ -25,7 +25,7 @@ use crate::route::entry::RouteEntry;
 use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
 
-/// What is to be done.
+/// The way a request is to be served.
 pub enum Plan {
     /// The proxy answers.
     Answer(Box<LocalReply>),
@@ -63,7 +63,7 @@ pub struct Forward {
     pub hash: Option<u64>,
     /// The head as the endpoint gets it.
     pub head: EndpointHead,
-    /// What was read of the body already, framed for the endpoint.
+    /// The part of the body that was read already, framed for the endpoint.
     pub body: Buffer,
     /// How the body is framed for the endpoint.
     pub encoder: Encoder,
@@ -86,11 +86,11 @@ pub struct Forward {
     /// The host, for TLS towards upstreams that name no server, and for those that resolve it;
     /// empty elsewhere.
     pub host: Box<str>,
-    /// What TLS with the endpoint needs beside the upstream.
+    /// The credentials that TLS with the endpoint needs beside the upstream.
     pub credentials: Credentials,
     /// The connection that the request came by.
     pub ends: Ends,
-    /// What that was meant for, where it was captured.
+    /// The address that the connection was meant for, where it was captured.
     pub original: Option<SocketAddr>,
     /// Fields for the response.
     pub additions: Additions,
@@ -130,7 +130,7 @@ impl Forward {
         pages.is_some_and(|pages| pages.statuses.binary_search(&status).is_ok())
     }
 
-    /// What is changed about the fields of the response.
+    /// The changes to the fields of the response.
     pub fn changes(&self) -> ResponseChanges<'_> {
         changes_of(&self.route, self.share, &self.additions, &self.told)
     }
@@ -166,7 +166,7 @@ pub fn tell_trouble(plan: &Forward, answer: &LocalReply) {
     trouble::tell(kind, answer.status, &host, || Some(&plan.route));
 }
 
-/// What a route and one of its upstreams change about the fields of a response.
+/// The changes that a route and one of its upstreams make to the fields of a response.
 pub fn changes_of<'a>(
     route: &'a RouteEntry,
     share: usize,

@@ -17,11 +17,11 @@ use crate::telemetry::recording::Recording;
 
 /// A request that is over, and its place in a trace.
 pub struct RequestSpan {
-    /// What is known of it.
+    /// The facts about the request.
     pub line: AccessLogLine,
     /// Its place.
     pub trace: Trace,
-    /// Who wants to know.
+    /// The recording that asks for it.
     pub recording: Arc<Recording>,
 }
 

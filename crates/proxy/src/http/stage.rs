@@ -56,9 +56,9 @@ use external::Check;
 pub enum Stage {
     /// Whether the host belongs on the connection: 421.
     Misdirected,
-    /// Who the request says that it comes from: 401.
+    /// The tokens that say whom the request comes from: 401.
     Tokens,
-    /// Which providers are asked about it before it goes on.
+    /// The providers that are asked about it before it goes on.
     External,
     /// Whether the policies of its listener admit it: 403.
     Authorization,
@@ -72,7 +72,7 @@ pub enum Stage {
     RateLimit,
     /// Cross-origin requests; preflights are answered.
     Cors,
-    /// What browsers are told about coming by HTTPS alone.
+    /// The demand to browsers to come by HTTPS alone.
     Hsts,
     /// The declared length of the body: 413.
     BodyLimit,
@@ -84,7 +84,7 @@ pub enum Stage {
     Processors,
     /// The action of the route: a redirect, a fixed answer, or an endpoint.
     Forward,
-    /// What is counted and logged once the request is over.
+    /// The counts and the line of the log, once the request is over.
     Record,
 }
 
@@ -115,7 +115,7 @@ impl Stage {
     /// Does its part for a request.
     ///
     /// # Errors
-    /// What is answered in place of everything else.
+    /// The failure that is answered in place of everything else.
     #[inline]
     fn apply<'a>(
         self,
@@ -166,7 +166,7 @@ impl Stage {
     }
 }
 
-/// What follows a stage.
+/// The next step after a stage.
 enum Flow {
     /// The next stage.
     Continue,
@@ -182,29 +182,29 @@ impl Flow {
     }
 }
 
-/// What a request meets: one set of tables, and the connection that it came by.
+/// The surroundings of a request: one set of tables, and the connection that it came by.
 pub struct Scene<'a> {
     /// The tables.
     pub tables: &'a Tables,
     /// The connection.
     pub visit: &'a DownstreamConnection,
-    /// What the regexes of the request may cost.
+    /// The budget of the request's regexes.
     pub budget: &'a Budget,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
 }
 
-/// What a request is served with, which one that is only asked about has not.
+/// The means to serve a request, which one that is only asked about does not have.
 struct Serving<'s> {
     worker: &'s Worker,
     account: &'s mut RequestAccount,
 }
 
-/// What the stages have found out about a request.
+/// The findings of the stages about a request.
 pub struct RequestState<'a, 'h> {
     head: CurrentHead<'a, 'h>,
     token: Token<'a>,
-    /// What a head that tokens change borrows from.
+    /// The memory that a head borrows from once tokens change it.
     room: Option<&'h mut HeadMemory>,
     /// The providers that are asked before the request goes on.
     providers: Providers,
@@ -216,11 +216,11 @@ pub struct RequestState<'a, 'h> {
     additions: Additions,
     /// How long it waits on purpose.
     delay: Duration,
-    /// What its plan waits for first.
+    /// The wait before its plan.
     hold: Option<Hold>,
 }
 
-/// What holds a plan back, until it is known whether an answer takes the plan's place.
+/// A wait before a plan, until it is known whether an answer takes the plan's place.
 pub type Hold = Pin<Box<dyn Future<Output = Result<(), Box<LocalReply>>>>>;
 
 /// Providers in the order of asking.
@@ -316,17 +316,17 @@ impl<'a, 'h> RequestState<'a, 'h> {
 
 /// A plan, and what has to be waited for before it is carried out.
 pub struct Planned {
-    /// What is to be done.
+    /// The plan.
     pub plan: Plan,
     /// The waits, which are rare.
     pub waits: Option<Box<PlanWaits>>,
 }
 
-/// What a plan waits for.
+/// The waits before a plan.
 pub struct PlanWaits {
-    /// What is found out about it before anybody is asked.
+    /// The wait before any provider is asked.
     pub hold: Option<Hold>,
-    /// Who has to be asked before anything of the plan is done.
+    /// The question to providers before anything of the plan is done.
     pub check: Option<Check>,
     /// The wait on purpose behind that; zero for none.
     pub delay: Duration,
@@ -342,13 +342,13 @@ impl Planned {
     }
 }
 
-/// What a run of stages has decided.
+/// The decision of a run of stages.
 pub struct Decided {
-    /// What is to be done.
+    /// The plan.
     pub plan: Plan,
     /// The wait on purpose before it; zero for none.
     pub delay: Duration,
-    /// What has to be waited for before either.
+    /// The wait before both.
     pub hold: Option<Hold>,
 }
 

@@ -82,7 +82,7 @@ pub fn request(request: &RequestHead<'_, '_>, is_tls: bool) -> Result<EndpointHe
     Ok(EndpointHead::Http1(out))
 }
 
-/// What takes the fields of a request, each with its value in parts.
+/// A receiver of a request's fields, each with its value in parts.
 trait Fields {
     fn field(&mut self, name: &str, parts: &[&[u8]]);
 }

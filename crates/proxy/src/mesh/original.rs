@@ -26,7 +26,7 @@ fn is_elsewhere(original: SocketAddr, local: SocketAddr, own_ports: &[u16]) -> b
     !(is_here && own_ports.contains(&original.port()))
 }
 
-/// Without the scope and the flow of IPv6, and IPv4 as what it is.
+/// The address without the scope and the flow of IPv6, and IPv4 as itself.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

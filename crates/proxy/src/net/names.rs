@@ -92,10 +92,10 @@ struct Inner {
     settings: NameSettings,
     counters: Counters,
     border: Border,
-    /// All questions without an answer.
+    /// The number of questions without an answer.
     asking: AtomicUsize,
     lanes: Box<[Lane]>,
-    /// None where the thread could not be started.
+    /// The thread's end for questions; none where it could not be started.
     questions: OnceLock<Option<mpsc::Sender<Question>>>,
 }
 

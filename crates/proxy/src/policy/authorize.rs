@@ -93,7 +93,7 @@ pub fn judge(
     weigh(access_policies, &request.visit.listener, &facts, counts)
 }
 
-/// What a policy says of a request by itself.
+/// The verdict of one policy on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weighed {
     /// It denies the request.
@@ -104,8 +104,7 @@ pub enum Weighed {
     DoesNotAllow,
 }
 
-/// What each policy says of a request, of those that deny or allow. For people who ask why: no
-/// request does.
+/// The verdict of each policy that denies or allows. For people who ask why: no request does.
 pub fn weighed<'a>(
     access_policies: &'a AccessPolicies,
     request: &JudgedRequest<'a, '_>,

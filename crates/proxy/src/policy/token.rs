@@ -55,7 +55,7 @@ type At = (usize, usize);
 
 /// A token in its compact form (RFC 7515, section 7.1) whose signature is not verified yet.
 pub struct Unverified<'a> {
-    /// What is signed: header and payload.
+    /// The signed part: header and payload.
     message: &'a str,
     payload: &'a str,
     signature: Vec<u8>,
@@ -63,7 +63,7 @@ pub struct Unverified<'a> {
     key_id: Option<String>,
 }
 
-/// What is kept of a valid token for as long as somebody is asked about its request.
+/// The part of a valid token that is kept for as long as providers are asked about its request.
 pub struct KeptToken {
     claims: Arc<Claims>,
     word_claims: Box<[Box<str>]>,

@@ -63,7 +63,7 @@ pub struct Arrival<'a> {
 }
 
 impl StreamRouteEntry {
-    /// None, where the resource is not a stream route.
+    /// The entry of a stream route; none for another kind of resource.
     pub fn new(sealed: SealedArc) -> Option<Self> {
         let shares = sealed.stream_route()?.upstreams.iter();
         let upstreams = shares
@@ -152,7 +152,7 @@ impl HostStreamRoutes {
         }
     }
 
-    /// They, in the order of precedence.
+    /// The stream routes, in the order of precedence.
     pub fn stream_routes(&self) -> &[Arc<StreamRouteEntry>] {
         &self.stream_routes
     }
@@ -178,7 +178,7 @@ impl ListenerStreamRoutes {
         &self.listener
     }
 
-    /// They, in the order of precedence.
+    /// The stream routes, in the order of precedence.
     pub fn stream_routes(&self) -> &[Arc<StreamRouteEntry>] {
         &self.stream_routes
     }

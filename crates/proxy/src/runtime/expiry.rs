@@ -18,7 +18,7 @@ const WITHIN: [i64; 6] = [0, 1, 7, 14, 30, 90];
 pub struct Expiries(Arc<Mutex<BTreeMap<i64, u64>>>);
 
 impl Expiries {
-    /// None yet; registers what is shown.
+    /// An empty count; registers the metrics that show it.
     pub fn new(metrics: &Metrics) -> Self {
         let expiries = Expiries::default();
         let help = "Certificates in service that end within so many days; 0 for those that have";

@@ -41,7 +41,7 @@ impl Full {
 }
 
 impl ListenerQuota {
-    /// So many places, all free.
+    /// A number of places, all free.
     pub fn new(max: usize) -> Self {
         ListenerQuota {
             max,

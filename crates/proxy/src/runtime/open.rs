@@ -49,7 +49,7 @@ pub enum OpenedConnection {
 }
 
 impl Handshaking {
-    /// No handshakes.
+    /// An empty set of handshakes.
     pub fn new(shared: Arc<Handshakes>) -> Self {
         Handshaking {
             shared,

@@ -1,7 +1,7 @@
 //! The listening sockets of a proxy, for the process that takes over from this one.
 //!
-//! What waits to be accepted waits in the socket. So the next process is given copies of every
-//! socket there is: whichever of the two accepts, nobody is refused.
+//! Connections that wait to be accepted wait in the socket. So the next process is given copies of
+//! every socket there is: whichever of the two accepts, nobody is refused.
 
 use std::collections::BTreeMap;
 use std::io;

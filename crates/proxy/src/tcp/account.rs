@@ -108,7 +108,8 @@ impl StreamAccount {
         self.count_opened(local);
     }
 
-    /// So much has been handed on by now. It is counted at once: a stream may last for days.
+    /// Notes the bytes that have been handed on by now. They are counted at once: a stream may last
+    /// for days.
     pub fn note_bytes(&mut self, local: &Local, bytes_received: u64, bytes_sent: u64) {
         let (received, sent) = (self.bytes_received, self.bytes_sent);
         (self.bytes_received, self.bytes_sent) = (bytes_received, bytes_sent);

@@ -64,7 +64,7 @@ fn request(tunnel: &Tunnel) -> Buffer {
     request
 }
 
-/// Any success opens the tunnel.
+/// Judges the answer's head: any success opens the tunnel.
 fn judge(head: &[u8], limits: &Limits) -> Result<(), FailureKind> {
     let head = response::parse(head, limits).map_err(|_| FailureKind::BadResponse)?;
     match head.status {

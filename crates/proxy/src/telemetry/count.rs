@@ -182,7 +182,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All zero.
+    /// Counts that are all zero.
     pub fn new() -> Self {
         Counts {
             row: std::array::from_fn(|_| AtomicU64::new(0)),

@@ -453,7 +453,7 @@ impl SeriesPage {
     }
 }
 
-/// Where nothing is shown of.
+/// A series that is never shown.
 fn nothing() -> &'static Series {
     static NOTHING: std::sync::LazyLock<Series> =
         std::sync::LazyLock::new(|| Series::new(OVERFLOW));

@@ -47,7 +47,7 @@ struct Known {
 }
 
 impl WorkloadId {
-    /// Nobody that is known.
+    /// The number of a workload that is not known.
     pub const UNKNOWN: WorkloadId = WorkloadId(0);
 
     /// One of those beyond a maximum.
@@ -112,7 +112,7 @@ impl Met {
 }
 
 impl Workloads {
-    /// None yet; `overflows` counts handshakes with workloads that are one too many.
+    /// An empty table; `overflows` counts handshakes with workloads that are one too many.
     pub fn new(overflows: Counter) -> Self {
         Workloads {
             known: Mutex::default(),

@@ -123,7 +123,7 @@ struct Choice {
 }
 
 impl Handshakes {
-    /// Nothing parsed and nothing configured yet.
+    /// An empty state: nothing is parsed and nothing is configured yet.
     pub fn new(limits: &Limits, tickets: Arc<TicketKeys>) -> Self {
         Handshakes {
             configs: Configs::new(tickets),

@@ -73,7 +73,7 @@ pub enum Speaks {
 }
 
 impl Configs {
-    /// No configurations.
+    /// An empty store of configurations.
     pub fn new(tickets: Arc<TicketKeys>) -> Self {
         Configs {
             tickets,

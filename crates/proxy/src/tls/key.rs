@@ -25,7 +25,7 @@ pub struct ParsedKeys {
 pub struct UnusableCertificate;
 
 impl ParsedKeys {
-    /// No keys, and at most so many.
+    /// An empty store of keys, for at most so many.
     pub fn new(parsed_max: usize) -> Self {
         ParsedKeys {
             parsed: Mutex::new(VecDeque::new()),

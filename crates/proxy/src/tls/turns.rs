@@ -55,7 +55,7 @@ struct Namespace {
 }
 
 impl HandshakeTurns {
-    /// Nobody waits.
+    /// A line in which nobody waits.
     pub fn new() -> Self {
         HandshakeTurns {
             left: Cell::new(PER_TURN),

@@ -1,4 +1,4 @@
-//! What attempts at endpoints have in common, whether they carry a request or a stream.
+//! The common part of attempts at endpoints, whether they carry a request or a stream.
 
 use std::sync::Arc;
 

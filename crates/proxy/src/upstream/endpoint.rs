@@ -36,12 +36,12 @@ impl Entry for Use {
 }
 
 impl EndpointTable {
-    /// No targets.
+    /// An empty table of targets.
     pub fn new() -> Self {
         EndpointTable::default()
     }
 
-    /// No targets, of a proxy that is somewhere.
+    /// The same for a proxy that is somewhere.
     pub fn seen_from(home: Option<Locality>) -> Self {
         EndpointTable {
             home,

@@ -297,7 +297,8 @@ fn listed(
 }
 
 impl Resolving {
-    /// None, where endpoints are listed. The owner is a namespace.
+    /// The way to resolve an upstream; none where its endpoints are listed. The owner is a
+    /// namespace.
     fn new(
         owner: &str,
         value: &Upstream,

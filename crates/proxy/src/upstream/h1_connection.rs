@@ -132,7 +132,7 @@ pub struct H1Pool {
 }
 
 impl H1Pool {
-    /// No connections.
+    /// An empty pool of connections.
     pub fn new(local: Shared) -> Self {
         H1Pool {
             local,

@@ -139,7 +139,7 @@ impl Drop for Opening {
 }
 
 impl H2Pool {
-    /// No connections.
+    /// An empty pool of connections.
     pub fn new(local: Shared) -> Self {
         H2Pool {
             local,

@@ -33,7 +33,7 @@ struct Slot {
 }
 
 impl Originals {
-    /// No addresses yet, unless the upstream before was the same.
+    /// A set without addresses, unless the upstream before was the same.
     pub fn new(
         manner: Arc<TransportSettings>,
         options: UpstreamOptions,

@@ -116,7 +116,7 @@ pub(super) struct Core {
     can_stream: bool,
     page_objects: u32,
     version: u64,
-    /// Of this connection and the list that it began with.
+    /// The newest event of this connection and of the list that it began with.
     latest: Option<Latest>,
     /// Checks in a row that got no answer.
     unchecked: u32,

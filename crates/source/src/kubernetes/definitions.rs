@@ -96,7 +96,7 @@ pub(super) struct Shared {
     found: Arc<watch::Sender<Option<Arc<Definitions>>>>,
     /// Wakes the task.
     doubt: Arc<Notify>,
-    /// Of each watch that others wait for, its kind and the generation of definitions by which it
+    /// The kind of each watch that others wait for, and the generation of definitions by which it
     /// has listed.
     listed: Arc<watch::Sender<Vec<(ObjectKind, u64)>>>,
     /// How many ServiceEntries select Pods, whose addresses are wanted then, and one more where
@@ -105,7 +105,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Nothing found yet.
+    /// A state before anything is found.
     pub(super) fn new() -> Self {
         Shared {
             found: Arc::new(watch::Sender::new(None)),

@@ -24,7 +24,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Nothing seen yet of watches of these kinds.
+    /// The progress of watches of these kinds, none of which has seen anything yet.
     pub(super) fn new(kinds: impl IntoIterator<Item = ObjectKind>) -> Self {
         let watches = kinds.into_iter().map(|kind| Progress {
             kind,

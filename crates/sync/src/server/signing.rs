@@ -11,7 +11,7 @@ use crate::metrics::ServerCounters;
 use crate::signing::{Anchors, NotSigned, SIGN_REQUEST_BYTES_MAX, TOKEN_BYTES_MAX};
 use crate::wire::{self, FromServer, SessionError, from_server};
 
-/// So many requests of a stream are signed at once.
+/// The most requests of a stream that are signed at once.
 pub const SIGN_BURST: u32 = 4;
 /// Then one in this time. A certificate that lives for a minute is renewed every 40 seconds.
 pub const SIGN_INTERVAL: Duration = Duration::from_secs(15);

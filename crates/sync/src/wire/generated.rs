@@ -144,7 +144,7 @@ pub struct Changes {
     pub changes: ::prost::alloc::vec::Vec<Change>,
     #[prost(message, repeated, tag = "2")]
     pub removals: ::prost::alloc::vec::Vec<Removal>,
-    /// What the proxy holds and the server has never heard of.
+    /// Resources that the proxy holds and the server has never heard of.
     #[prost(message, repeated, tag = "3")]
     pub strangers: ::prost::alloc::vec::Vec<Leaf>,
 }
@@ -207,7 +207,7 @@ pub struct Receipt {
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
 }
-/// What peers of the mesh are known by. Sent after the welcome, and whenever it changes.
+/// The authorities of the mesh. Sent after the welcome, and whenever they change.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Anchors {
     /// Certificates in DER, all of which are to be trusted.

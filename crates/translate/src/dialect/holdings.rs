@@ -1,4 +1,4 @@
-//! What objects count for in their namespaces, and what becomes of those beyond a bound.
+//! The weights of objects in their namespaces, and the treatment of those beyond a bound.
 //!
 //! A bound holds for what stands in objects, and not for what follows from them, so that it is
 //! known before anything is translated, and a change costs what changes. Of a namespace beyond a
@@ -47,7 +47,7 @@ pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 impl Bounds {
-    /// What an object counts for; none where it is not bounded.
+    /// The weight of an object; none where it is not bounded.
     pub fn weigh(&self, object: &Object) -> Option<(Holding, u64)> {
         let holding = Holding::of(object.key().kind)?;
         self.get(holding)?;
@@ -63,8 +63,8 @@ impl Bounds {
         (weight > 0).then_some((holding, weight))
     }
 
-    /// What people are told of an object beyond the bound of its namespace. `ignored` are the
-    /// annotations that are ignored on request.
+    /// The finding about an object beyond the bound of its namespace. `ignored` are the annotations
+    /// that are ignored on request.
     pub fn finding(&self, object: &Object, ignored: &BTreeSet<String>) -> Option<Finding> {
         let key = object.key();
         let holding = Holding::of(key.kind)?;
@@ -95,7 +95,7 @@ impl Bounds {
 }
 
 impl Holding {
-    /// What objects of a kind count for.
+    /// The holding that objects of a kind count towards.
     pub const fn of(kind: ObjectKind) -> Option<Holding> {
         match kind {
             ObjectKind::Ingress | ObjectKind::VirtualService => Some(Holding::Routes),
@@ -109,9 +109,9 @@ impl Holding {
     }
 }
 
-/// What stands in the place of an object beyond a bound; none where nothing does. A DestinationRule
-/// stays, since it may say how endpoints are verified, and of an Ingress that restricts access so
-/// much that what it restricts is not open.
+/// The object that takes the place of one beyond a bound; none where nothing does. A
+/// DestinationRule stays, since it may say how endpoints are verified; of an Ingress that restricts
+/// access enough stays to keep its paths from being open.
 pub fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Object> {
     match object {
         Object::DestinationRule(rule) => Some(weight::reduce_rule(rule)),

@@ -38,7 +38,7 @@ pub use weight::weigh;
 use crate::engine::{Dialect, Output, Reader, Unit};
 use class::Served;
 
-/// What the engine is told of Ingresses.
+/// The rules that the engine has for Ingresses.
 pub const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,

@@ -69,7 +69,7 @@ use crate::resolve::names::{self, ServerHost};
 use crate::resolve::{destination_rule, notes, service_entry};
 use port::Stand;
 
-/// What the engine is told of Istio's objects at gateways.
+/// The rules that the engine has for Istio's objects at gateways.
 pub const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,
@@ -200,7 +200,7 @@ pub fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     }
 }
 
-/// What is said of an object of a kind that is not honoured.
+/// The finding about an object of a kind that is not honoured.
 fn not_honoured(key: &ObjectKey) -> Finding {
     Finding::new(
         Severity::Error,

@@ -20,7 +20,7 @@ use myriad_api::{Finding, Object, Severity};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 
-/// What the engine is told of sidecars.
+/// The rules that the engine has for sidecars.
 pub const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,

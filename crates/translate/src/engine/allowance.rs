@@ -21,11 +21,11 @@ pub struct Allowances {
 /// The place of an object in the row of its namespace: the oldest goes first.
 pub type RowPlace = (i64, ObjectKey);
 
-/// What an object counts for.
+/// The weight of an object: the holding, its place in the row, and the amount.
 pub type Held = (Holding, RowPlace, u64);
 
 impl Allowances {
-    /// Nothing is held.
+    /// Allowances of which nothing is held.
     pub fn new(copies: Copies) -> Self {
         Allowances {
             by_namespace: BTreeMap::new(),

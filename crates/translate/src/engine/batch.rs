@@ -16,7 +16,7 @@ pub struct Run {
     /// Units to look at, in the order in which they run: whether they must run, are looked at
     /// for some views, or only lost somebody who needed them.
     pub pending: BTreeMap<Unit, Pending>,
-    /// What changed so far in the main view.
+    /// The changes so far in the main view.
     pub delta: Delta,
     /// The same for the others.
     pub others: BTreeMap<Slot, Delta>,
@@ -26,9 +26,9 @@ pub struct Run {
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.
     pub unserved: Vec<Arc<str>>,
-    /// What it cost so far.
+    /// The counts of work so far.
     pub work: Work,
-    /// What units read last.
+    /// The values that units read last and may read again.
     pub opened: Open,
 }
 
@@ -43,7 +43,7 @@ pub struct Pending {
 }
 
 impl Run {
-    /// What changed so far in a view.
+    /// The changes so far in a view.
     pub fn delta_of(&mut self, slot: Slot) -> &mut Delta {
         match slot {
             MAIN_SLOT => &mut self.delta,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::row::{Moved, Row};
 
-/// What an upstream counts for, which is the same for all subsets of its port.
+/// The weight of an upstream, which is the same for all subsets of its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
     /// When the Service or ServiceEntry was created.
@@ -47,7 +47,7 @@ pub type PlaceOf = fn(&str) -> Option<(&str, bool)>;
 type CopyRank = (bool, i64, Arc<str>);
 
 impl Copies {
-    /// Nothing counts.
+    /// Copies of which none counts yet.
     pub fn new(bound: Option<u64>, place: PlaceOf) -> Self {
         Copies {
             bound,

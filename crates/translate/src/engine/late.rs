@@ -63,7 +63,7 @@ pub struct Late {
     untold_beyond: BTreeSet<Arc<str>>,
 }
 
-/// What is noted of an object.
+/// The record of an object's claims.
 pub struct LateEntry {
     /// Its creation.
     pub created: i64,
@@ -79,7 +79,7 @@ impl ClaimsChange {
 }
 
 impl Late {
-    /// Nothing is noted.
+    /// A table without any record.
     pub fn new(is_kept: bool, bound: u64) -> Self {
         Late {
             is_kept,
@@ -240,7 +240,7 @@ impl Late {
 }
 
 impl NewlyClaimed {
-    /// Of the hosts of two versions, where some that both name are named alike.
+    /// The new claims among the hosts of two versions, where some that both name are named alike.
     pub fn new(
         named: BTreeSet<Host>,
         hosts: BTreeSet<Host>,

@@ -1,4 +1,4 @@
-//! What one run of a unit returns.
+//! The output of one run of a unit.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ pub struct Output {
     pub doubts: Vec<Finding>,
     /// Whether the object concerns the view.
     pub is_concerned: bool,
-    /// What the host means to those below it, hashed: they run again when it is other than before.
-    /// Zero where it means nothing.
+    /// The hash of the host's deeds for those below it: they run again when it is other than
+    /// before. Zero where it has none.
     pub meaning: u64,
     /// When the unit has to run again though no object changed, in seconds since the epoch.
     pub deadline: Option<i64>,

@@ -17,7 +17,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// No parts yet.
+    /// An empty set of parts.
     pub fn new() -> Self {
         Parts {
             policies: Interner::new(),

@@ -22,14 +22,14 @@ pub struct PortKey {
     pub bind: Option<IpAddr>,
 }
 
-/// What is read of a port.
+/// A fact about a port that units read.
 #[derive(Hash)]
 pub enum PortFact<'a> {
-    /// What is spoken there.
+    /// The protocol that is spoken there.
     Speech(&'a PortKey),
-    /// Who has it.
+    /// The Gateway that has it.
     Owner(&'a PortKey),
-    /// Who has the number, at whatever address.
+    /// The realm that has the number, at whatever address.
     Number(u16),
 }
 
@@ -37,7 +37,7 @@ impl Fact for PortFact<'_> {
     const FAMILY: u8 = 1;
 }
 
-/// What is spoken on a port before anything else is known of a connection.
+/// The protocol on a port before anything else is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortSpeech {
     /// HTTP in plain text.
@@ -55,7 +55,7 @@ pub struct PortClaim {
     pub created: i64,
     /// The object, by `namespace/name`.
     pub gateway: Arc<str>,
-    /// What its first server there speaks.
+    /// The protocol of its first server there.
     pub speech: PortSpeech,
     /// Its realm, which shares numbers: its namespace, or nothing where everybody shares them.
     pub realm: Arc<str>,
@@ -84,7 +84,7 @@ impl fmt::Display for PortKey {
 }
 
 impl PortSpeech {
-    /// What a protocol as written speaks.
+    /// The speech of a protocol as written.
     pub fn read(protocol: &str) -> Option<Self> {
         let known = [
             (PortSpeech::Tls, &["HTTPS", "TLS"][..]),

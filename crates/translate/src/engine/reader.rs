@@ -24,7 +24,7 @@ use crate::store::{Fact, Stored, object_fact};
 
 pub use open::{Kept, Moment, Open};
 
-/// What a unit reads beside objects.
+/// The state that a unit reads beside objects.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// The settings.
@@ -35,7 +35,7 @@ pub struct Surroundings<'a> {
     pub views: &'a Views,
     /// All units.
     pub units: &'a Units,
-    /// What namespaces may hold.
+    /// The allowances of namespaces.
     pub allowances: &'a Allowances,
     /// Hosts that objects came to after their creation.
     pub late: &'a Late,
@@ -55,7 +55,8 @@ pub struct Reader<'a> {
     visited: u64,
 }
 
-/// What was read, and asked of the view, while something was found apart from the rest of a run.
+/// The facts that were read, and the questions to the view, while something was found apart from
+/// the rest of a run.
 pub struct Noted {
     facts: Vec<u64>,
     steps: Vec<Step>,
@@ -180,7 +181,7 @@ impl<'a> Reader<'a> {
         self.visit(key.kind, key.id())
     }
 
-    /// What is spoken on a port.
+    /// The protocol that is spoken on a port.
     pub fn speech(&mut self, port: &PortKey) -> Option<PortSpeech> {
         self.read(PortFact::Speech(port));
         Some(self.view.port(port)?.speech)
@@ -273,12 +274,12 @@ impl<'a> Reader<'a> {
         self.view.note_steps(&noted.steps);
     }
 
-    /// What is open of a type.
+    /// The open value of a type.
     pub fn open<T: Kept>(&self) -> Option<&T> {
         self.opened.get()
     }
 
-    /// What is open of a type, to change it.
+    /// The open value of a type, to change it.
     pub fn open_mut<T: Kept + Default>(&mut self) -> Option<&mut T> {
         self.opened.get_mut()
     }

@@ -1,8 +1,8 @@
 //! Views that join units that are translated already, or leave them.
 //!
-//! What a unit asked about its views is kept where sidecars are among them. One more view is led
-//! down the same questions; where it answers like another, it is given what that one has, and
-//! nothing is translated.
+//! The questions that a unit asked about its views are kept where sidecars are among them. One more
+//! view is led down the same questions; where it answers like another, it is given what that one
+//! has, and nothing is translated.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::viewpoint::Classes;
 #[derive(Default)]
 pub struct Partings(BTreeMap<UnitId, Parting>);
 
-/// How one does, since it was translated last.
+/// The parting of one unit, since it was translated last.
 pub struct Parting {
     /// The questions that it asked, and the classes of views by their answers.
     pub classes: Classes,
@@ -26,11 +26,11 @@ pub struct Parting {
 
 /// The move of a view between classes.
 enum Move {
-    /// None: it is where it belongs.
+    /// It stays where it belongs.
     Stays,
     /// From one class, if any, to another, if any, in which there is this view.
     Between(Option<usize>, Option<(usize, Slot)>),
-    /// To a class that nobody is in, or out of one that nobody else is in.
+    /// It goes to a class that nobody is in, or out of one that nobody else is in.
     Parts,
 }
 

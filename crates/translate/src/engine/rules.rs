@@ -1,4 +1,4 @@
-//! What the engine is told by those who know the kinds of objects.
+//! The rules that the dialects give the engine for their kinds of objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Rules {
     pub touch: fn(&Scene<'_>, &ObjectKey, States<'_>, &mut Touched),
     /// The unit that an object is there with, for kinds that claim hosts.
     pub claimant: fn(&ObjectKey) -> Option<Unit>,
-    /// What an object claims, and what of it may be new.
+    /// The claims of an object, and those of them that may be new.
     pub newly_claimed: fn(&Object, &Object, &Settings) -> NewlyClaimed,
     /// The units that are there because of the settings.
     pub roots: fn(&Settings) -> Vec<Unit>,
@@ -44,7 +44,7 @@ pub struct Rules {
     pub suffix_of: fn(&Host) -> Option<&str>,
     /// The unit of a host.
     pub host: fn(&Host) -> Unit,
-    /// What a view may reach.
+    /// The scope of a view: the hosts that it may reach.
     pub scope: fn(Stored<'_>, &Settings, &View) -> Scope,
     /// Whether a namespace has rules of its own for a host or wildcard.
     pub has_rules: fn(Stored<'_>, &Settings, &str, &str) -> bool,
@@ -58,19 +58,19 @@ pub type Translate = fn(&mut Reader<'_>, &Unit) -> Output;
 /// An object before and after a change.
 pub type States<'a> = (Option<&'a Object>, Option<&'a Object>);
 
-/// What namespaces are bounded in.
+/// The rules for the bounds of namespaces.
 pub struct BoundRules {
-    /// What objects of a kind count for.
+    /// The holding that objects of a kind count towards.
     pub holding: fn(ObjectKind) -> Option<Holding>,
-    /// What an object counts for; none where it is not bounded.
+    /// The weight of an object; none where it is not bounded.
     pub weigh: fn(&Bounds, &Object) -> Option<(Holding, u64)>,
-    /// What stands in the place of an object beyond a bound; none where nothing does.
+    /// The object that takes the place of one beyond a bound; none where nothing does.
     pub reduce: fn(&Object, &BTreeSet<String>) -> Option<Object>,
     /// The unit that tells of an object beyond a bound.
     pub beyond: fn(&ObjectKey) -> Unit,
     /// The kind of units that count for the endpoints that they have beside others.
     pub copying: &'static UnitKind,
-    /// What one of them counts for, by its name.
+    /// The weight of one of them, by its name.
     pub copies: fn(&mut Reader<'_>, &str) -> Option<Weight>,
     /// The namespace of one of them, and whether it yields to those of whole ports.
     pub place: fn(&str) -> Option<(&str, bool)>,
@@ -84,7 +84,7 @@ pub struct Dialect {
     pub found_under: FoundUnder,
     /// The unit that an object is there with, for kinds that claim hosts.
     pub claimant: fn(&ObjectKey) -> Option<Unit>,
-    /// What an object claims, and what of it may be new.
+    /// The claims of an object, and those of them that may be new.
     pub newly_claimed: fn(&Object, &Object, &Settings) -> Option<NewlyClaimed>,
     /// Adds the units that are there because of the settings.
     pub roots: fn(&Settings, &mut Vec<Unit>),
@@ -114,7 +114,7 @@ pub struct Scene<'a> {
 /// The namespaces that an object is exported to; none for all.
 pub type Exported = Option<BTreeSet<Box<str>>>;
 
-/// What a changed object touches.
+/// The facts and units that a changed object touches.
 #[derive(Default)]
 pub struct Touched {
     /// Facts, whose readers run again.

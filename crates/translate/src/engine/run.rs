@@ -280,7 +280,7 @@ impl Engine {
         Viewpoint::answer(standing, question, has_rules, is_needed)
     }
 
-    /// What units read beside objects.
+    /// The state that units read beside objects.
     pub(super) fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
             settings: &self.settings,

@@ -21,7 +21,7 @@ pub trait Scoping: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// What holds for a view. Without any object its workload may reach all that is exported to it.
+/// The scope of a view. Without any object its workload may reach all that is exported to it.
 #[derive(Default)]
 pub struct Scope(Option<Box<dyn Scoping>>);
 

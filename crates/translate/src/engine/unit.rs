@@ -62,7 +62,7 @@ pub struct UnitKind {
     pub makes: fn(&UnitKey, &mut Vec<Key>),
     /// Whether all that a unit makes is stored, since nothing of it bears its name.
     pub stores_all: bool,
-    /// What a unit is to those that it needs.
+    /// The relation of a unit to those that it needs.
     pub bond: Bond,
     /// Whether a unit's object is told whether it is served: whether its unit needs any other.
     pub has_status: bool,
@@ -124,7 +124,7 @@ pub enum Viewers {
     Workload,
 }
 
-/// What a unit is to those that it needs.
+/// The relation of a unit to those that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bond {
     /// Whether they read who needs them, and so run again when that differs.

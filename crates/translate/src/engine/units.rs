@@ -11,7 +11,7 @@ use crate::store::FactHasher;
 use crate::store::multimap::Multimap;
 use crate::store::slab::Slab;
 
-/// What is remembered of a unit's last run.
+/// The record of a unit's last run.
 pub struct Record {
     unit: Unit,
     facts: Box<[u64]>,

@@ -257,7 +257,7 @@ impl Views {
         true
     }
 
-    /// Every unit has forgotten those that are gone.
+    /// Settles the views once every unit has forgotten those that are gone.
     pub fn settle(&mut self) {
         self.free.extend(self.leaving.drain(..));
     }

@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// What an upstream counts for, in whatever view.
+    /// The weight of an upstream, in whatever view.
     fn weigh(&self, name: &str, id: UnitId, run: &mut Run) -> Option<Weight> {
         let view = Viewpoint::new(MAIN_SLOT, self.views.get(MAIN_SLOT)?, true);
         let around = self.surroundings();

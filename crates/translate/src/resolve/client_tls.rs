@@ -15,7 +15,7 @@ const CREDENTIAL: &str = "write credentialName, the name of a Secret of the gate
 const LEND: &str = "let the owner of the Secret add the namespace to its annotation \
                     myriad.dev/credential-namespaces, or set --gateway-credentials=any";
 
-/// What becomes of connections to endpoints.
+/// The TLS of connections to endpoints.
 pub enum TlsPlan {
     /// Plain text.
     Plain,
@@ -94,7 +94,7 @@ fn of_mesh(written: &ClientTls) -> UpstreamTls {
     }
 }
 
-/// What is wrong with the settings of a rule of a namespace alone.
+/// The problems in the settings of a rule that only its namespace decides.
 pub fn judge(
     reader: &mut Reader<'_>,
     written: &ClientTls,

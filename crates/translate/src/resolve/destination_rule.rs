@@ -195,8 +195,8 @@ impl Choice<'_> {
     }
 }
 
-/// Of the rules for one host: those for the gateway's workload alone where there are any, else
-/// those for all. A selector means workloads of the rule's own namespace.
+/// The rules for one host that hold: those for the gateway's workload alone where there are any,
+/// else those for all. A selector means workloads of the rule's own namespace.
 fn select(mut rules: Vec<Arc<DestinationRule>>, view: &Viewpoint<'_>) -> Vec<Arc<DestinationRule>> {
     rules.sort_unstable_by(|left, right| {
         let place = |rule: &DestinationRule| (rule.meta.created, rule.meta.key.clone());

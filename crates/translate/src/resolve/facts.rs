@@ -23,7 +23,7 @@ use crate::store::{Fact, FactHasher, object_fact};
 /// Something that a unit may read of a Service, a ServiceEntry, a rule for them or a Secret.
 #[derive(Clone, Copy, Debug, Hash)]
 pub enum SharedFact<'a> {
-    /// What number a port of a Service has, if it has that port, and who sees the Service.
+    /// The number of a Service's port, if it has that port, and who sees the Service.
     ServicePort(&'a str, &'a BackendPort),
     /// Whether a Service is there, who sees it, and whether it is an alias of an outside host.
     ServiceShape(&'a str),
@@ -37,7 +37,7 @@ pub enum SharedFact<'a> {
     TrustThere(&'a str),
     /// The namespaces whose objects may use a Secret.
     LentTo(&'a str),
-    /// What DestinationRules say of a host, or of all hosts below a wildcard.
+    /// The DestinationRules for a host, or for all hosts below a wildcard.
     Rules(&'a str),
     /// Which subsets they define.
     Subsets(&'a str),
@@ -45,7 +45,7 @@ pub enum SharedFact<'a> {
     RulesIn(&'a str, &'a str),
     /// The ServiceEntries that name a host.
     Entries(&'a str),
-    /// Whose they are, and the ports that they list.
+    /// Their namespaces, and the ports that they list.
     EntryShapes(&'a str),
     /// The WorkloadEntries and Pods of a namespace that have a label.
     Workloads(&'a str, &'a str, &'a str),
@@ -91,8 +91,8 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
     }
 }
 
-/// What is read of a Service where other namespaces see it than before. Who reads a port that is
-/// listed reads that too, and who found none reads the shape.
+/// Adds the facts that differ where a Service is exported to other namespaces than before. Whoever
+/// reads a port that is listed reads that too, and whoever found none reads the shape.
 fn touch_exports(
     hasher: &FactHasher,
     id: &str,
@@ -110,7 +110,7 @@ fn touch_exports(
     }
 }
 
-/// What is read of a Secret beside its certificate.
+/// Adds the facts about a Secret beside its certificate.
 fn touch_secret(
     hasher: &FactHasher,
     key: &ObjectKey,
@@ -246,7 +246,7 @@ fn names(object: Option<&Object>) -> Option<Names> {
     }
 }
 
-/// What others are verified by that a Secret holds.
+/// The content of a Secret that others are verified by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretContent {
     /// Authorities, that can be read or not.
@@ -257,7 +257,7 @@ pub enum SecretContent {
     NoUser,
 }
 
-/// What others are verified by that a Secret holds; none where there is nothing.
+/// The content of a Secret that others are verified by; none where there is none.
 pub fn held(object: Option<&Object>) -> Option<SecretContent> {
     Some(match trust_of(object)? {
         Ok(held) if held.roots.is_empty() => match trust::are_usable(&held.users) {

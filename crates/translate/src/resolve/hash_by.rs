@@ -1,4 +1,4 @@
-//! What makes requests equal, as written with the variables of nginx.
+//! The parts of a request that make it equal to others, as written with the variables of nginx.
 
 use std::fmt::Write as _;
 

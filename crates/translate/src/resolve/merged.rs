@@ -23,7 +23,7 @@ pub struct Merged<'a> {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// How many repetitions may be in flight.
     pub retry_budget: Option<&'a RetryBudget>,
-    /// What endpoints, being proxies, are asked to connect streams to.
+    /// The target that endpoints, being proxies, are asked to connect streams to.
     pub tunnel: Option<&'a Tunnel>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Merged<'a> {
         http.is_some_and(|http| http.use_client_protocol)
     }
 
-    /// What a policy sets takes the place of what was set, part by part. A port that is listed
+    /// The settings with those of a policy in their place, part by part. A port that is listed
     /// takes over nothing of the parts that a port may set.
     pub fn overlay(self, policy: &'a TrafficPolicy, port: u16) -> Merged<'a> {
         let merged = Merged {
@@ -67,7 +67,7 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// What a policy sets for one port alone.
+/// The settings of a policy for one port alone.
 pub fn of_port(port: &PortPolicy) -> Merged<'_> {
     Merged {
         namespace: "",

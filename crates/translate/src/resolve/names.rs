@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use myriad_model::{Host, HostError};
 
-/// What stands for sidecars among the Gateways that a VirtualService is bound to.
+/// The word for sidecars among the Gateways that a VirtualService is bound to.
 pub const MESH: &str = "mesh";
 
 /// The same for hosts that VirtualServices of a namespace name in short. No Gateway is called

@@ -3,7 +3,7 @@
 use myriad_api::istio::{Note, NoteKind};
 use myriad_api::{Finding, ObjectKey, Severity};
 
-/// What people should know of fields that are not read.
+/// Findings about fields that are not read.
 pub fn notes(key: &ObjectKey, notes: &[Note]) -> Vec<Finding> {
     let finding = |note: &Note| {
         let (severity, message, remedy) = match note.kind {

@@ -362,7 +362,7 @@ fn retry_budget(written: &RetryBudget) -> model::RetryBudget {
     }
 }
 
-/// What proxies are asked to connect to.
+/// The target that proxies are asked to connect to.
 fn tunnel(policy: &Merged<'_>, problems: &mut Vec<PolicyProblem>) -> Option<model::Tunnel> {
     let written = policy.tunnel?;
     let mut closed = |field: &str, message: &str, remedy: &'static str| {

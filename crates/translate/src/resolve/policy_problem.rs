@@ -5,9 +5,9 @@
 pub struct PolicyProblem {
     /// The field below the traffic policy.
     pub field: String,
-    /// What becomes of it.
+    /// The fault, and its effect.
     pub message: String,
-    /// What to do.
+    /// The way to mend it.
     pub remedy: &'static str,
     /// Whether it makes a difference to who is reached, and not only to how well.
     pub is_error: bool,

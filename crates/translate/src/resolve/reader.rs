@@ -1,4 +1,5 @@
-//! What every dialect reads: Secrets, Services, ServiceEntries, their rules and endpoints.
+//! The objects that every dialect reads: Secrets, Services, ServiceEntries, their rules and
+//! endpoints.
 
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ impl Reader<'_> {
         self.held(id) == Some(SecretContent::Authorities)
     }
 
-    /// What others are verified by that a Secret holds.
+    /// The content of a Secret that others are verified by.
     pub fn held(&mut self, id: &str) -> Option<SecretContent> {
         self.read(SharedFact::TrustThere(id));
         let secret = self.visit(ObjectKind::Secret, id);

@@ -1,4 +1,4 @@
-//! What wildcards mean for the hosts below them.
+//! The effects of wildcards on the hosts below them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::claim::{Claim, EVERYBODY, suffix_of};
 use super::names;
 use crate::engine::{Reader, Shared};
 
-/// What an object does at a listener for all names below a wildcard.
+/// The deed of an object at a listener for all names below a wildcard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shade {
     /// The listener.
@@ -20,7 +20,7 @@ pub struct Shade {
     pub claim: Claim,
     /// The namespaces that may answer there too. There may be many, and each host below has them.
     pub admitted: Namespaces,
-    /// What is done.
+    /// The deed.
     pub deed: Deed,
     /// The claim of whose the wildcard is, where the certificate that is shown is neither their own
     /// nor lent to them.
@@ -57,7 +57,7 @@ impl FromIterator<Box<str>> for Namespaces {
     }
 }
 
-/// What is done at a listener with what comes for a name.
+/// The treatment, at a listener, of connections and requests for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Deed {
     /// TLS ends, and a certificate is shown.
@@ -77,7 +77,7 @@ impl Deed {
     }
 }
 
-/// What the wildcards above a host mean for it.
+/// The effects of the wildcards above a host.
 #[derive(Debug, Default)]
 pub struct Above {
     /// The narrowest that take its handshakes and may, once for each listener.

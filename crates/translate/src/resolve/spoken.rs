@@ -33,13 +33,13 @@ impl Spoken {
         })
     }
 
-    /// What has a number, as by `spoken as u8`.
+    /// The one with a number, as by `spoken as u8`.
     pub fn of_number(number: u8) -> Option<Self> {
         let all = [Spoken::Http, Spoken::Tls, Spoken::Tcp, Spoken::Unknown];
         all.into_iter().find(|it| *it as u8 == number)
     }
 
-    /// What a protocol as written says, in any case.
+    /// The speech of a protocol as written, in any case.
     pub fn of_word(word: &str) -> Option<Self> {
         let known = [
             (

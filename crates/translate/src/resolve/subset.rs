@@ -1,8 +1,9 @@
 //! How many endpoints the subsets of one host may have.
 //!
-//! What a subset may have follows from its place among the subsets and from how many endpoints the
-//! host has, and not from what other subsets have: so each is translated alone. Together they have
-//! at most twice what is bounded, and those that share the endpoints of the host out have all.
+//! The endpoints that a subset may have follow from its place among the subsets and from how many
+//! endpoints the host has, and not from what other subsets have: so each is translated alone.
+//! Together they have at most twice what is bounded, and those that share the endpoints of the host
+//! out have all.
 
 /// How often the endpoints of a host may be there in its subsets, however many it has.
 const COPIES_MIN: u64 = 8;

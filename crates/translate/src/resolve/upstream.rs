@@ -42,7 +42,7 @@ const ENTRY_PREFIX: &str = "entry/";
 /// The start of what makes requests equal, in the names of upstreams that an Ingress wants so.
 const HASH: &str = "+by=";
 
-/// What the name of an upstream says.
+/// The parts of an upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Address<'a> {
     /// The namespace, and the Service or host of ServiceEntries.
@@ -50,7 +50,7 @@ struct Address<'a> {
     port: u16,
     /// The protocol that an Ingress asks for; plain HTTP/1 where it asks for none.
     told: Protocol,
-    /// What makes requests equal where an Ingress says it; empty leaves it to rules.
+    /// The parts that make requests equal where an Ingress says it; empty leaves it to rules.
     hash_by: &'a str,
     /// Empty for all endpoints.
     subset: &'a str,
@@ -363,7 +363,7 @@ fn entry_members(reader: &Reader<'_>, entry: &Entry, host: &str, address: Addres
     }
 }
 
-/// What an upstream is called in handshakes of the mesh.
+/// The name of an upstream in handshakes of the mesh.
 fn member_name(host: &str, port: u16, subset: &str) -> String {
     format!("outbound_.{port}_.{subset}_.{host}")
 }

@@ -1,4 +1,4 @@
-//! What one namespace may make proxies hold.
+//! The bounds on what one namespace may make proxies hold.
 
 /// The points on the rings of a DestinationRule beyond the bound of its namespace.
 pub const REDUCED_POINTS: u32 = 64;
@@ -18,7 +18,7 @@ pub const fn text_rows(bytes: usize) -> usize {
         .div_ceil(MORE_TEXT_BYTES)
 }
 
-/// What a namespace is bounded in.
+/// A quantity that namespaces are bounded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holding {
     /// Rows of route tables: paths of Ingresses, and matches of VirtualServices on each host; for
@@ -34,7 +34,7 @@ pub enum Holding {
     HashSlots,
 }
 
-/// What one namespace may hold, and one upstream. Zero is no bound.
+/// The most that one namespace may hold, and one upstream. Zero is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// See [`Holding::Routes`].
@@ -101,7 +101,7 @@ impl Bounds {
         Some(self.endpoint_copies).filter(|bound| *bound > 0)
     }
 
-    /// What a namespace may hold; none where it is not bounded.
+    /// The most that a namespace may hold; none where it is not bounded.
     pub fn get(&self, holding: Holding) -> Option<u64> {
         let bound = match holding {
             Holding::Routes => self.routes,

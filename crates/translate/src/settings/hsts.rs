@@ -1,4 +1,4 @@
-//! What browsers are asked by `Strict-Transport-Security` (RFC 6797, section 6.1).
+//! The demand to come by HTTPS alone: `Strict-Transport-Security` (RFC 6797, section 6.1).
 
 use std::fmt;
 

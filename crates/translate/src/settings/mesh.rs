@@ -7,7 +7,7 @@ use myriad_model::{AccessLog, Provider, Share, TraceProtocol};
 /// A provider as the mesh settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshProvider {
-    /// What policies know it by.
+    /// The name that policies use for it.
     pub name: Box<str>,
     /// `host` or `namespace/host`.
     pub service: Box<str>,
@@ -17,7 +17,7 @@ pub struct MeshProvider {
     pub provider: Provider,
 }
 
-/// What Istio's mesh settings say of what is recorded.
+/// The telemetry that Istio's mesh settings ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshTelemetry {
     /// Providers that Telemetry may name, beside those that are always there.
@@ -50,13 +50,13 @@ impl Default for MeshTelemetry {
 /// A provider that Telemetry may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TelemetryProvider {
-    /// What it is known by.
+    /// The name that Telemetry uses for it.
     pub name: Box<str>,
-    /// What it is.
+    /// Its kind, with its settings.
     pub form: ProviderForm,
 }
 
-/// What a provider is.
+/// A kind of provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderForm {
     /// An access log.
@@ -65,7 +65,7 @@ pub enum ProviderForm {
     Prometheus,
     /// A collector of spans.
     Spans(SpanService),
-    /// What is not honoured, by the name of its field.
+    /// One that is not honoured, by the name of its field.
     Other(Box<str>),
 }
 
@@ -76,7 +76,7 @@ pub struct SpanService {
     pub service: Box<str>,
     /// The port.
     pub port: u16,
-    /// What is spoken there.
+    /// The protocol that is spoken there.
     pub protocol: TraceProtocol,
     /// The longest wait for an answer.
     pub timeout: Duration,

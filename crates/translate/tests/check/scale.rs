@@ -269,7 +269,7 @@ fn a_destination_rule_costs_the_upstreams_of_its_own_host() {
     assert_eq!(few, [2, 2, 1, 0]);
 }
 
-/// What so many hosts cost together, in objects that are visited and in facts and needs that are
+/// The cost of so many hosts together, in objects that are visited and in facts and needs that are
 /// held, below a wildcard with `each` Gateways and as many VirtualServices on all of them.
 fn measure_below(hosts: usize, each: usize) -> [u64; 2] {
     let gateway = |number: usize| {

@@ -11,8 +11,8 @@ use myriad_proxy::telemetry::count::Counts;
 use super::Walk;
 
 impl Walk<'_> {
-    /// What becomes of a connection that is handed on; none where requests are read from it. Asked
-    /// before a handshake and after it, since rules for streams may take either.
+    /// The outcome for a connection whose bytes are handed on; none where requests are read from
+    /// it. Called before a handshake and after it, since rules for streams may take either.
     pub(super) fn hand_on(&mut self, visit: &DownstreamConnection) -> Option<String> {
         let entry = self.find_stream_route(visit)?;
         let (what, is_ended) = match (self.question.is_tls, &visit.secured) {

@@ -1,4 +1,5 @@
-//! What stands between a listener and a route: policies, tokens, providers, limits, streams.
+//! Explanations of the rules between a listener and a route: policies, tokens, providers, limits,
+//! streams.
 
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ fn shop(annotations: Value) -> Vec<Change> {
     changes
 }
 
-/// What a request meets, with a provider `check` at a Service of that name.
+/// The explanation of a request, with a provider `check` at a Service of that name.
 fn explain_of(question: &Question, changes: Vec<Change>) -> Explanation {
     let provider = MeshProvider {
         name: "check".into(),

@@ -1,4 +1,4 @@
-//! Who may ask by the address they come from, and what is put on answers.
+//! Access by the client's address, and headers that are put on answers.
 
 use super::Pair;
 

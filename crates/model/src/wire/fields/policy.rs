@@ -42,7 +42,7 @@ message! {
         43 path_reading: choice::<PathReading>("reading of paths");
         /// A trust; empty asks nobody for a password.
         44 users: optional_name(), since 3;
-        /// What clients are told that passwords are for.
+        /// The realm that clients are shown when they are asked for a password.
         45 realm: checked(header_text("realm"), |it| check_realm(it));
         // To an older proxy what becomes of all requests tells of endpoints, as it always did.
         /// Whether another namespace than the object's has a say in it.

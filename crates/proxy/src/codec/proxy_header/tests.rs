@@ -190,7 +190,8 @@ fn address() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
 }
 
 proptest! {
-    /// What the proxy writes to endpoints is what it reads from balancers, however it is cut.
+    /// A header that the proxy writes to endpoints is read as one that balancers send, however it
+    /// is cut.
     #[test]
     fn what_is_written_is_read((client, server) in address(), is_v2: bool, rest: Vec<u8>) {
         let version = if is_v2 { ProxyProtocol::V2 } else { ProxyProtocol::V1 };

@@ -51,7 +51,7 @@ pub struct Start {
     pub is_late: bool,
 }
 
-/// What follows a request.
+/// The next step on a connection after a request.
 enum Next {
     /// Another one.
     Request,
@@ -339,7 +339,7 @@ impl Connection {
     }
 }
 
-/// What is wrong with a head that is too long: its target, if that alone is.
+/// The fault of a head that is too long: its target, if that alone is.
 fn too_large(bytes: &[u8], limits: &Limits) -> FailureKind {
     match memchr::memchr(b'\n', bytes) {
         Some(line) if line <= limits.target_bytes_max => FailureKind::HeadTooLarge,

@@ -176,7 +176,7 @@ fn message(tracing: &Tracing, spans: &[Box<RequestSpan>]) -> otlp::ExportTraceSe
     }
 }
 
-/// What every span says, by the names that Envoy's have.
+/// The attributes of every span, by the names that Envoy's have.
 const USUAL: [(&str, Attribute); 9] = [
     ("http.method", Attribute::Method),
     ("http.protocol", Attribute::Protocol),

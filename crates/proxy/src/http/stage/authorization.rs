@@ -1,5 +1,5 @@
-//! What the policies of the listener deny and allow. Where a provider is asked, they are weighed
-//! once it has answered, on the request as it has left it.
+//! The stage of the listener's policies, which deny and allow. Where a provider is asked, they are
+//! weighed once it has answered, on the request as it has left it.
 
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, Serving, route};
@@ -73,7 +73,7 @@ pub(super) fn admits(
     judgement.is_admitted
 }
 
-/// What is weighed of a request.
+/// The parts of a request that policies judge.
 pub(super) fn judged<'s, 'h>(
     request: &'s RequestState<'_, 'h>,
     scene: &Scene<'s>,

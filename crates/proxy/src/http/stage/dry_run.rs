@@ -6,7 +6,7 @@ use crate::codec::head::Head;
 use crate::failure::FailureKind;
 use crate::policy::token::{HeadMemory, KeptToken};
 
-/// What a stage would do.
+/// The verdict of a stage on a request.
 pub enum StageVerdict {
     /// Nothing.
     Silent,
@@ -21,9 +21,9 @@ pub enum StageVerdict {
 pub struct DryRunEnd {
     /// The status, where the proxy answers by itself.
     pub status: Option<u16>,
-    /// What failed, if anything did.
+    /// The failure, if there is one.
     pub failure: Option<FailureKind>,
-    /// What happens, in one sentence.
+    /// The outcome, in one sentence.
     pub text: String,
 }
 
@@ -57,18 +57,18 @@ impl DryRunEnd {
     }
 }
 
-/// What a stage has said.
+/// The words of one stage.
 #[derive(Debug)]
 pub struct DryRunStep {
     /// The stage.
     pub stage: Stage,
-    /// What it would do.
+    /// Its effect on the request, in words.
     pub text: String,
 }
 
 /// The way of a request that is only asked about.
 pub struct DryRun<'a> {
-    /// What stages have said, in their order.
+    /// The words of the stages, in their order.
     pub steps: Vec<DryRunStep>,
     /// The route that the request would take, as far as it was looked for.
     pub taken: Option<TakenRoute<'a>>,

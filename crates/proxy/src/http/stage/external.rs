@@ -37,15 +37,15 @@ use crate::telemetry::request_id::RequestId;
 /// The field of the id of a request.
 const REQUEST_ID: &str = "x-request-id";
 
-/// Who has to be asked about a request, and all of it that has to outlive the answers.
+/// The question about a request to its providers, with everything that has to outlive the answers.
 pub struct Check {
     /// In the order of asking; each is told what the ones before it changed.
     providers: Providers,
     head: KeptHead,
     token: Option<KeptToken>,
-    /// What is weighed once all of them let the request pass.
+    /// The policies that are weighed once all of them let the request pass.
     access_policies: AccessPolicies,
-    /// What its regexes may still cost.
+    /// The budget that is left for its regexes.
     budget: Budget,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn apply<'a>(
     Ok(Flow::Continue)
 }
 
-/// What a provider will say is not known here.
+/// Says which providers would be asked; their answers are not known here.
 pub(super) fn explain<'a>(request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> StageVerdict {
     let access_policies = scene.tables.access_policies();
     let judged = authorization::judged(request, scene);

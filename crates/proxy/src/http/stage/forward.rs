@@ -119,7 +119,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     }
 }
 
-/// What a route answers that sends nothing to an endpoint.
+/// The answer of a route that sends nothing to an endpoint.
 fn answer(
     request: &RequestState<'_, '_>,
     TakenRoute { entry, route }: TakenRoute<'_>,

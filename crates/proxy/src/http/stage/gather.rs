@@ -18,7 +18,7 @@ use crate::http::worker::Worker;
 use crate::limits::Limits;
 use crate::net::deadline::Deadline;
 
-/// As much of the body of a request as providers are told.
+/// The part of a request's body that providers are told.
 #[derive(Default)]
 pub struct Body {
     bytes: Option<Buffer>,
@@ -27,7 +27,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// What was read already.
+    /// A body of which this part was read already.
     pub fn of(bytes: Buffer, is_complete: bool) -> Self {
         Body {
             bytes: Some(bytes),
@@ -42,7 +42,7 @@ impl Body {
         self
     }
 
-    /// What was read.
+    /// The bytes that were read.
     pub fn filled(&self) -> &[u8] {
         self.bytes.as_ref().map_or(&[], Buffer::filled)
     }

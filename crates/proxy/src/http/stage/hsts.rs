@@ -1,6 +1,5 @@
-//! What browsers are told of a host once they have come by HTTPS: to come by nothing else
-//! (RFC 6797). They keep it for as long as it says, so that nobody is told who might not be able
-//! to.
+//! The stage that tells browsers that have come by HTTPS to come by nothing else (RFC 6797). They
+//! remember it for as long as the field says, so it is told only where HTTPS will go on working.
 
 use std::net::IpAddr;
 
@@ -40,7 +39,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     })
 }
 
-/// What a response says to browsers, where they are to be told.
+/// The field's value for browsers, where they are to be told.
 fn told<'a>(taken: TakenRoute<'a>, head: &Head<'_>, scene: &Scene<'_>) -> Option<&'a str> {
     let value = &*taken.route.policy.hsts;
     let is_told = !value.is_empty() && is_name(&head.host) && is_own(head, scene);

@@ -38,7 +38,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Whose passwords this process has verified.
+/// The passwords that this process has verified.
 static CHECKS: LazyLock<PasswordChecks> = LazyLock::new(PasswordChecks::default);
 
 /// A name and a password, as a request gives them.
@@ -146,7 +146,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
 }
 
 impl Given {
-    /// What the one field that may give it gives; endpoints might go by any other.
+    /// The name and password in the one field that may have them; endpoints might go by any other.
     fn read(head: &Head<'_>) -> Option<Given> {
         let fields = head.fields.iter();
         let mut fields = fields.filter(|it| it.name.eq_ignore_ascii_case("authorization"));
@@ -191,7 +191,8 @@ fn challenge(realm: &str) -> Box<[u8]> {
     text.into_bytes().into()
 }
 
-/// Who tries: an address, or of IPv6 a network of 64 bits; all that are not known are one.
+/// The source of an attempt: an address, or of IPv6 a network of 64 bits; all that are not known
+/// are one.
 fn source(client: ClientAddress) -> u64 {
     match client.known() {
         None => 1 << 33,

@@ -64,7 +64,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
 
 /// How a request that a processor accompanies ended.
 pub enum Ended {
-    /// As any exchange does.
+    /// The exchange with the endpoint ended.
     Exchanged(Result<ExchangeOutcome, Broken>),
     /// The client gets this.
     Answered(LocalReply),

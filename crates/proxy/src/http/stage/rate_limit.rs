@@ -41,7 +41,7 @@ pub(super) fn apply(
     Ok(Flow::answer(answer))
 }
 
-/// What is left of a limit is not known here, and asking takes nothing from it.
+/// Says which limits hold. How much is left of them is not known here, and asking takes nothing.
 pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let Ok(taken) = request.taken() else {
         return StageVerdict::Silent;

@@ -1,6 +1,6 @@
-//! What is kept of a request once it is over. The account of a request
-//! ([`RequestAccount`](crate::http::account::RequestAccount)) gathers it from the head on,
-//! and writes it at the end: counts, a line of the access log, a span.
+//! The record of a request once it is over. The account of a request
+//! ([`RequestAccount`](crate::http::account::RequestAccount)) gathers it from the head on, and
+//! writes it at the end: counts, a line of the access log, a span.
 
 use super::Scene;
 use super::dry_run::StageVerdict;

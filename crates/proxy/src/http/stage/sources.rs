@@ -42,7 +42,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     }
 }
 
-/// What the addresses that a route names make of a client.
+/// The verdict of a route's addresses on a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceVerdict {
     /// It is among those that are admitted.
@@ -79,8 +79,8 @@ pub(super) fn suffices(policy: &Policy, head: &Head<'_>, scene: &Scene<'_>) -> b
     policy.is_satisfied_by_any() && weigh(policy, client()) == SourceVerdict::Admitted
 }
 
-/// What the addresses that a route names make of a client. One that is not known may be any of
-/// those that are denied.
+/// The verdict of a route's addresses on a client. One that is not known may be any of those that
+/// are denied.
 fn weigh(policy: &Policy, client: ClientAddress) -> SourceVerdict {
     let (allowed, denied) = (&policy.sources_allowed, &policy.sources_denied);
     let is_in = |client| denied.contains(client);

@@ -33,7 +33,7 @@ use crate::upstream::entry::UpstreamEntry;
 /// The longest that a copy may take, connecting included.
 const COPY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the host of a copy ends with, so that its receiver knows it for one.
+/// The ending of a copy's host, so that its receiver knows it for one.
 const MARK: &str = "-shadow";
 
 /// Starts the copies of a request that is complete. Called again, it does nothing.
@@ -73,7 +73,7 @@ pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
     }
 }
 
-/// What is different about a copy.
+/// The differences of a copy.
 #[derive(Clone, Copy, Default)]
 struct Change<'a> {
     /// The authority that it names; empty for a mark on that of the request.

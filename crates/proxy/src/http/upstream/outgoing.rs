@@ -33,7 +33,7 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// As much as the repetitions and copies need that a plan allows.
+    /// The limits of a plan: as much is kept as its repetitions and copies need.
     pub fn of(plan: &Forward) -> Self {
         let is_http2 = plan.upstream.is_http2();
         // A head is of use for as long as any of these may come about.
@@ -70,7 +70,7 @@ pub struct Outgoing {
     received: u64,
     /// The client has sent all of it.
     is_complete: bool,
-    /// Some of it was dropped after it had been sent.
+    /// Whether some of it was dropped after it had been sent.
     is_cut: bool,
     /// Whether the head stays once it has been sent.
     is_head_kept: bool,
@@ -156,13 +156,13 @@ impl Outgoing {
         self.buffer.filled().get(self.sent..).unwrap_or_default()
     }
 
-    /// Some of what waited was sent.
+    /// Notes that some of the waiting bytes were sent.
     pub fn pass(&mut self, count: usize) {
         self.sent += count;
         self.forget();
     }
 
-    /// What is there of it, beside a head that is no text.
+    /// The bytes of it that are there, beside a head that is no text.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.filled()
     }

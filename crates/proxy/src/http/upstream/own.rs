@@ -111,7 +111,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
     })
 }
 
-/// What holds for questions beside what their provider says.
+/// The route of the proxy's own questions, for all that their provider does not say.
 static TERMS: LazyLock<Option<RouteEntry>> = LazyLock::new(|| {
     let policy = Policy {
         read_timeout: PATIENCE,

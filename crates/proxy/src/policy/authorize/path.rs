@@ -1,8 +1,9 @@
 //! Paths as access policies compare them, in each reading that an endpoint may have of them.
 //!
-//! What closes looks whether any reading fits, and what opens whether all of them do. Escapes of
-//! letters, digits, `-`, `.`, `_` and `~` mean these to all servers (RFC 3986, section 6.2.2.2), so
-//! what opens goes by the path with those undone and asks no more of the path as it came.
+//! Policies that close look whether any reading fits, and policies that open whether all of them
+//! do. Escapes of letters, digits, `-`, `.`, `_` and `~` mean these to all servers (RFC 3986,
+//! section 6.2.2.2), so a policy that opens goes by the path with those undone and asks no more of
+//! the path as it came.
 
 use myriad_model::AccessMatcher;
 

@@ -1,4 +1,5 @@
-//! What the stages say of a request that is only asked about is what they do to one that is sent.
+//! The stages' words about a request that is only asked about agree with their deeds to one that is
+//! sent.
 
 use std::sync::Arc;
 use std::time::Duration;

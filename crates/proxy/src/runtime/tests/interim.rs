@@ -1,5 +1,5 @@
-//! What stands before an answer and behind a body: interim responses, what a client waits for
-//! before it sends a body, and trailers, between both versions of HTTP.
+//! Messages in front of an answer and behind a body: interim responses, the 100 that a client waits
+//! for before it sends a body, and trailers, between both versions of HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;

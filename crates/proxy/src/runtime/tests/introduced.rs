@@ -42,7 +42,7 @@ async fn world(senders: &str) -> World {
     world
 }
 
-/// What the endpoint was told of the client.
+/// The endpoint's account of the client.
 fn told(answer: &str) -> Option<&str> {
     header(answer.split_once("\r\n\r\n")?.1, "x-forwarded-for")
 }

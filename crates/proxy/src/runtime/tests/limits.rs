@@ -38,9 +38,9 @@ enum Way {
     Plain(String, &'static str),
     /// Bytes to the port of TLS.
     Secure(Vec<u8>),
-    /// So many connections at the port of TLS, that say nothing.
+    /// Connections at the port of TLS, so many, that say nothing.
     Silent(usize),
-    /// So many connections at the port of TLS, that begin a handshake and do not go on with it.
+    /// Connections at the port of TLS, so many, that begin a handshake and do not go on with it.
     Begun(usize),
     /// A client that reads nothing.
     Deaf(&'static str),
@@ -393,7 +393,7 @@ async fn a_body_that_trickles_is_given_up_and_a_stream_only_while_places_are_sho
     assert_eq!(all.3, refused);
 }
 
-/// What a metric stands at.
+/// The value of a metric.
 pub fn counted(world: &World, metric: &str) -> u64 {
     let text = world.metrics.encode();
     let name = format!("myriad_{metric} ");

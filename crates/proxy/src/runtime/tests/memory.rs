@@ -1,4 +1,4 @@
-//! What a connection holds while it waits, counted on the thread that serves it.
+//! The memory that a connection holds while it waits, counted on the thread that serves it.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ use crate::telemetry::count::Counts;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 
-/// What the kernel takes of what a client does not read, about.
+/// The bytes that the kernel takes, about, of what a client does not read.
 const SOCKET_BYTES: u32 = 16 << 10;
 
 /// A client of a connection that this thread serves as the world says.

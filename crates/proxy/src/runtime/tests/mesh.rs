@@ -354,7 +354,8 @@ fn uri(account: &str) -> String {
     format!("spiffe://cluster.local/ns/shop/sa/{account}")
 }
 
-/// What speaks mutual TLS to `10.9.1.20:80`, and expects one of these accounts there.
+/// Puts an upstream that speaks mutual TLS to `10.9.1.20:80`, and expects one of these accounts
+/// there.
 fn put_secured(world: &mut World, name: &str, protocol: Protocol, accounts: &[&str]) {
     let upstream = Upstream {
         tls: Some(Box::new(UpstreamTls {

@@ -67,7 +67,7 @@ fn immediate(code: i32, body: &str) -> ProcessingReply {
     })
 }
 
-/// What a request asks of its processor, by the header `x-mode`.
+/// The wish that a request has of its processor, by the header `x-mode`.
 fn mode(told: &ProcessingPart) -> Option<String> {
     let ProcessingPart::RequestHeaders(head) = told else {
         return None;

@@ -1,4 +1,4 @@
-//! What is recorded where resources say so.
+//! Records that resources ask for.
 
 use myriad_model::{
     AccessLog, Attribute, Condition, ConditionStep, FormatPart, Kind, Literal, LogFormat, LogSink,

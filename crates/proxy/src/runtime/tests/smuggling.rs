@@ -20,7 +20,7 @@ mod rows;
 
 use rows::{Expected, HTTP2_ROWS, REQUEST_ROWS, RESPONSE_ROWS};
 
-/// What stands behind each request, as if it were its body or the next one.
+/// The request that stands behind each one, as if it were its body or the next one.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 /// An endpoint that keeps what reaches it, byte by byte, and answers each message.
@@ -45,7 +45,7 @@ impl Recorder {
         recorder
     }
 
-    /// What came since the last time, without the fields that tell of the client.
+    /// The requests since the last time, without the fields that tell of the client.
     fn take(&self) -> String {
         let bytes = std::mem::take(&mut *self.seen.lock().unwrap());
         let text = String::from_utf8(bytes).unwrap();

@@ -48,7 +48,7 @@ fn value(stream_route: StreamRoute) -> Value {
     Value::StreamRoute(Box::new(stream_route))
 }
 
-/// What the story's proxy has beside its HTTP listeners: one for streams.
+/// The story's proxy, with one listener for streams beside its HTTP listeners.
 fn world() -> World {
     with_tcp(World::start())
 }

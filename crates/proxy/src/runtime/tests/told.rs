@@ -1,4 +1,4 @@
-//! What requests and responses are told by on their way: ids, dates, servers, pages.
+//! Marks that requests and responses are given on their way: ids, dates, servers, pages.
 
 use myriad_model::ErrorPages;
 
@@ -11,7 +11,7 @@ fn get(host: &str, path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n")
 }
 
-/// What an endpoint that echoes heads was sent as the id of a request with these fields.
+/// The id of a request with these fields, as it reached an endpoint that echoes heads.
 async fn id_at_endpoint(ids: RequestIds, fields: &str) -> Option<String> {
     let backend = Backend::echo().await;
     let mut world = World::start_with(Settings {

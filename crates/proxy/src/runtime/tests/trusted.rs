@@ -58,7 +58,7 @@ async fn ask(world: &World, path: &str, fields: &[u8]) -> String {
     client.read_to_end().await
 }
 
-/// What the endpoint is told.
+/// The value of a field as the endpoint got it.
 fn told<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
     header(answer.split_once("\r\n\r\n")?.1, name)
 }

@@ -1,4 +1,4 @@
-//! What upstreams say of their endpoints: who is chosen, spared, limited, and believed.
+//! Settings of upstreams about their endpoints: which are chosen, spared, limited, and believed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use super::http2::connect;
 use super::world::{Client, PATIENCE, World, header, route, with_policy};
 use crate::codec::websocket::accept;
 
-/// What a client of HTTP/1.1 sends; the key is that of RFC 6455.
+/// The request of a client of HTTP/1.1; the key is that of RFC 6455.
 pub const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

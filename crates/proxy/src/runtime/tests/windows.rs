@@ -1,5 +1,5 @@
-//! What a client of HTTP/2 may do at a time, and what becomes of one that does more: told by raw
-//! frames, since no client that keeps the rules gets there.
+//! The limits on what a client of HTTP/2 may do at a time, and the end of one that does more: told
+//! by raw frames, since no client that keeps the rules gets there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,8 +111,8 @@ async fn who_sends_more_than_a_window_allows_is_cut_off() {
     }
 }
 
-/// What is answered on the first stream: its status as packed, and its body, or the start of it
-/// that is so long.
+/// The answer on the first stream: its status as packed, and its body, or the start of it that is
+/// so long.
 async fn answer(client: &mut Frames, until: usize) -> (u8, Vec<u8>) {
     let answered = async {
         let (mut status, mut body) = (0, Vec::new());

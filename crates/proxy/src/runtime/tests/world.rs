@@ -37,7 +37,7 @@ pub struct World {
     writer: Writer,
 }
 
-/// What a route of a story is, until it says otherwise.
+/// The route that stories start from.
 pub fn route(host: &str, path: &str, upstream: &str) -> Route {
     Route {
         listeners: [Name::from("http"), Name::from("https")].into(),
@@ -311,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// So many bytes.
+    /// Reads so many bytes.
     pub async fn read_exact(&mut self, count: usize) -> Vec<u8> {
         while self.read.len() < count {
             assert!(self.fill().await > 0, "the proxy closed early");
@@ -483,7 +483,7 @@ pub fn trusting_config() -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// What trusts any certificate.
+/// A verifier that trusts any certificate.
 pub fn trust() -> Arc<dyn ServerCertVerifier> {
     Arc::new(Trusting)
 }

@@ -19,7 +19,7 @@ pub const STREAM: &str = "TCP";
 pub struct AccessLogLine {
     /// When the request had been read, since the Unix epoch.
     pub time: Duration,
-    /// Until its response was written.
+    /// The time from then until its response was written.
     pub duration: Duration,
     /// The listener.
     pub listener: Name,

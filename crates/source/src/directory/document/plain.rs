@@ -6,8 +6,8 @@
 //! whatever is not certain it says nothing (anchors, tags, block scalars, other bytes than
 //! printable ASCII, words that YAML's versions disagree on), and the document goes the long way.
 //!
-//! What it returns means what the parser of all of YAML would have read, or is refused by a type
-//! that wants a text where there is a number or a word; then the document goes the long way too.
+//! Its value means the same as that of the parser of all of YAML, or is refused by a type that
+//! wants a text where there is a number or a word; then the document goes the long way too.
 
 mod flow;
 mod scalar;

@@ -28,7 +28,7 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Nothing to tell.
+    /// An empty list of findings.
     pub(super) fn new(scope: &Scope) -> Self {
         let kind = scope.kind.as_str();
         let mut subject = format!("kubernetes/{kind}");

@@ -57,7 +57,7 @@ impl Due {
 }
 
 impl Log {
-    /// Nothing told.
+    /// An empty log.
     pub(super) fn new(remembered_max: usize) -> Self {
         Log {
             known: HashMap::new(),

@@ -58,7 +58,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Nothing known.
+    /// A state before anything is known.
     pub(super) fn new(identity: String, duration: Duration) -> Self {
         Core {
             identity,

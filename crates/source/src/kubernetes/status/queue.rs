@@ -18,7 +18,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Nothing waits.
+    /// An empty queue.
     pub(super) fn new(waiting_max: usize) -> Self {
         Queue {
             wanted: HashMap::new(),

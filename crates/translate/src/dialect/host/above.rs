@@ -38,8 +38,8 @@ pub struct Ends<'a> {
 /// The claims that would be answered at each listener, by wildcard, the narrowest first.
 type Answering<'a> = BTreeMap<(&'a Name, Deed), Vec<Vec<&'a Shade>>>;
 
-/// What the wildcards above a host do, but for handshakes at its own listeners, where TLS is ended
-/// for the host itself.
+/// The effects of the wildcards above a host, but for handshakes at its own listeners, where TLS is
+/// ended for the host itself.
 pub fn find(
     reader: &mut Reader<'_>,
     shared: &Shared,

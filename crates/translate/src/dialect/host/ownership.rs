@@ -1,5 +1,5 @@
-//! Whose a host is, whatever dialect claims it: the namespace of the object that has claimed it
-//! longest. [`super::above`] says what wildcards of others do with what is for it.
+//! The owner of a host, whatever dialect claims it: the namespace of the object that has claimed it
+//! longest. [`super::above`] says what wildcards of others do with requests for it.
 
 use myriad_model::Host;
 

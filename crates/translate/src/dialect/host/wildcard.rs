@@ -1,4 +1,4 @@
-//! What is done for the names below a wildcard, found once for all hosts below it.
+//! Deeds for the names below a wildcard, found once for all hosts below it.
 //!
 //! A wildcard may have many Gateways, VirtualServices and hosts below it. The unit of the wildcard
 //! reads all of those objects and tells the hosts when they mean something else; a host reads what
@@ -21,15 +21,16 @@ use crate::settings::{HostSharing, Settings};
 /// The most deeds, and things that were read for them, that are kept open at a time.
 const KEPT_MAX: usize = 1 << 18;
 
-/// What is done for the names below a wildcard in a view.
+/// The deeds for the names below a wildcard in a view.
 pub struct Found {
-    /// What is done at each listener, the oldest first; of those that nobody tells apart, the
-    /// oldest alone.
+    /// The deeds at each listener, the oldest first; of those that nobody tells apart, the oldest
+    /// alone.
     pub deeds: Box<[Shade]>,
     noted: Noted,
 }
 
-/// What was found in this batch. The objects that claim hosts have run before the first host does.
+/// The deeds that were found in this batch. The objects that claim hosts have run before the first
+/// host does.
 #[derive(Default)]
 struct OpenDeeds {
     found: HashMap<(Slot, Host), Arc<Found>>,
@@ -59,7 +60,7 @@ pub fn are_all_shared(settings: &Settings) -> bool {
     is_shared || settings.wildcard_sharing.contains(EVERYBODY)
 }
 
-/// What is done for the names below a wildcard, for a host below it.
+/// The deeds for the names below a wildcard, as a host below it reads them.
 pub fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Arc<Found> {
     reader.note_above(pattern);
     let place = (reader.view().slot(), pattern.clone());
@@ -70,7 +71,7 @@ pub fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Arc<Fou
     found
 }
 
-/// What a host means to those below it, hashed; zero where it means nothing. It reads whatever
+/// The hash of a wildcard's deeds for the hosts below it; zero where it has none. It reads whatever
 /// they would read.
 pub fn meaning(reader: &mut Reader<'_>, shared: &Shared, host: &Host) -> u64 {
     if suffix_of(host).is_none() || are_all_shared(reader.settings()) {
@@ -110,7 +111,7 @@ struct Gathered {
     taken: HashSet<Name>,
 }
 
-/// What deeds are told apart by: listener, deed, whose it is, and who may answer there too.
+/// The key by which deeds are told apart: listener, deed, owner, and who may answer there too.
 type Likeness = (Name, Deed, Arc<str>, Namespaces);
 
 impl Gathered {
@@ -140,7 +141,7 @@ impl Gathered {
     }
 }
 
-/// What is done for the names below a wildcard, at each listener, the oldest first.
+/// The deeds for the names below a wildcard, at each listener, the oldest first.
 fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
     let claims = reader.claims_above(pattern);
     if claims.ingresses.is_empty() && claims.gateways.is_empty() && claims.services.is_empty() {

@@ -11,7 +11,7 @@ use super::opened::Opened;
 pub struct Claimant {
     /// The object.
     pub ingress: Arc<Opened>,
-    /// What its annotations ask for.
+    /// The options that its annotations ask for.
     pub options: Options,
 }
 

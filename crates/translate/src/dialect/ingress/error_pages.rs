@@ -40,7 +40,7 @@ pub fn error_pages(
     }))
 }
 
-/// Whose errors they are, as ingress-nginx tells it.
+/// Headers that say whose errors they are, as those of ingress-nginx do.
 fn fields(claimant: &Claimant, backend: &IngressBackend) -> Box<[(Box<str>, Box<str>)]> {
     let key = &claimant.ingress.meta.key;
     let mut fields = vec![

@@ -32,7 +32,7 @@ const FRAMING: [&str; 13] = [
 /// The field that has an annotation of its own, which knows where browsers may be told.
 const HSTS: &str = "strict-transport-security";
 
-/// What an Ingress changes about responses; none where it asks for nothing.
+/// An Ingress's edits of response headers; none where it asks for none.
 pub fn edits(
     reader: &mut Reader<'_>,
     ingress: &Opened,
@@ -50,7 +50,7 @@ pub fn edits(
     })
 }
 
-/// What is wrong with the ConfigMap that an Ingress names, and with its entries.
+/// Findings about the ConfigMap that an Ingress names, and about its entries.
 pub fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Vec<Finding> {
     let Some(id) = options.headers.as_deref() else {
         return Vec::new();
@@ -81,7 +81,7 @@ pub fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Ve
 /// The ConfigMap that an Ingress may name.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// The problem with it, and the remedy.
 fn find(
     reader: &mut Reader<'_>,
     ingress: &Opened,

@@ -25,7 +25,7 @@ const CLOSED: &str = "closed: what restricts this path cannot be honoured\n";
 /// The rank of the redirect from a name with `www.` or without it, after every path.
 const LED_RANK: u64 = DEFAULT_RANK + (1 << 56);
 
-/// What all routes of a host have in common.
+/// The settings that all routes of a host have in common.
 pub struct RouteScene<'a> {
     /// The host.
     pub host: &'a Host,

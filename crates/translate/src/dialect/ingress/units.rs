@@ -8,7 +8,7 @@ use super::claims::newly_claimed;
 use crate::engine::{Bond, NewlyClaimed, Own, Stays, Unit, UnitKind, Viewers};
 use crate::settings::Settings;
 
-/// What one Ingress, by `namespace/name`, claims, and what is wrong with it alone.
+/// The claims of one Ingress, by `namespace/name`, and the findings about it alone.
 pub static INGRESS: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Ingress,
     // A host reads the Ingresses that claim it whole.
@@ -20,8 +20,8 @@ pub static INGRESS: UnitKind = UnitKind {
     ..UnitKind::of_object("ingress", 0, Own::Of(ObjectKind::Ingress))
 };
 
-/// What is wrong with one ConfigMap of an ingress-nginx, by `namespace/name`. The one that the
-/// settings name is missed where it is not there.
+/// Findings about one ConfigMap of an ingress-nginx, by `namespace/name`. The one that the settings
+/// name is missed where it is not there.
 pub static CONFIG_MAP: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Ingress,
     stays: |unit, settings| {
@@ -51,7 +51,7 @@ pub fn claimant(key: &ObjectKey) -> Option<Unit> {
     (key.kind == ObjectKind::Ingress).then(|| Unit::ingress(key.id().clone()))
 }
 
-/// What an object claims, and what of it may be new.
+/// The claims of an object, and those of them that may be new.
 pub fn newly(old: &Object, new: &Object, settings: &Settings) -> Option<NewlyClaimed> {
     match (old, new) {
         (Object::Ingress(old), Object::Ingress(new)) => {

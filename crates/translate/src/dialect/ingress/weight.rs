@@ -1,4 +1,4 @@
-//! What an Ingress counts for of the routes of its namespace.
+//! The weight of an Ingress among the routes of its namespace.
 
 use std::collections::BTreeSet;
 

@@ -101,7 +101,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
 
 /// Which workloads a policy is for.
 struct Scope<'a> {
-    /// None for all of the namespace.
+    /// The selector; none for all of the namespace.
     selector: Option<&'a WorkloadSelector>,
     /// Whether it is for an object of another API instead.
     has_target: bool,

@@ -34,7 +34,7 @@ pub fn bytes_of(written: &DirectResponse) -> &[u8] {
     }
 }
 
-/// What an answer of the rule's own does.
+/// The action of a rule that answers by itself.
 pub fn respond(written: &DirectResponse, problems: &mut Vec<RuleProblem>) -> Action {
     let body = bytes_of(written);
     if body.len() > BODY_BYTES_MAX {

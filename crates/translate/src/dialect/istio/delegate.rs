@@ -167,7 +167,7 @@ fn check_depth(service: &VirtualService, id: &str) -> Result<(), Undelegated> {
     })
 }
 
-/// What a rule takes, leading nowhere: later rules might let through what its delegate did not.
+/// The matches of a rule, leading nowhere: later rules might let through what its delegate did not.
 fn closing(root: &HttpRoute) -> HttpRoute {
     HttpRoute {
         matches: root.matches.clone(),

@@ -23,7 +23,7 @@ pub const CLOSED: &str = "closed";
 /// The answer of a listener for a host; equal ones share a domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Answer {
-    /// None where it is the mesh's, or that of the listener.
+    /// Its certificate; none where it is the mesh's, or that of the listener.
     certificate: Option<Name>,
     alternatives: Vec<Name>,
     tls: TlsSettings,

@@ -7,11 +7,11 @@ use myriad_model::{HeaderEdit, HeaderEdits, is_token};
 use super::rule_problem::RuleProblem;
 use crate::resolve::sendable::has_control;
 
-/// What a rule and one of its destinations may add to a request and its response in all, with
-/// what separates names and values.
+/// The most bytes that a rule and one of its destinations may add to a request and its response in
+/// all, separators of names and values included.
 pub const HEADER_BYTES_MAX: usize = 32 << 10;
 
-/// What separates name and value of a header, and ends it.
+/// The bytes that separate a header's name from its value, and end it.
 const SEPARATOR_BYTES: usize = 4;
 
 /// How much the destinations of a rule may add beside the headers of the rule.
@@ -29,7 +29,7 @@ fn header_bytes(name: &str, value: &str) -> usize {
     name.len() + value.len() + SEPARATOR_BYTES
 }
 
-/// What is changed about headers; none where nothing is. No more than `left` bytes are added.
+/// The edits of headers; none where nothing is changed. No more than `left` bytes are added.
 pub fn headers(
     written: &Headers,
     field: &str,

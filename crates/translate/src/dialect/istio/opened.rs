@@ -13,7 +13,7 @@ use myriad_model::Host;
 use super::entrance::{Entering, Opening, ServerEntry};
 use crate::resolve::names::{ServerHost, is_host};
 
-/// So many servers and hosts are looked through faster than an index of them is made.
+/// The most servers and hosts that are looked through rather than indexed, which is faster.
 const LINEAR_MAX: usize = 16;
 
 /// A Gateway and where in it hosts are named.

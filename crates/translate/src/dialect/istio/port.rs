@@ -138,7 +138,7 @@ pub fn place(
 /// Checks that a server of a Gateway of a namespace has the place that it would have.
 ///
 /// # Errors
-/// Who has it.
+/// The reason why it has not, such as the claim of another Gateway.
 pub fn admit(
     reader: &mut Reader<'_>,
     (stand, speech): (&Stand, PortSpeech),

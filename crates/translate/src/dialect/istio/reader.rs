@@ -17,7 +17,7 @@ use super::service_names::ServiceNames;
 use crate::engine::{Kept, Moment, Reader};
 use crate::resolve::Claim;
 
-/// So few names are indexed again rather than kept.
+/// The most names that are indexed again rather than kept.
 const LINEAR_MAX: usize = 16;
 
 /// The most names of Gateways, and as many of VirtualServices, that are kept open at a time.
@@ -33,7 +33,7 @@ struct OpenIstio {
     services: HashMap<Arc<str>, (Arc<VirtualService>, Arc<ServiceNames>)>,
     /// How many names those have.
     service_names: usize,
-    /// With all that was read for it, so it is kept for one run alone.
+    /// The result with all that was read for it, so it is kept for one run alone.
     resolved: Option<Resolved>,
 }
 

@@ -6,8 +6,8 @@
 pub struct RuleProblem {
     /// The field below the rule.
     pub field: String,
-    /// What is wrong, and what becomes of it.
+    /// The fault, and its effect.
     pub message: String,
-    /// What to do.
+    /// The way to mend it.
     pub remedy: &'static str,
 }

@@ -24,7 +24,7 @@ pub struct Tenant {
     pub service: Arc<VirtualService>,
     /// Its hosts and names.
     pub names: Arc<ServiceNames>,
-    /// By Gateway.
+    /// The ways in, by Gateway.
     pub entrances: Vec<(Arc<str>, Entrance)>,
     /// By what it is there.
     pub named: Named,
@@ -49,7 +49,7 @@ pub struct HostScene<'a> {
     pub sites: Vec<Site>,
     /// The oldest object that claims it; none where hosts are shared.
     pub owner: Option<Claim>,
-    /// What wildcards above it do with its handshakes.
+    /// The effects of wildcards above it on its handshakes.
     pub above: &'a Above,
 }
 

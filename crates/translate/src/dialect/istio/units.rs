@@ -51,7 +51,7 @@ pub static REFUSED: UnitKind = UnitKind {
     ..UnitKind::of_object("refused", 5, Own::Key)
 };
 
-/// What the proxies of the gateway record.
+/// The telemetry of the gateway's proxies.
 pub static TELEMETRY: UnitKind = UnitKind {
     stays: |_, settings| match telemetry::is_always(settings) {
         true => Stays::Always,
@@ -108,7 +108,7 @@ impl Unit {
         Unit::of_object(&REFUSED, key)
     }
 
-    /// What the proxies of the gateway record.
+    /// The telemetry of the gateway's proxies.
     pub fn telemetry() -> Unit {
         Unit::new(&TELEMETRY, UnitKey::Alone)
     }
@@ -133,7 +133,7 @@ pub fn claimant(key: &ObjectKey) -> Option<Unit> {
     }
 }
 
-/// What an object claims, and what of it may be new.
+/// The claims of an object, and those of them that may be new.
 pub fn newly(old: &Object, new: &Object) -> Option<NewlyClaimed> {
     match (old, new) {
         (Object::IstioGateway(old), Object::IstioGateway(new)) => {

@@ -1,4 +1,4 @@
-//! What Istio's objects count for in their namespaces.
+//! The weights of Istio's objects in their namespaces.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::engine::{Bond, Output, Reader, Stays, Unit, UnitKey, UnitKind, Viewer
 use crate::resolve::Spoken;
 use crate::view::Workload;
 
-/// What one Service or ServiceEntry is to sidecars that may reach it.
+/// The routes and upstreams of one Service or ServiceEntry for the sidecars that may reach it.
 pub static REACHABLE: UnitKind = UnitKind {
     stays: |_, _| Stays::WithObject,
     viewers: |_, _| Viewers::Reaching,
@@ -18,7 +18,7 @@ pub static REACHABLE: UnitKind = UnitKind {
     ..UnitKind::needed("reachable", 8)
 };
 
-/// What is accepted for a workload beside whom there is a sidecar.
+/// The traffic that is accepted for a workload with a sidecar.
 pub static WORKLOAD: UnitKind = UnitKind {
     stays: |_, _| Stays::WithViewers,
     viewers: |_, _| Viewers::Workload,
@@ -26,7 +26,7 @@ pub static WORKLOAD: UnitKind = UnitKind {
     ..UnitKind::needed("workload", 9)
 };
 
-/// What becomes of connections of sidecars that are for nobody who is known.
+/// The treatment of sidecars' connections to addresses that no object names.
 pub static ELSEWHERE: UnitKind = UnitKind {
     stays: |_, _| Stays::WithViewers,
     viewers: |_, _| Viewers::Sidecars,
@@ -47,17 +47,17 @@ pub static CAPTURED: UnitKind = UnitKind {
 };
 
 impl Unit {
-    /// What an object is to sidecars that may reach it.
+    /// The unit of an object for the sidecars that may reach it.
     pub fn reachable(key: &ObjectKey) -> Unit {
         Unit::of_object(&REACHABLE, key)
     }
 
-    /// What is accepted for a workload.
+    /// The unit of the traffic that is accepted for a workload.
     pub fn workload(workload: Arc<Workload>) -> Unit {
         Unit::new(&WORKLOAD, UnitKey::Workload(workload))
     }
 
-    /// What becomes of connections that are for nobody who is known.
+    /// The unit of connections to addresses that no object names.
     pub fn elsewhere() -> Unit {
         Unit::new(&ELSEWHERE, UnitKey::Alone)
     }

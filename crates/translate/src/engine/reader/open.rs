@@ -1,4 +1,4 @@
-//! What was read last and stays open between units.
+//! Values that were read last and stay open between units.
 
 use std::any::Any;
 
@@ -34,7 +34,7 @@ pub enum Moment {
 #[derive(Default)]
 pub struct Open {
     kept: Vec<Box<dyn Kept>>,
-    /// What the subsets of one port count for each, which stand in a row.
+    /// The weights of the subsets of one port, which stand in a row.
     pub(super) weighed: Option<Weighed>,
 }
 
@@ -49,13 +49,13 @@ impl Open {
         }
     }
 
-    /// What is open of a type.
+    /// The open value of a type.
     pub fn get<T: Kept>(&self) -> Option<&T> {
         let mut kept = self.kept.iter();
         kept.find_map(|it| it.as_any().downcast_ref())
     }
 
-    /// What is open of a type, made where there is nothing.
+    /// The open value of a type, made where there is none.
     pub fn get_mut<T: Kept + Default>(&mut self) -> Option<&mut T> {
         let known = self.kept.iter().position(|it| it.as_any().is::<T>());
         let at = known.unwrap_or_else(|| {

@@ -1,7 +1,8 @@
 //! The addresses that gateways do not lead to: their own machine, link or cloud, and their
 //! listeners.
 //!
-//! What DNS says of a name is known to proxies alone, which hold it to the same rule.
+//! The addresses that DNS tells of a name are known to proxies alone, which hold them to the same
+//! rule.
 
 use std::net::SocketAddr;
 
@@ -13,7 +14,7 @@ use crate::settings::Settings;
 /// The rule for one view.
 #[derive(Clone, Copy)]
 pub struct Border<'a> {
-    /// None for a sidecar: its workload could reach all of that itself.
+    /// The settings; none for a sidecar: its workload could reach all of that itself.
     settings: Option<&'a Settings>,
 }
 

@@ -3,7 +3,7 @@
 use myriad_api::ServicePort;
 use myriad_model::{Dns, Endpoints};
 
-/// What is spoken on a port by its name or protocol.
+/// The protocol that is spoken on a port, by its name or protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     /// HTTP/1.1, and whatever else no HTTP request is meant for.
@@ -44,7 +44,7 @@ pub enum EndpointSource {
 }
 
 impl EndpointSource {
-    /// Without endpoints.
+    /// A source without endpoints.
     pub fn nowhere() -> Self {
         EndpointSource::Endpoints(Endpoints::new(Box::default()))
     }

@@ -23,7 +23,7 @@ use crate::http::write::response_fields;
 use crate::net::duplex::Flow;
 use crate::route::downstream_connection::DownstreamConnection;
 
-/// So much of a response is read at once while its client takes none.
+/// The most of a response that is read at once while its client takes none.
 const WAITING_BYTES: usize = 4 << 10;
 
 /// The client's end of a stream.
@@ -35,20 +35,20 @@ pub struct H2Client {
     is_head: bool,
     /// Whether a success would tell the client that the protocol was changed.
     has_to_upgrade: bool,
-    /// What windows and room do not allow to be sent yet.
+    /// Bytes that windows and room do not allow to be sent yet.
     waiting: Option<Buffer>,
     /// The head of the response was sent.
     is_begun: bool,
     is_ended: bool,
-    /// What came behind the body of the request.
+    /// Trailers that came behind the body of the request.
     received: Option<Trailers>,
-    /// What goes behind the body of the response.
+    /// Trailers that go behind the body of the response.
     trailers: Option<Trailers>,
     /// The end of the response was sent.
     is_closed: bool,
     bytes_received: u64,
     bytes_sent: u64,
-    /// What gRPC says of the response; empty for nothing.
+    /// The status of the response as gRPC has it; empty for none.
     grpc_status: &'static str,
     active: Active,
 }

@@ -1,6 +1,6 @@
-//! Who verifies passwords, how many at a time, and which of them are known already.
+//! Checks of passwords: how many run at a time, for whom, and which passwords are known already.
 //!
-//! Of a password nothing is kept but a keyed hash, whose key lives and dies with the process.
+//! Nothing is kept of a password but a keyed hash, whose key lives and dies with the process.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{HashMap, HashSet};
@@ -46,7 +46,7 @@ pub(super) type Proof = [u8; 32];
 pub(super) struct PasswordChecks {
     /// None where the system has no random numbers.
     key: Option<hmac::Key>,
-    /// What makes numbers of namespaces that nobody can foretell.
+    /// The random numbers that keep anybody from foretelling the numbers of namespaces.
     namespaces: RandomState,
     turns: CheckTurns,
     state: Mutex<State>,
@@ -77,7 +77,7 @@ struct Known {
 pub(super) struct LoginAttempt {
     /// The number of the namespace of the users that it is for.
     pub(super) namespace: u64,
-    /// What stands for it once it is known.
+    /// The keyed hash that stands for it once it is known.
     pub(super) proof: Proof,
     /// Where it comes from.
     pub(super) source: u64,
@@ -89,7 +89,7 @@ pub(super) struct LoginAttempt {
     pub(super) password: Box<[u8]>,
 }
 
-/// What was found out about a password.
+/// The verdict on a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is the user's.

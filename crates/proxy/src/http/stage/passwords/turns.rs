@@ -19,7 +19,7 @@ struct State {
     left: usize,
     /// The namespaces that wait, each once, in the order of their turns.
     order: VecDeque<u64>,
-    /// What waits or is being served, by namespace.
+    /// The turns that wait or are being served, by namespace.
     namespaces: HashMap<u64, Namespace>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct CheckTurn {
 }
 
 impl CheckTurns {
-    /// So many turns at a time.
+    /// Turns of which so many are served at a time.
     pub(super) fn new(turns: usize) -> Self {
         CheckTurns {
             own_max: (turns / 2).max(1),

@@ -1,4 +1,4 @@
-//! What a request for WebSocket is over HTTP/2.
+//! The form of a WebSocket request over HTTP/2.
 
 use ::h2::ext::Protocol;
 use http::header::HeaderValue;

@@ -1,6 +1,6 @@
-//! What is sent, and what comes of it.
+//! Rows of requests and responses, each with its outcome.
 
-/// What becomes of a request.
+/// The outcome of a request.
 pub enum Expected {
     /// It is answered with a status, and its connection ends.
     Refused(u16),
@@ -416,7 +416,7 @@ pub const HTTP2_ROWS: &[Http2Row] = &[
     ),
 ];
 
-/// What an endpoint says, and how the client's response begins where that is no 502; empty
+/// The bytes of an endpoint, and the start of the client's response where that is no 502; empty
 /// where it is broken off. `NUMBER` is that of the connection.
 pub const RESPONSE_ROWS: &[(&str, Option<&str>)] = &[
     (

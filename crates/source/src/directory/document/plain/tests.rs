@@ -15,7 +15,7 @@ fn whole<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     with_yaml(text, |yaml| T::deserialize(yaml))
 }
 
-/// What is read must be what the parser of all of YAML reads, as values and as texts.
+/// Asserts that the value is that of the parser of all of YAML, as values and as texts.
 fn assert_same(text: &str) {
     let Some(json) = to_json(text) else { return };
     let value: Value = serde_json::from_str(&json).expect("what is written is JSON");

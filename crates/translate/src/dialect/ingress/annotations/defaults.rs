@@ -55,7 +55,7 @@ const HSTS: &str = "hsts";
 /// ingress-nginx.
 const HSTS_AGE_S: u32 = 31_536_000;
 
-/// What means something only where browsers are asked.
+/// Keys that mean something only where browsers are told to come by HTTPS.
 const HSTS_PARTS: [&str; 3] = ["hsts-include-subdomains", "hsts-max-age", "hsts-preload"];
 
 /// The key of the names of headers that may be set on responses.

@@ -31,7 +31,7 @@ pub struct Options {
     pub sources_denied: SourceRanges,
     /// Whether an admitted address or an authentication suffices.
     pub satisfies_any: bool,
-    /// Whose passwords are asked for.
+    /// The users whose passwords are asked for.
     pub basic: Option<Basic>,
     /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
     pub request_body_bytes_max: u64,
@@ -64,7 +64,7 @@ pub struct Options {
     /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
     /// all.
     pub wildcard_sharing: Box<[Box<str>]>,
-    /// What browsers are asked about HTTPS.
+    /// The `Strict-Transport-Security` that browsers are sent.
     pub hsts: Option<Hsts>,
     /// The ConfigMap of header fields for responses, as `namespace/name`.
     pub headers: Option<Box<str>>,
@@ -127,7 +127,7 @@ pub struct Basic {
     pub secret: Arc<str>,
     /// Where they stand in it.
     pub form: UsersForm,
-    /// What clients are told that the passwords are for.
+    /// The realm that clients are shown when they are asked for a password.
     pub realm: Box<str>,
 }
 

@@ -58,8 +58,8 @@ fn read_respond(sheet: &mut Sheet<'_>) -> Option<(u16, Box<str>)> {
         .then(|| (status.unwrap_or(200), body.unwrap_or_default().into()))
 }
 
-/// None where the origins cannot be read: an answer for every origin in their place would open
-/// what was meant for some.
+/// The rules for other origins; none where the origins cannot be read: an answer for every origin
+/// in their place would open what was meant for some.
 fn read_cors(sheet: &mut Sheet<'_>) -> Option<Box<Cors>> {
     let origins = match sheet.text("cors-allow-origin") {
         None => ["*".into()].into(),

@@ -18,9 +18,9 @@ pub struct Sheet<'a> {
     picked: BTreeMap<&'static str, Picked<'a>>,
     /// The lists of networks of the object that others have read.
     known: Option<&'a KnownNetworks>,
-    /// What was found wrong so far.
+    /// The problems that were found so far.
     pub problems: Vec<AnnotationProblem>,
-    /// What has to stay closed so far.
+    /// The paths that have to stay closed so far.
     pub blocked: Blocked,
 }
 

@@ -14,7 +14,7 @@ use crate::resolve::names;
 use crate::resolve::upstream::{self, PortFound};
 use crate::settings::{MeshTelemetry, ProviderForm, SpanService};
 
-/// What all levels say together.
+/// The tracing that all levels ask for together.
 pub struct TracingPlan {
     provider: Box<str>,
     service: SpanService,
