@@ -1,36 +1,32 @@
 //! Connections of HTTP/2 to endpoints, each of which carries many requests at a time.
 
+mod driver;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use h2::PingPong;
-use h2::client::{Builder, Connection, SendRequest};
+use h2::client::{Builder, SendRequest};
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
-use myriad_model::{Limits as UpstreamLimits, Ping};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use myriad_model::Limits as UpstreamLimits;
 use tokio::sync::Notify;
 
 use super::dial::Dial;
 use super::h1_connection::{ConnectionKey, H1Pool};
-use super::noise::Noise;
 use crate::balance::Endpoint;
 use crate::balance::usage::HeldUsage;
-use crate::codec::frame::WINDOW_BYTES_MAX;
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::limits::Limits;
 use crate::local::Shared;
-use crate::net::stream::Stream;
-use crate::telemetry::count::{Count, Counts};
+use crate::telemetry::count::Count;
+
+use driver::{Bounded, State, Window};
 
 /// The most bytes of a request that wait for the endpoint's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
@@ -41,13 +37,6 @@ const CONNECTIONS_MAX: usize = 16;
 
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
-
-/// The most bytes that are read of a connection while it carries no request: the rest of responses
-/// that were given up, and frames that nobody has asked for. Beyond, it is closed.
-const UNASKED_BYTES_MAX: usize = 1 << 20;
-
-/// The most bytes that are read of a connection at once, before others have their turn.
-const SLICE_BYTES: usize = 64 << 10;
 
 /// The connections of one worker that carry many requests at a time.
 pub struct H2Pool {
@@ -79,44 +68,6 @@ struct H2Connection {
     time_max: Duration,
     /// Its place among the connections of its upstream, where those are counted.
     _held: Option<HeldUsage>,
-}
-
-/// The state that a connection's requests and its task share.
-#[derive(Default)]
-struct State {
-    /// Requests that it carries.
-    active: Cell<usize>,
-    /// Bytes that were read since the last one has gone.
-    unasked: Cell<usize>,
-    /// Requests that have begun.
-    begun: Cell<u64>,
-    /// Bytes that were read since its task last had a turn.
-    slice: Cell<usize>,
-    /// Whether its endpoint has sent too many frames that carry nothing.
-    is_noisy: Cell<bool>,
-    /// Whether it takes no more requests. Its task says so too, at its end.
-    is_closed: Cell<bool>,
-    /// Whether it is known what the endpoint offers, or never will be.
-    is_settled: Cell<bool>,
-    /// Somebody wants to know.
-    asked: Notify,
-    settled: Notify,
-}
-
-/// The bytes of a connection, of which those are bounded that come while it carries no request,
-/// and frames that carry nothing at any time. The library answers every PING and takes every frame,
-/// for as long as they come.
-struct Bounded {
-    stream: Stream,
-    noise: Noise,
-    state: Rc<State>,
-}
-
-/// The window of a connection. It takes what all of its streams may have sent to clients that do
-/// not read, so that none of them holds up the others.
-struct Window {
-    stream_bytes: u32,
-    bytes: u32,
 }
 
 /// A stream of a connection, for one request; given back when it is dropped.
@@ -268,18 +219,15 @@ impl H2Pool {
         let held = opened.take_held();
         let limits = &self.local.limits;
         let state: Rc<State> = Rc::default();
-        let bounded = Bounded {
-            stream: opened.stream,
-            noise: Noise::new(),
-            state: state.clone(),
-        };
+        let bounded = Bounded::new(opened.stream, state.clone());
         let handshake = builder(limits).handshake(bounded).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
-        let (send, driver) = handshake.map_err(|_| failed)?;
+        let (send, connected) = handshake.map_err(|_| failed)?;
         let connection = Rc::new(self.connection((send, state.clone()), dial.limits(), held));
         let rule = dial.limits().and_then(|limits| limits.ping);
         let (window, counts) = (Window::new(limits), self.local.counts.clone());
-        task::spawn_local("http2 connection", run(driver, state, window, rule, counts));
+        let driving = driver::run(connected, state, window, rule, counts);
+        task::spawn_local("http2 connection", driving);
         shelf.connections.borrow_mut().push(connection.clone());
         Ok(connection.stream(false))
     }
@@ -308,161 +256,6 @@ impl H2Pool {
             },
             time_max: own.connection_time_max,
             _held: held,
-        }
-    }
-}
-
-/// Drives a connection to its end, which also comes when a ping is not answered.
-async fn run(
-    mut connection: Connection<Bounded, Bytes>,
-    state: Rc<State>,
-    mut window: Window,
-    rule: Option<Ping>,
-    counts: Arc<Counts>,
-) {
-    let mut pinging = pin!(ping(connection.ping_pong(), &state, rule));
-    poll_fn(|context| {
-        state.slice.set(0);
-        window.widen(&mut connection, state.active.get());
-        // What it ended with is told to each of its streams.
-        match Pin::new(&mut connection).poll(context) {
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => pinging.as_mut().poll(context),
-        }
-    })
-    .await;
-    if state.has_heard_too_much() {
-        counts.add(Count::UpstreamEvicted);
-    }
-    state.is_closed.set(true);
-    state.settle();
-}
-
-/// Pings by a rule, and where somebody asks what the endpoint offers: that comes before its answer
-/// to any ping. Returns once one is not answered.
-async fn ping(pings: Option<PingPong>, state: &State, rule: Option<Ping>) {
-    let Some(mut pings) = pings else {
-        return std::future::pending().await;
-    };
-    let (interval, timeout) = rule.map_or((Duration::MAX, Duration::MAX), |rule| {
-        (rule.interval, rule.timeout)
-    });
-    loop {
-        // Either is a reason.
-        let _ = tokio::time::timeout(interval, state.asked.notified()).await;
-        let pong = pings.ping(::h2::Ping::opaque());
-        if !matches!(tokio::time::timeout(timeout, pong).await, Ok(Ok(_))) {
-            return;
-        }
-        state.settle();
-    }
-}
-
-impl State {
-    /// Counts bytes that were read, where no request is there to have asked for them.
-    fn hear(&self, bytes: usize) {
-        if self.active.get() == 0 {
-            self.unasked.set(self.unasked.get().saturating_add(bytes));
-        }
-    }
-
-    fn has_heard_too_much(&self) -> bool {
-        self.unasked.get() > UNASKED_BYTES_MAX || self.is_noisy.get()
-    }
-
-    fn settle(&self) {
-        self.is_settled.set(true);
-        self.settled.notify_waiters();
-    }
-}
-
-impl AsyncRead for Bounded {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let Bounded {
-            stream,
-            noise,
-            state,
-        } = self.get_mut();
-        if state.slice.get() >= SLICE_BYTES {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let before = into.filled().len();
-        ready!(AsyncRead::poll_read(Pin::new(stream), context, into))?;
-        let read = into.filled().get(before..).unwrap_or_default();
-        state.slice.set(state.slice.get() + read.len());
-        state.hear(read.len());
-        if noise.hear(read, state.begun.get()) {
-            state.is_noisy.set(true);
-        }
-        if state.has_heard_too_much() {
-            let error = io::Error::other("the endpoint says too much that nobody has asked for");
-            return Poll::Ready(Err(error));
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Bounded {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let Bounded { stream, noise, .. } = self.get_mut();
-        let written = ready!(AsyncWrite::poll_write(Pin::new(stream), context, bytes))?;
-        noise.say(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_flush(Pin::new(&mut self.get_mut().stream), context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_shutdown(Pin::new(&mut self.get_mut().stream), context)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let Bounded { stream, noise, .. } = self.get_mut();
-        let stream = Pin::new(stream);
-        let written = ready!(AsyncWrite::poll_write_vectored(stream, context, parts))?;
-        noise.say(written);
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
-impl Window {
-    fn new(limits: &Limits) -> Self {
-        Window {
-            stream_bytes: limits.stream_window_bytes,
-            bytes: limits.connection_window_bytes,
-        }
-    }
-
-    /// Makes room for as many streams as there are. It is never narrowed: what is not read is
-    /// bounded by the streams, and a window that nobody fills costs nothing.
-    fn widen(&mut self, connection: &mut Connection<Bounded, Bytes>, streams: usize) {
-        let streams = u32::try_from(streams).unwrap_or(u32::MAX);
-        let bytes = self
-            .stream_bytes
-            .saturating_mul(streams)
-            .min(WINDOW_BYTES_MAX);
-        if bytes > self.bytes {
-            self.bytes = bytes;
-            connection.set_target_window_size(bytes);
         }
     }
 }
@@ -570,58 +363,4 @@ fn builder(limits: &Limits) -> Builder {
         .max_local_error_reset_streams(Some(limits.resets_max))
         .max_send_buffer_size(WAITING_BYTES_MAX);
     builder
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::pin::Pin;
-    use std::rc::Rc;
-    use std::task::Poll;
-
-    use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
-    use tokio::net::{TcpListener, TcpStream};
-
-    use super::{Bounded, Noise, SLICE_BYTES, State, Stream};
-
-    #[tokio::test]
-    async fn reading_ends_for_one_turn_though_more_is_there() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let connected = TcpStream::connect(address).await.unwrap();
-        let (mut endpoint, _) = listener.accept().await.unwrap();
-        let mut bounded = Bounded {
-            stream: Stream::Plain(connected),
-            noise: Noise::new(),
-            state: Rc::new(State::default()),
-        };
-        // A frame of a body that is as long as a frame can be.
-        endpoint.write_all(&[255, 255, 255]).await.unwrap();
-        let mut room = vec![0; 4_096];
-        let mut turns = 0;
-        let mut total = 0;
-        while total < 3 * SLICE_BYTES {
-            endpoint.write_all(&vec![0; 2 * SLICE_BYTES]).await.unwrap();
-            bounded.state.slice.set(0);
-            let mut read = 0;
-            poll_fn(|context| {
-                loop {
-                    let mut into = ReadBuf::new(&mut room);
-                    let polled = Pin::new(&mut bounded).poll_read(context, &mut into);
-                    if polled.is_pending() && read == 0 {
-                        return Poll::Pending;
-                    }
-                    if polled.is_pending() {
-                        return Poll::Ready(());
-                    }
-                    read += into.filled().len();
-                }
-            })
-            .await;
-            assert!(read <= SLICE_BYTES, "{read}");
-            turns += 1;
-            total += read;
-        }
-        assert!(turns >= 3);
-    }
 }

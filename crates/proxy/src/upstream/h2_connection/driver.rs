@@ -1,0 +1,285 @@
+//! The task of a connection, which reads, writes and pings for all of its requests, within bounds.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::PingPong;
+use h2::client::Connection;
+use myriad_model::Ping;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+
+use crate::codec::frame::WINDOW_BYTES_MAX;
+use crate::limits::Limits;
+use crate::net::stream::Stream;
+use crate::telemetry::count::{Count, Counts};
+use crate::upstream::noise::Noise;
+
+/// The most bytes that are read of a connection while it carries no request: the rest of responses
+/// that were given up, and frames that nobody has asked for. Beyond, it is closed.
+const UNASKED_BYTES_MAX: usize = 1 << 20;
+
+/// The most bytes that are read of a connection at once, before others have their turn.
+const SLICE_BYTES: usize = 64 << 10;
+
+/// The state that a connection's requests and its task share.
+#[derive(Default)]
+pub(super) struct State {
+    /// Requests that it carries.
+    pub(super) active: Cell<usize>,
+    /// Bytes that were read since the last one has gone.
+    pub(super) unasked: Cell<usize>,
+    /// Requests that have begun.
+    pub(super) begun: Cell<u64>,
+    /// Bytes that were read since its task last had a turn.
+    slice: Cell<usize>,
+    /// Whether its endpoint has sent too many frames that carry nothing.
+    is_noisy: Cell<bool>,
+    /// Whether it takes no more requests. Its task says so too, at its end.
+    pub(super) is_closed: Cell<bool>,
+    /// Whether it is known what the endpoint offers, or never will be.
+    pub(super) is_settled: Cell<bool>,
+    /// Tells the task that somebody wants to know.
+    pub(super) asked: Notify,
+    pub(super) settled: Notify,
+}
+
+/// The bytes of a connection, of which those are bounded that come while it carries no request,
+/// and frames that carry nothing at any time. The library answers every PING and takes every frame,
+/// for as long as they come.
+pub(super) struct Bounded {
+    stream: Stream,
+    noise: Noise,
+    state: Rc<State>,
+}
+
+/// The window of a connection. It takes what all of its streams may have sent to clients that do
+/// not read, so that none of them holds up the others.
+pub(super) struct Window {
+    stream_bytes: u32,
+    bytes: u32,
+}
+
+/// Drives a connection to its end, which also comes when a ping is not answered.
+pub(super) async fn run(
+    mut connection: Connection<Bounded, Bytes>,
+    state: Rc<State>,
+    mut window: Window,
+    rule: Option<Ping>,
+    counts: Arc<Counts>,
+) {
+    let mut pinging = pin!(ping(connection.ping_pong(), &state, rule));
+    poll_fn(|context| {
+        state.slice.set(0);
+        window.widen(&mut connection, state.active.get());
+        // What it ended with is told to each of its streams.
+        match Pin::new(&mut connection).poll(context) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => pinging.as_mut().poll(context),
+        }
+    })
+    .await;
+    if state.has_heard_too_much() {
+        counts.add(Count::UpstreamEvicted);
+    }
+    state.is_closed.set(true);
+    state.settle();
+}
+
+/// Pings by a rule, and where somebody asks what the endpoint offers: that comes before its answer
+/// to any ping. Returns once one is not answered.
+async fn ping(pings: Option<PingPong>, state: &State, rule: Option<Ping>) {
+    let Some(mut pings) = pings else {
+        return std::future::pending().await;
+    };
+    let (interval, timeout) = rule.map_or((Duration::MAX, Duration::MAX), |rule| {
+        (rule.interval, rule.timeout)
+    });
+    loop {
+        // Either is a reason.
+        let _ = tokio::time::timeout(interval, state.asked.notified()).await;
+        let pong = pings.ping(::h2::Ping::opaque());
+        if !matches!(tokio::time::timeout(timeout, pong).await, Ok(Ok(_))) {
+            return;
+        }
+        state.settle();
+    }
+}
+
+impl State {
+    /// Counts bytes that were read, where no request is there to have asked for them.
+    fn hear(&self, bytes: usize) {
+        if self.active.get() == 0 {
+            self.unasked.set(self.unasked.get().saturating_add(bytes));
+        }
+    }
+
+    fn has_heard_too_much(&self) -> bool {
+        self.unasked.get() > UNASKED_BYTES_MAX || self.is_noisy.get()
+    }
+
+    fn settle(&self) {
+        self.is_settled.set(true);
+        self.settled.notify_waiters();
+    }
+}
+
+impl Bounded {
+    /// The bytes of a connection on which nothing was said.
+    pub(super) fn new(stream: Stream, state: Rc<State>) -> Self {
+        Bounded {
+            stream,
+            noise: Noise::new(),
+            state,
+        }
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Bounded {
+            stream,
+            noise,
+            state,
+        } = self.get_mut();
+        if state.slice.get() >= SLICE_BYTES {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = into.filled().len();
+        ready!(AsyncRead::poll_read(Pin::new(stream), context, into))?;
+        let read = into.filled().get(before..).unwrap_or_default();
+        state.slice.set(state.slice.get() + read.len());
+        state.hear(read.len());
+        if noise.hear(read, state.begun.get()) {
+            state.is_noisy.set(true);
+        }
+        if state.has_heard_too_much() {
+            let error = io::Error::other("the endpoint says too much that nobody has asked for");
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Bounded { stream, noise, .. } = self.get_mut();
+        let written = ready!(AsyncWrite::poll_write(Pin::new(stream), context, bytes))?;
+        noise.say(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_flush(Pin::new(&mut self.get_mut().stream), context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_shutdown(Pin::new(&mut self.get_mut().stream), context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Bounded { stream, noise, .. } = self.get_mut();
+        let stream = Pin::new(stream);
+        let written = ready!(AsyncWrite::poll_write_vectored(stream, context, parts))?;
+        noise.say(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+impl Window {
+    /// The window of a connection that carries no stream.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Window {
+            stream_bytes: limits.stream_window_bytes,
+            bytes: limits.connection_window_bytes,
+        }
+    }
+
+    /// Makes room for as many streams as there are. It is never narrowed: what is not read is
+    /// bounded by the streams, and a window that nobody fills costs nothing.
+    fn widen(&mut self, connection: &mut Connection<Bounded, Bytes>, streams: usize) {
+        let streams = u32::try_from(streams).unwrap_or(u32::MAX);
+        let bytes = self
+            .stream_bytes
+            .saturating_mul(streams)
+            .min(WINDOW_BYTES_MAX);
+        if bytes > self.bytes {
+            self.bytes = bytes;
+            connection.set_target_window_size(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use std::rc::Rc;
+    use std::task::Poll;
+
+    use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Bounded, SLICE_BYTES, Stream};
+
+    #[tokio::test]
+    async fn reading_ends_for_one_turn_though_more_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connected = TcpStream::connect(address).await.unwrap();
+        let (mut endpoint, _) = listener.accept().await.unwrap();
+        let mut bounded = Bounded::new(Stream::Plain(connected), Rc::default());
+        // A frame of a body that is as long as a frame can be.
+        endpoint.write_all(&[255, 255, 255]).await.unwrap();
+        let mut room = vec![0; 4_096];
+        let mut turns = 0;
+        let mut total = 0;
+        while total < 3 * SLICE_BYTES {
+            endpoint.write_all(&vec![0; 2 * SLICE_BYTES]).await.unwrap();
+            bounded.state.slice.set(0);
+            let mut read = 0;
+            poll_fn(|context| {
+                loop {
+                    let mut into = ReadBuf::new(&mut room);
+                    let polled = Pin::new(&mut bounded).poll_read(context, &mut into);
+                    if polled.is_pending() && read == 0 {
+                        return Poll::Pending;
+                    }
+                    if polled.is_pending() {
+                        return Poll::Ready(());
+                    }
+                    read += into.filled().len();
+                }
+            })
+            .await;
+            assert!(read <= SLICE_BYTES, "{read}");
+            turns += 1;
+            total += read;
+        }
+        assert!(turns >= 3);
+    }
+}
