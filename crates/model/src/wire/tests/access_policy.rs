@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::names;
+use super::examples::names;
 use crate::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
     Authenticate, Authorize, ClaimHeader, TokenIssuer, TokenKeys,

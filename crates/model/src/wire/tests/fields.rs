@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{encoded, examples, first_route, policy, resource};
+use super::examples::{examples, first_route, policy};
+use super::{encoded, resource};
 use crate::wire::{SCHEMA, WireError, decode, proto};
 use crate::{
     Dns, PathMatch, Policy, Protocol, Resource, SameSite, Source, Test, Trust, Upstream, Users,

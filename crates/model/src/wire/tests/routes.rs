@@ -1,6 +1,7 @@
 use bytes::Bytes;
 
-use super::{encoded, first_route, resource};
+use super::examples::first_route;
+use super::{encoded, resource};
 use crate::wire::codec::Message as _;
 use crate::wire::raw::Encoder;
 use crate::wire::{WireError, decode, decode_within};

@@ -4,10 +4,8 @@ use myriad_model::{ListenerProtocol, MutualTls, Protocol, Value, WorkloadNames};
 use rcgen::{CertificateParams, CustomExtension};
 
 use super::super::world::{PATIENCE, World};
-use super::{
-    Authority, ask, ask_again, connect, is_inside, listener, meshed, put_secured, said,
-    server_first, stream_route, uri,
-};
+use super::mutual::{Authority, meshed, put_secured, uri};
+use super::{ask, ask_again, connect, is_inside, listener, said, server_first, stream_route};
 
 /// The sum of a metric over all series whose labels hold all of these parts.
 fn sum(world: &World, name: &str, parts: &[(&str, &str)]) -> f64 {
@@ -195,7 +193,7 @@ async fn who_is_not_believed_is_told_by_reason() {
     let good = authority.identity("b", &[&authority]);
     world.proxy.identify(good).unwrap();
     assert_eq!(ask("10.9.0.10:80", "b").await.0, "200");
-    let anonymous = super::offering(b"istio-http/1.1");
+    let anonymous = super::mutual::offering(b"istio-http/1.1");
     let tcp = tokio::net::TcpStream::connect("10.9.1.20:80")
         .await
         .unwrap();
