@@ -49,6 +49,20 @@ struct State {
     told: Option<Told>,
 }
 
+impl State {
+    /// The findings that sources reported, and those of resources that proxies refused.
+    fn reported(&self) -> impl Iterator<Item = &Finding> + Clone {
+        let reports = self.reports.values().flatten();
+        reports.chain(self.refusals.values())
+    }
+
+    /// The same, and the findings of translation behind them.
+    fn all_findings(&self) -> impl Iterator<Item = &Finding> + Clone {
+        let own = self.findings.iter().map(|finding| &**finding);
+        self.reported().chain(own)
+    }
+}
+
 /// Work done since the start, counted and not timed.
 #[derive(Clone, Default)]
 pub struct Work {
@@ -273,13 +287,7 @@ impl Board {
         is_wanted: impl Fn(&Finding) -> bool,
     ) -> Vec<Finding> {
         let state = self.lock();
-        let reported = state
-            .reports
-            .values()
-            .flatten()
-            .chain(state.refusals.values());
-        let all = reported.chain(state.findings.iter().map(|finding| &**finding));
-        let wanted = all.filter(|finding| is_wanted(finding));
+        let wanted = state.all_findings().filter(|finding| is_wanted(finding));
         let mut wanted: Vec<Finding> = wanted.take(count_max).cloned().collect();
         drop(state);
         wanted.iter_mut().for_each(|finding| self.place(finding));
@@ -312,19 +320,12 @@ impl Board {
     /// The number of findings: errors, and all.
     pub fn findings_count(&self) -> (usize, usize) {
         let state = self.lock();
-        let reported = || {
-            state
-                .reports
-                .values()
-                .flatten()
-                .chain(state.refusals.values())
-        };
-        let errors = reported()
-            .filter(|finding| finding.severity == Severity::Error)
-            .count();
+        let reported = state.reported();
+        let errors = reported.clone();
+        let errors = errors.filter(|finding| finding.severity == Severity::Error);
         (
-            state.errors + errors,
-            state.findings.len() + reported().count(),
+            state.errors + errors.count(),
+            state.findings.len() + reported.count(),
         )
     }
 
@@ -332,12 +333,7 @@ impl Board {
     /// board does.
     pub fn dump(&self) -> String {
         let state = self.lock();
-        let reported = state
-            .reports
-            .values()
-            .flatten()
-            .chain(state.refusals.values());
-        let all = reported.chain(state.findings.iter().map(|finding| &**finding));
+        let all = state.all_findings();
         let findings_total = all.clone().count();
         let mut findings: Vec<Finding> = all.take(FINDINGS_SHOWN_MAX).cloned().collect();
         findings.iter_mut().for_each(|finding| self.place(finding));

@@ -11,10 +11,10 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use myriad_base::file;
 use myriad_translate::{MAIN, Role, View};
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,17 +56,8 @@ struct RawGateway {
 }
 
 /// Reads the file. `main` is the view that there is without it.
-#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
 pub fn read(path: &Path, main: &View, problems: &mut Vec<String>) -> Gateways {
-    let text = std::fs::File::open(path).and_then(|file| {
-        let mut text = String::new();
-        match file.take(BYTES_MAX).read_to_string(&mut text)? {
-            // Half of a file could be read as less than what it says.
-            length if length as u64 == BYTES_MAX => Err(std::io::ErrorKind::FileTooLarge.into()),
-            _ => Ok(text),
-        }
-    });
-    match text {
+    match file::whole(path, BYTES_MAX) {
         Ok(text) => parse(&text, main, problems),
         Err(error) => {
             problems.push(format!("--gateways {}: {error}", path.display()));

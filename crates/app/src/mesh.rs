@@ -3,9 +3,9 @@
 //! The file is mounted, so that one setting serves a directory and a cluster alike. It is read
 //! once, at the start.
 
-use std::io::Read as _;
 use std::path::Path;
 
+use myriad_base::file;
 use myriad_translate::mesh_config::{self, Edge, MeshConfig};
 
 /// The largest file in bytes.
@@ -21,17 +21,8 @@ pub struct Remedy {
 }
 
 /// Reads the file.
-#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
 pub fn read(path: &Path, problems: &mut Vec<String>) -> MeshConfig {
-    let text = std::fs::File::open(path).and_then(|file| {
-        let mut text = String::new();
-        match file.take(BYTES_MAX).read_to_string(&mut text)? {
-            // Half of a file could be read as less than what it says.
-            length if length as u64 == BYTES_MAX => Err(std::io::ErrorKind::FileTooLarge.into()),
-            _ => Ok(text),
-        }
-    });
-    match text {
+    match file::whole(path, BYTES_MAX) {
         Ok(text) => mesh_config::parse(&text, problems),
         Err(error) => {
             problems.push(format!("--mesh-config {}: {error}", path.display()));

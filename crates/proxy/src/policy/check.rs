@@ -463,7 +463,7 @@ fn changes(ok: envoy::OkHttpResponse) -> CheckChanges {
     let mut changes = CheckChanges::default();
     for option in ok.headers {
         let appends = option.append.as_ref().is_some_and(|append| append.value);
-        if let Some(told) = told(option) {
+        if let Some(told) = sendable(option.header) {
             match appends {
                 true => changes.add.push(told),
                 false => changes.set.push(told),
@@ -475,25 +475,26 @@ fn changes(ok: envoy::OkHttpResponse) -> CheckChanges {
         .map(|name| name.to_ascii_lowercase().into())
         .collect();
     let downstream = ok.response_headers_to_add.into_iter();
-    changes.downstream = downstream.filter_map(told).collect();
+    changes.downstream = downstream.filter_map(|it| sendable(it.header)).collect();
     changes
 }
 
 fn refusal(denied: envoy::DeniedHttpResponse) -> RefusalResponse {
     let status = denied.status.map_or(0, |status| status.code);
+    let headers = denied.headers.into_iter();
     RefusalResponse {
         status: u16::try_from(status)
             .ok()
             .filter(|status| (200..600).contains(status))
             .unwrap_or(403),
-        fields: denied.headers.into_iter().filter_map(told).collect(),
+        fields: headers.filter_map(|it| sendable(it.header)).collect(),
         body: denied.body.into_bytes().into(),
     }
 }
 
-/// A header that can be sent.
-fn told(option: envoy::CheckHeaderOption) -> Option<OwnedHeader> {
-    let header = option.header?;
+/// A header of a provider's answer, if it can be sent.
+pub fn sendable(header: Option<envoy::HeaderValue>) -> Option<OwnedHeader> {
+    let header = header?;
     let name = header.key.to_ascii_lowercase();
     let value: Box<[u8]> = match header.raw_value.is_empty() {
         true => header.value.into_bytes().into(),

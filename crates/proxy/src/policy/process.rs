@@ -5,7 +5,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::check::envoy::{HeaderValue, HttpStatus};
-use super::check::{CheckChanges, OwnedHeader, RefusalResponse, is_sendable};
+use super::check::{CheckChanges, RefusalResponse, sendable};
 use crate::codec::endpoint_head::EndpointHead;
 use crate::codec::field::{Field, KnownField};
 
@@ -230,7 +230,7 @@ fn changes(mutation: envoy::HeaderMutation, has: impl Fn(&str) -> bool) -> Check
     for option in mutation.set_headers {
         let appends = option.append.as_ref().is_some_and(|append| append.value);
         let action = option.append_action;
-        let Some(told) = sendable(option) else {
+        let Some(told) = sendable(option.header) else {
             continue;
         };
         match action {
@@ -241,16 +241,6 @@ fn changes(mutation: envoy::HeaderMutation, has: impl Fn(&str) -> bool) -> Check
         }
     }
     changes
-}
-
-fn sendable(option: envoy::ProcessHeaderOption) -> Option<OwnedHeader> {
-    let header = option.header?;
-    let name = header.key.to_ascii_lowercase();
-    let value: Box<[u8]> = match header.raw_value.is_empty() {
-        true => header.value.into_bytes().into(),
-        false => header.raw_value.to_vec().into(),
-    };
-    is_sendable(&name, &value).then(|| (name.into(), value))
 }
 
 fn refusal(immediate: envoy::ImmediateResponse) -> RefusalResponse {
@@ -278,6 +268,7 @@ mod tests {
     use super::*;
     use crate::codec::buffer::Buffer;
     use crate::codec::endpoint_head::of_text;
+    use crate::policy::check::OwnedHeader;
     use crate::policy::check::envoy::BoolValue;
 
     fn option(name: &str, append: Option<bool>, append_action: i32) -> ProcessHeaderOption {

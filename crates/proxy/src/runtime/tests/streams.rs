@@ -376,16 +376,7 @@ async fn crowded(listener: &str, hosts: &[&str]) -> World {
 
 /// Sees to it that clients of the other namespace are answered, beside each other.
 async fn others_are_answered(world: &World) {
-    let mut others = Vec::new();
-    for _ in 0..4 {
-        let mut client = world.client().await;
-        client
-            .send("GET / HTTP/1.1\r\nHost: quiet.example\r\n\r\n")
-            .await;
-        let (head, _) = client.response().await;
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        others.push(client);
-    }
+    world.answers_all("quiet.example", 4).await;
     for refused in [
         "connections_evicted_total{state=\"idle\"} 0\n",
         "shed_total 0\n",

@@ -96,16 +96,7 @@ async fn upgrade(world: &World, host: &str) -> (Client<TcpStream>, String) {
 
 /// Sees to it that clients of a seventh namespace are answered, each beside those before.
 async fn newcomers_are_answered(world: &World) {
-    let mut others = Vec::new();
-    for _ in 0..12 {
-        let mut client = world.client().await;
-        client
-            .send("GET / HTTP/1.1\r\nHost: quiet.example\r\n\r\n")
-            .await;
-        let (head, _) = client.response().await;
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        others.push(client);
-    }
+    world.answers_all("quiet.example", 12).await;
 }
 
 #[tokio::test]

@@ -237,6 +237,20 @@ impl World {
         client.send(request).await;
         client.read_to_end().await
     }
+
+    /// Sees to it that so many clients of a host are answered, each beside those before.
+    pub async fn answers_all(&self, host: &str, count: usize) {
+        let mut answered = Vec::new();
+        for _ in 0..count {
+            let mut client = self.client().await;
+            client
+                .send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+                .await;
+            let (head, _) = client.response().await;
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            answered.push(client);
+        }
+    }
 }
 
 pub fn domain(host: &str, certificate: Option<&str>, tls: TlsSettings) -> Domain {
