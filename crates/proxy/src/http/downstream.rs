@@ -199,6 +199,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
             Ok(ExchangeOutcome::Done { .. }) => Ok(Served::Done),
             Ok(ExchangeOutcome::Switched(mut switched)) => {
                 switched.share = self.account.tunnel.take();
+                switched.running = std::mem::take(&mut self.account.running);
                 let idle_timeout = plan.policy().map(|policy| policy.read_timeout);
                 Ok(Served::Switched(switched, idle_timeout.unwrap_or_default()))
             }

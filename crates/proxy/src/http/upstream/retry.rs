@@ -13,6 +13,7 @@ use super::mirror;
 use super::outgoing::{Keeping, Outgoing};
 use super::retry_state::RetryState;
 use super::timers::Timers;
+use crate::admission::bucket::Running;
 use crate::admission::share::HeldShare as Share;
 use crate::balance::usage::{HeldUsage, UsageKind};
 use crate::balance::{Choice, Endpoint, Flight, Pool};
@@ -61,6 +62,8 @@ pub struct Switched {
     pub flight: Flight,
     /// Counts as a tunnel of its host for as long.
     pub share: Option<Box<Share>>,
+    /// Counts among what its route serves at the same time for as long.
+    pub running: Vec<Running>,
 }
 
 /// The endpoint's side of a connection that speaks another protocol.
@@ -448,6 +451,7 @@ fn switched(far: Far, said: Option<Buffer>, flight: Flight) -> Switched {
         said,
         flight,
         share: None,
+        running: Vec::new(),
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::h2::client::SendRequest;
 use bytes::Bytes;
 use myriad_base::task;
-use myriad_model::{Action, Respond, TlsSettings, Value};
+use myriad_model::{Action, RateLimit, Respond, SourceRanges, TlsSettings, Value};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::websocket::{Open, carry, offered, open};
-use super::world::{Backend, Client, World, header, route};
+use super::world::{Backend, Client, PATIENCE, World, header, route, with_policy};
 use crate::limits::Limits;
 
 /// An endpoint that changes to whatever it is asked for, and says what it hears.
@@ -191,6 +192,67 @@ async fn streams_of_http2_that_carry_websockets_are_tunnels_each() {
         tries += 1;
     }
     assert_eq!(status, 200);
+}
+
+/// Asks for a WebSocket by a stream until there is a place for one.
+async fn opened(client: &mut SendRequest<Bytes>) -> Open {
+    let opening = async {
+        loop {
+            let (status, open) = stream(client).await;
+            if status == 200 {
+                return open;
+            }
+            assert_eq!(status, 503);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let opened = tokio::time::timeout(PATIENCE, opening).await;
+    opened.expect("a place is free again")
+}
+
+#[tokio::test]
+async fn a_websocket_is_served_at_the_same_time_as_others_until_it_ends() {
+    let mut world = World::start();
+    world.put_upstream("u", &[endpoint().await]);
+    world.put_domain("a.example", &["a.example"], TlsSettings::default());
+    let limited = with_policy(route("a.example", "/chat", "u"), |policy| {
+        policy.rate_limits = [RateLimit {
+            name: "websockets at the same time".into(),
+            requests: 1,
+            interval: Duration::from_secs(1),
+            burst: RateLimit::REQUESTS_MAX,
+            is_per_client: true,
+            exempt: SourceRanges::default(),
+            is_at_once: true,
+        }]
+        .into();
+    });
+    world.put_route("chat", limited);
+    let mut none = route("a.example", "/none", "u");
+    none.action = Action::Respond(Box::new(Respond {
+        status: 204,
+        body: Arc::default(),
+    }));
+    world.put_route("none", none);
+    let (mut first, head) = upgrade(&world, "a.example").await;
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    // What was said comes back, so that the request that it was is over by now.
+    first.send("still here").await;
+    assert_eq!(first.read_exact(10).await, b"still here");
+    let (_, head) = upgrade(&world, "a.example").await;
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    let mut client = offered(&world).await;
+    assert_eq!(stream(&mut client).await.0, 503);
+    drop(first);
+    // A stream of HTTP/2 counts as long as well.
+    let mut second = opened(&mut client).await;
+    second.say("still here", false).await;
+    assert_eq!(second.hear().await.as_deref(), Some("still here"));
+    let (_, head) = upgrade(&world, "a.example").await;
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    second.say("bye", true).await;
+    assert_eq!(second.hear().await.as_deref(), Some("bye"));
+    opened(&mut client).await;
 }
 
 /// The number that a metric tells.
