@@ -207,8 +207,9 @@ pub struct Limits {
     /// The silent connections that there may always be, beyond `connections_max`: somebody new has
     /// to be heard before anybody can be told to leave for him.
     pub spare_max: usize,
-    /// The most requests on their way to an endpoint at a time; 503 beyond. A domain with more than
-    /// its share of them gets no more once a fifth is left, as with connections and handshakes.
+    /// The most requests on their way to an endpoint, or that a provider is asked about, at a time;
+    /// 503 beyond. A domain with more than its share of them gets no more once a fifth is left, as
+    /// with connections and handshakes.
     pub requests_max: usize,
     /// The most listeners, in all workers together, of which objects of one namespace open at most
     /// a quarter; others are refused until there is a place.

@@ -30,6 +30,9 @@ const SHARE_CLASS: u8 = 0x5a;
 /// Tells hashes of listeners, whose streams are told apart by nothing else, from those of domains.
 const LISTENER_CLASS: u8 = 0x5b;
 
+/// Tells hashes of providers, which are asked about requests that no route takes, from both.
+const PROVIDER_CLASS: u8 = 0x5c;
+
 /// The number that a domain may always hold while anything is left.
 const FLOOR: usize = 4;
 
@@ -86,7 +89,7 @@ pub struct Fairness {
     pub handshakes: Rc<Shares>,
     /// Connections whose domain is known.
     pub connections: Rc<Shares>,
-    /// Requests on their way to an endpoint.
+    /// Requests on their way to an endpoint, and those that somebody is asked about first.
     pub requests: Rc<Shares>,
     /// Tunnels: streams, and what changed its protocol. Nothing ends them for others.
     pub tunnels: Rc<Shares>,
@@ -132,6 +135,15 @@ impl Owner {
         Owner {
             namespace,
             domain: hash_numbers(LISTENER_CLASS, listener.as_str(), &[namespace]),
+        }
+    }
+
+    /// The questions to a provider that an object says something of, whatever host they are about.
+    pub fn of_provider(origin: &Origin, provider: &Name) -> Self {
+        let namespace = hash(SHARE_CLASS, origin.namespace());
+        Owner {
+            namespace,
+            domain: hash_numbers(PROVIDER_CLASS, provider.as_str(), &[namespace]),
         }
     }
 }

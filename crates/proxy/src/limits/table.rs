@@ -170,7 +170,8 @@ pub static ROWS: &[Row] = &[
         "shorter where clients give up sooner"),
     row!("requests" requests_max Count 1..=4_194_304,
         LimitCounter::In("fair_share_refused_total{of=\"requests\"}"),
-        "Requests of a worker under way to endpoints at a time; 503 with `Retry-After`",
+        "Requests of a worker under way to endpoints, or that a provider is asked about, at a \
+         time; 503 with `Retry-After`",
         "fewer where endpoints are slow and memory is short"),
     row!("handshake_timeout" handshake_timeout Time 500..=MINUTE * 5,
         failure("handshakes_total{outcome=\"timeout\"}"),

@@ -12,6 +12,7 @@ use super::gather::{Body, gather};
 use super::{
     Decided, Flow, Providers, REROUTED, RequestState, Scene, Serving, authorization, route, run,
 };
+use crate::admission::share::{HeldShare, Owner};
 use crate::codec::body::BodyLength;
 use crate::codec::head::Head;
 use crate::codec::kept::KeptHead;
@@ -41,6 +42,8 @@ const REQUEST_ID: &str = "x-request-id";
 pub struct Check {
     /// In the order of asking; each is told what the ones before it changed.
     providers: Providers,
+    /// Whose place the questions take, where the request has none.
+    owner: Owner,
     head: KeptHead,
     token: Option<KeptToken>,
     /// The policies that are weighed once all of them let the request pass.
@@ -136,6 +139,7 @@ impl Check {
             put_id(&mut head, id);
         }
         Check {
+            owner: owner(&request),
             head,
             token: request.token.kept(),
             providers: request.providers,
@@ -143,6 +147,41 @@ impl Check {
             budget: scene.budget.clone(),
         }
     }
+}
+
+/// The owner of the questions about a request: that of its route, or else of the first provider.
+fn owner(request: &RequestState<'_, '_>) -> Owner {
+    let taken = request.taken.as_ref();
+    if let Some((origin, host)) = taken.and_then(|taken| taken.entry.owner()) {
+        return Owner::of(origin, host);
+    }
+    let provider = request.providers.first();
+    let owner = provider.and_then(|sealed| {
+        let origin = &sealed.resource()?.origin;
+        Some(Owner::of_provider(origin, sealed.name()))
+    });
+    owner.unwrap_or_default()
+}
+
+/// The place for questions about a request that has none, as one that the proxy answers itself:
+/// each question has a connection to its provider.
+///
+/// # Errors
+/// That there is no room.
+fn take_place(
+    worker: &Worker,
+    check: &Check,
+    account: &RequestAccount,
+) -> Result<Option<HeldShare>, FailureKind> {
+    if account.held.is_some() {
+        return Ok(None);
+    }
+    let (fairness, counts) = (&worker.local.fairness, &worker.local.counts);
+    let held = fairness.take_request(check.owner, counts);
+    if held.is_none() {
+        counts.add(Count::ShareRequests);
+    }
+    held.map(Some).ok_or(FailureKind::Overloaded)
 }
 
 /// Puts the id of a request where a client's would stand: providers find it by the same one as the
@@ -162,32 +201,21 @@ pub async fn settle<P: Peer>(
     account: &mut RequestAccount,
     deadline: &Deadline,
 ) {
-    let mut body = Body::default().standing(account.standing());
-    let mut all = Vec::new();
-    let mut is_rerouted = false;
-    for sealed in &check.providers {
-        let Some(provider) = sealed.provider() else {
-            *decided = Decided::failed(FailureKind::Internal);
+    let asked = ask_all(worker, visit, &mut check, peer, account, deadline);
+    let Passed {
+        all,
+        is_rerouted,
+        body,
+    } = match asked.await {
+        Ok(passed) => passed,
+        Err(answer) => {
+            if let Some(kind) = answer.failure {
+                trouble::tell(kind, answer.status, &check.head.head().host, || None);
+            }
+            *decided = Decided::answered(answer);
             return;
-        };
-        let head = check.head.head();
-        let asked = ask(worker, visit, provider, &head, &mut body, peer, deadline);
-        match asked.await {
-            Ok(changes) => {
-                drop(head);
-                is_rerouted |= provider.reroutes && changes.are_of_request();
-                check::change(&mut check.head, &changes);
-                all.push(changes);
-            }
-            Err(answer) => {
-                if let Some(kind) = answer.failure {
-                    trouble::tell(kind, answer.status, &head.host, || None);
-                }
-                *decided = Decided::answered(answer);
-                return;
-            }
         }
-    }
+    };
     let head = check.head.head();
     let tables = worker.tables.load();
     let scene = Scene {
@@ -219,6 +247,51 @@ pub async fn settle<P: Peer>(
     if let Plan::Forward(plan) = &mut decided.plan {
         body.give_back(plan);
     }
+}
+
+/// What providers have said who let a request pass.
+struct Passed {
+    /// The changes of each.
+    all: Vec<check::CheckChanges>,
+    /// Whether they may lead it to another route.
+    is_rerouted: bool,
+    /// What was read of the body for them.
+    body: Body,
+}
+
+/// Asks all providers in their order. Meanwhile the request has a place.
+///
+/// # Errors
+/// The answer that the client gets instead.
+async fn ask_all<P: Peer>(
+    worker: &Rc<Worker>,
+    visit: &DownstreamConnection,
+    check: &mut Check,
+    peer: &mut P,
+    account: &RequestAccount,
+    deadline: &Deadline,
+) -> Result<Passed, LocalReply> {
+    let place = take_place(worker, check, account).map_err(LocalReply::failed)?;
+    let own = place.as_ref().map(HeldShare::standing);
+    let standing = own.unwrap_or_else(|| account.standing());
+    let mut passed = Passed {
+        all: Vec::new(),
+        is_rerouted: false,
+        body: Body::default().standing(standing),
+    };
+    for sealed in &check.providers {
+        let Some(provider) = sealed.provider() else {
+            return Err(LocalReply::failed(FailureKind::Internal));
+        };
+        let head = check.head.head();
+        let body = &mut passed.body;
+        let changes = ask(worker, visit, provider, &head, body, peer, deadline).await?;
+        drop(head);
+        passed.is_rerouted |= provider.reroutes && changes.are_of_request();
+        check::change(&mut check.head, &changes);
+        passed.all.push(changes);
+    }
+    Ok(passed)
 }
 
 /// Asks one provider.

@@ -1,11 +1,16 @@
 //! One domain's flood, and what is left for others.
 
+use std::sync::Arc;
+
 use myriad_base::metrics::Metrics;
-use myriad_model::{TlsSettings, Value};
+use myriad_model::{
+    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
+    Action, Authorize, CheckProtocol, HttpCheck, Provider, Respond, TlsSettings, Value,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::world::{Backend, PATIENCE, World, header, route};
+use super::world::{Backend, Client, PATIENCE, World, header, route};
 use crate::limits::Limits;
 use crate::{Proxy, Settings};
 
@@ -77,6 +82,101 @@ async fn slow_requests_of_one_domain_leave_others_a_fifth() {
         }
     }
     assert_eq!(refused, 20);
+}
+
+/// A provider that is asked about every request for a host, and the policy that says so.
+fn asked_about(host: &str) -> [Value; 2] {
+    let provider = Provider {
+        upstream: "check".into(),
+        protocol: CheckProtocol::Http(Box::new(HttpCheck::default())),
+        timeout: PATIENCE,
+        fail_open: false,
+        error_status: 403,
+        reroutes: false,
+        body: None,
+        authority: "check.evil".into(),
+    };
+    let test = AccessTest {
+        subject: AccessSubject::Host,
+        any: [AccessMatcher::Exact(host.into())].into(),
+        none: Box::default(),
+    };
+    let rule = AccessRule {
+        when: [test].into(),
+        ..AccessRule::default()
+    };
+    let access_policy = AccessPolicy {
+        listeners: Default::default(),
+        check: AccessCheck::Authorize(Authorize {
+            action: AccessAction::Custom("p".into()),
+            is_dry_run: false,
+            rules: [rule].into(),
+        }),
+    };
+    [
+        Value::Provider(Box::new(provider)),
+        Value::AccessPolicy(Box::new(access_policy)),
+    ]
+}
+
+#[tokio::test]
+async fn questions_about_what_the_proxy_answers_itself_have_places_and_leave_some_to_others() {
+    let limits = Limits {
+        requests_max: 20,
+        ..Limits::default()
+    };
+    let (mut world, check) = world(limits, false).await;
+    world.put_upstream("check", &[check.local_addr().unwrap()]);
+    let [provider, access_policy] = asked_about("evil.example");
+    let mut answers = route("evil.example", "/answers", "none");
+    answers.action = Action::Respond(Box::new(Respond {
+        status: 204,
+        body: Arc::default(),
+    }));
+    let answers = Value::Route(Box::new(answers));
+    let all = vec![("p", provider), ("g", access_policy), ("answers", answers)];
+    world.put_all_of("evil", all);
+    let ask = |number: usize| {
+        let path = ["/answers", "/none"][number % 2];
+        format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+    };
+    let mut flood = Vec::new();
+    for number in 0..24 {
+        let mut client = world.client().await;
+        client.send(ask(number)).await;
+        flood.push(client);
+    }
+    // Four fifths are asked about, and no connection is opened for any other.
+    until_counted(&world, "requests", 8).await;
+    ask_quietly(&world, 2).await;
+    let admit = async || {
+        let mut asked = Client::new(check.accept().await.unwrap().0);
+        asked.read_until("\r\n\r\n").await;
+        asked
+            .send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            .await;
+    };
+    for _ in 0..16 {
+        admit().await;
+    }
+    let mut answered = [0; 3];
+    for client in &mut flood {
+        let (head, _) = client.response().await;
+        let statuses = ["204", "404", "503"];
+        let at = statuses.iter().position(|it| head[9..].starts_with(it));
+        answered[at.unwrap_or_else(|| panic!("{head}"))] += 1;
+    }
+    assert_eq!(answered[2], 8, "{answered:?}");
+    assert_eq!(answered[0] + answered[1], 16, "{answered:?}");
+    // The places are free again.
+    for number in 0..2 {
+        let mut client = world.client().await;
+        client.send(ask(number)).await;
+        admit().await;
+        let (head, _) = client.response().await;
+        assert!(!head.starts_with("HTTP/1.1 503"), "{head}");
+    }
+    until_counted(&world, "requests", 8).await;
 }
 
 #[tokio::test]
