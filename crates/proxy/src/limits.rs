@@ -26,7 +26,7 @@ pub const FRAMES_TIME: Duration = Duration::from_secs(10);
 pub const FRAME_CREDIT_BYTES: u64 = 64;
 
 /// How many of `max` things of the process one namespace may have: a quarter.
-pub fn namespace_max(max: usize) -> usize {
+pub const fn namespace_max(max: usize) -> usize {
     max / 4
 }
 

@@ -35,7 +35,7 @@ pub enum BadHash {
     /// No proxy knows the kind.
     #[error("is of a kind that is not supported")]
     Unknown,
-    /// It is not of the form that its kind has.
+    /// It is not of the form that its kind has, so that no password has it.
     #[error("is not of the form that hashes of its kind have")]
     Malformed,
     /// Verifying by it would take too long.
@@ -52,6 +52,10 @@ impl Users {
 
     /// The most rounds of a hash of SHA-crypt.
     const ROUNDS_MAX: u32 = 100_000;
+
+    /// The longest password that is verified, in bytes: some hashes cost as much more as it is
+    /// longer.
+    pub const PASSWORD_BYTES_MAX: usize = 256;
 
     /// Names and hashes; of a name that comes twice the first counts.
     pub fn new(mut list: Vec<(Box<str>, Box<str>)>) -> Self {
@@ -98,20 +102,19 @@ impl Users {
             return check_bcrypt(rest);
         }
         if let Some(rest) = of_kind(&["$5$"]) {
-            return check_rounds(rest, 43);
+            return check_rounds(rest, 43, FOUR_BITS);
         }
         if let Some(rest) = of_kind(&["$6$"]) {
-            return check_rounds(rest, 86);
+            return check_rounds(rest, 86, TWO_BITS);
         }
         let is_good = if let Some(rest) = of_kind(&["$apr1$"]) {
-            is_salted(rest, 8..=8, 22)
+            is_salted(rest, 8..=8, 22, TWO_BITS)
         } else if let Some(rest) = of_kind(&["$1$"]) {
-            is_salted(rest, 1..=8, 22)
+            is_salted(rest, 1..=8, 22, TWO_BITS)
         } else if let Some(rest) = of_kind(&["{SHA}"]) {
-            let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-            rest.len() == 28 && rest.bytes().all(is_base64)
+            is_sha1(rest)
         } else if let Some(rest) = of_kind(&["{PLAIN}"]) {
-            !rest.is_empty()
+            (1..=Users::PASSWORD_BYTES_MAX).contains(&rest.len())
         } else {
             return Err(BadHash::Unknown);
         };
@@ -133,13 +136,49 @@ fn check_bcrypt(rest: &str) -> Result<(), BadHash> {
     match cost.ok_or(BadHash::Malformed)? {
         0..4 => Err(BadHash::Malformed),
         cost if cost > Users::COST_MAX => Err(BadHash::Costly),
-        _ if salted.len() == 53 && salted.bytes().all(is_crypt) => Ok(()),
+        _ if is_bcrypt(salted) => Ok(()),
         _ => Err(BadHash::Malformed),
     }
 }
 
+/// Whether a text is the 16 bytes of a salt and the 23 of a sum, each in letters whose last one has
+/// bits to spare.
+fn is_bcrypt(salted: &str) -> bool {
+    const OF_SALT: &[u8] = b".Oeu";
+    const OF_SUM: &[u8] = b".CGKOSWaeimquy26";
+    let Some((salt, sum)) = salted.split_at_checked(22) else {
+        return false;
+    };
+    sum.len() == 31
+        && salted.bytes().all(is_crypt)
+        && ends_in(salt, OF_SALT)
+        && ends_in(sum, OF_SUM)
+}
+
+/// Whether a text is 20 bytes in base64.
+fn is_sha1(text: &str) -> bool {
+    const LAST: &[u8] = b"AEIMQUYcgkosw048";
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+    text.strip_suffix('=').is_some_and(|letters| {
+        letters.len() == 27 && letters.bytes().all(is_base64) && ends_in(letters, LAST)
+    })
+}
+
+/// The last letters of sums that have two bits left for theirs.
+const TWO_BITS: &[u8] = b"./01";
+
+/// The last letters of sums that have four.
+const FOUR_BITS: &[u8] = b"./0123456789ABCD";
+
+/// Whether the last letter of a text is one of these: whatever bits are to spare in it are zero in
+/// all hashes that are made.
+fn ends_in(text: &str, letters: &[u8]) -> bool {
+    let last = text.bytes().next_back();
+    last.is_some_and(|last| letters.contains(&last))
+}
+
 /// The rounds, where there are any, then salt and sum.
-fn check_rounds(rest: &str, sum: usize) -> Result<(), BadHash> {
+fn check_rounds(rest: &str, sum: usize, last: &[u8]) -> Result<(), BadHash> {
     let mut salted = rest;
     if let Some(rounds) = rest.strip_prefix("rounds=") {
         let (rounds, behind) = rounds.split_once('$').ok_or(BadHash::Malformed)?;
@@ -150,15 +189,15 @@ fn check_rounds(rest: &str, sum: usize) -> Result<(), BadHash> {
             Err(_) => return Err(BadHash::Malformed),
         }
     }
-    let is_good = is_salted(salted, 1..=16, sum);
+    let is_good = is_salted(salted, 1..=16, sum, last);
     is_good.then_some(()).ok_or(BadHash::Malformed)
 }
 
-/// Whether a text is a salt and a sum of these lengths.
-fn is_salted(text: &str, salts: RangeInclusive<usize>, length: usize) -> bool {
+/// Whether a text is a salt and a sum of these lengths, which ends in one of these letters.
+fn is_salted(text: &str, salts: RangeInclusive<usize>, length: usize, last: &[u8]) -> bool {
     text.split_once('$').is_some_and(|(salt, sum)| {
         let is_crypt = salt.bytes().chain(sum.bytes()).all(is_crypt);
-        salts.contains(&salt.len()) && sum.len() == length && is_crypt
+        salts.contains(&salt.len()) && sum.len() == length && is_crypt && ends_in(sum, last)
     })
 }
 
@@ -207,6 +246,29 @@ mod tests {
             (String::new(), Err(BadHash::Unknown)),
         ] {
             assert_eq!(Users::check_hash(&hash), told, "{hash}");
+        }
+    }
+
+    #[test]
+    fn what_no_password_has_is_no_hash() {
+        let sum = "0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5s";
+        let long = "a".repeat(Users::PASSWORD_BYTES_MAX + 1);
+        for hash in [
+            // Letters with bits beyond those of salt and sum.
+            "$2y$10$abcdefghijklmnopqrstuv2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW".to_owned(),
+            "$2y$10$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrX".to_owned(),
+            format!("$5$saltsalt${sum}E"),
+            format!("$6$saltsalt${}{}2", sum, "a".repeat(43)),
+            "$apr1$lZL6V/ci$eIMz/iKDkbtys/uU7LEK02".to_owned(),
+            "$1$ab$dslkcXxVH.x8LwW1W/oABz".to_owned(),
+            "{SHA}5en6G6MezRroT3XKqkdPOmY/BfR=".to_owned(),
+            "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQA".to_owned(),
+            "{SHA}5en6G6MezRroT3XKqkdPOmY/Bf==".to_owned(),
+            // No password is as long.
+            format!("{{PLAIN}}{long}"),
+        ] {
+            let told = Users::check_hash(&hash);
+            assert_eq!(told, Err(BadHash::Malformed), "{hash}");
         }
     }
 

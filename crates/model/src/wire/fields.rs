@@ -20,9 +20,9 @@ use super::{WireError, shared};
 pub(crate) use routes::{Parts, parts};
 
 use crate::{
-    AccessPolicy, Certificate, Domain, Endpoints, KeyEncoding, Listener, Origin, OriginKind,
-    PrivateKey, Provider, Resource, Route, Routes, StreamRoute, TRUST_PARTS_MAX, Telemetry, Trust,
-    Upstream, Users, Value,
+    AccessPolicy, BadHash, Certificate, Domain, Endpoints, KeyEncoding, Listener, Origin,
+    OriginKind, PrivateKey, Provider, Resource, Route, Routes, StreamRoute, TRUST_PARTS_MAX,
+    Telemetry, Trust, Upstream, Users, Value,
 };
 
 message! {
@@ -120,7 +120,8 @@ message! {
         1 name: required_text("user"), of pair.0;
         2 hash: string(), of pair.1;
     } => {
-        if Users::check_hash(&hash).is_err() {
+        // One that no password has admits nobody, and must not take the others with it.
+        if matches!(Users::check_hash(&hash), Err(BadHash::Unknown | BadHash::Costly)) {
             return Err(WireError::Invalid("hash of a password"));
         }
         (name, hash)

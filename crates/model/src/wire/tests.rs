@@ -35,6 +35,8 @@ fn users_whose_hashes_cost_too_much_or_stand_beside_authorities_are_refused() {
         ..users()
     };
     assert!(read(users()).is_ok());
+    // One that no password has admits nobody, and others are admitted beside it.
+    assert!(read(of("{SHA}5en6G6MezRroT3XKqkdPOmY/BfR=")).is_ok());
     let costly = "$2y$31$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
     for hash in [costly, "rl0uE7ktq/6zU", ""] {
         assert_eq!(

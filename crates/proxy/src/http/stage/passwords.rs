@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use myriad_model::{Name, Policy};
+use myriad_model::{Name, Policy, Users};
 
 use self::checks::{LoginAttempt, PasswordChecks, Verdict as Found};
 use super::dry_run::{DryRunEnd, StageVerdict};
@@ -28,9 +28,6 @@ use crate::policy::{client, limit};
 
 /// The longest name and password together, in base64.
 const GIVEN_BYTES_MAX: usize = 1_024;
-
-/// The longest password: some hashes cost as much more as it is longer.
-const PASSWORD_BYTES_MAX: usize = 256;
 
 /// Names and passwords as clients encode them, with and without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -163,7 +160,7 @@ impl Given {
         let colon = decoded.iter().position(|byte| *byte == b':')?;
         let (user, password) = decoded.split_at_checked(colon)?;
         let password = password.get(1..)?;
-        (password.len() <= PASSWORD_BYTES_MAX).then_some(())?;
+        (password.len() <= Users::PASSWORD_BYTES_MAX).then_some(())?;
         Some(Given {
             user: std::str::from_utf8(user).ok()?.into(),
             password: password.into(),

@@ -4,7 +4,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ const KNOWN_MAX: usize = 1_024;
 /// The most that are verified at a time: half of the processors, and no more than this.
 const TURNS_MAX: usize = 4;
 
-/// The most that are verified or wait for it; one namespace has a quarter of them.
+/// The most that are verified or wait for it; one namespace has a quarter of them, of which one
+/// source has half.
 const PLACES_MAX: usize = 128;
 
 /// The most wrong passwords of one source for one namespace in this time.
@@ -64,6 +65,8 @@ struct State {
     /// The places that are taken, all of them and by namespace.
     places: usize,
     places_of: HashMap<u64, usize>,
+    /// The same by namespace and source.
+    places_from: HashMap<(u64, u64), usize>,
 }
 
 /// The passwords of one part that were right. A full younger generation becomes the older one.
@@ -104,6 +107,7 @@ pub(super) enum Verdict {
 struct CheckPlace {
     checks: &'static PasswordChecks,
     namespace: u64,
+    source: u64,
 }
 
 impl PasswordChecks {
@@ -161,7 +165,7 @@ impl PasswordChecks {
 
     /// Verifies a password on a thread beside, once it is its turn.
     pub(super) async fn verify(&'static self, attempt: LoginAttempt) -> Verdict {
-        let Some(place) = self.enter(attempt.namespace) else {
+        let Some(place) = self.enter(attempt.namespace, attempt.source) else {
             return Verdict::Full;
         };
         let most = limits::namespace_max(PLACES_MAX);
@@ -196,18 +200,23 @@ impl PasswordChecks {
         state.count(attempt.namespace, attempt.source);
     }
 
-    fn enter(&'static self, namespace: u64) -> Option<CheckPlace> {
+    fn enter(&'static self, namespace: u64, source: u64) -> Option<CheckPlace> {
+        const OWN_MAX: usize = limits::namespace_max(PLACES_MAX);
         let mut state = self.state();
         let own = state.places_of.get(&namespace).copied();
         let own = own.unwrap_or_default();
-        if state.places >= PLACES_MAX || own >= limits::namespace_max(PLACES_MAX) {
+        let from = state.places_from.get(&(namespace, source)).copied();
+        let from = from.unwrap_or_default();
+        if state.places >= PLACES_MAX || own >= OWN_MAX || from >= OWN_MAX / 2 {
             return None;
         }
         state.places += 1;
         state.places_of.insert(namespace, own + 1);
+        state.places_from.insert((namespace, source), from + 1);
         Some(CheckPlace {
             checks: self,
             namespace,
+            source,
         })
     }
 
@@ -286,11 +295,17 @@ impl Drop for CheckPlace {
     fn drop(&mut self) {
         let mut state = self.checks.state();
         state.places = state.places.saturating_sub(1);
-        if let Some(own) = state.places_of.get_mut(&self.namespace) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
-                state.places_of.remove(&self.namespace);
-            }
+        give_back(&mut state.places_of, &self.namespace);
+        give_back(&mut state.places_from, &(self.namespace, self.source));
+    }
+}
+
+/// Takes one from a count, which is forgotten at zero.
+fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
@@ -364,8 +379,8 @@ mod tests {
     #[test]
     fn places_are_bounded_and_one_namespace_has_not_all_of_them() {
         let checks = checks();
-        let enter = |number, count| -> Vec<_> {
-            let places = (0..count).map(|_| checks.enter(number));
+        let enter = |number, count: usize| -> Vec<_> {
+            let places = (0..count as u64).map(|source| checks.enter(number, source));
             places.flatten().collect()
         };
         let first = enter(1, PLACES_MAX);
@@ -376,6 +391,23 @@ mod tests {
         drop((first, others));
         assert_eq!(enter(1, 1).len(), 1);
         assert!(checks.state().places_of.is_empty());
+    }
+
+    #[test]
+    fn one_source_leaves_half_of_the_places_of_a_namespace_to_others() {
+        let checks = checks();
+        let enter = |namespace, source| -> Vec<_> {
+            let places = (0..PLACES_MAX).map(|_| checks.enter(namespace, source));
+            places.flatten().collect()
+        };
+        let half = limits::namespace_max(PLACES_MAX) / 2;
+        let flood = enter(1, 7);
+        assert_eq!(flood.len(), half);
+        // It has as many for another namespace, and another source has the rest here.
+        assert_eq!((enter(2, 7).len(), enter(1, 8).len()), (half, half));
+        drop(flood);
+        assert_eq!(enter(1, 7).len(), half);
+        assert!(checks.state().places_from.is_empty());
     }
 
     #[test]

@@ -10,6 +10,9 @@ use myriad_model::Users;
 use sha_crypt::{PasswordVerifier, ShaCrypt};
 use unix_crypt::apr1;
 
+/// The longest password that bcrypt tells from longer ones.
+const BCRYPT_BYTES_MAX: usize = 72;
+
 /// Whether a password is right by a hash. It takes long, and no longer than hashes may that are
 /// verified by.
 pub(super) fn is_right(hash: &str, password: &[u8]) -> bool {
@@ -17,7 +20,7 @@ pub(super) fn is_right(hash: &str, password: &[u8]) -> bool {
         return false;
     }
     if hash.starts_with("$2") {
-        return bcrypt::verify(password, hash).unwrap_or(false);
+        return is_whole(password) && bcrypt::verify(password, hash).unwrap_or(false);
     }
     if hash.starts_with("$5$") || hash.starts_with("$6$") {
         let sha = ShaCrypt::default();
@@ -38,6 +41,12 @@ pub(super) fn is_right(hash: &str, password: &[u8]) -> bool {
         Some(format!("{{SHA}}{}", STANDARD.encode(sum)).into_bytes())
     };
     made.is_some_and(|made| is_same(&made, hash.as_bytes()))
+}
+
+/// Whether bcrypt sees all of a password: it knows no more than its first 72 bytes, and what stands
+/// behind a NUL may be the password over again.
+fn is_whole(password: &[u8]) -> bool {
+    password.len() <= BCRYPT_BYTES_MAX && !password.contains(&0)
 }
 
 /// The hash of a password with the salt of another.
@@ -85,6 +94,18 @@ mod tests {
             "$apr1$lZL6V/ci$eIMz/iKDkbtys/uU7LEK00",
             b"password"
         ));
+    }
+
+    #[test]
+    fn bcrypt_takes_no_password_for_another_that_begins_like_it() {
+        let hash = |password: &[u8]| bcrypt::hash(password, 4).unwrap();
+        let letters = [b'a'; 73];
+        let (most, beyond) = (&letters[..72], &letters[..]);
+        assert!(is_right(&hash(most), most));
+        assert!(!is_right(&hash(most), beyond));
+        assert!(!is_right(&hash(beyond), beyond));
+        assert!(!is_right(SECRETS[0], b"secret\0secret"));
+        assert!(!is_right(&hash(b"secret\0"), b"secret\0"));
     }
 
     #[test]
