@@ -38,6 +38,30 @@ const BEFORE: [&str; 25] = [
     "www-authenticate",
 ];
 
+/// Fields of a request beside the known ones that say how it came, where it leads or what it asks
+/// for, which endpoints believe of those in front of them.
+const CLAIMS: [&str; 16] = [
+    "b3",
+    "cf-connecting-ip",
+    "remote-user",
+    "traceparent",
+    "tracestate",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-remote-addr",
+    "x-remote-user",
+    "x-request-start",
+    "x-rewrite-url",
+];
+
+/// What others of them begin with.
+const CLAIM_STARTS: [&str; 4] = ["x-b3-", "x-envoy-", "x-forwarded-", "x-original-"];
+
 /// The field by which gRPC tells how a call ended.
 pub const GRPC_STATUS: &str = "grpc-status";
 
@@ -83,12 +107,23 @@ pub fn filter(trailers: Trailers) -> Option<Trailers> {
 }
 
 /// The same of those of a request, without names with underscores, whatever its route says of
-/// them in a head, and without those that are reserved: servers that join trailers to the
-/// head would take them for what the proxy has set or verified there. None where nothing is left.
+/// them in a head, without those that only proxies may claim, and without those that are reserved:
+/// servers that join trailers to the head would take them for what the proxy has set or verified
+/// there. None where nothing is left.
 pub fn of_request(trailers: Trailers, is_reserved: impl Fn(&str) -> bool) -> Option<Trailers> {
     keep(trailers, |name| {
-        !name.as_str().contains('_') && !is_reserved(name.as_str())
+        let name = name.as_str();
+        !name.contains('_') && !is_claim(name) && !is_reserved(name)
     })
+}
+
+/// The same without more of them that are reserved. None where nothing is left.
+pub fn without(trailers: Trailers, is_reserved: impl Fn(&str) -> bool) -> Option<Trailers> {
+    keep(trailers, |name| !is_reserved(name.as_str()))
+}
+
+fn is_claim(name: &str) -> bool {
+    CLAIMS.contains(&name) || CLAIM_STARTS.iter().any(|start| name.starts_with(start))
 }
 
 fn keep(trailers: Trailers, is_allowed: impl Fn(&HeaderName) -> bool) -> Option<Trailers> {
@@ -114,7 +149,7 @@ pub fn write(trailers: &http::HeaderMap, out: &mut Buffer) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Buffer, of_request, parse, write};
+    use super::{Buffer, CLAIMS, of_request, parse, write};
 
     #[test]
     fn trailers_come_out_as_they_went_in_but_for_what_must_not_be_there() {
@@ -141,6 +176,29 @@ mod tests {
         write(&passed(text).unwrap(), &mut out);
         assert_eq!(out.filled(), b"x-a: b\r\n");
         assert!(passed(b"x_forwarded_for: 192.0.2.1\r\nx-user: root\r\n\r\n").is_none());
+    }
+
+    #[test]
+    fn trailers_of_a_request_are_none_that_only_proxies_may_claim() {
+        let passed = |text: &[u8]| of_request(parse(text).unwrap(), |_| false);
+        for name in CLAIMS {
+            assert!(
+                passed(format!("{name}: a\r\n\r\n").as_bytes()).is_none(),
+                "{name}"
+            );
+        }
+        for name in [
+            "X-Forwarded-Prefix",
+            "x-original-url",
+            "X-B3-TraceId",
+            "x-envoy-retry-on",
+        ] {
+            assert!(
+                passed(format!("{name}: a\r\n\r\n").as_bytes()).is_none(),
+                "{name}"
+            );
+        }
+        assert!(passed(b"x-checksum: a\r\n\r\n").is_some());
     }
 
     #[test]

@@ -22,8 +22,8 @@ pub struct ResponseChanges<'a> {
 
 /// The client's end: the source of a request and the destination of its response.
 pub trait Peer {
-    /// Appends what has arrived of the request body to `out`, framed for the endpoint. True once
-    /// the body is complete.
+    /// Appends what has arrived of the request body to `out`, framed for the endpoint but for its
+    /// end. True once the body is complete.
     ///
     /// # Errors
     /// A body that is refused, or a client that went away.
@@ -37,8 +37,7 @@ pub trait Peer {
     /// Takes no longer a body from here on, where another route has another limit.
     fn limit_body(&mut self, _bytes_max: u64) {}
 
-    /// The trailers behind the request body, once that is complete; `None` where the framing for
-    /// the endpoint has carried them already.
+    /// The trailers behind the request body, once that is complete.
     fn take_trailers(&mut self) -> Option<Trailers> {
         None
     }

@@ -17,6 +17,7 @@ use crate::codec::body::Encoder;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::EndpointHead;
 use crate::codec::proxy_header::Ends;
+use crate::codec::trailer::{self, Trailers};
 use crate::failure::FailureKind;
 use crate::policy::check::OwnedHeader;
 use crate::policy::cors::Additions;
@@ -96,6 +97,8 @@ pub struct Forward {
     pub additions: Additions,
     /// Fields that a provider told for the response.
     pub told: Vec<OwnedHeader>,
+    /// Names of fields of the request that providers have said something of.
+    pub reserved: Vec<Box<str>>,
     /// Where copies of the request go, and by which mirror of the policy.
     pub mirrors: Vec<(Arc<UpstreamEntry>, usize)>,
     /// The question for the page that takes the place of an error, but for its end.
@@ -133,6 +136,23 @@ impl Forward {
     /// The changes to the fields of the response.
     pub fn changes(&self) -> ResponseChanges<'_> {
         changes_of(&self.route, self.share, &self.additions, &self.told)
+    }
+
+    /// The trailers of the request as they go on: without those whose names the route or a provider
+    /// has set in its head, or taken out of it. None where nothing is left.
+    pub fn trailers(&self, trailers: Trailers) -> Option<Trailers> {
+        let edits = self
+            .route
+            .route()
+            .map(|route| header_edits(route, self.share));
+        let [policy, share] = edits.unwrap_or_default();
+        let edits = Edits::new(
+            policy.map(|edits| &edits.request),
+            share.map(|edits| &edits.request),
+        );
+        trailer::without(trailers, |name| {
+            !edits.keeps(name) || self.reserved.iter().any(|it| it.eq_ignore_ascii_case(name))
+        })
     }
 
     /// Whether the route is of another namespace than the upstream, or one has a say in it, so that

@@ -73,6 +73,12 @@ pub struct CheckChanges {
 }
 
 impl CheckChanges {
+    /// The names of the fields of the request that change.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let put = self.set.iter().chain(&self.add).map(|(name, _)| &**name);
+        self.remove.iter().map(|name| &**name).chain(put)
+    }
+
     /// Whether anything of the request changes.
     pub fn are_of_request(&self) -> bool {
         !(self.set.is_empty() && self.add.is_empty() && self.remove.is_empty())

@@ -347,9 +347,11 @@ async fn ask<P: Peer>(
 fn put(plan: &mut Plan, changes: check::CheckChanges, is_written: bool) {
     if let Plan::Forward(plan) = plan
         && changes.are_of_request()
-        && !is_written
     {
-        check::edit_head(&mut plan.head, &changes);
+        plan.reserved.extend(changes.names().map(Box::from));
+        if !is_written {
+            check::edit_head(&mut plan.head, &changes);
+        }
     }
     let told = changes.downstream.into_iter();
     let told = told.filter(|(name, _)| check::may_pass_on(name));

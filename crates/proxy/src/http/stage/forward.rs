@@ -245,6 +245,7 @@ fn write_to(
         upstream,
         additions,
         told: Vec::new(),
+        reserved: Vec::new(),
         is_copied: Cell::new(false),
         is_copy: false,
     }))

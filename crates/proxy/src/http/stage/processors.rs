@@ -176,6 +176,7 @@ async fn begin<P: Peer>(
             }
             Reply::Continue(Mutation { changes, body }) => {
                 if changes.are_of_request() {
+                    plan.reserved.extend(changes.names().map(Box::from));
                     edit_head(&mut plan.head, &changes);
                 }
                 replaced = body.or(replaced);

@@ -4,7 +4,7 @@
 //! the request is complete, and either end may be slow. What is kept in memory is bounded in each
 //! direction, and a full buffer stops the reading that would fill it further.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::attempt::{Attempt, Broken, ExchangeEnd, ExchangeWait, Interims};
 use super::mirror;
@@ -167,7 +167,15 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         } = &mut self.around;
         if !outgoing.is_complete() && outgoing.has_room() {
             let peer = &mut *self.peer;
-            match outgoing.poll_extend(|body| peer.poll_body(context, plan.encoder, body)) {
+            let extended = outgoing.poll_extend(|body| {
+                let is_complete = ready!(peer.poll_body(context, plan.encoder, body))?;
+                if is_complete {
+                    let trailers = peer.take_trailers().and_then(|it| plan.trailers(it));
+                    plan.encoder.end_with(trailers.as_ref(), body);
+                }
+                Poll::Ready(Ok::<bool, FailureKind>(is_complete))
+            });
+            match extended {
                 Poll::Ready(Ok(())) => moves = true,
                 Poll::Ready(Err(kind)) => return Err(kind.into()),
                 Poll::Pending => *waits = waits_for_body,

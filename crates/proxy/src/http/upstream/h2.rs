@@ -190,7 +190,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
                 Poll::Pending => *waits = waits_for_body,
             }
             if outgoing.is_complete() {
-                outgoing.trailers = peer.take_trailers();
+                outgoing.trailers = peer.take_trailers().and_then(|it| plan.trailers(it));
                 mirror::start(worker, plan, outgoing);
             }
         }

@@ -161,6 +161,7 @@ fn copy_of(
         original: plan.original,
         additions: Additions::new(),
         told: Vec::new(),
+        reserved: Vec::new(),
         mirrors: Vec::new(),
         page_question: None,
         is_copied: true.into(),

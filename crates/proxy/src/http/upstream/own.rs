@@ -103,6 +103,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         original: None,
         additions: Additions::new(),
         told: Vec::new(),
+        reserved: Vec::new(),
         hash: None,
         mirrors: Vec::new(),
         page_question: None,

@@ -108,6 +108,33 @@ async fn a_provider_over_http_lets_pass_and_refuses() {
 }
 
 #[tokio::test]
+async fn no_trailer_is_what_a_provider_has_set() {
+    let check = Backend::answering(|_| {
+        "HTTP/1.1 200 OK\r\nX-User: eve\r\nContent-Length: 0\r\n\r\n".to_owned()
+    })
+    .await;
+    let (mut world, _backend) = guarded(Provider {
+        body: None,
+        ..over_http()
+    })
+    .await;
+    world.put_upstream("check", &[check.address]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    world.put_upstream("u", &[listener.local_addr().unwrap()]);
+    let mut client = world.client().await;
+    client
+        .send(
+            "POST /a HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+             3\r\nabc\r\n0\r\nX-User: root\r\nX-Sum: 1\r\n\r\n",
+        )
+        .await;
+    let mut endpoint = Client::new(listener.accept().await.unwrap().0);
+    let request = endpoint.read_until("x-sum: 1\r\n\r\n").await;
+    assert_eq!(header(&request, "x-user"), Some("eve"), "{request}");
+    assert!(request.ends_with("\r\n0\r\nx-sum: 1\r\n\r\n"), "{request}");
+}
+
+#[tokio::test]
 async fn a_provider_is_told_the_id_that_the_endpoint_gets() {
     let check = Backend::answering(|told| {
         let id = header(told, "x-request-id").unwrap_or("none");

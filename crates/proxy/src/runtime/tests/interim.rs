@@ -9,12 +9,12 @@ use ::h2::{RecvStream, SendStream};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use myriad_model::{
-    AccessCheck, AccessPolicy, Action, Authenticate, ClaimHeader, Respond, TokenIssuer, TokenKeys,
-    Value,
+    AccessCheck, AccessPolicy, Action, Authenticate, ClaimHeader, HeaderEdit, HeaderEdits, Respond,
+    TokenIssuer, TokenKeys, Value,
 };
 use tokio::net::{TcpListener, TcpStream};
 
-use super::endpoints::Streams;
+use super::endpoints::{Streams, put};
 use super::http2::connect;
 use super::world::{Client, PATIENCE, World, header, route, with_policy};
 
@@ -379,4 +379,44 @@ async fn no_trailer_is_a_token_or_what_only_a_token_fills() {
     let mut other = accept(&listener).await;
     let body = other.read_until("x-sum: 1\r\n\r\n").await;
     assert!(body.ends_with("\r\n0\r\nx-sum: 1\r\n\r\n"), "{body}");
+}
+
+#[tokio::test]
+async fn no_trailer_is_what_a_route_sets_or_takes_out_or_what_only_proxies_claim() {
+    let (mut world, listener) = world().await;
+    let streams = Streams::echo().await;
+    put(&mut world, "v", streams.address);
+    for (name, path, upstream) in [("r", "/", "u"), ("s", "/streams", "v")] {
+        let edited = with_policy(route("a.example", path, upstream), |policy| {
+            let request = HeaderEdit {
+                remove: ["x-gone".into()].into(),
+                set: [("x-env".into(), "prod".into())].into(),
+                add: Box::default(),
+            };
+            policy.headers = Some(Box::new(HeaderEdits {
+                request,
+                response: HeaderEdit::default(),
+            }));
+        });
+        world.put_route(name, edited);
+    }
+    let post = |path: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
+             TE: trailers\r\nConnection: TE\r\n\r\n3\r\nabc\r\n0\r\nX-Env: evil\r\nX-Gone: evil\r\n\
+             Via: evil\r\nX-HTTP-Method-Override: evil\r\nX-Sum: 1\r\n\r\n"
+        )
+    };
+    let mut client = world.client().await;
+    client.send(post("/")).await;
+    let mut endpoint = accept(&listener).await;
+    let request = endpoint.read_until("x-sum: 1\r\n\r\n").await;
+    assert!(request.ends_with("\r\n0\r\nx-sum: 1\r\n\r\n"), "{request}");
+    let mut client = world.client().await;
+    client.send(post("/streams")).await;
+    client.read_until("\r\n\r\n").await;
+    let echoed = client.read_until("\r\n\r\n").await;
+    assert!(echoed.contains("x-env: prod\n"), "{echoed}");
+    assert!(echoed.contains("x-sum: 1\r\n"), "{echoed}");
+    assert!(!echoed.contains("evil"), "{echoed}");
 }

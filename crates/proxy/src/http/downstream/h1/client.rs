@@ -338,9 +338,6 @@ impl Peer for H1Client {
             if self.decoder.is_done() {
                 let received = self.decoder.take_trailers();
                 self.trailers = received.and_then(|it| trailers_of_request(&self.worker, it));
-                if encoder == Encoder::Chunked {
-                    encoder.end_with(self.trailers.take().as_ref(), out);
-                }
                 return Poll::Ready(Ok(true));
             }
             if has_moved {

@@ -207,12 +207,7 @@ impl Peer for H2Client {
             }
             None => {
                 let received = self.handle.take_trailers().and_then(trailer::filter);
-                let received = received.and_then(|it| trailers_of_request(&self.worker, it));
-                if encoder == Encoder::Chunked {
-                    encoder.end_with(received.as_ref(), out);
-                } else {
-                    self.received = received;
-                }
+                self.received = received.and_then(|it| trailers_of_request(&self.worker, it));
                 Poll::Ready(Ok(true))
             }
         }
