@@ -137,6 +137,42 @@ async fn who_has_sent_an_interim_response_has_seen_the_request() {
 }
 
 #[tokio::test]
+async fn what_is_idempotent_is_sent_again_where_a_connection_that_has_served_ends() {
+    for (method, is_repeated) in [("DELETE", true), ("PUT", true), ("POST", false)] {
+        let (world, listener) = world().await;
+        let mut client = world.client().await;
+        client
+            .send("GET /first HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            .await;
+        let mut endpoint = accept(&listener).await;
+        endpoint.read_until("\r\n\r\n").await;
+        endpoint.send(OK).await;
+        assert_eq!(client.response().await.1, "ok");
+        let second = "/second HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
+        client.send(format!("{method} {second}")).await;
+        endpoint.read_until("\r\n\r\n").await;
+        drop(endpoint);
+        if is_repeated {
+            let mut endpoint = accept(&listener).await;
+            let head = endpoint.read_until("\r\n\r\n").await;
+            assert!(head.starts_with(method), "{head}");
+            endpoint.send(OK).await;
+        }
+        let (head, _) = client.response().await;
+        assert_eq!(
+            head.starts_with("HTTP/1.1 200 "),
+            is_repeated,
+            "{method}: {head}"
+        );
+        assert_eq!(
+            head.starts_with("HTTP/1.1 502 "),
+            !is_repeated,
+            "{method}: {head}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn interim_responses_of_http2_pass_too() {
     let streams = Streams::serving(|_, _, mut respond| async move {
         let mut hint = http::Response::new(());
