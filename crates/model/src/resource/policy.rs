@@ -65,6 +65,9 @@ pub struct Policy {
     /// Whether a namespace has a say in it that is not the one of the route's object: then what
     /// becomes of its requests tells as little of endpoints as if they were another namespace's.
     pub is_foreign: bool,
+    /// Whether it is the operator's, of the namespace of the gateway itself, so that what becomes of
+    /// its requests tells of endpoints of every namespace.
+    pub is_operators: bool,
 }
 
 impl Policy {
@@ -168,6 +171,7 @@ impl Default for Policy {
             hsts: Box::default(),
             error_pages: None,
             is_foreign: false,
+            is_operators: false,
         }
     }
 }

@@ -214,6 +214,7 @@ fn what_does_no_harm_unread_is_passed_over_by_older_proxies() {
         underscores: Underscores::Dropped,
         path_reading: PathReading::Decoded,
         is_foreign: true,
+        is_operators: true,
         ..Policy::default()
     };
     let route = Route {

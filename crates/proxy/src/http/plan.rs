@@ -156,8 +156,8 @@ impl Forward {
     }
 
     /// Whether the route is of another namespace than the upstream, or one has a say in it, so that
-    /// who wrote it does not answer for the endpoints. A sidecar has its workload for its only
-    /// client, and what the proxy asks itself is of no namespace.
+    /// who wrote it does not answer for the endpoints; the operator answers for all. A sidecar has
+    /// its workload for its only client, and what the proxy asks itself is of no namespace.
     pub fn is_foreign(&self) -> bool {
         let of_route = self.route.origin();
         let of_upstream = self.upstream.upstream.as_ref();
@@ -165,7 +165,8 @@ impl Forward {
         let is_own = of_route.is_some_and(|origin| origin.kind == OriginKind::Settings);
         let is_mixed = self.policy().is_some_and(|policy| policy.is_foreign);
         let differs = of_route.map(Origin::namespace) != of_upstream.map(Origin::namespace);
-        self.original.is_none() && !is_own && (is_mixed || differs)
+        let is_operators = self.policy().is_some_and(|policy| policy.is_operators);
+        self.original.is_none() && !is_own && (is_mixed || (differs && !is_operators))
     }
 
     /// Whether a processor accompanies the request.

@@ -54,6 +54,9 @@ message! {
         /// The value of Strict-Transport-Security; empty for none.
         62 hsts: header_text("value of a header");
         63 error_pages: boxed::<ErrorPages>();
+        // To an older proxy the operator is one more namespace, as ever.
+        /// Whether it is of the namespace of the gateway itself.
+        64 is_operators as operators: boolean();
     }
 }
 

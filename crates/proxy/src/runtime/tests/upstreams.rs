@@ -140,6 +140,10 @@ async fn a_route_of_another_namespace_has_no_endpoint_left_out_by_what_it_asks_f
     }
     let mixed = |policy: &mut Policy| policy.is_foreign = true;
     assert!(!is_left_out("ns", bad.address, mixed).await);
+    let operators = |policy: &mut Policy| policy.is_operators = true;
+    assert!(is_left_out("gateway", bad.address, operators).await);
+    let both = |policy: &mut Policy| (policy.is_operators, policy.is_foreign) = (true, true);
+    assert!(!is_left_out("gateway", bad.address, both).await);
     // What the endpoint does by itself counts, whoever asks.
     let mute = Backend::answering(|_| String::new()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

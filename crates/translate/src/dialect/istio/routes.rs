@@ -231,6 +231,7 @@ fn add_rule(
     policy.underscores = reader.settings().underscores(Underscores::Colliding);
     policy.path_reading = PathReading::Base;
     policy.is_foreign = rule.is_foreign;
+    policy.is_operators = is_operators(reader, tenant, rule, &action);
     let policy = Arc::new(policy);
     if is_closed(reader, rule) {
         needs.clear();
@@ -269,6 +270,22 @@ fn add_rule(
     if output.routes.count() > routes_before {
         output.needs.extend(needs);
     }
+}
+
+/// Whether a rule that leads to another namespace's endpoints is the operator's: the gateway itself
+/// stands in its namespace, and nobody of another one has a say in it.
+fn is_operators(reader: &Reader<'_>, tenant: &Tenant, rule: &Rule, action: &Action) -> bool {
+    let namespace = rule.service.meta.key.namespace();
+    let Action::Forward(shares) = action else {
+        return false;
+    };
+    let names = shares.iter().map(|share| share.upstream.as_str());
+    // Asked only where it matters, since the answer parts views.
+    let leads_away = names
+        .filter_map(|name| name.split('/').next())
+        .any(|it| it != namespace);
+    let is_its = !rule.is_foreign && tenant.service.meta.key.namespace() == namespace;
+    is_its && leads_away && reader.view().is_of(namespace)
 }
 
 /// Whether a rule does what nobody can, so that nothing of it is sent on.
