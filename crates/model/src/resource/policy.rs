@@ -65,8 +65,8 @@ pub struct Policy {
     /// Whether a namespace has a say in it that is not the one of the route's object: then what
     /// becomes of its requests tells as little of endpoints as if they were another namespace's.
     pub is_foreign: bool,
-    /// Whether it is the operator's, of the namespace of the gateway itself, so that what becomes of
-    /// its requests tells of endpoints of every namespace.
+    /// Whether it is the operator's, of the namespace of the gateway itself, so that what becomes
+    /// of its requests tells of endpoints of every namespace.
     pub is_operators: bool,
 }
 

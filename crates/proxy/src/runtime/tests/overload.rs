@@ -5,12 +5,12 @@ use std::sync::Arc;
 use myriad_base::metrics::Metrics;
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
-    Action, Authorize, CheckProtocol, HttpCheck, Provider, Respond, TlsSettings, Value,
+    Action, Authorize, CheckProtocol, ErrorPages, HttpCheck, Provider, Respond, TlsSettings, Value,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::world::{Backend, Client, PATIENCE, World, header, route};
+use super::world::{Backend, Client, PATIENCE, World, header, route, with_policy};
 use crate::limits::Limits;
 use crate::{Proxy, Settings};
 
@@ -177,6 +177,36 @@ async fn questions_about_what_the_proxy_answers_itself_have_places_and_leave_som
         assert!(!head.starts_with("HTTP/1.1 503"), "{head}");
     }
     until_counted(&world, "requests", 8).await;
+}
+
+#[tokio::test]
+async fn an_error_keeps_its_place_while_somebody_is_asked_for_its_page() {
+    let limits = Limits {
+        requests_max: 20,
+        ..Limits::default()
+    };
+    let (mut world, pages) = world(limits, false).await;
+    let failing =
+        Backend::answering(|_| "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_owned()).await;
+    world.put_upstream("pages", &[pages.local_addr().unwrap()]);
+    world.put_upstream("failing", &[failing.address]);
+    let paged = with_policy(route("flood.example", "/", "failing"), |policy| {
+        policy.error_pages = Some(Box::new(ErrorPages {
+            statuses: [404].into(),
+            upstream: "pages".into(),
+            fields: Box::default(),
+        }));
+    });
+    world.put_route("flood", paged);
+    let mut flood = Vec::new();
+    for _ in 0..20 {
+        let mut client = world.client().await;
+        client.send(FLOOD).await;
+        flood.push(client);
+    }
+    until_counted(&world, "requests", 4).await;
+    ask_quietly(&world, 2).await;
+    assert!(failing.requests() <= 16, "no other is sent on");
 }
 
 #[tokio::test]
