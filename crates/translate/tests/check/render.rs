@@ -223,7 +223,11 @@ fn policy_text(policy: &Policy) -> String {
     }
     text += &access_text(policy);
     text += if policy.is_foreign { " foreign" } else { "" };
-    text += if policy.is_operators { " operators" } else { "" };
+    text += if policy.is_operators {
+        " operators"
+    } else {
+        ""
+    };
     if policy.request_body_bytes_max != default.request_body_bytes_max {
         let _ = write!(text, " body<={}", policy.request_body_bytes_max);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use myriad_base::metrics::Metrics;
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
-    Action, Authorize, CheckProtocol, ErrorPages, HttpCheck, Provider, Respond, TlsSettings, Value,
+    Action, Authorize, CheckProtocol, ErrorPages, Provider, Respond, TlsSettings, Value,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -88,7 +88,7 @@ async fn slow_requests_of_one_domain_leave_others_a_fifth() {
 fn asked_about(host: &str) -> [Value; 2] {
     let provider = Provider {
         upstream: "check".into(),
-        protocol: CheckProtocol::Http(Box::new(HttpCheck::default())),
+        protocol: CheckProtocol::Http(Box::default()),
         timeout: PATIENCE,
         fail_open: false,
         error_status: 403,
