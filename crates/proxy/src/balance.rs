@@ -7,8 +7,10 @@ pub mod draw;
 pub mod locality;
 pub mod maglev;
 pub mod outlier;
+pub mod part;
 pub mod pool;
 pub mod ring;
+pub mod row;
 pub mod tables;
 pub mod turns;
 pub mod usage;
@@ -22,7 +24,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use myriad_base::clock::{self, Instant};
 use myriad_model::{Name, ProxyProtocol, UpstreamTls};
 
-pub use pool::{Choice, Member, Pool};
+pub use part::{Member, PoolPart};
+pub use pool::{Choice, Pool};
 
 use crate::random::hash::hash_stable;
 use crate::random::rng::Rng;

@@ -11,3 +11,4 @@ mod noise;
 pub mod original;
 pub mod resolve;
 pub mod secure;
+pub mod slices;

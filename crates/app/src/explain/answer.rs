@@ -347,9 +347,8 @@ impl Walk<'_> {
                 let names: Vec<String> = dns.names.iter().map(told).collect();
                 names.join(", ")
             });
-            let members = entry.pool.members();
-            part.endpoints_total = members.len();
-            let shown = members.iter().take(ENDPOINTS_SHOWN_MAX);
+            part.endpoints_total = entry.pool.len();
+            let shown = entry.pool.members().take(ENDPOINTS_SHOWN_MAX);
             part.endpoints = shown.map(|it| it.target.address.to_string()).collect();
         }
         part

@@ -12,8 +12,9 @@ pub struct Urn {
 }
 
 impl Urn {
-    /// An urn with as many places as there are weights. Equal weights need no table.
-    pub fn new(weights: &[u32]) -> Self {
+    /// An urn with as many places as there are weights. Equal weights need no table. A
+    /// weight times their number has to be below 2^96.
+    pub fn new<W: Copy + PartialEq + Into<u128>>(weights: &[W]) -> Self {
         let len = u32::try_from(weights.len()).unwrap_or(u32::MAX);
         if weights.windows(2).all(|pair| pair[0] == pair[1]) {
             return Urn {
@@ -21,10 +22,11 @@ impl Urn {
                 len,
             };
         }
-        let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+        let weights: Vec<u128> = weights.iter().map(|weight| (*weight).into()).collect();
+        let sum: u128 = weights.iter().sum();
         // Shares of a place, in 2^32nds: 1 << 32 fills it.
         let full = 1_u128 << 32;
-        let scale = |weight: u32| u128::from(weight) * u128::from(len) * full / sum.max(1);
+        let scale = |weight: u128| weight * u128::from(len) * full / sum.max(1);
         let mut left: Vec<u128> = weights.iter().map(|weight| scale(*weight)).collect();
         let mut places: Vec<(u32, u32)> = (0..len).map(|index| (u32::MAX, index)).collect();
         let (mut small, mut large): (Vec<usize>, Vec<usize>) =

@@ -6,7 +6,7 @@ use myriad_model::{Endpoints, LocalityLevel, LocalityPart, LocalityRule, Localit
 const STEPS: u8 = 5;
 
 /// The sum of the weights within a locality, for each part of its share.
-const SHARE_WEIGHT: u64 = 10_000;
+const SHARE_WEIGHT: u128 = 10_000;
 
 /// A region, zone and subzone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,31 +59,60 @@ impl Locality {
 
 /// The weight and priority of each endpoint for a proxy that is at `home`.
 pub fn arrange(rule: &LocalityRule, home: &Locality, listed: &Endpoints) -> Vec<LocalityShare> {
-    let count = listed.endpoints.len();
-    let places = (0..count).map(|index| {
+    if let Some(shares) = shares(rule, home) {
+        return share(shares, &groups(shares, home, listed), listed);
+    }
+    let step = |there: &Option<Locality>| match rule {
+        LocalityRule::Nearest(regions) => Some(nearness(home, there.as_ref(), regions)),
+        LocalityRule::Alike(parts) => Some(likeness(home, there.as_ref(), parts)),
+        LocalityRule::Shares(_) => None,
+    };
+    let endpoints = listed.endpoints.iter().zip(places(home, listed));
+    endpoints
+        .map(|(endpoint, there)| LocalityShare {
+            weight: endpoint.weight,
+            priority: step(&there).map_or(endpoint.priority, |step| {
+                endpoint.priority * STEPS + step.min(STEPS - 1)
+            }),
+        })
+        .collect()
+}
+
+/// The shares that hold for a proxy that is at `home`: then the weight of an endpoint follows from
+/// all that lie in its group. Without any, each is arranged by itself.
+pub fn shares<'a>(rule: &'a LocalityRule, home: &Locality) -> Option<&'a LocalityShares> {
+    match rule {
+        LocalityRule::Shares(rules) => rules.iter().find(|rule| home.lies_in(&rule.from)),
+        LocalityRule::Nearest(_) | LocalityRule::Alike(_) => None,
+    }
+}
+
+/// The place of each endpoint's group among the shares; `None` for those without a share.
+pub fn groups(shares: &LocalityShares, home: &Locality, listed: &Endpoints) -> Vec<Option<usize>> {
+    let group = |there: Option<Locality>| {
+        let there = there?;
+        shares.to.iter().position(|(text, _)| there.lies_in(text))
+    };
+    places(home, listed).map(group).collect()
+}
+
+/// The weight of an endpoint, or of several, in a group of a share: `sum` is that of all weights in
+/// the group.
+pub fn weigh(weight: u64, share: u32, sum: u64) -> u64 {
+    let whole = u128::from(weight) * u128::from(share) * SHARE_WEIGHT;
+    u64::try_from(whole.div_ceil(u128::from(sum.max(1)))).unwrap_or(u64::MAX)
+}
+
+/// The locality of each endpoint, where it is known.
+fn places(home: &Locality, listed: &Endpoints) -> impl Iterator<Item = Option<Locality>> {
+    (0..listed.endpoints.len()).map(move |index| {
         let mut there = listed.locality(index).and_then(Locality::parse)?;
         // Whoever knows a zone and no region speaks of the region around it.
         if there.region.is_empty() {
             there.region.clone_from(&home.region);
         }
         Some(there)
-    });
-    let places: Vec<Option<Locality>> = places.collect();
-    if let LocalityRule::Shares(rules) = rule {
-        return share(rules, home, listed, &places);
-    }
-    let step = |there: &Option<Locality>| match rule {
-        LocalityRule::Nearest(regions) => nearness(home, there.as_ref(), regions),
-        LocalityRule::Alike(parts) => likeness(home, there.as_ref(), parts),
-        LocalityRule::Shares(_) => 0,
-    };
-    let endpoints = listed.endpoints.iter().zip(&places);
-    endpoints
-        .map(|(endpoint, there)| LocalityShare {
-            weight: endpoint.weight,
-            priority: endpoint.priority * STEPS + step(there).min(STEPS - 1),
-        })
-        .collect()
+    })
 }
 
 fn nearness(home: &Locality, there: Option<&Locality>, regions: &[(Box<str>, Box<str>)]) -> u8 {
@@ -112,42 +141,27 @@ fn likeness(home: &Locality, there: Option<&Locality>, parts: &[LocalityPart]) -
 }
 
 fn share(
-    rules: &[LocalityShares],
-    home: &Locality,
+    shares: &LocalityShares,
+    groups: &[Option<usize>],
     listed: &Endpoints,
-    places: &[Option<Locality>],
 ) -> Vec<LocalityShare> {
-    let endpoints = listed.endpoints.iter();
-    let Some(rule) = rules.iter().find(|rule| home.lies_in(&rule.from)) else {
-        let place = |endpoint: &myriad_model::Endpoint| LocalityShare {
-            weight: endpoint.weight,
-            priority: endpoint.priority,
-        };
-        return endpoints.map(place).collect();
-    };
-    let group = |there: &Option<Locality>| {
-        let mut to = rule.to.iter();
-        to.position(|(text, _)| there.as_ref().is_some_and(|it| it.lies_in(text)))
-    };
-    let groups: Vec<Option<usize>> = places.iter().map(group).collect();
-    let mut sums = vec![0_u64; rule.to.len()];
-    for (endpoint, group) in endpoints.clone().zip(&groups) {
+    let endpoints = listed.endpoints.iter().zip(groups);
+    let mut sums = vec![0_u64; shares.to.len()];
+    for (endpoint, group) in endpoints.clone() {
         if let Some(sum) = group.and_then(|group| sums.get_mut(group)) {
             *sum += u64::from(endpoint.weight);
         }
     }
     let weight = |(endpoint, group): (&myriad_model::Endpoint, &Option<usize>)| {
-        let share = group.and_then(|group| Some((rule.to.get(group)?.1, *sums.get(group)?)));
-        let weight = share.map_or(0, |(share, sum)| {
-            let whole = u64::from(endpoint.weight) * u64::from(share) * SHARE_WEIGHT;
-            whole.div_ceil(sum.max(1))
-        });
+        let share = group.and_then(|group| Some((shares.to.get(group)?.1, *sums.get(group)?)));
+        let own = u64::from(endpoint.weight);
+        let weight = share.map_or(0, |(share, sum)| weigh(own, share, sum));
         LocalityShare {
             weight: u32::try_from(weight).unwrap_or(u32::MAX),
             priority: endpoint.priority,
         }
     };
-    endpoints.zip(&groups).map(weight).collect()
+    endpoints.map(weight).collect()
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use myriad_model::{Balancer, Outlier, UpstreamOptions, Warmup};
+use myriad_model::{Balancer, LocalityShares, Outlier, UpstreamOptions, Warmup};
 
-use super::draw::Urn;
 use super::outlier::EndpointOutcome;
+use super::part::{self, Draw, Member, PoolPart};
+use super::row::{PartRow, WeightedPart};
 use super::tables::{BalanceTable, HashTables, TableKind};
-use super::turns::WeightedRoundRobin;
 use super::{Endpoint, now_ms, warmup};
 use crate::random::rng::Rng;
 
@@ -23,7 +23,7 @@ const SPARE_PERCENT: u64 = 140;
 /// The endpoints of one upstream.
 #[derive(Default)]
 pub struct Pool {
-    /// The endpoints, by priority.
+    /// The endpoints, by priority; empty where they lie in parts.
     members: Box<[Member]>,
     /// None where there is nothing to choose: most upstreams have one endpoint, and there are as
     /// many upstreams as domains.
@@ -43,31 +43,31 @@ struct Rules {
     back_ms: AtomicU64,
 }
 
-/// One endpoint of an upstream.
-pub struct Member {
-    /// The address.
-    pub target: Arc<Endpoint>,
-    /// Its share; at least 1.
-    pub weight: u32,
-    /// 0 goes first.
-    pub priority: u8,
-}
-
 /// Endpoints of one priority.
 struct Level {
-    /// The index of the first among the members.
-    start: usize,
     len: usize,
+    source: Source,
     spread: Spread,
     /// How many of them are left out.
     out: AtomicU32,
 }
 
+/// The endpoints that one is drawn from by weight.
+enum Source {
+    /// Members of the pool, from an index on.
+    Own(usize, Draw),
+    /// Endpoints of parts, which pools share.
+    Parts(Box<PartRow>),
+}
+
+/// What becomes of a draw.
 enum Spread {
-    LeastRequest(Urn),
-    Random(Urn),
-    Turns(WeightedRoundRobin),
-    Hash(Arc<BalanceTable>, Urn),
+    /// The less busy of two is taken.
+    LeastRequest,
+    /// It is taken as it is.
+    Drawn,
+    /// A request's hash comes first, if it has one.
+    Hash(Arc<BalanceTable>),
 }
 
 /// The inputs of a choice.
@@ -93,35 +93,73 @@ impl Pool {
     pub fn with(members: impl Iterator<Item = Member>, options: &UpstreamOptions) -> Self {
         let mut members: Vec<Member> = members.filter(|member| member.weight > 0).collect();
         members.sort_by_key(|member| member.priority);
-        let rules = Rules::new(&members, options);
-        let is_only = members.len() <= 1 && rules.outlier.is_none();
+        let born = members.iter().map(|member| member.target.born_ms);
+        let rules = Rules::of(born.max(), options);
+        let is_only = members.len() <= 1 && options.outlier.is_none();
         let mut levels = Vec::new();
         let mut start = 0;
         let chunks = members.chunk_by(|left, right| left.priority == right.priority);
         for level in chunks.filter(|_| !is_only) {
-            levels.push(Level::new(start, level, &options.balancer));
+            levels.push(Level::of_members(start, level, &options.balancer));
             start += level.len();
         }
         Pool {
             members: members.into(),
             levels: levels.into(),
-            rules: (rules.outlier.is_some() || rules.warmup.is_some()).then(|| Box::new(rules)),
+            rules,
         }
     }
 
-    /// The members.
-    pub fn members(&self) -> &[Member] {
-        &self.members
+    /// A pool of parts, of which it takes what is ready to be drawn from, with options. Shares are
+    /// those of the groups of localities that the parts know their own of.
+    pub fn of_parts<'a>(
+        parts: impl Iterator<Item = &'a Arc<PoolPart>> + Clone,
+        options: &UpstreamOptions,
+        shares: Option<&LocalityShares>,
+    ) -> Self {
+        let parts = WeightedPart::all(parts, shares);
+        let born = parts.iter().map(|it| it.part.born_ms());
+        let levels = parts.chunk_by(|left, right| left.part.priority() == right.part.priority());
+        Pool {
+            members: Box::default(),
+            rules: Rules::of(born.max(), options),
+            levels: levels
+                .map(|parts| Level::of_parts(parts, &options.balancer))
+                .collect(),
+        }
+    }
+
+    /// The members, by priority.
+    pub fn members(&self) -> impl Iterator<Item = &Member> + Clone {
+        let rows = self.levels.iter().filter_map(Level::row);
+        self.members.iter().chain(rows.flat_map(PartRow::members))
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        match self.members.len() {
+            0 => self.levels.iter().map(|level| level.len).sum(),
+            len => len,
+        }
     }
 
     /// Whether there is no endpoint.
     pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.is_empty() && self.levels.is_empty()
+    }
+
+    /// How many endpoints it took to put it together, beside those of its parts, which were put
+    /// together before it: tables of hashes are made of all that there are.
+    pub fn weighed(&self) -> usize {
+        let hashed = self.levels.iter().filter(|level| {
+            matches!(level.spread, Spread::Hash(_)) && matches!(level.source, Source::Parts(_))
+        });
+        self.members.len() + hashed.map(|level| level.len).sum::<usize>()
     }
 
     /// Requests in flight at all endpoints.
     pub fn active(&self) -> u32 {
-        let active = self.members.iter().map(|member| member.target.active());
+        let active = self.members().map(|member| member.target.active());
         active.fold(0, u32::saturating_add)
     }
 
@@ -135,7 +173,7 @@ impl Pool {
 
     /// The endpoint that a cookie speaks of, unless it is left out.
     pub fn marked(&self, mark: u64) -> Option<&Arc<Endpoint>> {
-        let mut targets = self.members.iter().map(|member| &member.target);
+        let mut targets = self.members().map(|member| &member.target);
         let target = targets.find(|target| target.mark() == mark)?;
         let is_out = self.outlier().is_some() && target.record.is_out(now_ms());
         (!is_out).then_some(target)
@@ -153,7 +191,7 @@ impl Pool {
 
     /// Picks an endpoint; none where all are left out, or there is none.
     pub fn choose(&self, choice: &Choice<'_>) -> Option<&Arc<Endpoint>> {
-        if self.members.len() <= 1 && self.outlier().is_none() {
+        if self.levels.is_empty() {
             return self.members.first().map(|member| &member.target);
         }
         let rules = self.rules.as_deref();
@@ -165,7 +203,7 @@ impl Pool {
         let level = self.level(choice.dice)?;
         let picking = Picking {
             level,
-            members: self.members.get(level.start..level.start + level.len)?,
+            members: self.own(level),
             choice,
             warmup: rules.and_then(|rules| rules.warmup.as_ref().filter(|_| now < rules.warm_ms)),
             looks_for_out: level.out.load(Relaxed) > 0 && !self.is_panicking(level),
@@ -175,9 +213,7 @@ impl Pool {
             Some(_) => picking.pick(None),
             None => None,
         })?;
-        self.members
-            .get(level.start + index)
-            .map(|member| &member.target)
+        picking.member(index).map(|(member, _)| &member.target)
     }
 
     /// Takes note of what became of a try; whether the endpoint is left out from now on.
@@ -196,18 +232,19 @@ impl Pool {
         let now = now_ms();
         self.look_who_is_back(now);
         let out = u64::from(self.out());
-        let bound = u64::from(rule.ejection_percent_max) * self.members.len() as u64 / 100;
+        let bound = u64::from(rule.ejection_percent_max) * self.len() as u64 / 100;
         if out >= bound.max(1) || !target.record.eject(rule, now) {
             return false;
         }
-        let place = self.members.iter().position(|m| m.target.id == target.id);
-        if let Some(place) = place {
-            let level = self.levels.iter().rfind(|level| level.start <= place);
-            level.inspect(|level| {
-                level.out.fetch_add(1, Relaxed);
-            });
-        }
         let back = target.record.back_ms(now).unwrap_or(now);
+        let mut levels = self.levels.iter();
+        let level = levels.find(|level| match &level.source {
+            Source::Own(..) => self.own(level).iter().any(|it| it.target.id == target.id),
+            Source::Parts(row) => row.note_out(target.id, back),
+        });
+        if let Some(level) = level {
+            level.out.fetch_add(1, Relaxed);
+        }
         if let Some(rules) = &self.rules {
             rules.back_ms.fetch_min(back, Relaxed);
         }
@@ -217,6 +254,15 @@ impl Pool {
     /// Whether anything is made of what becomes of tries.
     pub fn is_watched(&self) -> bool {
         self.outlier().is_some()
+    }
+
+    /// The members of a level that are the pool's own; empty where they are those of parts.
+    fn own(&self, level: &Level) -> &[Member] {
+        let own = match &level.source {
+            Source::Own(start, _) => self.members.get(*start..*start + level.len),
+            Source::Parts(_) => None,
+        };
+        own.unwrap_or_default()
     }
 
     fn outlier(&self) -> Option<&Outlier> {
@@ -234,14 +280,12 @@ impl Pool {
         }
         let mut next = u64::MAX;
         for level in &self.levels {
-            let members = self.members.get(level.start..level.start + level.len);
-            let backs = members.unwrap_or_default().iter();
-            let mut out = 0;
-            for back in backs.filter_map(|member| member.target.record.back_ms(now)) {
-                out += 1;
-                next = next.min(back);
-            }
+            let (out, back) = match &level.source {
+                Source::Own(..) => part::count_out(self.own(level), now),
+                Source::Parts(row) => row.look_who_is_back(now),
+            };
             level.out.store(out, Relaxed);
+            next = next.min(back);
         }
         rules.back_ms.store(next, Relaxed);
     }
@@ -275,47 +319,56 @@ impl Pool {
 }
 
 impl Rules {
-    fn new(members: &[Member], options: &UpstreamOptions) -> Self {
-        let warm_ms = options.warmup.map_or(0, |warmup| {
-            let born = members.iter().map(|member| member.target.born_ms).max();
-            born.unwrap_or(0).saturating_add(millis(warmup.duration))
-        });
-        Rules {
+    /// The rules for endpoints of which the last came then; `None` where there are none.
+    fn of(born_ms: Option<u64>, options: &UpstreamOptions) -> Option<Box<Self>> {
+        if options.outlier.is_none() && options.warmup.is_none() {
+            return None;
+        }
+        let warming = options.warmup.map_or(0, |warmup| millis(warmup.duration));
+        Some(Box::new(Rules {
             outlier: options.outlier.as_deref().cloned(),
             warmup: options.warmup,
-            warm_ms,
+            warm_ms: born_ms.unwrap_or(0).saturating_add(warming),
             // The first choice looks at who is out.
             back_ms: AtomicU64::new(0),
-        }
+        }))
     }
 }
 
 impl Level {
-    fn new(start: usize, members: &[Member], balancer: &Balancer) -> Self {
-        let weights: Vec<u32> = members.iter().map(|member| member.weight).collect();
-        let spread = match balancer {
-            Balancer::LeastRequest => Spread::LeastRequest(Urn::new(&weights)),
-            Balancer::Random => Spread::Random(Urn::new(&weights)),
-            // Whatever the hash, it is the only one.
-            Balancer::Hash(_) if members.len() == 1 => Spread::Random(Urn::new(&weights)),
-            Balancer::RoundRobin => {
-                // Not everybody begins with the same endpoint.
-                let begin = members.first().map_or(0, |member| member.target.id);
-                Spread::Turns(WeightedRoundRobin::new(&weights, begin as usize))
-            }
-            Balancer::Hash(hash) => {
-                let marked = members
-                    .iter()
-                    .map(|member| (member.target.mark(), member.weight));
-                let table = HashTables::of_process().get(marked.collect(), hash.table);
-                Spread::Hash(table, Urn::new(&weights))
-            }
+    /// Members of the pool, of which the first has an index.
+    fn of_members(start: usize, members: &[Member], balancer: &Balancer) -> Self {
+        let marked = || -> Box<[(u64, u32)]> {
+            let members = members.iter();
+            let marked = members.map(|member| (member.target.mark(), member.weight));
+            marked.collect()
         };
         Level {
-            start,
             len: members.len(),
-            spread,
+            source: Source::Own(start, Draw::new(members, balancer)),
+            spread: Spread::new(members.len(), balancer, marked),
             out: AtomicU32::new(0),
+        }
+    }
+
+    fn of_parts(parts: &[WeightedPart<'_>], balancer: &Balancer) -> Self {
+        let row = PartRow::new(parts, balancer);
+        let marked = || -> Box<[(u64, u32)]> {
+            let marked = parts.iter().flat_map(|it| it.marked());
+            marked.collect()
+        };
+        Level {
+            len: row.count(),
+            spread: Spread::new(row.count(), balancer, marked),
+            source: Source::Parts(Box::new(row)),
+            out: AtomicU32::new(0),
+        }
+    }
+
+    fn row(&self) -> Option<&PartRow> {
+        match &self.source {
+            Source::Own(..) => None,
+            Source::Parts(row) => Some(row),
         }
     }
 
@@ -326,50 +379,77 @@ impl Level {
     }
 }
 
+impl Spread {
+    /// The spread over so many endpoints, whose marks and weights are asked for where a table is
+    /// made of them.
+    fn new(count: usize, balancer: &Balancer, marked: impl FnOnce() -> Box<[(u64, u32)]>) -> Self {
+        match balancer {
+            Balancer::LeastRequest => Spread::LeastRequest,
+            // Whatever the hash, one alone is the only one.
+            Balancer::Hash(hash) if count > 1 => {
+                Spread::Hash(HashTables::of_process().get(marked(), hash.table))
+            }
+            Balancer::Random | Balancer::RoundRobin | Balancer::Hash(_) => Spread::Drawn,
+        }
+    }
+}
+
 /// One choice among the endpoints of one priority.
-struct Picking<'a> {
-    level: &'a Level,
-    members: &'a [Member],
-    choice: &'a Choice<'a>,
+struct Picking<'p, 'c> {
+    level: &'p Level,
+    /// The members, where they are the pool's own.
+    members: &'p [Member],
+    choice: &'c Choice<'c>,
     /// Set while somebody warms up.
-    warmup: Option<&'a Warmup>,
+    warmup: Option<&'p Warmup>,
     looks_for_out: bool,
     now: u64,
 }
 
-impl Picking<'_> {
+impl<'p> Picking<'p, '_> {
     fn pick(&self, tried: Option<u64>) -> Option<usize> {
-        let dice = self.choice.dice;
         match (&self.level.spread, self.choice.hash) {
-            (Spread::LeastRequest(urn), _) => self.less_busy(urn, tried),
-            (Spread::Turns(turns), _) => self.settle(tried, || turns.next()),
-            (Spread::Hash(table, urn), Some(hash)) => match &table.kind {
+            (Spread::LeastRequest, _) => self.less_busy(tried),
+            (Spread::Hash(table), Some(hash)) => match &table.kind {
                 TableKind::Ring(ring) => {
                     let mut walk = ring.walk(hash);
                     walk.find(|index| self.may(*index, tried))
                 }
                 TableKind::Maglev(maglev) => {
                     let found = maglev.walk(hash).find(|index| self.may(*index, tried));
-                    found.or_else(|| self.settle(tried, || urn.draw(dice)))
+                    found.or_else(|| self.settle(tried))
                 }
                 TableKind::Remainder(count) => {
                     let index = hash % (*count).max(1) as u64;
                     self.next_from(index as usize, tried)
                 }
             },
-            (Spread::Random(urn) | Spread::Hash(_, urn), _) => {
-                self.settle(tried, || urn.draw(dice))
-            }
+            (Spread::Drawn | Spread::Hash(_), _) => self.settle(tried),
+        }
+    }
+
+    /// The index of an endpoint that is drawn by weight.
+    fn draw(&self) -> usize {
+        match &self.level.source {
+            Source::Own(_, draw) => draw.take(self.choice.dice),
+            Source::Parts(row) => row.take(self.choice.dice),
+        }
+    }
+
+    /// The endpoint of an index, and what its weight is multiplied by.
+    fn member(&self, index: usize) -> Option<(&'p Member, f32)> {
+        match &self.level.source {
+            Source::Own(..) => self.members.get(index).map(|member| (member, 1.0)),
+            Source::Parts(row) => row.member(index),
         }
     }
 
     /// The one of two drawn endpoints with fewer requests for its weight.
-    fn less_busy(&self, urn: &Urn, tried: Option<u64>) -> Option<usize> {
-        let draw = || urn.draw(self.choice.dice);
-        let first = self.settle(tried, draw)?;
-        let mut second = draw();
+    fn less_busy(&self, tried: Option<u64>) -> Option<usize> {
+        let first = self.settle(tried)?;
+        let mut second = self.draw();
         if second == first {
-            second = (second + 1) % self.members.len();
+            second = (second + 1) % self.level.len;
         }
         let second = self.next_from(second, tried)?;
         let is_less = self.load(second) < self.load(first);
@@ -378,25 +458,25 @@ impl Picking<'_> {
 
     /// The endpoint that is drawn, unless it may not be taken or is still cold; after a few, the
     /// next in the row that may be taken.
-    fn settle(&self, tried: Option<u64>, draw: impl Fn() -> usize) -> Option<usize> {
-        let mut index = draw();
+    fn settle(&self, tried: Option<u64>) -> Option<usize> {
+        let mut index = self.draw();
         for _ in 0..DRAWS_MAX {
             if self.may(index, tried) && self.is_warm_enough(index) {
                 return Some(index);
             }
-            index = draw();
+            index = self.draw();
         }
         self.next_from(index, tried)
     }
 
     fn next_from(&self, index: usize, tried: Option<u64>) -> Option<usize> {
-        let count = self.members.len();
+        let count = self.level.len;
         let mut row = (0..count).map(|step| (index + step) % count);
         row.find(|index| self.may(*index, tried))
     }
 
     fn may(&self, index: usize, tried: Option<u64>) -> bool {
-        let Some(member) = self.members.get(index) else {
+        let Some((member, _)) = self.member(index) else {
             return false;
         };
         let is_out = self.looks_for_out && member.target.record.is_out(self.now);
@@ -410,8 +490,8 @@ impl Picking<'_> {
     }
 
     fn part(&self, index: usize) -> f32 {
-        match (self.warmup, self.members.get(index)) {
-            (Some(warmup), Some(member)) => {
+        match (self.warmup, self.member(index)) {
+            (Some(warmup), Some((member, _))) => {
                 let age = self.now.saturating_sub(member.target.born_ms);
                 warmup::part(warmup, Duration::from_millis(age))
             }
@@ -422,10 +502,10 @@ impl Picking<'_> {
     /// Requests in flight for each share, with the one that is about to come. A cold endpoint's
     /// share is smaller, but an idle one is as good as any: else it would never be drawn.
     fn load(&self, index: usize) -> f32 {
-        let Some(member) = self.members.get(index) else {
+        let Some((member, scale)) = self.member(index) else {
             return f32::MAX;
         };
-        let (active, weight) = (member.target.active() as f32, member.weight as f32);
+        let (active, weight) = (member.target.active() as f32, member.weight as f32 * scale);
         match self.warmup {
             Some(_) => active / (weight * self.part(index).max(1e-6)),
             None => (active + 1.0) / weight,

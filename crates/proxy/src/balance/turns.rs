@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The most turns of a round. Weights that need more are rounded to shares of it.
 const ROUND_MAX: u64 = 4_096;
 
+/// The bits of the number of points that parts share. Weights that need more are rounded.
+const POINT_BITS_MAX: u32 = 31;
+
 /// The order in which weighted endpoints take turns.
 #[derive(Debug, Default)]
 pub struct WeightedRoundRobin {
@@ -43,19 +46,73 @@ impl WeightedRoundRobin {
     }
 }
 
+/// The order in which parts of endpoints take turns: each has as many in a round as its weight
+/// says, spread over it, without a list of them.
+#[derive(Debug, Default)]
+pub struct PartTurns {
+    /// Where the points of each part end, of as many as there are turns in a round.
+    ends: Box<[u64]>,
+    /// How many points there are from one turn to the next. It has no factor in common with their
+    /// number, so that a round comes by each of them once.
+    step: u64,
+    next: AtomicUsize,
+}
+
+impl PartTurns {
+    /// Turns that begin somewhere, so that not everybody begins with the first.
+    pub fn new(weights: &[u64], start: usize) -> Self {
+        let divisor = weights
+            .iter()
+            .fold(0, |so_far, weight| gcd(so_far, *weight))
+            .max(1);
+        let sum: u128 = weights.iter().map(|it| u128::from(it / divisor)).sum();
+        // Two numbers below that of the points are multiplied with each other.
+        let excess = (u128::BITS - sum.leading_zeros()).saturating_sub(POINT_BITS_MAX);
+        let mut end = 0;
+        let ends = weights.iter().map(|weight| {
+            let points = (weight / divisor).checked_shr(excess).unwrap_or(0);
+            end += points.max(u64::from(*weight > 0));
+            end
+        });
+        let ends: Box<[u64]> = ends.collect();
+        PartTurns {
+            step: step(ends.last().copied().unwrap_or(0)),
+            ends,
+            next: AtomicUsize::new(start),
+        }
+    }
+
+    /// The next; 0 where there is nobody.
+    pub fn next(&self) -> usize {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) as u64;
+        let points = self.ends.last().copied().unwrap_or(0).max(1);
+        let point = (turn % points) * self.step % points;
+        self.ends.partition_point(|end| *end <= point)
+    }
+}
+
+/// The step that spreads turns over so many points: near the golden section of them.
+fn step(points: u64) -> u64 {
+    let mut step = ((points * 0x9e37_79b9) >> 32).max(1);
+    while gcd(step, points) != 1 {
+        step += 1;
+    }
+    step
+}
+
 /// The turns of one round: whoever is owed the next turn soonest has it.
 fn round(weights: &[u32]) -> Box<[u32]> {
     let divisor = weights
         .iter()
-        .fold(0, |so_far, weight| gcd(so_far, *weight))
+        .fold(0, |so_far, weight| gcd(so_far, u64::from(*weight)))
         .max(1);
     let sum: u64 = weights
         .iter()
-        .map(|weight| u64::from(weight / divisor))
+        .map(|weight| u64::from(*weight) / divisor)
         .sum();
     let bound = ROUND_MAX.max(2 * weights.len() as u64);
     let turns = |weight: u32| {
-        let weight = u64::from(weight / divisor);
+        let weight = u64::from(weight) / divisor;
         match weight {
             0 => 0,
             _ if sum <= bound => weight,
@@ -85,7 +142,7 @@ fn round(weights: &[u32]) -> Box<[u32]> {
     round.into()
 }
 
-fn gcd(mut left: u32, mut right: u32) -> u32 {
+fn gcd(mut left: u64, mut right: u64) -> u64 {
     while right != 0 {
         (left, right) = (right, left % right);
     }
@@ -96,7 +153,7 @@ fn gcd(mut left: u32, mut right: u32) -> u32 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{WeightedRoundRobin, round};
+    use super::{PartTurns, WeightedRoundRobin, round};
 
     #[test]
     fn turns_are_spread_over_the_round() {
@@ -120,6 +177,37 @@ mod tests {
                 prop_assert_eq!(taken * sum, u64::from(*weight) * round.len() as u64);
             }
         }
+    }
+
+    #[test]
+    fn parts_have_their_turns_in_every_round_and_spread_over_it() {
+        let weights = [128, 17, 55];
+        let turns = PartTurns::new(&weights.map(|weight| weight * 3), 77);
+        let taken: Vec<usize> = (0..1_000).map(|_| turns.next()).collect();
+        let shares = |taken: &[usize]| {
+            [0, 1, 2].map(|part| taken.iter().filter(|it| **it == part).count() as u64)
+        };
+        for round in taken.windows(200) {
+            assert_eq!(shares(round), weights);
+        }
+        for part in taken.windows(50) {
+            for (share, weight) in shares(part).into_iter().zip(weights) {
+                assert!((share * 4).abs_diff(weight) <= 12, "{share} of {weight}");
+            }
+        }
+        assert_eq!(PartTurns::new(&[7], 3).next(), 0);
+        assert_eq!(PartTurns::new(&[], 3).next(), 0);
+    }
+
+    #[test]
+    fn heavy_parts_have_their_turns_and_light_ones_one_at_least() {
+        let turns = PartTurns::new(&[u64::MAX, 1, u64::MAX / 3], 0);
+        let mut taken = [0; 3];
+        for _ in 0..10_000 {
+            taken[turns.next()] += 1;
+        }
+        assert!((7_450..7_550).contains(&taken[0]), "{taken:?}");
+        assert!(taken[1] <= 1, "{taken:?}");
     }
 
     #[test]

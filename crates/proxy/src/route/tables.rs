@@ -335,7 +335,7 @@ impl Tables {
             let entry = &leaf.0;
             let parts = entry.upstream.iter().chain(&entry.endpoints);
             let versions: Vec<_> = parts.map(|sealed| sealed.version()).collect();
-            let members = entry.pool.members().len();
+            let members = entry.pool.len();
             lines.push(format!("upstream {} {versions:?} {members}", entry.name));
         }
         lines.sort();

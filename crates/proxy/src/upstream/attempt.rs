@@ -27,5 +27,5 @@ pub fn note(counts: &Counts, pool: &Pool, target: &Endpoint, outcome: EndpointOu
 
 /// Whether an attempt that found no connection may be made once more, at another endpoint.
 pub fn may_change(failure: &Failure, pool: &Pool) -> bool {
-    failure.retry == Retry::Yes && pool.members().len() > 1
+    failure.retry == Retry::Yes && pool.len() > 1
 }

@@ -16,6 +16,7 @@ pub struct EndpointTable {
     /// The locality of the proxy, which decides the preference among endpoints.
     home: Option<Locality>,
     acquired: u64,
+    weighed: u64,
 }
 
 #[derive(Clone)]
@@ -99,6 +100,16 @@ impl EndpointTable {
     /// How often a target has been asked for so far.
     pub fn acquired(&self) -> u64 {
         self.acquired
+    }
+
+    /// So many endpoints were put into tables that they are drawn from.
+    pub fn note_weighed(&mut self, count: usize) {
+        self.weighed += count as u64;
+    }
+
+    /// How many endpoints have been put into tables so far that they are drawn from.
+    pub fn weighed(&self) -> u64 {
+        self.weighed
     }
 
     /// How many targets are in use.

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_model::{
-    Dns, DnsMode, Endpoints, Limits, MeshTls, Name, SealedArc, Upstream, UpstreamOptions,
-    UpstreamTls,
+    Dns, DnsMode, Limits, MeshTls, Name, SealedArc, Upstream, UpstreamOptions, UpstreamTls,
 };
 use smallvec::SmallVec;
 
@@ -13,9 +12,9 @@ use super::dynamic::Dynamic;
 use super::endpoint::EndpointTable;
 use super::original::Originals;
 use super::resolve::{DnsAnswer, Resolution};
-use crate::balance::locality;
+use super::slices::{self, SliceSettings, Slices};
 use crate::balance::usage::Usage;
-use crate::balance::{Endpoint, Member, Pool, TransportSettings};
+use crate::balance::{Pool, TransportSettings};
 use crate::failure::{Failure, FailureKind};
 use crate::local::Local;
 use crate::net::names::{self, Names};
@@ -35,9 +34,8 @@ pub struct UpstreamEntry {
     pub upstream: Option<SealedArc>,
     /// The resources of kind endpoints, by name: one, unless there are many endpoints.
     pub endpoints: Parts,
-    /// The targets of its endpoints by part, where there are several parts; otherwise they are
-    /// those of the pool.
-    slices: Box<[Arc<Slice>]>,
+    /// Its endpoints by part, where there are several parts; otherwise they are the pool's own.
+    slices: Slices,
     /// The endpoints, ready to be picked from; empty for upstreams that DNS resolves.
     pub pool: Pool,
     /// The endpoints that DNS tells, or the client's connection.
@@ -106,13 +104,21 @@ impl UpstreamEntry {
         let is_listed = resolution.is_none() && !endpoints.is_empty();
         let (slices, pool) = match value.filter(|_| is_listed) {
             Some(value) => {
-                let known = before.filter(|it| Arc::ptr_eq(&it.manner, &manner));
-                let known = known.map_or(&[][..], |it| &it.slices);
                 let plain = unsecured(value, &manner);
-                let manners = (&manner, plain.as_ref().unwrap_or(&manner));
-                listed(&endpoints, known, manners, options, targets)
+                let default = UpstreamOptions::default();
+                let settings = SliceSettings {
+                    options: options.unwrap_or(&default),
+                    secured: &manner,
+                    plain: plain.as_ref().unwrap_or(&manner),
+                };
+                // With other options, whatever was made by them is made anew.
+                let is_same = |it: &&UpstreamEntry| {
+                    Arc::ptr_eq(&it.manner, &manner) && it.options() == options
+                };
+                let known = before.filter(is_same).map(|it| &it.slices);
+                listed(&endpoints, known, &settings, targets)
             }
-            None => (Box::default(), Pool::default()),
+            None => (Slices::default(), Pool::default()),
         };
         UpstreamEntry {
             hash: hash_of(&name),
@@ -197,17 +203,9 @@ impl UpstreamEntry {
 
     /// Gives back the targets that the entry in its place, if any, has not taken over.
     pub fn release(&self, targets: &mut EndpointTable, now: Option<&UpstreamEntry>) {
-        let kept = now.map_or(&[][..], |now| &now.slices);
-        for slice in &self.slices {
-            if !kept.iter().any(|kept| Arc::ptr_eq(kept, slice)) {
-                slice
-                    .targets
-                    .iter()
-                    .for_each(|target| targets.release(target));
-            }
-        }
+        self.slices.release(targets, now.map(|now| &now.slices));
         if self.slices.is_empty() {
-            let members = self.pool.members().iter();
+            let members = self.pool.members();
             members.for_each(|member| targets.release(&member.target));
         }
         if let Some(twin) = &self.http2 {
@@ -216,83 +214,20 @@ impl UpstreamEntry {
     }
 }
 
-/// The targets of one part of an upstream's endpoints, in their order. An upstream takes over those
-/// of parts that have not changed.
-struct Slice {
-    sealed: SealedArc,
-    targets: Box<[Arc<Endpoint>]>,
-}
-
-impl Slice {
-    fn new(
-        sealed: &SealedArc,
-        (secured, plain): (&Arc<TransportSettings>, &Arc<TransportSettings>),
-        targets: &mut EndpointTable,
-    ) -> Self {
-        let endpoints = sealed.endpoints().map_or(&[][..], |it| &it.endpoints);
-        let target = |endpoint: &myriad_model::Endpoint| {
-            let manner = if endpoint.mesh { secured } else { plain };
-            targets.acquire(endpoint.address, manner)
-        };
-        Slice {
-            sealed: sealed.clone(),
-            targets: endpoints.iter().map(target).collect(),
-        }
-    }
-}
-
-/// The pool of endpoints that resources list, and their targets by part. `known` are those of the
-/// entry before, as far as they are spoken to in the same manner. The first manner is for endpoints
-/// of the mesh, and the second for others.
+/// The pool of endpoints that resources list, and what is made of each resource where there are
+/// several.
 fn listed(
-    parts: &[SealedArc],
-    known: &[Arc<Slice>],
-    manners: (&Arc<TransportSettings>, &Arc<TransportSettings>),
-    options: Option<&UpstreamOptions>,
+    endpoints: &[SealedArc],
+    known: Option<&Slices>,
+    settings: &SliceSettings<'_>,
     targets: &mut EndpointTable,
-) -> (Box<[Arc<Slice>]>, Pool) {
-    let is_divided = parts.len() > 1;
-    let slice = |sealed: &SealedArc| {
-        let mut known = known.iter();
-        let known = known.find(|slice| SealedArc::ptr_eq(&slice.sealed, sealed));
-        known
-            .cloned()
-            .unwrap_or_else(|| Arc::new(Slice::new(sealed, manners, targets)))
-    };
-    let slices: Box<[Arc<Slice>]> = match is_divided {
-        true => parts.iter().map(slice).collect(),
-        false => Box::default(),
-    };
-    let taken = slices.iter().flat_map(|slice| &slice.targets);
-    let mut taken: Vec<&Arc<Endpoint>> = taken.collect();
-    // As the endpoints of all parts are put together, so that both lie side by side.
-    taken.sort_by_key(|target| target.address);
-    taken.dedup_by_key(|target| target.address);
-    let parts: Vec<&Endpoints> = parts.iter().filter_map(|it| it.endpoints()).collect();
-    let joined = Endpoints::join(&parts);
-    let rule = options.and_then(|options| options.locality.as_deref());
-    let places = rule.zip(targets.home());
-    let places = places.map(|(rule, home)| locality::arrange(rule, home, &joined));
-    let members = joined.endpoints.iter().enumerate();
-    let members = members.filter_map(|(index, endpoint)| {
-        let place = places.as_ref().and_then(|places| places.get(index));
-        let own = (endpoint.weight, endpoint.priority);
-        let (weight, priority) = place.map_or(own, |place| (place.weight, place.priority));
-        let manner = if endpoint.mesh { manners.0 } else { manners.1 };
-        // Without a share it is in no pool, which would give it back.
-        (weight > 0).then(|| Member {
-            target: match taken.get(index) {
-                Some(target) => (*target).clone(),
-                None => targets.acquire(endpoint.address, manner),
-            },
-            weight,
-            priority,
-        })
-    });
-    let pool = match options {
-        Some(options) => Pool::with(members, options),
-        None => Pool::new(members),
-    };
+) -> (Slices, Pool) {
+    if let [only] = endpoints {
+        return (Slices::default(), slices::whole(only, settings, targets));
+    }
+    let slices = Slices::new(endpoints, known, settings, targets);
+    let pool = slices.pool(settings, targets);
+    targets.note_weighed(pool.weighed());
     (slices, pool)
 }
 

@@ -117,7 +117,7 @@ mod tests {
         };
         let first = before.answer(address(0));
         assert!(Arc::ptr_eq(&first, &before.answer(address(0))));
-        let target = &first.pool.members()[0].target;
+        let target = &first.pool.members().next().unwrap().target;
         assert_eq!(target.address, address(0));
         let same = Originals::new(TransportSettings::shared(None), options(), Some(&before));
         assert!(Arc::ptr_eq(&first, &same.answer(address(0))));

@@ -1,3 +1,5 @@
+mod parts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,10 +36,14 @@ fn pool_of(weights: &[u32], balancer: Balancer) -> Pool {
     Pool::with(members(weights).into_iter(), &options)
 }
 
+fn member(pool: &Pool, index: usize) -> &Member {
+    pool.members().nth(index).unwrap()
+}
+
 /// How often each endpoint is taken, given the hashes of requests and a time.
 fn shares_at(pool: &Pool, hashes: impl Iterator<Item = Option<u64>>, now_ms: u64) -> Vec<usize> {
     let dice = Rng::new(7);
-    let mut taken = vec![0; pool.members().len()];
+    let mut taken = vec![0; pool.len()];
     for hash in hashes {
         let choice = Choice {
             dice: &dice,
@@ -46,7 +52,7 @@ fn shares_at(pool: &Pool, hashes: impl Iterator<Item = Option<u64>>, now_ms: u64
             now_ms: Some(now_ms),
         };
         if let Some(picked) = pool.choose(&choice) {
-            let index = pool.members().iter().position(|m| m.target.id == picked.id);
+            let index = pool.members().position(|m| m.target.id == picked.id);
             taken[index.unwrap()] += 1;
         }
     }
@@ -81,7 +87,7 @@ fn sparing(weights: &[u32], rule: Outlier, balancer: Balancer) -> Pool {
 }
 
 fn fail(pool: &Pool, index: usize, now_ms: u64) -> bool {
-    let target = &pool.members()[index].target;
+    let target = &member(pool, index).target;
     pool.note(target, EndpointOutcome::Response(500), || now_ms)
 }
 
@@ -104,7 +110,7 @@ fn idle_endpoints_share_evenly() {
 #[test]
 fn the_busier_of_two_is_left_alone() {
     let pool = pool(&[1, 1]);
-    let busy = Flight::start(pool.members()[0].target.clone());
+    let busy = Flight::start(member(&pool, 0).target.clone());
     assert_eq!(shares(&pool, 100), [0, 100]);
     drop(busy);
     assert!(shares(&pool, 100)[0] > 0);
@@ -121,7 +127,7 @@ fn an_endpoint_that_was_tried_is_not_tried_again_while_there_is_another() {
     ] {
         let pool = pool_of(&[1, 1], balancer);
         let dice = Rng::new(7);
-        let tried = pool.members()[0].target.id;
+        let tried = member(&pool, 0).target.id;
         for hash in 0..100_u64 {
             let choice = Choice {
                 dice: &dice,
@@ -133,7 +139,7 @@ fn an_endpoint_that_was_tried_is_not_tried_again_while_there_is_another() {
         }
     }
     let (pool, dice) = (pool(&[1]), Rng::new(7));
-    let only = pool.members()[0].target.id;
+    let only = member(&pool, 0).target.id;
     assert_eq!(pool.pick(&dice, Some(only)).unwrap().id, only);
 }
 

@@ -87,7 +87,7 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
         let hash = taken.entry.upstream_hash(number);
         let upstream = hash.and_then(|hash| scene.tables.upstream(hash, &share.upstream));
         if let Some(upstream) = upstream.filter(|it| it.upstream.is_some()) {
-            ready += upstream.pool.members().len();
+            ready += upstream.pool.len();
             ready += usize::from(upstream.resolution.is_some());
             let options = upstream.options();
             by_hash |= options.is_some_and(|it| matches!(it.balancer, Balancer::Hash(_)));

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_model::{
-    AccessCheck, AccessPolicy, Action, Authenticate, Certificate, Change, CheckProtocol, Delta,
-    Domain, Draft, Endpoint, Endpoints, Form, Host, Key, KeyEncoding, Kind, Label, Listener,
-    ListenerProtocol, Name, Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect,
-    RedirectTarget, Resource, Route, SealedArc, Sealer, StreamRoute, Telemetry, TlsSettings, Trust,
-    Upstream, Users, Value, Writer, divide,
+    AccessCheck, AccessPolicy, Action, Authenticate, Balancer, Certificate, Change, CheckProtocol,
+    Delta, Domain, Draft, Endpoint, Endpoints, Form, HashBalancer, HashSource, HashTable, Host,
+    Key, KeyEncoding, Kind, Label, Listener, ListenerProtocol, LocalityRule, LocalityShares, Name,
+    Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource, Route,
+    SealedArc, Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, UpstreamOptions,
+    Users, Value, Writer, divide,
 };
 use proptest::prelude::*;
 
 use super::{Edit, EditError, EndpointTable, Splitting};
+use crate::balance::locality::Locality;
+use crate::random::rng::Rng;
 use crate::route::tables::{Tables, upstream_hash};
 
 /// A resource of few possible names and contents, so that changes meet.
@@ -268,7 +271,7 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
 fn members(tables: &Tables) -> Vec<(u8, u64)> {
     let name = Name::from("u");
     let entry = tables.upstream(upstream_hash(&name), &name).unwrap();
-    let members = entry.pool.members().iter();
+    let members = entry.pool.members();
     let members = members.map(|member| match member.target.address.ip() {
         IpAddr::V4(ip) => (ip.octets()[3], member.target.id),
         IpAddr::V6(_) => panic!("an address of version 4"),
@@ -324,27 +327,77 @@ fn the_endpoints_of_an_upstream_are_those_of_all_its_parts() {
     assert_eq!(put(&mut tables, vec![upstream()]), 0);
 }
 
-#[test]
-fn one_endpoint_of_five_thousand_that_changes_takes_the_targets_of_few_parts() {
-    let parts = |changed: Option<u32>| {
-        let endpoint = |number: u32| {
-            let number = if changed == Some(number) {
-                90_000
-            } else {
-                number
-            };
-            let [_, a, b, c] = number.to_be_bytes();
-            Endpoint::even(([10, a, b, c], 80).into())
-        };
-        let mut endpoints: Vec<Endpoint> = (0..5_000).map(endpoint).collect();
-        endpoints.sort_by_key(|endpoint| endpoint.address);
-        Endpoints::new(endpoints.into()).divide("u")
+/// The parts of 5,000 endpoints of one upstream, of which one may differ.
+fn many(change: impl Fn(u32, &mut Endpoint)) -> Vec<(Name, Endpoints)> {
+    let endpoint = |number: u32| {
+        let [_, a, b, c] = number.to_be_bytes();
+        let mut endpoint = Endpoint::even(([10, a, b, c], 80).into());
+        change(number, &mut endpoint);
+        endpoint
     };
-    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
-    let mut writer = writer();
-    let mut former: Vec<Key> = Vec::new();
-    let mut put = |targets: &mut EndpointTable, parts: Vec<(Name, Endpoints)>| {
-        let upstream = Value::Upstream(Upstream::plain(Protocol::Http1));
+    let mut endpoints: Vec<Endpoint> = (0..5_000).map(endpoint).collect();
+    endpoints.sort_by_key(|endpoint| endpoint.address);
+    Endpoints::new(endpoints.into()).divide("u")
+}
+
+fn unchanged() -> Vec<(Name, Endpoints)> {
+    many(|_, _| {})
+}
+
+/// One endpoint has another weight.
+fn heavier() -> Vec<(Name, Endpoints)> {
+    many(|number, endpoint| {
+        if number == 2_500 {
+            endpoint.weight = 2;
+        }
+    })
+}
+
+/// One endpoint has another address, behind all others.
+fn moved() -> Vec<(Name, Endpoints)> {
+    many(|number, endpoint| {
+        if number == 2_500 {
+            endpoint.address = ([10, 200, 0, 0], 80).into();
+        }
+    })
+}
+
+/// How many endpoints are in parts that were not there before.
+fn in_other_parts(before: &[(Name, Endpoints)], after: &[(Name, Endpoints)]) -> u64 {
+    let other = after.iter().filter(|part| !before.contains(part));
+    other.map(|(_, part)| part.endpoints.len() as u64).sum()
+}
+
+/// An upstream with many endpoints, in tables.
+struct Large {
+    tables: Tables,
+    targets: EndpointTable,
+    writer: Writer,
+    former: Vec<Key>,
+    options: UpstreamOptions,
+}
+
+impl Large {
+    fn new(balancer: Balancer) -> Self {
+        let options = UpstreamOptions {
+            balancer,
+            ..UpstreamOptions::default()
+        };
+        Large {
+            tables: Tables::default(),
+            targets: EndpointTable::new(),
+            writer: writer(),
+            former: Vec::new(),
+            options,
+        }
+    }
+
+    /// How many targets are looked up for these parts, and how many endpoints weighed.
+    fn put(&mut self, parts: Vec<(Name, Endpoints)>) -> (u64, u64) {
+        let upstream = Value::Upstream(Upstream {
+            options: Some(Box::new(self.options.clone())),
+            ..Upstream::plain(Protocol::Http1)
+        });
         let parts = parts.into_iter();
         let parts = parts.map(|(name, part)| (name, Value::Endpoints(part)));
         let outputs = std::iter::once((Name::from("u"), upstream)).chain(parts);
@@ -355,21 +408,104 @@ fn one_endpoint_of_five_thousand_that_changes_takes_the_targets_of_few_parts() {
         let outputs: Vec<(Name, Resource)> = outputs.collect();
         let keys = outputs.iter();
         let keys = keys.map(|(name, it)| Key::new(it.value.kind(), name.clone()));
-        let keys = keys.collect();
-        let former = std::mem::replace(&mut former, keys);
+        let former = std::mem::replace(&mut self.former, keys.collect());
         let mut delta = Delta::default();
-        let changes = writer.replace(&former, outputs, &mut delta);
-        let before = targets.acquired();
-        apply(&mut tables, targets, changes);
-        targets.acquired() - before
+        let changes = self.writer.replace(&former, outputs, &mut delta);
+        let before = (self.targets.acquired(), self.targets.weighed());
+        apply(&mut self.tables, &mut self.targets, changes);
+        let after = (self.targets.acquired(), self.targets.weighed());
+        (after.0 - before.0, after.1 - before.1)
+    }
+}
+
+#[test]
+fn one_endpoint_of_five_thousand_that_changes_costs_its_part() {
+    const PART_MAX: u64 = Endpoints::PART_MAX as u64;
+    for balancer in [
+        Balancer::LeastRequest,
+        Balancer::RoundRobin,
+        Balancer::Random,
+    ] {
+        let mut large = Large::new(balancer);
+        assert_eq!(large.put(unchanged()), (5_000, 5_000));
+        let part = in_other_parts(&unchanged(), &heavier());
+        assert!((1..=PART_MAX).contains(&part), "{part}");
+        assert_eq!(large.put(heavier()), (part, part));
+        assert_eq!(large.put(unchanged()), (part, part));
+        // One that moves leaves its part, and now and then two that become one or one two.
+        let parts = in_other_parts(&unchanged(), &moved());
+        assert!((1..=4 * PART_MAX).contains(&parts), "{parts}");
+        assert_eq!(large.put(moved()), (parts, parts));
+        assert_eq!(large.targets.len(), 5_000);
+        assert_eq!(large.put(moved()), (0, 0));
+        // What concerns all of them is another matter.
+        large.options.limits.retries_max += 1;
+        assert_eq!(large.put(moved()), (5_000, 5_000));
+        assert_eq!(large.put(Vec::new()), (0, 0));
+        assert_eq!(large.targets.len(), 0);
+    }
+}
+
+#[test]
+fn a_table_of_hashes_is_made_of_all_endpoints_whichever_of_them_changes() {
+    let table = HashTable::Maglev(65_537);
+    let mut large = Large::new(Balancer::Hash(Box::new(HashBalancer {
+        source: HashSource::SourceIp,
+        parts: Box::default(),
+        table,
+    })));
+    assert_eq!(large.put(unchanged()), (5_000, 10_000));
+    let part = in_other_parts(&unchanged(), &heavier());
+    assert_eq!(large.put(heavier()), (part, part + 5_000));
+}
+
+#[test]
+fn the_endpoints_of_five_thousand_are_there_by_address_whatever_changed() {
+    let mut large = Large::new(Balancer::default());
+    large.put(moved());
+    large.put(unchanged());
+    let name = Name::from("u");
+    let entry = large.tables.upstream(upstream_hash(&name), &name).unwrap();
+    let members = entry.pool.members().map(|member| member.target.address);
+    let listed = unchanged();
+    let mut listed: Vec<_> = listed.iter().flat_map(|(_, it)| &it.endpoints).collect();
+    listed.sort_by_key(|endpoint| endpoint.address);
+    assert!(members.eq(listed.iter().map(|endpoint| endpoint.address)));
+}
+
+#[test]
+fn shares_of_localities_hold_for_endpoints_in_many_parts() {
+    let mut large = Large::new(Balancer::Random);
+    large.targets = EndpointTable::seen_from(Locality::parse("eu/a"));
+    let shares = LocalityShares {
+        from: "eu/*".into(),
+        to: [("eu/a".into(), 75), ("eu/b".into(), 25)].into(),
     };
-    assert_eq!(put(&mut targets, parts(None)), 5_000);
-    let taken = put(&mut targets, parts(Some(2_500)));
-    assert!(taken <= 4 * Endpoints::PART_MAX as u64, "{taken} targets");
-    assert_eq!(targets.len(), 5_000);
-    assert_eq!(put(&mut targets, parts(Some(2_500))), 0);
-    assert_eq!(put(&mut targets, Vec::new()), 0);
-    assert_eq!(targets.len(), 0);
+    large.options.locality = Some(Box::new(LocalityRule::Shares([shares].into())));
+    let endpoint = |number: u32| {
+        let [_, a, b, c] = number.to_be_bytes();
+        Endpoint {
+            locality: [1, 2, 0, 0][number as usize % 4],
+            ..Endpoint::even(([10, a, b, c], 80).into())
+        }
+    };
+    let endpoints = Endpoints {
+        localities: ["eu/a", "eu/b"].map(Box::from).into(),
+        ..Endpoints::new((0..5_000).map(endpoint).collect())
+    };
+    assert_eq!(large.put(endpoints.divide("u")), (2_500, 2_500));
+    let name = Name::from("u");
+    let entry = large.tables.upstream(upstream_hash(&name), &name).unwrap();
+    assert_eq!(entry.pool.len(), 2_500);
+    let dice = Rng::new(7);
+    let is_near = |_: &u32| match entry.pool.pick(&dice, None).unwrap().address.ip() {
+        IpAddr::V4(ip) => ip.octets()[3] % 4 == 0,
+        IpAddr::V6(_) => panic!("an address of version 4"),
+    };
+    let near = (0..10_000_u32).filter(is_near).count();
+    assert!((7_300..7_700).contains(&near), "{near}");
+    large.put(Vec::new());
+    assert_eq!(large.targets.len(), 0);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn says(server: &NameServer, name: &str, last: u8, ttl: u32) {
 
 /// The last number of each endpoint's address.
 fn last(answer: &super::DnsAnswer) -> Vec<u8> {
-    let members = answer.pool.members().iter();
+    let members = answer.pool.members();
     let ips = members.map(|member| member.target.address.ip());
     let last = |ip: IpAddr| ip.to_string().rsplit('.').next().map(str::parse);
     ips.map(|ip| last(ip).unwrap().unwrap()).collect()
@@ -64,7 +64,6 @@ async fn each_name_has_its_share_and_its_priority() {
         .unwrap()
         .pool
         .members()
-        .iter()
         .map(|member| (member.weight, member.priority))
         .collect();
     assert_eq!(told, [(192, 0), (64, 0), (64, 1)]);

@@ -1,0 +1,262 @@
+//! Pools whose endpoints lie in parts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_model::{Balancer, HashTable, LocalityShares, UpstreamOptions, Warmup};
+
+use super::{fail, hashing, member, members, outlier, shares, shares_at};
+use crate::balance::{Choice, Endpoint, Flight, Member, Pool, PoolPart, TransportSettings};
+use crate::random::rng::Rng;
+
+fn with(balancer: Balancer) -> UpstreamOptions {
+    UpstreamOptions {
+        balancer,
+        ..UpstreamOptions::default()
+    }
+}
+
+/// Parts of so many of the members each.
+fn divided(
+    members: Vec<Member>,
+    counts: &[usize],
+    options: &UpstreamOptions,
+) -> Vec<Arc<PoolPart>> {
+    let mut members = members.into_iter();
+    let part = |count: &usize| {
+        let own = members.by_ref().take(*count).map(|member| (0, member));
+        PoolPart::divide(own, &options.balancer).into_vec()
+    };
+    counts.iter().flat_map(part).collect()
+}
+
+fn pool_of(weights: &[&[u32]], options: &UpstreamOptions) -> Pool {
+    let counts: Vec<usize> = weights.iter().map(|part| part.len()).collect();
+    let parts = divided(members(&weights.concat()), &counts, options);
+    Pool::of_parts(parts.iter(), options, None)
+}
+
+/// The ways of choosing, each with whether it goes by hashes.
+fn balancers() -> [(Balancer, bool); 5] {
+    [
+        (Balancer::LeastRequest, false),
+        (Balancer::RoundRobin, false),
+        (Balancer::Random, false),
+        (hashing(HashTable::Ring(1_024)), true),
+        (hashing(HashTable::Maglev(65_537)), true),
+    ]
+}
+
+fn keys(count: u64) -> impl Iterator<Item = Option<u64>> {
+    (0..count).map(|key| Some(key.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+}
+
+#[test]
+fn endpoints_of_large_and_small_parts_have_equal_shares() {
+    for (balancer, by_hash) in balancers() {
+        let pool = pool_of(&[&[1; 5], &[1], &[1; 4]], &with(balancer));
+        assert_eq!((pool.len(), pool.members().count()), (10, 10));
+        for share in shares(&pool, 10_000) {
+            assert!((800..1_200).contains(&share), "{share}");
+        }
+        let by_key = shares_at(&pool, keys(10_000), 1);
+        let bounds = if by_hash { 400..1_900 } else { 800..1_200 };
+        assert!(by_key.iter().all(|it| bounds.contains(it)), "{by_key:?}");
+    }
+}
+
+#[test]
+fn endpoints_of_parts_are_taken_by_weight() {
+    let weights: [&[u32]; 3] = [&[1, 3], &[2], &[1, 1, 2]];
+    let turns = pool_of(&weights, &with(Balancer::RoundRobin));
+    assert_eq!(shares(&turns, 1_000), [100, 300, 200, 100, 100, 200]);
+    let chance = pool_of(&weights, &with(Balancer::Random));
+    let taken = shares(&chance, 10_000);
+    for (taken, wanted) in taken.iter().zip([1_000, 3_000, 2_000, 1_000, 1_000, 2_000]) {
+        assert!(taken.abs_diff(wanted) < 300, "{taken} of {wanted}");
+    }
+}
+
+#[test]
+fn everybody_has_one_turn_in_a_round_however_many_there_are() {
+    let counts = [16, 128, 71, 33, 2];
+    let options = with(Balancer::RoundRobin);
+    let member = |number: u16| Member {
+        target: Arc::new(Endpoint::new(
+            ([192, 0, 2, 1], number).into(),
+            TransportSettings::shared(None),
+        )),
+        weight: 7,
+        priority: 0,
+    };
+    let parts = divided((0..250).map(member).collect(), &counts, &options);
+    let pool = Pool::of_parts(parts.iter(), &options, None);
+    assert_eq!(shares(&pool, 250), [1; 250]);
+    // What has become of a part's turns is not forgotten with the pool.
+    let next = Pool::of_parts(parts.iter(), &options, None);
+    assert_eq!(shares(&next, 500), [2; 250]);
+}
+
+#[test]
+fn equal_requests_go_where_they_would_without_parts() {
+    for table in [HashTable::Ring(1_024), HashTable::Maglev(65_537)] {
+        let options = with(hashing(table));
+        let whole = members(&[1, 2, 3, 1, 1, 4, 1]);
+        let copy = |member: &Member| Member {
+            target: member.target.clone(),
+            ..*member
+        };
+        let parts = divided(whole.iter().map(copy).collect(), &[3, 1, 3], &options);
+        let parts = Pool::of_parts(parts.iter(), &options, None);
+        let whole = Pool::with(whole.into_iter(), &options);
+        let dice = Rng::new(7);
+        for hash in keys(2_000) {
+            let choice = Choice {
+                dice: &dice,
+                tried: None,
+                hash,
+                now_ms: None,
+            };
+            let [one, other] = [&whole, &parts].map(|pool| pool.choose(&choice).unwrap().id);
+            assert_eq!(one, other);
+        }
+        assert_eq!((whole.weighed(), parts.weighed()), (7, 7));
+    }
+}
+
+#[test]
+fn another_part_has_what_was_not_tried_and_is_less_busy() {
+    for (balancer, _) in balancers() {
+        let pool = pool_of(&[&[1], &[1]], &with(balancer));
+        let (dice, tried) = (Rng::new(7), member(&pool, 0).target.id);
+        for hash in keys(100) {
+            let choice = Choice {
+                dice: &dice,
+                tried: Some(tried),
+                hash,
+                now_ms: None,
+            };
+            assert_ne!(pool.choose(&choice).unwrap().id, tried);
+        }
+    }
+    let pool = pool_of(&[&[1], &[1]], &with(Balancer::LeastRequest));
+    let _busy = Flight::start(member(&pool, 0).target.clone());
+    assert_eq!(shares(&pool, 100), [0, 100]);
+    assert_eq!(pool.active(), 1);
+    let found = pool.marked(member(&pool, 1).target.mark());
+    assert_eq!(found.unwrap().id, member(&pool, 1).target.id);
+}
+
+#[test]
+fn who_is_out_of_a_part_is_so_in_the_next_pool_that_has_it() {
+    for (balancer, _) in balancers() {
+        let options = UpstreamOptions {
+            outlier: Some(Box::new(outlier(100, 0))),
+            ..with(balancer)
+        };
+        let parts = divided(members(&[1; 5]), &[2, 3], &options);
+        let pool = || Pool::of_parts(parts.iter(), &options, None);
+        let first = pool();
+        assert!(fail(&first, 1, 1_000) && !fail(&first, 1, 1_000));
+        let pools = [first, pool()];
+        for pool in &pools {
+            let taken = shares_at(pool, keys(600), 1_001);
+            let all: usize = taken.iter().sum();
+            assert_eq!((taken[1], all), (0, 600), "{taken:?}");
+            assert_eq!(pool.out(), 1);
+        }
+        for pool in &pools {
+            assert!(shares_at(pool, keys(600), 31_000)[1] > 0);
+            assert_eq!(pool.out(), 0);
+        }
+    }
+}
+
+#[test]
+fn priorities_go_through_all_parts() {
+    let options = UpstreamOptions {
+        outlier: Some(Box::new(outlier(100, 0))),
+        ..with(Balancer::Random)
+    };
+    let mut members = members(&[1; 6]);
+    for member in members.iter_mut().step_by(2) {
+        member.priority = 1;
+    }
+    let parts = divided(members, &[3, 3], &options);
+    assert_eq!(parts.len(), 4);
+    let pool = Pool::of_parts(parts.iter(), &options, None);
+    let first = |now| {
+        let taken = shares_at(&pool, std::iter::repeat_n(None, 10_000), now);
+        taken[..3].iter().sum::<usize>()
+    };
+    assert_eq!(first(1), 10_000);
+    // A third of the first is 33 percent, of which 140 percent are 46.
+    assert!(fail(&pool, 0, 1_000) && fail(&pool, 2, 1_000));
+    let taken = first(1_001);
+    assert!((4_300..4_900).contains(&taken), "{taken}");
+    assert!(fail(&pool, 1, 1_002));
+    assert_eq!(first(1_003), 0);
+}
+
+#[test]
+fn a_cold_endpoint_of_a_part_gets_a_smaller_share() {
+    let options = UpstreamOptions {
+        warmup: Some(Warmup {
+            duration: Duration::from_secs(100),
+            percent_min: 10,
+            aggression: 1_000,
+        }),
+        ..with(Balancer::RoundRobin)
+    };
+    let mut members = members(&[1, 1]);
+    let cold = Endpoint {
+        born_ms: 1_000_000,
+        ..Endpoint::new(members[1].target.address, TransportSettings::shared(None))
+    };
+    members[1].target = Arc::new(cold);
+    let parts = divided(members, &[1, 1], &options);
+    let pool = Pool::of_parts(parts.iter(), &options, None);
+    let part = |now| {
+        let taken = shares_at(&pool, std::iter::repeat_n(None, 11_000), now);
+        taken[1] as f32 / taken[0] as f32
+    };
+    let (begin, end) = (part(1_000_000), part(1_100_000));
+    assert!((0.05..0.2).contains(&begin), "{begin}");
+    assert!((0.9..1.1).contains(&end), "{end}");
+}
+
+#[test]
+fn groups_of_localities_have_their_shares_wherever_their_endpoints_lie() {
+    let shares_of_groups = LocalityShares {
+        from: "*".into(),
+        to: [("a".into(), 80), ("b".into(), 20), ("c".into(), 0)].into(),
+    };
+    // One of the first group, and three of the second; the last is of one without a share.
+    let groups = [0, 1, 1, 1, 2];
+    for balancer in [
+        Balancer::Random,
+        Balancer::LeastRequest,
+        Balancer::RoundRobin,
+    ] {
+        let options = with(balancer);
+        let mut grouped = groups.into_iter().zip(members(&[1; 5]));
+        let parts = [2, 3].map(|count| {
+            let own = grouped.by_ref().take(count);
+            PoolPart::divide(own, &options.balancer)
+        });
+        let pool = Pool::of_parts(parts.iter().flatten(), &options, Some(&shares_of_groups));
+        assert_eq!((pool.len(), pool.weighed()), (4, 0));
+        if options.balancer == Balancer::LeastRequest {
+            // Idle ones are taken by their weight, of which two are compared.
+            let taken = shares(&pool, 10_000);
+            assert!(taken[0] > 8_000, "{taken:?}");
+            continue;
+        }
+        let taken = shares(&pool, 10_000);
+        assert!((7_800..8_200).contains(&taken[0]), "{taken:?}");
+        assert!(
+            taken[1..].iter().all(|it| (550..800).contains(it)),
+            "{taken:?}"
+        );
+    }
+}
