@@ -9,3 +9,4 @@ pub mod slab;
 
 pub use hasher::{Fact, FactHasher};
 pub use objects::{FoundUnder, Objects, Stored, WHOLE, object_fact};
+pub use packed::SliceHead;

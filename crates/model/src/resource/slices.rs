@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::cut::{Ids, hash_of};
 use super::upstream::{Endpoint, Endpoints};
@@ -30,14 +30,22 @@ impl Endpoints {
     /// The resources for the endpoints of an upstream, with their names: one, unless there are
     /// many.
     pub fn divide(self, upstream: &str) -> Vec<(Name, Endpoints)> {
+        self.divide_by(upstream, &[])
+    }
+
+    /// The same, by the hashes of the addresses in their order, for who has them at hand: see
+    /// [`Endpoints::hash_of`].
+    pub fn divide_by(self, upstream: &str, hashes: &[u64]) -> Vec<(Name, Endpoints)> {
         if self.endpoints.len() <= Self::PART_MAX {
             return vec![(Self::name(upstream, 0), self)];
         }
         let (mut ids, mut parts) = (Ids::default(), Vec::new());
         let mut part: Vec<&Endpoint> = Vec::new();
         let mut id = 0;
+        let mut hashes = hashes.iter().copied();
         for endpoint in &self.endpoints {
-            let hash = hash_of_address(endpoint);
+            let known = hashes.next();
+            let hash = known.unwrap_or_else(|| Self::hash_of(endpoint.address));
             let is_cut = part.len() >= PART_MIN && hash.is_multiple_of(CUT_ONE_IN);
             if is_cut || part.len() >= Self::PART_MAX {
                 parts.push(self.part(upstream, id, &std::mem::take(&mut part)));
@@ -49,6 +57,16 @@ impl Endpoints {
         }
         parts.push(self.part(upstream, id, &part));
         parts
+    }
+
+    /// The hash of an address, which says whether it begins a part.
+    pub fn hash_of(address: SocketAddr) -> u64 {
+        let port = address.port().to_be_bytes();
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        hash_of(&[&ip.octets()[..], &port].concat())
     }
 
     /// All endpoints of an upstream, of its parts in any order. An address that is in two parts,
@@ -121,15 +139,6 @@ fn place(localities: &[Box<str>], locality: Option<&str>) -> u16 {
     });
     let found = found.and_then(|at| u16::try_from(at + 1).ok());
     found.unwrap_or(0)
-}
-
-fn hash_of_address(endpoint: &Endpoint) -> u64 {
-    let port = endpoint.address.port().to_be_bytes();
-    let ip = match endpoint.address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    hash_of(&[&ip.octets()[..], &port].concat())
 }
 
 #[cfg(test)]
@@ -206,6 +215,16 @@ mod tests {
         let parts: Vec<&Endpoints> = parts.iter().map(|(_, part)| part).collect();
         assert_eq!(*Endpoints::join(&parts), whole);
         assert!(matches!(Endpoints::join(&[&whole]), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn hashes_that_are_known_divide_like_those_that_are_not() {
+        let whole = endpoints(0..1_000);
+        let hashes = whole.endpoints.iter();
+        let hashes: Vec<u64> = hashes.map(|it| Endpoints::hash_of(it.address)).collect();
+        let parts = whole.clone().divide("u");
+        assert_eq!(whole.clone().divide_by("u", &hashes), parts);
+        assert_eq!(whole.divide_by("u", &hashes[..500]), parts);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use myriad_api::{KeyDer, Object, ObjectKey, ObjectKind, Secret, TlsPair};
 use super::hasher::FactHasher;
 use super::interner::Interner;
 use super::multimap::Multimap;
-use super::packed;
+use super::packed::{self, SliceHead};
 use super::slab::Slab;
 
 /// All objects, each standing under its key and under the collection that units read it from.
@@ -61,6 +61,11 @@ impl<'a> Stored<'a> {
     /// are what it looks for.
     pub fn collection(&self, fact: u64) -> impl Iterator<Item = Object> + use<'a> {
         self.objects.collection(fact)
+    }
+
+    /// The heads of the EndpointSlices under a fact, in the order of [`Stored::collection`].
+    pub fn slice_heads(&self, fact: u64) -> impl Iterator<Item = SliceHead> + use<'a> {
+        self.objects.slice_heads(fact)
     }
 }
 
@@ -145,6 +150,15 @@ impl Objects {
     pub fn collection(&self, fact: u64) -> impl Iterator<Item = Object> {
         let stored = self.index.ids(fact).filter_map(|at| self.slab.get(at));
         stored.filter_map(AtRest::unpack)
+    }
+
+    /// The heads of the EndpointSlices under a fact, in the same order.
+    pub fn slice_heads(&self, fact: u64) -> impl Iterator<Item = SliceHead> {
+        let stored = self.index.ids(fact).filter_map(|at| self.slab.get(at));
+        stored.filter_map(|stored| match stored {
+            AtRest::Packed { id, body } => packed::slice_head(id, body),
+            AtRest::Secret(_) | AtRest::Whole(_) => None,
+        })
     }
 
     /// Puts an object in the place of the one with its key, and returns that one. Nothing is

@@ -38,6 +38,32 @@ pub fn kind(body: &[u8]) -> Option<ObjectKind> {
         .find(|known| *known as u8 == number)
 }
 
+/// An EndpointSlice but for its endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceHead {
+    /// The `namespace/name` of the slice.
+    pub id: Arc<str>,
+    /// The Service in the same namespace.
+    pub service: Option<Box<str>>,
+    /// The ports, each of which every endpoint has.
+    pub ports: Box<[EndpointPort]>,
+    /// The number of endpoints.
+    pub count: usize,
+}
+
+/// Unpacks the head of an EndpointSlice that [`pack`] made; the endpoints are behind it.
+pub fn slice_head(id: &Arc<str>, body: &[u8]) -> Option<SliceHead> {
+    let kind = kind(body).filter(|kind| *kind == ObjectKind::EndpointSlice)?;
+    let mut bytes = In(body.get(1..)?);
+    bytes.meta(ObjectKey::from_id(kind, id.clone()))?;
+    Some(SliceHead {
+        id: id.clone(),
+        service: bytes.option(In::text)?,
+        ports: bytes.list(In::endpoint_port)?,
+        count: usize::try_from(bytes.number()?).ok()?,
+    })
+}
+
 /// Unpacks what [`pack`] made.
 pub fn unpack(id: &Arc<str>, body: &[u8]) -> Option<Object> {
     let kind = kind(body)?;
@@ -166,7 +192,13 @@ impl Out {
     }
 
     fn slice(&mut self, slice: &EndpointSlice) {
+        // What is read alone goes first.
         self.option(slice.service.as_deref(), Self::text);
+        self.list(&slice.ports, |out, port| {
+            out.text(&port.name);
+            out.number(port.port.map_or(0, |port| u64::from(port) + 1));
+            out.option(port.protocol.as_deref(), Self::text);
+        });
         self.list(&slice.endpoints, |out, endpoint| {
             let Conditions {
                 ready,
@@ -181,11 +213,6 @@ impl Out {
             if let Some(zone) = &endpoint.zone {
                 out.text(zone);
             }
-        });
-        self.list(&slice.ports, |out, port| {
-            out.text(&port.name);
-            out.number(port.port.map_or(0, |port| u64::from(port) + 1));
-            out.option(port.protocol.as_deref(), Self::text);
         });
     }
 
@@ -347,16 +374,18 @@ impl<'a> In<'a> {
         Some(EndpointSlice {
             meta,
             service: self.option(Self::text)?,
+            ports: self.list(Self::endpoint_port)?,
             endpoints: self.list(Self::endpoint)?,
-            ports: self.list(|bytes| {
-                let name = bytes.text()?;
-                let port = bytes.number()?.checked_sub(1);
-                Some(EndpointPort {
-                    name,
-                    port: port.map(u16::try_from).transpose().ok()?,
-                    protocol: bytes.option(Self::text)?,
-                })
-            })?,
+        })
+    }
+
+    fn endpoint_port(&mut self) -> Option<EndpointPort> {
+        let name = self.text()?;
+        let port = self.number()?.checked_sub(1);
+        Some(EndpointPort {
+            name,
+            port: port.map(u16::try_from).transpose().ok()?,
+            protocol: self.option(Self::text)?,
         })
     }
 

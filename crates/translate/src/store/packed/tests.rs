@@ -11,7 +11,7 @@ use myriad_api::{
 };
 use proptest::prelude::*;
 
-use super::{pack, unpack};
+use super::{SliceHead, pack, slice_head, unpack};
 
 fn text() -> impl Strategy<Value = Box<str>> {
     any::<String>().prop_map(Box::from)
@@ -197,7 +197,28 @@ proptest! {
     }
 
     #[test]
+    fn the_head_of_a_slice_is_read_without_its_endpoints(object in slice()) {
+        let body = pack(&object).unwrap();
+        let id = object.key().id();
+        let Object::EndpointSlice(slice) = &object else {
+            panic!("a slice");
+        };
+        let head = SliceHead {
+            id: id.clone(),
+            service: slice.service.clone(),
+            ports: slice.ports.clone(),
+            count: slice.endpoints.len(),
+        };
+        prop_assert_eq!(slice_head(id, &body), Some(head));
+    }
+
+    #[test]
+    fn what_is_no_slice_has_no_head(object in prop_oneof![ingress(), service(), class(), pod()]) {
+        prop_assert_eq!(slice_head(object.key().id(), &pack(&object).unwrap()), None);
+    }
+
+    #[test]
     fn bytes_that_were_not_packed_do_no_harm(body in any::<Vec<u8>>()) {
-        let _ = unpack(&"a/b".into(), &body);
+        let _ = (unpack(&"a/b".into(), &body), slice_head(&"a/b".into(), &body));
     }
 }
