@@ -9,6 +9,7 @@ mod copies;
 mod drawn;
 mod late;
 mod ledger;
+mod memory;
 mod needs;
 mod output;
 mod parts;
@@ -20,6 +21,7 @@ mod row;
 mod rules;
 mod run;
 mod scope;
+mod sealing;
 mod stamp;
 mod unit;
 mod units;
@@ -37,6 +39,7 @@ use myriad_model::{Delta, Name, Position, Snapshot, TlsSettings, Writer};
 pub use copies::Weight;
 pub use late::{ClaimsChange, LateClaims, NewlyClaimed};
 pub use ledger::FindingsChange;
+pub use memory::Remembered;
 pub use output::Output;
 pub use ports::{PortClaim, PortFact, PortKey, PortSpeech};
 pub use reader::{Kept, Moment, Noted, Reader, ScopeFact};
@@ -56,8 +59,10 @@ use batch::Run;
 use copies::Copies;
 use late::Late;
 use ledger::Ledger;
+use memory::Memories;
 use parts::Parts;
 use revisit::Partings;
+use sealing::SealedParts;
 use unit::UnitId;
 use units::Units;
 
@@ -72,6 +77,8 @@ pub struct Engine {
     units: Units,
     ledger: Ledger,
     parts: Parts,
+    memories: Memories,
+    sealed_parts: SealedParts,
     views: Views,
     /// Which sidecars are led to which units.
     audience: Audience,
@@ -148,6 +155,9 @@ pub struct Usage {
     /// Policies, answers, redirects, changes of headers and issuer certificates that are stored
     /// once for all who use them.
     pub interned: usize,
+    /// Endpoints of upstreams with many that are remembered, as they were read or as they were
+    /// sent.
+    pub remembered: usize,
     /// Findings.
     pub findings: usize,
     /// Hosts that objects came to after their creation.
@@ -176,6 +186,8 @@ impl Engine {
             units: Units::new(),
             ledger: Ledger::default(),
             parts: Parts::new(),
+            memories: Memories::default(),
+            sealed_parts: SealedParts::default(),
             views: Views::new(settings.main_view()),
             audience: Audience::default(),
             partings: Partings::default(),
@@ -283,6 +295,7 @@ impl Engine {
             units: self.units.len(),
             links: self.units.links_len(),
             interned: self.parts.len() + self.objects.issuers_len(),
+            remembered: self.memories.count() + self.sealed_parts.count(),
             findings: self.ledger.len(),
             late_claims: self.late.len(),
         }

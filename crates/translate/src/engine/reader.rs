@@ -6,6 +6,7 @@
 mod open;
 mod weight;
 
+use std::collections::BTreeSet;
 use std::hash::Hash;
 
 use myriad_api::{Meta, Object, ObjectKey, ObjectKind};
@@ -14,6 +15,7 @@ use myriad_model::Host;
 use super::Shared;
 use super::allowance::Allowances;
 use super::late::Late;
+use super::memory::Remembered;
 use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
 use super::unit::{Unit, UnitId};
 use super::units::Units;
@@ -66,6 +68,12 @@ impl Noted {
     /// How much was noted.
     pub fn count(&self) -> usize {
         self.facts.len() + self.steps.len()
+    }
+
+    /// Whether any of the facts is among those that were noted.
+    pub fn has_any(&self, facts: &BTreeSet<u64>) -> bool {
+        let mut facts = facts.iter();
+        facts.any(|fact| self.facts.binary_search(fact).is_ok())
     }
 }
 
@@ -272,6 +280,17 @@ impl<'a> Reader<'a> {
     /// Notes what was asked apart, for who runs again when what was found is other.
     pub fn note_asked(&self, noted: &Noted) {
         self.view.note_steps(&noted.steps);
+    }
+
+    /// What the unit remembers of its run before, as far as it holds; it is taken out.
+    pub fn recall<T: Remembered>(&mut self) -> Option<Box<T>> {
+        let memory = self.opened.memory.take()?;
+        memory.into_any().downcast().ok()
+    }
+
+    /// Lets the unit remember something until it runs again.
+    pub fn remember<T: Remembered>(&mut self, memory: Box<T>) {
+        self.opened.memory = Some(memory);
     }
 
     /// The open value of a type.

@@ -14,6 +14,7 @@ use super::ports::PortFact;
 use super::reader::{Moment, Reader, Surroundings};
 use super::revisit::Parting;
 use super::rules::{Exported, Scene, States, Touched};
+use super::sealing::has_parts;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::unit::{PortClaims, Stays, Unit, UnitId, UnitKey, Viewers};
 use super::units::Record;
@@ -54,6 +55,7 @@ impl Engine {
         }
         for fact in touched.facts {
             for id in self.units.readers(fact) {
+                self.memories.touch(id, fact);
                 self.mark(id, true, run);
             }
         }
@@ -196,8 +198,10 @@ impl Engine {
     }
 
     pub(super) fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
+        run.opened.memory = self.memories.take(id);
         if self.views.is_single() {
             let (output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
+            self.memories.keep(id, run.opened.memory.take());
             self.note_served(unit, id, !output.needs.is_empty(), run);
             self.settle_meaning(unit, id, &[(Stamp::MAIN, output.meaning)], run);
             self.settle(id, facts.into(), (output, None), run);
@@ -222,6 +226,7 @@ impl Engine {
             outputs.push((Stamp::one(slot), output));
             facts.extend(read);
         }
+        self.memories.keep(id, run.opened.memory.take());
         facts.sort_unstable();
         facts.dedup();
         let meanings = outputs.iter();
@@ -327,6 +332,7 @@ impl Engine {
         let drawn = (!self.views.is_single()).then(Drawn::default);
         self.settle(id, Box::default(), (Output::default(), drawn), run);
         self.partings.set(id, None);
+        drop(self.memories.take(id));
         if let Some(unit) = self.units.get(id).map(Record::unit) {
             let namespace = unit.namespace().unwrap_or_default();
             match unit.viewers(&self.settings) {
@@ -423,7 +429,16 @@ impl Engine {
             .collect();
         self.share_parts(&mut resources);
         match stamps {
+            None if has_parts(&resources) => {
+                let stamps = vec![Stamp::MAIN; resources.len()];
+                let sealed = self.seal(id, resources, &stamps);
+                let delta = &mut run.delta;
+                let changes = self.writer.replace_at(MAIN_SLOT, &former, &sealed, delta);
+                run.work.resources_changed += changes.len() as u64;
+                self.parts.count(changes);
+            }
             None => {
+                self.sealed_parts.forget(id);
                 let changes = self.writer.replace(&former, resources, &mut run.delta);
                 run.work.resources_changed += changes.len() as u64;
                 self.parts.count(changes);
@@ -467,10 +482,7 @@ impl Engine {
         (views, stamps): (Stamp, Vec<Stamp>),
         run: &mut Run,
     ) {
-        let both = resources.into_iter().zip(&stamps);
-        let sealed: Vec<SealedArc> = both
-            .map(|((name, resource), stamp)| self.writer.seal(name, resource, stamp.iter()))
-            .collect();
+        let sealed = self.seal(id, resources, &stamps);
         for slot in self.units.seen(id).union(&views).iter() {
             if self.views.get(slot).is_none() {
                 continue;

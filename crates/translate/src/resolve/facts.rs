@@ -29,6 +29,8 @@ pub enum SharedFact<'a> {
     ServiceShape(&'a str),
     /// A Service and its EndpointSlices.
     Endpoints(&'a str),
+    /// An EndpointSlice, for who remembers what it said.
+    Slice(&'a str),
     /// The claims to the wildcards with a suffix, and who ends TLS for them.
     Above(&'a str),
     /// The authorities or users in a Secret.
@@ -83,6 +85,7 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
             touch_exports(hasher, id, (old, new), facts);
         }
         ObjectKind::EndpointSlice => {
+            facts.push(hasher.fact(SharedFact::Slice(id)));
             for service in [old, new].into_iter().filter_map(service_of) {
                 facts.push(hasher.fact(SharedFact::Endpoints(&service)));
             }
@@ -158,7 +161,7 @@ fn touch_upstreams(
                 }
             }
             Object::Pod(pod) => {
-                if pod_labels(old) != pod_labels(new) {
+                if read_of_pod(old) != read_of_pod(new) {
                     let key = &pod.meta.key;
                     facts.push(object_fact(hasher, key.kind, key.id()));
                 }
@@ -293,9 +296,10 @@ fn as_entry(object: Option<&Object>) -> Option<&ServiceEntry> {
     }
 }
 
-fn pod_labels(object: Option<&Object>) -> Option<&Labels> {
+/// All that is read of a Pod by its name.
+fn read_of_pod(object: Option<&Object>) -> Option<(&Labels, Option<&str>)> {
     match object {
-        Some(Object::Pod(pod)) => Some(&pod.labels),
+        Some(Object::Pod(pod)) => Some((&pod.labels, pod.account.as_deref())),
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ use super::service_entry::has_labels;
 use super::upstream::{self, PortFound};
 use crate::engine::{Engine, Reader, Unit};
 use crate::settings::{GatewayCredentials, Settings};
-use crate::store::Stored;
+use crate::store::{SliceHead, Stored};
 
 impl Reader<'_> {
     /// The claim of an object to a host. Since when it has it changes with the object, and hosts
@@ -206,7 +206,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A Pod, of which the labels are read.
+    /// A Pod, of which the labels and the account are read.
     pub fn pod(&mut self, id: &str) -> Option<Arc<Pod>> {
         self.read_object(ObjectKind::Pod, id);
         match self.visit(ObjectKind::Pod, id)? {
@@ -256,6 +256,22 @@ impl Reader<'_> {
         found
     }
 
+    /// The heads of the EndpointSlices of a Service, in no order that has a meaning. They count
+    /// for no object that is visited: none is unpacked.
+    pub fn slice_heads(&mut self, service: &str) -> Vec<SliceHead> {
+        let fact = self.read(SharedFact::Endpoints(service));
+        let heads = self.stored().slice_heads(fact);
+        heads.filter(|head| is_head_of(head, service)).collect()
+    }
+
+    /// An EndpointSlice by its `namespace/name`, for who reads the heads of those of its Service.
+    pub fn slice(&mut self, id: &str) -> Option<Arc<EndpointSlice>> {
+        match self.visit(ObjectKind::EndpointSlice, id)? {
+            Object::EndpointSlice(slice) => Some(slice),
+            _ => None,
+        }
+    }
+
     /// The EndpointSlices of a Service, in no order that has a meaning.
     pub fn slices(&mut self, service: &str) -> Vec<Arc<EndpointSlice>> {
         let fact = self.read(SharedFact::Endpoints(service));
@@ -277,6 +293,14 @@ impl Engine {
             _ => None,
         }
     }
+}
+
+/// Whether a slice is of a Service, by `namespace/name`.
+fn is_head_of(head: &SliceHead, service: &str) -> bool {
+    let both = head.id.split_once('/').zip(service.split_once('/'));
+    both.is_some_and(|((own, _), (namespace, name))| {
+        own == namespace && head.service.as_deref() == Some(name)
+    })
 }
 
 /// Whether a namespace has DestinationRules for a host or wildcard in full, without noting that

@@ -246,7 +246,7 @@ impl Entry {
         Some(match resolution {
             Resolution::Static => {
                 let found = self.collect(reader, resolution, choice)?;
-                EndpointSource::Endpoints(found.ips.endpoints())
+                EndpointSource::at(found.ips.endpoints())
             }
             Resolution::None => EndpointSource::nowhere(),
             Resolution::DynamicDns => self.dynamic(host),
@@ -431,7 +431,7 @@ impl Found<'_> {
     /// Addresses among names are names too, which resolve to themselves.
     fn dns(self, mode: DnsMode) -> EndpointSource {
         if self.names.is_empty() && mode == DnsMode::Strict {
-            return EndpointSource::Endpoints(self.ips.endpoints());
+            return EndpointSource::at(self.ips.endpoints());
         }
         let name = |host: Box<str>, port, weight| DnsName {
             host,

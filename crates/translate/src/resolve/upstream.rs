@@ -5,6 +5,7 @@ pub mod border;
 pub mod endpoint_source;
 pub mod group;
 mod service;
+mod slices;
 mod weight;
 
 use std::collections::BTreeSet;
@@ -165,22 +166,23 @@ impl<'a> Address<'a> {
     }
 }
 
-/// The endpoints beside an upstream, where addresses are neither asked of DNS nor those of clients.
-fn found(place: EndpointSource, upstream: &mut Upstream) -> Option<Endpoints> {
+/// The endpoints beside an upstream, with the hashes of their addresses as far as they are known,
+/// where addresses are neither asked of DNS nor those of clients.
+fn found(place: EndpointSource, upstream: &mut Upstream) -> Option<(Endpoints, Box<[u64]>)> {
     match place {
         EndpointSource::Dns(dns) => {
             upstream.dns = Some(Box::new(dns));
             None
         }
-        EndpointSource::Endpoints(_) if upstream.original_destination => None,
-        EndpointSource::Endpoints(endpoints) => {
+        EndpointSource::Endpoints(..) if upstream.original_destination => None,
+        EndpointSource::Endpoints(endpoints, hashes) => {
             let options = upstream.options.as_deref();
             let is_asked = options.is_some_and(|options| options.locality.is_some());
-            Some(if is_asked {
-                endpoints
-            } else {
-                anywhere(endpoints)
-            })
+            let endpoints = match is_asked {
+                true => endpoints,
+                false => anywhere(endpoints),
+            };
+            Some((endpoints, hashes))
         }
     }
 }
@@ -234,7 +236,7 @@ impl Draft<'_> {
             upstream.options.get_or_insert_default().follows_client = true;
         }
         let endpoints = found(place, &mut upstream);
-        let parts = endpoints.map(|endpoints| endpoints.divide(self.name));
+        let parts = endpoints.map(|(all, hashes)| all.divide_by(self.name, &hashes));
         let parts = parts.into_iter().flatten();
         let upstream = (Name::new(self.name.clone()), Value::Upstream(upstream));
         let values = parts.map(|(name, part)| (name, Value::Endpoints(part)));
@@ -402,7 +404,8 @@ fn translate_entry(
     let Some(place) = entry.place(reader, host, &choice) else {
         return Some(draft.close_beyond(reader));
     };
-    let is_empty = matches!(&place, EndpointSource::Endpoints(found) if found.endpoints.is_empty());
+    let is_empty =
+        matches!(&place, EndpointSource::Endpoints(found, _) if found.endpoints.is_empty());
     let mut output = draft.finish(reader, &choice.policy, place);
     if is_empty && entry.is_resolvable() && !is_beside(reader) {
         let remedy = "give it endpoints, or entries and Pods that its workloadSelector finds";

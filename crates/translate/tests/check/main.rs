@@ -16,6 +16,7 @@ mod regexes;
 mod render;
 mod scale;
 mod sharing;
+mod slices;
 mod underscores;
 mod universe;
 mod views;

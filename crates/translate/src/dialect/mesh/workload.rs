@@ -127,8 +127,8 @@ fn targets(reader: &mut Reader<'_>, service: &Service, port: &ServicePort) -> Ve
         Some(TargetPort::Number(_)) | None => vec![port.port],
         Some(TargetPort::Name(_)) => {
             let mut numbers = Vec::new();
-            for slice in reader.slices(service.meta.key.id()) {
-                let named = slice.ports.iter().filter(|it| it.name == port.name);
+            for head in reader.slice_heads(service.meta.key.id()) {
+                let named = head.ports.iter().filter(|it| it.name == port.name);
                 numbers.extend(named.filter_map(|it| it.port));
             }
             numbers.sort_unstable();

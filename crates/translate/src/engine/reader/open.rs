@@ -5,6 +5,7 @@ use std::any::Any;
 use myriad_api::ObjectKind;
 
 use super::weight::Weighed;
+use crate::engine::memory::Remembered;
 
 /// Something that a unit has read and the next one may read again: each host of a large object
 /// reads it, and all of them in a row.
@@ -36,6 +37,8 @@ pub struct Open {
     kept: Vec<Box<dyn Kept>>,
     /// The weights of the subsets of one port, which stand in a row.
     pub(super) weighed: Option<Weighed>,
+    /// What the unit that runs remembers of its run before.
+    pub memory: Option<Box<dyn Remembered>>,
 }
 
 impl Open {

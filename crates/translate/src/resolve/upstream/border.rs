@@ -21,9 +21,13 @@ pub struct Border<'a> {
 impl<'a> Border<'a> {
     /// The border of the view that is translated for.
     pub fn of(reader: &Reader<'a>) -> Self {
-        let is_gateway = !is_beside(reader);
+        Border::new(reader.settings(), !is_beside(reader))
+    }
+
+    /// The border of a gateway, or none.
+    pub fn new(settings: &'a Settings, is_gateway: bool) -> Self {
         Border {
-            settings: is_gateway.then(|| reader.settings()),
+            settings: is_gateway.then_some(settings),
         }
     }
 

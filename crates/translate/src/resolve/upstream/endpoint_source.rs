@@ -37,8 +37,8 @@ impl Speech {
 
 /// Where endpoints are.
 pub enum EndpointSource {
-    /// At these addresses.
-    Endpoints(Endpoints),
+    /// At these addresses, with the hashes of all of them where they are known.
+    Endpoints(Endpoints, Box<[u64]>),
     /// Where DNS says.
     Dns(Dns),
 }
@@ -46,6 +46,11 @@ pub enum EndpointSource {
 impl EndpointSource {
     /// A source without endpoints.
     pub fn nowhere() -> Self {
-        EndpointSource::Endpoints(Endpoints::new(Box::default()))
+        EndpointSource::at(Endpoints::new(Box::default()))
+    }
+
+    /// At these addresses, of which no hash is known.
+    pub fn at(endpoints: Endpoints) -> Self {
+        EndpointSource::Endpoints(endpoints, Box::default())
     }
 }

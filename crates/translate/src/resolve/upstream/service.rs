@@ -5,14 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use myriad_api::istio::{Labels, WorkloadEntry};
-use myriad_api::{BackendPort, EndpointSlice, Finding, Service, ServicePort, Severity, TargetPort};
-use myriad_model::{
-    Dns, Endpoints, Host, Origin, OriginKind, Unreachable, UpstreamTls, host::Pattern,
-};
+use myriad_api::{BackendPort, Finding, Service, ServicePort, Severity, TargetPort};
+use myriad_model::{Dns, Endpoints, Host, Origin, OriginKind, host::Pattern};
 
 use super::border::{Border, is_beside, remedy};
 use super::endpoint_source::{EndpointSource, Speech};
-use super::group::{Group, Marks};
+use super::group::{Group, Marks, Spots};
+use super::slices::{self, Asking, Hearing, Identities, Listed, is_member};
 use super::{Address, Draft, Members, member_name};
 use crate::engine::{Output, Reader, Weight};
 use crate::resolve::destination_rule::{self, Choice};
@@ -107,7 +106,7 @@ pub(super) fn translate(
         return Output::default();
     };
     let mut found = Found::new(reader);
-    let Some(endpoints) = found.collect(reader, &service, port, &choice) else {
+    let Some((endpoints, hashes)) = found.collect(reader, &service, port, &choice) else {
         return draft.close_beyond(reader);
     };
     if reader.settings().sidecars {
@@ -116,7 +115,8 @@ pub(super) fn translate(
         draft.members = members(name, is_original, found.identities, &endpoints);
     }
     let is_empty = endpoints.endpoints.is_empty();
-    let mut output = draft.finish(reader, &choice.policy, EndpointSource::Endpoints(endpoints));
+    let place = EndpointSource::Endpoints(endpoints, hashes);
+    let mut output = draft.finish(reader, &choice.policy, place);
     let has_refused = !found.findings.is_empty();
     output.findings.extend(found.findings);
     if is_empty && !has_refused && !is_beside(reader) {
@@ -134,7 +134,7 @@ pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> 
     let port = port_of(&service, address.port)?;
     let workloads = reader.workloads(service.meta.key.namespace(), &service.selector);
     let listed = match address.is_copy() {
-        true => count(&parts(reader, &service, port)),
+        true => Listed::read(reader, &service, port).count,
         false => 0,
     };
     Weight::new(service.meta.created, listed + workloads.len())
@@ -143,27 +143,6 @@ pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> 
 fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {
     let mut ports = service.ports.iter().filter(|port| is_tcp(port));
     ports.find(|port| port.port == number)
-}
-
-/// The EndpointSlices of a port, each with the number that the port has there.
-fn parts(
-    reader: &mut Reader<'_>,
-    service: &Service,
-    port: &ServicePort,
-) -> Vec<(Arc<EndpointSlice>, u16)> {
-    let mut parts = Vec::new();
-    for slice in reader.slices(service.meta.key.id()) {
-        let ports = slice.ports.iter().filter(|known| {
-            *known.name == *port.name && known.protocol.as_deref().is_none_or(|p| p == "TCP")
-        });
-        let numbers = ports.filter_map(|port| port.port);
-        parts.extend(numbers.map(|number| (slice.clone(), number)));
-    }
-    parts
-}
-
-fn count(parts: &[(Arc<EndpointSlice>, u16)]) -> usize {
-    parts.iter().map(|(slice, _)| slice.endpoints.len()).sum()
 }
 
 /// The endpoints that sidecars speak to by mutual TLS.
@@ -200,8 +179,8 @@ fn is_open(reader: &Reader<'_>, port: Option<&ServicePort>) -> bool {
 
 /// Endpoints as they are found.
 struct Found<'a> {
-    ready: Group,
-    leaving: Group,
+    /// The workloads that the Service selects.
+    selected: Group,
     identities: Identities,
     border: Border<'a>,
     /// How many there may be.
@@ -213,8 +192,7 @@ struct Found<'a> {
 impl<'a> Found<'a> {
     fn new(reader: &Reader<'a>) -> Self {
         Found {
-            ready: Group::default(),
-            leaving: Group::default(),
+            selected: Group::default(),
             identities: Identities::default(),
             border: Border::of(reader),
             room: usize::MAX,
@@ -223,33 +201,45 @@ impl<'a> Found<'a> {
     }
 
     /// The addresses that may take traffic: the ready ones, or, if there is none, those that still
-    /// serve while they terminate. An address in two slices counts once. None where a subset has
-    /// more than it may.
+    /// serve while they terminate. An address in two slices counts once. With them the hashes of
+    /// all, where there are many. None where a subset has more than it may.
     fn collect(
         &mut self,
         reader: &mut Reader<'_>,
         service: &Service,
         port: &ServicePort,
         choice: &Choice<'_>,
-    ) -> Option<Endpoints> {
-        let parts = parts(reader, service, port);
+    ) -> Option<(Endpoints, Box<[u64]>)> {
+        let listed = Listed::read(reader, service, port);
         let workloads = reader.workloads(service.meta.key.namespace(), &service.selector);
-        let listed = count(&parts) + workloads.len();
-        self.room = choice.room(listed, &reader.settings().bounds);
+        let count = listed.count + workloads.len();
+        self.room = choice.room(count, &reader.settings().bounds);
         if self.room == 0 {
             return None;
         }
         let labels = choice.labels.filter(|labels| !labels.is_empty());
-        for (slice, number) in &parts {
-            self.add_slice(reader, slice, *number, labels);
-        }
-        self.add_workloads(reader, port, &workloads, labels);
-        let chosen = match self.ready.is_empty() {
-            true => &mut self.leaving,
-            false => &mut self.ready,
+        let asking = Asking {
+            port: port.name.clone(),
+            labels: labels.cloned(),
+            is_gateway: !is_beside(reader),
         };
-        let chosen = std::mem::take(chosen);
-        (chosen.len() <= self.room).then(|| chosen.endpoints())
+        let is_many = slices::are_many(count);
+        let room = (self.room < count).then_some(self.room);
+        let hearing = Hearing::hold(reader, &listed, asking, (is_many, room))?;
+        self.add_workloads(reader, port, &workloads, labels);
+        for said in hearing.said() {
+            self.identities.add_all(&said.identities);
+            self.findings.extend_from_slice(&said.findings);
+        }
+        let selected = std::mem::take(&mut self.selected).sorted(is_many);
+        let ready = hearing.said().map(|said| &said.ready);
+        let (mut endpoints, mut hashes) = Spots::join(ready.chain([&selected]));
+        if endpoints.endpoints.is_empty() {
+            (endpoints, hashes) = Spots::join(hearing.said().map(|said| &said.leaving));
+        }
+        hearing.close(reader);
+        let hashes = if is_many { hashes } else { Box::default() };
+        (endpoints.endpoints.len() <= self.room).then_some((endpoints, hashes))
     }
 
     fn add_workloads(
@@ -260,7 +250,7 @@ impl<'a> Found<'a> {
         labels: Option<&Labels>,
     ) {
         for workload in workloads {
-            if self.ready.len() > self.room {
+            if self.selected.len() > self.room {
                 return;
             }
             let namespace = workload.meta.key.namespace();
@@ -289,114 +279,7 @@ impl<'a> Found<'a> {
                 locality: &spec.locality,
                 mesh,
             };
-            self.ready.add(at, weight, marks);
-        }
-    }
-
-    fn add_slice(
-        &mut self,
-        reader: &mut Reader<'_>,
-        slice: &EndpointSlice,
-        port: u16,
-        labels: Option<&Labels>,
-    ) {
-        let is_mesh = reader.settings().sidecars;
-        let namespace = slice.meta.key.namespace();
-        let mut refused = None;
-        for (index, endpoint) in slice.endpoints.iter().enumerate() {
-            // Then there are more, whatever follows.
-            if self.ready.len() > self.room {
-                return;
-            }
-            let Some(address) = endpoint.address else {
-                continue;
-            };
-            let at = SocketAddr::new(address, port);
-            if let Some(why) = self.border.refusal(at) {
-                refused.get_or_insert((index, at, why));
-                continue;
-            }
-            let conditions = endpoint.conditions;
-            let is_ready = conditions.ready;
-            let is_leaving = conditions.serving && conditions.terminating;
-            if !(is_ready || is_leaving) {
-                continue;
-            }
-            let pod = endpoint.pod.as_deref();
-            let pod = pod.filter(|_| is_mesh || labels.is_some());
-            let pod = pod.and_then(|pod| reader.pod(&format!("{namespace}/{pod}")));
-            let has = |wanted| {
-                let labels = pod.as_ref().map(|pod| &pod.labels);
-                labels.is_some_and(|labels| has_labels(labels, wanted))
-            };
-            if !labels.is_none_or(has) {
-                continue;
-            }
-            let member = pod.filter(|pod| is_member(reader, &pod.labels));
-            if let Some(pod) = &member {
-                let account = pod.account.as_deref();
-                self.identities.add(namespace, account, reader);
-            }
-            let zone = endpoint.zone.as_deref();
-            let into = match is_ready {
-                true => &mut self.ready,
-                false => &mut self.leaving,
-            };
-            into.add_in_zone(at, zone, member.is_some());
-        }
-        // The first says what is wrong; a slice may have a hundred of them.
-        let told = refused.map(|(index, at, why)| refused_endpoint(slice, index, at, why));
-        self.findings.extend(told);
-    }
-}
-
-fn refused_endpoint(
-    slice: &EndpointSlice,
-    index: usize,
-    at: SocketAddr,
-    why: Unreachable,
-) -> Finding {
-    Finding::new(
-        Severity::Error,
-        &slice.meta.key,
-        format!("endpoints[{index}].addresses[0]"),
-        format!("{at} is {why}, so no gateway leads there"),
-        remedy(why),
-    )
-}
-
-/// Whether a workload speaks mutual TLS of the mesh: its labels say so where a sidecar is beside
-/// it.
-fn is_member(reader: &Reader<'_>, labels: &Labels) -> bool {
-    let mode = labels.get("security.istio.io/tlsMode");
-    reader.settings().sidecars && mode.is_some_and(|mode| **mode == *"istio")
-}
-
-/// The identities that endpoints of the mesh may have.
-#[derive(Default)]
-struct Identities {
-    known: BTreeSet<Box<str>>,
-    /// Whether the identity of one of them is not known.
-    is_open: bool,
-}
-
-impl Identities {
-    fn add(&mut self, namespace: &str, account: Option<&str>, reader: &Reader<'_>) {
-        match account.filter(|account| !account.is_empty()) {
-            Some(account) => {
-                let domains = reader.settings().trust_domains();
-                let ids = domains.map(|it| format!("spiffe://{it}/ns/{namespace}/sa/{account}"));
-                self.known.extend(ids.map(Into::into));
-            }
-            None => self.is_open = true,
-        }
-    }
-
-    /// The identities, or none for any of the mesh.
-    fn into_known(self) -> BTreeSet<Box<str>> {
-        match self.is_open || self.known.len() > UpstreamTls::NAMES_MAX {
-            true => BTreeSet::new(),
-            false => self.known,
+            self.selected.add(at, weight, marks);
         }
     }
 }
