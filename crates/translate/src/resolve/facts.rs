@@ -27,6 +27,8 @@ pub enum SharedFact<'a> {
     ServicePort(&'a str, &'a BackendPort),
     /// Whether a Service is there, who sees it, and whether it is an alias of an outside host.
     ServiceShape(&'a str),
+    /// A Service without its EndpointSlices.
+    Service(&'a str),
     /// A Service and its EndpointSlices.
     Endpoints(&'a str),
     /// An EndpointSlice, for who remembers what it said.
@@ -74,6 +76,7 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
         }
         ObjectKind::Service => {
             let (old, new) = (as_service(old), as_service(new));
+            facts.push(hasher.fact(SharedFact::Service(id)));
             facts.push(hasher.fact(SharedFact::Endpoints(id)));
             let shape = |service: Option<&Service>| service.map(|s| s.external_name.is_some());
             if shape(old) != shape(new) {

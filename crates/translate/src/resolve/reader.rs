@@ -118,6 +118,12 @@ impl Reader<'_> {
         self.stored().has(ObjectKind::Service, id)
     }
 
+    /// A Service alone, for who has no use for its endpoints.
+    pub fn service_alone(&mut self, id: &str) -> Option<Arc<Service>> {
+        self.read(SharedFact::Service(id));
+        self.service_itself(id)
+    }
+
     /// A Service, with all that [`Reader::slices`] returns.
     pub fn service(&mut self, id: &str) -> Option<Arc<Service>> {
         self.read(SharedFact::Endpoints(id));

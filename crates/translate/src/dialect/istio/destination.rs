@@ -131,7 +131,7 @@ fn of_service(
 ) -> Result<Option<u16>, Lost> {
     let number = match wanted {
         Some(number) => number,
-        None => match reader.service(id) {
+        None => match reader.service_alone(id) {
             None => return Ok(None),
             Some(service) => match &*service.ports {
                 [only] => only.port,
