@@ -60,7 +60,7 @@ enum Source {
     Parts(Box<PartRow>),
 }
 
-/// What becomes of a draw.
+/// The way in which a draw ends.
 enum Spread {
     /// The less busy of two is taken.
     LeastRequest,

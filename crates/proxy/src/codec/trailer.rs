@@ -59,7 +59,7 @@ const CLAIMS: [&str; 16] = [
     "x-rewrite-url",
 ];
 
-/// What others of them begin with.
+/// The prefixes of the others.
 const CLAIM_STARTS: [&str; 4] = ["x-b3-", "x-envoy-", "x-forwarded-", "x-original-"];
 
 /// The field by which gRPC tells how a call ended.

@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
         self.view.note_steps(&noted.steps);
     }
 
-    /// What the unit remembers of its run before, as far as it holds; it is taken out.
+    /// Takes out the memory that the unit has of its former run, as far as it holds.
     pub fn recall<T: Remembered>(&mut self) -> Option<Box<T>> {
         let memory = self.opened.memory.take()?;
         memory.into_any().downcast().ok()

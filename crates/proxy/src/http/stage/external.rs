@@ -249,13 +249,13 @@ pub async fn settle<P: Peer>(
     }
 }
 
-/// What providers have said who let a request pass.
+/// The answers of the providers that let a request pass.
 struct Passed {
     /// The changes of each.
     all: Vec<check::CheckChanges>,
     /// Whether they may lead it to another route.
     is_rerouted: bool,
-    /// What was read of the body for them.
+    /// The part of the body that was read for them.
     body: Body,
 }
 

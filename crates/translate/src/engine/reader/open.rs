@@ -37,7 +37,7 @@ pub struct Open {
     kept: Vec<Box<dyn Kept>>,
     /// The weights of the subsets of one port, which stand in a row.
     pub(super) weighed: Option<Weighed>,
-    /// What the unit that runs remembers of its run before.
+    /// The memory that the running unit has of its former run.
     pub memory: Option<Box<dyn Remembered>>,
 }
 

@@ -58,7 +58,7 @@ pub struct Hearing {
     heard: Option<Box<Heard>>,
 }
 
-/// What an upstream remembers of its slices.
+/// The slices that an upstream remembers.
 #[derive(Default)]
 pub struct Heard {
     /// From the run before, for who asks again.
@@ -142,7 +142,7 @@ impl Hearing {
         })
     }
 
-    /// What each slice said.
+    /// The content of each slice.
     pub fn said(&self) -> impl Iterator<Item = &Said> {
         self.answers.iter().map(|(_, answer)| &answer.said)
     }
