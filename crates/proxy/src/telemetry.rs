@@ -4,6 +4,7 @@
 pub mod access_log;
 pub mod count;
 pub mod latency;
+pub mod queue;
 pub mod recording;
 pub mod refusal;
 pub mod request_id;

@@ -209,6 +209,11 @@ impl RequestAccount {
             .unwrap_or_default()
     }
 
+    /// How many bytes of memory it takes beside what every account does, about.
+    pub fn memory(&self) -> usize {
+        self.line.as_ref().map_or(0, |line| line.memory())
+    }
+
     /// Makes a page of the answer to a failure, in the form that the client reads.
     pub fn put_page(&self, answer: &mut LocalReply) {
         answer.put_page(self.form, self.id.text(&mut [0; 36]));
@@ -292,6 +297,7 @@ impl RequestAccount {
                 line: AccessLogLine::clone(&line),
                 trace,
                 recording,
+                room: None,
             };
             if !worker.spans.write(Box::new(span)) {
                 counts.add(Count::SpanDropped);

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::policy::trace::Trace;
 use crate::telemetry::access_log::AccessLogLine;
+use crate::telemetry::queue::{QueueRoom, QueuedBytes};
 use crate::telemetry::recording::Recording;
 
 /// A request that is over, and its place in a trace.
@@ -23,18 +24,24 @@ pub struct RequestSpan {
     pub trace: Trace,
     /// The recording that asks for it.
     pub recording: Arc<Recording>,
+    /// Its room among those that wait, once it does.
+    pub room: Option<QueuedBytes>,
 }
 
 /// The end that workers write to. Nothing can be written before it is opened.
 #[derive(Clone, Default)]
 pub struct Spans {
     waiting: Arc<OnceLock<mpsc::Sender<Box<RequestSpan>>>>,
+    room: QueueRoom,
 }
 
 impl Spans {
     /// Hands a span over; false where it had to be dropped.
-    pub fn write(&self, span: Box<RequestSpan>) -> bool {
-        let waiting = self.waiting.get();
-        waiting.is_some_and(|waiting| waiting.try_send(span).is_ok())
+    pub fn write(&self, mut span: Box<RequestSpan>) -> bool {
+        let Some(waiting) = self.waiting.get() else {
+            return false;
+        };
+        span.room = self.room.take(span.line.memory());
+        span.room.is_some() && waiting.try_send(span).is_ok()
     }
 }

@@ -14,6 +14,8 @@ use std::time::Duration;
 use myriad_model::{AccessLog, FormatPart, LogFormat, LogSink};
 use tokio::sync::oneshot;
 
+use super::queue::{QueueRoom, QueuedBytes};
+
 pub use line::{AccessLogLine, STREAM, hex};
 
 /// The most lines that wait for the writer.
@@ -30,11 +32,12 @@ const SETTLING: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub struct AccessLogWriter {
     lines: Arc<OnceLock<SyncSender<Entry>>>,
+    room: QueueRoom,
 }
 
 /// A message to the writer.
 enum Entry {
-    Line(Box<AccessLogLine>),
+    Line(Box<AccessLogLine>, QueuedBytes),
     /// Asks for word once all before it is written.
     Settle(oneshot::Sender<()>),
 }
@@ -59,8 +62,10 @@ impl AccessLogWriter {
 
     /// Hands a line over; false where it had to be dropped.
     pub fn write(&self, line: Box<AccessLogLine>) -> bool {
-        let lines = self.lines.get();
-        lines.is_some_and(|lines| lines.try_send(Entry::Line(line)).is_ok())
+        let (Some(lines), Some(room)) = (self.lines.get(), self.room.take(line.memory())) else {
+            return false;
+        };
+        lines.try_send(Entry::Line(line, room)).is_ok()
     }
 
     /// Returns once all lines so far are written, or after a second.
@@ -83,7 +88,7 @@ fn write_all(waiting: &Receiver<Entry>, out: Box<dyn Write + Send>) {
         let (mut next, mut written) = (Some(first), 0);
         while let Some(entry) = next {
             match entry {
-                Entry::Line(line) => write_line(&line, &mut lines, &mut out),
+                Entry::Line(line, _room) => write_line(&line, &mut lines, &mut out),
                 Entry::Settle(settled) => {
                     let _ = out.flush();
                     // Whoever asked may not wait any more.
@@ -305,6 +310,7 @@ fn push_quoted(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use std::io::{self, Write};
+    use std::sync::mpsc::{Receiver, sync_channel};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -355,6 +361,36 @@ mod tests {
             writes as u128 <= turns + 2,
             "{writes} writes in {turns} turns"
         );
+    }
+
+    #[test]
+    fn lines_that_nobody_writes_wait_up_to_a_bound_of_bytes() {
+        /// Paper that nobody gets to.
+        struct Stuck(Receiver<()>);
+
+        impl Write for Stuck {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                self.0.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
+                Ok(0)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let access_log = AccessLogWriter::default();
+        let (_write, stuck) = sync_channel(0);
+        access_log.open(Box::new(Stuck(stuck))).unwrap();
+        let line = || {
+            let target = "x".repeat(1 << 20);
+            Box::new(AccessLogLine {
+                target: target.into(),
+                ..AccessLogLine::new("https".into(), ([192, 0, 2, 1], 1).into())
+            })
+        };
+        let taken = (0..100).filter(|_| access_log.write(line())).count();
+        assert!((30..=32).contains(&taken), "{taken} lines");
     }
 
     #[test]

@@ -108,6 +108,16 @@ impl AccessLogLine {
         }
     }
 
+    /// How many bytes of memory it takes, about.
+    pub fn memory(&self) -> usize {
+        let headers = self.headers.iter().flatten();
+        let headers = headers.map(|value| value.len());
+        let of_request = self.method.len() + self.host.len() + self.target.len();
+        let agent = self.user_agent.as_ref().map_or(0, |agent| agent.len());
+        let beside = size_of::<Self>() + size_of_val(&*self.headers) + self.request_id.len();
+        beside + of_request + agent + headers.sum::<usize>()
+    }
+
     /// Finds out which logs take the line, and whether any does; `logs_all` is the proxy's
     /// setting where nothing else is said.
     pub fn find_takers(&mut self, logs_all: bool) -> bool {
