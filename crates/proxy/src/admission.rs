@@ -6,6 +6,7 @@
 
 pub mod bucket;
 pub mod fifo;
+pub mod holdings;
 pub mod places;
 pub mod pressure;
 pub mod room;

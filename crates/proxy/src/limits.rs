@@ -84,11 +84,13 @@ pub enum Reached {
     ConnectionWindowBytes,
     /// [`Limits::held_bytes_max`]
     HeldBytes,
+    /// [`Limits::all_held_bytes_max`]
+    AllHeldBytes,
 }
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 24] = [
+    pub const ALL: [Reached; 25] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -113,6 +115,7 @@ impl Reached {
         Reached::StreamWindowBytes,
         Reached::ConnectionWindowBytes,
         Reached::HeldBytes,
+        Reached::AllHeldBytes,
     ];
 
     /// The label in metrics, which is the name of the setting where there is one.
@@ -142,6 +145,7 @@ impl Reached {
             Reached::StreamWindowBytes => "stream_window_bytes",
             Reached::ConnectionWindowBytes => "connection_window_bytes",
             Reached::HeldBytes => "http2_held_bytes",
+            Reached::AllHeldBytes => "held_bytes",
         }
     }
 }
@@ -237,8 +241,12 @@ pub struct Limits {
     /// The bytes that an HTTP/2 client may send on one connection before they are read.
     pub connection_window_bytes: u32,
     /// The most bytes of requests and responses that are held for the streams of one HTTP/2
-    /// connection, beside those that a window bounds; further streams are refused beyond.
+    /// connection; further streams are refused beyond, and bodies wait.
     pub held_bytes_max: usize,
+    /// The most bytes that are held for all connections, in all workers together, and never more
+    /// than half of the memory that the process may have. Beyond, who holds much gets no more, and
+    /// who waits for its own client goes.
+    pub all_held_bytes_max: usize,
     /// The most idle connections to one endpoint.
     pub idle_per_endpoint_max: usize,
     /// The most idle connections to all endpoints.
@@ -296,6 +304,7 @@ impl Default for Limits {
             stream_window_bytes: 256 << 10,
             connection_window_bytes: 1 << 20,
             held_bytes_max: 2 << 20,
+            all_held_bytes_max: 1 << 30,
             idle_per_endpoint_max: 512,
             idle_endpoints_max: 4_096,
             upstream_idle_timeout: Duration::from_secs(60),

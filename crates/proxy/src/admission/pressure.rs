@@ -4,7 +4,7 @@
 //! many requests come. New work is shed in steps before
 //! there is no memory left, since a process that the kernel ends sheds everything.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use myriad_base::kernel;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
@@ -41,6 +41,8 @@ pub struct Pressure {
     /// The budget in bytes; none for no budget.
     max: Option<u64>,
     used: AtomicU64,
+    /// The bytes that all workers hold for clients, as far as they have told it.
+    held: AtomicUsize,
     step: AtomicU8,
     shown: Shown,
 }
@@ -58,6 +60,7 @@ impl Pressure {
         Pressure {
             max: max.filter(|max| *max > 0),
             used: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
             step: AtomicU8::new(PressureStep::None as u8),
             shown: Shown::default(),
         }
@@ -84,6 +87,24 @@ impl Pressure {
         metrics.register("memory_pressure", help, self.shown.step.clone());
         let help = "Times that a step of shedding was taken";
         metrics.register("memory_pressure_steps", help, self.shown.steps.clone());
+    }
+
+    /// The budget in bytes; none for no budget.
+    pub fn max(&self) -> Option<u64> {
+        self.max
+    }
+
+    /// The bytes that all workers hold for clients, as far as they have told it.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of what one worker holds, and of what it has told before.
+    pub fn hold(&self, before: usize, now: usize) {
+        match now.checked_sub(before) {
+            Some(more) => self.held.fetch_add(more, Ordering::Relaxed),
+            None => self.held.fetch_sub(before - now, Ordering::Relaxed),
+        };
     }
 
     /// The measure that is taken now.

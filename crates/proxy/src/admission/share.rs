@@ -15,9 +15,10 @@ use std::sync::Arc;
 
 use myriad_model::{Host, Name, Origin};
 
+use super::holdings::Holdings;
 use super::pressure::{Pressure, PressureStep};
 use super::waiting::{self, ClientWait, Standing};
-use crate::limits::Limits;
+use crate::limits::{Limits, Reached};
 use crate::random::hash::{hash, hash_numbers};
 use crate::telemetry::count::{Count, Counts};
 
@@ -93,6 +94,8 @@ pub struct Fairness {
     pub requests: Rc<Shares>,
     /// Tunnels: streams, and what changed its protocol. Nothing ends them for others.
     pub tunnels: Rc<Shares>,
+    /// The bytes that are held for clients.
+    pub holdings: Rc<Holdings>,
     /// How little memory is left.
     pub pressure: Arc<Pressure>,
     /// Requests begun since somebody was asked how much memory there is.
@@ -112,6 +115,7 @@ impl Fairness {
                 reserve(limits.connections_max),
                 pressure.clone(),
             )),
+            holdings: Rc::new(Holdings::new(limits, pressure)),
             pressure: pressure.clone(),
             begun: Cell::new(0),
         }
@@ -163,6 +167,9 @@ impl Fairness {
         if begun == BEGUN_MAX {
             self.pressure.ask_again();
         }
+        if !self.may_hold(0, counts) {
+            return None;
+        }
         let requests = &self.requests;
         requests.take(owner, 0).or_else(|| {
             let domain = spots(owner.domain);
@@ -172,14 +179,30 @@ impl Fairness {
         })
     }
 
+    /// Whether more may be held for somebody for whom so many bytes are held already; where it
+    /// should not, something goes for it that waits for its own client.
+    pub fn may_hold(&self, bytes: usize, counts: &Counts) -> bool {
+        if self.holdings.admits(bytes) {
+            return true;
+        }
+        counts.add_reached(Reached::AllHeldBytes);
+        let waits = waiting::give_way_for_memory();
+        if let Some(waits) = waits {
+            counts.add(evicted(waits));
+        }
+        waits.is_some()
+    }
+
     /// Ends a part of the requests that wait for their clients, where memory is so short that those
-    /// who have much get nothing more.
+    /// who have much get nothing more, or too much is held.
     pub fn relieve(&self, counts: &Counts) {
+        let is_over = self.holdings.is_over();
         let one_of = match self.pressure.step() {
-            PressureStep::None | PressureStep::EndIdle => return,
-            PressureStep::ShedLargest => 8,
+            PressureStep::None | PressureStep::EndIdle if !is_over => return,
+            PressureStep::None | PressureStep::EndIdle | PressureStep::ShedLargest => 8,
             PressureStep::ShedAll => 4,
         };
+        self.holdings.relieve();
         waiting::give_way_in_part(one_of, |waits| counts.add(evicted(waits)));
     }
 
@@ -385,8 +408,8 @@ fn spots(hash: u64) -> Spots {
 }
 
 /// The line of a domain among those of requests that wait for their clients.
-fn line([spot, _]: Spots) -> u8 {
-    (usize::from(spot) % waiting::LINES) as u8
+fn line([spot, _]: Spots) -> u16 {
+    (usize::from(spot) % waiting::LINES) as u16
 }
 
 fn lowest(rows: &[Box<[Cell<u32>]>; 2], spots: Spots) -> usize {

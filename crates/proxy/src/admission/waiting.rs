@@ -8,6 +8,9 @@
 //! Each thread has the requests of its worker in lines, one for every so many domains by their
 //! hashes, so that coming, getting on and going cost a few stores, and nothing is allocated but
 //! a place in the table.
+//!
+//! Answers of the proxy itself hold no place among requests. Those that are not read stand in a
+//! line of their own, and go for memory alone.
 
 use std::cell::RefCell;
 
@@ -16,6 +19,9 @@ use crate::net::deadline::{self, now_ticks};
 
 /// How many lines there are.
 pub const LINES: usize = 256;
+
+/// The line of answers of the proxy itself, behind those of requests.
+const ANSWERS: u16 = LINES as u16;
 
 /// How long a request waits before it may have to go, in ticks: more than a second.
 const TICKS_MIN: u32 = 11;
@@ -45,13 +51,13 @@ pub enum ClientWait {
 /// The place of a request among those that wait for their clients, while it does.
 pub struct Standing {
     place: u32,
-    line: u8,
+    line: u16,
 }
 
 struct Lines {
     places: FifoSlots<WaitingRequest>,
-    /// The one that has waited longest first.
-    lines: [Fifo; LINES],
+    /// The one that has waited longest first; the last line is that of answers.
+    lines: [Fifo; LINES + 1],
     count: u32,
 }
 
@@ -63,15 +69,20 @@ struct WaitingRequest {
     /// The low bits of how far it had come then.
     mark: u32,
     deadline: u32,
-    line: u8,
+    line: u16,
     waits: ClientWait,
     is_evicted: bool,
 }
 
 impl Standing {
     /// A request that does not wait, of a line.
-    pub const fn new(line: u8) -> Self {
+    pub const fn new(line: u16) -> Self {
         Standing { place: NONE, line }
+    }
+
+    /// An answer of the proxy itself that does not wait.
+    pub const fn of_answer() -> Self {
+        Standing::new(ANSWERS)
     }
 
     /// It waits for its client, has come so far in bytes, and goes when its deadline passes. It
@@ -128,7 +139,7 @@ impl Lines {
     fn new() -> Self {
         Lines {
             places: FifoSlots::default(),
-            lines: [Fifo::default(); LINES],
+            lines: [Fifo::default(); LINES + 1],
             count: 0,
         }
     }
@@ -165,14 +176,14 @@ impl Lines {
         self.places.give_back(index);
     }
 
-    fn push(&mut self, line: u8, index: u32) {
+    fn push(&mut self, line: u16, index: u32) {
         if let Some(line) = self.lines.get_mut(usize::from(line)) {
             self.places.push(line, index);
             self.count += 1;
         }
     }
 
-    fn unlink(&mut self, line: u8, index: u32) {
+    fn unlink(&mut self, line: u16, index: u32) {
         if let Some(line) = self.lines.get_mut(usize::from(line)) {
             self.places.unlink(line, index);
             self.count -= 1;
@@ -187,9 +198,10 @@ impl Lines {
         (waited >= TICKS_MIN).then_some(first)
     }
 
-    /// The first of the longest line of more than so many, if it has waited for long enough.
-    fn first_of_longest(&self, more_than: usize) -> Option<u32> {
-        let lines = self.lines.iter();
+    /// The first of the longest of so many lines that has more than so many, if it has waited for
+    /// long enough.
+    fn first_of_longest(&self, lines: usize, more_than: usize) -> Option<u32> {
+        let lines = self.lines.iter().take(lines);
         let lines = lines.filter(|line| line.count() as usize > more_than);
         let waiting = lines.filter_map(|line| Some((line.count(), self.first(line)?)));
         waiting.max_by_key(|(count, _)| *count).map(|(_, it)| it)
@@ -206,11 +218,17 @@ impl Lines {
 
 /// Lets a request go, for another of a domain in this line that has so many: one of the same line,
 /// or one of those who have more that wait. Says what it waited for.
-pub fn give_way(line: u8, held: usize) -> Option<ClientWait> {
+pub fn give_way(line: u16, held: usize) -> Option<ClientWait> {
     evict(|lines| {
         let own = lines.lines.get(usize::from(line))?;
-        lines.first(own).or_else(|| lines.first_of_longest(held))
+        let others = || lines.first_of_longest(LINES, held);
+        lines.first(own).or_else(others)
     })
+}
+
+/// Lets a request, or an answer, go for the memory that it holds. Says what it waited for.
+pub fn give_way_for_memory() -> Option<ClientWait> {
+    evict(|lines| lines.first_of_longest(LINES + 1, 0))
 }
 
 /// Lets one of so many of those go that wait, and at least one, for the memory that they hold.
@@ -218,7 +236,7 @@ pub fn give_way(line: u8, held: usize) -> Option<ClientWait> {
 pub fn give_way_in_part(one_of: u32, mut tell: impl FnMut(ClientWait)) {
     let count = LINE.with_borrow(|lines| lines.count);
     for _ in 0..count.div_ceil(one_of.max(1)).min(GO_MAX) {
-        let Some(waits) = evict(|lines| lines.first_of_longest(0)) else {
+        let Some(waits) = give_way_for_memory() else {
             return;
         };
         tell(waits);
@@ -236,10 +254,13 @@ fn evict(find: impl FnOnce(&Lines) -> Option<u32>) -> Option<ClientWait> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClientWait, PROGRESS_BYTES, Standing, TICKS_MIN, give_way, give_way_in_part};
+    use super::{
+        ClientWait, PROGRESS_BYTES, Standing, TICKS_MIN, give_way, give_way_for_memory,
+        give_way_in_part,
+    };
     use crate::net::deadline::{Deadline, tick};
 
-    fn waiting(line: u8, deadline: &Deadline) -> Standing {
+    fn waiting(line: u16, deadline: &Deadline) -> Standing {
         let mut standing = Standing::new(line);
         standing.wait(ClientWait::Body, 0, deadline.number());
         standing
@@ -290,6 +311,19 @@ mod tests {
         assert_eq!(give_way(5, 2), Some(ClientWait::Body));
         assert!(many[0].is_evicted());
         assert_eq!(give_way(5, 2), None);
+    }
+
+    #[test]
+    fn answers_that_are_not_read_go_for_memory_and_never_for_a_place() {
+        let deadline = Deadline::new();
+        let mut answer = Standing::of_answer();
+        answer.wait(ClientWait::Read, 0, deadline.number());
+        pass();
+        assert_eq!(give_way(1, 0), None);
+        assert!(!answer.is_evicted());
+        assert_eq!(give_way_for_memory(), Some(ClientWait::Read));
+        assert!(answer.is_evicted());
+        assert_eq!(give_way_for_memory(), None);
     }
 
     #[test]

@@ -68,6 +68,11 @@ impl Section {
         self.is_over
     }
 
+    /// How many bytes it has, as RFC 7541 counts them.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// The names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|span| {

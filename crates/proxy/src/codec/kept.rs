@@ -8,6 +8,9 @@ use super::field::{Field, KnownField};
 use super::head::{Head, Version};
 use super::path::reading::Readings;
 
+/// The bytes of a field beside its text, about.
+const FIELD_BYTES: usize = 64;
+
 /// The head of a request, with all of its text.
 pub struct KeptHead {
     version: Version,
@@ -49,6 +52,15 @@ impl KeptHead {
             expects_continue: head.expects_continue,
             connection_fields: connection_fields.map(|name| (*name).into()).collect(),
         }
+    }
+
+    /// How many bytes of memory it takes, about.
+    pub fn memory(&self) -> usize {
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, value)| name.len() + value.len() + FIELD_BYTES);
+        let target = self.path.len() + self.query.as_ref().map_or(0, |query| query.len());
+        // Its path may be read in more than one way.
+        fields.sum::<usize>() + 2 * target + self.host.len() + self.authority.len()
     }
 
     /// The head.

@@ -8,6 +8,9 @@ use super::field::KnownField;
 /// The most fields of one set of trailers; beyond them none is passed on.
 const TRAILERS_MAX: usize = 64;
 
+/// The bytes of a field beside its text, about.
+const FIELD_BYTES: usize = 128;
+
 /// Fields beside the known ones that say nothing behind a body, or say it too late: who asks, who
 /// may, what the body is, and what is to be done with it.
 const BEFORE: [&str; 25] = [
@@ -77,6 +80,13 @@ pub fn grpc_status(written: &[u8]) -> &'static str {
 
 /// Fields behind a body. Boxed, because hardly any message has them.
 pub type Trailers = Box<http::HeaderMap>;
+
+/// How many bytes of memory trailers take, about.
+pub fn memory(trailers: &Trailers) -> usize {
+    let fields = trailers.iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
+    fields.sum()
+}
 
 /// Reads the lines behind the last chunk of HTTP/1, the empty one that ends them included. What
 /// is not well-formed is left out as a whole: nobody has to understand trailers.

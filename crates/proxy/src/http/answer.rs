@@ -154,6 +154,14 @@ impl LocalReply {
         self.page = Some(form);
     }
 
+    /// How many bytes of memory it takes beside what every answer does, about. What a route has to
+    /// say lies there.
+    pub fn memory(&self) -> usize {
+        let location = self.location.as_ref().map_or(0, |location| location.len());
+        let body = self.body.as_ref().map_or(0, |body| body.len());
+        location + body + bytes_of(&self.additions, &self.told)
+    }
+
     /// Whether its status has a body at all.
     pub fn has_body(&self) -> bool {
         !matches!(self.status, 100..200 | 204 | 304)
@@ -205,6 +213,14 @@ impl LocalReply {
             visit(name, value);
         }
     }
+}
+
+/// How many bytes of memory fields of an answer take, about.
+pub fn bytes_of(additions: &Additions, told: &[OwnedHeader]) -> usize {
+    let additions = additions.iter().map(|(_, value)| value.len());
+    let told = told.iter();
+    let told = told.map(|(name, value)| name.len() + value.len() + size_of::<OwnedHeader>());
+    additions.sum::<usize>() + told.sum::<usize>()
 }
 
 /// The reason phrase of a status, for HTTP/1.

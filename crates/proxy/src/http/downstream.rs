@@ -16,6 +16,7 @@ use super::stage::{Decided, PlanWaits, Planned};
 use super::upstream::attempt::Broken;
 use super::upstream::retry::{ExchangeOutcome, Switched, exchange};
 use super::worker::Worker;
+use crate::admission::waiting::{ClientWait, Standing};
 use crate::codec::trailer::{self, Trailers};
 use crate::failure::FailureKind;
 use crate::net::deadline::Deadline;
@@ -228,19 +229,22 @@ impl<D: Downstream> RequestTurn<'_, D> {
         self.account.status = answer.status;
         // It is on its way to no endpoint any more.
         self.account.held = None;
-        self.client.hold(0);
         if let Some(kind @ (FailureKind::ClientGone | FailureKind::ClientStalled)) = answer.failure
         {
             return self.client.give_up(GiveUp::Absent(kind));
         }
         self.account.put_page(answer);
+        self.client.hold(answer.memory(), 0);
         self.client.begin_answer(answer);
+        let mut standing = Standing::of_answer();
         let limits = &self.worker.local.limits;
         self.deadline.set(limits.write_timeout);
         let sent = poll_fn(|context| {
             if let Poll::Ready(sent) = self.client.poll_answer(context, answer) {
                 return Poll::Ready(sent.map_err(|_| GiveUp::Lost));
             }
+            let taken = self.client.taken();
+            standing.wait(ClientWait::Read, taken, self.deadline.number());
             self.client.rest(self.visit);
             let passed = self.deadline.poll_passed(context);
             passed.map(|()| {

@@ -67,8 +67,13 @@ pub trait Peer {
         BUFFER_BYTES
     }
 
-    /// Takes note of how many bytes are held for the request, beside what the client's end holds.
-    fn hold(&mut self, _bytes: usize) {}
+    /// Takes note of how many bytes are held for the request, beside what the client's end holds,
+    /// and how many there may be below that: what TLS keeps, and what an endpoint may send before
+    /// it is read. False where that is too much already, so that nothing should be kept in case
+    /// it is of use later.
+    fn hold(&mut self, _bytes: usize, _below: usize) -> bool {
+        true
+    }
 
     /// How many bytes of the response body the client has taken, about.
     fn taken(&self) -> u64 {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use myriad_model::{Action, HeaderEdits, Origin, OriginKind, Policy, Retry, RouteView};
 
-use super::answer::LocalReply;
+use super::answer::{self, LocalReply};
 use super::peer::ResponseChanges;
 use super::trouble;
 use crate::balance::Endpoint;
@@ -35,6 +35,14 @@ pub enum Plan {
 }
 
 impl Plan {
+    /// How many bytes of memory it takes beside what every plan does, about.
+    pub fn memory(&self) -> usize {
+        match self {
+            Plan::Answer(answer) => answer.memory(),
+            Plan::Forward(plan) => plan.memory(),
+        }
+    }
+
     /// Whether it is one request too many.
     pub fn is_limited(&self) -> bool {
         let limited = Some(FailureKind::RateLimited);
@@ -110,6 +118,14 @@ pub struct Forward {
 }
 
 impl Forward {
+    /// How many bytes of memory it takes beside what every plan does, about.
+    pub fn memory(&self) -> usize {
+        let question = self.page_question.as_ref();
+        let question = question.map_or(0, |question| question.capacity());
+        let fields = answer::bytes_of(&self.additions, &self.told);
+        self.head.memory() + self.body.capacity() + question + self.host.len() + fields
+    }
+
     /// The policy of the route.
     pub fn policy(&self) -> Option<&Policy> {
         self.route.route().map(|route| &**route.policy)

@@ -333,12 +333,26 @@ pub struct PlanWaits {
 }
 
 impl Planned {
+    /// How many bytes of memory it takes beside what every plan does, about.
+    pub fn memory(&self) -> usize {
+        let waits = self.waits.as_ref().map_or(0, |waits| waits.memory());
+        self.plan.memory() + waits
+    }
+
     /// The answer to a failure, at once.
     pub fn failed(kind: FailureKind) -> Self {
         Planned {
             plan: Decided::failed(kind).plan,
             waits: None,
         }
+    }
+}
+
+impl PlanWaits {
+    fn memory(&self) -> usize {
+        let hold = self.hold.as_ref().map_or(0, |hold| size_of_val(&**hold));
+        let check = self.check.as_ref().map_or(0, Check::memory);
+        size_of::<Self>() + hold + check
     }
 }
 

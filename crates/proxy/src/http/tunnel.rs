@@ -46,6 +46,7 @@ async fn copy(
         if duplex.poll(context, &mut client, endpoint).is_ready() {
             return Poll::Ready(());
         }
+        client.hold(duplex.memory());
         if duplex.take_moved() {
             deadline.set(idle_timeout);
         }

@@ -243,10 +243,18 @@ pub static ROWS: &[Row] = &[
         "more for uploads over long fast links"),
     row!("http2_held_bytes" held_bytes_max Bytes 64 * KIB..=256 * MIB,
         LimitCounter::Own(Reached::HeldBytes),
-        "What is held for all streams of a connection: heads and bodies that endpoints have not \
-         read yet, or may have to be sent again, and responses that the client does not read; \
-         further streams are refused meanwhile, and may be tried again",
+        "What is held for all streams of a connection: 4 KiB for each, heads and bodies that \
+         endpoints have not read yet, that providers are asked about or that may have to be sent \
+         again, and responses that the client does not read, the proxy's own too; further \
+         streams are refused meanwhile, and may be tried again, and bodies wait in turn",
         "more for balancers in front that upload very much by one connection"),
+    row!("held_bytes" all_held_bytes_max Bytes 16 * MIB..=1_048_576 * MIB,
+        LimitCounter::Own(Reached::AllHeldBytes),
+        "What is held for all connections of all workers together, and at most half of the memory \
+         budget; connections that hold much get no further streams, requests go that wait for \
+         their own clients, and beyond a quarter more those connections of HTTP/2 that hold most; \
+         what finds no room is answered 503",
+        "more for very many requests at a time, on machines that have the memory"),
     row!("resets" resets_max Count 1..=65_536, LimitCounter::Own(Reached::Resets),
         "HTTP/2 streams of a connection that were reset, and not made up for by others; it ends",
         "more for clients that give up on most of what they ask"),

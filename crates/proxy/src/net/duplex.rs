@@ -42,6 +42,9 @@ pub trait Flow {
     /// # Errors
     /// The errors of the connection.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Takes note of how many bytes of memory both directions take.
+    fn hold(&mut self, _bytes: usize) {}
 }
 
 impl Flow for Stream {
@@ -138,6 +141,12 @@ impl Duplex {
     /// Whether anything has moved since this was last asked.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
+    }
+
+    /// How many bytes of memory both directions take.
+    pub fn memory(&self) -> usize {
+        let [up, down] = [&self.up, &self.down].map(|half| half.waiting.as_ref());
+        up.map_or(0, Buffer::capacity) + down.map_or(0, Buffer::capacity)
     }
 
     /// Bytes that the client has sent.

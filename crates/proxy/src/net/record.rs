@@ -276,6 +276,11 @@ impl Tls {
             || self.tcp.poll_read_ready(context).is_ready()
     }
 
+    /// How many bytes of memory it keeps of what is half read or half sent.
+    pub fn buffered(&self) -> usize {
+        self.partial.capacity() + self.plain.capacity() + self.cipher.capacity()
+    }
+
     fn has_cipher(&self) -> bool {
         self.cipher_sent < self.cipher.len()
     }

@@ -10,6 +10,9 @@ use tokio::net::TcpStream;
 use super::record::Tls;
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 
+/// The bytes of a session of TLS beside its buffers, about.
+const SESSION_BYTES: usize = 16 << 10;
+
 /// A byte stream.
 pub enum Stream {
     /// Plain text.
@@ -114,6 +117,22 @@ impl Stream {
         match self {
             Stream::Plain(_) => Poll::Ready(Ok(())),
             Stream::Tls(tls) => tls.poll_flush(context),
+        }
+    }
+
+    /// How many bytes of memory TLS keeps of what is half read or half sent.
+    pub fn buffered(&self) -> usize {
+        match self {
+            Stream::Plain(_) => 0,
+            Stream::Tls(tls) => tls.buffered(),
+        }
+    }
+
+    /// How many bytes of memory there are below it, about.
+    pub fn memory(&self) -> usize {
+        match self {
+            Stream::Plain(_) => 0,
+            Stream::Tls(tls) => SESSION_BYTES + tls.buffered(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::codec::head::{self, Head, HeadFinder, Version};
 use crate::failure::FailureKind;
 use crate::http::account::RequestAccount;
 use crate::http::answer::LocalReply;
+use crate::http::peer::Peer as _;
 use crate::http::plan::Plan;
 use crate::http::stage::{Planned, plan, scheme};
 use crate::http::tunnel;
@@ -175,6 +176,7 @@ impl Connection {
                     Poll::Pending => break,
                 }
             }
+            self.client.hold(0, 0);
             // With half a head it makes room for others as well, but after idle ones.
             if rests.replace(has_begun) != Some(has_begun) {
                 self.visit.rest();
@@ -328,6 +330,7 @@ impl Connection {
             return;
         }
         self.deadline.set(LINGER);
+        self.client.hold(0, 0);
         self.visit.rest();
         poll_fn(|context| {
             if self.client.poll_linger(context).is_ready() {

@@ -127,6 +127,7 @@ pub async fn serve(
     let deadline = Deadline::new();
     deadline.set(shared.worker.local.limits.head_timeout);
     shared.visit.watch(&deadline);
+    connection.watch(&deadline);
     shared.visit.rest();
     let mut waits = Waits::Start;
     while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
@@ -177,8 +178,8 @@ fn poll_next(
 ) -> Poll<Option<OpenedStream>> {
     let (local, limits) = (&shared.worker.local, &shared.worker.local.limits);
     loop {
-        if shared.visit.is_evicted() {
-            give_way(connection, context);
+        if has_to_go(connection, shared) {
+            give_way(connection, shared, context);
             return Poll::Ready(None);
         }
         calm(connection, shared);
@@ -218,7 +219,7 @@ fn poll_next(
         if deadline.poll_passed(context).is_pending() {
             return Poll::Pending;
         }
-        if shared.visit.is_evicted() {
+        if has_to_go(connection, shared) {
             continue;
         }
         match now {
@@ -239,8 +240,17 @@ fn poll_next(
     }
 }
 
+/// Whether a connection has to go for others, or for what is held for it.
+fn has_to_go(connection: &Connection, shared: &Shared) -> bool {
+    shared.visit.is_evicted() || connection.is_evicted()
+}
+
 /// Says that a connection ends, as far as its client reads that at once, and ends its streams.
-fn give_way(connection: &mut Connection, context: &mut Context<'_>) {
+fn give_way(connection: &mut Connection, shared: &Shared, context: &mut Context<'_>) {
+    if connection.is_evicted() {
+        let counts = &shared.worker.local.counts;
+        counts.add_reached(Reached::AllHeldBytes);
+    }
     connection.leave();
     let _ = connection.poll_next(context);
     connection.end(Reason::NoError);
@@ -279,9 +289,8 @@ fn begin(active: Active, opened: OpenedStream) -> Begun {
         let account = RequestAccount::begin_unread(&shared.worker, &shared.visit, Version::Http2);
         (Planned::failed(kind), account, false, false)
     });
-    if let Plan::Forward(plan) = &planned.plan {
-        handle.hold(plan.head.memory());
-    }
+    handle.hold_always(account.memory());
+    handle.hold(planned.memory(), 0);
     Begun {
         handle,
         planned,
@@ -367,4 +376,20 @@ fn plan_stream(
     let room = &mut room;
     let planned = plan(worker, &tables, visit, (&head, room), &mut account, &budget);
     Ok((planned, account, head.method == "HEAD", has_to_upgrade))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::serve_stream;
+    use super::streams::STREAM_BYTES;
+
+    const fn bytes_of<A, F>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_task_of_a_stream_is_within_what_each_of_them_counts_for() {
+        let bytes = bytes_of(serve_stream);
+        assert!(bytes <= STREAM_BYTES - 512, "{bytes} bytes");
+    }
 }

@@ -3,7 +3,10 @@
 //! A question is an exchange like any other, over the connections that all exchanges use, with a
 //! client that keeps the answer.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use myriad_model::{CheckProtocol, Provider, SealedArc};
 
@@ -128,6 +131,12 @@ fn authorizer(tables: &Tables, name: &str) -> Option<SealedArc> {
 }
 
 impl Check {
+    /// How many bytes of memory it takes, about, with the question that is made of it.
+    pub(super) fn memory(&self) -> usize {
+        let copies = 2 + usize::from(self.token.is_some());
+        copies * self.head.memory()
+    }
+
     /// A request as the stages before the providers have left it.
     pub(super) fn new(
         request: RequestState<'_, '_>,
@@ -201,7 +210,8 @@ pub async fn settle<P: Peer>(
     account: &mut RequestAccount,
     deadline: &Deadline,
 ) {
-    let asked = ask_all(worker, visit, &mut check, peer, account, deadline);
+    let beside = check.memory() + decided.plan.memory();
+    let asked = ask_all(worker, visit, &mut check, beside, peer, account, deadline);
     let Passed {
         all,
         is_rerouted,
@@ -267,6 +277,7 @@ async fn ask_all<P: Peer>(
     worker: &Rc<Worker>,
     visit: &DownstreamConnection,
     check: &mut Check,
+    beside: usize,
     peer: &mut P,
     account: &RequestAccount,
     deadline: &Deadline,
@@ -277,7 +288,7 @@ async fn ask_all<P: Peer>(
     let mut passed = Passed {
         all: Vec::new(),
         is_rerouted: false,
-        body: Body::default().standing(standing),
+        body: Body::default().standing(standing).beside(beside),
     };
     for sealed in &check.providers {
         let Some(provider) = sealed.provider() else {
@@ -314,9 +325,13 @@ async fn ask<P: Peer>(
         let gathered = gather(worker, rule, expects, body, peer, deadline).await;
         gathered.map_err(LocalReply::failed)?;
     }
+    // The question tells it once more.
+    peer.hold(body.beside + 2 * body.memory(), 0);
     let question = check::question(provider, visit, head, worker.local.trusted_hops);
     let is_head = head.method == "HEAD";
-    let verdict = match call(worker, question, provider, body, is_head).await {
+    let asking = call(worker, question, provider, body, is_head);
+    let answered = unless_gone(peer, asking).await;
+    let verdict = match answered.map_err(LocalReply::failed)? {
         Some(answered) => check::verdict(provider, answered),
         None => CheckVerdict::Unclear,
     };
@@ -341,6 +356,21 @@ async fn ask<P: Peer>(
             Err(answer)
         }
     }
+}
+
+/// The answer to a question, unless the client goes away meanwhile: then nobody needs it.
+async fn unless_gone<P: Peer, T>(
+    peer: &mut P,
+    asking: impl Future<Output = T>,
+) -> Result<T, FailureKind> {
+    let mut asking = pin!(asking);
+    poll_fn(|context| {
+        if let Poll::Ready(Err(kind)) = peer.poll_flush(context) {
+            return Poll::Ready(Err(kind));
+        }
+        asking.as_mut().poll(context).map(Ok)
+    })
+    .await
 }
 
 /// Puts changes into a plan; a head that was written after them has them already.

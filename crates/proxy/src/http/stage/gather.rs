@@ -24,6 +24,8 @@ pub struct Body {
     bytes: Option<Buffer>,
     is_complete: bool,
     patience: Patience,
+    /// The bytes of memory that are held for the request beside it.
+    pub beside: usize,
 }
 
 impl Body {
@@ -32,7 +34,7 @@ impl Body {
         Body {
             bytes: Some(bytes),
             is_complete,
-            patience: Patience::default(),
+            ..Body::default()
         }
     }
 
@@ -40,6 +42,17 @@ impl Body {
     pub fn standing(mut self, standing: Standing) -> Self {
         self.patience = Patience::of(standing);
         self
+    }
+
+    /// The same of a request for which so many bytes are held beside it.
+    pub fn beside(mut self, bytes: usize) -> Self {
+        self.beside = bytes;
+        self
+    }
+
+    /// How many bytes of memory it takes.
+    pub fn memory(&self) -> usize {
+        self.bytes.as_ref().map_or(0, Buffer::capacity)
     }
 
     /// The bytes that were read.
@@ -64,7 +77,7 @@ impl Body {
 /// Reads as much of the body as a rule wants, unless it was read already.
 ///
 /// # Errors
-/// A body that is too long, late or broken.
+/// A body that is too long, late or broken, or for which there is no room.
 pub async fn gather<P: Peer>(
     worker: &Worker,
     rule: CheckBody,
@@ -73,7 +86,7 @@ pub async fn gather<P: Peer>(
     peer: &mut P,
     deadline: &Deadline,
 ) -> Result<(), FailureKind> {
-    let limits = &worker.local.limits;
+    let (limits, counts) = (&worker.local.limits, &worker.local.counts);
     if expects_continue && body.bytes.is_none() {
         invite(peer, limits)?;
     }
@@ -83,6 +96,10 @@ pub async fn gather<P: Peer>(
     while !body.is_complete && bytes.len() <= bytes_max {
         if rule.allows_part && bytes.len() >= bytes_max {
             break;
+        }
+        peer.hold(body.beside + bytes.capacity(), 0);
+        if !worker.local.fairness.may_hold(bytes.len(), counts) {
+            return Err(FailureKind::Overloaded);
         }
         // What has to be whole is no stream that goes on for ever.
         let wait = patience.begin(&worker.local, bytes.len() as u64, !rule.allows_part);

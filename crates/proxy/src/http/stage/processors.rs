@@ -133,13 +133,15 @@ async fn begin<P: Peer>(
     (peer, standing): (&mut P, Standing),
     deadline: &Deadline,
 ) -> Result<Option<Conversation>, LocalReply> {
-    let mut body = unframe(plan).standing(standing);
+    let mut body = unframe(plan).standing(standing).beside(plan.memory());
     let has_body = plan.has_body || !body.filled().is_empty();
     if let Some(rule) = provider.body.filter(|_| has_body) {
         let expects = plan.expects_continue;
         let gathered = gather(worker, rule, expects, &mut body, peer, deadline).await;
         gathered.map_err(LocalReply::failed)?;
     }
+    // It is told once more, and goes on.
+    peer.hold(body.beside + 3 * body.memory(), 0);
     let mut talk = None;
     let told = async {
         let mut opened = Conversation::open(worker, sealed, provider).await?;
@@ -259,6 +261,11 @@ impl Conversation {
             _stream: stream,
             _flight: flight,
         })
+    }
+
+    /// How many bytes of memory its answers take that are not whole.
+    pub fn memory(&self) -> usize {
+        self.arrived.capacity()
     }
 
     /// The processor.

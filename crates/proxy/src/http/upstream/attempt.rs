@@ -14,6 +14,7 @@ use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Endpoint, Pool};
 use crate::codec::buffer::Buffer;
 use crate::failure::{Failure, FailureKind};
+use crate::http::peer::Peer;
 use crate::http::plan::Forward;
 use crate::http::worker::Worker;
 use crate::net::carrier::Carrier;
@@ -125,6 +126,18 @@ impl Attempt<'_> {
             true => ExchangeWait::EndpointRead,
             false => ExchangeWait::ClientBody,
         }
+    }
+
+    /// Tells the client's end how much is held for the request, with what has come of the response,
+    /// and how much there may be below that. What is too much already is not kept in case it has
+    /// to be sent again.
+    pub fn hold<P: Peer>(&mut self, peer: &mut P, incoming: usize, below: usize) {
+        let beside = self.plan.memory() + incoming;
+        if peer.hold(beside + self.outgoing.memory(), below) {
+            return;
+        }
+        self.outgoing.keep_less();
+        peer.hold(beside + self.outgoing.memory(), below);
     }
 
     /// Ready once a wait has taken too long, with what that means.

@@ -113,9 +113,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 return Poll::Ready(Ok(end));
             }
             has_moved |= moves;
+            self.hold();
             if !moves {
-                let incoming = self.incoming.as_ref().map_or(0, Buffer::capacity);
-                self.peer.hold(self.around.outgoing.memory() + incoming);
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
                     let taken = self.peer.taken();
@@ -124,6 +123,13 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Tells how much is held for the request.
+    fn hold(&mut self) {
+        let incoming = self.incoming.as_ref().map_or(0, Buffer::capacity);
+        let below = self.connection.stream.memory();
+        self.around.hold(self.peer, incoming, below);
     }
 
     /// The end, once there is one. An answer that is complete ends the exchange, whether or not

@@ -34,6 +34,8 @@ pub struct Exchange<'a, 'l, P> {
     sending: Option<SendStream<Bytes>>,
     response: Response,
     status: u16,
+    /// The bytes of the response that have not come yet, as far as its head tells.
+    left: u64,
     /// The endpoint takes no more of the request; it may still answer.
     is_refused: bool,
     /// The end of the request was sent.
@@ -66,6 +68,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             sending: None,
             response: Response::Unasked,
             status: 0,
+            left: u64::MAX,
             is_refused: false,
             is_ended: false,
             accept: None,
@@ -126,8 +129,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
                 return Poll::Ready(Ok(end));
             }
             has_moved |= moves;
+            self.hold();
             if !moves {
-                self.peer.hold(self.around.outgoing.memory());
                 if has_moved || waits != self.waits_for {
                     self.waits_for = waits;
                     let taken = self.peer.taken();
@@ -136,6 +139,20 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Tells how much is held for the request: where the client takes nothing, as much as the
+    /// endpoint may send before it waits.
+    fn hold(&mut self) {
+        let is_coming = matches!(self.response, Response::Head(_) | Response::Body(_));
+        let below = match is_coming && !self.peer.has_room() {
+            true => {
+                let window = self.around.worker.local.limits.stream_window_bytes;
+                usize::try_from(self.left.min(u64::from(window))).unwrap_or(usize::MAX)
+            }
+            false => 0,
+        };
+        self.around.hold(self.peer, 0, below);
     }
 
     /// The end, once there is one.
@@ -412,6 +429,9 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         }
         self.status = head.status;
         let length = head.body_for(plan.is_head);
+        if let BodyLength::Exact(length) = length {
+            self.left = length;
+        }
         self.peer.start(head, length, &plan.changes())?;
         if is_end || length == BodyLength::None {
             self.peer.end(None);
@@ -429,6 +449,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         match body.poll_data(context) {
             Poll::Pending => return Ok(Poll::Pending),
             Poll::Ready(Some(Ok(data))) => {
+                self.left = self.left.saturating_sub(data.len() as u64);
                 self.peer.data(&data);
                 // What the client has not taken yet is bounded by who calls this.
                 let _ = body.flow_control().release_capacity(data.len());

@@ -189,6 +189,14 @@ impl Outgoing {
         self.forget();
     }
 
+    /// Drops bodies that were sent, and heads in front of bodies: there is no memory for what may
+    /// be of use later.
+    pub fn keep_less(&mut self) {
+        self.is_head_kept &= self.is_complete && !self.has_body;
+        self.kept_bytes_max = 0;
+        self.forget();
+    }
+
     /// Begins anew, on another connection.
     pub fn rewind(&mut self) {
         self.sent = 0;
@@ -298,6 +306,22 @@ mod tests {
             assert!(!outgoing.is_unsent());
             outgoing.let_go();
             assert_eq!((outgoing.is_whole(), outgoing.memory()), (false, 0));
+        }
+    }
+
+    #[test]
+    fn where_memory_is_short_heads_alone_are_kept() {
+        for (is_complete, has_body, is_kept) in [
+            (true, false, true),
+            (true, true, false),
+            (false, false, false),
+            (false, true, false),
+        ] {
+            let mut outgoing = sent(100, 100);
+            outgoing.is_complete = is_complete;
+            outgoing.has_body = has_body;
+            outgoing.keep_less();
+            assert_eq!(outgoing.is_whole(), is_kept, "{is_complete} {has_body}");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::limits::SPARE;
 use crate::limits::table::ROWS;
 
 /// Limits that a story of their own reaches elsewhere, with the place.
-const ELSEWHERE: [&str; 11] = [
+const ELSEWHERE: [&str; 12] = [
     // In `silent`.
     "silent_bytes",
     "turn_timeout",
@@ -27,8 +27,9 @@ const ELSEWHERE: [&str; 11] = [
     "min_body_rate",
     // In `overload`.
     "requests",
-    // In `memory`.
+    // In `memory` and `held`.
     "http2_held_bytes",
+    "held_bytes",
 ];
 
 /// A client: the port that it connects to, and what it sends.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use super::is_empty;
+use crate::admission::holdings::HeldBytes;
 use crate::codec::body::{BodyDecoder, BodyLength, Encoder};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::head::Version;
@@ -40,6 +41,7 @@ pub struct H1Client {
     bytes_received: u64,
     bytes_sent: u64,
     lingered: usize,
+    held: HeldBytes,
 }
 
 /// The properties of a request that the client's end has to know.
@@ -77,6 +79,7 @@ impl H1Client {
     /// A client that has said this so far.
     pub fn new(stream: Stream, input: Option<Buffer>, worker: Rc<Worker>) -> Self {
         H1Client {
+            held: worker.local.fairness.holdings.connection(),
             worker,
             stream,
             input,
@@ -397,6 +400,13 @@ impl Peer for H1Client {
         self.output
             .as_ref()
             .is_none_or(|output| output.len() < BUFFER_BYTES)
+    }
+
+    fn hold(&mut self, bytes: usize, below: usize) -> bool {
+        let [input, output] = [&self.input, &self.output].map(|buffer| buffer.as_ref());
+        let own = input.map_or(0, Buffer::capacity) + output.map_or(0, Buffer::capacity);
+        self.held.set(bytes + below + own + self.stream.buffered());
+        self.held.may_grow()
     }
 
     fn taken(&self) -> u64 {

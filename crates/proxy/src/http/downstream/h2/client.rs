@@ -105,7 +105,7 @@ impl H2Client {
 
     /// The stream as it carries another protocol, once its head was answered.
     pub fn into_carrier(mut self) -> TunnelStream {
-        self.handle.hold(0);
+        self.handle.hold(0, 0);
         TunnelStream {
             handle: self.handle,
             is_closed: self.is_closed,
@@ -193,7 +193,7 @@ impl Peer for H2Client {
         let left = self.body_bytes_max.saturating_sub(self.bytes_received);
         let mut is_too_large = false;
         // What is in the buffer is bounded by who calls this, so the window opens now.
-        let taken = self.handle.poll_data(context, BUFFER_BYTES, |data| {
+        let taken = self.handle.poll_body(context, out.len(), |data| {
             is_too_large = data.len() as u64 > left;
             if !is_too_large {
                 encoder.write(data, out);
@@ -279,9 +279,10 @@ impl Peer for H2Client {
         }
     }
 
-    fn hold(&mut self, bytes: usize) {
+    fn hold(&mut self, bytes: usize, below: usize) -> bool {
         let waiting = self.waiting.as_ref().map_or(0, Buffer::capacity);
-        self.handle.hold(bytes + waiting);
+        let trailers = self.trailers.as_ref().map_or(0, trailer::memory);
+        self.handle.hold(bytes + waiting + trailers, below)
     }
 
     fn taken(&self) -> u64 {
@@ -399,5 +400,9 @@ impl Flow for TunnelStream {
             self.is_closed = true;
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn hold(&mut self, bytes: usize) {
+        self.handle.hold(bytes, 0);
     }
 }

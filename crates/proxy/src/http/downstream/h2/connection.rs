@@ -14,6 +14,7 @@ use crate::codec::frame::{
 use crate::codec::hpack::HpackDecoder;
 use crate::limits::Reached;
 use crate::local::Shared;
+use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
 
 mod heads;
@@ -98,7 +99,7 @@ impl Connection {
         Connection {
             stream,
             input: said,
-            shared: SharedStreams::new(limits),
+            shared: SharedStreams::new(limits, local.fairness.holdings.connection()),
             decoder: HpackDecoder::default(),
             frames: Frames::new(limits),
             state: State::New,
@@ -128,6 +129,16 @@ impl Connection {
     /// Whether the client knows that it should open no more streams.
     pub fn has_left(&self) -> bool {
         self.state == State::Left
+    }
+
+    /// Whether it has to go because too much is held for clients, and most for this one.
+    pub fn is_evicted(&self) -> bool {
+        self.shared.with(|streams| streams.is_evicted())
+    }
+
+    /// The deadline that passes at once where it has to go.
+    pub fn watch(&self, deadline: &Deadline) {
+        self.shared.with(|streams| streams.watch(deadline));
     }
 
     /// Streams that had to be reset since this was asked last.
@@ -171,6 +182,15 @@ impl Connection {
 
     /// Reads and sends, until a stream is opened; none once the connection has ended.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<OpenedStream>> {
+        let polled = self.poll_frames(context);
+        let input = self.input.as_ref().map_or(0, Buffer::capacity);
+        let head = self.head.as_ref().map_or(0, Unfinished::memory);
+        let bytes = input + head + self.stream.buffered();
+        self.shared.with(|streams| streams.hold_beside(bytes));
+        polled
+    }
+
+    fn poll_frames(&mut self, context: &mut Context<'_>) -> Poll<Option<OpenedStream>> {
         self.shared
             .with(|streams| streams.set_connection(context.waker()));
         loop {

@@ -143,22 +143,26 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Fields behind a body.
+/// Fields behind a body; none of more than so many bytes.
 ///
 /// # Errors
 /// The section is no trailers.
-pub fn trailers(section: &Section) -> Result<Option<Trailers>, MalformedRequest> {
+pub fn trailers(section: &Section, bytes_max: usize) -> Result<Option<Trailers>, MalformedRequest> {
+    // Nobody has to understand trailers, and there may be too many of these.
+    let is_over = section.is_over() || section.size() > bytes_max;
     let mut trailers = Trailers::default();
     for (name, value) in section.iter() {
         let Field { name, value, .. } = field(name, value)?;
+        if is_over {
+            continue;
+        }
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| MalformedRequest)?;
         let value = HeaderValue::from_bytes(value).map_err(|_| MalformedRequest)?;
         trailers
             .try_append(name, value)
             .map_err(|_| MalformedRequest)?;
     }
-    // Nobody has to understand trailers, and there are too many of these.
-    Ok((!trailers.is_empty() && !section.is_over()).then_some(trailers))
+    Ok((!trailers.is_empty()).then_some(trailers))
 }
 
 /// A field that may stand in HTTP/2 (RFC 9113, sections 8.2.1 and 8.2.2).
@@ -305,13 +309,16 @@ mod tests {
 
     #[test]
     fn trailers_have_no_pseudo_fields() {
-        assert!(
-            trailers(&section(&[("grpc-status", "0")]))
-                .unwrap()
-                .is_some()
-        );
-        assert!(trailers(&section(&[])).unwrap().is_none());
-        assert_eq!(trailers(&section(&[(":path", "/")])), Err(MalformedRequest));
-        assert_eq!(trailers(&section(&[("te", "x")])), Err(MalformedRequest));
+        let read = |fields: &[(&str, &str)], max| trailers(&section(fields), max);
+        let status = [("grpc-status", "0")];
+        // A field counts 32 bytes beside its own.
+        assert!(read(&status, 44).unwrap().is_some());
+        assert!(read(&status, 43).unwrap().is_none());
+        assert!(read(&[], 44).unwrap().is_none());
+        for odd in [(":path", "/"), ("te", "x")] {
+            for bytes_max in [100, 0] {
+                assert_eq!(read(&[odd], bytes_max), Err(MalformedRequest));
+            }
+        }
     }
 }

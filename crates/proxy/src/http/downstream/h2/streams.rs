@@ -9,15 +9,18 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::admission::holdings::HeldBytes;
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::{self, Reason};
-use crate::codec::trailer::Trailers;
+use crate::codec::trailer::{self, Trailers};
 use crate::limits::Limits;
 use crate::net::stream::Stream;
 
+mod account;
 mod handle;
 mod output;
 
+pub use account::STREAM_BYTES;
 pub use handle::Handle;
 
 /// The client, or its stream, is gone.
@@ -65,9 +68,19 @@ pub struct Streams {
     heads_waiting: Vec<usize>,
     connection: Option<Waker>,
     is_gone: bool,
-    /// The bytes that are held for all streams, beside what has arrived and what is to be sent.
+    /// The bytes that are held for all streams, beside what is to be sent.
     held: usize,
     held_max: usize,
+    /// The bytes below what is held for all streams.
+    below: usize,
+    /// The bytes that are held for the connection itself.
+    beside: usize,
+    /// The sum of all of these, and of what is to be sent, as the worker knows it.
+    holding: HeldBytes,
+    /// The slot whose stream may take more of its body though too much is held.
+    ahead: Option<usize>,
+    /// Slots whose streams wait until less is held.
+    growing: Vec<usize>,
 }
 
 /// The bytes that the client may send before it is told more.
@@ -86,9 +99,14 @@ struct Slot {
     window: i64,
     receiving: Receiving,
     received: Option<Buffer>,
-    /// The bytes that are held for it elsewhere.
+    /// The bytes that are held for it elsewhere, for as long as it lasts and now, and those below.
+    fixed: usize,
     held: usize,
+    below: usize,
+    /// The bytes that were counted of it last: held, and below.
+    counted: [usize; 2],
     trailers: Option<Trailers>,
+    trailer_bytes: usize,
     /// The bytes that are missing of a declared length.
     length_left: Option<u64>,
     /// The offset of the flags of its last DATA frame, counted from the first byte sent.
@@ -99,6 +117,7 @@ struct Slot {
     is_reset: bool,
     is_waiting: bool,
     is_head_waiting: bool,
+    is_growing: bool,
 }
 
 impl Receiving {
@@ -124,7 +143,7 @@ impl Receiving {
 
 impl SharedStreams {
     /// The streams of a connection that has said nothing, with what is said to its client first.
-    pub fn new(limits: &Limits) -> Rc<SharedStreams> {
+    pub fn new(limits: &Limits, holding: HeldBytes) -> Rc<SharedStreams> {
         let mut output = Buffer::take();
         // Heads beyond the limit are refused, and counted, like any other; beyond twice as much
         // they are not even kept.
@@ -163,6 +182,11 @@ impl SharedStreams {
             is_gone: false,
             held: 0,
             held_max: limits.held_bytes_max,
+            below: 0,
+            beside: 0,
+            holding,
+            ahead: None,
+            growing: Vec::new(),
         })))
     }
 
@@ -181,21 +205,9 @@ impl SharedStreams {
         stream: &mut Stream,
     ) -> Poll<Result<(), Gone>> {
         let mut streams = self.0.borrow_mut();
-        let streams = &mut *streams;
-        let Some(output) = &mut streams.output else {
-            return stream.poll_send(context).map_err(|_| Gone);
-        };
-        let before = output.len();
-        let drained = stream.poll_drain(context, output);
-        let sent = before - output.len();
-        streams.sent += sent as u64;
-        if output.is_empty() {
-            streams.output = None;
-        }
-        if sent > 0 {
-            streams.wake_for_room();
-        }
-        drained.map_err(|_| Gone)
+        let sent = streams.poll_send(context, stream);
+        streams.tell();
+        sent
     }
 }
 
@@ -203,11 +215,6 @@ impl Streams {
     /// How many streams are not closed on both sides.
     pub fn count(&self) -> usize {
         self.live.len()
-    }
-
-    /// Whether so much is held for streams that no further one may come.
-    pub fn holds_too_much(&self) -> bool {
-        self.held > self.held_max
     }
 
     /// The last stream that the client has opened.
@@ -255,6 +262,7 @@ impl Streams {
             receiving: Receiving::new(self.stream_receive_max),
             length_left: length,
             is_received: is_ended,
+            fixed: STREAM_BYTES,
             ..Slot::default()
         };
         let place = match self.free.pop() {
@@ -271,6 +279,7 @@ impl Streams {
         };
         // Numbers only grow.
         self.live.push((id, place));
+        self.recount(place);
         place
     }
 
@@ -340,7 +349,8 @@ impl Streams {
     /// # Errors
     /// More than was declared.
     pub fn data(&mut self, id: u32, data: &[u8]) -> Result<(), Fault> {
-        let Some(slot) = self.find(id).and_then(|slot| self.slots.get_mut(slot)) else {
+        let place = self.find(id).unwrap_or(usize::MAX);
+        let Some(slot) = self.slots.get_mut(place) else {
             // It ended since the frame began.
             self.use_up(data.len());
             return Ok(());
@@ -355,6 +365,7 @@ impl Streams {
         if !data.is_empty() {
             slot.received.get_or_insert_with(Buffer::none).append(data);
             wake(&slot.waker);
+            self.recount(place);
         }
         Ok(())
     }
@@ -383,8 +394,10 @@ impl Streams {
             return Err(Fault::Stream(id, Reason::Protocol));
         }
         slot.is_received = true;
+        slot.trailer_bytes = trailers.as_ref().map_or(0, trailer::memory);
         slot.trailers = trailers;
         wake(&slot.waker);
+        self.recount(place);
         self.settle(place);
         Ok(())
     }

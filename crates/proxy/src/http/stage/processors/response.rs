@@ -239,8 +239,12 @@ impl<P: Peer> Peer for Processed<'_, P> {
         self.peer.room()
     }
 
-    fn hold(&mut self, bytes: usize) {
-        self.peer.hold(bytes);
+    fn hold(&mut self, bytes: usize, below: usize) -> bool {
+        let held = match &self.stage {
+            Stage::Told(held) => held.head.capacity(),
+            Stage::Before | Stage::Passing | Stage::Replaced(_) => 0,
+        };
+        self.peer.hold(bytes + held + self.talk.memory(), below)
     }
 
     fn taken(&self) -> u64 {

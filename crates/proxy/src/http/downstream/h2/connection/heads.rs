@@ -14,6 +14,13 @@ pub struct Unfinished {
     block: Vec<u8>,
 }
 
+impl Unfinished {
+    /// How many bytes of memory it takes.
+    pub fn memory(&self) -> usize {
+        self.block.capacity()
+    }
+}
+
 impl Connection {
     /// Takes a HEADERS frame.
     pub(super) fn begin_head(&mut self, head: &FrameHead, payload: &[u8]) -> Result<Step, Fault> {
@@ -96,7 +103,8 @@ impl Connection {
         if holds_too_much {
             self.local.counts.add_reached(Reached::HeldBytes);
         }
-        if is_full || holds_too_much || self.state == State::Left {
+        let is_refused = is_full || holds_too_much || self.state == State::Left;
+        if is_refused || !self.may_hold() {
             return Err(Fault::Stream(id, Reason::RefusedStream));
         }
         let wrong = Fault::Stream(id, Reason::Protocol);
@@ -114,6 +122,12 @@ impl Connection {
         }))
     }
 
+    /// Whether more may be held for it, as far as others go.
+    fn may_hold(&self) -> bool {
+        let held = self.shared.with(|streams| streams.held());
+        self.local.fairness.may_hold(held, &self.local.counts)
+    }
+
     fn give_up(&self, error: Unreadable) -> Fault {
         match error {
             Unreadable::Malformed => Fault::Connection(Reason::Compression),
@@ -126,6 +140,8 @@ impl Connection {
 
     fn take_trailers(&self, id: u32, is_end: bool, section: &Section) -> Result<Step, Fault> {
         let wrong = Fault::Stream(id, Reason::Protocol);
+        let bytes_max = usize::try_from(self.local.limits.trailer_bytes_max);
+        let bytes_max = bytes_max.unwrap_or(usize::MAX);
         self.shared.with(|streams| {
             if !streams.expects_more(id)? {
                 return Ok(Step::Done);
@@ -133,7 +149,7 @@ impl Connection {
             if !is_end {
                 return Err(wrong);
             }
-            let trailers = request::trailers(section).map_err(|_| wrong)?;
+            let trailers = request::trailers(section, bytes_max).map_err(|_| wrong)?;
             streams.end(id, trailers)?;
             Ok(Step::Done)
         })

@@ -20,6 +20,24 @@ impl Handle {
         Handle { shared, slot }
     }
 
+    /// Hands on what has arrived of the body, to one that holds so much of it already; none once
+    /// it is complete. Where too much is held it waits, and is handed on in turn.
+    ///
+    /// # Errors
+    /// A client that went away.
+    pub fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        held: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<Result<Option<usize>, Gone>> {
+        let max = self.shared.0.borrow_mut().may_take(self.slot, held);
+        if max == 0 {
+            return self.poll_gone(context).map(|()| Err(Gone));
+        }
+        self.poll_data(context, max, take)
+    }
+
     /// Hands on what has arrived of the body, at most so much; none once it is complete.
     ///
     /// # Errors
@@ -49,10 +67,11 @@ impl Handle {
         let count = part.len();
         take(part);
         received.consume(count);
+        let id = slot.id;
         if received.is_empty() {
             slot.received = None;
+            streams.recount(self.slot);
         }
-        let id = slot.id;
         let before = streams.unsent();
         streams.use_up(count);
         streams.use_up_of(id, count);
@@ -150,12 +169,24 @@ impl Handle {
         slot.is_some_and(|slot| slot.window.min(streams.window) >= count as i64)
     }
 
-    /// Takes note of how many bytes are held for the stream elsewhere.
-    pub fn hold(&mut self, bytes: usize) {
+    /// Takes note of how many bytes are held for the stream elsewhere, and how many there may be
+    /// below that; false where its connection holds too much.
+    pub fn hold(&mut self, bytes: usize, below: usize) -> bool {
         let mut streams = self.shared.0.borrow_mut();
         if let Some(slot) = streams.slots.get_mut(self.slot) {
-            let before = std::mem::replace(&mut slot.held, bytes);
-            streams.held = streams.held + bytes - before;
+            slot.held = bytes;
+            slot.below = below;
+            streams.recount(self.slot);
+        }
+        !streams.holds_too_much() && streams.may_grow()
+    }
+
+    /// Takes note of how many more bytes are held for it for as long as it lasts.
+    pub fn hold_always(&mut self, bytes: usize) {
+        let mut streams = self.shared.0.borrow_mut();
+        if let Some(slot) = streams.slots.get_mut(self.slot) {
+            slot.fixed += bytes;
+            streams.recount(self.slot);
         }
     }
 
@@ -193,8 +224,8 @@ impl Drop for Handle {
             return;
         };
         let slot = std::mem::take(slot);
-        streams.held -= slot.held;
         streams.free.push(self.slot);
+        streams.uncount(self.slot, &slot);
         if streams.is_gone {
             return;
         }
@@ -223,12 +254,13 @@ impl Drop for Handle {
 mod tests {
     use std::task::{Context, Waker};
 
-    use super::{Handle, SharedStreams};
+    use super::super::account::tests::streams;
+    use super::Handle;
     use crate::limits::Limits;
 
     #[test]
     fn a_stream_that_ends_waits_for_nothing_any_more() {
-        let shared = SharedStreams::new(&Limits::default());
+        let shared = streams(&Limits::default());
         let mut context = Context::from_waker(Waker::noop());
         for number in 0..3 {
             let slot = shared.with(|streams| {
@@ -246,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_head_waits_while_too_much_is_to_be_sent() {
-        let shared = SharedStreams::new(&Limits::default());
+        let shared = streams(&Limits::default());
         let mut context = Context::from_waker(Waker::noop());
         let slot = shared.with(|streams| {
             streams.note(1).unwrap();

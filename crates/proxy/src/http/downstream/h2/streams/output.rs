@@ -1,9 +1,12 @@
 //! How heads, bodies and ends of streams are written, and when.
 
-use super::{Streams, wake};
+use std::task::{Context, Poll};
+
+use super::{Gone, Streams, wake};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::frame::{self, FLAGS_AT, FrameHead, HEAD_BYTES, flag, kind};
 use crate::codec::hpack;
+use crate::net::stream::Stream;
 
 /// Bodies wait while so much is to be sent.
 const OUTPUT_BYTES: usize = BUFFER_BYTES;
@@ -15,6 +18,31 @@ const UNSENT_BYTES: usize = 4 * BUFFER_BYTES;
 const PART_BYTES: usize = 1 << 10;
 
 impl Streams {
+    /// Sends what there is; ready once all of it is sent.
+    ///
+    /// # Errors
+    /// A client that is gone.
+    pub fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut Stream,
+    ) -> Poll<Result<(), Gone>> {
+        let Some(output) = &mut self.output else {
+            return stream.poll_send(context).map_err(|_| Gone);
+        };
+        let before = output.len();
+        let drained = stream.poll_drain(context, output);
+        let sent = before - output.len();
+        self.sent += sent as u64;
+        if output.is_empty() {
+            self.output = None;
+        }
+        if sent > 0 {
+            self.wake_for_room();
+        }
+        drained.map_err(|_| Gone)
+    }
+
     /// Whether so much waits to be sent that no head is written, and no frame read.
     pub fn is_full(&self) -> bool {
         self.unsent() > UNSENT_BYTES

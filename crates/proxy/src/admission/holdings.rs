@@ -1,0 +1,337 @@
+//! The bytes that a worker holds for its clients, and who makes room where they are too many.
+//!
+//! Each connection says how much is held for it. There is one bound, for all workers together.
+//! Beyond it only connections get more for which little is held, up to a quarter beyond, and what
+//! waits for its own client goes; see [`super::waiting`]. Beyond that quarter a connection of
+//! HTTP/2 goes: of those for which most is held, the one of which that has been so for longest.
+//!
+//! A worker tells the others in steps, so that nearly every change costs a few stores.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::fifo::{Fifo, FifoSlots};
+use super::pressure::Pressure;
+use crate::limits::Limits;
+use crate::net::deadline::{self, Deadline};
+
+/// How much what a worker holds has to change before others are told.
+const STEP_BYTES: usize = 64 << 10;
+
+/// A connection for which less is held than this holds little.
+pub const LITTLE_BYTES: usize = 64 << 10;
+
+/// The lines of connections, by powers of two of what is held for them.
+const LINES: usize = 16;
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// The bytes that one worker holds for its clients.
+pub struct Holdings {
+    /// The bound of all workers.
+    max: usize,
+    /// The budget of the process, and the sum of what all of them hold.
+    pressure: Arc<Pressure>,
+    own: Cell<usize>,
+    /// As much of it as the others know of.
+    told: Cell<usize>,
+    /// The bytes of connections that have to go, and have not gone yet.
+    leaving: Cell<usize>,
+    lines: RefCell<Lines>,
+}
+
+/// The connections that may have to go.
+struct Lines {
+    places: FifoSlots<Holder>,
+    /// The one that has held so much longest first.
+    lines: [Fifo; LINES],
+}
+
+#[derive(Clone, Copy)]
+struct Holder {
+    bytes: u32,
+    deadline: u32,
+    is_evicted: bool,
+}
+
+/// The bytes that are held for one connection; none of them once it is dropped.
+pub struct HeldBytes {
+    holdings: Rc<Holdings>,
+    bytes: u32,
+    place: u32,
+}
+
+impl Holdings {
+    /// Nothing is held.
+    pub fn new(limits: &Limits, pressure: &Arc<Pressure>) -> Self {
+        let half = pressure.max().map(|max| usize::try_from(max / 2));
+        let half = half.map_or(usize::MAX, |half| half.unwrap_or(usize::MAX));
+        Holdings {
+            max: limits.all_held_bytes_max.min(half),
+            pressure: pressure.clone(),
+            own: Cell::new(0),
+            told: Cell::new(0),
+            leaving: Cell::new(0),
+            lines: RefCell::new(Lines {
+                places: FifoSlots::default(),
+                lines: [Fifo::default(); LINES],
+            }),
+        }
+    }
+
+    /// A connection for which nothing is held.
+    pub fn connection(self: &Rc<Self>) -> HeldBytes {
+        HeldBytes {
+            holdings: self.clone(),
+            bytes: 0,
+            place: NONE,
+        }
+    }
+
+    /// The bytes that this worker holds.
+    pub fn own(&self) -> usize {
+        self.own.get()
+    }
+
+    /// Whether too much is held.
+    pub fn is_over(&self) -> bool {
+        self.sum() > self.max
+    }
+
+    /// Whether more may be held for a connection for which so much is held.
+    pub fn admits(&self, bytes: usize) -> bool {
+        let sum = self.sum();
+        sum <= self.max || (bytes < LITTLE_BYTES && sum <= self.last())
+    }
+
+    /// Lets connections go that hold most, where far too much is held.
+    pub fn relieve(&self) {
+        while self.sum() > self.last() && self.evict() {}
+    }
+
+    /// The bytes that all workers hold, but for those that are about to be given back.
+    fn sum(&self) -> usize {
+        let all = self.pressure.held() + self.own.get();
+        all.saturating_sub(self.told.get() + self.leaving.get())
+    }
+
+    /// The most that is held with what connections get that hold little.
+    fn last(&self) -> usize {
+        self.max.saturating_add(self.max / 4)
+    }
+
+    fn evict(&self) -> bool {
+        let mut all = self.lines.borrow_mut();
+        let Lines { places, lines } = &mut *all;
+        let mut largest = lines.iter_mut().rev();
+        let Some(line) = largest.find(|line| line.first().is_some()) else {
+            return false;
+        };
+        let Some(index) = line.first() else {
+            return false;
+        };
+        places.unlink(line, index);
+        if let Some(holder) = places.get_mut(index) {
+            holder.is_evicted = true;
+            let leaving = self.leaving.get() + holder.bytes as usize;
+            self.leaving.set(leaving);
+            deadline::expire(holder.deadline);
+        }
+        true
+    }
+
+    /// One connection holds so much in place of so much.
+    fn change(&self, before: u32, now: u32) {
+        let own = self.own.get() + now as usize;
+        let own = own.saturating_sub(before as usize);
+        self.own.set(own);
+        let told = self.told.get();
+        if own.abs_diff(told) >= STEP_BYTES {
+            self.told.set(own);
+            self.pressure.hold(told, own);
+        }
+    }
+
+    /// The connection of a place holds so much.
+    fn note(&self, index: u32, bytes: u32) {
+        let mut all = self.lines.borrow_mut();
+        let Lines { places, lines } = &mut *all;
+        let Some(holder) = places.get_mut(index) else {
+            return;
+        };
+        let before = std::mem::replace(&mut holder.bytes, bytes);
+        if holder.is_evicted {
+            let leaving = self.leaving.get() + bytes as usize;
+            self.leaving.set(leaving.saturating_sub(before as usize));
+            return;
+        }
+        let (from, to) = (line_of(before), line_of(bytes));
+        if from == to {
+            return;
+        }
+        if let Some(line) = from.and_then(|line| lines.get_mut(line)) {
+            places.unlink(line, index);
+        }
+        if let Some(line) = to.and_then(|line| lines.get_mut(line)) {
+            places.push(line, index);
+        }
+    }
+}
+
+impl Drop for Holdings {
+    fn drop(&mut self) {
+        self.pressure.hold(self.told.get(), 0);
+    }
+}
+
+impl HeldBytes {
+    /// It may have to go: then its deadline passes at once.
+    pub fn watch(&mut self, deadline: &Deadline) {
+        if self.place != NONE {
+            return;
+        }
+        self.place = self.holdings.lines.borrow_mut().places.take(Holder {
+            bytes: 0,
+            deadline: deadline.number(),
+            is_evicted: false,
+        });
+        self.holdings.note(self.place, self.bytes);
+    }
+
+    /// How many there are.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// So many are held now.
+    pub fn set(&mut self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes == before {
+            return;
+        }
+        self.holdings.change(before, bytes);
+        if self.place != NONE {
+            self.holdings.note(self.place, bytes);
+        }
+        if bytes > before {
+            self.holdings.relieve();
+        }
+    }
+
+    /// Whether there may be more.
+    pub fn may_grow(&self) -> bool {
+        self.holdings.admits(self.bytes())
+    }
+
+    /// Whether the connection has to go.
+    pub fn is_evicted(&self) -> bool {
+        let place = self.holdings.lines.borrow().places.get(self.place);
+        self.place != NONE && place.is_some_and(|holder| holder.is_evicted)
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        // Who holds nothing is in no line.
+        self.set(0);
+        if self.place != NONE {
+            let mut all = self.holdings.lines.borrow_mut();
+            all.places.give_back(self.place);
+        }
+    }
+}
+
+/// The line of connections that hold so much; none of those that hold little.
+fn line_of(bytes: u32) -> Option<usize> {
+    let power = (bytes as usize / LITTLE_BYTES).checked_ilog2()?;
+    Some((power as usize).min(LINES - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    use super::{HeldBytes, Holdings, LITTLE_BYTES, STEP_BYTES};
+    use crate::admission::pressure::Pressure;
+    use crate::limits::Limits;
+    use crate::net::deadline::Deadline;
+
+    const MAX: usize = 100 * LITTLE_BYTES;
+
+    fn holdings(pressure: &Arc<Pressure>) -> Rc<Holdings> {
+        let limits = Limits {
+            all_held_bytes_max: MAX,
+            ..Limits::default()
+        };
+        Rc::new(Holdings::new(&limits, pressure))
+    }
+
+    fn holding(holdings: &Rc<Holdings>, deadline: &Deadline, bytes: usize) -> HeldBytes {
+        let mut held = holdings.connection();
+        held.watch(deadline);
+        held.set(bytes);
+        held
+    }
+
+    #[test]
+    fn beyond_the_bound_only_who_holds_little_gets_more_and_that_up_to_a_quarter() {
+        let holdings = holdings(&Arc::default());
+        let mut much = holdings.connection();
+        much.set(MAX);
+        assert!(much.may_grow() && !holdings.is_over());
+        much.set(MAX + 1);
+        assert!(!much.may_grow() && holdings.is_over());
+        assert!(holdings.admits(LITTLE_BYTES - 1) && !holdings.admits(LITTLE_BYTES));
+        much.set(MAX + MAX / 4);
+        assert!(holdings.admits(0));
+        much.set(MAX + MAX / 4 + 1);
+        assert!(!holdings.admits(0));
+        // What is no connection of HTTP/2 is not ended for it.
+        assert!(!much.is_evicted());
+        drop(much);
+        assert_eq!((holdings.own(), holdings.is_over()), (0, false));
+    }
+
+    #[test]
+    fn who_has_held_most_for_longest_goes_first_and_no_more_of_them_than_have_to() {
+        let holdings = holdings(&Arc::default());
+        let deadline = Deadline::new();
+        let part = MAX / 4;
+        let mut all =
+            [part, part, part / 8, part, part].map(|bytes| holding(&holdings, &deadline, bytes));
+        let evicted = |all: &[HeldBytes]| Vec::from_iter(all.iter().map(HeldBytes::is_evicted));
+        assert_eq!(evicted(&all), [false; 5]);
+        all[2].set(part + part / 8);
+        assert_eq!(evicted(&all), [true, false, false, false, false]);
+        // It is about to give back what it holds, whatever it says meanwhile.
+        all[0].set(part + 1);
+        assert_eq!(evicted(&all), [true, false, false, false, false]);
+        all[4].set(part * 2);
+        assert_eq!(evicted(&all), [true, false, false, false, true]);
+        all[4].set(0);
+        all[0].set(0);
+        assert_eq!(holdings.own(), 3 * part + part / 8);
+        drop(all);
+        assert_eq!(holdings.own(), 0);
+        assert_eq!(holdings.leaving.get(), 0);
+    }
+
+    #[test]
+    fn workers_share_one_bound_and_half_of_the_budget() {
+        let pressure = Arc::new(Pressure::new(Some(MAX as u64)));
+        let [first, second] = [(); 2].map(|()| holdings(&pressure));
+        let mut held = first.connection();
+        held.set(MAX / 2 + 1);
+        assert!(first.is_over() && second.is_over());
+        // Less than a step is told to nobody.
+        held.set(MAX / 2 + 1 - STEP_BYTES / 2);
+        assert!(!first.is_over() && second.is_over());
+        drop((held, first));
+        assert_eq!(pressure.held(), 0);
+        assert!(!second.is_over());
+    }
+}
