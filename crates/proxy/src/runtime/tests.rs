@@ -5,6 +5,7 @@ mod clients;
 mod endpoints;
 mod explained;
 mod floods;
+mod held;
 mod http1;
 mod http2;
 mod interim;
