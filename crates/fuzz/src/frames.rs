@@ -71,7 +71,7 @@ pub fn packed_head(bytes: &[u8]) -> bool {
         assert_eq!(decoded, Ok(()));
         assert!(again.iter().eq(section.iter()));
     }
-    if let Ok(Some(trailers)) = trailers(&section) {
+    if let Ok(Some(trailers)) = trailers(&section, SECTION_BYTES) {
         assert!(trailers.len() <= section.iter().count());
     }
     let Ok(request) = H2Request::read(&section) else {
