@@ -1,5 +1,5 @@
-//! What a worker counts as held for its clients, what becomes of those that have it hold too much,
-//! and that others are served beside them.
+//! The bytes that a worker counts as held for its clients, the end of those that make it hold too
+//! much, and that others are served beside them.
 
 use std::rc::Rc;
 
@@ -159,7 +159,7 @@ async fn answers_that_nobody_reads_count_for_their_connection_and_are_given_back
         drop(client);
         until_nothing_is_held(&worker).await;
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn answers_that_nobody_reads_leave_room_for_others_and_go_for_them() {
         drop((clients, client));
         until_nothing_is_held(&worker).await;
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn responses_that_nobody_reads_count_for_their_connection() {
         drop(client);
         until_nothing_is_held(&worker).await;
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn heads_that_wait_for_a_provider_count_for_their_connection() {
         drop(client);
         until_nothing_is_held(&worker).await;
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }
 
 /// A provider that wants whole bodies.
@@ -335,7 +335,7 @@ async fn bodies_for_a_provider_count_for_their_connection_and_are_gathered_in_tu
         drop(client);
         until_nothing_is_held(&worker).await;
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }
 
 /// How many heads that say 200 are among frames.
@@ -387,7 +387,7 @@ async fn a_body_for_which_there_is_no_room_is_refused_and_others_are_served() {
         others_are_served(&worker).await;
         until_nothing_is_held(&worker).await;
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }
 
 #[tokio::test]
@@ -431,7 +431,7 @@ async fn the_connection_that_holds_most_goes_where_far_too_much_is_held() {
         drop(little);
         until_nothing_is_held(&worker).await;
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }
 
 #[tokio::test]
@@ -458,5 +458,5 @@ async fn what_is_asked_about_without_an_endpoint_has_a_place_among_requests() {
         until_nothing_is_held(&worker).await;
         assert_eq!(worker.local.fairness.requests.held(), 0);
     };
-    LocalSet::new().run_until(story).await;
+    Box::pin(LocalSet::new().run_until(story)).await;
 }

@@ -3,7 +3,6 @@
 //! worker; see [`crate::admission::holdings`].
 
 use super::{Slot, Streams, wake};
-use crate::admission::holdings::HeldBytes;
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::deadline::Deadline;
 
