@@ -78,9 +78,14 @@ const VARIANTS: [Variant; 9] = [
         ],
     },
     Variant {
-        settings: &["watchConfigMaps=true", "hsts=max-age=60; preload"],
+        settings: &[
+            "watchConfigMaps=true",
+            "secrets=tls",
+            "hsts=max-age=60; preload",
+        ],
         lines: &[
             "- --watch-configmaps",
+            "- --secrets=tls",
             "- \"--hsts=max-age=60; preload\"",
             "resources: [configmaps]",
         ],

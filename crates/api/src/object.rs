@@ -25,7 +25,7 @@ pub enum ObjectKind {
     Service = 3,
     /// `discovery.k8s.io/v1` EndpointSlice.
     EndpointSlice = 4,
-    /// `v1` Secret; only `kubernetes.io/tls` has an effect.
+    /// `v1` Secret; only `kubernetes.io/tls` and `Opaque` have an effect.
     Secret = 5,
     /// `networking.istio.io` Gateway.
     IstioGateway = 6,
@@ -339,6 +339,12 @@ impl Object {
     /// The key.
     pub fn key(&self) -> &ObjectKey {
         &self.meta().key
+    }
+
+    /// Whether it says nothing to anybody, so that nobody need hold it: a Secret of which nothing
+    /// is read.
+    pub fn is_blank(&self) -> bool {
+        matches!(self, Object::Secret(secret) if secret.is_blank())
     }
 
     /// Reads an object of a known kind from any serde format.

@@ -156,6 +156,14 @@ pub enum SecretProblem {
     NotPem(&'static str),
 }
 
+impl Secret {
+    /// Whether nothing of it is read, so that it says no more than one that is not there.
+    pub fn is_blank(&self) -> bool {
+        let has_pair = self.tls != Err(SecretProblem::OtherType);
+        !has_pair && self.trust == Ok(None)
+    }
+}
+
 impl KeyDer {
     /// Takes over a key.
     pub fn new(encoding: KeyEncoding, secret: Bytes) -> Self {

@@ -143,6 +143,16 @@ pub struct RawController {
     /// Watch ConfigMaps in the namespaces that are watched, for the annotation custom-headers.
     #[arg(long, env = "MYRIAD_WATCH_CONFIGMAPS")]
     pub watch_configmaps: bool,
+    /// The Secrets that are watched: `all` in which certificates, authorities or users are, or
+    /// those of type kubernetes.io/tls alone.
+    #[arg(
+        long,
+        env = "MYRIAD_SECRETS",
+        default_value = "all",
+        value_name = "WHICH",
+        value_enum
+    )]
+    pub secrets: WatchedSecrets,
     /// The namespaces that are watched [default: all].
     #[arg(
         long,
@@ -462,6 +472,22 @@ pub struct RawQuestion {
         global = true
     )]
     pub output: OutputForm,
+}
+
+/// Which Secrets are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WatchedSecrets {
+    /// Those that may hold anything as well.
+    All,
+    /// Those of type kubernetes.io/tls.
+    Tls,
+}
+
+impl WatchedSecrets {
+    /// Whether Secrets that may hold anything are among them.
+    pub fn are_all(self) -> bool {
+        self == WatchedSecrets::All
+    }
 }
 
 /// When Istio's kinds are watched.

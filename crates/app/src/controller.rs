@@ -107,6 +107,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         },
         config_map: settings.meaning.nginx_config_map.as_ref().map(parts),
         all_config_maps: settings.watches_config_maps,
+        generic_secrets: settings.watches_generic_secrets,
         needs_pods: has_mesh,
         ..kubernetes::ClusterSettings::default()
     });

@@ -79,6 +79,8 @@ pub struct Controller {
     pub watches_istio: bool,
     /// Whether ConfigMaps are watched, which Ingresses may name.
     pub watches_config_maps: bool,
+    /// Whether Secrets that may hold anything are watched, beside those of certificates.
+    pub watches_generic_secrets: bool,
     /// The authority that signs identities of the mesh.
     pub authority: MeshAuthority,
     /// Whether the keys of session tickets are made here for the proxies.
@@ -312,6 +314,7 @@ impl Controller {
             namespaces: raw.namespaces.clone(),
             watches_istio: raw.istio == Istio::Auto,
             watches_config_maps: raw.watch_configmaps,
+            watches_generic_secrets: raw.secrets.are_all(),
             authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
             keeps_tickets: raw.tickets.keep_ticket_keys,
             listeners,

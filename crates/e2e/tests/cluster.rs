@@ -18,6 +18,7 @@ mod cluster {
     mod namespaces;
     mod newcomer;
     mod orders;
+    mod secrets;
     mod tickets;
     mod views;
 }

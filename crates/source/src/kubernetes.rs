@@ -9,8 +9,8 @@
 //! - Kinds whose definitions (CRDs) come and go are watched while they are there.
 //! - Pods are asked for only while there are definitions of DestinationRules or ServiceEntries,
 //!   and for more than their metadata only while a ServiceEntry selects workloads.
-//! - Of Secrets only those of type `kubernetes.io/tls` are asked for, and of ConfigMaps at most
-//!   one.
+//! - Secrets of types that are never read are not asked for, and one of which nothing is read is
+//!   forgotten when it comes. Of ConfigMaps at most one is asked for, unless all are wanted.
 
 mod backoff;
 mod budget;
@@ -55,6 +55,16 @@ const BATCH_CHANGES_MAX: usize = 4_096;
 /// The most messages of watches that wait; a watch that finds the queue full stops reading.
 const MESSAGES_MAX: usize = 64;
 
+/// Secrets that hold a certificate.
+const CERTIFICATES: &str = "type=kubernetes.io/tls";
+
+/// Secrets but those of types of which nothing is read. They are one watch, since a Secret that
+/// is made anew with another type would leave one of two after it had come to the other.
+const SECRETS: &str = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token,\
+                       type!=kubernetes.io/dockerconfigjson,type!=kubernetes.io/dockercfg,\
+                       type!=kubernetes.io/basic-auth,type!=kubernetes.io/ssh-auth,\
+                       type!=bootstrap.kubernetes.io/token";
+
 /// Which cluster, which part of it, and within which limits.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
@@ -71,6 +81,8 @@ pub struct ClusterSettings {
     /// Whether all ConfigMaps are watched in the namespaces that are. Where the server forbids
     /// that, they count as empty, unless the one that is named is among them.
     pub all_config_maps: bool,
+    /// Whether Secrets that may hold anything are watched, beside those of certificates.
+    pub generic_secrets: bool,
     /// Whether Pods are wanted whole, whatever else there is.
     pub needs_pods: bool,
     /// How long a definition that is installed may go unnoticed.
@@ -208,6 +220,7 @@ impl Default for ClusterSettings {
             kinds: ObjectKind::CORE.into(),
             config_map: None,
             all_config_maps: false,
+            generic_secrets: true,
             needs_pods: false,
             look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),
@@ -230,6 +243,7 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
                 kind,
                 namespace: None,
                 name: None,
+                selector: selector(kind, settings),
                 is_optional: !settings.namespaces.is_empty(),
                 api_version: kind.api_version(),
             });
@@ -240,6 +254,7 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
                 kind,
                 namespace: Some(namespace.clone()),
                 name: None,
+                selector: selector(kind, settings),
                 is_optional: false,
                 api_version: kind.api_version(),
             };
@@ -253,6 +268,15 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
     scopes
 }
 
+/// The selector of fields for a kind.
+fn selector(kind: ObjectKind, settings: &ClusterSettings) -> &'static str {
+    match (kind, settings.generic_secrets) {
+        (ObjectKind::Secret, true) => SECRETS,
+        (ObjectKind::Secret, false) => CERTIFICATES,
+        _ => "",
+    }
+}
+
 /// The ConfigMaps that are watched: all, where they are wanted, and the one that is named, unless
 /// it is among them.
 fn config_map_scopes(settings: &ClusterSettings) -> Vec<Scope> {
@@ -261,6 +285,7 @@ fn config_map_scopes(settings: &ClusterSettings) -> Vec<Scope> {
         kind,
         namespace,
         name,
+        selector: "",
         is_optional,
         api_version: kind.api_version(),
     };

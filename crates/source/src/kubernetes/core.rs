@@ -42,6 +42,8 @@ pub(super) struct Scope {
     pub(super) namespace: Option<Arc<str>>,
     /// The one object, by its name; none means all.
     pub(super) name: Option<Arc<str>>,
+    /// The selector of fields that objects have to meet; empty means all.
+    pub(super) selector: &'static str,
     /// Whether the kind counts as empty while the server forbids to list it.
     pub(super) is_optional: bool,
     /// The group and version in which it is asked for.
@@ -231,7 +233,8 @@ impl Core {
     }
 
     /// An object in a list, or one that was added or modified. It is decoded only if it is new
-    /// or has new content; one that cannot be decoded keeps the effect of its last good content.
+    /// or has new content; one that cannot be decoded keeps the effect of its last good content,
+    /// and one that says nothing to anybody counts as absent.
     pub(super) fn put(
         &mut self,
         head: ObjectHead,
@@ -259,7 +262,8 @@ impl Core {
         self.version = advance(is_listing, self.version, head.version);
         self.note(&head, false);
         let known = self.known.get_mut(&head.id);
-        if known.is_some_and(|known| std::mem::replace(&mut known.hash, head.hash) == head.hash) {
+        let former = known.map(|known| std::mem::replace(&mut known.hash, head.hash));
+        if former == Some(head.hash) {
             return;
         }
         let known = Known {
@@ -270,8 +274,13 @@ impl Core {
         match decode() {
             Ok(object) => {
                 self.findings.forget(&head.id);
-                self.known.entry(object.key().id().clone()).or_insert(known);
-                self.changes.push(Change::Put(object));
+                let key = object.key().clone();
+                self.known.entry(key.id().clone()).or_insert(known);
+                if !object.is_blank() {
+                    self.changes.push(Change::Put(object));
+                } else if former.is_some() {
+                    self.changes.push(Change::Remove(key));
+                }
             }
             Err(problem) => {
                 self.findings.set(self.scope.kind, &head.id, problem);

@@ -46,8 +46,9 @@ pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64)
         }
         Request::Probe | Request::Check { .. } => write!(path, "?limit=1"),
     };
-    if scope.kind == ObjectKind::Secret {
-        path.push_str("&fieldSelector=type%3Dkubernetes.io%2Ftls");
+    if !scope.selector.is_empty() {
+        path.push_str("&fieldSelector=");
+        path.push_str(&escape(scope.selector));
     }
     // A right to objects of this name is enough, since the question names it.
     if let Some(name) = &scope.name {
@@ -63,9 +64,9 @@ fn of_check(scope: &Scope, id: &str, version: u64) -> String {
     let namespace = Some(namespace).filter(|it| !it.is_empty());
     let path = collection(scope.kind, scope.api_version, namespace);
     let name = escape(name);
-    let also = match scope.kind {
-        ObjectKind::Secret => "%2Ctype%3Dkubernetes.io%2Ftls",
-        _ => "",
+    let also = match scope.selector {
+        "" => String::new(),
+        selector => format!("%2C{}", escape(selector)),
     };
     format!(
         "{path}?resourceVersion={version}&resourceVersionMatch=Exact\
@@ -96,6 +97,10 @@ mod tests {
             kind,
             namespace: namespace.map(Into::into),
             name: None,
+            selector: match kind {
+                ObjectKind::Secret => "type=kubernetes.io/tls",
+                _ => "",
+            },
             is_optional: false,
             api_version: kind.api_version(),
         };
@@ -143,6 +148,7 @@ mod tests {
             kind: ObjectKind::ConfigMap,
             namespace: Some("n".into()),
             name: Some("nginx".into()),
+            selector: "",
             is_optional: false,
             api_version: ObjectKind::ConfigMap.api_version(),
         };

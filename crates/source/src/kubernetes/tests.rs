@@ -188,12 +188,40 @@ async fn namespaces_are_watched_one_by_one_and_no_right_beyond_them_is_needed() 
 }
 
 #[tokio::test]
-async fn of_secrets_only_certificates_are_asked_for() {
+async fn secrets_are_asked_for_by_their_types_in_one_watch() {
+    let others = "fieldSelector=type%21%3Dhelm.sh%2Frelease.v1%2Ctype%21%3Dkubernetes.io";
+    for (generic_secrets, selector) in [
+        (false, "fieldSelector=type%3Dkubernetes.io%2Ftls"),
+        (true, others),
+    ] {
+        let server = Server::start().await;
+        let settings = ClusterSettings {
+            generic_secrets,
+            ..settings(&server)
+        };
+        synced(settings).await;
+        let log = server.log();
+        let mut asked = log.iter().filter(|line| line.contains("/secrets"));
+        assert!(asked.all(|line| line.contains(selector)), "{log:?}");
+        // Nothing comes but what was excluded by name.
+        assert!(!log.iter().any(|line| line.contains("Opaque")));
+    }
+}
+
+#[tokio::test]
+async fn of_secrets_that_may_hold_anything_those_with_something_to_read_are_handed_on() {
+    const SECRETS: &str = "/api/v1/namespaces/n/secrets";
     let server = Server::start().await;
-    synced(settings(&server)).await;
-    let log = server.log();
-    let mut asked = log.iter().filter(|line| line.contains("/secrets"));
-    assert!(asked.all(|line| line.contains("fieldSelector=type%3Dkubernetes.io%2Ftls")));
+    let opaque = |key: &str, value: &str| json!({"type": "Opaque", "data": {key: value}});
+    let users = opaque("auth", "YTp7UExBSU59Yg==");
+    server.put(SECRETS, "users", users.clone());
+    server.put(SECRETS, "other", opaque("password", "aHVzaA=="));
+    let (mut cluster, first) = synced(settings(&server)).await;
+    assert_eq!(names(&first).0, ["users"]);
+    server.put(SECRETS, "other", users);
+    assert_eq!(names(&changed(&mut cluster).await).0, ["other"]);
+    server.put(SECRETS, "users", opaque("password", "aHVzaA=="));
+    assert_eq!(names(&changed(&mut cluster).await).1, ["users"]);
 }
 
 #[tokio::test]

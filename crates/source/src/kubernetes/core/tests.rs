@@ -39,6 +39,7 @@ fn core(hold: Duration) -> Core {
         kind: ObjectKind::IngressClass,
         namespace: None,
         name: None,
+        selector: "",
         is_optional: false,
         api_version: ObjectKind::IngressClass.api_version(),
     };
@@ -206,6 +207,39 @@ fn one_object_that_cannot_be_read_is_a_finding_that_names_it() {
     let output = core.take().expect("news");
     assert_eq!(output.changes.len(), 1);
     assert!(output.report.expect("a report").findings.is_empty());
+}
+
+/// A Secret with this in its data, of any type.
+fn secret(step: &Step, data: &str) -> Result<Object, String> {
+    let json = format!(
+        r#"{{"metadata":{{"name":"a","namespace":"n"}},"type":"Opaque","data":{{{data}}}}}"#
+    );
+    assert_eq!(&*step.id, "n/a");
+    Object::from_json(ObjectKind::Secret, &json).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_secret_of_which_nothing_is_read_is_not_handed_on() {
+    let (mut core, _) = listed(HOLD, &[]);
+    let users = r#""auth":"YTp7UExBSU59Yg==""#;
+    for (version, data, puts, removes) in [
+        (25, r#""token":"aHVzaA==""#, 0, 0),
+        (26, users, 1, 0),
+        (27, r#""token":"aHVzaA==""#, 0, 1),
+        (28, users, 1, 0),
+    ] {
+        let step = Step {
+            version,
+            id: "n/a".into(),
+            content: u32::try_from(version).ok(),
+        };
+        core.put(head(&step), || secret(&step, data));
+        let changes = core.take().map(|it| it.changes).unwrap_or_default();
+        let (put, removed): (Vec<_>, Vec<_>) = changes
+            .into_iter()
+            .partition(|change| matches!(change, Change::Put(_)));
+        assert_eq!((put.len(), removed.len()), (puts, removes), "{version}");
+    }
 }
 
 #[test]

@@ -104,8 +104,8 @@ impl Basic {
                 &meta.key,
                 format!("metadata.annotations[{key}]"),
                 format!("names Secret {secret}, which {problem}, so its paths answer 503"),
-                "create the Secret with key auth of lines as htpasswd -B writes them; in a cluster \
-                 with type kubernetes.io/tls",
+                "create the Secret, of type Opaque, with key auth of lines as htpasswd -B writes \
+                 them",
             ));
             return false;
         }
