@@ -283,8 +283,11 @@ fn add_regexes(route: RouteView<'_>, held: &mut Held) {
     let of_origins = cors
         .flat_map(|cors| &cors.origin_patterns)
         .map(|text| &**text);
+    let demand = route.policy.client_certificate.iter();
+    let of_subjects = demand.map(|demand| &*demand.subject);
+    let of_subjects = of_subjects.filter(|text| !text.is_empty());
     let texts = of_path.into_iter().chain(of_values).chain(of_rewrite);
-    for text in texts.chain(of_origins) {
+    for text in texts.chain(of_origins).chain(of_subjects) {
         held.count += 1;
         // What a proxy holds, which is no longer the text.
         held.bytes += regex_bytes(text).unwrap_or_default();

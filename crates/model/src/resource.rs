@@ -35,8 +35,8 @@ pub use options::{
     Outlier, Ping, ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,
 };
 pub use policy::{
-    Affinity, Cors, ErrorPages, PathReading, PathRewrite, Policy, Rewrite, SameSite, TlsRedirect,
-    Underscores,
+    Affinity, CertificateDemand, CertificateNeed, Cors, ErrorPages, PathReading, PathRewrite,
+    Policy, Rewrite, SameSite, TlsRedirect, Underscores,
 };
 pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 pub use route::{

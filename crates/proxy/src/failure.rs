@@ -35,6 +35,10 @@ pub enum FailureKind {
     BadToken,
     /// The request has no password of a user that its route admits.
     BadPassword,
+    /// The client has shown no certificate that its route asks for.
+    BadCertificate,
+    /// The client's certificate has another subject than its route asks for.
+    CertificateRefused,
     /// The provider that was asked refuses the request; the response is its own.
     ProviderRefused,
     /// The provider that has to be asked does not answer; the status is its own.
@@ -144,7 +148,7 @@ pub struct FailureVerdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 44] = [
+    pub const ALL: [FailureKind; 46] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -160,6 +164,8 @@ impl FailureKind {
         FailureKind::Unauthorized,
         FailureKind::BadToken,
         FailureKind::BadPassword,
+        FailureKind::BadCertificate,
+        FailureKind::CertificateRefused,
         FailureKind::ProviderRefused,
         FailureKind::ProviderFailed,
         FailureKind::RateLimited,
@@ -211,6 +217,18 @@ impl FailureKind {
             Kind::Unauthorized => (403, "unauthorized", Downstream, "RBAC: access denied"),
             Kind::BadToken => (401, "bad_token", Downstream, "token refused\n"),
             Kind::BadPassword => (401, "bad_password", Downstream, "password needed\n"),
+            Kind::BadCertificate => (
+                400,
+                "bad_certificate",
+                Downstream,
+                "client certificate needed\n",
+            ),
+            Kind::CertificateRefused => (
+                403,
+                "certificate_refused",
+                Downstream,
+                "client certificate refused\n",
+            ),
             Kind::ProviderRefused => (403, "provider_refused", Downstream, ""),
             Kind::ProviderFailed => (403, "provider_failed", Upstream, ""),
             Kind::RateLimited => (429, "rate_limited", Downstream, "too many requests\n"),
@@ -279,7 +297,7 @@ pub fn envoy_flag(flag: &str) -> Option<&'static str> {
         "client_gone" | "client_stalled" | "body_timeout" => "DC",
         "head_timeout" | "bad_request" | "bad_body" | "bad_version" | "bad_protocol" => "DPE",
         "unauthorized" | "forbidden" | "provider_refused" | "provider_failed" => "UAEX",
-        "bad_token" | "bad_password" => "UAEX",
+        "bad_token" | "bad_password" | "bad_certificate" | "certificate_refused" => "UAEX",
         "rate_limited" => "RL",
         "no_host" | "no_route" | "misdirected" | "passage_removed" => "NR",
         "no_upstream" => "NC",

@@ -4,6 +4,7 @@ pub mod affinity;
 pub mod authorize;
 pub mod check;
 pub mod client;
+pub mod client_certificate;
 pub mod cors;
 pub mod direction;
 pub mod fault;

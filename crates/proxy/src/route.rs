@@ -15,6 +15,7 @@ pub mod identity;
 pub mod index;
 pub mod keys;
 pub mod leaf;
+pub mod shown_certificate;
 pub mod stream_route;
 pub mod tables;
 pub mod telemetry;

@@ -3,8 +3,10 @@
 pub mod accept;
 pub mod client;
 pub mod config;
+pub mod distinguished_name;
 pub mod gate;
 pub mod hello;
 pub mod key;
+pub mod shown;
 pub mod tickets;
 pub mod turns;

@@ -180,6 +180,16 @@ impl Walk<'_> {
             Answerer::Listener(entry) => (entry, Arc::default(), None),
             Answerer::Nobody => {
                 let domain = resource.and_then(|sealed| sealed.domain());
+                let auth = domain.and_then(|domain| domain.client_auth.as_ref());
+                if let Some(auth) = auth.filter(|auth| tables.trust(&auth.trust).is_none()) {
+                    let id = auth.trust.text().clone();
+                    self.objects
+                        .insert(ObjectKey::from_id(ObjectKind::Secret, id));
+                    return Err(format!(
+                        "Secret {} is missing, or holds no authorities to verify clients by",
+                        auth.trust
+                    ));
+                }
                 let wanted = domain.map(|domain| domain.certificate.as_ref());
                 return Err(self.explain_no_certificate(name, wanted));
             }
@@ -197,6 +207,7 @@ impl Walk<'_> {
                 false => domain.client_auth.clone(),
             }),
             peer: None,
+            shown: None,
             sni: sni.map(Into::into),
             is_mesh: false,
             by_domain: domain.is_some(),

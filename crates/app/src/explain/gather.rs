@@ -82,6 +82,8 @@ impl Gathered {
                 }
                 let names = domain.certificate.iter().chain(&domain.alternatives);
                 self.needed.extend(names.map(certificate));
+                let auth = domain.client_auth.iter();
+                self.needed.extend(auth.map(|auth| trust(&auth.trust)));
             }
             Value::Route(_) | Value::Routes(_) => {
                 let hosts = value.route(0).map_or(&[][..], |route| &**route.hosts);
@@ -96,8 +98,7 @@ impl Gathered {
                 }
                 let policies = value.policies().iter();
                 let users = policies.filter_map(|policy| policy.users.as_ref());
-                self.needed
-                    .extend(users.map(|name| Key::new(Kind::Trust, name.clone())));
+                self.needed.extend(users.map(trust));
             }
             Value::StreamRoute(stream_route) => {
                 self.note(&stream_route.hosts);
@@ -134,6 +135,10 @@ fn is_needed(needed: &BTreeSet<Key>, key: &Key) -> bool {
         || key.kind == Kind::Endpoints
             && upstream != key.name.as_str()
             && needed.contains(&Key::new(key.kind, upstream))
+}
+
+fn trust(name: &Name) -> Key {
+    Key::new(Kind::Trust, name.clone())
 }
 
 fn certificate(name: &Name) -> Key {

@@ -114,6 +114,9 @@ pub struct ClientAuth {
     pub key_hashes: Box<[[u8; 32]]>,
     /// See `key_hashes`.
     pub certificate_hashes: Box<[[u8; 32]]>,
+    /// The most certificates between the client's and an authority, of those that it sends; 0 for
+    /// no such limit. Only with [`ClientAuthMode::Shown`].
+    pub depth: u8,
 }
 
 /// Whether a client may come without a certificate.
@@ -124,6 +127,10 @@ pub enum ClientAuthMode {
     Required = 1,
     /// It may; a certificate that does not satisfy fails the handshake all the same.
     Optional = 2,
+    /// It may, and with any: what became of its certificate is for routes to judge, by their
+    /// [`CertificateDemand`](crate::CertificateDemand). It counts as none for everybody else where
+    /// it does not satisfy.
+    Shown = 3,
 }
 
 /// How handshakes are done. Tickets and sessions are bound to equal settings.

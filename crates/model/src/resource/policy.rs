@@ -62,6 +62,8 @@ pub struct Policy {
     pub hsts: Box<str>,
     /// Errors that pages of another upstream take the place of.
     pub error_pages: Option<Box<ErrorPages>>,
+    /// The certificate that a client has to have shown; none asks for nothing beside the handshake.
+    pub client_certificate: Option<Box<CertificateDemand>>,
     /// Whether a namespace has a say in it that is not the one of the route's object: then what
     /// becomes of its requests tells as little of endpoints as if they were another namespace's.
     pub is_foreign: bool,
@@ -76,7 +78,7 @@ impl Policy {
 
     /// Whether some who ask do not get what the route leads to.
     pub fn restricts(&self) -> bool {
-        self.weighs_sources() || self.authenticates()
+        self.weighs_sources() || self.authenticates() || self.client_certificate.is_some()
     }
 
     /// Whether somebody is refused for the address that a request comes from.
@@ -94,6 +96,38 @@ impl Policy {
     pub fn is_satisfied_by_any(&self) -> bool {
         self.satisfies_any && self.authenticates()
     }
+}
+
+/// The certificate that a client has to have shown, where the handshake leaves that to routes
+/// ([`ClientAuthMode::Shown`](crate::ClientAuthMode::Shown)). One in plain text has shown none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateDemand {
+    /// The trust that has to have verified it: where the handshake went by another, it counts as
+    /// none.
+    pub trust: Name,
+    /// The clients that are served; others get 400.
+    pub need: CertificateNeed,
+    /// A regex that its subject (RFC 2253) has to match from one of its common names on, 403
+    /// otherwise; empty for any.
+    pub subject: Box<str>,
+    /// The URL where clients are sent in place of 400; empty for none.
+    pub error_page: Box<str>,
+    /// Whether the endpoint is told the certificate itself, beside what became of it.
+    pub is_passed_on: bool,
+    /// Whether requests in plain text are served all the same.
+    pub spares_plain_text: bool,
+}
+
+/// The clients that a route serves, by their certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CertificateNeed {
+    /// Those with one that was verified.
+    Verified = 1,
+    /// Those with one that was verified, or with none.
+    VerifiedIfAny = 2,
+    /// These, and those with one of an authority that nobody knows.
+    AnyAuthority = 3,
 }
 
 /// Errors that pages of another upstream take the place of.
@@ -170,6 +204,7 @@ impl Default for Policy {
             realm: Box::default(),
             hsts: Box::default(),
             error_pages: None,
+            client_certificate: None,
             is_foreign: false,
             is_operators: false,
         }

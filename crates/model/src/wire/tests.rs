@@ -16,11 +16,11 @@ use proptest::prelude::*;
 
 use super::{SCHEMA, WireError, decode, encode};
 use crate::{
-    Action, Capture, CaptureDirection, CipherSuite, ErrorPages, Form, Host, Listener,
-    ListenerProtocol, MutualTls, Name, Origin, OriginKind, PathMatch, PathReading, Policy,
-    RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Resource, Respond, Route,
-    Sealer, SourceRanges, StreamRoute, TlsSettings, Trust, Underscores, Users, Value,
-    WeightedUpstream,
+    Action, Capture, CaptureDirection, CertificateDemand, CertificateNeed, CipherSuite, ClientAuth,
+    ClientAuthMode, ErrorPages, Form, Host, Listener, ListenerProtocol, MutualTls, Name, Origin,
+    OriginKind, PathMatch, PathReading, Policy, RateLimit, Redirect, RedirectParts, RedirectPath,
+    RedirectTarget, Resource, Respond, Route, Sealer, SourceRanges, StreamRoute, TlsSettings,
+    Trust, Underscores, Users, Value, WeightedUpstream,
 };
 
 use examples::{
@@ -168,6 +168,48 @@ fn pages_of_errors_come_back_and_statuses_out_of_order_do_not() {
         let resource = resource(Value::Route(route));
         let decoded = decode(&encoded(&resource));
         assert_eq!(decoded.as_ref() == Ok(&resource), is_taken, "{statuses:?}");
+    }
+}
+
+#[test]
+fn demands_of_certificates_come_back_and_are_refused_by_proxies_that_do_not_know_them() {
+    let policy = Policy {
+        client_certificate: Some(Box::new(CertificateDemand {
+            trust: "shop/ca".into(),
+            need: CertificateNeed::AnyAuthority,
+            subject: "CN=(ann|bob)".into(),
+            error_page: "https://a.example/help".into(),
+            is_passed_on: true,
+            spares_plain_text: true,
+        })),
+        ..Policy::default()
+    };
+    let route = Value::Route(Box::new(Route {
+        policy: Arc::new(policy),
+        ..first_route()
+    }));
+    let client_auth = |mode, depth| {
+        let mut domain = third_domain();
+        let auth = domain.client_auth.as_deref().cloned();
+        domain.client_auth = auth.map(|auth| {
+            Arc::new(ClientAuth {
+                mode,
+                depth,
+                ..auth
+            })
+        });
+        Value::Domain(Box::new(domain))
+    };
+    for (value, schema) in [
+        (route, 4),
+        (client_auth(ClientAuthMode::Shown, 0), 4),
+        (client_auth(ClientAuthMode::Shown, 9), 4),
+        (client_auth(ClientAuthMode::Optional, 0), 3),
+    ] {
+        let resource = resource(value);
+        let encoded = encoded(&resource);
+        assert_eq!(encoded[..2], [0x08, schema]);
+        assert_eq!(decode(&encoded).as_ref(), Ok(&resource));
     }
 }
 

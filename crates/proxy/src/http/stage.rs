@@ -31,6 +31,7 @@ use crate::route::tables::Tables;
 
 mod authorization;
 mod body_limit;
+mod certificate;
 mod cors;
 pub mod dry_run;
 pub mod external;
@@ -66,6 +67,8 @@ pub enum Stage {
     Route,
     /// The redirect of plain text to HTTPS.
     Redirect,
+    /// The certificate that the client has shown, where the handshake leaves it to routes: 400.
+    Certificate,
     /// The client addresses that the route admits: 403.
     Sources,
     /// How often the route serves requests: 429.
@@ -89,13 +92,14 @@ pub enum Stage {
 }
 
 /// All stages in order.
-pub const STAGES: [Stage; 16] = [
+pub const STAGES: [Stage; 17] = [
     Stage::Misdirected,
     Stage::Tokens,
     Stage::External,
     Stage::Authorization,
     Stage::Route,
     Stage::Redirect,
+    Stage::Certificate,
     Stage::Sources,
     Stage::RateLimit,
     Stage::Cors,
@@ -130,6 +134,7 @@ impl Stage {
             Stage::Authorization => authorization::apply(request, scene, serving),
             Stage::Route => route::apply(request, scene, serving),
             Stage::Redirect => redirect::apply(request, scene),
+            Stage::Certificate => certificate::apply(request, scene),
             Stage::Sources => sources::apply(request, scene),
             Stage::RateLimit => rate_limit::apply(request, scene, serving),
             Stage::Cors => cors::apply(request, scene),
@@ -152,6 +157,7 @@ impl Stage {
             Stage::Authorization => authorization::explain(request, scene),
             Stage::Route => route::explain(request, scene),
             Stage::Redirect => redirect::explain(request, scene),
+            Stage::Certificate => certificate::explain(request, scene),
             Stage::Sources => sources::explain(request, scene),
             Stage::RateLimit => rate_limit::explain(request, scene),
             Stage::Cors => cors::explain(request, scene),

@@ -1,6 +1,7 @@
 //! Heads as they are sent: those of HTTP/1 written straight into the buffer, those of requests to
 //! endpoints of HTTP/2 built of the same fields.
 
+use myriad_model::CertificateDemand;
 use smallvec::SmallVec;
 
 use super::answer::{LocalReply, reason};
@@ -13,8 +14,8 @@ use crate::codec::head::{Head, Version};
 use crate::codec::response::ResponseHead;
 use crate::codec::websocket;
 use crate::failure::FailureKind;
-use crate::policy::client;
 use crate::policy::header::Edits;
+use crate::policy::{client, client_certificate};
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::request_id::RequestId;
 
@@ -33,6 +34,8 @@ pub struct RequestHead<'a, 'h> {
     pub edits: Edits<'a>,
     /// The connection that it came by.
     pub visit: &'a DownstreamConnection,
+    /// The certificate that its client was asked for, of which the endpoint is told.
+    pub demand: Option<&'a CertificateDemand>,
     /// Whether the endpoint speaks HTTP/2, which frames bodies itself and has no upgrades.
     pub is_http2: bool,
     /// How many proxies in front of this one are believed.
@@ -123,6 +126,9 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
                 request.websocket_key.is_some() && known.name.eq_ignore_ascii_case(websocket::KEY);
             let is_replaced = is_replaced
                 || (known.known == KnownField::RequestId && request.request_id.is_some());
+            // What is told of certificates is the proxy's alone.
+            let is_forged = request.demand.is_some() && client_certificate::is_told_by(known.name);
+            let is_replaced = is_replaced || is_forged;
             if !is_own && !is_replaced && request.edits.keeps(known.name) {
                 out.field(known.name, &[known.value]);
             }
@@ -132,6 +138,9 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
         cookies(head, out);
     }
     forwarded(request, trusts, out);
+    if let Some(demand) = request.demand {
+        client_certificate::tell(demand, request.visit, |name, parts| out.field(name, parts));
+    }
     if let Some(id) = request.request_id
         && request.edits.keeps("x-request-id")
     {

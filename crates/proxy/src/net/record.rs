@@ -123,9 +123,14 @@ impl Tls {
 
     /// The certificate of a client, once the handshake is done; none where it sent none.
     pub fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.client_chain().first()
+    }
+
+    /// The certificates of a client, its own first.
+    pub fn client_chain(&self) -> &[CertificateDer<'static>] {
         match &self.session {
-            Session::Server(session) => session.peer_certificates()?.first(),
-            Session::Client(_) => None,
+            Session::Server(session) => session.peer_certificates().unwrap_or_default(),
+            Session::Client(_) => &[],
         }
     }
 

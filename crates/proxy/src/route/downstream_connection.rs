@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
+use super::shown_certificate::ShownCertificate;
 use crate::admission::room::Seat;
 use crate::admission::share::{HeldShare, Owner};
 use crate::codec::proxy_header::Ends;
@@ -76,6 +77,8 @@ pub struct Secured {
     pub client_auth: Option<Arc<ClientAuth>>,
     /// The client's certificate, which was verified.
     pub peer: Option<Box<VerifiedPeer>>,
+    /// The client's certificate where any may be shown, verified or not, for routes to judge.
+    pub shown: Option<Box<ShownCertificate>>,
     /// `1.2` or `1.3`.
     pub version: &'static str,
     /// The generation of the tables in which the name that was sent was last seen to be served

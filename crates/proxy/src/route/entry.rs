@@ -49,6 +49,8 @@ struct Compiled {
     substitution: Option<Arc<Pattern>>,
     /// The regexes of origins, in their order.
     origins: Box<[Arc<Pattern>]>,
+    /// The regex of the subjects of clients' certificates.
+    subject: Option<Arc<Pattern>>,
 }
 
 impl BlockEntry {
@@ -235,6 +237,11 @@ impl RouteEntry {
         self.compiled().map_or(&[], |compiled| &compiled.origins)
     }
 
+    /// The regex of the subjects of clients' certificates.
+    pub fn subject_regex(&self) -> Option<&Pattern> {
+        self.compiled()?.subject.as_deref()
+    }
+
     /// The regexes of the conditions that have one, in their order.
     pub(super) fn value_regexes(&self) -> &[Arc<Pattern>] {
         self.compiled().map_or(&[], |compiled| &compiled.values)
@@ -327,7 +334,11 @@ fn compile_regexes(route: RouteView<'_>) -> Result<Option<Compiled>, BadRegex> {
             .collect::<Result<_, _>>()?,
         None => Box::default(),
     };
-    let is_empty = path.is_none() && values.is_empty();
+    let subject = match policy.client_certificate.as_deref() {
+        Some(demand) if !demand.subject.is_empty() => Some(Pattern::new(&demand.subject)?),
+        Some(_) | None => None,
+    };
+    let is_empty = path.is_none() && values.is_empty() && subject.is_none();
     if is_empty && substitution.is_none() && origins.is_empty() {
         return Ok(None);
     }
@@ -336,5 +347,6 @@ fn compile_regexes(route: RouteView<'_>) -> Result<Option<Compiled>, BadRegex> {
         values,
         substitution,
         origins,
+        subject,
     }))
 }

@@ -20,6 +20,7 @@ pub static MESH_CLIENTS: LazyLock<Arc<ClientAuth>> = LazyLock::new(|| {
         subject_alt_names: Box::default(),
         key_hashes: Box::default(),
         certificate_hashes: Box::default(),
+        depth: 0,
     })
 });
 

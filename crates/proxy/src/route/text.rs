@@ -82,6 +82,9 @@ fn check_policy(policy: &Policy) -> Result<(), Splitting> {
         whole(&affinity.path, "cookie path")?;
         whole(&affinity.domain, "cookie domain")?;
     }
+    if let Some(demand) = &policy.client_certificate {
+        whole(&demand.error_page, "location")?;
+    }
     whole(&policy.realm, "realm")?;
     whole(&policy.hsts, "Strict-Transport-Security")
 }

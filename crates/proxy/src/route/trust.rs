@@ -77,13 +77,13 @@ impl TrustEntry {
             };
             let builder = match mode {
                 ClientAuthMode::Required => builder,
-                ClientAuthMode::Optional => builder.allow_unauthenticated(),
+                ClientAuthMode::Optional | ClientAuthMode::Shown => builder.allow_unauthenticated(),
             };
             builder.build().ok()
         };
         let made = match mode {
             ClientAuthMode::Required => &self.required,
-            ClientAuthMode::Optional => &self.optional,
+            ClientAuthMode::Optional | ClientAuthMode::Shown => &self.optional,
         };
         made.get_or_init(make).clone()
     }

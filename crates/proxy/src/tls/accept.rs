@@ -5,18 +5,18 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, LazyLock};
 
-use myriad_model::{ClientAuth, Name, TlsSettings};
+use myriad_model::{ClientAuth, ClientAuthMode, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::client;
 use super::config::{Configs, Offer, Speaks, Want, with_chosen};
 use super::gate::Gate;
 use super::hello::{self, Hello};
 use super::key::ParsedKeys;
 use super::tickets::TicketKeys;
+use super::{client, shown};
 use crate::admission::share::Owner;
 use crate::codec::buffer::Buffer;
 use crate::limits::{Limits, Reached};
@@ -24,6 +24,7 @@ use crate::net::record::Tls;
 use crate::route::certificate::Parsed;
 use crate::route::downstream_connection::Secured;
 use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
+use crate::route::shown_certificate::CertificateVerdict;
 use crate::route::stream_route::{Arrival, StreamRouteEntry};
 use crate::route::tables::{Answerer, Tables};
 use crate::route::trust::TrustEntry;
@@ -187,6 +188,7 @@ impl Handshakes {
         if let (Some(choice), Some(stream_route)) = (&mut choice, &stream_route) {
             // A stream belongs to who routes it, whoever has the certificate.
             choice.owner = stream_route.owner(arrival.listener);
+            choice.require_certificate();
         }
         let speaks = match stream_route {
             Some(_) => Speaks::Anything,
@@ -308,9 +310,19 @@ impl Choice {
             _ => "1.3",
         };
         let own = self.certificate.key.cert.first();
-        let leaf = tls.client_certificate().filter(|_| self.clients.is_some());
+        let clients = self.clients.as_ref();
+        let judged = clients.filter(|(auth, _)| auth.mode == ClientAuthMode::Shown);
+        let shown = judged.and_then(|(auth, trust)| shown::shown(auth, trust, tls.client_chain()));
+        // What was not verified is nobody's identity.
+        let is_verified = judged.is_none()
+            || shown
+                .as_ref()
+                .is_some_and(|it| it.verdict == CertificateVerdict::Verified);
+        let leaf = tls.client_certificate();
+        let leaf = leaf.filter(|_| clients.is_some() && is_verified);
         Secured {
             peer: leaf.and_then(|leaf| client::peer(leaf, own)).map(Box::new),
+            shown: shown.map(Box::new),
             alternatives: self.alternatives,
             client_auth: self.clients.map(|(auth, _)| auth),
             sni,
@@ -320,6 +332,18 @@ impl Choice {
             certificate: self.certificate,
             version,
             checked: Cell::new(0),
+        }
+    }
+
+    /// Lets the handshake judge the client's certificate, where nobody does behind it.
+    fn require_certificate(&mut self) {
+        if let Some((auth, _)) = &mut self.clients
+            && auth.mode == ClientAuthMode::Shown
+        {
+            *auth = Arc::new(ClientAuth {
+                mode: ClientAuthMode::Required,
+                ..ClientAuth::clone(auth)
+            });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use myriad_model::ClientAuth;
+use myriad_model::{ClientAuth, ClientAuthMode};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -16,6 +16,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
+use super::distinguished_name::DistinguishedText;
 use crate::route::downstream_connection::VerifiedPeer;
 use crate::upstream::secure::is_identity;
 
@@ -51,6 +52,11 @@ impl ClientCertVerifier for Asking {
         issuers: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        if self.auth.mode == ClientAuthMode::Shown {
+            // That the client has its key is proven by what follows; the rest is found out behind
+            // the handshake, for routes to judge.
+            return Ok(ClientCertVerified::assertion());
+        }
         let verified = self.trust.verify_client_cert(leaf, issuers, now)?;
         let domains = self.mesh.as_deref();
         let is_admitted = domains.is_none_or(|domains| is_workload(leaf, domains));
@@ -87,7 +93,7 @@ impl ClientCertVerifier for Asking {
 pub fn peer(leaf: &CertificateDer<'_>, own: Option<&CertificateDer<'_>>) -> Option<VerifiedPeer> {
     let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
     let mut peer = VerifiedPeer {
-        subject: subject(&parsed).into(),
+        subject: DistinguishedText::of(parsed.subject()).text.into(),
         uris: alternatives(&parsed, uri).into(),
         dns_names: alternatives(&parsed, dns_name).into(),
         hash: sha256(leaf)?,
@@ -135,14 +141,6 @@ fn quoted(value: &str) -> String {
     }
 }
 
-/// The subject, the last part first (RFC 2253).
-fn subject(parsed: &X509Certificate<'_>) -> String {
-    let whole = parsed.subject().to_string();
-    let mut parts: Vec<&str> = whole.split(", ").collect();
-    parts.reverse();
-    parts.join(",")
-}
-
 fn uri<'a>(name: &'a GeneralName<'_>) -> Option<&'a str> {
     match name {
         GeneralName::URI(uri) => Some(uri),
@@ -178,7 +176,8 @@ fn is_workload(leaf: &CertificateDer<'_>, trust_domains: &[Box<str>]) -> bool {
     !uris.is_empty() && uris.iter().all(|uri| is_identity(uri, trust_domains))
 }
 
-fn satisfies(auth: &ClientAuth, leaf: &CertificateDer<'_>) -> bool {
+/// Whether a certificate is one of those that a server asks for by name or hash.
+pub fn satisfies(auth: &ClientAuth, leaf: &CertificateDer<'_>) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else {
         return false;
     };

@@ -87,13 +87,15 @@ message! {
     /// The conditions on a client's certificate.
     ClientAuth {
         1 trust: resource_name("trust");
-        /// 1 required, 2 optional.
+        /// 1 required, 2 optional, 3 left to routes.
         2 mode: choice::<ClientAuthMode>("mode of client authentication");
         3 subject_alt_names: list_of(CLIENT_AUTH_PARTS_MAX, ALT_NAME, alt_name());
         /// SHA-256.
         4 key_hashes: list_of(CLIENT_AUTH_PARTS_MAX, HASHES, hash());
         /// SHA-256.
         5 certificate_hashes: list_of(CLIENT_AUTH_PARTS_MAX, HASHES, hash());
+        /// The most certificates below an authority that a client sends; 0 for any number.
+        6 depth: at_most(u8::MAX, "depth"), since 4;
     }
 }
 
@@ -159,6 +161,6 @@ choices! {
     ListenerProtocol { Http, Tcp, Detected }
     CaptureDirection { Outbound, Inbound }
     MutualTls { None, Permissive, Strict }
-    ClientAuthMode { Required, Optional }
+    ClientAuthMode { Required, Optional, Shown since 4 }
     TlsVersion { V12, V13 }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::route::redirect_status;
 use super::*;
 use crate::{
-    Abort, AbortAnswer, Affinity, Cors, Delay, ErrorPages, Fault, HeaderEdit, HeaderEdits, Mirror,
-    PathReading, PathRewrite, Policy, RateLimit, Retry, RetryConditions, Rewrite, SameSite,
-    TlsRedirect, Underscores, is_lower_token,
+    Abort, AbortAnswer, Affinity, CertificateDemand, CertificateNeed, Cors, Delay, ErrorPages,
+    Fault, HeaderEdit, HeaderEdits, Mirror, PathReading, PathRewrite, Policy, RateLimit, Retry,
+    RetryConditions, Rewrite, SameSite, TlsRedirect, Underscores, is_lower_token,
 };
 
 message! {
@@ -57,6 +57,8 @@ message! {
         // To an older proxy the operator is one more namespace, as ever.
         /// Whether it is of the namespace of the gateway itself.
         64 is_operators as operators: boolean();
+        /// The demand on the client's certificate, where the handshake leaves it to routes.
+        70 client_certificate: boxed::<CertificateDemand>(), since 4;
     }
 }
 
@@ -70,6 +72,23 @@ fn check_realm(text: &str) -> Result<(), WireError> {
 choices! {
     Underscores { Colliding, Dropped, Passed }
     PathReading { AsSent, Base, Decoded }
+    CertificateNeed { Verified, VerifiedIfAny, AnyAuthority }
+}
+
+message! {
+    /// The certificate that a client has to have shown.
+    CertificateDemand {
+        /// By which it was verified.
+        1 trust: resource_name("trust");
+        /// 1 a verified one, 2 that or none, 3 one of any authority or none.
+        2 need: choice::<CertificateNeed>("need of a certificate");
+        /// A regex of its subject from a common name on; empty for any.
+        3 subject: string();
+        /// A URL for those who have none; empty for 400.
+        4 error_page: header_text("page of an error");
+        5 is_passed_on as passed_on: boolean();
+        6 spares_plain_text: boolean();
+    }
 }
 
 message! {

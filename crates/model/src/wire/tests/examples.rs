@@ -180,6 +180,7 @@ pub(super) fn third_domain() -> Domain {
             subject_alt_names: ["spiffe://mesh/ns/a/sa/b".into()].into(),
             key_hashes: [[7; 32]].into(),
             certificate_hashes: [[8; 32]].into(),
+            depth: 0,
         })),
         mesh: false,
     }

@@ -126,6 +126,7 @@ impl Stage {
             Stage::Authorization => "authorization",
             Stage::Route => "route",
             Stage::Redirect => "HTTPS redirect",
+            Stage::Certificate => "client certificate",
             Stage::Sources => "source ranges",
             Stage::RateLimit => "rate limit",
             Stage::Cors => "CORS",

@@ -211,6 +211,7 @@ fn write_to(
         authority,
         edits: of_policy.then(of_share),
         visit,
+        demand: policy.client_certificate.as_deref(),
         is_http2: upstream.is_http2(),
         trusted_hops: scene.trusted_hops,
         websocket_key: made_key.as_deref(),

@@ -4,7 +4,7 @@
 use myriad_model::Action;
 
 use super::dry_run::{DryRunEnd, StageVerdict};
-use super::{Flow, RequestState, Scene, Serving, TakenRoute, passwords, sources};
+use super::{Flow, RequestState, Scene, Serving, TakenRoute, certificate, passwords, sources};
 use crate::failure::FailureKind;
 use crate::route::entry::RouteEntry;
 use crate::route::tables::NotFound;
@@ -106,11 +106,17 @@ fn strictest<'a>(
             return Ok(other);
         }
         let policy = other.route().ok_or(FailureKind::Internal)?.policy;
+        let own = found.route().map(|route| route.policy);
+        // The same is judged with the route itself.
+        let own_demand = own.and_then(|own| own.client_certificate.as_ref());
+        let demand = policy.client_certificate.as_ref();
+        if let Some(demand) = demand.filter(|it| own_demand != Some(*it)) {
+            certificate::judge(other, demand, scene)?;
+        }
         sources::admit(policy, head, scene)?;
         let Some(users) = passwords::asked(policy, head, scene) else {
             continue;
         };
-        let own = found.route().map(|route| route.policy);
         if own.and_then(|own| passwords::asked(own, head, scene)) != Some(users) {
             return Err(FailureKind::Forbidden);
         }

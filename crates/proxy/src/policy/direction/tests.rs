@@ -97,6 +97,7 @@ fn visit(sni: Option<&str>, by_domain: bool, names: &[&str]) -> DownstreamConnec
         alternatives: Box::default(),
         client_auth: None,
         peer: None,
+        shown: None,
         version: "1.3",
         checked: Cell::new(0),
     });

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
-    Authorize, CipherSuite, ClientAuth, ClientAuthMode, Kind, TlsSettings, TlsVersion, Trust,
-    Users, Value,
+    Authorize, CertificateDemand, CertificateNeed, CipherSuite, ClientAuth, ClientAuthMode, Kind,
+    TlsSettings, TlsVersion, Trust, Users, Value,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 
-use super::world::{Backend, World, certificate, domain, route, trust, trusting};
+use super::world::{Backend, World, certificate, domain, route, trust, trusting, with_policy};
 
 const WORKLOAD: &str = "spiffe://mesh/ns/a/sa/b";
 
@@ -21,7 +21,12 @@ struct Authority(Issuer<'static, KeyPair>, Bytes);
 
 impl Authority {
     fn new() -> Self {
+        Authority::named("rcgen self signed cert")
+    }
+
+    fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let own = params.self_signed(&key).unwrap();
@@ -63,10 +68,11 @@ async fn world(authority: &Authority, auth: ClientAuth) -> World {
 /// A world with any authorities.
 async fn world_of(roots: Box<[Bytes]>, auth: ClientAuth) -> World {
     let backend = Backend::answering(|head| {
-        let told = head
-            .lines()
-            .find(|line| line.starts_with("x-forwarded-client-cert"));
-        let told = told.unwrap_or("nothing");
+        let told = head.lines().filter(|line| {
+            line.starts_with("x-forwarded-client-cert") || line.starts_with("ssl-client-")
+        });
+        let told = told.collect::<Vec<&str>>().join("\n");
+        let told = if told.is_empty() { "nothing" } else { &told };
         format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}",
             told.len()
@@ -104,18 +110,29 @@ fn auth(mode: ClientAuthMode, names: &[&str]) -> ClientAuth {
         subject_alt_names: names.iter().map(|name| (*name).into()).collect(),
         key_hashes: Box::default(),
         certificate_hashes: Box::default(),
+        depth: 0,
     }
 }
 
 /// Status and body of a request for a host by a handshake for `a.example`; none where that or
 /// what follows it fails.
-#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
 async fn ask(world: &World, config: &Arc<ClientConfig>, host: &str) -> Option<(String, String)> {
+    ask_by(world, config, "a.example", host).await
+}
+
+/// The same by a handshake for any name.
+#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
+async fn ask_by(
+    world: &World,
+    config: &Arc<ClientConfig>,
+    name: &str,
+    host: &str,
+) -> Option<(String, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut client = world.tls_client_with("a.example", config).await.ok()?;
+    let mut client = world.tls_client_with(name, config).await.ok()?;
     let request = format!(
         "GET / HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Client-Cert: Hash=forged\r\n\
-         Connection: close\r\n\r\n"
+         SSL-Client-Verify: forged\r\nConnection: close\r\n\r\n"
     );
     client.stream.write_all(request.as_bytes()).await.ok()?;
     let mut text = Vec::new();
@@ -257,6 +274,151 @@ async fn nobody_is_verified_without_authorities_and_no_other_policy_is_reached()
     assert_eq!(ask(&world, &client, "a.example").await.unwrap().0, "200");
     world.remove(Kind::Trust, "ca");
     assert!(ask(&world, &client, "a.example").await.is_none());
+}
+
+/// A world whose `a.example` leaves certificates to its route, which demands this.
+async fn judging(authority: &Authority, change: impl FnOnce(&mut CertificateDemand)) -> World {
+    let auth = ClientAuth {
+        depth: 1,
+        ..auth(ClientAuthMode::Shown, &[])
+    };
+    let mut demand = CertificateDemand {
+        trust: "ca".into(),
+        need: CertificateNeed::Verified,
+        subject: Box::default(),
+        error_page: Box::default(),
+        is_passed_on: false,
+        spares_plain_text: false,
+    };
+    change(&mut demand);
+    let mut world = world(authority, auth).await;
+    let route = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.client_certificate = Some(Box::new(demand));
+    });
+    world.put_route("judged", route);
+    world
+}
+
+const PLAIN: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn a_route_judges_the_certificate_and_tells_its_endpoint() {
+    let authority = Authority::new();
+    let world = judging(&authority, |demand| demand.is_passed_on = true).await;
+    for version in [&TLS12, &TLS13] {
+        let known = authority.client_of(&[version]);
+        // The second time by a session that is resumed.
+        for _ in 0..2 {
+            let (status, told) = ask(&world, &known, "a.example").await.unwrap();
+            assert_eq!(status, "200", "{told}");
+            for wanted in [
+                "ssl-client-verify: SUCCESS",
+                "ssl-client-subject-dn: CN=rcgen self signed cert",
+                "ssl-client-issuer-dn: CN=rcgen self signed cert",
+                "ssl-client-cert: -----BEGIN%20CERTIFICATE-----%0A",
+                &format!(";URI={WORKLOAD}"),
+            ] {
+                assert!(told.contains(wanted), "{wanted}: {told}");
+            }
+            assert!(!told.contains("forged"), "{told}");
+        }
+        let other = Authority::new().client_of(&[version]);
+        for refused in [trusting(), other] {
+            let (status, body) = ask(&world, &refused, "a.example").await.unwrap();
+            assert_eq!(status, "400");
+            assert!(body.contains("client certificate needed"), "{body}");
+        }
+    }
+    assert!(world.ask(PLAIN).await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn no_connection_for_another_host_gets_past_a_route_that_judges() {
+    let authority = Authority::new();
+    let mut world = judging(&authority, |_| {}).await;
+    let known = authority.client();
+    for (name, host, expected) in [
+        ("a.example", "a.example", "200"),
+        ("b.example", "a.example", "421"),
+        ("a.example", "b.example", "421"),
+    ] {
+        let (status, _) = ask_by(&world, &known, name, host).await.unwrap();
+        assert_eq!(status, expected, "{host} by {name}");
+    }
+    // Whoever has shown something to other authorities is a stranger to these.
+    let other = Authority::new();
+    let trust = Trust {
+        roots: [other.1.clone()].into(),
+        crls: Box::default(),
+        users: Users::default(),
+    };
+    world.put("ca", Value::Trust(Box::new(trust)));
+    let (status, _) = ask(&world, &known, "a.example").await.unwrap();
+    assert_eq!(status, "400");
+    let (status, _) = ask(&world, &other.client(), "a.example").await.unwrap();
+    assert_eq!(status, "200");
+    // Without authorities there is no handshake, and nobody gets past in plain text either.
+    world.remove(Kind::Trust, "ca");
+    assert!(ask(&world, &other.client(), "a.example").await.is_none());
+    assert!(world.ask(PLAIN).await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_not_verified_is_nobodys_identity() {
+    let authority = Authority::new();
+    for (need, expected) in [
+        (CertificateNeed::VerifiedIfAny, ["200", "200", "400"]),
+        (CertificateNeed::AnyAuthority, ["200", "200", "200"]),
+    ] {
+        let mut world = judging(&authority, |demand| demand.need = need).await;
+        let clients = [
+            (authority.client(), "SUCCESS"),
+            (trusting(), "NONE"),
+            (Authority::named("another").client(), "FAILED:"),
+        ];
+        for ((client, word), expected) in clients.iter().zip(expected) {
+            let (status, told) = ask(&world, client, "a.example").await.unwrap();
+            assert_eq!(status, expected, "{need:?} {word}");
+            let verify = format!("ssl-client-verify: {word}");
+            assert!(status == "400" || told.contains(&verify), "{told}");
+            let is_named = told.contains("x-forwarded-client-cert");
+            assert_eq!(is_named, *word == "SUCCESS", "{told}");
+        }
+        assert!(world.ask(PLAIN).await.contains("ssl-client-verify: NONE"));
+        // It has the name of the workload that is admitted.
+        let own = AccessMatcher::Exact("mesh/ns/a/sa/b".into());
+        world.put("g", access_policy(AccessAction::Allow, own));
+        for ((client, _), expected) in clients.iter().zip(["200", "403", "403"]) {
+            let (status, _) = ask(&world, client, "a.example").await.unwrap();
+            assert_eq!(status, expected, "{need:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn subjects_are_compared_and_those_without_a_certificate_sent_away() {
+    let authority = Authority::new();
+    for (subject, expected) in [("CN=(rcgen|x)", "200"), ("CN=x", "403")] {
+        let world = judging(&authority, |demand| demand.subject = subject.into()).await;
+        let (status, _) = ask(&world, &authority.client(), "a.example").await.unwrap();
+        assert_eq!(status, expected, "{subject}");
+    }
+    let page = "https://help.example/";
+    let world = judging(&authority, |demand| demand.error_page = page.into()).await;
+    let (status, _) = ask(&world, &trusting(), "a.example").await.unwrap();
+    assert_eq!(status, "302");
+    let answer = world.ask(PLAIN).await;
+    assert!(
+        answer.contains("location: https://help.example/"),
+        "{answer}"
+    );
+    assert_eq!(
+        ask(&world, &authority.client(), "a.example")
+            .await
+            .unwrap()
+            .0,
+        "200"
+    );
 }
 
 #[tokio::test]

@@ -227,6 +227,7 @@ fn answer(
                 subject_alt_names: clients.subject_alt_names.clone(),
                 key_hashes: clients.key_hashes.clone(),
                 certificate_hashes: clients.certificate_hashes.clone(),
+                depth: 0,
             }),
             None => return closed(),
         },
