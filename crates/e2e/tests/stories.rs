@@ -9,6 +9,7 @@ mod stories {
     mod authorizer;
     mod bad_input;
     mod changes;
+    mod client_certificates;
     mod commands;
     mod descriptors;
     mod differential;

@@ -15,6 +15,7 @@ use myriad_lab::peer;
 use tokio::net::TcpStream;
 
 mod access;
+mod certificates;
 mod hosts;
 mod passwords;
 

@@ -4,7 +4,8 @@ use myriad_api::Object;
 
 use super::claim::EVERYBODY;
 
-/// The annotation of a Secret with the namespaces whose Gateways and DestinationRules may use it.
+/// The annotation of a Secret with the namespaces whose Gateways, DestinationRules and Ingresses
+/// may use it.
 pub const CREDENTIAL_NAMESPACES: &str = "myriad.dev/credential-namespaces";
 
 /// The namespaces whose objects may use a Secret, as written.

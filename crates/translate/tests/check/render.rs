@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Capture, CaptureDirection, CheckProtocol, Domain, HeaderEdit, HeaderEdits, Kind, Mirror, Name,
-    PathRewrite, Policy, Provider, RateLimit, Resource, Retry, Rewrite, Sealed, Snapshot,
-    TlsSettings, Value,
+    Capture, CaptureDirection, CertificateDemand, CheckProtocol, Domain, HeaderEdit, HeaderEdits,
+    Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource, Retry, Rewrite, Sealed,
+    Snapshot, TlsSettings, Value,
 };
 use myriad_translate::Engine;
 
@@ -196,6 +196,9 @@ fn domain_line(domain: &Domain, from: &str) -> String {
         if !auth.subject_alt_names.is_empty() {
             let _ = write!(line, " named {:?}", auth.subject_alt_names);
         }
+        if auth.depth > 0 {
+            let _ = write!(line, " depth={}", auth.depth);
+        }
         let hashes = auth.key_hashes.len() + auth.certificate_hashes.len();
         if hashes > 0 {
             let _ = write!(line, " hashes={hashes}");
@@ -297,6 +300,28 @@ fn access_text(policy: &Policy) -> String {
     if !policy.hsts.is_empty() {
         let _ = write!(text, " hsts={:?}", policy.hsts);
     }
+    if let Some(demand) = &policy.client_certificate {
+        text += &demand_text(demand);
+    }
+    text
+}
+
+fn demand_text(demand: &CertificateDemand) -> String {
+    let mut text = format!(" certificate={:?} by {}", demand.need, demand.trust);
+    for (name, value) in [("subject", &demand.subject), ("page", &demand.error_page)] {
+        if !value.is_empty() {
+            let _ = write!(text, " {name}={value:?}");
+        }
+    }
+    text += if demand.is_passed_on {
+        " passed-on"
+    } else {
+        ""
+    };
+    text += match demand.spares_plain_text {
+        true => " except-plain-text",
+        false => "",
+    };
     text
 }
 

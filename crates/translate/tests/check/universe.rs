@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use myriad_api::secret::{Users, UsersForm};
 use myriad_api::{
     BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
@@ -16,6 +17,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::{istio, world};
+
+/// What stands for a Secret with an authority, which nobody can read.
+const ROOT: &str = "root";
 
 /// The settings under which histories run: one namespace may catch all, and classes matter.
 pub fn settings() -> Settings {
@@ -172,7 +176,11 @@ fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
         ("nginx.ingress.kubernetes.io/affinity", "cookie"),
         ("nginx.ingress.kubernetes.io/app-root", "/start"),
         ("nginx.ingress.kubernetes.io/auth-secret", "s"),
-        ("nginx.ingress.kubernetes.io/auth-tls-secret", "one/ca"),
+        ("nginx.ingress.kubernetes.io/auth-tls-secret", "one/s"),
+        (
+            "nginx.ingress.kubernetes.io/auth-tls-verify-client",
+            "optional",
+        ),
         ("nginx.ingress.kubernetes.io/auth-type", "basic"),
         ("nginx.ingress.kubernetes.io/auth-url", "https://x.example"),
         ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"),
@@ -310,12 +318,13 @@ fn secret() -> impl Strategy<Value = Secret> {
     ];
     let issued = any::<bool>();
     let lent = option::of(select(&["two", "one, two", "*", "three"][..]));
-    // Users whose passwords can be verified, those of whom none can, or none.
+    // Users whose passwords can be verified, those of whom none can, authorities, or none.
     let users = select(vec![
         None,
         Some("{PLAIN}a"),
         Some("{PLAIN}b"),
         Some("{SHA}"),
+        Some(ROOT),
     ]);
     (
         meta(ObjectKind::Secret, &["s", "t"]),
@@ -330,9 +339,15 @@ fn secret() -> impl Strategy<Value = Secret> {
             meta.annotations = lent.into_iter().collect();
             let issuer = if issued { Some(world::issuer()) } else { None };
             let users = users.map(|hash| TrustDer {
-                roots: Box::default(),
+                roots: match hash {
+                    ROOT => [Bytes::from_static(b"root")].into(),
+                    _ => Box::default(),
+                },
                 crls: Box::default(),
-                users: Users::new(UsersForm::File, vec![("ann".into(), hash.into())]),
+                users: match hash {
+                    ROOT => Users::default(),
+                    _ => Users::new(UsersForm::File, vec![("ann".into(), hash.into())]),
+                },
             });
             Secret {
                 meta,

@@ -141,6 +141,47 @@ fn a_password_is_asked_for_and_never_told() {
 }
 
 #[test]
+fn a_certificate_is_asked_for_and_plain_text_has_none() {
+    let annotations = |need: &str| {
+        json!({
+            "nginx.ingress.kubernetes.io/auth-tls-secret": "shop/ca",
+            "nginx.ingress.kubernetes.io/auth-tls-verify-client": need,
+        })
+    };
+    // An authority that nobody can read verifies nobody, and is one all the same.
+    let ca = || {
+        let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let ca = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": "shop", "name": "ca"},
+            "type": "Opaque",
+            "stringData": {"ca.crt": pem},
+        });
+        object(ObjectKind::Secret, ca)
+    };
+    let seen = explain_of(&question(URL), with(shop(annotations("on")), [ca()]));
+    assert_eq!((seen.is_served, seen.status), (false, Some(400)), "{seen}");
+    let wanted = "400: a client certificate by shop/ca is needed";
+    says(&seen, "client certificate", wanted);
+    let seen = explain_of(&question(URL), with(shop(annotations("optional")), [ca()]));
+    assert!(seen.is_served, "{seen}");
+    says(&seen, "client certificate", "and needs none");
+    // Without the Secret nothing is open.
+    let seen = explain_of(&question(URL), shop(annotations("optional")));
+    assert_eq!(seen.status, Some(503), "{seen}");
+
+    let spec = json!({
+        "tls": [{"hosts": ["www.shop.test"], "secretName": "own"}],
+        "rules": [rule("www.shop.test", "/", "cart")],
+    });
+    let changes = vec![ingress("front", annotations("on"), spec), ca()];
+    let seen = explain_of(&question("https://www.shop.test/"), changes);
+    let wanted = "Secret shop/ca is missing, or holds no authorities";
+    assert!(seen.answer.contains(wanted), "{seen}");
+}
+
+#[test]
 fn a_policy_that_denies_is_named_and_the_request_is_not_served() {
     let deny = || {
         let rules = json!([{"to": [{"operation": {"paths": ["/admin"]}}]}]);

@@ -6,6 +6,7 @@
 //! says may be said of all Ingresses, by a ConfigMap.
 
 mod basic;
+mod client_certificates;
 mod copies;
 mod defaults;
 mod errors;
@@ -26,6 +27,7 @@ use std::collections::BTreeSet;
 use myriad_api::config_map::HeaderFields;
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
+pub use client_certificates::{ClientCertificates, SUBJECT as CERTIFICATE_SUBJECT};
 pub use copies::{RequestCopies, TARGET as MIRROR_TARGET};
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
 pub use errors::{BACKEND as PAGES_BACKEND, Errors};
@@ -40,13 +42,19 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 66] = [
+pub const HONOURED: [&str; 72] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
     "auth-realm",
     "auth-secret",
     "auth-secret-type",
+    "auth-tls-error-page",
+    "auth-tls-match-cn",
+    "auth-tls-pass-certificate-to-upstream",
+    "auth-tls-secret",
+    "auth-tls-verify-client",
+    "auth-tls-verify-depth",
     "auth-type",
     "backend-protocol",
     "canary",
@@ -184,6 +192,7 @@ pub fn read(
         }
     }
     basic::read(meta, &mut sheet, &mut options);
+    client_certificates::read(meta, &mut sheet, &mut options);
     hosts::judge(&mut sheet);
     redirects::read(&mut sheet, &mut options);
     sharing::read(&mut sheet, &mut options);

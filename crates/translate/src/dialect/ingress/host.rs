@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, Ingress, Severity};
 use myriad_model::{
-    Domain, Host, Name, Origin, OriginKind, Resource, Underscores, Value, host::Pattern,
+    CertificateDemand, ClientAuth, Domain, Host, Name, Origin, OriginKind, Resource, Underscores,
+    Value, host::Pattern,
 };
 
-use super::annotations::{self, Blocked};
+use super::annotations::{self, Blocked, ClientCertificates};
 use super::claimant::Claimant;
 use super::opened::Opened;
 use super::policy::HostFacts;
-use super::{claims, headers, routes, table, tls};
+use super::tls::{self, HostTls};
+use super::{claims, headers, routes, table};
 use crate::engine::{Output, Reader, Shared, Unit};
 use crate::regex::Regexes;
 use crate::resolve::{self, Claim, Shade};
@@ -28,15 +30,18 @@ pub fn translate_host(
     let chosen = tls::choose(reader, host, claimants, &mut output.findings);
     let regexes = Regexes::new(reader.settings().regexes_per_host);
     let table = table::build(host, claimants, regexes, &mut output.findings);
+    let asked = ask(reader, host, claimants, chosen.is_some(), output);
     let facts = HostFacts {
         has_tls: chosen.is_some(),
         has_certificate: chosen.as_ref().is_some_and(|tls| tls.secret.is_some()),
         https_port: reader.settings().https_port,
         // As nginx does unless it is told otherwise.
         underscores: reader.settings().underscores(Underscores::Dropped),
+        demand: asked.demand.as_ref(),
     };
     let mut all = claimants.iter();
-    let is_blocked = is_closed || all.any(|known| known.options.blocked == Blocked::Host);
+    let is_blocked =
+        is_closed || asked.is_closed || all.any(|known| known.options.blocked == Blocked::Host);
     let listeners = match claimants.first() {
         Some(first) => resolve::open_to(&shared.listeners, shades, first.namespace()),
         None => shared.listeners.clone(),
@@ -60,29 +65,81 @@ pub fn translate_host(
     };
     routes::build(reader, &scene, &table, output);
     if let Some(chosen) = chosen {
-        if let Some(secret) = &chosen.secret {
-            output.needs.push(Unit::certificate(secret.clone()));
-        }
-        let domain = Domain {
-            listeners: shared.tls_listeners.clone(),
-            host: host.clone(),
-            certificate: chosen.secret.map(Name::new),
-            alternatives: Box::default(),
-            tls: shared.tls.clone(),
-            client_auth: None,
-            mesh: false,
-        };
-        let origin = Origin {
-            kind: OriginKind::Ingress,
-            id: chosen.ingress.meta.key.id().clone(),
-        };
-        let resource = Resource {
-            origin,
-            value: Value::Domain(Box::new(domain)),
-        };
-        output
-            .resources
-            .push((Name::new(host.text().clone()), resource));
+        push_domain(shared, host, chosen, asked.client_auth, output);
+    }
+}
+
+fn push_domain(
+    shared: &Shared,
+    host: &Host,
+    chosen: HostTls<'_>,
+    client_auth: Option<Arc<ClientAuth>>,
+    output: &mut Output,
+) {
+    if let Some(secret) = &chosen.secret {
+        output.needs.push(Unit::certificate(secret.clone()));
+    }
+    let domain = Domain {
+        listeners: shared.tls_listeners.clone(),
+        host: host.clone(),
+        certificate: chosen.secret.map(Name::new),
+        alternatives: Box::default(),
+        tls: shared.tls.clone(),
+        client_auth,
+        mesh: false,
+    };
+    let origin = Origin {
+        kind: OriginKind::Ingress,
+        id: chosen.ingress.meta.key.id().clone(),
+    };
+    let resource = Resource {
+        origin,
+        value: Value::Domain(Box::new(domain)),
+    };
+    output
+        .resources
+        .push((Name::new(host.text().clone()), resource));
+}
+
+/// The certificates that the clients of a host are asked for.
+#[derive(Default)]
+struct AskedOfClients {
+    /// By its routes.
+    demand: Option<CertificateDemand>,
+    /// In its handshakes.
+    client_auth: Option<Arc<ClientAuth>>,
+    /// Whether nobody can be verified as they say, so that its paths have to stay closed.
+    is_closed: bool,
+}
+
+/// Finds out what the clients of a host are asked for: what the oldest Ingress says that says
+/// anything, also where that is a canary.
+fn ask(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claimants: &[Claimant],
+    has_tls: bool,
+    output: &mut Output,
+) -> AskedOfClients {
+    let mut all = claimants
+        .iter()
+        .filter_map(|known| Some((&known.ingress, known.options.clients.as_deref()?)));
+    let Some((ingress, asked)) = all.next() else {
+        return AskedOfClients::default();
+    };
+    let meta = &ingress.meta;
+    for (other, _) in all.filter(|(_, other)| *other != asked) {
+        let finding = ClientCertificates::conflict(&other.meta, host, meta);
+        output.findings.push(finding);
+    }
+    let demand = asked.demand(reader, meta, host, output);
+    if demand.is_some() && !has_tls && !ingress.rules_of(host).is_empty() {
+        output.findings.extend(asked.without_tls(meta, host));
+    }
+    AskedOfClients {
+        client_auth: demand.is_some().then(|| Arc::new(asked.client_auth())),
+        is_closed: demand.is_none(),
+        demand,
     }
 }
 

@@ -1,6 +1,9 @@
 //! The policy of a route, from the annotations of its Ingress and the host that it is on.
 
-use myriad_model::{Affinity, PathReading, PathRewrite, Policy, Rewrite, TlsRedirect, Underscores};
+use myriad_model::{
+    Affinity, CertificateDemand, PathReading, PathRewrite, Policy, Rewrite, TlsRedirect,
+    Underscores,
+};
 
 use super::annotations::{self, Options};
 
@@ -9,7 +12,7 @@ const ACME_PREFIX: &str = "/.well-known/acme-challenge/";
 
 /// The part of a route's policy that its host adds.
 #[derive(Clone, Copy, Debug)]
-pub struct HostFacts {
+pub struct HostFacts<'a> {
     /// Whether the host has TLS.
     pub has_tls: bool,
     /// Whether it has a certificate of its own, and not that of last resort.
@@ -18,10 +21,12 @@ pub struct HostFacts {
     pub https_port: u16,
     /// The treatment of header fields with underscores in their names.
     pub underscores: Underscores,
+    /// The certificates that its clients have to have shown.
+    pub demand: Option<&'a CertificateDemand>,
 }
 
 /// The policy of a route with this path; the path is where its affinity cookie holds.
-pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
+pub fn build(options: &Options, host: HostFacts<'_>, path: &str) -> Policy {
     let redirects = options.force_ssl_redirect || (options.ssl_redirect && host.has_tls);
     Policy {
         tls_redirect: redirects.then(|| TlsRedirect {
@@ -46,11 +51,22 @@ pub fn build(options: &Options, host: HostFacts, path: &str) -> Policy {
         underscores: host.underscores,
         path_reading: PathReading::Decoded,
         hsts: read_hsts(options, host),
+        client_certificate: read_demand(host, path),
         ..Policy::default()
     }
 }
 
-fn read_hsts(options: &Options, host: HostFacts) -> Box<str> {
+/// The demand of a path. Issuers of certificates ask in plain text for what they have to find, and
+/// have none to show: what is written for them alone is served there.
+fn read_demand(host: HostFacts<'_>, path: &str) -> Option<Box<CertificateDemand>> {
+    let demand = host.demand?;
+    Some(Box::new(CertificateDemand {
+        spares_plain_text: path.starts_with(ACME_PREFIX),
+        ..demand.clone()
+    }))
+}
+
+fn read_hsts(options: &Options, host: HostFacts<'_>) -> Box<str> {
     let hsts = options.hsts.filter(|_| host.has_certificate);
     hsts.map(|hsts| hsts.to_string().into()).unwrap_or_default()
 }
@@ -65,7 +81,7 @@ fn read_rewrite(options: &Options) -> Option<Box<Rewrite>> {
     })
 }
 
-fn read_affinity(affinity: &annotations::Affinity, host: HostFacts, path: &str) -> Affinity {
+fn read_affinity(affinity: &annotations::Affinity, host: HostFacts<'_>, path: &str) -> Affinity {
     // A cookie's path that could end the attribute is not one; a regex is no path at all.
     let own = if path.contains([';', ',']) { "/" } else { path };
     Affinity {

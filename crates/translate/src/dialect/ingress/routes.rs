@@ -34,7 +34,7 @@ pub struct RouteScene<'a> {
     /// The changes of each to headers.
     pub headers: &'a [Option<Box<HeaderEdits>>],
     /// The part of policies that the host adds.
-    pub facts: HostFacts,
+    pub facts: HostFacts<'a>,
     /// Whether all of its paths have to stay closed.
     pub is_blocked: bool,
     /// The listeners of every route.
@@ -101,10 +101,15 @@ fn add_led(scene: &RouteScene<'_>, claimant: &Claimant, to: &Host, output: &mut 
             ..RedirectParts::default()
         })),
     }));
+    // It tells nothing but the other name, for which clients are asked there.
+    let facts = HostFacts {
+        demand: None,
+        ..scene.facts
+    };
     let path_scene = PathScene {
         scene,
         claimant,
-        policy: Arc::new(policy::build(&options, scene.facts, "/")),
+        policy: Arc::new(policy::build(&options, facts, "/")),
         path: PathMatch::Prefix("/".into()),
         word: "www",
         rank: &|_| LED_RANK,

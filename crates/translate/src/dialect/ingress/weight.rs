@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use myriad_api::{Ingress, PathType};
 
-use super::annotations::{self, Further, values};
+use super::annotations::{self, CERTIFICATE_SUBJECT, Further, values};
 use super::paths::looks_like_regex;
 use crate::regex;
 use crate::settings::text_rows;
@@ -43,10 +43,13 @@ pub fn weigh(ingress: &Ingress) -> u64 {
     };
     let texts = annotations::bytes_repeated(&ingress.meta).saturating_mul(REPEATED);
     let of_each = shares * (1 + text_rows(texts));
-    let of_canary = annotations.filter(|(name, _)| name.ends_with(CANARY_PATTERN));
+    let has_regex = |name: &str| {
+        name.ends_with(CANARY_PATTERN) || name.split('/').nth(1) == Some(CERTIFICATE_SUBJECT)
+    };
+    let of_annotations = annotations.filter(|(name, _)| has_regex(&**name));
     let regexes = of_paths
         .filter(|path| looks_like_regex(path))
-        .chain(of_canary.map(|(_, pattern)| &**pattern));
+        .chain(of_annotations.map(|(_, pattern)| &**pattern));
     let further = Further::read(&ingress.meta, &BTreeSet::new());
     let aliases = further.aliases.len() as u64;
     let redirects = further.www_key.map_or(0, |_| ingress.rules.len());

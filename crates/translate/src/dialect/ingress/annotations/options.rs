@@ -7,7 +7,7 @@ use myriad_api::secret::UsersForm;
 use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite, SourceRanges};
 
 use super::sheet::Sheet;
-use super::{DENIED, Errors, RequestCopies, SOURCES, values};
+use super::{ClientCertificates, DENIED, Errors, RequestCopies, SOURCES, values};
 use crate::settings::Hsts;
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
@@ -33,6 +33,8 @@ pub struct Options {
     pub satisfies_any: bool,
     /// The users whose passwords are asked for.
     pub basic: Option<Basic>,
+    /// The certificates that clients are asked for on its hosts.
+    pub clients: Option<Box<ClientCertificates>>,
     /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
     pub request_body_bytes_max: u64,
     /// The longest handshake with an endpoint.
@@ -79,6 +81,7 @@ impl Options {
         !self.sources_allowed.is_empty()
             || !self.sources_denied.is_empty()
             || self.basic.is_some()
+            || self.clients.is_some()
             || self.blocked != Blocked::No
             || matches!(answers, Some(401 | 403 | 503))
     }
@@ -164,6 +167,7 @@ impl Default for Options {
             sources_denied: SourceRanges::default(),
             satisfies_any: false,
             basic: None,
+            clients: None,
             request_body_bytes_max: policy.request_body_bytes_max,
             connect_timeout: policy.connect_timeout,
             read_timeout: policy.read_timeout,

@@ -12,6 +12,9 @@ use super::{AnnotationProblem, Blocked, values};
 /// The effect of a value that cannot be read, where leaving it out would open something.
 const PATHS_CLOSED: &str = "so the paths of this Ingress answer 503";
 
+/// The effect where it would open something on whole hosts.
+const HOSTS_CLOSED: &str = "so all paths of its hosts answer 503";
+
 /// One value per honoured name.
 #[derive(Default)]
 pub struct Sheet<'a> {
@@ -82,6 +85,22 @@ impl<'a> Sheet<'a> {
         if value.is_none() {
             self.invalid(picked, PATHS_CLOSED, expected);
             self.blocked = self.blocked.max(Blocked::Paths);
+        }
+        value
+    }
+
+    /// Like [`Sheet::read_closing`], for values that hold for the hosts of the Ingress as a whole.
+    pub fn read_closing_hosts<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        reader: impl Fn(&'a str) -> Option<T>,
+    ) -> Option<T> {
+        let picked = *self.picked.get(name)?;
+        let value = reader(picked.value.trim());
+        if value.is_none() {
+            self.invalid(picked, HOSTS_CLOSED, expected);
+            self.blocked = self.blocked.max(Blocked::Host);
         }
         value
     }
