@@ -477,9 +477,9 @@ pub struct RawQuestion {
 /// Which Secrets are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WatchedSecrets {
-    /// Those that may hold anything as well.
+    /// Secrets of types that may hold anything too.
     All,
-    /// Those of type kubernetes.io/tls.
+    /// Secrets of type kubernetes.io/tls alone.
     Tls,
 }
 

@@ -122,9 +122,9 @@ pub struct CertificateDemand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CertificateNeed {
-    /// Those with one that was verified.
+    /// Clients with a verified certificate.
     Verified = 1,
-    /// Those with one that was verified, or with none.
+    /// Clients with a verified certificate, or with none.
     VerifiedIfAny = 2,
     /// These, and those with one of an authority that nobody knows.
     AnyAuthority = 3,

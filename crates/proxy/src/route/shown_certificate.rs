@@ -12,7 +12,7 @@ const LINE_BYTES: usize = 64;
 /// A certificate that a client has shown, whatever became of it. Nothing but its verdict says
 /// whether what it tells is so.
 pub struct ShownCertificate {
-    /// What verifying it has found.
+    /// The result of verifying it.
     pub verdict: CertificateVerdict,
     /// Its subject (RFC 2253), in ASCII.
     pub subject: Box<str>,
@@ -24,7 +24,7 @@ pub struct ShownCertificate {
     escaped: OnceCell<Box<str>>,
 }
 
-/// What verifying a certificate has found.
+/// The result of verifying a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateVerdict {
     /// It is valid, and of an authority that is trusted.

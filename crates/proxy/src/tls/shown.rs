@@ -73,7 +73,7 @@ fn verify(
     }
 }
 
-/// What an error says, in the words of OpenSSL where it has any.
+/// The text of an error, in the words of OpenSSL where it has any.
 fn verdict_of(error: &CertificateError) -> CertificateVerdict {
     CertificateVerdict::Failed(match error {
         // A certificate that is its own authority counts as other.

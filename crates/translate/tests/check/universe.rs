@@ -18,7 +18,7 @@ use proptest::sample::select;
 
 use crate::{istio, world};
 
-/// What stands for a Secret with an authority, which nobody can read.
+/// The stand-in for a Secret with an authority, which nobody can read.
 const ROOT: &str = "root";
 
 /// The settings under which histories run: one namespace may catch all, and classes matter.

@@ -61,7 +61,7 @@ const CASES: [Case; 7] = [
     ),
 ];
 
-/// What an endpoint is told.
+/// The fields that an endpoint is told.
 const FIELDS: [&str; 4] = [
     "ssl-client-verify",
     "ssl-client-subject-dn",
