@@ -7,8 +7,6 @@ use std::fmt::Write as _;
 use myriad_api::{Change, Finding, Object, ObjectKey};
 use serde::Serialize;
 
-use self::defaults::DEFAULTS;
-
 mod defaults;
 
 /// A default that is another than in the release before.
@@ -52,7 +50,7 @@ pub fn signs_of(changes: &[Change]) -> Vec<(usize, ObjectKey)> {
         let Change::Put(object) = change else {
             continue;
         };
-        for (number, default) in DEFAULTS.iter().enumerate() {
+        for (number, default) in defaults::all().enumerate() {
             if let Sign::Object(is_affected) = default.sign
                 && is_affected(object)
             {
@@ -99,7 +97,7 @@ pub fn judge(signs: &[(usize, ObjectKey)], findings: &[Finding]) -> Vec<Affected
             look_for,
         }
     };
-    DEFAULTS.iter().enumerate().map(of).collect()
+    defaults::all().enumerate().map(of).collect()
 }
 
 impl Affected {
@@ -126,7 +124,7 @@ impl Affected {
 
 #[cfg(test)]
 mod tests {
-    use super::DEFAULTS;
+    use super::defaults;
 
     #[test]
     fn every_changed_default_of_the_changelog_is_told_with_its_setting_and_no_other() {
@@ -140,13 +138,11 @@ mod tests {
             .filter(|line| line.starts_with("- "))
             .collect();
         for line in &lines {
-            let told = DEFAULTS
-                .iter()
-                .filter(|default| line.contains(default.line));
+            let told = defaults::all().filter(|default| line.contains(default.line));
             let told: Vec<_> = told.collect();
             assert_eq!(told.len(), 1, "{line}");
             assert!(line.contains(told[0].setting), "{line}");
         }
-        assert_eq!(DEFAULTS.len(), lines.len());
+        assert_eq!(defaults::all().count(), lines.len());
     }
 }

@@ -1,23 +1,17 @@
-//! The changed defaults of this release, and the content by which objects tell that they are
-//! affected.
-
-use myriad_api::Object;
+//! The changed defaults of this release: here those that an operator has to look for, and in
+//! [`shown`] those that objects or findings show.
 
 use super::{ChangedDefault, Sign};
 
-/// The changed defaults, in the order of CHANGELOG.md.
-pub(super) const DEFAULTS: &[ChangedDefault] = &[
-    ChangedDefault {
-        line: "refuse endpoints at loopback",
-        change: "endpoints of the gateway's own machine, its link or its cloud are refused",
-        setting: "--endpoint-allow",
-        sign: Sign::Finding(&[
-            "--endpoint-allow",
-            "the gateway's own machine",
-            "gives credentials",
-            "listens itself",
-        ]),
-    },
+mod shown;
+
+/// All changed defaults.
+pub(super) fn all() -> impl Iterator<Item = &'static ChangedDefault> {
+    LOOKED_FOR.iter().chain(shown::SHOWN)
+}
+
+/// The changed defaults that nothing in a cluster shows, in the order of CHANGELOG.md.
+const LOOKED_FOR: &[ChangedDefault] = &[
     ChangedDefault {
         line: "refuse a `Host` that is neither",
         change: "admin addresses are asked by IP address or localhost alone",
@@ -79,30 +73,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Look("look at how the process is started"),
     },
     ChangedDefault {
-        line: "routes of Ingresses compare",
-        change: "paths are compared decoded, and what restricts one holds for every spelling",
-        setting: "--path-normalization=NONE",
-        sign: Sign::Object(restricts_paths),
-    },
-    ChangedDefault {
-        line: "no longer takes a host",
-        change: "a host belongs to the namespace of the oldest object of any API",
-        setting: "--host-sharing=cluster",
-        sign: Sign::Finding(&["--host-sharing", "which belongs to namespace"]),
-    },
-    ChangedDefault {
-        line: "below a wildcard of another",
-        change: "hosts below a wildcard of another namespace are not served with its certificate",
-        setting: "--wildcard-sharing='*'",
-        sign: Sign::Finding(&["is served over plain HTTP only"]),
-    },
-    ChangedDefault {
-        line: "snippets with a directive",
-        change: "snippets that may restrict, and proxy-ssl-verify, close their paths",
-        setting: "--ignore-annotations",
-        sign: Sign::Finding(&["-snippet]", "proxy-ssl-verify]"]),
-    },
-    ChangedDefault {
         line: "Connections that have not said enough",
         change: "silent connections are at most 16,384 of a worker",
         setting: "--limit silent=65536",
@@ -121,12 +91,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Look("look for scrapers that rely on OpenMetrics without asking for it"),
     },
     ChangedDefault {
-        line: "at most 256 different regexes",
-        change: "a host has at most 256 different regexes",
-        setting: "--regexes-per-host",
-        sign: Sign::Finding(&["that a host may have"]),
-    },
-    ChangedDefault {
         line: "131,072 steps",
         change: "a request may spend 131,072 steps on regexes",
         setting: "",
@@ -143,36 +107,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         change: "shares are divided among namespaces and then among their domains",
         setting: "",
         sign: Sign::Look("look for namespaces with very many busy hosts"),
-    },
-    ChangedDefault {
-        line: "`minimumRingSize` and `tableSize` beyond",
-        change: "a hash ring or Maglev table has at most 65,537 slots",
-        setting: "--bound upstream-hash-slots=1048576",
-        sign: Sign::Finding(&["--bound upstream-hash-slots"]),
-    },
-    ChangedDefault {
-        line: "slots together",
-        change: "a namespace may ask for 4,194,304 slots of hash tables",
-        setting: "--bound hash-slots=0",
-        sign: Sign::Finding(&["--bound hash-slots"]),
-    },
-    ChangedDefault {
-        line: "may have 250,000 rows",
-        change: "a namespace may have 250,000 routes in front of a controller",
-        setting: "--bound routes=0",
-        sign: Sign::Finding(&["--bound routes"]),
-    },
-    ChangedDefault {
-        line: "may have 250,000 endpoints",
-        change: "a namespace may have 250,000 endpoints in front of a controller",
-        setting: "--bound endpoints=0",
-        sign: Sign::Finding(&["--bound endpoints"]),
-    },
-    ChangedDefault {
-        line: "150,000 Secrets",
-        change: "a namespace may have 150,000 certificates in front of a controller",
-        setting: "--bound certificates=0",
-        sign: Sign::Finding(&["--bound certificates"]),
     },
     ChangedDefault {
         line: "take 128 MiB together",
@@ -203,12 +137,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         change: "an endpoint's connection that floods without a request is closed",
         setting: "",
         sign: Sign::Look("look for upstream_connections_total with the event evicted"),
-    },
-    ChangedDefault {
-        line: "RSA key of more than 4,096",
-        change: "certificates with RSA keys beyond 4,096 bits are refused",
-        setting: "",
-        sign: Sign::Finding(&["4096 bits"]),
     },
     ChangedDefault {
         line: "hold more than 1 MiB in DER",
@@ -247,34 +175,10 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Look("look for findings about redirect, directResponse and headers"),
     },
     ChangedDefault {
-        line: "Names in `tls[].match[].sniHosts`",
-        change: "names in sniHosts are claimed like hosts",
-        setting: "--host-sharing=cluster",
-        sign: Sign::Finding(&["sniHosts"]),
-    },
-    ChangedDefault {
         line: "Gateways with PASSTHROUGH for a wildcard",
         change: "wildcards that hand handshakes on keep names below them",
         setting: "--wildcard-sharing",
         sign: Sign::Look("look for findings about names below wildcards"),
-    },
-    ChangedDefault {
-        line: "`networking.istio.io/exportTo` of a Service",
-        change: "exportTo of Services holds at gateways",
-        setting: "",
-        sign: Sign::Finding(&["is not exported to namespace"]),
-    },
-    ChangedDefault {
-        line: "A host has at most 256 subsets",
-        change: "a host has at most 256 subsets",
-        setting: "--bound host-subsets=0",
-        sign: Sign::Finding(&["--bound host-subsets"]),
-    },
-    ChangedDefault {
-        line: "copied into the subsets of a host",
-        change: "the endpoints that all subsets of a host have are bounded together",
-        setting: "--bound subset-endpoints=0",
-        sign: Sign::Finding(&["--bound subset-endpoints"]),
     },
     ChangedDefault {
         line: "counts once for each of its hosts",
@@ -283,28 +187,10 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Look("look for ServiceEntries with many hosts and many endpoints"),
     },
     ChangedDefault {
-        line: "has at most 8 mirrors",
-        change: "a rule has at most 8 mirrors",
-        setting: "",
-        sign: Sign::Finding(&["mirrors that a rule may have"]),
-    },
-    ChangedDefault {
-        line: "`retries.attempts` is at most 10",
-        change: "a rule makes at most 10 repetitions",
-        setting: "",
-        sign: Sign::Finding(&["are the most that are made"]),
-    },
-    ChangedDefault {
         line: "a quarter of the listeners",
         change: "Gateways of one namespace open at most a quarter of the listeners",
         setting: "--limit listeners=4096",
         sign: Sign::Look("look for namespaces whose Gateways name more than 256 ports"),
-    },
-    ChangedDefault {
-        line: "only where it is older than they are",
-        change: "a wildcard keeps the HTTPS of hosts of others only where it is older",
-        setting: "--wildcard-sharing='*'",
-        sign: Sign::Finding(&["of the younger"]),
     },
     ChangedDefault {
         line: "A listener where a claimed host has no routes",
@@ -337,12 +223,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Look("look for endpoints that send frames without end"),
     },
     ChangedDefault {
-        line: "Endpoints in the subsets of one namespace",
-        change: "the endpoints that subsets of a namespace have are bounded together",
-        setting: "--bound endpoint-copies=0",
-        sign: Sign::Finding(&["--bound endpoint-copies"]),
-    },
-    ChangedDefault {
         line: "Rings of few points",
         change: "rings beyond the budget of hash tables are bounded as well",
         setting: "--limit hash_table_bytes",
@@ -363,12 +243,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         ),
     },
     ChangedDefault {
-        line: "holds for Gateways with a server for `*`",
-        change: "--catch-all-namespaces holds for Gateways",
-        setting: "--catch-all-namespaces=NAMESPACE,...",
-        sign: Sign::Finding(&["--catch-all-namespaces does not list"]),
-    },
-    ChangedDefault {
         line: "in the `tls` of an Ingress alone is claimed",
         change: "a host in the tls of an Ingress alone is claimed like one of its rules",
         setting: "--wildcard-sharing='*'",
@@ -387,24 +261,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         change: "names of Services are claimed by their own namespace alone",
         setting: "",
         sign: Sign::Look("look for ServiceEntries that name Services of other namespaces"),
-    },
-    ChangedDefault {
-        line: "binds to at most 64 Gateways",
-        change: "a VirtualService binds to at most 64 Gateways",
-        setting: "",
-        sign: Sign::Finding(&["a VirtualService is bound to at most"]),
-    },
-    ChangedDefault {
-        line: "matches of a delegate's rules",
-        change: "the matches of a delegate's rules are bounded",
-        setting: "",
-        sign: Sign::Finding(&["may have from delegates together"]),
-    },
-    ChangedDefault {
-        line: "path parameters that hide escapes",
-        change: "what restricts a path holds for readings between the raw and the decoded one",
-        setting: "",
-        sign: Sign::Object(restricts_paths),
     },
     ChangedDefault {
         line: "several tokens gets 401",
@@ -487,16 +343,6 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Look("look for backends that read such fields of a proxy in front"),
     },
     ChangedDefault {
-        line: "repeat on each of their hosts",
-        change: "texts that hosts repeat count for routes, and lists hold 4,096 networks",
-        setting: "--bound routes=0",
-        sign: Sign::Finding(&[
-            "has more than 4096 networks",
-            "shorten what its rules say",
-            "name those hosts in spec.hosts",
-        ]),
-    },
-    ChangedDefault {
         line: "The streams of one HTTP/2 connection hold",
         change: "the streams of one HTTP/2 connection hold at most 2 MiB",
         setting: "--limit http2_held_bytes=256MiB",
@@ -515,62 +361,51 @@ pub(super) const DEFAULTS: &[ChangedDefault] = &[
         sign: Sign::Look("look for clients that send parameters so"),
     },
     ChangedDefault {
-        line: "Annotations of ingress-nginx that had no effect",
-        change: "annotations that had no effect have one",
-        setting: "--ignore-annotations",
-        sign: Sign::Object(has_new_annotation),
+        line: "All that is held for a client of HTTP/2",
+        change: "answers, kept heads and gathered bodies count for http2_held_bytes",
+        setting: "--limit http2_held_bytes=256MiB",
+        sign: Sign::Look("look at limits_reached_total{limit=http2_held_bytes}"),
     },
     ChangedDefault {
-        line: "with a usable Secret asks for passwords",
-        change: "passwords are asked for and deny lists refuse, where both answered 503",
-        setting: "--ignore-annotations",
-        sign: Sign::Object(has_password_or_deny_list),
+        line: "bounds what is held for all clients together",
+        change: "what is held for all clients has a bound",
+        setting: "--limit held_bytes=1048576MiB",
+        sign: Sign::Look("look at limits_reached_total{limit=held_bytes}"),
+    },
+    ChangedDefault {
+        line: "has a place among `requests` while",
+        change: "requests that are asked about count among requests whatever their answer",
+        setting: "",
+        sign: Sign::Look("look for providers that are slow"),
+    },
+    ChangedDefault {
+        line: "Lines of the access log, and spans",
+        change: "lines of the access log and spans that wait take 32 MiB each",
+        setting: "",
+        sign: Sign::Look("look for collectors that lag behind"),
+    },
+    ChangedDefault {
+        line: "Trailers of requests leave out",
+        change: "trailers leave out fields that a route sets or removes in the head",
+        setting: "",
+        sign: Sign::Look("look for backends that read such fields in trailers"),
+    },
+    ChangedDefault {
+        line: "Errors of requests of the gateway's own namespace",
+        change: "errors of the operator's routes count in outlierDetection",
+        setting: "",
+        sign: Sign::Look("look for VirtualServices of the gateway's namespace that lead to others"),
+    },
+    ChangedDefault {
+        line: "The subject in `X-Forwarded-Client-Cert`",
+        change: "subjects of client certificates are written as RFC 2253 has them",
+        setting: "",
+        sign: Sign::Look("look for backends that parse them"),
+    },
+    ChangedDefault {
+        line: "Controllers read authorities, users and credentials",
+        change: "Opaque Secrets are read too",
+        setting: "--secrets=tls",
+        sign: Sign::Look("look for credentialName of Gateways that names one"),
     },
 ];
-
-/// Whether an object restricts who reaches a path, so that another spelling of it matters.
-fn restricts_paths(object: &Object) -> bool {
-    match object {
-        Object::Ingress(ingress) => {
-            let mut names = ingress.meta.annotations.iter().map(|(name, _)| name);
-            names.any(|name| {
-                let name = name.rsplit('/').next().unwrap_or_default();
-                name.ends_with("-source-range") || name.starts_with("auth-")
-            })
-        }
-        Object::AuthorizationPolicy(policy) => policy.spec.as_ref().is_ok_and(|spec| {
-            let to = spec.rules.iter().flat_map(|rule| &*rule.to);
-            let mut operations = to.filter_map(|to| to.operation.as_deref());
-            operations.any(|it| !it.paths.is_empty() || !it.not_paths.is_empty())
-        }),
-        _ => false,
-    }
-}
-
-/// Whether an Ingress has an annotation by one of some names, whatever its prefix.
-fn has_annotation(object: &Object, names: &[&str]) -> bool {
-    let Object::Ingress(ingress) = object else {
-        return false;
-    };
-    let mut keys = ingress.meta.annotations.iter().map(|(key, _)| key);
-    keys.any(|key| names.contains(&key.rsplit('/').next().unwrap_or_default()))
-}
-
-fn has_new_annotation(object: &Object) -> bool {
-    has_annotation(
-        object,
-        &[
-            "custom-headers",
-            "custom-http-errors",
-            "from-to-www-redirect",
-            "limit-connections",
-            "mirror-target",
-            "server-alias",
-            "upstream-hash-by",
-        ],
-    )
-}
-
-fn has_password_or_deny_list(object: &Object) -> bool {
-    has_annotation(object, &["auth-type", "denylist-source-range"])
-}
