@@ -85,20 +85,11 @@ fn parts(key: &ObjectKey) -> (Arc<str>, Arc<str>) {
     (key.namespace().into(), key.name().into())
 }
 
-async fn control(settings: Controller) -> anyhow::Result<()> {
-    let mut stop = Stop::listen()?;
-    let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
-    let (board, live) = (Board::new(&metrics), Live::new(&metrics));
-    let ready = readiness.require("the first complete list of every kind");
-    let listener = pages::bind(settings.admin, None)?;
-    let sync = fleet::bind(settings.sync)?;
-    let webhook = webhook::bind(settings.injection.as_ref())?;
-    let hosts = settings.admin_hosts.clone();
-    let pages = pages(&metrics, readiness, (&board, &live), hosts);
-    pages::start(listener, pages, &drain, restart::at_once())?;
+/// The settings of the watches.
+fn cluster_settings(settings: &Controller) -> kubernetes::ClusterSettings {
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
-    let cluster = Cluster::connect(kubernetes::ClusterSettings {
+    kubernetes::ClusterSettings {
         namespaces: namespaces.collect(),
         kinds: match settings.watches_istio {
             true => ObjectKind::ALL.into(),
@@ -110,8 +101,21 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         generic_secrets: settings.watches_generic_secrets,
         needs_pods: has_mesh,
         ..kubernetes::ClusterSettings::default()
-    });
-    let cluster = cluster.await?;
+    }
+}
+
+async fn control(settings: Controller) -> anyhow::Result<()> {
+    let mut stop = Stop::listen()?;
+    let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
+    let (board, live) = (Board::new(&metrics), Live::new(&metrics));
+    let ready = readiness.require("the first complete list of every kind");
+    let listener = pages::bind(settings.admin, None)?;
+    let sync = fleet::bind(settings.sync)?;
+    let webhook = webhook::bind(settings.injection.as_ref())?;
+    let hosts = settings.admin_hosts.clone();
+    let pages = pages(&metrics, readiness, (&board, &live), hosts);
+    pages::start(listener, pages, &drain, restart::at_once())?;
+    let cluster = Cluster::connect(cluster_settings(&settings)).await?;
     let client = cluster.client();
     cluster.counters().register(&metrics);
     let prepared = prepare(&client, &settings);

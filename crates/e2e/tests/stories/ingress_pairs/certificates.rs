@@ -104,6 +104,24 @@ fn told(answer: &Answer) -> (u16, Option<&str>, Vec<String>) {
     (answer.status, answer.header("location"), fields)
 }
 
+/// The Secret that hosts verify clients by.
+fn secret(root: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: ca, namespace: default}}\ntype: Opaque\n\
+         data: {{ca.crt: {}}}\n",
+        STANDARD.encode(root)
+    )
+}
+
+/// A client's certificate that no authority has signed.
+fn self_signed() -> Pair {
+    let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a pair");
+    Pair {
+        certificate: made.cert.pem(),
+        key: made.signing_key.serialize_pem(),
+    }
+}
+
 #[tokio::test]
 async fn clients_are_admitted_by_their_certificates_as_with_nginx() {
     let (backend, authority, clients) = (
@@ -120,11 +138,7 @@ async fn clients_are_admitted_by_their_certificates_as_with_nginx() {
         }
         (*host, site.yaml())
     });
-    let secret = format!(
-        "apiVersion: v1\nkind: Secret\nmetadata: {{name: ca, namespace: default}}\ntype: Opaque\n\
-         data: {{ca.crt: {}}}\n",
-        STANDARD.encode(clients.root())
-    );
+    let secret = secret(clients.root());
     let names = sites.map(|(host, yaml)| (format!("{host}.yaml"), yaml));
     let files: Vec<(String, String)> = names.chain([("ca.yaml".to_owned(), secret)]).collect();
     let files: Vec<(&str, String)> = files
@@ -141,11 +155,7 @@ async fn clients_are_admitted_by_their_certificates_as_with_nginx() {
     ];
     let _nginx = Nginx::start(&servers, &kept, backend.address()).await;
 
-    let unsigned = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a pair");
-    let unsigned = Pair {
-        certificate: unsigned.cert.pem(),
-        key: unsigned.signing_key.serialize_pem(),
-    };
+    let unsigned = self_signed();
     let known = clients.issue_client("spiffe://mesh/ns/a/sa/b");
     let shown = [
         ("none", None),

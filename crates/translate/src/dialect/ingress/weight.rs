@@ -46,7 +46,7 @@ pub fn weigh(ingress: &Ingress) -> u64 {
     let has_regex = |name: &str| {
         name.ends_with(CANARY_PATTERN) || name.split('/').nth(1) == Some(CERTIFICATE_SUBJECT)
     };
-    let of_annotations = annotations.filter(|(name, _)| has_regex(&**name));
+    let of_annotations = annotations.filter(|(name, _)| has_regex(name));
     let regexes = of_paths
         .filter(|path| looks_like_regex(path))
         .chain(of_annotations.map(|(_, pattern)| &**pattern));
