@@ -390,7 +390,8 @@ mod tests {
             })
         };
         let taken = (0..100).filter(|_| access_log.write(line())).count();
-        assert!((30..=32).contains(&taken), "{taken} lines");
+        // Beside those that wait, the stuck writer has a few in its hands.
+        assert!((30..=36).contains(&taken), "{taken} lines");
     }
 
     #[test]
