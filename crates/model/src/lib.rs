@@ -17,6 +17,7 @@ pub mod sealed;
 pub mod snapshot;
 pub mod token;
 pub mod tree;
+pub mod variables;
 pub mod wire;
 pub mod workload;
 pub mod writer;
@@ -30,22 +31,23 @@ pub use position::Position;
 pub use reach::{Extent, Reach, Unreachable};
 pub use resource::{
     ALTERNATIVES_MAX, Abort, AbortAnswer, AccessAction, AccessCheck, AccessLog, AccessMatcher,
-    AccessPolicy, AccessRule, AccessSubject, AccessTest, Action, Affinity, Attribute, Authenticate,
-    Authorize, BadHash, Balancer, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, Certificate,
-    CertificateDemand, CertificateNeed, CheckBody, CheckProtocol, CipherSuite, ClaimHeader,
-    ClientAuth, ClientAuthMode, Condition, ConditionStep, Cors, Delay, Dns, DnsMode, DnsName,
-    Domain, Draft, Endpoint, Endpoints, ErrorPages, Fault, FormatPart, HashBalancer, HashCookie,
-    HashPart, HashSource, HashTable, HeaderEdit, HeaderEdits, HttpCheck, Keepalive, KeyEncoding,
-    Label, Limits, Listener, ListenerProtocol, Literal, LocalityLevel, LocalityPart, LocalityRule,
-    LocalityShares, LogFormat, LogMember, LogSink, MeshTls, Metric, MetricAction, MetricRule,
-    Mirror, MutualTls, NameMatch, Outlier, PathForm, PathMatch, PathReading, PathRewrite, PathView,
-    Ping, Policy, PrivateKey, Processing, Protocol, Provider, ProxyProtocol, RateLimit, Redirect,
-    RedirectParts, RedirectPath, RedirectTarget, Relation, Resource, ResourcePlace, Respond, Retry,
-    RetryBudget, RetryConditions, Rewrite, Route, RouteView, Routes, Row, SameSite, Setting, Share,
-    Source, SourceRanges, SpanTag, StreamRoute, TRUST_PARTS_MAX, TagValue, Telemetry, Test,
-    TextForm, TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol, Tracing,
-    Trust, Tunnel, Underscores, Upstream, UpstreamOptions, UpstreamTls, Users, Value, ValueMatch,
-    Warmup, WeightedUpstream, divide, in_order,
+    AccessPolicy, AccessRule, AccessSubject, AccessTest, Action, Affinity, AnswerMemory, Attribute,
+    Authenticate, Authorize, BadHash, Balancer, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection,
+    Certificate, CertificateDemand, CertificateNeed, CheckBody, CheckProtocol, CipherSuite,
+    ClaimHeader, ClientAuth, ClientAuthMode, Condition, ConditionStep, Cors, Delay, Dns, DnsMode,
+    DnsName, Domain, Draft, Endpoint, Endpoints, ErrorPages, Fault, FormatPart, HashBalancer,
+    HashCookie, HashPart, HashSource, HashTable, HeaderEdit, HeaderEdits, HttpCheck, Inquiry,
+    Keepalive, KeyEncoding, Label, Limits, Listener, ListenerProtocol, Literal, LocalityLevel,
+    LocalityPart, LocalityRule, LocalityShares, LogFormat, LogMember, LogSink, MeshTls, Metric,
+    MetricAction, MetricRule, Mirror, MutualTls, NameMatch, Outlier, PathForm, PathMatch,
+    PathReading, PathRewrite, PathView, Ping, Policy, PrivateKey, Processing, Protocol, Provider,
+    ProxyProtocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Relation,
+    Resource, ResourcePlace, Respond, Retry, RetryBudget, RetryConditions, Rewrite, Route,
+    RouteView, Routes, Row, SameSite, Setting, Share, Source, SourceRanges, SpanTag, StreamRoute,
+    TRUST_PARTS_MAX, TagValue, Telemetry, Test, TextForm, TlsRedirect, TlsSettings, TlsVersion,
+    TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust, Tunnel, Underscores, Upstream,
+    UpstreamOptions, UpstreamTls, Users, Value, ValueMatch, Warmup, WeightedUpstream, divide,
+    in_order,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

@@ -3,6 +3,7 @@
 mod access_policy;
 mod certificate;
 mod cut;
+mod inquiry;
 mod limit;
 mod listener;
 mod locality;
@@ -24,6 +25,7 @@ pub use access_policy::{
     Authenticate, Authorize, ClaimHeader, TokenIssuer, TokenKeys,
 };
 pub use certificate::{Certificate, KeyEncoding, PrivateKey};
+pub use inquiry::{AnswerMemory, Inquiry};
 pub use limit::RateLimit;
 pub use listener::{
     ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite, ClientAuth,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Fault, HeaderEdits, Mirror, Name, RateLimit, Retry, SourceRanges};
+use crate::{Fault, HeaderEdits, Inquiry, Mirror, Name, RateLimit, Retry, SourceRanges};
 
 /// The policy of a route. Many routes share one by pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +62,8 @@ pub struct Policy {
     pub hsts: Box<str>,
     /// Errors that pages of another upstream take the place of.
     pub error_pages: Option<Box<ErrorPages>>,
+    /// The service that is asked whether a request may pass; none asks nobody.
+    pub inquiry: Option<Box<Inquiry>>,
     /// The certificate that a client has to have shown; none asks for nothing beside the handshake.
     pub client_certificate: Option<Box<CertificateDemand>>,
     /// Whether a namespace has a say in it that is not the one of the route's object: then what
@@ -88,7 +90,7 @@ impl Policy {
 
     /// Whether rules of its own say who has to be authenticated.
     pub fn authenticates(&self) -> bool {
-        self.users.is_some()
+        self.users.is_some() || self.inquiry.is_some()
     }
 
     /// Whether who is authenticated may ask from any address, and who asks from one that is
@@ -204,6 +206,7 @@ impl Default for Policy {
             realm: Box::default(),
             hsts: Box::default(),
             error_pages: None,
+            inquiry: None,
             client_certificate: None,
             is_foreign: false,
             is_operators: false,

@@ -4,6 +4,7 @@
 //! `UPDATE_GOLDENS=1 cargo test -p myriad-model proto` writes it into `model.proto`.
 
 mod access_policy;
+mod inquiry;
 mod listener;
 mod options;
 mod policy;

@@ -6,8 +6,8 @@ use super::route::redirect_status;
 use super::*;
 use crate::{
     Abort, AbortAnswer, Affinity, CertificateDemand, CertificateNeed, Cors, Delay, ErrorPages,
-    Fault, HeaderEdit, HeaderEdits, Mirror, PathReading, PathRewrite, Policy, RateLimit, Retry,
-    RetryConditions, Rewrite, SameSite, TlsRedirect, Underscores, is_lower_token,
+    Fault, HeaderEdit, HeaderEdits, Inquiry, Mirror, PathReading, PathRewrite, Policy, RateLimit,
+    Retry, RetryConditions, Rewrite, SameSite, TlsRedirect, Underscores, is_lower_token,
 };
 
 message! {
@@ -57,6 +57,8 @@ message! {
         // To an older proxy the operator is one more namespace, as ever.
         /// Whether it is of the namespace of the gateway itself.
         64 is_operators as operators: boolean();
+        /// Absent asks nobody.
+        65 inquiry: boxed::<Inquiry>(), since 4;
         /// The demand on the client's certificate, where the handshake leaves it to routes.
         70 client_certificate: boxed::<CertificateDemand>(), since 4;
     }
@@ -218,7 +220,7 @@ pub(super) fn header_list() -> List<impl Item<Value = Pair, Out = Pair>> {
 
 type Pair = (Box<str>, Box<str>);
 
-fn header_field((name, value): &Pair) -> Result<(), WireError> {
+pub(super) fn header_field((name, value): &Pair) -> Result<(), WireError> {
     match (is_lower_token(name), has_control(value)) {
         (false, _) => Err(WireError::Invalid("header name")),
         (true, true) => Err(WireError::Invalid("header value")),

@@ -10,8 +10,8 @@ use super::examples::{examples, first_route, policy};
 use super::{encoded, resource};
 use crate::wire::{SCHEMA, WireError, decode, proto};
 use crate::{
-    Dns, PathMatch, Policy, Protocol, Resource, SameSite, Source, Test, Trust, Upstream, Users,
-    Value, ValueMatch,
+    AnswerMemory, Dns, Inquiry, PathMatch, Policy, Protocol, Resource, SameSite, Source, Test,
+    Trust, Upstream, Users, Value, ValueMatch,
 };
 
 /// The .proto file as it is committed.
@@ -78,6 +78,8 @@ fn each_field_that_came_later_raises_the_schema_alone() {
     assert_eq!(with_policy(&|it| it.request_timeout = second), 2);
     assert_eq!(with_policy(&|it| it.headers = Some(Box::default())), 2);
     assert_eq!(with_policy(&|it| it.processor = Some("a".into())), 3);
+    let inquiry = || Some(Box::new(inquiry()));
+    assert_eq!(with_policy(&|it| it.inquiry = inquiry()), 4);
     let denied: [ipnet::IpNet; 1] = ["192.0.2.0/24".parse().unwrap()];
     assert_eq!(with_policy(&|it| it.sources_denied = denied.into()), 3);
 
@@ -109,6 +111,62 @@ fn comes_back(edit: impl Fn(&mut Policy)) {
     };
     let resource = resource(Value::Route(Box::new(route)));
     assert_eq!(decode(&encoded(&resource)), Ok(resource));
+}
+
+fn inquiry() -> Inquiry {
+    Inquiry {
+        upstream: "shop/auth:80".into(),
+        method: "GET".into(),
+        authority: "$host".into(),
+        target: "/check?a=$escaped_request_uri".into(),
+        redirect: "$request_uri".into(),
+        fields: [("x-a".into(), "$host".into()), ("x-b".into(), "".into())].into(),
+        timeout: Duration::from_secs(5),
+        passed: ["x-user".into()].into(),
+        signin: "https://$host/start?rd=$scheme://$http_host$escaped_request_uri".into(),
+        always_sets_cookies: true,
+        memory: Some(Box::new(AnswerMemory {
+            key: "$cookie_a".into(),
+            ages: [
+                (200, Duration::from_secs(300)),
+                (401, Duration::from_secs(1)),
+            ]
+            .into(),
+        })),
+    }
+}
+
+#[test]
+fn an_inquiry_comes_back_as_it_went_and_no_other_text_is_taken() {
+    comes_back(|it| it.inquiry = Some(Box::new(inquiry())));
+    let read = |edit: &dyn Fn(&mut Inquiry)| {
+        let mut changed = inquiry();
+        edit(&mut changed);
+        let policy = Policy {
+            inquiry: Some(Box::new(changed)),
+            ..policy()
+        };
+        let route = crate::Route {
+            policy: Arc::new(policy),
+            ..first_route()
+        };
+        decode(&encoded(&resource(Value::Route(Box::new(route))))).is_ok()
+    };
+    assert!(read(&|_| {}));
+    let wrong: [&dyn Fn(&mut Inquiry); 9] = [
+        &|it| it.method = "GET /".into(),
+        &|it| it.authority = "".into(),
+        &|it| it.target = "check".into(),
+        &|it| it.target = "/a b".into(),
+        &|it| it.target = "/$uri".into(),
+        &|it| it.redirect = "a\nb".into(),
+        &|it| it.fields = [("X-A".into(), "1".into())].into(),
+        &|it| it.signin = format!("/{}", "a".repeat(Inquiry::TEXT_BYTES_MAX)).into(),
+        &|it| it.timeout = Duration::ZERO,
+    ];
+    for (at, edit) in wrong.into_iter().enumerate() {
+        assert!(!read(edit), "{at}");
+    }
 }
 
 #[test]
