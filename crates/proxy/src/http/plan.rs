@@ -107,6 +107,8 @@ pub struct Forward {
     pub told: Vec<OwnedHeader>,
     /// Names of fields of the request that providers have said something of.
     pub reserved: Vec<Box<str>>,
+    /// How many of them, from the first on, are for responses that succeed or lead elsewhere alone.
+    pub told_on_success: usize,
     /// Where copies of the request go, and by which mirror of the policy.
     pub mirrors: Vec<(Arc<UpstreamEntry>, usize)>,
     /// The question for the page that takes the place of an error, but for its end.
@@ -149,9 +151,14 @@ impl Forward {
         pages.is_some_and(|pages| pages.statuses.binary_search(&status).is_ok())
     }
 
-    /// The changes to the fields of the response.
-    pub fn changes(&self) -> ResponseChanges<'_> {
-        changes_of(&self.route, self.share, &self.additions, &self.told)
+    /// The changes to the fields of a response of this status.
+    pub fn changes(&self, status: u16) -> ResponseChanges<'_> {
+        let from = match is_told_of_success(status) {
+            true => 0,
+            false => self.told_on_success,
+        };
+        let told = self.told.get(from..).unwrap_or_default();
+        changes_of(&self.route, self.share, &self.additions, told)
     }
 
     /// The trailers of the request as they go on: without those whose names the route or a provider
@@ -190,6 +197,12 @@ impl Forward {
         let policy = self.policy().filter(|_| !self.is_copy);
         policy.is_some_and(|policy| policy.processor.is_some())
     }
+}
+
+/// Whether responses of a status get the fields that are not for every response: those to which
+/// nginx adds fields.
+pub fn is_told_of_success(status: u16) -> bool {
+    matches!(status, 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
 }
 
 /// Tells of a request that failed on its way, by the first of its route's hosts.

@@ -247,6 +247,7 @@ fn write_to(
         additions,
         told: Vec::new(),
         reserved: Vec::new(),
+        told_on_success: 0,
         is_copied: Cell::new(false),
         is_copy: false,
     }))

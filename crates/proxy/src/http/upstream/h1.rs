@@ -285,7 +285,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         match head.status {
             101 if plan.is_upgrade => {
                 self.status = 101;
-                self.peer.start(&head, BodyLength::None, &plan.changes())?;
+                self.peer
+                    .start(&head, BodyLength::None, &plan.changes(101))?;
                 self.response = Response::Switched;
             }
             100..200 => {
@@ -340,7 +341,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             outgoing.let_go();
         }
         self.status = head.status;
-        self.peer.start(head, body, &plan.changes())?;
+        self.peer.start(head, body, &plan.changes(head.status))?;
         let decoder = BodyDecoder::limited(body, &worker.local.limits);
         if decoder.is_done() {
             self.peer.end(None);

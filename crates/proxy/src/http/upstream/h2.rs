@@ -371,7 +371,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         let head = self.head_of(101, headers, false)?;
         self.around.note_response(head.status);
         self.around.timers.end_try();
-        let changes = self.around.plan.changes();
+        let changes = self.around.plan.changes(head.status);
         self.status = head.status;
         self.peer.start(&head, BodyLength::None, &changes)?;
         self.response = Response::Carried(body);
@@ -432,7 +432,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         if let BodyLength::Exact(length) = length {
             self.left = length;
         }
-        self.peer.start(head, length, &plan.changes())?;
+        self.peer.start(head, length, &plan.changes(head.status))?;
         if is_end || length == BodyLength::None {
             self.peer.end(None);
             self.response = Response::Done;

@@ -162,6 +162,7 @@ fn copy_of(
         additions: Additions::new(),
         told: Vec::new(),
         reserved: Vec::new(),
+        told_on_success: 0,
         mirrors: Vec::new(),
         page_question: None,
         is_copied: true.into(),

@@ -104,6 +104,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         additions: Additions::new(),
         told: Vec::new(),
         reserved: Vec::new(),
+        told_on_success: 0,
         hash: None,
         mirrors: Vec::new(),
         page_question: None,
