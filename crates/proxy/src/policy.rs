@@ -1,6 +1,7 @@
 //! The rules of a route beside its match and its action: pure functions of a request.
 
 pub mod affinity;
+pub mod answers;
 pub mod authorize;
 pub mod check;
 pub mod client;

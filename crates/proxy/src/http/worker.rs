@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use super::spans::Spans;
 use crate::admission::places::Places;
 use crate::local::Shared;
+use crate::policy::answers::RememberedAnswers;
 use crate::policy::token::Remembered;
 use crate::route::tables::Tables;
 use crate::upstream::h1_connection::H1Pool;
@@ -44,6 +45,8 @@ pub struct Worker {
     pub pages: Rc<Places>,
     /// Tokens that were verified lately.
     pub tokens: Remembered,
+    /// Answers of services that routes have asked.
+    pub answers: RememberedAnswers,
     /// Whether connections shall end with the request they are in.
     is_draining: Cell<bool>,
     /// How long a connection that shall end waits for another request.
@@ -63,6 +66,7 @@ impl Worker {
             copies: Places::new(COPIES_MAX),
             pages: Places::new(PAGES_MAX),
             tokens: Remembered::default(),
+            answers: RememberedAnswers::default(),
             is_draining: Cell::new(false),
             last_call: Cell::new(LAST_CALL),
         }
