@@ -97,8 +97,13 @@ impl Gathered {
                     }
                 }
                 let policies = value.policies().iter();
-                let users = policies.filter_map(|policy| policy.users.as_ref());
+                let users = policies
+                    .clone()
+                    .filter_map(|policy| policy.users.as_ref());
                 self.needed.extend(users.map(trust));
+                let asked = policies.filter_map(|policy| policy.inquiry.as_deref());
+                self.needed
+                    .extend(asked.flat_map(|it| upstream(&it.upstream)));
             }
             Value::StreamRoute(stream_route) => {
                 self.note(&stream_route.hosts);

@@ -152,7 +152,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
     async fn wait(&mut self, waits: PlanWaits, plan: Plan) -> Plan {
         let PlanWaits { hold, check, delay } = waits;
         let mut decided = Decided { plan, delay, hold };
-        if decided.is_released().await
+        if decided.is_released(self.client).await
             && let Some(check) = check
         {
             let (worker, client, deadline) = (self.worker, &mut *self.client, self.deadline);
@@ -163,7 +163,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
             )
             .await;
             // A changed request may have come to a route that holds it back again.
-            decided.is_released().await;
+            decided.is_released(self.client).await;
         }
         if !decided.delay.is_zero() {
             tokio::time::sleep(decided.delay).await;

@@ -8,6 +8,7 @@
 //! [`processors::accompany`] talks to a processor, and [`record`] tells what became of it.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use myriad_model::{RouteView, SealedArc};
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::account::RequestAccount;
 use super::answer::LocalReply;
+use super::peer::Peer;
 use super::plan::{Forward, Plan};
 use super::trouble;
 use super::worker::Worker;
@@ -39,6 +41,7 @@ mod fault;
 mod forward;
 mod gather;
 mod hsts;
+mod inquiry;
 mod misdirected;
 mod passwords;
 pub mod processors;
@@ -51,6 +54,7 @@ mod tokens;
 
 use dry_run::StageVerdict;
 use external::Check;
+use inquiry::Granted;
 
 /// One stage of the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +85,8 @@ pub enum Stage {
     BodyLimit,
     /// Whether it has the password of a user that the route admits: 401.
     Passwords,
+    /// Whether the service that the route has asked lets it pass: 401, 403, or a redirect.
+    Inquiry,
     /// Trouble that is made on purpose.
     Fault,
     /// The processor that accompanies the request.
@@ -106,6 +112,7 @@ pub const STAGES: [Stage; 17] = [
     Stage::Hsts,
     Stage::BodyLimit,
     Stage::Passwords,
+    Stage::Inquiry,
     Stage::Fault,
     Stage::Processors,
     Stage::Forward,
@@ -141,6 +148,7 @@ impl Stage {
             Stage::Hsts => hsts::apply(request, scene),
             Stage::BodyLimit => body_limit::apply(request),
             Stage::Passwords => passwords::apply(request, scene),
+            Stage::Inquiry => inquiry::apply(request, scene, serving),
             Stage::Fault => fault::apply(request, serving),
             // Their parts begin once the request is written, and once it is over.
             Stage::Processors | Stage::Record => Ok(Flow::Continue),
@@ -164,6 +172,7 @@ impl Stage {
             Stage::Hsts => hsts::explain(request, scene),
             Stage::BodyLimit => body_limit::explain(request),
             Stage::Passwords => passwords::explain(request, scene),
+            Stage::Inquiry => inquiry::explain(request, scene),
             Stage::Fault => fault::explain(request),
             Stage::Processors => processors::explain(request, scene),
             Stage::Forward => forward::explain(request, scene),
@@ -202,7 +211,7 @@ pub struct Scene<'a> {
 
 /// The means to serve a request, which one that is only asked about does not have.
 struct Serving<'s> {
-    worker: &'s Worker,
+    worker: &'s Rc<Worker>,
     account: &'s mut RequestAccount,
 }
 
@@ -226,8 +235,22 @@ pub struct RequestState<'a, 'h> {
     hold: Option<Hold>,
 }
 
-/// A wait before a plan, until it is known whether an answer takes the plan's place.
-pub type Hold = Pin<Box<dyn Future<Output = Result<(), Box<LocalReply>>>>>;
+/// A wait before a plan, until it is known whether an answer takes the plan's place, and what
+/// changes in it otherwise.
+pub struct Hold {
+    until: Released,
+    /// The bytes of memory that it takes, about.
+    bytes: usize,
+}
+
+impl Hold {
+    fn new(bytes: usize, until: Released) -> Self {
+        Hold { until, bytes }
+    }
+}
+
+/// The end of such a wait.
+type Released = Pin<Box<dyn Future<Output = Result<Option<Box<Granted>>, Box<LocalReply>>>>>;
 
 /// Providers in the order of asking.
 type Providers = SmallVec<[SealedArc; 2]>;
@@ -373,15 +396,26 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Waits for what holds the plan back. Whether the plan is still what it was.
-    pub async fn is_released(&mut self) -> bool {
+    /// Waits until the plan is released, or its client goes away. Whether it is still a plan for
+    /// the request.
+    pub async fn is_released<P: Peer>(&mut self, peer: &mut P) -> bool {
         let Some(hold) = self.hold.take() else {
             return true;
         };
-        match hold.await {
-            Ok(()) => true,
-            Err(answer) => {
+        peer.hold(self.plan.memory() + hold.bytes, 0);
+        match external::unless_gone(peer, hold.until).await {
+            Ok(Ok(granted)) => {
+                if let Some(granted) = granted {
+                    granted.put(&mut self.plan);
+                }
+                true
+            }
+            Ok(Err(answer)) => {
                 *self = Decided::answered(*answer);
+                false
+            }
+            Err(kind) => {
+                *self = Decided::failed(kind);
                 false
             }
         }
@@ -412,7 +446,7 @@ pub fn scheme(visit: &DownstreamConnection, head: &Head<'_>, trusted_hops: usize
 /// Makes the plan of a request. `budget` is what its regexes may cost from here on, and `room` what
 /// its head may borrow from once it is changed.
 pub fn plan<'h>(
-    worker: &Worker,
+    worker: &Rc<Worker>,
     tables: &Tables,
     visit: &DownstreamConnection,
     (head, room): (&Head<'h>, &'h mut HeadMemory),

@@ -289,7 +289,10 @@ fn told_path<'a>(head: &'a Head<'_>) -> &'a str {
 }
 
 /// The fields that providers may be told. `may_tell` is whether the sender may say how it came.
-fn told_fields<'a, 'h>(head: &'a Head<'h>, may_tell: bool) -> impl Iterator<Item = &'a Field<'h>> {
+pub(super) fn told_fields<'a, 'h>(
+    head: &'a Head<'h>,
+    may_tell: bool,
+) -> impl Iterator<Item = &'a Field<'h>> {
     head.fields.iter().filter(move |field| {
         let is_own = matches!(
             field.known,

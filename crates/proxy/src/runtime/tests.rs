@@ -8,6 +8,7 @@ mod floods;
 mod held;
 mod http1;
 mod http2;
+mod inquiries;
 mod interim;
 mod introduced;
 mod life;

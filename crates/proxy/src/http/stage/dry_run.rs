@@ -133,6 +133,7 @@ impl Stage {
             Stage::Hsts => "HSTS",
             Stage::BodyLimit => "body limit",
             Stage::Passwords => "password",
+            Stage::Inquiry => "outside authentication",
             Stage::Fault => "fault",
             Stage::Processors => "processor",
             Stage::Forward => "action",

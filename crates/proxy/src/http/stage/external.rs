@@ -359,7 +359,7 @@ async fn ask<P: Peer>(
 }
 
 /// The answer to a question, unless the client goes away meanwhile: then nobody needs it.
-async fn unless_gone<P: Peer, T>(
+pub(super) async fn unless_gone<P: Peer, T>(
     peer: &mut P,
     asking: impl Future<Output = T>,
 ) -> Result<T, FailureKind> {

@@ -18,7 +18,7 @@ use myriad_model::{Name, Policy, Users};
 
 use self::checks::{LoginAttempt, PasswordChecks, Verdict as Found};
 use super::dry_run::{DryRunEnd, StageVerdict};
-use super::{Flow, RequestState, Scene, sources};
+use super::{Flow, Hold, RequestState, Scene, sources};
 use crate::codec::client::ClientAddress;
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
@@ -89,13 +89,15 @@ pub(super) fn apply(
         password: given.password,
     };
     let refusal = refusal();
-    request.hold = Some(Box::pin(async move {
+    let bytes = attempt.hash.len() + attempt.password.len() + refusal.memory();
+    let until = async move {
         match CHECKS.verify(attempt).await {
-            Found::Right => Ok(()),
+            Found::Right => Ok(None),
             Found::Wrong => Err(Box::new(refusal)),
             Found::Full => Err(Box::new(LocalReply::failed(FailureKind::Overloaded))),
         }
-    }));
+    };
+    request.hold = Some(Hold::new(bytes, Box::pin(until)));
     Ok(Flow::Continue)
 }
 
