@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{
-    Endpoints, MeshTls, Name, Origin, Protocol, Resource, Upstream, UpstreamOptions, UpstreamTls,
-    Value,
+    Dns, Endpoints, MeshTls, Name, Origin, OriginKind, Protocol, Resource, Upstream,
+    UpstreamOptions, UpstreamTls, Value,
 };
 
 pub use service::{PortFound, find_port, ports_changed};
@@ -25,7 +25,7 @@ use super::merged::Merged;
 use super::service_entry::Entry;
 use super::{destination_rule, hash_by, options};
 use crate::engine::{Output, Reader, Unit};
-use border::is_beside;
+use border::{Border, is_beside};
 use endpoint_source::{EndpointSource, Speech};
 
 /// How the names of upstreams end of which it is said what they speak, whatever their port says.
@@ -39,6 +39,10 @@ const SUFFIXES: [(&str, Protocol); 3] = [
 /// The start of the name of an upstream of a host of ServiceEntries. No namespace of a Service is
 /// followed by two slashes.
 const ENTRY_PREFIX: &str = "entry/";
+
+/// The start of the name of an upstream of a host that DNS knows, and that an Ingress names. No
+/// namespace of a Service is followed by two slashes.
+const OUTSIDE_PREFIX: &str = "outside/";
 
 /// The start of what makes requests equal, in the names of upstreams that an Ingress wants so.
 const HASH: &str = "+by=";
@@ -63,6 +67,8 @@ enum Owner<'a> {
     Service(&'a str),
     /// A host of ServiceEntries, by namespace and host.
     Entry(&'a str, &'a str),
+    /// A host that DNS knows, by the namespace that names it and the host.
+    Outside(&'a str, &'a str),
 }
 
 /// An upstream before its DestinationRules are read.
@@ -119,6 +125,15 @@ pub fn entry_name(namespace: &str, host: &str, port: u16, subset: &str) -> Arc<s
     subset_name(&format!("{ENTRY_PREFIX}{namespace}/{host}"), port, subset)
 }
 
+/// The name of an upstream for a host that DNS knows, and that Ingresses of a namespace name.
+pub fn outside_name(namespace: &str, host: &str, port: u16, protocol: Protocol) -> Arc<str> {
+    name(
+        &format!("{OUTSIDE_PREFIX}{namespace}/{host}"),
+        port,
+        protocol,
+    )
+}
+
 /// Translates one upstream.
 pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
     let Some(address) = Address::read(name) else {
@@ -132,7 +147,44 @@ pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
         Owner::Entry(namespace, host) => {
             translate_entry(reader, name, address, (namespace, host)).unwrap_or_default()
         }
+        Owner::Outside(namespace, host) => outside(reader, name, address, (namespace, host)),
     }
+}
+
+/// The upstream of a host that DNS knows. Unlike Services it is where anybody might be in between,
+/// so that its certificate is verified. Whoever names the host is told where it leads nowhere.
+fn outside(
+    reader: &Reader<'_>,
+    name: &Arc<str>,
+    address: Address<'_>,
+    (namespace, host): (&str, &str),
+) -> Output {
+    let mut output = Output::default();
+    if Border::of(reader)
+        .refusal_of_host(host, address.port)
+        .is_some()
+    {
+        return output;
+    }
+    let tls = address.told.is_tls().then(|| UpstreamTls {
+        server_name: host.into(),
+        verify: true,
+        ..UpstreamTls::unverified()
+    });
+    let upstream = Upstream {
+        dns: Some(Box::new(Dns::strict(host, address.port))),
+        tls: tls.map(Box::new),
+        ..Upstream::plain(address.told)
+    };
+    // All Ingresses of the namespace that name the host share it.
+    let origin = Origin {
+        kind: OriginKind::Ingress,
+        id: format!("{namespace}/{host}").into(),
+    };
+    let value = Value::Upstream(upstream);
+    let resource = Resource { origin, value };
+    output.resources.push((Name::new(name.clone()), resource));
+    output
 }
 
 impl<'a> Address<'a> {
@@ -144,12 +196,14 @@ impl<'a> Address<'a> {
             .find_map(|(suffix, protocol)| Some((name.strip_suffix(suffix)?, *protocol)))
             .unwrap_or((name, Protocol::Http1));
         let (owner, port) = text.rsplit_once(':')?;
-        let owner = match owner
-            .strip_prefix(ENTRY_PREFIX)
-            .and_then(|it| it.split_once('/'))
-        {
-            Some((namespace, host)) => Owner::Entry(namespace, host),
-            None => Owner::Service(owner),
+        let below = |prefix: &str| {
+            let rest: Option<&'a str> = owner.strip_prefix(prefix);
+            rest.and_then(|rest| rest.split_once('/'))
+        };
+        let owner = match (below(ENTRY_PREFIX), below(OUTSIDE_PREFIX)) {
+            (Some((namespace, host)), _) => Owner::Entry(namespace, host),
+            (None, Some((namespace, host))) => Owner::Outside(namespace, host),
+            (None, None) => Owner::Service(owner),
         };
         Some(Address {
             owner,

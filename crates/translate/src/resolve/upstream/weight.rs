@@ -21,7 +21,7 @@ pub fn namespace(name: &str) -> Option<(&str, bool)> {
     let address = Address::read(name)?;
     let namespace = match address.owner {
         Owner::Service(id) => id.split_once('/')?.0,
-        Owner::Entry(namespace, _) => namespace,
+        Owner::Entry(namespace, _) | Owner::Outside(namespace, _) => namespace,
     };
     Some((namespace, address.is_copy()))
 }
@@ -37,6 +37,7 @@ pub fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
             let entry = Entry::read(reader, namespace, host, address.port)?;
             entry.weigh(reader, is_copy)
         }
+        Owner::Outside(..) => None,
     };
     if is_copy {
         let end = if address.subset.is_empty() { HASH } else { "@" };
@@ -70,6 +71,8 @@ pub(super) fn close(reader: &mut Reader<'_>, name: &Arc<str>, address: Address<'
             };
             (entry.first().meta.key.clone(), entry.origin())
         }
+        // It counts for nothing, so that it is never beyond anything.
+        Owner::Outside(..) => return Output::default(),
     };
     let draft = Draft {
         name,
