@@ -8,7 +8,7 @@ use crate::{Meta, ObjectKind};
 
 /// Keys of `data` that mean something to translation, sorted. Of all others no more is kept than
 /// header fields need, so that ConfigMaps of other programs cost next to nothing.
-pub const CONFIG_MAP_KEYS: [&str; 27] = [
+pub const CONFIG_MAP_KEYS: [&str; 37] = [
     "allow-cross-namespace-resources",
     "block-cidrs",
     "block-referers",
@@ -17,6 +17,15 @@ pub const CONFIG_MAP_KEYS: [&str; 27] = [
     "enable-modsecurity",
     "force-ssl-redirect",
     "global-allowed-response-headers",
+    "global-auth-always-set-cookie",
+    "global-auth-cache-duration",
+    "global-auth-cache-key",
+    "global-auth-method",
+    "global-auth-request-redirect",
+    "global-auth-response-headers",
+    "global-auth-signin",
+    "global-auth-signin-redirect-param",
+    "global-auth-snippet",
     "global-auth-url",
     "hsts",
     "hsts-include-subdomains",
@@ -25,6 +34,7 @@ pub const CONFIG_MAP_KEYS: [&str; 27] = [
     "http-snippet",
     "location-snippet",
     "main-snippet",
+    "no-auth-locations",
     "plugins",
     "proxy-body-size",
     "proxy-connect-timeout",

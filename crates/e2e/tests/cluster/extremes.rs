@@ -65,9 +65,9 @@ async fn an_ingress_that_cannot_be_translated_is_told_and_harms_nobody() {
     it.told("broken-test", "is not a regex").await;
     // Where restrictions cannot be kept, nothing is served.
     let guarded = site(&it.cluster, "guarded.test")
-        .annotation("nginx.ingress.kubernetes.io/auth-url", "http://auth.test/");
+        .annotation("nginx.ingress.kubernetes.io/valid-referers", "auth.test");
     it.api.apply(&guarded.yaml()).await;
-    it.told("guarded-test", "auth-url").await;
+    it.told("guarded-test", "valid-referers").await;
     let answer = it.cluster.get("guarded.test").await;
     assert_ne!(answer.status, 200, "{answer:?}");
     it.neighbour.all_well(10).await;

@@ -88,9 +88,9 @@ async fn it_asks_browsers_for_https_once_it_says_so() {
 }
 
 #[tokio::test]
-async fn a_service_that_it_asks_about_requests_closes_all_paths() {
+async fn a_service_that_cannot_be_asked_about_requests_closes_all_paths() {
     let backend = Backend::start("a").await;
-    let world = serve(&backend, "global-auth-url: http://auth.test/").await;
+    let world = serve(&backend, "global-auth-url: auth.test").await;
     for host in ["a.test", "own.test"] {
         let answer = world.get(&format!("http://{host}/")).await;
         assert_eq!(answer.status, 503, "{host}");
@@ -128,7 +128,7 @@ async fn check(file: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 async fn check_says_that_it_is_not_read_and_with_the_flag_what_of_it_is_not_honoured() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("map.yaml");
-    std::fs::write(&file, map("global-auth-url: http://auth.test/")).expect("a file");
+    std::fs::write(&file, map("global-auth-url: auth.test")).expect("a file");
     let (code, text) = check(&file, &[]).await;
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("map.yaml:7: warning: ConfigMap"), "{text}");

@@ -58,8 +58,7 @@ async fn a_path_with_source_ranges_is_closed_in_every_spelling() {
 #[tokio::test]
 async fn a_path_whose_access_policy_is_not_honoured_is_closed_in_every_spelling() {
     let backend = Backend::start("a").await;
-    let value = "http://auth.test/verify";
-    let world = serve(&backend, "auth-url", value, &[]).await;
+    let world = serve(&backend, "valid-referers", "a.test", &[]).await;
     for path in SPELLINGS {
         let status = status(&world, path).await;
         assert!([400, 503].contains(&status), "{path}: {status}");

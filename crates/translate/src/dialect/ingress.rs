@@ -14,6 +14,7 @@ pub mod facts;
 mod headers;
 mod host;
 mod host_name;
+mod inquiry;
 mod mirror;
 mod opened;
 mod paths;
@@ -95,7 +96,11 @@ pub fn translate_config_map(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let ignored = &settings.ignore_annotations;
     let is_named = settings.nginx_config_map.as_ref() == Some(&key);
     let findings = match reader.itself(&key) {
-        Some(Object::ConfigMap(map)) if is_named => Defaults::read(&map, ignored).1,
+        Some(Object::ConfigMap(map)) if is_named => {
+            let (defaults, mut findings) = Defaults::read(&map, ignored);
+            findings.extend(inquiry::judge_for_all(reader, &defaults, &key));
+            findings
+        }
         Some(Object::ConfigMap(map)) => {
             let finding = annotations::judge_unnamed(&map, ignored);
             finding.into_iter().collect()

@@ -58,6 +58,7 @@ fn the_order_of_the_map_and_the_ingresses_does_not_matter() {
         "",
         "use-gzip: 'true'",
         "global-auth-url: x",
+        "global-auth-url: http://auth.example/",
         "block-cidrs: x",
     ] {
         let (mut first, mut last, mut both) = (engine(), engine(), engine());

@@ -12,8 +12,8 @@ use std::time::Duration;
 use myriad_api::Finding;
 use myriad_model::{
     Capture, CaptureDirection, CertificateDemand, CheckProtocol, Domain, HeaderEdit, HeaderEdits,
-    Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource, Retry, Rewrite, Sealed,
-    Snapshot, TlsSettings, Value,
+    Inquiry, Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource, Retry,
+    Rewrite, Sealed, Snapshot, TlsSettings, Value,
 };
 use myriad_translate::Engine;
 
@@ -273,6 +273,9 @@ fn policy_text(policy: &Policy) -> String {
         let (upstream, statuses, fields) = (&pages.upstream, &pages.statuses, &pages.fields);
         let _ = write!(text, "\n  pages of {upstream} for {statuses:?} {fields:?}");
     }
+    if let Some(inquiry) = &policy.inquiry {
+        text += &inquiry_text(inquiry);
+    }
     text.extend(policy.rate_limits.iter().map(limit_text));
     if let Some(processor) = &policy.processor {
         let _ = write!(text, "\n  by way of {processor}");
@@ -322,6 +325,34 @@ fn demand_text(demand: &CertificateDemand) -> String {
         true => " except-plain-text",
         false => "",
     };
+    text
+}
+
+fn inquiry_text(inquiry: &Inquiry) -> String {
+    let (upstream, method) = (&inquiry.upstream, &inquiry.method);
+    let (authority, target, timeout) = (&inquiry.authority, &inquiry.target, inquiry.timeout);
+    let mut text = format!("\n  asks {upstream}: {method} {authority}{target} within {timeout:?}");
+    if *inquiry.redirect != *"$request_uri" {
+        let _ = write!(text, "\n    to lead to {}", inquiry.redirect);
+    }
+    for (name, value) in &inquiry.fields {
+        let _ = write!(text, "\n    with {name}={value:?}");
+    }
+    if !inquiry.passed.is_empty() {
+        let _ = write!(text, "\n    for {}", inquiry.passed.join(" "));
+    }
+    if !inquiry.signin.is_empty() {
+        let _ = write!(text, "\n    or {}", inquiry.signin);
+    }
+    if inquiry.always_sets_cookies {
+        text += "\n    always sets cookies";
+    }
+    if let Some(memory) = &inquiry.memory {
+        let _ = write!(text, "\n    remembers by {:?}", memory.key);
+        for (status, age) in &memory.ages {
+            let _ = write!(text, " {status}={age:?}");
+        }
+    }
     text
 }
 

@@ -183,6 +183,12 @@ fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
         ),
         ("nginx.ingress.kubernetes.io/auth-type", "basic"),
         ("nginx.ingress.kubernetes.io/auth-url", "https://x.example"),
+        (
+            "nginx.ingress.kubernetes.io/auth-response-headers",
+            "x-user",
+        ),
+        ("higress.io/auth-url", "http://$host/a"),
+        ("myriad.dev/auth-url", "http://one.two.svc/"),
         ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"),
         ("nginx.ingress.kubernetes.io/canary", "true"),
         ("nginx.ingress.kubernetes.io/canary-weight", "30"),

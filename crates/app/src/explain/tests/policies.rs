@@ -399,6 +399,33 @@ fn where_copies_go_and_whose_pages_take_the_place_of_errors_is_told() {
 }
 
 #[test]
+fn the_service_that_an_ingress_has_asked_is_told() {
+    let annotations = |url: &str| {
+        json!({
+            "nginx.ingress.kubernetes.io/auth-url": url,
+            "nginx.ingress.kubernetes.io/auth-signin": "https://$host/start",
+        })
+    };
+    let seen = explain_of(
+        &question(URL),
+        shop(annotations("http://cart/check?a=$host")),
+    );
+    assert!(seen.is_served, "{seen}");
+    says(
+        &seen,
+        "outside authentication",
+        "asks shop/cart:80 by GET /check?a=www.shop.test",
+    );
+    says(
+        &seen,
+        "outside authentication",
+        "redirected to https://www.shop.test/start?rd=http",
+    );
+    let seen = explain_of(&question(URL), shop(annotations("http://nobody/")));
+    assert!(!seen.is_served, "{seen}");
+}
+
+#[test]
 fn a_handshake_that_is_handed_on_ends_the_questions() {
     let changes = || {
         let mut changes = vec![

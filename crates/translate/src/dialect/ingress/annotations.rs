@@ -11,6 +11,7 @@ mod copies;
 mod defaults;
 mod errors;
 mod hosts;
+mod inquiry;
 mod known;
 mod limits;
 mod options;
@@ -32,6 +33,7 @@ pub use copies::{RequestCopies, TARGET as MIRROR_TARGET};
 pub use defaults::{Defaults, judge_missing, judge_unnamed};
 pub use errors::{BACKEND as PAGES_BACKEND, Errors};
 pub use hosts::{Further, counterpart};
+pub use inquiry::{AskedService, AskedUrl, URL as INQUIRY_URL};
 pub use known::KnownNetworks;
 pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
@@ -42,13 +44,22 @@ use sheet::Sheet;
 pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 72] = [
+pub const HONOURED: [&str; 83] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
+    "auth-always-set-cookie",
+    "auth-cache-duration",
+    "auth-cache-key",
+    "auth-method",
+    "auth-proxy-set-headers",
     "auth-realm",
+    "auth-request-redirect",
+    "auth-response-headers",
     "auth-secret",
     "auth-secret-type",
+    "auth-signin",
+    "auth-signin-redirect-param",
     "auth-tls-error-page",
     "auth-tls-match-cn",
     "auth-tls-pass-certificate-to-upstream",
@@ -56,6 +67,7 @@ pub const HONOURED: [&str; 72] = [
     "auth-tls-verify-client",
     "auth-tls-verify-depth",
     "auth-type",
+    "auth-url",
     "backend-protocol",
     "canary",
     "canary-by-cookie",
@@ -75,6 +87,7 @@ pub const HONOURED: [&str; 72] = [
     "default-backend",
     "denylist-source-range",
     "enable-cors",
+    "enable-global-auth",
     "force-ssl-redirect",
     "from-to-www-redirect",
     "hsts",
@@ -138,6 +151,10 @@ const NETWORK_BYTES: usize = 24;
 /// The bytes that pages of errors take beside what is written: they are told whose errors they are.
 const PAGES_BYTES: usize = 512;
 
+/// The bytes that a service which is asked takes beside what is written: it is told where clients
+/// come from.
+const INQUIRY_BYTES: usize = 512;
+
 /// A problem of one annotation.
 #[derive(Debug)]
 pub struct AnnotationProblem {
@@ -193,6 +210,7 @@ pub fn read(
     }
     basic::read(meta, &mut sheet, &mut options);
     client_certificates::read(meta, &mut sheet, &mut options);
+    replaced.auth = inquiry::read(meta, &mut sheet, &mut options);
     hosts::judge(&mut sheet);
     redirects::read(&mut sheet, &mut options);
     sharing::read(&mut sheet, &mut options);
@@ -231,6 +249,8 @@ fn bytes_of(name: &str, value: &str) -> usize {
     match name {
         // Each alias has paths of its own, and none says which others there are.
         hosts::ALIAS => 0,
+        "auth-proxy-set-headers" => HeaderFields::BYTES_MAX,
+        inquiry::URL => value.len() + INQUIRY_BYTES,
         "custom-headers" if !value.trim().is_empty() => HeaderFields::BYTES_MAX,
         "custom-http-errors" => value.len() + PAGES_BYTES,
         _ if !known::LISTS.contains(&name) => value.len(),

@@ -82,7 +82,7 @@ pub fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Ve
 ///
 /// # Errors
 /// The problem with it, and the remedy.
-fn find(
+pub(super) fn find(
     reader: &mut Reader<'_>,
     ingress: &Opened,
     id: &str,
@@ -146,6 +146,11 @@ fn read<'a>(
         add: Box::default(),
     };
     (edit, refused)
+}
+
+/// Whether a field, in lower case, frames a message or belongs to a connection.
+pub(super) fn is_framing(name: &str) -> bool {
+    FRAMING.contains(&name)
 }
 
 /// Whether nginx would put something else in place of a part of a value.

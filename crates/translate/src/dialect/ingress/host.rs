@@ -13,7 +13,7 @@ use super::claimant::Claimant;
 use super::opened::Opened;
 use super::policy::HostFacts;
 use super::tls::{self, HostTls};
-use super::{claims, headers, routes, table};
+use super::{claims, headers, inquiry, routes, table};
 use crate::engine::{Output, Reader, Shared, Unit};
 use crate::regex::Regexes;
 use crate::resolve::{self, Claim, Shade};
@@ -55,10 +55,12 @@ pub fn translate_host(
     let headers = claimants.iter();
     let headers = headers.map(|known| headers::edits(reader, &known.ingress, &known.options));
     let headers: Vec<_> = headers.collect();
+    let inquiries = inquiry::of_claimants(reader, host, claimants, &table, output);
     let scene = routes::RouteScene {
         host,
         claimants,
         headers: &headers,
+        inquiries: &inquiries,
         facts,
         is_blocked,
         listeners: &listeners,

@@ -178,6 +178,12 @@ pub fn text(path: &PathMatch) -> &str {
     }
 }
 
+/// A path as it is written, without the case of a regex.
+pub fn bare(path: &PathMatch) -> &str {
+    let text = text(path);
+    text.strip_prefix(ANY_CASE).unwrap_or(text)
+}
+
 /// Advice about a path that holds, and what to do about it.
 pub fn advise(matched: &PathMatch, options: &Options) -> Option<(String, &'static str)> {
     if let PathMatch::Prefix(text) = matched

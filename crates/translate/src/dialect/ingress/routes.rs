@@ -12,6 +12,7 @@ use super::annotations::{Blocked, Options, values};
 use super::canary::{self, Share};
 use super::claimant::Claimant;
 use super::error_pages::error_pages;
+use super::inquiry::Inquired;
 use super::mirror::mirror;
 use super::paths::{self, APP_ROOT_RANK, DEFAULT_RANK};
 use super::policy::{self, HostFacts};
@@ -33,6 +34,8 @@ pub struct RouteScene<'a> {
     pub claimants: &'a [Claimant],
     /// The changes of each to headers.
     pub headers: &'a [Option<Box<HeaderEdits>>],
+    /// What each has asked before requests pass.
+    pub inquiries: &'a [Inquired],
     /// The part of policies that the host adds.
     pub facts: HostFacts<'a>,
     /// Whether all of its paths have to stay closed.
@@ -212,7 +215,9 @@ fn govern(
         None => options.basic.as_ref(),
     };
     let meta = &claimant.ingress.meta;
-    let is_obeyed = basic.is_none_or(|it| it.apply(reader, meta, &mut policy, output));
+    let inquired = scene.inquiries.get(entry.main.claimant);
+    let is_obeyed = basic.is_none_or(|it| it.apply(reader, meta, &mut policy, output))
+        && inquired.is_none_or(|it| it.apply(options, path, &mut policy));
     let fixed = match is_obeyed {
         true => fixed_action(scene, entry, options),
         false => Some(closed()),

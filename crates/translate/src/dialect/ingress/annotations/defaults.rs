@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use myriad_api::{ConfigMap, Finding, ObjectKey, Severity};
 
-use super::{Blocked, Options, values};
+use super::{AskedService, Blocked, Options, values};
 use crate::settings::Hsts;
 
 pub use keys::judge_unnamed;
@@ -48,7 +48,8 @@ struct Closed {
 /// Parts of the defaults that the annotations of an Ingress replace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Replaced {
-    auth: bool,
+    /// Whether it does without the service that is asked for all, or names one itself.
+    pub(super) auth: bool,
     firewall: bool,
     /// Whether it lists the networks of its clients.
     pub(super) sources: bool,
@@ -59,12 +60,8 @@ pub(super) struct Replaced {
 impl Replaced {
     /// Takes note of an annotation.
     pub(super) fn note(&mut self, name: &str, value: &str) {
-        let is_off = || values::boolean(value.trim()) == Some(false);
-        match name {
-            "enable-global-auth" => self.auth |= is_off(),
-            FIREWALL => self.firewall |= is_off(),
-            _ => {}
-        }
+        let is_off = values::boolean(value.trim()) == Some(false);
+        self.firewall |= name == FIREWALL && is_off;
     }
 }
 
@@ -92,6 +89,11 @@ impl Defaults {
             self.options.hsts = hsts;
         }
         self
+    }
+
+    /// The service that is asked for all Ingresses.
+    pub fn service(&self) -> Option<&AskedService> {
+        self.options.inquiry.as_deref()
     }
 
     /// Whether a header, in lower case, may be set on responses.
@@ -172,10 +174,20 @@ mod tests {
             "denylist-source-range",
             "force-ssl-redirect",
             "global-allowed-response-headers",
+            "global-auth-always-set-cookie",
+            "global-auth-cache-duration",
+            "global-auth-cache-key",
+            "global-auth-method",
+            "global-auth-request-redirect",
+            "global-auth-response-headers",
+            "global-auth-signin",
+            "global-auth-signin-redirect-param",
+            "global-auth-url",
             "hsts",
             "hsts-include-subdomains",
             "hsts-max-age",
             "hsts-preload",
+            "no-auth-locations",
             "proxy-body-size",
             "proxy-connect-timeout",
             "proxy-read-timeout",
@@ -199,7 +211,9 @@ mod tests {
             ("block-user-agents", "", false),
             ("enable-modsecurity", "true", true),
             ("enable-modsecurity", "false", false),
-            ("global-auth-url", "http://auth.example/", true),
+            ("global-auth-snippet", "gzip on;", true),
+            ("global-auth-url", "auth.example", true),
+            ("global-auth-url", "https://$host/oauth2/auth", true),
             ("http-snippet", "log_format own '$remote_addr';", false),
             ("http-snippet", "deny all;", true),
             ("location-snippet", "add_header A b;", false),
@@ -228,20 +242,59 @@ mod tests {
 
     #[test]
     fn an_ingress_that_does_without_is_not_closed() {
-        let (defaults, _) = read(&[("global-auth-url", "http://auth.example/")]);
-        let closed = |annotations: &[(&str, &str)]| {
-            defaults.blocked(replaced(annotations)) == Blocked::Paths
-        };
-        assert!(!closed(&[("enable-global-auth", "false")]));
-        for value in ["true", "", "off"] {
-            assert!(closed(&[("enable-global-auth", value)]), "{value:?}");
-        }
-        assert!(closed(&[("enable-modsecurity", "false")]));
+        let (defaults, _) = read(&[("global-auth-url", "auth.example")]);
+        let closed = |replaced| defaults.blocked(replaced) == Blocked::Paths;
+        assert!(!closed(Replaced {
+            auth: true,
+            ..Replaced::default()
+        }));
+        assert!(closed(replaced(&[("enable-modsecurity", "false")])));
         let (defaults, _) = read(&[("enable-modsecurity", "true")]);
         let without = replaced(&[("enable-modsecurity", "false")]);
         assert_eq!(defaults.blocked(without), Blocked::No);
         let unknown = Defaults::unknown();
         assert_eq!(unknown.blocked(without), Blocked::Paths);
+    }
+
+    #[test]
+    fn the_service_that_is_asked_for_all_is_read_as_a_whole_or_closes() {
+        let url = (
+            "global-auth-url",
+            "http://auth.sso.svc/check?a=$request_uri",
+        );
+        let (defaults, findings) = read(&[
+            url,
+            ("global-auth-signin", "https://sso.example/start"),
+            ("global-auth-signin-redirect-param", "next"),
+            ("global-auth-response-headers", "X-User, X-Email"),
+            ("global-auth-cache-key", "$cookie_s"),
+            ("global-auth-always-set-cookie", "true"),
+        ]);
+        assert!(findings.is_empty(), "{findings:?}");
+        let service = defaults.options.inquiry.as_deref().expect("it is asked");
+        assert!(service.is_for_all && service.always_sets_cookies);
+        assert!(
+            service
+                .signin
+                .ends_with("?next=$scheme://$http_host$escaped_request_uri")
+        );
+        assert_eq!(service.passed.len(), 2);
+        assert_eq!(service.memory.as_ref().map(|it| it.ages.len()), Some(3));
+        assert!(service.spares("/.well-known/acme-challenge/x") && !service.spares("/"));
+        assert_eq!(defaults.blocked(Replaced::default()), Blocked::No);
+        let (defaults, findings) = read(&[url, ("global-auth-response-headers", "X User")]);
+        assert_eq!(defaults.blocked(Replaced::default()), Blocked::Paths);
+        assert!(defaults.options.inquiry.is_none() && findings.len() == 1);
+        for (spared, path, is_spared) in [
+            ("/a, /b", "/b/c", true),
+            ("/a, /b", "/.well-known/acme-challenge/x", false),
+            ("", "/.well-known/acme-challenge/x", false),
+            ("a", "/a", false),
+        ] {
+            let (defaults, _) = read(&[url, ("no-auth-locations", spared)]);
+            let service = defaults.options.inquiry.as_deref().expect("it is asked");
+            assert_eq!(service.spares(path), is_spared, "{spared:?} {path}");
+        }
     }
 
     #[test]

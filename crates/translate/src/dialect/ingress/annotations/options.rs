@@ -7,7 +7,7 @@ use myriad_api::secret::UsersForm;
 use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite, SourceRanges};
 
 use super::sheet::Sheet;
-use super::{ClientCertificates, DENIED, Errors, RequestCopies, SOURCES, values};
+use super::{AskedService, ClientCertificates, DENIED, Errors, RequestCopies, SOURCES, values};
 use crate::settings::Hsts;
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
@@ -35,6 +35,8 @@ pub struct Options {
     pub basic: Option<Basic>,
     /// The certificates that clients are asked for on its hosts.
     pub clients: Option<Box<ClientCertificates>>,
+    /// The service that is asked whether requests may pass.
+    pub inquiry: Option<Box<AskedService>>,
     /// The largest request body. Unlimited by default, where ingress-nginx has 1 MiB.
     pub request_body_bytes_max: u64,
     /// The longest handshake with an endpoint.
@@ -82,6 +84,7 @@ impl Options {
             || !self.sources_denied.is_empty()
             || self.basic.is_some()
             || self.clients.is_some()
+            || self.inquiry.is_some()
             || self.blocked != Blocked::No
             || matches!(answers, Some(401 | 403 | 503))
     }
@@ -168,6 +171,7 @@ impl Default for Options {
             satisfies_any: false,
             basic: None,
             clients: None,
+            inquiry: None,
             request_body_bytes_max: policy.request_body_bytes_max,
             connect_timeout: policy.connect_timeout,
             read_timeout: policy.read_timeout,

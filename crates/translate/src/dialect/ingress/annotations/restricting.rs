@@ -3,13 +3,12 @@
 use super::{Blocked, snippet};
 
 /// Names that restrict access to the paths of the Ingress. A `*` at the end stands for any rest.
-const PATHS: [&str; 13] = [
+const PATHS: [&str; 12] = [
     "auth-*",
     "basic-auth*",
     "blacklist-source-range",
     "domain-blacklist-source-range",
     "domain-whitelist-source-range",
-    "enable-global-auth",
     "enable-modsecurity",
     "enable-owasp-core-rules",
     "enable-owasp-modsecurity-crs",
@@ -22,6 +21,9 @@ const PATHS: [&str; 13] = [
 /// Names that restrict access to all paths of the hosts of the Ingress, whoever wrote them:
 /// ingress-nginx puts them into the server block.
 const HOST: [&str; 1] = ["auth-tls-*"];
+
+/// Names that look like the others and only tune how somebody is asked.
+const TUNING: [&str; 1] = ["auth-keepalive*"];
 
 /// The part that has to stay closed while an annotation is without effect, and the directive of a
 /// snippet that says so.
@@ -39,7 +41,9 @@ pub fn judge(name: &str, value: &str) -> (Blocked, Option<String>) {
         };
     }
     let is_one_of = |known: &[&str]| known.iter().any(|pattern| fits(pattern, name));
-    let blocked = if is_one_of(&HOST) {
+    let blocked = if is_one_of(&TUNING) {
+        Blocked::No
+    } else if is_one_of(&HOST) {
         Blocked::Host
     } else if is_one_of(&PATHS) && !is_switched_off(name, value) {
         Blocked::Paths
@@ -69,7 +73,9 @@ mod tests {
     #[test]
     fn what_closes_something_is_recognised() {
         for (name, value, blocked) in [
-            ("auth-url", "https://x", Blocked::Paths),
+            ("auth-unheard-of", "x", Blocked::Paths),
+            ("auth-keepalive", "10", Blocked::No),
+            ("auth-keepalive-share-vars", "true", Blocked::No),
             ("auth-tls-secret", "a/b", Blocked::Host),
             ("blacklist-source-range", "10.0.0.0/8", Blocked::Paths),
             ("enable-modsecurity", "true", Blocked::Paths),

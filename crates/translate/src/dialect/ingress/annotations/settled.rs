@@ -5,11 +5,10 @@ const OFF: &[&str] = &["off", "false", "0", ""];
 
 /// Names, and the values by which they ask for what is so anyway. Bodies are streamed both ways
 /// and never written to disk, and an unset limit is none.
-const SETTLED: [(&str, &[&str]); 22] = [
+const SETTLED: [(&str, &[&str]); 21] = [
     ("connection-proxy-header", &["keep-alive", ""]),
     ("custom-http-errors", &[""]),
     ("default-backend", &[""]),
-    ("enable-global-auth", OFF),
     ("enable-modsecurity", OFF),
     ("enable-opentelemetry", OFF),
     ("enable-opentracing", OFF),

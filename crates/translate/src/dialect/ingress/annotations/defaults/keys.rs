@@ -7,7 +7,6 @@ use myriad_api::{ConfigMap, Finding, Severity};
 use crate::dialect::ingress::annotations::{DENIED, snippet, values};
 
 /// Remedies for keys that are not honoured.
-const ASK: &str = "have an AuthorizationPolicy of action CUSTOM ask";
 const DENY: &str = "deny it by an AuthorizationPolicy of the gateway";
 const OTHERWISE: &str = "restrict access in another way";
 
@@ -17,7 +16,7 @@ pub(super) const CLOSING: [(&str, &str); 11] = [
     ("block-referers", DENY),
     ("block-user-agents", DENY),
     (FIREWALL, OTHERWISE),
-    (AUTH, ASK),
+    (AUTH_SNIPPET, OTHERWISE),
     ("http-snippet", OTHERWISE),
     ("location-snippet", OTHERWISE),
     ("main-snippet", OTHERWISE),
@@ -28,6 +27,15 @@ pub(super) const CLOSING: [(&str, &str); 11] = [
 
 /// The key of the service that is asked about every request.
 pub(super) const AUTH: &str = "global-auth-url";
+
+/// The key of what nginx does beside asking it.
+pub(super) const AUTH_SNIPPET: &str = "global-auth-snippet";
+
+/// The key of the fields of its answer that endpoints get.
+pub(super) const AUTH_FIELDS: &str = "global-auth-response-headers";
+
+/// The key of the starts of paths that it is not asked about.
+pub(super) const SPARED: &str = "no-auth-locations";
 
 /// The switch of a firewall.
 pub(super) const FIREWALL: &str = "enable-modsecurity";
@@ -71,7 +79,7 @@ pub fn judge_unnamed(map: &ConfigMap, ignored: &BTreeSet<String>) -> Option<Find
     let mut closing = CLOSING.iter().map(|(key, _)| *key);
     let key = closing.find(|key| *key != PLUGINS && is_closing(key));
     let sources = || {
-        [SOURCES, DENIED]
+        [SOURCES, DENIED, AUTH]
             .into_iter()
             .find(|key| text(key).is_some())
     };
@@ -105,7 +113,8 @@ pub(super) fn text_of<'a>(
 
 /// The way in which a key restricts access; `None` where its value does not.
 pub(super) fn restricting(key: &str, text: &str) -> Option<String> {
-    if key.ends_with("-snippet") {
+    // As that of an annotation, it is there to restrict.
+    if key.ends_with("-snippet") && key != AUTH_SNIPPET {
         let directive = snippet::restricting(text)?;
         return Some(format!("has {directive:?}, which may restrict access and"));
     }

@@ -8,10 +8,10 @@ use myriad_model::SourceRanges;
 
 use super::Defaults;
 use super::keys::{
-    AUTH, BALANCERS, CLOSING, CROSSING, FIREWALL, FORCE, HEADERS, HSTS, HSTS_PARTS, SOURCES, field,
-    restricting, text_of,
+    AUTH, AUTH_FIELDS, AUTH_SNIPPET, BALANCERS, CLOSING, CROSSING, FIREWALL, FORCE, HEADERS, HSTS,
+    HSTS_PARTS, SOURCES, SPARED, field, restricting, text_of,
 };
-use crate::dialect::ingress::annotations::{DENIED, values};
+use crate::dialect::ingress::annotations::{AskedService, DENIED, inquiry, values};
 use crate::settings::Hsts;
 
 /// The longest list of names of headers, in bytes.
@@ -20,6 +20,13 @@ const LIST_BYTES_MAX: usize = 64 << 10;
 /// The time for which browsers are asked, in seconds, where the ConfigMap says none: that of
 /// ingress-nginx.
 const HSTS_AGE_S: u32 = 31_536_000;
+
+/// The starts of paths that the service of all is not asked about, where the ConfigMap says none.
+const SPARED_USUALLY: &str = "/.well-known/acme-challenge";
+
+/// The Ingresses that are closed where it cannot be asked.
+const ALL_BUT: &str =
+    "so the paths of all Ingresses but those with enable-global-auth: \"false\" answer 503";
 
 /// Reads a ConfigMap; the findings name what of it is not honoured.
 pub(super) fn read(map: &ConfigMap, ignored: &BTreeSet<String>) -> (Defaults, Vec<Finding>) {
@@ -33,6 +40,7 @@ pub(super) fn read(map: &ConfigMap, ignored: &BTreeSet<String>) -> (Defaults, Ve
     reading.read_sources();
     reading.read_hsts();
     reading.read_headers();
+    reading.read_inquiry();
     reading.read_closing();
     reading.read_balancers();
     (reading.defaults, reading.findings)
@@ -154,6 +162,75 @@ impl<'a> Reading<'a> {
         self.defaults.headers = Some(names.collect());
     }
 
+    /// The service that is asked for all Ingresses, where a key names one.
+    fn read_inquiry(&mut self) {
+        let Some(text) = self.text(AUTH) else {
+            return;
+        };
+        let url = inquiry::url(text).filter(|url| url.host.is_some());
+        let passed = self.text(AUTH_FIELDS);
+        let passed = passed.map(|text| inquiry::fields(text).ok_or(text));
+        let what = match (&url, passed) {
+            (None, _) => Some((AUTH, text, inquiry::EXPECTED_URL)),
+            (_, Some(Err(text))) => Some((AUTH_FIELDS, text, inquiry::EXPECTED_FIELDS)),
+            (Some(_), _) => None,
+        };
+        if let Some((key, text, expected)) = what {
+            self.defaults.closed.auth = true;
+            let shown = values::quote(text);
+            let message = format!("is {shown}, which is not understood, {ALL_BUT}");
+            self.find(Severity::Error, key, message, expected);
+            return;
+        }
+        let Some(url) = url else {
+            return;
+        };
+        let mut service = AskedService::at(url);
+        service.is_for_all = true;
+        self.read_further(&mut service);
+        self.defaults.options.inquiry = Some(Box::new(service));
+    }
+
+    /// All but where the service is. What cannot be read of it lets nobody pass.
+    fn read_further(&mut self, service: &mut AskedService) {
+        let names = self.text(AUTH_FIELDS);
+        service.passed = names.and_then(inquiry::fields).unwrap_or_default();
+        let expected = inquiry::EXPECTED_METHOD;
+        service.method = self.value("global-auth-method", expected, inquiry::method);
+        let parameter = self.value(
+            "global-auth-signin-redirect-param",
+            "write the name of a parameter, such as rd",
+            values::token,
+        );
+        let parameter = parameter.unwrap_or(inquiry::PARAMETER);
+        let expected = inquiry::EXPECTED_LOCATION;
+        let signin = self.value("global-auth-signin", expected, |text| {
+            inquiry::signin(text, parameter)
+        });
+        service.signin = signin.unwrap_or_default();
+        let redirect = self.value("global-auth-request-redirect", expected, inquiry::redirect);
+        if let Some(redirect) = redirect {
+            service.redirect = redirect;
+        }
+        let switch = "write \"true\" or \"false\"";
+        let always = self.value("global-auth-always-set-cookie", switch, values::boolean);
+        service.always_sets_cookies = always == Some(true);
+        let expected = inquiry::EXPECTED_KEY;
+        let key = self.value("global-auth-cache-key", expected, inquiry::memory_key);
+        let expected = inquiry::EXPECTED_DURATION;
+        let ages = self.value("global-auth-cache-duration", expected, inquiry::ages);
+        service.memory = key.and_then(|key| inquiry::remembered(key, ages));
+        let spared = match self.text(SPARED) {
+            Some(text) => text,
+            // Written and empty, it spares none.
+            None if self.map.get(SPARED).is_some() => "",
+            None => SPARED_USUALLY,
+        };
+        let spared = spared.split(',').map(str::trim);
+        let spared = spared.filter(|start| start.starts_with('/'));
+        service.spared = spared.map(Into::into).collect();
+    }
+
     fn read_closing(&mut self) {
         for (key, instead) in CLOSING {
             let what = self.text(key).and_then(|text| restricting(key, text));
@@ -162,7 +239,7 @@ impl<'a> Reading<'a> {
             };
             let closed = &mut self.defaults.closed;
             let (closed, but) = match key {
-                AUTH => (
+                AUTH_SNIPPET => (
                     &mut closed.auth,
                     " but those with enable-global-auth: \"false\"",
                 ),

@@ -1,0 +1,485 @@
+//! The service that is asked whether requests of an Ingress may pass: where it is, and what it is
+//! asked.
+
+use std::sync::Arc;
+
+use myriad_api::config_map::HeaderFields;
+use myriad_api::{BackendPort, Finding, IngressBackend, ObjectKey, Severity};
+use myriad_model::{Host, Inquiry, Name, PathMatch, Policy, is_token, variables};
+
+use super::annotations::{AskedService, AskedUrl, Blocked, Defaults, INQUIRY_URL, Options, key_of};
+use super::claimant::Claimant;
+use super::headers::{self, is_framing};
+use super::paths;
+use super::table::{PathEntry, Table};
+use crate::engine::{Output, Reader, Unit};
+use crate::regex::literal_start;
+use crate::resolve::upstream::border::{Border, remedy};
+use crate::resolve::upstream::{self, PortFound};
+
+/// What is told beside the original URL where a method is written, as ingress-nginx does.
+const OF_METHOD: [(&str, &str); 2] = [("x-original-uri", "$request_uri"), ("x-scheme", "$scheme")];
+
+/// What becomes of the requests of an Ingress on a host.
+pub enum Inquired {
+    /// Nobody is asked.
+    Nobody,
+    /// This service is.
+    Service(Box<Inquiry>),
+    /// It cannot be, so nothing may pass.
+    Closed,
+}
+
+/// What is wrong, and what to do.
+type Problem = (String, &'static str);
+
+/// What each of the Ingresses on a host has asked, in their order.
+pub fn of_claimants(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claimants: &[Claimant],
+    table: &Table<'_>,
+    output: &mut Output,
+) -> Vec<Inquired> {
+    let all = claimants.iter();
+    all.map(|claimant| {
+        let options = &claimant.options;
+        let asked = options.inquiry.as_deref();
+        // A redirect goes before it, as in nginx: it says nothing of what is behind.
+        let Some(asked) = asked.filter(|_| options.redirect.is_none() && !claimant.is_canary())
+        else {
+            return Inquired::Nobody;
+        };
+        let scene = Scene {
+            host,
+            claimants,
+            claimant,
+            table,
+        };
+        match scene.inquiry(reader, asked, output) {
+            Ok(inquiry) => Inquired::Service(Box::new(inquiry)),
+            Err(problem) => {
+                // That of all is told of once, with the ConfigMap.
+                if !asked.is_for_all {
+                    output.findings.push(finding(claimant, problem));
+                }
+                Inquired::Closed
+            }
+        }
+    })
+    .collect()
+}
+
+impl Inquired {
+    /// Makes the policy of a path ask. Whether it can be obeyed; otherwise nobody may be let in.
+    pub fn apply(&self, options: &Options, path: &PathMatch, policy: &mut Policy) -> bool {
+        let asked = options.inquiry.as_deref();
+        let is_spared = asked.is_some_and(|asked| asked.spares(paths::bare(path)));
+        let inquiry = match self {
+            Inquired::Nobody => return true,
+            Inquired::Closed => return is_spared,
+            Inquired::Service(inquiry) => inquiry,
+        };
+        // What the service may say of a client no client says itself, whoever lets it pass.
+        if !inquiry.passed.is_empty() {
+            let mut headers = policy.headers.take().unwrap_or_default();
+            let mut remove = headers.request.remove.into_vec();
+            remove.extend(inquiry.passed.iter().cloned());
+            headers.request.remove = remove.into();
+            policy.headers = Some(headers);
+        }
+        policy.inquiry = (!is_spared).then(|| inquiry.clone());
+        true
+    }
+}
+
+/// What is wrong with the service that is asked for all Ingresses, where one is.
+pub fn judge_for_all(
+    reader: &mut Reader<'_>,
+    defaults: &Defaults,
+    map: &ObjectKey,
+) -> Option<Finding> {
+    let url = &defaults.service()?.url;
+    let host = url.host.as_deref()?;
+    let named = named_upstream(reader, (host, url), (map.namespace(), true));
+    let (message, remedy) = named.err()?;
+    let field = "data.global-auth-url";
+    let message = format!("{message}, so the paths of Ingresses that are asked about answer 503");
+    Some(Finding::new(Severity::Error, map, field, message, remedy))
+}
+
+/// The upstream of a host that a URL names: a Service, or one that DNS knows. It is named in a
+/// namespace, or for all Ingresses.
+fn named_upstream(
+    reader: &mut Reader<'_>,
+    (host, url): (&str, &AskedUrl),
+    (own, is_for_all): (&str, bool),
+) -> Result<Arc<str>, Problem> {
+    let domain = &reader.settings().cluster_domain;
+    match read_host(host, own, domain) {
+        WrittenHost::Service(id) => {
+            let port = service_port(reader, &id, url.port, (own, is_for_all))?;
+            Ok(upstream::name(&id, port, url.protocol))
+        }
+        WrittenHost::Outside => match Border::of(reader).refusal_of_host(host, url.port) {
+            Some(why) => Err((format!("names {host}, which is {why}"), remedy(why))),
+            None => Ok(upstream::outside_name(own, host, url.port, url.protocol)),
+        },
+        WrittenHost::Unknown => Err((
+            format!("names {host}, which is no Service of the cluster"),
+            "name a Service in full, such as auth.sso.svc.cluster.local",
+        )),
+    }
+}
+
+/// An Ingress on a host that has a service asked.
+struct Scene<'a, 't> {
+    host: &'a Host,
+    claimants: &'a [Claimant],
+    claimant: &'a Claimant,
+    table: &'a Table<'t>,
+}
+
+impl Scene<'_, '_> {
+    fn inquiry(
+        &self,
+        reader: &mut Reader<'_>,
+        asked: &AskedService,
+        output: &mut Output,
+    ) -> Result<Inquiry, Problem> {
+        let options = &self.claimant.options;
+        let url = &asked.url;
+        let is_own = |host: &&str| *host == self.host.as_str() && !asked.is_for_all;
+        let named = url.host.as_deref().filter(|host| !is_own(host));
+        let upstream = match named {
+            Some(host) => {
+                let map = reader.settings().nginx_config_map.as_ref();
+                let of_all = map.map(ObjectKey::namespace).filter(|_| asked.is_for_all);
+                let own = of_all.unwrap_or(self.claimant.namespace());
+                named_upstream(reader, (host, url), (own, asked.is_for_all))?
+            }
+            None => self.own_upstream(reader, url)?,
+        };
+        output.needs.push(Unit::upstream(upstream.clone()));
+        let told = self.told(reader, asked)?;
+        Ok(Inquiry {
+            upstream: Name::new(upstream),
+            method: asked.method.clone().unwrap_or_else(|| "GET".into()),
+            authority: told.authority.unwrap_or_else(|| url.authority.clone()),
+            target: url.target.clone(),
+            redirect: asked.redirect.clone(),
+            fields: told.fields.into(),
+            timeout: options.connect_timeout.saturating_add(options.read_timeout),
+            passed: asked.passed.clone(),
+            signin: asked.signin.clone(),
+            always_sets_cookies: asked.always_sets_cookies,
+            memory: asked.memory.clone(),
+        })
+    }
+
+    /// The upstream behind a path of the same host, which the proxy serves itself: it asks no
+    /// listener of its own.
+    fn own_upstream(&self, reader: &mut Reader<'_>, url: &AskedUrl) -> Result<Arc<str>, Problem> {
+        let advice = "write the path of a Service on the same host, in an Ingress of the same \
+                      namespace that leads there as it is, or name the Service itself";
+        let path = url.target.split('?').next().unwrap_or_default();
+        if path.contains('$') {
+            let message = "leads to a path of the same host that requests choose";
+            return Err((message.to_owned(), advice));
+        }
+        let no_path = || {
+            (
+                format!("leads to {path} of the same host, which nobody serves"),
+                advice,
+            )
+        };
+        let entry = serving(self.table, path)
+            .map_err(|pattern| {
+                let message = format!("leads to {path} of the same host, which {pattern} may take");
+                (message, advice)
+            })?
+            .ok_or_else(no_path)?;
+        let served_by = self
+            .claimants
+            .get(entry.main.claimant)
+            .ok_or_else(no_path)?;
+        let options = &served_by.options;
+        let is_plain = options.rewrite.is_none()
+            && options.redirect.is_none()
+            && options.respond.is_none()
+            && options.blocked == Blocked::No
+            && !entry.is_closed;
+        if !is_plain || served_by.namespace() != self.claimant.namespace() {
+            let key = &served_by.ingress.meta.key;
+            let message =
+                format!("leads to {path} of the same host, which {key} does not serve as it is");
+            return Err((message, advice));
+        }
+        let IngressBackend::Service { name, port } = entry.main.backend else {
+            return Err(no_path());
+        };
+        let id = format!("{}/{name}", served_by.namespace());
+        match reader.service_port(&id, port) {
+            PortFound::Listed(number) | PortFound::Implied(number) => {
+                Ok(upstream::name(&id, number, options.protocol))
+            }
+            PortFound::NoService | PortFound::NoPort => Err(no_path()),
+        }
+    }
+
+    /// What the service is told beside what the client has sent.
+    fn told(&self, reader: &mut Reader<'_>, asked: &AskedService) -> Result<Told, Problem> {
+        let usual = OF_METHOD.iter().filter(|_| asked.method.is_some());
+        let usual = usual.map(|(name, value)| ((*name).into(), (*value).into()));
+        let usual: Vec<(Box<str>, Box<str>)> = usual.collect();
+        let Some(id) = asked.fields.as_deref() else {
+            return Ok(Told {
+                authority: None,
+                fields: usual,
+            });
+        };
+        let defaults = reader.ingress_defaults();
+        let map = headers::find(reader, &self.claimant.ingress, id, &defaults);
+        let map = map.map_err(|(what, remedy)| {
+            let message = format!("is told fields of ConfigMap {id}, {what}");
+            (message, remedy)
+        })?;
+        let mut told = Told::read(&map.fields).map_err(|name| {
+            let message = format!(
+                "is told fields of ConfigMap {id}, whose entry {name:?} is none that can be told"
+            );
+            let remedy = "write names and values of fields, with variables that are known";
+            (message, remedy)
+        })?;
+        for (name, value) in usual {
+            if told.fields.iter().all(|(known, _)| *known != name) {
+                told.fields.push((name, value));
+            }
+        }
+        match told.fields.len() <= Inquiry::FIELDS_MAX {
+            true => Ok(told),
+            false => {
+                let message = format!("is told more than {} fields", Inquiry::FIELDS_MAX);
+                Err((message, "tell it fewer"))
+            }
+        }
+    }
+}
+
+/// What a service is told beside what a client has sent.
+struct Told {
+    /// The host that it is asked by, where that is said.
+    authority: Option<Box<str>>,
+    fields: Vec<(Box<str>, Box<str>)>,
+}
+
+/// A host as it is written in a URL.
+#[derive(Debug, PartialEq, Eq)]
+enum WrittenHost {
+    /// A Service, by `namespace/name`.
+    Service(String),
+    /// One that DNS knows.
+    Outside,
+    /// One of the cluster that is none of a Service.
+    Unknown,
+}
+
+fn read_host(host: &str, own: &str, domain: &str) -> WrittenHost {
+    let inner = host.strip_suffix(domain);
+    let inner = inner.and_then(|inner| inner.strip_suffix('.'));
+    let is_of_cluster = inner.is_some();
+    let inner = inner.unwrap_or(host);
+    let Some((name, rest)) = inner.split_once('.') else {
+        return match is_of_cluster {
+            true => WrittenHost::Unknown,
+            false => WrittenHost::Service(format!("{own}/{inner}")),
+        };
+    };
+    match rest.strip_suffix(".svc") {
+        Some(namespace) if !namespace.contains('.') => {
+            WrittenHost::Service(format!("{namespace}/{name}"))
+        }
+        Some(_) => WrittenHost::Unknown,
+        None if is_of_cluster || rest == "svc" => WrittenHost::Unknown,
+        None if rest == own => WrittenHost::Service(format!("{own}/{name}")),
+        None => WrittenHost::Outside,
+    }
+}
+
+/// The port of a Service: of the own namespace, or one whose owner names this one, or any for who
+/// runs the gateway. Of others it is not told whether they are there.
+fn service_port(
+    reader: &mut Reader<'_>,
+    id: &str,
+    port: u16,
+    (own, is_for_all): (&str, bool),
+) -> Result<u16, Problem> {
+    let (found, exports) = reader.exported_port(id, &BackendPort::Number(port));
+    let is_own = id.split('/').next() == Some(own);
+    let is_lent = exports.iter().any(|to| **to == *"*" || **to == *own);
+    if !is_own && !is_lent && !is_for_all {
+        return Err((
+            format!("names Service {id}, which is not for namespace {own}"),
+            "name a Service of the same namespace, or let the owner of that one name this \
+             namespace in its annotation networking.istio.io/exportTo",
+        ));
+    }
+    match found {
+        PortFound::Listed(number) | PortFound::Implied(number) => Ok(number),
+        PortFound::NoService => Err((
+            format!("names Service {id}, which is not there"),
+            "create the Service, or correct the name",
+        )),
+        PortFound::NoPort => Err((
+            format!("names port {port}, which Service {id} does not have"),
+            "name a port of the Service's spec.ports",
+        )),
+    }
+}
+
+/// What serves a path of a host, where it can be told.
+///
+/// # Errors
+/// A regex that may take it first.
+fn serving<'t>(table: &'t Table<'_>, path: &str) -> Result<Option<&'t PathEntry<'t>>, String> {
+    let mut first: Option<(u64, &PathEntry<'_>)> = None;
+    let mut doubt: Option<(u64, &str)> = None;
+    for (matched, entry) in &table.paths {
+        let rank = paths::rank(matched, 0);
+        let takes = match matched {
+            PathMatch::Exact(text) => **text == *path,
+            PathMatch::Prefix(text) => is_below(path, text),
+            PathMatch::Start(text) => path.starts_with(&**text),
+            PathMatch::Regex(_) => {
+                let pattern = paths::bare(matched);
+                let start = literal_start(pattern).to_ascii_lowercase();
+                let may_take = path.to_ascii_lowercase().starts_with(&start);
+                if may_take && doubt.is_none_or(|(known, _)| rank < known) {
+                    doubt = Some((rank, pattern));
+                }
+                false
+            }
+        };
+        if takes && first.is_none_or(|(known, _)| rank < known) {
+            first = Some((rank, entry));
+        }
+    }
+    match (doubt, first) {
+        (Some((doubt, pattern)), Some((first, _))) if doubt < first => Err(pattern.to_owned()),
+        (Some((_, pattern)), None) => Err(pattern.to_owned()),
+        (_, Some((_, entry))) => Ok(Some(entry)),
+        (None, None) => Ok(table.default.as_ref()),
+    }
+}
+
+/// Whether a path has these elements first.
+fn is_below(path: &str, prefix: &str) -> bool {
+    let rest = path.strip_prefix(prefix);
+    prefix == "/" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Told {
+    /// What the entries of a ConfigMap say.
+    ///
+    /// # Errors
+    /// The name of an entry that cannot be told.
+    fn read(fields: &HeaderFields) -> Result<Told, String> {
+        let mut told = Told {
+            authority: None,
+            fields: Vec::new(),
+        };
+        for (name, value) in &fields.entries {
+            let lower = name.to_ascii_lowercase().into_boxed_str();
+            let is_short = |value: &&str| value.len() <= Inquiry::TEXT_BYTES_MAX;
+            let value = value.as_deref().filter(is_short);
+            let value = value.filter(|value| variables::are_known(value));
+            let is_known = told.fields.iter().any(|(known, _)| *known == lower);
+            let is_host = *lower == *"host";
+            let is_field = is_token(name) && !is_known && (is_host || !is_framing(&lower));
+            let Some(value) = value.filter(|_| is_field) else {
+                return Err(name.to_string());
+            };
+            if !is_host {
+                told.fields.push((lower, value.into()));
+                continue;
+            }
+            if value.is_empty() || !variables::are_of_urls(value) {
+                return Err(name.to_string());
+            }
+            told.authority = Some(value.into());
+        }
+        Ok(told)
+    }
+}
+
+fn finding(claimant: &Claimant, (message, remedy): Problem) -> Finding {
+    let meta = &claimant.ingress.meta;
+    let key = key_of(meta, INQUIRY_URL).unwrap_or(INQUIRY_URL);
+    let field = format!("metadata.annotations[{key}]");
+    let message = format!("{message}, so the paths of this Ingress answer 503");
+    Finding::new(Severity::Error, &meta.key, field, message, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::config_map::HeaderFields;
+
+    use super::{Told, WrittenHost, is_below, read_host};
+
+    #[test]
+    fn hosts_are_services_or_known_to_dns() {
+        let service = |id: &str| WrittenHost::Service(id.to_owned());
+        for (host, wanted) in [
+            ("auth", service("shop/auth")),
+            ("auth.shop", service("shop/auth")),
+            ("auth.shop.svc", service("shop/auth")),
+            ("auth.sso.svc", service("sso/auth")),
+            ("auth.sso.svc.cluster.local", service("sso/auth")),
+            ("auth.sso", WrittenHost::Outside),
+            ("auth.example.com", WrittenHost::Outside),
+            ("svc.example.com", WrittenHost::Outside),
+            ("a.b.sso.svc", WrittenHost::Unknown),
+            ("auth.svc", WrittenHost::Unknown),
+            ("10-0-0-1.sso.pod.cluster.local", WrittenHost::Unknown),
+            ("x.cluster.local", WrittenHost::Unknown),
+        ] {
+            assert_eq!(read_host(host, "shop", "cluster.local"), wanted, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_ends_where_an_element_does() {
+        assert!(is_below("/a/b", "/a") && is_below("/a", "/a") && is_below("/a", "/"));
+        assert!(!is_below("/ab", "/a") && !is_below("/", "/a"));
+    }
+
+    #[test]
+    fn fields_that_cannot_be_told_are_named() {
+        let read = |entries: &[(&str, Option<&str>)]| {
+            let entries = entries.iter();
+            let entries = entries.map(|(name, value)| ((*name).into(), value.map(Into::into)));
+            Told::read(&HeaderFields {
+                entries: entries.collect(),
+                is_too_long: false,
+            })
+        };
+        let told = read(&[
+            ("Host", Some("$http_host")),
+            ("X-A", Some("$cookie_a")),
+            ("X-B", Some("")),
+        ]);
+        let told = told.expect("all of it can be told");
+        assert_eq!(told.authority.as_deref(), Some("$http_host"));
+        assert_eq!(told.fields.len(), 2);
+        for (name, value) in [
+            ("X A", Some("1")),
+            ("X-A", None),
+            ("X-A", Some("$uri")),
+            ("Content-Length", Some("1")),
+            ("Host", Some("")),
+            ("Host", Some("$http_x")),
+        ] {
+            assert_eq!(read(&[(name, value)]).err().as_deref(), Some(name));
+        }
+    }
+}
