@@ -253,6 +253,9 @@ impl Asked {
                 trouble::tell(kind, FAILED, &self.host, || Some(&self.route));
                 let mut answer = LocalReply::failed(kind).with(self.additions);
                 answer.status = FAILED;
+                if inquiry.always_sets_cookies {
+                    answer.told.extend(inquiry::cookies(&answered));
+                }
                 Err(Box::new(answer))
             }
         }
@@ -300,7 +303,9 @@ impl Asked {
             }
             None => {
                 answer.status = status;
-                answer.told.extend(inquiry::challenges(answered));
+                if status == 401 {
+                    answer.told.extend(inquiry::challenges(answered));
+                }
             }
         }
         Box::new(answer)
