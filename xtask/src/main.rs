@@ -25,6 +25,7 @@ mod codegen;
 mod istio;
 mod manifests;
 mod mongo;
+mod oidc;
 mod peer;
 mod stages;
 mod survey;

@@ -69,7 +69,8 @@ fn fetch_driver(from: &Path, to: &Path) -> Result<()> {
     write_program(&DRIVER, to, line)
 }
 
-fn write_program(tool: &Tool, to: &Path, line: &str) -> Result<()> {
+/// Writes a program that runs a line of the shell.
+pub(crate) fn write_program(tool: &Tool, to: &Path, line: &str) -> Result<()> {
     let program = to.join("bin").join(tool.name);
     fs::create_dir_all(to.join("bin"))?;
     fs::write(&program, format!("#!/bin/sh\n{line}\n"))?;

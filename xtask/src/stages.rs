@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use myriad_lab::tool;
 
+use crate::oidc;
+
 mod cluster;
 mod roles;
 pub(crate) mod setup;
@@ -154,6 +156,7 @@ impl Place {
     /// Tests find a tool by a variable, so that none of them looks for it, or skips without it.
     fn with_tools(&self, mut command: Command) -> Command {
         command.env("MYRIAD_H2SPEC", setup::H2SPEC.path(&self.cache));
+        command.env("MYRIAD_OIDC_PROVIDER", oidc::PROVIDER.path(&self.cache));
         command.env("MYRIAD_BIN", self.programs.join("myriad"));
         command
     }

@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Place;
+use crate::oidc;
 use crate::peer::{self, Peer};
 use myriad_lab::tool::{Tool, build_go, run_in};
 
@@ -20,7 +21,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 15] = [
+const PROGRAMS: [Program; 16] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -84,6 +85,11 @@ const PROGRAMS: [Program; 15] = [
         name: "node",
         package: "nodejs",
     },
+    // Fetches a provider of OpenID Connect, which runs on Node.js.
+    Program {
+        name: "npm",
+        package: "npm",
+    },
     Program {
         name: "python3",
         package: "python3",
@@ -113,6 +119,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
         peer::provide(&place.root, peer, &place.cache)?;
     }
     H2SPEC.provide(&place.cache, |to| build_h2spec(place, to))?;
+    oidc::provider(&place.root, &place.cache)?;
     CARGO_DENY.provide(&place.cache, |to| build_cargo_deny(place, to))?;
     // What later stages do offline needs the manifests of all platforms.
     place.cargo(&["fetch", "--locked"])
