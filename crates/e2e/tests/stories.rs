@@ -53,6 +53,7 @@ mod stories {
     mod regexes;
     mod restart;
     mod restart_proxy;
+    mod sign_in;
     mod tickets;
     mod tls;
     mod tls_scan;

@@ -15,6 +15,7 @@ use myriad_lab::peer;
 use tokio::net::TcpStream;
 
 mod access;
+mod asking;
 mod certificates;
 mod hosts;
 mod passwords;
@@ -28,7 +29,7 @@ struct Pair {
     host: &'static str,
     /// The annotations of its Ingress, without their prefix.
     annotations: Vec<(&'static str, &'static str)>,
-    /// Further objects.
+    /// Further objects; `NGINX_IP` and `NGINX_PORT` are where nginx listens.
     objects: String,
     /// The directives of nginx in the location `/`; `FOLDER` is where its files are.
     directives: &'static str,
@@ -43,14 +44,16 @@ struct Pair {
 #[tokio::test]
 async fn annotations_do_what_the_directives_of_nginx_do() {
     let backend = Backend::start("a").await;
-    let pairs = [access::pairs(), passwords::pairs()].concat();
+    let pairs = [access::pairs(), asking::pairs(), passwords::pairs()].concat();
     let nginx = Nginx::of_pairs(&pairs, backend.address()).await;
     let sites = pairs.iter().map(|pair| {
         let mut site = Site::new(pair.host).to(backend.address());
         for (name, value) in &pair.annotations {
             site = site.annotation(&format!("{NGINX}/{name}"), value);
         }
-        let yaml = site.yaml() + &pair.objects;
+        let (ip, port) = (nginx.address.ip(), nginx.address.port());
+        let objects = pair.objects.replace("NGINX_IP", &ip.to_string());
+        let yaml = site.yaml() + &objects.replace("NGINX_PORT", &port.to_string());
         (format!("{}.yaml", pair.host), yaml)
     });
     let sites: Vec<(String, String)> = sites.collect();
@@ -101,7 +104,7 @@ impl Nginx {
                 pair.host, pair.directives
             )
         });
-        let servers: String = servers.collect();
+        let servers: String = servers.chain([asking::SERVER.to_owned()]).collect();
         let files = pairs.iter().flat_map(|pair| &pair.files);
         let files: Vec<(&str, &str)> = files.map(|(name, text)| (*name, &**text)).collect();
         Nginx::start(&servers, &files, backend).await
