@@ -45,7 +45,7 @@ struct Shared {
 struct GateState {
     /// The names of those who are signed in, by their cookies.
     sessions: HashMap<String, String>,
-    /// Where those go who are about to be, and what the provider has to repeat.
+    /// Sign-ins under way, by their word: the way back, and the nonce that comes back with it.
     pending: HashMap<String, (String, String)>,
 }
 
@@ -186,7 +186,7 @@ fn found(location: &str, cookie: &str) -> Response {
         .into_response()
 }
 
-/// What the provider gives for a code, over a connection of its own.
+/// The answer of the provider to a code, over a connection of its own.
 async fn redeem(issuer: &str, callback: &str, code: &str) -> String {
     let (id, secret) = CLIENT;
     let host = issuer.trim_start_matches("http://");

@@ -11,7 +11,7 @@ use crate::world::repository;
 
 /// A running provider; it ends when dropped.
 pub struct OpenIdProvider {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     _child: Child,
 }
@@ -50,7 +50,7 @@ impl OpenIdProvider {
         }
     }
 
-    /// What it calls itself.
+    /// The name that it goes by.
     pub fn issuer(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -35,7 +35,7 @@ pub enum Variable<'a> {
 pub enum Piece<'a> {
     /// As it is written.
     Text(&'a str),
-    /// What a request has there.
+    /// A part of the request in its place.
     Variable(Variable<'a>),
 }
 

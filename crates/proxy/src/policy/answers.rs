@@ -38,7 +38,7 @@ pub type AnswerKey = [u8; 32];
 /// The answers that a worker remembers.
 #[derive(Default)]
 pub struct RememberedAnswers {
-    /// What makes numbers of namespaces that nobody can foretell.
+    /// The keys of numbers of namespaces, which nobody can foretell.
     namespaces: RandomState,
     parts: RefCell<HashMap<usize, Part>>,
 }

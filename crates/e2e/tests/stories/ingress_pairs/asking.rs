@@ -13,7 +13,7 @@ pub const SERVER: &str = "server { listen LISTEN; server_name auth.default.svc.c
     if ($request_method != GET) { return 403; } if ($http_x_original_url) { return 204; } \
     return 403; } }\n";
 
-/// Where it is.
+/// The annotation that says where it is.
 const URL: (&str, &str) = ("auth-url", "http://auth.default.svc.cluster.local/check");
 
 /// The location of nginx that asks it, as ingress-nginx writes it.

@@ -23,7 +23,7 @@ message! {
         7 timeout as timeout_ms: positive("timeout");
         /// Names of fields of the answer.
         8 passed: list_of(Inquiry::FIELDS_MAX, "number of fields", header_name("header name"));
-        /// Where clients go in place of 401; empty for none.
+        /// The location of clients in place of 401; empty for none.
         9 signin: checked(header_text("location"), |it| check_text(it));
         10 always_sets_cookies: boolean();
         11 memory: boxed::<AnswerMemory>();

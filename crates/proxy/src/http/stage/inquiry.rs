@@ -45,7 +45,7 @@ struct Asked {
     /// The key of the answer, where that is remembered.
     key: Option<AnswerKey>,
     remembered: Option<Rc<Answered>>,
-    /// Where a client goes that is not known.
+    /// The location of a client that is not known.
     location: Option<String>,
     /// Fields that the response would have got.
     additions: Additions,
@@ -91,7 +91,7 @@ pub(super) fn apply(
     Ok(Flow::Continue)
 }
 
-/// What a service will say is not known here.
+/// Says whom it would ask: the answer is not known here.
 pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> StageVerdict {
     let Ok(taken) = request.taken() else {
         return StageVerdict::Silent;
@@ -152,7 +152,8 @@ fn host_of(authority: &str) -> &str {
     split_authority(authority).map_or(authority, |(host, _)| host)
 }
 
-/// What has the same answer: the same question of the same route, by the text that it says.
+/// The key of an answer, which is the same for the same question of the same route, and the text
+/// that it says.
 fn answer_key(
     memory: &AnswerMemory,
     inquiry: &Inquiry,

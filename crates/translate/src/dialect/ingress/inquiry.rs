@@ -17,10 +17,10 @@ use crate::regex::literal_start;
 use crate::resolve::upstream::border::{Border, remedy};
 use crate::resolve::upstream::{self, PortFound};
 
-/// What is told beside the original URL where a method is written, as ingress-nginx does.
+/// The fields that are told beside the original URL where a method is written, as by ingress-nginx.
 const OF_METHOD: [(&str, &str); 2] = [("x-original-uri", "$request_uri"), ("x-scheme", "$scheme")];
 
-/// What becomes of the requests of an Ingress on a host.
+/// The fate of the requests of an Ingress on a host.
 pub enum Inquired {
     /// Nobody is asked.
     Nobody,
@@ -30,10 +30,10 @@ pub enum Inquired {
     Closed,
 }
 
-/// What is wrong, and what to do.
+/// A problem, and the remedy.
 type Problem = (String, &'static str);
 
-/// What each of the Ingresses on a host has asked, in their order.
+/// The services that the Ingresses on a host have asked, in their order.
 pub fn of_claimants(
     reader: &mut Reader<'_>,
     host: &Host,
@@ -93,7 +93,7 @@ impl Inquired {
     }
 }
 
-/// What is wrong with the service that is asked for all Ingresses, where one is.
+/// The problem with the service that is asked for all Ingresses, where there is one.
 pub fn judge_for_all(
     reader: &mut Reader<'_>,
     defaults: &Defaults,
@@ -227,7 +227,7 @@ impl Scene<'_, '_> {
         }
     }
 
-    /// What the service is told beside what the client has sent.
+    /// The fields that the service is told beside those of the client.
     fn told(&self, reader: &mut Reader<'_>, asked: &AskedService) -> Result<Told, Problem> {
         let usual = OF_METHOD.iter().filter(|_| asked.method.is_some());
         let usual = usual.map(|(name, value)| ((*name).into(), (*value).into()));
@@ -266,7 +266,7 @@ impl Scene<'_, '_> {
     }
 }
 
-/// What a service is told beside what a client has sent.
+/// The fields that a service is told beside those of a client.
 struct Told {
     /// The host that it is asked by, where that is said.
     authority: Option<Box<str>>,
@@ -337,7 +337,7 @@ fn service_port(
     }
 }
 
-/// What serves a path of a host, where it can be told.
+/// The entry that serves a path of a host, where it can be told.
 ///
 /// # Errors
 /// A regex that may take it first.
@@ -379,7 +379,7 @@ fn is_below(path: &str, prefix: &str) -> bool {
 }
 
 impl Told {
-    /// What the entries of a ConfigMap say.
+    /// Reads the entries of a ConfigMap.
     ///
     /// # Errors
     /// The name of an entry that cannot be told.

@@ -34,7 +34,7 @@ pub struct RouteScene<'a> {
     pub claimants: &'a [Claimant],
     /// The changes of each to headers.
     pub headers: &'a [Option<Box<HeaderEdits>>],
-    /// What each has asked before requests pass.
+    /// The service that each has asked about its requests.
     pub inquiries: &'a [Inquired],
     /// The part of policies that the host adds.
     pub facts: HostFacts<'a>,

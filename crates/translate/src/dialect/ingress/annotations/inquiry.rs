@@ -33,7 +33,7 @@ const FURTHER: [&str; 9] = [
 /// nobody names another.
 pub const PARAMETER: &str = "rd";
 
-/// Where they come from, as ingress-nginx tells it.
+/// The URL that they come from, as ingress-nginx tells it.
 const ORIGIN: &str = "$scheme://$http_host$escaped_request_uri";
 
 /// The answers that are remembered where nobody says which, as ingress-nginx has it.
@@ -59,38 +59,38 @@ const FIXED: [&str; 10] = [
     "upgrade",
 ];
 
-/// What is expected of a URL.
+/// The form of a URL, for findings.
 pub const EXPECTED_URL: &str = "write such as http://auth.sso.svc.cluster.local:4180/oauth2/auth, \
                                 with no variables but those of docs/ingress.md";
 
-/// What is expected of texts with variables.
+/// The form of a location with variables.
 pub const EXPECTED_LOCATION: &str = "write such as https://$host/oauth2/start, with no variables \
                                      but those of docs/ingress.md";
 
-/// What is expected of a list of fields.
+/// The form of a list of fields.
 pub const EXPECTED_FIELDS: &str =
     "write at most 64 names separated by commas, none of them of the connection";
 
-/// What is expected of a method.
+/// The methods that there are.
 pub const EXPECTED_METHOD: &str = "write GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS";
 
-/// What is expected of durations.
+/// The form of durations.
 pub const EXPECTED_DURATION: &str = "write statuses and a time such as \"200 202 401 5m\"";
 
-/// What is expected of the text by which answers are remembered.
+/// The form of the text by which answers are remembered.
 pub const EXPECTED_KEY: &str =
     "write such as $remote_user$http_authorization or $cookie_NAME, with variables that are known";
 
 /// The service that is asked whether requests may pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedService {
-    /// Where it is.
+    /// The URL that it is asked at.
     pub url: AskedUrl,
     /// The method that it is asked by; none where nobody has named any.
     pub method: Option<Box<str>>,
     /// The location that clients are led to in place of 401; empty for none.
     pub signin: Box<str>,
-    /// What it is told of where to lead clients to.
+    /// The text that tells it where to lead clients to.
     pub redirect: Box<str>,
     /// Fields of its answer that endpoints get, in lower case.
     pub passed: Box<[Box<str>]>,
@@ -106,7 +106,7 @@ pub struct AskedService {
     pub spared: Box<[Box<str>]>,
 }
 
-/// Where a service is asked.
+/// The URL of a service that is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedUrl {
     /// The protocol that is spoken there.
@@ -208,7 +208,7 @@ fn read_further(meta: &Meta, sheet: &mut Sheet<'_>) -> AskedService {
     }
 }
 
-/// What is remembered by a key.
+/// The answers that are remembered by a key.
 pub fn remembered(
     key: Box<str>,
     written: Option<Box<[(u16, Duration)]>>,
@@ -304,7 +304,7 @@ pub fn signin(text: &str, parameter: &str) -> Option<Box<str>> {
     (whole.len() <= Inquiry::TEXT_BYTES_MAX).then(|| whole.into())
 }
 
-/// What a service is told of where to lead clients to.
+/// The text that tells a service where to lead clients to.
 pub fn redirect(text: &str) -> Option<Box<str>> {
     (!text.is_empty() && is_text(text)).then(|| text.into())
 }
