@@ -187,7 +187,8 @@ fn take_place(taken: TakenRoute<'_>, serving: &mut Serving<'_>) -> Result<(), Fa
     if serving.account.held.is_some() {
         return Ok(());
     }
-    let local = &serving.worker.local;
+    let worker = serving.worker;
+    let local = &worker.local;
     let owner = Owner::of(origin, host);
     serving.account.held = local.fairness.take_request(owner, &local.counts);
     if serving.account.held.is_none() {
