@@ -97,9 +97,7 @@ impl Gathered {
                     }
                 }
                 let policies = value.policies().iter();
-                let users = policies
-                    .clone()
-                    .filter_map(|policy| policy.users.as_ref());
+                let users = policies.clone().filter_map(|policy| policy.users.as_ref());
                 self.needed.extend(users.map(trust));
                 let asked = policies.filter_map(|policy| policy.inquiry.as_deref());
                 self.needed

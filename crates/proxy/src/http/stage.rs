@@ -98,7 +98,7 @@ pub enum Stage {
 }
 
 /// All stages in order.
-pub const STAGES: [Stage; 17] = [
+pub const STAGES: [Stage; 18] = [
     Stage::Misdirected,
     Stage::Tokens,
     Stage::External,
@@ -379,7 +379,7 @@ impl Planned {
 
 impl PlanWaits {
     fn memory(&self) -> usize {
-        let hold = self.hold.as_ref().map_or(0, |hold| size_of_val(&**hold));
+        let hold = self.hold.as_ref().map_or(0, |hold| hold.bytes);
         let check = self.check.as_ref().map_or(0, Check::memory);
         size_of::<Self>() + hold + check
     }

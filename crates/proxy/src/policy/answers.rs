@@ -77,7 +77,8 @@ pub fn key(texts: &[&[u8]]) -> Option<AnswerKey> {
 /// itself does; none where not at all. Who sets a cookie sets it for one client.
 pub fn age(memory: &AnswerMemory, answered: &Answered) -> Option<Duration> {
     let mut ages = memory.ages.iter();
-    let (_, mut age) = ages.find(|(status, _)| *status == answered.status)?;
+    let (_, age) = ages.find(|(status, _)| *status == answered.status)?;
+    let mut age = *age;
     for (name, value) in &answered.fields {
         match &**name {
             "set-cookie" | "expires" | "x-accel-expires" => return None,

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Capture, CaptureDirection, CertificateDemand, CheckProtocol, Domain, HeaderEdit, HeaderEdits,
-    Inquiry, Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource, Retry,
-    Rewrite, Sealed, Snapshot, TlsSettings, Value,
+    Capture, CaptureDirection, CertificateDemand, CheckProtocol, Domain, ErrorPages, HeaderEdit,
+    HeaderEdits, Inquiry, Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource,
+    Retry, Rewrite, Sealed, Snapshot, TlsSettings, Value,
 };
 use myriad_translate::Engine;
 
@@ -269,10 +269,7 @@ fn policy_text(policy: &Policy) -> String {
         let _ = write!(text, "\n  {fault:?}");
     }
     text.extend(policy.mirrors.iter().map(mirror_text));
-    if let Some(pages) = &policy.error_pages {
-        let (upstream, statuses, fields) = (&pages.upstream, &pages.statuses, &pages.fields);
-        let _ = write!(text, "\n  pages of {upstream} for {statuses:?} {fields:?}");
-    }
+    text.extend(policy.error_pages.as_deref().map(pages_text));
     if let Some(inquiry) = &policy.inquiry {
         text += &inquiry_text(inquiry);
     }
@@ -284,6 +281,11 @@ fn policy_text(policy: &Policy) -> String {
         let _ = write!(text, "\n  headers{}", edits_text(edits));
     }
     text
+}
+
+fn pages_text(pages: &ErrorPages) -> String {
+    let (upstream, statuses, fields) = (&pages.upstream, &pages.statuses, &pages.fields);
+    format!("\n  pages of {upstream} for {statuses:?} {fields:?}")
 }
 
 fn access_text(policy: &Policy) -> String {

@@ -197,12 +197,11 @@ fn write_to(
         upstream,
         preferred,
     } = pick(worker, tables, head, entry, policy, shares)?;
-    let rule = policy.rewrite.as_deref();
     let rewritten = rewritten(head, taken, scene.budget)?;
     let [of_policy, of_share] = header_edits(route, share);
     let of_policy = Edits::new(of_policy.map(|edits| &edits.request), None);
     let of_share = Edits::new(of_share.map(|edits| &edits.request), None);
-    let authority = authority(rule, of_policy, of_share);
+    let authority = authority(policy.rewrite.as_deref(), of_policy, of_share);
     let mirrors = mirrors(worker, tables, policy, head);
     let made_key = websocket_key(worker, head, &upstream);
     let request = write::RequestHead {
