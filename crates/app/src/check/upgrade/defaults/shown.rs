@@ -189,6 +189,12 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         setting: "--ignore-annotations",
         sign: Sign::Object(has_client_certificates),
     },
+    ChangedDefault {
+        line: "ask the service that it names",
+        change: "hosts with auth-url ask the service, where they answered 503",
+        setting: "--ignore-annotations",
+        sign: Sign::Object(has_asked_service),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.
@@ -247,4 +253,8 @@ fn has_client_certificates(object: &Object) -> bool {
             "auth-tls-match-cn",
         ],
     )
+}
+
+fn has_asked_service(object: &Object) -> bool {
+    has_annotation(object, &["auth-url"])
 }
