@@ -51,7 +51,7 @@ pub struct Endpoint {
 }
 
 /// How endpoints are spoken to, as far as connections differ by it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct TransportSettings {
     /// How TLS is done; none for plain text.
     pub tls: Option<UpstreamTls>,

@@ -219,7 +219,7 @@ impl Outlier {
 }
 
 /// A version of the PROXY protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ProxyProtocol {
     /// A line of text.

@@ -121,7 +121,7 @@ pub struct DnsName {
 }
 
 /// TLS towards endpoints.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamTls {
     /// The name sent, and verified unless others are listed; empty for the request's host.
     pub server_name: Box<str>,

@@ -1,6 +1,6 @@
 //! The one hash of the process: seeded once at start, so that nobody outside can steer it.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
 use foldhash::quality::RandomState;
@@ -30,6 +30,14 @@ pub fn hash_numbers(class: u8, text: &str, numbers: &[u64]) -> u64 {
     for number in numbers {
         hasher.write_u64(*number);
     }
+    hasher.write_u8(class);
+    hasher.finish()
+}
+
+/// The hash of a value within a class, by all that it tells of itself.
+pub fn hash_value(class: u8, value: &impl Hash) -> u64 {
+    let mut hasher = SEED.build_hasher();
+    value.hash(&mut hasher);
     hasher.write_u8(class);
     hasher.finish()
 }

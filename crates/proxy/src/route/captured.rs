@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use myriad_model::{Capture, CaptureDirection, Listener, SealedArc};
 
 use super::leaf::Keyed;
+use crate::random::hash::hash_value;
+
+/// The class of captured listeners among hashes.
+const CLASS: u8 = 13;
 
 /// A listener without a socket.
 pub struct CapturedEntry {
@@ -42,18 +46,10 @@ impl Aim {
         [(ip, port), (any, port), (any, 0)].map(|(ip, port)| Aim::new(direction, ip, port))
     }
 
-    /// The hash of its place in the tree.
+    /// The hash of its place in the tree. Objects of others say which addresses are captured, so it
+    /// is one that they cannot steer.
     pub fn hash(&self) -> u64 {
-        let ip = match self.ip {
-            IpAddr::V4(ip) => u128::from(ip.to_bits()),
-            IpAddr::V6(ip) => ip.to_bits(),
-        };
-        let port = (u64::from(self.port) << 48) | ((self.direction as u64) << 40);
-        let low = (ip as u64 ^ port).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let high = ((ip >> 64) as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let mixed = low.wrapping_add(high).rotate_left(31);
-        let mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
-        mixed ^ (mixed >> 29)
+        hash_value(CLASS, &(self.direction, self.ip, self.port))
     }
 
     fn new(direction: CaptureDirection, ip: IpAddr, port: u16) -> Self {
@@ -111,5 +107,33 @@ impl Keyed for CapturedEntry {
 
     fn same_key(&self, other: &Self) -> bool {
         self.aim == other.aim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::net::{IpAddr, Ipv6Addr};
+
+    use myriad_model::CaptureDirection;
+
+    use super::Aim;
+
+    #[test]
+    fn addresses_that_are_equal_in_a_known_sum_have_places_of_their_own() {
+        const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
+        const HIGH: u64 = 0xd6e8_feb8_6659_fd93;
+        let direction = CaptureDirection::Outbound;
+        let inverse = (0..5).fold(LOW, |inverse, _| {
+            inverse.wrapping_mul(2_u64.wrapping_sub(LOW.wrapping_mul(inverse)))
+        });
+        let port = (80 << 48) | ((direction as u64) << 40);
+        let places = (1..=2_000_u64).map(|high| {
+            let low = 7_u64.wrapping_sub(high.wrapping_mul(HIGH));
+            let low = low.wrapping_mul(inverse) ^ port;
+            let ip = Ipv6Addr::from_bits((u128::from(high) << 64) | u128::from(low));
+            Aim::new(direction, IpAddr::V6(ip), 80).hash()
+        });
+        assert_eq!(places.collect::<HashSet<u64>>().len(), 2_000);
     }
 }

@@ -7,7 +7,10 @@ use myriad_model::{Entry, Tree};
 
 use crate::balance::locality::Locality;
 use crate::balance::{Endpoint, TransportSettings};
-use crate::random::hash::hash;
+use crate::random::hash::hash_value;
+
+/// The class of targets among hashes.
+const CLASS: u8 = 9;
 
 /// Every target that some upstream names, with the number of them. Owned by the control thread.
 #[derive(Default)]
@@ -128,29 +131,86 @@ fn is_same(target: &Endpoint, address: SocketAddr, manner: &Arc<TransportSetting
     target.address == address && is_same()
 }
 
+/// The place of a target in the table. Whoever writes endpoints writes all of this, so the hash is
+/// of all that tells targets apart, and one that nobody outside can steer.
 fn place(address: SocketAddr, manner: &TransportSettings) -> u64 {
-    // Addresses hash by their text's parts without being printed.
-    let ip = match address.ip() {
-        std::net::IpAddr::V4(ip) => u128::from(ip.to_bits()),
-        std::net::IpAddr::V6(ip) => ip.to_bits(),
-    };
-    let name = manner.tls.as_ref().map_or("", |tls| &tls.server_name);
-    let owner = manner.owner.as_ref().map_or(0, |owner| hash(11, owner));
-    let low = ip as u64 ^ (u64::from(address.port()) << 48);
-    hash(9, name)
-        .wrapping_add(owner)
-        .wrapping_add(low.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-        .wrapping_add(((ip >> 64) as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
-        .rotate_left(31)
-        .wrapping_mul(0xff51_afd7_ed55_8ccd)
+    hash_value(CLASS, &(address, manner))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv6Addr, SocketAddr};
     use std::sync::Arc;
 
-    use super::EndpointTable;
+    use myriad_model::{Name, UpstreamTls};
+
+    use super::{EndpointTable, place};
     use crate::balance::TransportSettings;
+    use crate::random::rng::Rng;
+
+    /// The nodes that were copied, and the entries that are looked at to find each once, where a
+    /// snapshot of the table before each change is held.
+    fn cost(all: &[(SocketAddr, Arc<TransportSettings>)]) -> (u64, usize) {
+        let mut targets = EndpointTable::new();
+        for (address, manner) in all {
+            let _before = targets.tree.clone();
+            targets.acquire(*address, manner);
+        }
+        assert_eq!(targets.len(), all.len());
+        let rows = all.iter().map(|(address, manner)| {
+            let row = targets.tree.with_hash(place(*address, manner));
+            row.count()
+        });
+        (targets.tree.nodes_copied(), rows.sum())
+    }
+
+    fn addresses(bits: impl Iterator<Item = u128>) -> Vec<(SocketAddr, Arc<TransportSettings>)> {
+        let plain = TransportSettings::shared(None);
+        let all = bits.map(|bits| ((Ipv6Addr::from_bits(bits), 80).into(), plain.clone()));
+        all.collect()
+    }
+
+    /// Addresses of two thousand that are equal in `low * 0x9e37… + high * 0xd6e8…`, as one solves
+    /// for who knows the factors.
+    fn crafted() -> impl Iterator<Item = u128> {
+        const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
+        const HIGH: u64 = 0xd6e8_feb8_6659_fd93;
+        let inverse = (0..5).fold(LOW, |inverse, _| {
+            inverse.wrapping_mul(2_u64.wrapping_sub(LOW.wrapping_mul(inverse)))
+        });
+        assert_eq!(LOW.wrapping_mul(inverse), 1);
+        (1..=2_000_u64).map(move |high| {
+            let low = 7_u64.wrapping_sub(high.wrapping_mul(HIGH));
+            let low = low.wrapping_mul(inverse) ^ (80 << 48);
+            (u128::from(high) << 64) | u128::from(low)
+        })
+    }
+
+    #[test]
+    fn crafted_addresses_cost_what_others_do() {
+        let dice = Rng::new(7);
+        let random = (0..2_000).map(|_| (u128::from(dice.roll()) << 64) | u128::from(dice.roll()));
+        let (copied, looked) = cost(&addresses(random));
+        let (copied_crafted, looked_crafted) = cost(&addresses(crafted()));
+        assert!(
+            copied_crafted <= copied * 5 / 4,
+            "{copied_crafted} of {copied}"
+        );
+        assert_eq!((looked, looked_crafted), (2_000, 2_000));
+    }
+
+    #[test]
+    fn one_address_in_many_manners_is_not_one_row() {
+        let manner = |number: u32| {
+            TransportSettings::shared(Some(UpstreamTls {
+                trust: Some(Name::new(format!("ns/{number}"))),
+                ..UpstreamTls::unverified()
+            }))
+        };
+        let address = SocketAddr::from(([192, 0, 2, 1], 443));
+        let all: Vec<_> = (0..2_000).map(|it| (address, manner(it))).collect();
+        assert_eq!(cost(&all).1, 2_000);
+    }
 
     #[test]
     fn equal_addresses_share_a_target_until_nobody_uses_it() {
