@@ -2,9 +2,16 @@
 //! section 3.4): shares are more even than a ring's, a lookup is one step, and an endpoint that
 //! leaves moves little beside its own share.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use crate::random::hash::hash_stable;
 
 const FREE: u32 = u32::MAX;
+
+/// How many places are looked at for each that there is, at most: orders that have nothing to do
+/// with each other need some 14, but endpoints may be chosen so that all have the same one.
+const LOOKS: u64 = 64;
 
 /// A table of places.
 #[derive(Debug, Default)]
@@ -45,30 +52,8 @@ impl Maglev {
         }
         // The order of members must not matter: processes may list them in different ones.
         fillers.sort_unstable_by_key(|filler| members[filler.index as usize].0);
-        let Some(heaviest) = fillers.iter().map(|filler| filler.weight).max() else {
-            return Maglev::default();
-        };
-        let mut places = vec![FREE; size as usize];
-        let mut left = size;
-        let mut round = 0;
-        while left > 0 {
-            round += 1;
-            for filler in &mut fillers {
-                // The heaviest takes a place each round, others when their weight has grown to it.
-                if round * filler.weight < filler.target {
-                    continue;
-                }
-                filler.target += heaviest;
-                let place = filler.next_free(&places);
-                places[place] = filler.index;
-                left -= 1;
-                if left == 0 {
-                    break;
-                }
-            }
-        }
         Maglev {
-            places: places.into(),
+            places: fill(&mut fillers, size).into(),
         }
     }
 
@@ -98,14 +83,48 @@ impl Maglev {
     }
 }
 
+/// The places, once all of them are taken; none where nobody takes any.
+fn fill(fillers: &mut [Filler], size: u64) -> Vec<u32> {
+    let Some(heaviest) = fillers.iter().map(|filler| filler.weight).max() else {
+        return Vec::new();
+    };
+    let mut places = vec![FREE; size as usize];
+    // By round, and in their order within one. Who has no turn in a round costs nothing there.
+    let turns = (0..fillers.len()).map(|at| Reverse((1, at)));
+    let mut turns: BinaryHeap<Reverse<(u64, usize)>> = turns.collect();
+    let (mut looks, mut first_free) = (size * LOOKS, 0);
+    for _ in 0..size {
+        let Some(Reverse((round, at))) = turns.pop() else {
+            break;
+        };
+        let filler = &mut fillers[at];
+        let place = filler.next_free(&places, &mut looks);
+        let place = place.unwrap_or_else(|| {
+            first_free += places[first_free..]
+                .iter()
+                .take_while(|it| **it != FREE)
+                .count();
+            first_free
+        });
+        places[place] = filler.index;
+        // The heaviest takes a place each round, others when their weight has grown to it.
+        filler.target += heaviest;
+        let next = filler.target.div_ceil(filler.weight).max(round + 1);
+        turns.push(Reverse((next, at)));
+    }
+    places
+}
+
 impl Filler {
-    fn next_free(&mut self, places: &[u32]) -> usize {
+    /// The next place of the own order that is free; none where there are no looks left.
+    fn next_free(&mut self, places: &[u32], looks: &mut u64) -> Option<usize> {
         let size = places.len() as u64;
         loop {
+            *looks = looks.checked_sub(1)?;
             let place = ((self.offset + self.looked * self.skip) % size) as usize;
             self.looked += 1;
             if places[place] == FREE {
-                return place;
+                return Some(place);
             }
         }
     }
@@ -113,7 +132,7 @@ impl Filler {
 
 #[cfg(test)]
 mod tests {
-    use super::{Maglev, hash_stable};
+    use super::{Filler, LOOKS, Maglev, hash_stable};
 
     const SIZE: u32 = 65_537;
 
@@ -177,6 +196,32 @@ mod tests {
                 .collect()
         };
         assert_eq!(marks(&first, &there), marks(&second, &back));
+    }
+
+    #[test]
+    fn endpoints_of_one_order_cost_no_more_than_a_bound() {
+        let filler = |index: u32, skip: u64| Filler {
+            index,
+            offset: 7,
+            skip,
+            looked: 0,
+            weight: 1,
+            target: 0,
+        };
+        let size = u64::from(SIZE);
+        for (skips, looks) in [(1, LOOKS), (50_000, LOOKS / 2)] {
+            let mut fillers: Vec<Filler> = (0..2_000_u32)
+                .map(|index| filler(index, 1 + u64::from(index) * 7_919 % skips))
+                .collect();
+            let table = Maglev {
+                places: super::fill(&mut fillers, size).into(),
+            };
+            let looked: u64 = fillers.iter().map(|filler| filler.looked).sum();
+            assert!(looked <= size * looks, "{looked} for {skips}");
+            let shares = shares(&table, 2_000);
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            assert!(most - least <= 1, "{least} to {most}");
+        }
     }
 
     #[test]
