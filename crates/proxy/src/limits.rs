@@ -255,8 +255,8 @@ pub struct Limits {
     pub upstream_idle_timeout: Duration,
     /// The most parsed certificate keys, in all workers together.
     pub parsed_keys_max: usize,
-    /// The most bytes of hash rings and Maglev tables, in all workers together; further ones are
-    /// made small.
+    /// The most bytes of hash rings and Maglev tables, in all workers together, and a quarter of
+    /// them of one namespace; further ones are made small.
     pub hash_table_bytes_max: u64,
     /// How often a stream looks whether any stream route takes it still.
     pub stream_look: Duration,

@@ -89,8 +89,18 @@ impl Pool {
         Pool::with(members, &UpstreamOptions::default())
     }
 
-    /// A pool with options. A weight of 0 is taken out.
+    /// A pool with options, whose tables count for no namespace. A weight of 0 is taken out.
     pub fn with(members: impl Iterator<Item = Member>, options: &UpstreamOptions) -> Self {
+        Pool::owned(members, options, 0)
+    }
+
+    /// A pool with options of a namespace, which is given by a number, as are its tables of hashes.
+    /// A weight of 0 is taken out.
+    pub fn owned(
+        members: impl Iterator<Item = Member>,
+        options: &UpstreamOptions,
+        owner: u64,
+    ) -> Self {
         let mut members: Vec<Member> = members.filter(|member| member.weight > 0).collect();
         members.sort_by_key(|member| member.priority);
         let born = members.iter().map(|member| member.target.born_ms);
@@ -100,7 +110,7 @@ impl Pool {
         let mut start = 0;
         let chunks = members.chunk_by(|left, right| left.priority == right.priority);
         for level in chunks.filter(|_| !is_only) {
-            levels.push(Level::of_members(start, level, &options.balancer));
+            levels.push(Level::of_members(start, level, &options.balancer, owner));
             start += level.len();
         }
         Pool {
@@ -111,11 +121,13 @@ impl Pool {
     }
 
     /// A pool of parts, of which it takes what is ready to be drawn from, with options. Shares are
-    /// those of the groups of localities that the parts know their own of.
+    /// those of the groups of localities that the parts know their own of, and the owner is as with
+    /// [`Pool::owned`].
     pub fn of_parts<'a>(
         parts: impl Iterator<Item = &'a Arc<PoolPart>> + Clone,
         options: &UpstreamOptions,
         shares: Option<&LocalityShares>,
+        owner: u64,
     ) -> Self {
         let parts = WeightedPart::all(parts, shares);
         let born = parts.iter().map(|it| it.part.born_ms());
@@ -124,7 +136,7 @@ impl Pool {
             members: Box::default(),
             rules: Rules::of(born.max(), options),
             levels: levels
-                .map(|parts| Level::of_parts(parts, &options.balancer))
+                .map(|parts| Level::of_parts(parts, &options.balancer, owner))
                 .collect(),
         }
     }
@@ -337,7 +349,7 @@ impl Rules {
 
 impl Level {
     /// Members of the pool, of which the first has an index.
-    fn of_members(start: usize, members: &[Member], balancer: &Balancer) -> Self {
+    fn of_members(start: usize, members: &[Member], balancer: &Balancer, owner: u64) -> Self {
         let marked = || -> Box<[(u64, u32)]> {
             let members = members.iter();
             let marked = members.map(|member| (member.target.mark(), member.weight));
@@ -346,12 +358,12 @@ impl Level {
         Level {
             len: members.len(),
             source: Source::Own(start, Draw::new(members, balancer)),
-            spread: Spread::new(members.len(), balancer, marked),
+            spread: Spread::new(members.len(), balancer, owner, marked),
             out: AtomicU32::new(0),
         }
     }
 
-    fn of_parts(parts: &[WeightedPart<'_>], balancer: &Balancer) -> Self {
+    fn of_parts(parts: &[WeightedPart<'_>], balancer: &Balancer, owner: u64) -> Self {
         let row = PartRow::new(parts, balancer);
         let marked = || -> Box<[(u64, u32)]> {
             let marked = parts.iter().flat_map(|it| it.marked());
@@ -359,7 +371,7 @@ impl Level {
         };
         Level {
             len: row.count(),
-            spread: Spread::new(row.count(), balancer, marked),
+            spread: Spread::new(row.count(), balancer, owner, marked),
             source: Source::Parts(Box::new(row)),
             out: AtomicU32::new(0),
         }
@@ -382,12 +394,17 @@ impl Level {
 impl Spread {
     /// The spread over so many endpoints, whose marks and weights are asked for where a table is
     /// made of them.
-    fn new(count: usize, balancer: &Balancer, marked: impl FnOnce() -> Box<[(u64, u32)]>) -> Self {
+    fn new(
+        count: usize,
+        balancer: &Balancer,
+        owner: u64,
+        marked: impl FnOnce() -> Box<[(u64, u32)]>,
+    ) -> Self {
         match balancer {
             Balancer::LeastRequest => Spread::LeastRequest,
             // Whatever the hash, one alone is the only one.
             Balancer::Hash(hash) if count > 1 => {
-                Spread::Hash(HashTables::of_process().get(marked(), hash.table))
+                Spread::Hash(HashTables::of_process().get(owner, marked(), hash.table))
             }
             Balancer::Random | Balancer::RoundRobin | Balancer::Hash(_) => Spread::Drawn,
         }

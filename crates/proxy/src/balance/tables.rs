@@ -1,7 +1,8 @@
-//! The tables that hashes lead to endpoints by: each is built once for all upstreams of the process
-//! that have the same endpoints and settings, within one budget of bytes.
+//! The tables that hashes lead to endpoints by: each is built once for all upstreams of a namespace
+//! that have the same endpoints and settings, within one budget of bytes for the process, of which
+//! a namespace has a share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -10,6 +11,7 @@ use myriad_model::HashTable;
 
 use super::maglev::Maglev;
 use super::ring::Ring;
+use crate::limits::namespace_max;
 
 /// The points that an endpoint has, on average, on a ring beyond the budget: as much memory as the
 /// endpoint itself takes.
@@ -47,9 +49,11 @@ pub enum TableKind {
     Remainder(usize),
 }
 
-/// The parts by which tables are equal: size, and the marks and weights of members in their order.
+/// The parts by which tables are equal: whose they are, size, and the marks and weights of members
+/// in their order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Parts {
+    owner: u64,
     is_maglev: bool,
     size: u32,
     members: Box<[(u64, u32)]>,
@@ -70,6 +74,8 @@ struct Inner {
 struct Known {
     tables: BTreeMap<Arc<Parts>, Weak<BalanceTable>>,
     bytes: u64,
+    /// The bytes of each namespace that has any.
+    owners: HashMap<u64, u64>,
 }
 
 #[derive(Default)]
@@ -101,23 +107,30 @@ impl HashTables {
         metrics.register("hash_tables", help, shown.count.clone());
         let help = "The memory of hash rings and Maglev tables";
         metrics.register("hash_table_bytes", help, shown.bytes.clone());
-        let help = "Hash rings and Maglev tables made small since all together were at their limit";
+        let help = "Hash rings and Maglev tables made small since all, or those of their namespace, \
+                    were at their limit";
         metrics.register("hash_tables_reduced", help, shown.reduced.clone());
     }
 
-    /// The table of these members, which are marks with weights: the one that somebody has already,
-    /// or a new one. Where there is no room for it, a ring of few points, and where there is none
-    /// for that either, no table.
-    pub fn get(&self, members: Box<[(u64, u32)]>, wanted: HashTable) -> Arc<BalanceTable> {
+    /// The table of these members, which are marks with weights: the one that somebody of the
+    /// namespace has already, or a new one. Where there is no room for it, or the namespace has its
+    /// share, a ring of few points, and where there is none for that either, no table. The owner is
+    /// a number for the namespace.
+    pub fn get(
+        &self,
+        owner: u64,
+        members: Box<[(u64, u32)]>,
+        wanted: HashTable,
+    ) -> Arc<BalanceTable> {
         let bytes_max = self.0.bytes_max.load(Relaxed);
-        let parts = match self.find_or_make(Parts::new(members, wanted), bytes_max) {
+        let parts = match self.find_or_make(Parts::new(owner, members, wanted), bytes_max) {
             Ok(table) => return table,
             Err(parts) => parts,
         };
         self.0.shown.reduced.inc();
         let count = u32::try_from(parts.members.len()).unwrap_or(u32::MAX);
         let least = HashTable::Ring(count.saturating_mul(POINTS_LEAST).max(1));
-        let parts = Parts::new(parts.members, least);
+        let parts = Parts::new(owner, parts.members, least);
         let bytes_max = bytes_max.saturating_add(bytes_max / REDUCED_PART);
         match self.find_or_make(parts, bytes_max) {
             Ok(table) => table,
@@ -126,7 +139,8 @@ impl HashTables {
     }
 
     /// The table that somebody has already, or a new one; the parts again where it would bring all
-    /// together beyond a budget. Its bytes are taken before it is built: many may want one at once.
+    /// together beyond a budget, or its namespace beyond its share. Its bytes are taken before it is
+    /// built: many may want one at once.
     fn find_or_make(&self, parts: Parts, bytes_max: u64) -> Result<Arc<BalanceTable>, Parts> {
         let reserved = parts.bytes();
         {
@@ -134,11 +148,10 @@ impl HashTables {
             if let Some(table) = known.tables.get(&parts).and_then(Weak::upgrade) {
                 return Ok(table);
             }
-            let bytes = known.bytes.saturating_add(reserved);
-            if bytes > bytes_max {
+            if !known.has_room(parts.owner, reserved, bytes_max) {
                 return Err(parts);
             }
-            known.bytes = bytes;
+            known.take(parts.owner, reserved);
         }
         Ok(self.make(parts, reserved))
     }
@@ -148,7 +161,7 @@ impl HashTables {
         Arc::new(BalanceTable {
             kind: TableKind::Remainder(members),
             bytes: 0,
-            parts: Arc::new(Parts::new(Box::default(), HashTable::Ring(0))),
+            parts: Arc::new(Parts::new(0, Box::default(), HashTable::Ring(0))),
             tables: self.clone(),
         })
     }
@@ -165,15 +178,16 @@ impl HashTables {
             tables: self.clone(),
         });
         let mut known = self.lock();
-        known.bytes = known.bytes.saturating_sub(reserved);
+        known.give_back(parts.owner, reserved);
         // Somebody may have been faster. Its own goes unseen: it is not counted yet.
         if let Some(first) = known.tables.get(&parts).and_then(Weak::upgrade) {
             drop(known);
             return first;
         }
         // One that is just being dropped is of the same size, and counted still.
+        let owner = parts.owner;
         if known.tables.insert(parts, Arc::downgrade(&table)).is_none() {
-            known.bytes += bytes;
+            known.take(owner, bytes);
         }
         self.show(&known);
         drop(known);
@@ -199,19 +213,45 @@ impl Drop for BalanceTable {
         let own = known.tables.get(&self.parts).map(Weak::as_ptr);
         if own == Some(std::ptr::from_ref(self)) {
             known.tables.remove(&self.parts);
-            known.bytes = known.bytes.saturating_sub(self.bytes);
+            known.give_back(self.parts.owner, self.bytes);
             self.tables.show(&known);
         }
     }
 }
 
+impl Known {
+    /// Whether so many bytes more of a namespace are within a budget, and within its share of it.
+    fn has_room(&self, owner: u64, bytes: u64, bytes_max: u64) -> bool {
+        let share = namespace_max(usize::try_from(bytes_max).unwrap_or(usize::MAX)) as u64;
+        let own = self.owners.get(&owner).copied().unwrap_or_default();
+        self.bytes.saturating_add(bytes) <= bytes_max && own.saturating_add(bytes) <= share
+    }
+
+    fn take(&mut self, owner: u64, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let own = self.owners.entry(owner).or_default();
+        *own = own.saturating_add(bytes);
+    }
+
+    fn give_back(&mut self, owner: u64, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(own) = self.owners.get_mut(&owner) {
+            *own = own.saturating_sub(bytes);
+            if *own == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+}
+
 impl Parts {
-    fn new(members: Box<[(u64, u32)]>, wanted: HashTable) -> Self {
+    fn new(owner: u64, members: Box<[(u64, u32)]>, wanted: HashTable) -> Self {
         let (is_maglev, size) = match wanted {
             HashTable::Ring(size) => (false, size),
             HashTable::Maglev(size) => (true, size),
         };
         Parts {
+            owner,
             is_maglev,
             size,
             members,
@@ -265,7 +305,9 @@ mod tests {
     use myriad_base::metrics::Metrics;
     use myriad_model::HashTable;
 
-    use super::{HashTables, MEMBER_BYTES, POINTS_LEAST, REDUCED_PART, TableKind};
+    use super::{BalanceTable, HashTables, MEMBER_BYTES, POINTS_LEAST, REDUCED_PART, TableKind};
+
+    const OWNER: u64 = 7;
 
     fn members(count: u64) -> Box<[(u64, u32)]> {
         (1..=count).map(|mark| (mark << 32, 1)).collect()
@@ -279,30 +321,31 @@ mod tests {
     fn equal_endpoints_share_a_table_until_nobody_uses_it() {
         let tables = HashTables::new(u64::MAX);
         let subsets: Vec<_> = (0..100)
-            .map(|_| tables.get(members(3), HashTable::Ring(1 << 20)))
+            .map(|_| tables.get(OWNER, members(3), HashTable::Ring(1 << 20)))
             .collect();
         assert!(subsets.iter().all(|it| Arc::ptr_eq(it, &subsets[0])));
         assert_eq!(bytes(&tables), subsets[0].bytes);
-        let other = tables.get(members(3), HashTable::Maglev(251));
+        let other = tables.get(OWNER, members(3), HashTable::Maglev(251));
         let maglev = 251 * 4 + 3 * MEMBER_BYTES;
         assert_eq!(bytes(&tables), subsets[0].bytes + maglev);
         drop(subsets);
         assert_eq!(bytes(&tables), maglev);
         drop(other);
         assert_eq!((bytes(&tables), tables.lock().tables.len()), (0, 0));
+        assert!(tables.lock().owners.is_empty());
     }
 
     #[test]
     fn a_hundred_large_rings_of_different_endpoints_stay_within_the_budget() {
-        let budget = 16 << 20;
+        let budget = 64 << 20;
         let tables = HashTables::new(budget);
         let metrics = Metrics::new();
         tables.begin(budget, &metrics);
         let rings: Vec<_> = (1..=100)
-            .map(|count| tables.get(members(count), HashTable::Ring(1 << 20)))
+            .map(|count| tables.get(OWNER, members(count), HashTable::Ring(1 << 20)))
             .collect();
         let least = 100 * 101 / 2 * u64::from(POINTS_LEAST) * 12;
-        assert!(bytes(&tables) <= budget + least, "{}", bytes(&tables));
+        assert!(bytes(&tables) <= budget / 4 + least, "{}", bytes(&tables));
         // One has what it asked for, and each of the others still leads everywhere.
         let text = metrics.encode();
         assert!(
@@ -320,18 +363,43 @@ mod tests {
             assert_eq!(met.len(), count);
         }
     }
+
+    #[test]
+    fn a_namespace_leaves_room_to_others() {
+        let budget = 4 << 20;
+        let tables = HashTables::new(budget);
+        let ring = |owner, set: u64| {
+            let marks = [(set, 1), (set + 1, 1)];
+            tables.get(owner, marks.into(), HashTable::Ring(1_024))
+        };
+        let is_whole = |table: &BalanceTable| match &table.kind {
+            TableKind::Ring(ring) => ring.len() >= 1_024,
+            TableKind::Maglev(_) | TableKind::Remainder(_) => false,
+        };
+        let many: Vec<_> = (1..=12_000).map(|set| ring(OWNER, set * 2)).collect();
+        let whole = many.iter().filter(|it| is_whole(it)).count();
+        assert!((80..100).contains(&whole), "{whole}");
+        assert!(bytes(&tables) <= (budget + budget / REDUCED_PART) / 4);
+        // Another namespace has what it asks for, be it a table that the first has as well.
+        for set in [2, 24_000, 99_999] {
+            assert!(is_whole(&ring(OWNER + 1, set)), "{set}");
+        }
+        drop(many);
+        assert_eq!((bytes(&tables), tables.lock().owners.len()), (0, 0));
+    }
+
     #[test]
     fn rings_of_few_points_are_within_the_budget_too() {
-        let budget = 1 << 20;
+        let (share, budget) = (1 << 20, 4 << 20);
         let tables = HashTables::new(budget);
         // 64 of 437 endpoints each, of which no two are the same.
         let all: Vec<_> = (0..64_u64)
             .map(|set| {
                 let marks = (0..437_u64).map(|member| (set * 1_000 + member + 1, 1));
-                tables.get(marks.collect(), HashTable::Ring(65_537))
+                tables.get(OWNER, marks.collect(), HashTable::Ring(65_537))
             })
             .collect();
-        assert!(bytes(&tables) <= budget + budget / REDUCED_PART);
+        assert!(bytes(&tables) <= share + share / REDUCED_PART);
         let counts = all
             .iter()
             .fold([0, 0, 0], |[large, small, none], table| match &table.kind {
@@ -346,7 +414,7 @@ mod tests {
         // What is free again goes to who asks next.
         drop(all);
         assert_eq!(bytes(&tables), 0);
-        let again = tables.get(members(437), HashTable::Ring(65_537));
+        let again = tables.get(OWNER, members(437), HashTable::Ring(65_537));
         assert!(matches!(&again.kind, TableKind::Ring(_)));
     }
 }

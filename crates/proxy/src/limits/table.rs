@@ -305,8 +305,9 @@ pub static ROWS: &[Row] = &[
         "more for very many names in use at a time"),
     row!("hash_table_bytes" hash_table_bytes_max Bytes MIB..=65_536 * MIB,
         failure("hash_tables_reduced_total"),
-        "Hash rings and Maglev tables of all upstreams together; further ones become rings of some \
-         8 points per endpoint, and beyond a quarter more there are none",
+        "Hash rings and Maglev tables of all upstreams together, and a quarter of it of one \
+         namespace; further ones become rings of some 8 points per endpoint, and beyond a quarter \
+         more there are none",
         "more for very many upstreams with large tables"),
 ];
 

@@ -99,7 +99,7 @@ impl UpstreamEntry {
         let options = value.and_then(|value| value.options.as_deref());
         let known = before.and_then(|before| before.resolution.as_ref());
         let resource = upstream.as_ref().and_then(|sealed| sealed.resource());
-        let owner = resource.map_or("", |resource| resource.origin.namespace());
+        let owner = names::owner(resource.map_or("", |resource| resource.origin.namespace()));
         let resolution = value.and_then(|value| Resolving::new(owner, value, &manner, known));
         let is_listed = resolution.is_none() && !endpoints.is_empty();
         let (slices, pool) = match value.filter(|_| is_listed) {
@@ -108,6 +108,7 @@ impl UpstreamEntry {
                 let default = UpstreamOptions::default();
                 let settings = SliceSettings {
                     options: options.unwrap_or(&default),
+                    owner,
                     secured: &manner,
                     plain: plain.as_ref().unwrap_or(&manner),
                 };
@@ -232,10 +233,10 @@ fn listed(
 }
 
 impl Resolving {
-    /// The way to resolve an upstream; none where its endpoints are listed. The owner is a
-    /// namespace.
+    /// The way to resolve an upstream; none where its endpoints are listed. The owner is one of
+    /// [`names::owner`].
     fn new(
-        owner: &str,
+        owner: u64,
         value: &Upstream,
         manner: &Arc<TransportSettings>,
         before: Option<&Resolving>,
@@ -247,7 +248,6 @@ impl Resolving {
         };
         let options = options.unwrap_or_default();
         if let Some(dns) = value.dns.as_deref() {
-            let owner = names::owner(owner);
             return Some(Resolving::of_names(owner, dns, manner, options, before));
         }
         let before = match before {

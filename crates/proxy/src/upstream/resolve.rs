@@ -194,8 +194,8 @@ impl Shared {
         if !is_table {
             return Pool::with(members.into_iter(), &self.options);
         }
-        let options = self.options.clone();
-        let building = move || Pool::with(members.into_iter(), &options);
+        let (options, owner) = (self.options.clone(), self.owner);
+        let building = move || Pool::owned(members.into_iter(), &options, owner);
         match tokio::task::spawn_blocking(building).await {
             Ok(pool) => pool,
             Err(error) => {

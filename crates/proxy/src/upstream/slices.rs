@@ -15,6 +15,8 @@ use crate::balance::{Member, Pool, PoolPart, TransportSettings};
 pub struct SliceSettings<'a> {
     /// The options of the upstream.
     pub options: &'a UpstreamOptions,
+    /// The owner of the upstream's tables: a number for its namespace.
+    pub owner: u64,
     /// How endpoints of the mesh are spoken to.
     pub secured: &'a Arc<TransportSettings>,
     /// How others are spoken to.
@@ -81,7 +83,8 @@ impl Slices {
     /// A pool of all that is in them.
     pub fn pool(&self, settings: &SliceSettings<'_>, targets: &EndpointTable) -> Pool {
         let parts = self.slices.iter().flat_map(|slice| slice.parts.iter());
-        Pool::of_parts(parts, settings.options, settings.shares(targets.home()))
+        let shares = settings.shares(targets.home());
+        Pool::of_parts(parts, settings.options, shares, settings.owner)
     }
 
     /// Whether there are none.
@@ -141,7 +144,8 @@ pub fn whole(
         return Pool::default();
     };
     let members = members(listed, None, settings, targets).into_iter();
-    let pool = Pool::with(members.map(|(_, member)| member), settings.options);
+    let members = members.map(|(_, member)| member);
+    let pool = Pool::owned(members, settings.options, settings.owner);
     targets.note_weighed(pool.weighed());
     pool
 }
