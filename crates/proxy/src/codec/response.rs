@@ -112,6 +112,15 @@ impl ResponseHead<'_> {
         self.length
     }
 
+    /// Whether the endpoint declares a field to belong to its connection.
+    pub fn is_of_connection(&self, name: &str) -> bool {
+        self.fields
+            .iter()
+            .filter(|field| field.known == KnownField::Connection)
+            .flat_map(|field| members(field.value))
+            .any(|option| option.eq_ignore_ascii_case(name))
+    }
+
     /// The length that the head declares, for answers that have no body but tell its length.
     pub fn declared_length(&self) -> Option<u64> {
         match self.length {

@@ -66,6 +66,9 @@ impl Peer for Keeper {
         if self.bytes_max.is_some() {
             self.answered.status = head.status;
             let fields = head.fields.iter();
+            // What belongs to the connection ends with it, whoever is told the rest.
+            let fields = fields
+                .filter(|field| !field.known.is_hop_by_hop() && !head.is_of_connection(field.name));
             self.answered.fields = fields
                 .map(|field| (field.name.to_ascii_lowercase().into(), field.value.into()))
                 .collect();
@@ -91,5 +94,26 @@ impl Peer for Keeper {
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BodyLength, Keeper, Peer, ResponseChanges};
+    use crate::codec::response;
+    use crate::limits::Limits;
+
+    #[test]
+    fn what_belongs_to_the_connection_is_not_kept() {
+        let text = "HTTP/1.1 200 OK\r\nConnection: close, x-a\r\nX-A: 1\r\n\
+                    Keep-Alive: timeout=5\r\nX-B: 2\r\nContent-Length: 0\r\n\r\n";
+        let head = response::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let mut keeper = Keeper::new(1);
+        keeper
+            .start(&head, BodyLength::Exact(0), &ResponseChanges::default())
+            .unwrap();
+        let answered = keeper.into_answered().unwrap();
+        let names: Vec<&str> = answered.fields.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["x-b", "content-length"]);
     }
 }

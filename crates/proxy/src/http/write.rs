@@ -243,7 +243,7 @@ pub fn response_fields(
             KnownField::Cors => !replaces_cors,
             kind => !kind.is_hop_by_hop(),
         };
-        if is_passed && edits.keeps(known.name) && !is_of_connection(head, known.name) {
+        if is_passed && edits.keeps(known.name) && !head.is_of_connection(known.name) {
             visit(known.name, known.value);
         }
     }
@@ -263,15 +263,6 @@ pub fn response_fields(
     for (name, value) in told {
         visit(name, value);
     }
-}
-
-/// Whether the endpoint declares a field to belong to its connection.
-fn is_of_connection(head: &ResponseHead<'_>, name: &str) -> bool {
-    head.fields
-        .iter()
-        .filter(|field| field.known == KnownField::Connection)
-        .flat_map(|field| members(field.value))
-        .any(|option| option.eq_ignore_ascii_case(name))
 }
 
 fn is_passed(field: &Field<'_>, head: &Head<'_>, trusts: bool, may_tell: bool) -> bool {
