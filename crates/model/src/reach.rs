@@ -119,6 +119,18 @@ pub fn is_met(socket: SocketAddr, endpoint: SocketAddr) -> bool {
     socket.port() == endpoint.port() && (is_any || bound == ip)
 }
 
+/// The address of a client, and those of IPv4 that it holds in a form for one machine: compatible,
+/// or as translators write it. What tunnels hold is left out, since others are behind those.
+pub fn readings_of(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
+    let is_tunnel = |ip: Ipv6Addr| matches!(ip.segments(), [0x2002, ..] | [0x2001, 0, ..]);
+    let within = match ip {
+        IpAddr::V6(v6) if !is_tunnel(v6) => Meant::of(ip).within,
+        _ => [None; 4],
+    };
+    let within = within.into_iter().flatten().map(IpAddr::V4);
+    std::iter::once(ip).chain(within)
+}
+
 /// Whether a host is loopback by its name, wherever it is asked for (RFC 6761, section 6.3).
 pub fn is_loopback_name(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -257,7 +269,32 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, Reach, is_loopback_name, is_met};
+    use super::{Extent, Reach, is_loopback_name, is_met, readings_of};
+
+    #[test]
+    fn the_address_of_a_client_may_hold_another() {
+        let readings = |text: &str| -> Vec<String> {
+            let readings = readings_of(text.parse().unwrap());
+            readings.skip(1).map(|ip| ip.to_string()).collect()
+        };
+        for held in [
+            "::10.1.2.3",
+            "64:ff9b::a01:203",
+            "64:ff9b:1::a01:203",
+            "::ffff:10.1.2.3",
+        ] {
+            assert_eq!(readings(held), ["10.1.2.3"], "{held}");
+        }
+        for alone in [
+            "10.1.2.3",
+            "2001:db8::a01:203",
+            "::1",
+            "2002:a01:203::1",
+            "2001::a01:203",
+        ] {
+            assert!(readings(alone).is_empty(), "{alone}");
+        }
+    }
 
     fn admits(reach: &Reach, ip: &str) -> bool {
         reach.admits(ip.parse().unwrap())

@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use myriad_model::reach::readings_of;
 use myriad_model::{
     AccessAction, AccessMatcher, AccessRule, AccessSubject, AccessTest, Authorize, Name, SealedArc,
 };
@@ -290,13 +291,13 @@ impl<'a, 'h> Facts<'a, 'h> {
                 fits(form, &account)
             }),
             Subject::TrustDomain => spiffe().is_some_and(|it| fits(form, it.trust_domain)),
-            Subject::PeerAddress => fits_address(form, self.peer),
+            Subject::PeerAddress => fits_address(form, self.peer, wide),
             Subject::ClientAddress => match self.client.known() {
-                Some(address) => fits_address(form, address),
+                Some(address) => fits_address(form, address, wide),
                 None => wide,
             },
             Subject::LocalAddress => match self.address {
-                Some(address) => fits_address(form, address),
+                Some(address) => fits_address(form, address, wide),
                 None => wide,
             },
             Subject::LocalPort => fits_number(form, self.port),
@@ -390,8 +391,10 @@ fn fits(form: &AccessMatcher, value: &str) -> bool {
     }
 }
 
-fn fits_address(form: &AccessMatcher, address: IpAddr) -> bool {
+/// An address that holds another opens as itself alone, and closes as both.
+fn fits_address(form: &AccessMatcher, address: IpAddr, wide: bool) -> bool {
     match form {
+        AccessMatcher::Block(block) if wide => readings_of(address).any(|ip| block.contains(&ip)),
         AccessMatcher::Block(block) => block.contains(&address),
         AccessMatcher::Present => true,
         _ => false,

@@ -1,6 +1,7 @@
 //! The client addresses that a route admits. Where an authentication suffices instead, an address
 //! that is refused leaves it to that, and one that is admitted makes it unnecessary.
 
+use myriad_model::reach::readings_of;
 use myriad_model::{Policy, SourceRanges};
 
 use super::dry_run::{DryRunEnd, StageVerdict};
@@ -80,10 +81,10 @@ pub(super) fn suffices(policy: &Policy, head: &Head<'_>, scene: &Scene<'_>) -> b
 }
 
 /// The verdict of a route's addresses on a client. One that is not known may be any of those that
-/// are denied.
+/// are denied, and one that holds another is denied as both, but admitted as itself alone.
 fn weigh(policy: &Policy, client: ClientAddress) -> SourceVerdict {
     let (allowed, denied) = (&policy.sources_allowed, &policy.sources_denied);
-    let is_in = |client| denied.contains(client);
+    let is_in = |client| readings_of(client).any(|ip| denied.contains(ip));
     let is_denied = client.known().map_or(!denied.is_empty(), is_in);
     match (is_denied, client::is_allowed(allowed, client)) {
         (true, _) | (false, false) => SourceVerdict::Refused,
@@ -149,6 +150,11 @@ mod tests {
             (inside, one, "192.0.2.8", SourceVerdict::Admitted),
             (none, one, "192.0.2.9", SourceVerdict::Refused),
             (none, one, "::ffff:192.0.2.9", SourceVerdict::Refused),
+            (none, one, "::192.0.2.9", SourceVerdict::Refused),
+            (none, one, "64:ff9b::192.0.2.9", SourceVerdict::Refused),
+            (none, one, "64:ff9b::192.0.2.8", SourceVerdict::Unlisted),
+            (inside, none, "64:ff9b::192.0.2.9", SourceVerdict::Refused),
+            (inside, none, "::ffff:192.0.2.9", SourceVerdict::Admitted),
             (none, one, "192.0.2.8", SourceVerdict::Unlisted),
             (none, one, "unknown", SourceVerdict::Refused),
         ] {

@@ -99,6 +99,27 @@ fn fit(subject: AccessSubject, form: AccessMatcher, target: &str, fields: &str) 
 }
 
 #[test]
+fn an_address_that_holds_another_closes_as_both_and_opens_as_itself() {
+    for holding in ["::198.51.100.9", "64:ff9b::198.51.100.9"] {
+        let told = format!("X-Forwarded-For: {holding}\r\n");
+        let inside = || block("198.51.100.0/24");
+        let fit = |form| fit(AccessSubject::ClientAddress, form, "/", &told);
+        assert_eq!(fit(inside()), (false, true), "{holding}");
+        assert_eq!(
+            fit(block(&format!("{holding}/128"))),
+            (true, true),
+            "{holding}"
+        );
+        // Who allows all but some does not mean to allow these under another name.
+        let others = when(AccessSubject::ClientAddress, Vec::new(), vec![inside()]);
+        let allow = policy(AccessAction::Allow, vec![others.clone()]);
+        assert_eq!(verdict(vec![allow], "/", &told), "Refused", "{holding}");
+        let deny = policy(AccessAction::Deny, vec![others]);
+        assert_eq!(verdict(vec![deny], "/", &told), "Refused", "{holding}");
+    }
+}
+
+#[test]
 fn each_property_is_compared_with_what_it_is() {
     use AccessSubject as Subject;
     let template = |text: &str| AccessMatcher::Template(text.into());
