@@ -71,6 +71,8 @@ pub enum FailureKind {
     Overflow,
     /// The endpoint's address is one that nobody may be led to.
     EndpointRefused,
+    /// The request has passed as many gateways as it may: routes lead it in a circle.
+    LoopDetected,
     /// The endpoint cannot be connected to.
     ConnectFailed,
     /// Connecting to the endpoint took longer than the route's policy allows.
@@ -148,7 +150,7 @@ pub struct FailureVerdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 46] = [
+    pub const ALL: [FailureKind; 47] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -182,6 +184,7 @@ impl FailureKind {
         FailureKind::Ejected,
         FailureKind::Overflow,
         FailureKind::EndpointRefused,
+        FailureKind::LoopDetected,
         FailureKind::ConnectFailed,
         FailureKind::ConnectTimeout,
         FailureKind::UpstreamTls,
@@ -245,6 +248,7 @@ impl FailureKind {
             Kind::Ejected => (503, "ejected", Upstream, "no healthy endpoint\n"),
             Kind::Overflow => (503, "overflow", Upstream, "upstream overflow\n"),
             Kind::EndpointRefused => (503, "endpoint_refused", Upstream, "no endpoint\n"),
+            Kind::LoopDetected => (508, "loop_detected", Upstream, "led in a circle\n"),
             Kind::ConnectFailed => (502, "connect_failed", Upstream, "endpoint unreachable\n"),
             Kind::ConnectTimeout => (504, "connect_timeout", Upstream, "connecting timed out\n"),
             Kind::UpstreamTls => (502, "upstream_tls", Upstream, "TLS with endpoint failed\n"),

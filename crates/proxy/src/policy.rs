@@ -10,6 +10,7 @@ pub mod cors;
 pub mod direction;
 pub mod fault;
 pub mod header;
+pub mod hops;
 pub mod inquiry;
 pub mod limit;
 pub mod process;

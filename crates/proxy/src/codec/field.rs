@@ -70,6 +70,8 @@ pub enum KnownField {
     CorsRequestMethod,
     /// Any `Access-Control-` field of a response
     Cors,
+    /// `CDN-Loop` (RFC 8586)
+    CdnLoop,
     /// `HTTP2-Settings`
     Http2Settings,
     /// `Proxy`, which no standard knows, and which CGI makes the variable `HTTP_PROXY` of: by that
@@ -102,7 +104,10 @@ impl KnownField {
                 ("upgrade", KnownField::Upgrade),
                 ("trailer", KnownField::Trailer),
             ],
-            8 => &[("x-scheme", KnownField::OtherForwarded)],
+            8 => &[
+                ("x-scheme", KnownField::OtherForwarded),
+                ("cdn-loop", KnownField::CdnLoop),
+            ],
             9 => &[
                 ("x-real-ip", KnownField::RealIp),
                 ("forwarded", KnownField::Forwarded),

@@ -12,6 +12,7 @@ use super::upstream::own::{Own, converse_within};
 use super::worker::Worker;
 use crate::codec::buffer::Buffer;
 use crate::codec::head::Head;
+use crate::policy::hops;
 use crate::telemetry::request_id::RequestId;
 
 /// The longest wait for a page.
@@ -21,8 +22,13 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// The question for a page but for its end, which says what the error was; none where errors go on
-/// as they are, or pass by a processor.
-pub fn question(policy: &Policy, head: &Head<'_>, id: Option<&RequestId>) -> Option<Box<Buffer>> {
+/// as they are, or pass by a processor. It may be led back here as any request is, so it tells of
+/// the gateway where requests do.
+pub fn question(
+    policy: &Policy,
+    (head, is_hop): (&Head<'_>, bool),
+    id: Option<&RequestId>,
+) -> Option<Box<Buffer>> {
     let pages = policy.error_pages.as_deref();
     let pages = pages.filter(|_| policy.processor.is_none())?;
     let mut out = Buffer::for_head();
@@ -43,6 +49,10 @@ pub fn question(policy: &Policy, head: &Head<'_>, id: Option<&RequestId>) -> Opt
     if let Some(field) = fields.find(|field| field.name.eq_ignore_ascii_case("accept")) {
         begin("x-format", &mut out);
         out.append(field.value);
+    }
+    if is_hop {
+        begin(hops::FIELD, &mut out);
+        hops::told(head).iter().for_each(|part| out.append(part));
     }
     if let Some(id) = id {
         begin("x-request-id", &mut out);
@@ -120,13 +130,15 @@ mod tests {
         let text = "POST /a?b HTTP/1.1\r\nHost: a.example:80\r\nAccept: text/html\r\n\
                     Content-Length: 3\r\n\r\n";
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let asked = question(&policy, &head, None).unwrap();
+        let asked = question(&policy, (&head, false), None).unwrap();
         let asked = String::from_utf8(asked.filled().to_vec()).unwrap();
         assert_eq!(
             asked,
             "GET / HTTP/1.1\r\nhost: a.example:80\r\nx-namespace: shop\r\n\
              x-original-uri: /a?b\r\nx-format: text/html"
         );
-        assert!(question(&Policy::default(), &head, None).is_none());
+        let asked = question(&policy, (&head, true), None).unwrap();
+        assert!(asked.filled().ends_with(b"\r\ncdn-loop: myriad"));
+        assert!(question(&Policy::default(), (&head, true), None).is_none());
     }
 }

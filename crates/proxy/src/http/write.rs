@@ -15,7 +15,7 @@ use crate::codec::response::ResponseHead;
 use crate::codec::websocket;
 use crate::failure::FailureKind;
 use crate::policy::header::Edits;
-use crate::policy::{client, client_certificate};
+use crate::policy::{client, client_certificate, hops};
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::request_id::RequestId;
 
@@ -43,6 +43,8 @@ pub struct RequestHead<'a, 'h> {
     /// A stand-in for the key that a client of HTTP/2 has no need of, where it asks for WebSocket
     /// and its endpoint speaks HTTP/1.1.
     pub websocket_key: Option<&'a str>,
+    /// Whether endpoints are told that it passed a gateway.
+    pub is_hop: bool,
     /// The id that it goes on with; none for what the client sent.
     pub request_id: Option<&'a RequestId>,
 }
@@ -117,9 +119,14 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
     let trusts = request.trusted_hops > 0;
     let may_tell = client::may_tell(request.visit, request.trusted_hops);
     let joins_cookies = head.version == Version::Http2;
+    let is_joined = |known| match known {
+        KnownField::Cookie => joins_cookies,
+        KnownField::CdnLoop => request.is_hop,
+        _ => false,
+    };
     for known in &head.fields {
         let is_passed = is_passed(known, head, trusts, may_tell);
-        if is_passed && !(joins_cookies && known.known == KnownField::Cookie) {
+        if is_passed && !is_joined(known.known) {
             // Names that the client declares to belong to the connection stay on it.
             let is_own = !head.connection_fields.is_empty() && head.is_connection_field(known.name);
             let is_replaced =
@@ -140,6 +147,9 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
     forwarded(request, trusts, out);
     if let Some(demand) = request.demand {
         client_certificate::tell(demand, request.visit, |name, parts| out.field(name, parts));
+    }
+    if request.is_hop {
+        out.field(hops::FIELD, &hops::told(head));
     }
     if let Some(id) = request.request_id
         && request.edits.keeps("x-request-id")

@@ -196,6 +196,11 @@ pub static ROWS: &[Row] = &[
         failure("request_failures_total{reason=\"target_too_long\"}"),
         "The longest path with its query; 414",
         "as the servers behind have it"),
+    row!("loop_hops" loop_hops_max Count 0..=64,
+        failure("request_failures_total{reason=\"loop_detected\"}"),
+        "Gateways that a request has passed before, by its `CDN-Loop`; 508; with 0 the field is \
+         left alone",
+        "more where servers behind pass on fields from one gateway to the next many times"),
     row!("body_timeout" body_timeout Time 500..=HOUR,
         failure("request_failures_total{reason=\"body_timeout\"}"),
         "Between two reads of a request body; 408",

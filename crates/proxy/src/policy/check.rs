@@ -518,10 +518,15 @@ pub fn is_sendable(name: &str, value: &[u8]) -> bool {
     myriad_model::is_token(name) && value.iter().all(is_text)
 }
 
-/// Whether a provider has a say in a field of the request: not in how it is framed and led.
+/// Whether a provider has a say in a field of the request: not in how it is framed and led, and
+/// whether that is in a circle.
 fn may_change(name: &str) -> bool {
     let known = KnownField::of(name);
-    !known.is_hop_by_hop() && !matches!(known, KnownField::ContentLength | KnownField::Host)
+    let is_own = matches!(
+        known,
+        KnownField::ContentLength | KnownField::Host | KnownField::CdnLoop
+    );
+    !is_own && !known.is_hop_by_hop()
 }
 
 /// Whether a field of an answer is passed on to a client.

@@ -65,6 +65,8 @@ pub fn is_repeated(rule: &Retry, event: Event<'_>) -> bool {
         Event::Reset { is_unsent } => {
             own.has(any_end) || (is_unsent && own.has(Conditions::RESET_BEFORE_REQUEST))
         }
+        // One that was led in a circle would be led through it again, each time as often.
+        Event::Response { status: 508, .. } => false,
         Event::Response { status, fields } => {
             rule.statuses.binary_search(&status).is_ok()
                 || own.has(conditions_of_status(status))
@@ -136,6 +138,15 @@ mod tests {
             .map(|bit| 1 << bit)
             .filter(|bit| is_repeated(&rule(Conditions(*bit), &[]), event))
             .sum()
+    }
+
+    #[test]
+    fn what_was_led_in_a_circle_is_not_repeated() {
+        let event = Event::Response {
+            status: 508,
+            fields: &[],
+        };
+        assert!(!is_repeated(&rule(Conditions::SERVER_ERROR, &[508]), event));
     }
 
     #[test]

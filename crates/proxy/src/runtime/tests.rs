@@ -14,6 +14,7 @@ mod introduced;
 mod life;
 mod limits;
 mod listener_quota;
+mod loops;
 mod memory;
 mod mesh;
 mod noise;

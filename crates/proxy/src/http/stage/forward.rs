@@ -24,7 +24,7 @@ use crate::pattern::Budget;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
-use crate::policy::{affinity, fault, redirect, sameness};
+use crate::policy::{affinity, fault, hops, redirect, sameness};
 use crate::route::credentials::credentials;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::entry::RouteEntry;
@@ -43,7 +43,11 @@ pub(super) fn apply<'a>(
         let answer = answer(request, taken, scene).unwrap_or_else(LocalReply::failed);
         return Ok(Flow::answer(answer.with(additions)));
     };
-    match write_to(shares, request.head.get(), taken, scene, serving) {
+    let head = request.head.get();
+    let hops_max = serving.worker.local.limits.loop_hops_max;
+    let written = hops::admit(head, scene.visit, hops_max)
+        .and_then(|is_hop| write_to(shares, (head, is_hop), taken, scene, serving));
+    match written {
         Ok(mut forward) => {
             forward.additions.extend(additions);
             match is_borne(&forward, scene.visit, serving) {
@@ -183,7 +187,7 @@ fn rewritten(
 /// Picks the endpoint's upstream, and writes the head that it gets.
 fn write_to(
     shares: &[WeightedUpstream],
-    head: &Head<'_>,
+    (head, is_hop): (&Head<'_>, bool),
     taken: TakenRoute<'_>,
     scene: &Scene<'_>,
     serving: &Serving<'_>,
@@ -214,6 +218,7 @@ fn write_to(
         is_http2: upstream.is_http2(),
         trusted_hops: scene.trusted_hops,
         websocket_key: made_key.as_deref(),
+        is_hop,
         request_id: account.passed_id(worker),
     };
     let written = write::request(&request, upstream.is_tls())?;
@@ -238,7 +243,7 @@ fn write_to(
         expects_continue: head.expects_continue,
         host: named_host(&upstream, &mirrors, authority.unwrap_or(&head.host)),
         mirrors,
-        page_question: error_pages::question(policy, head, account.passed_id(worker)),
+        page_question: error_pages::question(policy, (head, is_hop), account.passed_id(worker)),
         credentials: credentials(tables, &upstream)?,
         ends: visit.ends(),
         original: visit.original(),
@@ -320,14 +325,15 @@ fn named_host(
     host.unwrap_or_default().into()
 }
 
-/// Where copies go. What changes the protocol of its connection cannot be copied.
+/// Where copies go. What changes the protocol of its connection cannot be copied, and a copy is
+/// not: one that comes back here would lead to the next.
 fn mirrors(
     worker: &Worker,
     tables: &Tables,
     policy: &Policy,
     head: &Head<'_>,
 ) -> Vec<(Arc<UpstreamEntry>, usize)> {
-    if policy.mirrors.is_empty() || head.upgrade.is_some() {
+    if policy.mirrors.is_empty() || head.upgrade.is_some() || hops::is_copy(head) {
         return Vec::new();
     }
     let all = policy.mirrors.iter().enumerate();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use myriad_base::task;
 use myriad_model::{Mirror, Origin};
@@ -25,6 +25,7 @@ use crate::http::plan::Forward;
 use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::policy::cors::Additions;
+use crate::policy::hops;
 use crate::route::credentials::credentials;
 use crate::telemetry::count::Count;
 use crate::upstream::dial::Credentials;
@@ -200,6 +201,8 @@ fn copied(
         true => drop(request.headers_mut().remove(CONTENT_LENGTH)),
         false => body.append(bytes),
     }
+    let mark = HeaderValue::from_static(hops::COPY);
+    request.headers_mut().try_append(hops::FIELD, mark).ok()?;
     let mut uri = request.uri().clone().into_parts();
     if let Some(authority) = &uri.authority {
         let mut changed = Buffer::for_head();
@@ -235,6 +238,7 @@ fn text_of(request: &Request<()>, body: &[u8], change: Change<'_>) -> Buffer {
     out.append(b" HTTP/1.1\r\nhost: ");
     let authority = uri.authority().map_or("", Authority::as_str);
     change.put_authority(authority, &mut out);
+    put_mark(&mut out);
     out.append(b"\r\n");
     for (name, value) in request.headers() {
         out.append_str(name.as_str());
@@ -262,11 +266,22 @@ fn marked(request: &[u8], change: Change<'_>) -> Buffer {
     let (authority, rest) = after.split_at_checked(end).unwrap_or((after, &[]));
     out.append(before);
     match std::str::from_utf8(authority) {
-        Ok(authority) if at > 0 => change.put_authority(authority, &mut out),
+        Ok(authority) if at > 0 => {
+            change.put_authority(authority, &mut out);
+            put_mark(&mut out);
+        }
         _ => out.append(authority),
     }
     out.append(rest);
     out
+}
+
+/// The line behind that of the host, by which nobody copies a copy again.
+fn put_mark(out: &mut Buffer) {
+    out.append(b"\r\n");
+    out.append_str(hops::FIELD);
+    out.append(b": ");
+    out.append_str(hops::COPY);
 }
 
 /// The same request without its body, and without fields that speak of one.
@@ -323,7 +338,7 @@ mod tests {
             1\r\na\r\n2\r\nbc\r\n0\r\n\r\n";
         assert_eq!(unframe(long), long);
         assert!(unframe(chunked).ends_with("\r\n\r\nabc"));
-        let marked = long.replace("host: a", "host: a-shadow");
+        let marked = long.replace("host: a", "host: a-shadow\r\ncdn-loop: myriad;copy=1");
         for fields in ["content-length: 3\r\n", ""] {
             let built = format!("POST /a?b HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
             let (request, _) = of_text(built.as_bytes(), false).unwrap();
@@ -339,11 +354,13 @@ mod tests {
             ("a.example:80", "a.example-shadow:80"),
             ("", ""),
         ] {
-            let text = |host: &str| {
-                format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-forwarded-host: a.example\r\n\r\nb")
+            let text = |host: &str, mark: &str| {
+                let rest = "x-forwarded-host: a.example\r\n\r\nb";
+                format!("GET / HTTP/1.1\r\nhost: {host}\r\n{mark}{rest}")
             };
-            let found = marked(text(host).as_bytes(), Change::default());
-            assert_eq!(found.filled(), text(result).as_bytes());
+            let found = marked(text(host, "").as_bytes(), Change::default());
+            let expected = text(result, "cdn-loop: myriad;copy=1\r\n");
+            assert_eq!(found.filled(), expected.as_bytes());
         }
     }
 
@@ -356,7 +373,8 @@ mod tests {
         };
         let chunked = "POST /a HTTP/1.1\r\nhost: a:80\r\ntransfer-encoding: chunked\r\n\
                        x-a: b\r\n\r\n1\r\na\r\n0\r\n\r\n";
-        let bare = "POST /a HTTP/1.1\r\nhost: copy.example:81\r\nx-a: b\r\n\r\n";
+        let bare = "POST /a HTTP/1.1\r\nhost: copy.example:81\r\n\
+                    cdn-loop: myriad;copy=1\r\nx-a: b\r\n\r\n";
         assert_eq!(
             text(change.framed(marked(chunked.as_bytes(), change))),
             bare

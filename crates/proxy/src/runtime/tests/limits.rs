@@ -75,6 +75,7 @@ fn cases() -> Vec<Case> {
             format!("GET /{long} HTTP/1.1\r\nHost: a.example\r\n\r\n"),
             "HTTP/1.1 414",
         ),
+        plain("loop_hops=1", get("CDN-Loop: myriad\r\n"), "HTTP/1.1 508"),
         plain("head_timeout=500ms", "GET / HT".to_owned(), "HTTP/1.1 408"),
         plain(
             "body_timeout=500ms",

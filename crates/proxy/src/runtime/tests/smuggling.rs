@@ -50,8 +50,11 @@ impl Recorder {
         let bytes = std::mem::take(&mut *self.seen.lock().unwrap());
         let text = String::from_utf8(bytes).unwrap();
         let lines = text.split_inclusive("\r\n");
-        let told = |line: &&str| !line.starts_with("x-forwarded-") && !line.starts_with("x-real");
-        lines.filter(told).collect()
+        let is_own = |line: &str| {
+            let names = ["x-forwarded-", "x-real", "cdn-loop"];
+            names.iter().any(|name| line.starts_with(name))
+        };
+        lines.filter(|line| !is_own(line)).collect()
     }
 }
 
