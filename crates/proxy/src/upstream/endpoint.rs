@@ -166,12 +166,12 @@ mod tests {
 
     fn addresses(bits: impl Iterator<Item = u128>) -> Vec<(SocketAddr, Arc<TransportSettings>)> {
         let plain = TransportSettings::shared(None);
-        let all = bits.map(|bits| ((Ipv6Addr::from_bits(bits), 80).into(), plain.clone()));
-        all.collect()
+        let address = |bits| SocketAddr::from((Ipv6Addr::from_bits(bits), 80));
+        bits.map(|bits| (address(bits), plain.clone())).collect()
     }
 
-    /// Addresses of two thousand that are equal in `low * 0x9e37… + high * 0xd6e8…`, as one solves
-    /// for who knows the factors.
+    /// Two thousand addresses that are equal in `low * LOW + high * HIGH`: whoever knows both
+    /// factors finds them.
     fn crafted() -> impl Iterator<Item = u128> {
         const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
         const HIGH: u64 = 0xd6e8_feb8_6659_fd93;
