@@ -107,8 +107,8 @@ impl HashTables {
         metrics.register("hash_tables", help, shown.count.clone());
         let help = "The memory of hash rings and Maglev tables";
         metrics.register("hash_table_bytes", help, shown.bytes.clone());
-        let help = "Hash rings and Maglev tables made small since all, or those of their namespace, \
-                    were at their limit";
+        let help = "Hash rings and Maglev tables made small since all, or those of their \
+                    namespace, were at their limit";
         metrics.register("hash_tables_reduced", help, shown.reduced.clone());
     }
 
@@ -139,8 +139,8 @@ impl HashTables {
     }
 
     /// The table that somebody has already, or a new one; the parts again where it would bring all
-    /// together beyond a budget, or its namespace beyond its share. Its bytes are taken before it is
-    /// built: many may want one at once.
+    /// together beyond a budget, or its namespace beyond its share. Its bytes are taken before it
+    /// is built: many may want one at once.
     fn find_or_make(&self, parts: Parts, bytes_max: u64) -> Result<Arc<BalanceTable>, Parts> {
         let reserved = parts.bytes();
         {
