@@ -42,7 +42,7 @@ pub use ledger::FindingsChange;
 pub use memory::Remembered;
 pub use output::Output;
 pub use ports::{PortClaim, PortFact, PortKey, PortSpeech};
-pub use reader::{Kept, Moment, Noted, Reader, ScopeFact};
+pub use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact};
 pub use rules::{BoundRules, Dialect, Rules, Scene, States, Touched, Translate};
 pub use scope::{Scope, Scoping};
 pub use stamp::Slot;
@@ -137,6 +137,10 @@ pub struct Work {
     pub views_asked: u64,
     /// Objects that units fetched through the tracked handle.
     pub objects_visited: u64,
+    /// Texts of objects that units read, of which many of them may have use: the annotations of an
+    /// Ingress, the fields of a ConfigMap, the names of a certificate, the hashes of users, the
+    /// ports of a Service with many.
+    pub texts_read: u64,
     /// Resources that appeared, changed or went.
     pub resources_changed: u64,
     /// Bytes encoded in order to be hashed or sent.

@@ -13,6 +13,8 @@ mod locality;
 mod merged;
 pub mod names;
 mod notes;
+mod open_secrets;
+mod open_services;
 mod options;
 mod policy_problem;
 pub mod reader;

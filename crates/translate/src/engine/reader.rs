@@ -4,6 +4,7 @@
 //! mean, as further functions of [`Reader`].
 
 mod open;
+mod recent;
 mod weight;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use crate::settings::Settings;
 use crate::store::{Fact, Stored, object_fact};
 
 pub use open::{Kept, Moment, Open};
+pub use recent::Recent;
 
 /// The state that a unit reads beside objects.
 #[derive(Clone, Copy)]
@@ -55,6 +57,7 @@ pub struct Reader<'a> {
     opened: &'a mut Open,
     facts: Vec<u64>,
     visited: u64,
+    texts: u64,
 }
 
 /// The facts that were read, and the questions to the view, while something was found apart from
@@ -104,6 +107,7 @@ impl<'a> Reader<'a> {
             opened,
             facts: Vec::new(),
             visited: 0,
+            texts: 0,
         }
     }
 
@@ -242,6 +246,16 @@ impl<'a> Reader<'a> {
     /// Counts objects that were visited otherwise.
     pub fn count(&mut self, visited: u64) {
         self.visited += visited;
+    }
+
+    /// Counts a text of an object that is read, and not only fetched.
+    pub fn count_text(&mut self) {
+        self.texts += 1;
+    }
+
+    /// The number of texts that were read.
+    pub fn texts(&self) -> u64 {
+        self.texts
     }
 
     /// The store, of which the caller notes what is read, and counts what is visited.

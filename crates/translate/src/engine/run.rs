@@ -264,6 +264,7 @@ impl Engine {
             translate(&mut reader, unit)
         });
         output.divide_routes();
+        run.work.texts_read += reader.texts();
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;
         run.work.objects_visited += visited;

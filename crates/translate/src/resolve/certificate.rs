@@ -23,6 +23,13 @@ pub const CHAIN_LENGTH_MAX: usize = 16;
 /// sign, which takes 31 ms with 8,192 bits, and so much that a few clients take all of its time.
 const RSA_BYTES_MAX: usize = 512;
 
+/// The most bytes of the first certificate of a chain. Every handshake sends it, and its names are
+/// read, which are bounded by this too: each takes some of them.
+const LEAF_BYTES_MAX: usize = 64 << 10;
+
+/// The bytes of memory that a name takes beside its text, about.
+const NAME_BYTES: usize = 48;
+
 /// How long before its end a certificate is warned about, in seconds: 14 days.
 pub const EXPIRY_NOTICE_S: i64 = 14 * 24 * 60 * 60;
 
@@ -48,7 +55,10 @@ impl Names {
         let Names::Listed(names) = self else {
             return false;
         };
-        let has = |name: &str| names.iter().any(|known| **known == *name);
+        let has = |name: &str| {
+            let found = names.binary_search_by(|known| (**known).cmp(name));
+            found.is_ok()
+        };
         match host.pattern() {
             Pattern::Exact(name) => {
                 let parent = name.split_once('.').map(|(_, parent)| parent);
@@ -58,11 +68,22 @@ impl Names {
             Pattern::AnyLabels(_) | Pattern::Any => false,
         }
     }
+
+    /// The bytes of memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        let names = match self {
+            Names::Unreadable => &[][..],
+            Names::Listed(names) => names.as_slice(),
+        };
+        let bytes = names.iter().map(|name| NAME_BYTES + name.len());
+        NAME_BYTES + bytes.sum::<usize>()
+    }
 }
 
 /// The names that the certificate in a Secret covers.
 pub fn names(secret: &Secret) -> Names {
     let leaf = secret.tls.as_ref().ok().and_then(|pair| pair.chain.first());
+    let leaf = leaf.filter(|leaf| leaf.len() <= LEAF_BYTES_MAX);
     let Some(leaf) = leaf.and_then(|leaf| parse(leaf)) else {
         return Names::Unreadable;
     };
@@ -185,6 +206,14 @@ fn check(pair: &TlsPair) -> Result<X509Certificate<'_>, Problem> {
             "data[tls.crt]",
             "has a chain of more than 16 certificates",
             "leave only the leaf and the issuers up to the root",
+        ));
+    }
+    if pair.chain.first().map_or(0, |leaf| leaf.len()) > LEAF_BYTES_MAX {
+        return Err(problem(
+            "data[tls.crt]",
+            "begins with a certificate of more than 64 KiB, which every handshake would send; it \
+             is not served",
+            "divide its names among several certificates, each in a Secret of its own",
         ));
     }
     let mut chain = pair.chain.iter().map(|der| parse(der));
@@ -346,6 +375,19 @@ mod tests {
             assert_eq!(finding.map(|(message, _)| message), message, "at {now}");
             assert_eq!(next, deadline, "at {now}");
         }
+    }
+
+    #[test]
+    fn every_name_of_many_is_found() {
+        let mut names: Vec<Box<str>> = (0..100).map(|at| format!("h{at}.test").into()).collect();
+        names.sort_unstable();
+        let names = Names::Listed(names);
+        for at in 0..100 {
+            let host = Host::parse(&format!("h{at}.test")).unwrap();
+            assert!(names.cover(&host), "{at}");
+        }
+        assert!(!names.cover(&Host::parse("h100.test").unwrap()));
+        assert!(names.bytes() > 100 * "h0.test".len());
     }
 
     #[test]

@@ -4,18 +4,15 @@
 use std::sync::Arc;
 
 use myriad_api::istio::{DestinationRule, Labels, ServiceEntry, WorkloadEntry};
-use myriad_api::{BackendPort, EndpointSlice, Meta, Object, ObjectKind, Pod, Secret, Service};
+use myriad_api::{EndpointSlice, Meta, Object, ObjectKind, Pod, Secret, Service};
 use myriad_model::Host;
 
-use super::certificate::{self, Names};
 use super::claim::{Claim, Claims, suffix_of};
-use super::exports::exports;
-use super::facts::{SecretContent, SharedFact, held, service_of};
+use super::facts::{SecretContent, SharedFact, service_of};
 use super::lent::{is_among, lent_to};
 use super::names::rule_host;
 use super::rule_facts::fact_patterns;
 use super::service_entry::has_labels;
-use super::upstream::{self, PortFound};
 use crate::engine::{Engine, Reader, Unit};
 use crate::settings::{GatewayCredentials, Settings};
 use crate::store::{SliceHead, Stored};
@@ -56,15 +53,6 @@ impl Reader<'_> {
         }
     }
 
-    /// The names that the certificate of a Secret covers; none where there is no such Secret.
-    /// For who needs the unit of that Secret and so runs again when the names change.
-    pub fn secret_names(&mut self, id: &str) -> Option<Names> {
-        match self.visit(ObjectKind::Secret, id)? {
-            Object::Secret(secret) => Some(certificate::names(&secret)),
-            _ => None,
-        }
-    }
-
     /// Whether there is a Secret of this name.
     pub fn has_secret(&mut self, id: &str) -> bool {
         self.read_object(ObjectKind::Secret, id);
@@ -82,13 +70,6 @@ impl Reader<'_> {
         self.held(id) == Some(SecretContent::Authorities)
     }
 
-    /// The content of a Secret that others are verified by.
-    pub fn held(&mut self, id: &str) -> Option<SecretContent> {
-        self.read(SharedFact::TrustThere(id));
-        let secret = self.visit(ObjectKind::Secret, id);
-        held(secret.as_ref())
-    }
-
     /// Whether the owner of a Secret lets objects of a namespace use it.
     pub fn is_lent(&mut self, id: &str, namespace: &str) -> bool {
         self.read(SharedFact::LentTo(id));
@@ -101,14 +82,6 @@ impl Reader<'_> {
         match self.settings().gateway_credentials {
             GatewayCredentials::Any => true,
             GatewayCredentials::Named => self.is_lent(id, namespace),
-        }
-    }
-
-    /// A Service, for the unit of what it is to sidecars, which runs again with it.
-    pub fn service_itself(&mut self, id: &str) -> Option<Arc<Service>> {
-        match self.visit(ObjectKind::Service, id)? {
-            Object::Service(service) => Some(service),
-            _ => None,
         }
     }
 
@@ -128,24 +101,6 @@ impl Reader<'_> {
     pub fn service(&mut self, id: &str) -> Option<Arc<Service>> {
         self.read(SharedFact::Endpoints(id));
         self.service_itself(id)
-    }
-
-    /// The number of a port of a Service.
-    pub fn service_port(&mut self, id: &str, port: &BackendPort) -> PortFound {
-        self.exported_port(id, port).0
-    }
-
-    /// The number of a port of a Service, by its number, and the namespaces to which the Service
-    /// is exported, as written; none for all.
-    pub fn exported_port(&mut self, id: &str, port: &BackendPort) -> (PortFound, Vec<Box<str>>) {
-        self.read(SharedFact::ServicePort(id, port));
-        let service = self.service_itself(id);
-        let found = upstream::find_port(service.as_deref(), port);
-        if !matches!(found, PortFound::Listed(_)) {
-            self.read(SharedFact::ServiceShape(id));
-        }
-        let exports = service.as_deref().map(exports);
-        (found, exports.unwrap_or_default())
     }
 
     /// Notes that what DestinationRules say of a host is read by [`Reader::rules`].

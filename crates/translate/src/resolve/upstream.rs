@@ -17,7 +17,7 @@ use myriad_model::{
     UpstreamOptions, UpstreamTls, Value,
 };
 
-pub use service::{PortFound, find_port, ports_changed};
+pub use service::{PortFound, all_ports, find_port, ports_changed, unlisted_port};
 pub use weight::{namespace, weigh};
 
 use super::client_tls::{TlsPlan, plan};

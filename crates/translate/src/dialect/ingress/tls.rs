@@ -104,7 +104,7 @@ fn judge(reader: &mut Reader<'_>, host: &Host, tls: &HostTls<'_>, findings: &mut
         }
         return;
     };
-    match reader.secret_names(secret) {
+    match reader.secret_names(secret).as_deref() {
         None => findings.push(Finding::new(
             Severity::Error,
             key,

@@ -41,10 +41,17 @@ pub fn find_port(service: Option<&Service>, wanted: &BackendPort) -> PortFound {
         BackendPort::Number(number) => port.port == *number,
         BackendPort::Name(name) => *port.name == **name,
     };
-    let listed = service.ports.iter().filter(|port| is_tcp(port));
-    match (listed.into_iter().find(is_wanted), wanted) {
-        (Some(port), _) => PortFound::Listed(port.port),
-        (None, BackendPort::Number(number)) if service.external_name.is_some() => {
+    let mut listed = service.ports.iter().filter(|port| is_tcp(port));
+    match listed.find(is_wanted) {
+        Some(port) => PortFound::Listed(port.port),
+        None => unlisted_port(service, wanted),
+    }
+}
+
+/// The outcome for a port that `spec.ports` does not have.
+pub fn unlisted_port(service: &Service, wanted: &BackendPort) -> PortFound {
+    match wanted {
+        BackendPort::Number(number) if service.external_name.is_some() => {
             PortFound::Implied(*number)
         }
         _ => PortFound::NoPort,
@@ -321,7 +328,8 @@ fn bad_external_name(service: &Service) -> Finding {
     )
 }
 
-fn all_ports(service: Option<&Service>) -> BTreeMap<BackendPort, u16> {
+/// The numbers of TCP ports, by number and by name; of several of one name the first.
+pub fn all_ports(service: Option<&Service>) -> BTreeMap<BackendPort, u16> {
     let mut ports = BTreeMap::new();
     let listed = service.map_or(&[][..], |service| &service.ports);
     for port in listed.iter().filter(|port| is_tcp(port)) {
