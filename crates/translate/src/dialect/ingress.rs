@@ -72,10 +72,8 @@ pub fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         return output;
     }
     output.findings = claims.findings;
-    let ignored = &reader.settings().ignore_annotations;
     // What holds for all is told of once, and not here.
-    let (meta, none) = (&ingress.meta, Defaults::default());
-    let (options, problems) = annotations::read(meta, &ingress.networks, ignored, &none);
+    let (options, problems) = reader.read_annotations(&ingress);
     let findings = problems
         .into_iter()
         .map(|problem| problem.into_finding(&ingress.meta.key));

@@ -17,6 +17,7 @@ mod render;
 mod scale;
 mod sharing;
 mod slices;
+mod texts;
 mod underscores;
 mod universe;
 mod views;

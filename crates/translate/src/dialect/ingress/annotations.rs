@@ -224,13 +224,17 @@ pub fn read(
     (options, sheet.problems)
 }
 
-/// The key of the annotation of a name that counts, where several prefixes have it.
+/// The key of the annotation of a name that counts, where several prefixes have it. There may be
+/// thousands of annotations, and each path may ask, so it is looked up among the sorted ones.
 pub fn key_of<'a>(meta: &'a Meta, name: &str) -> Option<&'a str> {
-    let keys = meta.annotations.iter().filter_map(|(key, _)| {
-        let (rank, found) = split(key)?;
-        (found == name).then_some((rank, &**key))
-    });
-    keys.min().map(|(_, key)| key)
+    PREFIXES.iter().find_map(|prefix| {
+        let wanted = format!("{prefix}{name}");
+        let found = meta
+            .annotations
+            .binary_search_by(|(key, _)| (**key).cmp(wanted.as_str()));
+        let (key, _) = meta.annotations.get(found.ok()?)?;
+        Some(&**key)
+    })
 }
 
 /// The bytes of what annotations say that each path of an Ingress repeats.

@@ -12,7 +12,7 @@ pub struct Claimant {
     /// The object.
     pub ingress: Arc<Opened>,
     /// The options that its annotations ask for.
-    pub options: Options,
+    pub options: Arc<Options>,
 }
 
 impl Claimant {

@@ -10,7 +10,7 @@ use myriad_api::{Ingress, IngressRule};
 use super::annotations::{self, Defaults, KnownNetworks};
 use super::claimant::Claimant;
 use super::claims;
-use crate::engine::Reader;
+use crate::engine::{Reader, namespace_of};
 
 /// The stand-in for an Ingress; `None` where there is no need of one, since without it nobody may
 /// do more than with it.
@@ -41,10 +41,10 @@ pub fn closing(ingress: &Ingress, ignored: &BTreeSet<String>) -> Option<Ingress>
 
 /// Whether one of these Ingresses is such a claim, in the namespace of one that has the host.
 pub fn is_closed(reader: &Reader<'_>, ids: &[Arc<str>], claimants: &[Claimant]) -> bool {
-    let mut closing = ids.iter().filter(|id| reader.is_beyond(id));
-    closing.any(|id| {
-        let namespace = id.split('/').next().unwrap_or_default();
-        let mut claimants = claimants.iter();
-        claimants.any(|known| known.namespace() == namespace)
-    })
+    let mut closing = ids.iter().filter(|id| reader.is_beyond(id)).peekable();
+    if closing.peek().is_none() {
+        return false;
+    }
+    let namespaces: BTreeSet<&str> = claimants.iter().map(Claimant::namespace).collect();
+    closing.any(|id| namespaces.contains(namespace_of(id)))
 }

@@ -32,7 +32,8 @@ const FRAMING: [&str; 13] = [
 /// The field that has an annotation of its own, which knows where browsers may be told.
 const HSTS: &str = "strict-transport-security";
 
-/// An Ingress's edits of response headers; none where it asks for none.
+/// An Ingress's edits of response headers, which are read once for all of its hosts; none where it
+/// asks for none.
 pub fn edits(
     reader: &mut Reader<'_>,
     ingress: &Opened,
@@ -41,11 +42,14 @@ pub fn edits(
     let id = options.headers.as_deref()?;
     let defaults = reader.ingress_defaults();
     let map = find(reader, ingress, id, &defaults).ok()?;
-    let (response, _) = read(&map.fields, &defaults);
+    let response = ingress.response_fields.get_or_init(|| {
+        reader.count_text();
+        read(&map.fields, &defaults).0
+    });
     (!response.is_empty()).then(|| {
         Box::new(HeaderEdits {
             request: HeaderEdit::default(),
-            response,
+            response: response.clone(),
         })
     })
 }
@@ -69,6 +73,7 @@ pub fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Ve
             return vec![find_out(message, remedy)];
         }
     };
+    reader.count_text();
     let (_, refused) = read(&map.fields, &defaults);
     let refused = refused.into_iter().map(|(name, why)| {
         let name = values::quote(name);

@@ -8,7 +8,7 @@ use myriad_model::{
     Value, host::Pattern,
 };
 
-use super::annotations::{self, Blocked, ClientCertificates};
+use super::annotations::{Blocked, ClientCertificates};
 use super::claimant::Claimant;
 use super::opened::Opened;
 use super::policy::HostFacts;
@@ -150,18 +150,18 @@ pub fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
     if ids.is_empty() {
         return Vec::new();
     }
-    let ignored = &reader.settings().ignore_annotations;
-    let defaults = reader.ingress_defaults();
-    let found = ids.iter().filter_map(|id| match reader.is_beyond(id) {
-        true => None,
-        false => reader.ingress(id),
-    });
-    let mut claimants: Vec<Claimant> = found
-        .map(|ingress| Claimant {
-            options: annotations::read(&ingress.meta, &ingress.networks, ignored, &defaults).0,
-            ingress,
-        })
-        .collect();
+    // Options follow from them.
+    reader.ingress_defaults();
+    let mut claimants: Vec<Claimant> = Vec::with_capacity(ids.len());
+    for id in ids {
+        if reader.is_beyond(id) {
+            continue;
+        }
+        if let Some(ingress) = reader.ingress(id) {
+            let options = reader.options_of(&ingress);
+            claimants.push(Claimant { ingress, options });
+        }
+    }
     claimants.sort_by(|a, b| age(&a.ingress).cmp(&age(&b.ingress)));
     claimants
 }

@@ -1,27 +1,39 @@
-//! An Ingress as units read it: with the places of its hosts, where they are many, and with its
-//! lists of networks.
+//! An Ingress as units read it: with the places of its hosts, where they are many, and with what
+//! its texts say.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use myriad_api::Ingress;
-use myriad_model::{Host, host::Pattern};
+use myriad_api::{Ingress, IngressBackend, IngressPath};
+use myriad_model::{HeaderEdit, Host, host::Pattern};
 
-use super::annotations::{self, Further, KnownNetworks};
+use super::annotations::{self, Further, Options};
 use super::host_name::{self, is_host};
 
 /// Up to here hosts are looked for one by one, which costs less than an index of them.
 const LINEAR_MAX: usize = 32;
 
-/// An Ingress that was read. Each of its hosts asks where it stands, so that without an index an
-/// Ingress of ten thousand would be walked ten thousand times.
+/// Up to so many hosts, an Ingress is opened again for each of them rather than kept open.
+const FEW_HOSTS: usize = 4;
+
+/// The bytes of memory that an entry of a list takes beside its texts, about.
+const ENTRY_BYTES: usize = 160;
+
+/// An Ingress that was read. Each of its hosts asks where it stands and what it says, so that an
+/// Ingress of ten thousand would be walked ten thousand times, if it were not done once for all.
 pub struct Opened {
     ingress: Arc<Ingress>,
     further: Further,
+    /// How many hosts its `tls` entries name.
+    tls_hosts: usize,
+    /// The first `tls` entry that names none.
+    bare_tls: Option<usize>,
     places: OnceLock<Places>,
-    /// The lists of networks in its annotations, which all of its hosts share.
-    pub networks: KnownNetworks,
+    /// The options that its annotations ask for, once they were read.
+    pub options: OnceLock<Arc<Options>>,
+    /// The change that its ConfigMap of header fields makes to responses, once that was read.
+    pub response_fields: OnceLock<HeaderEdit>,
 }
 
 /// The places of hosts.
@@ -39,10 +51,43 @@ impl Opened {
     pub fn new(ingress: Arc<Ingress>, ignored: &BTreeSet<String>) -> Opened {
         Opened {
             further: Further::read(&ingress.meta, ignored),
+            tls_hosts: ingress.tls.iter().map(|entry| entry.hosts.len()).sum(),
+            bare_tls: ingress.tls.iter().position(|it| it.hosts.is_empty()),
             ingress,
             places: OnceLock::new(),
-            networks: KnownNetworks::default(),
+            options: OnceLock::new(),
+            response_fields: OnceLock::new(),
         }
+    }
+
+    /// Whether so many hosts read it that it is worth keeping open.
+    pub fn is_of_many(&self) -> bool {
+        let of_rules = self.rules.len();
+        let led = self.further.www_key.as_ref().map_or(0, |_| of_rules);
+        of_rules + led + self.tls_hosts + self.further.aliases.len() > FEW_HOSTS
+    }
+
+    /// The bytes of memory that it takes while it is open, about.
+    pub fn bytes(&self) -> usize {
+        let annotations = self.meta.annotations.iter();
+        // What they say stands in the options again.
+        let annotations = annotations.map(|(key, value)| key.len() + 2 * value.len() + ENTRY_BYTES);
+        // The names of hosts stand in the index again.
+        let host = |host: &str| 2 * host.len() + ENTRY_BYTES;
+        let rules = self.rules.iter().map(|rule| {
+            let paths: usize = rule.paths.iter().map(bytes_of_path).sum();
+            paths + host(rule.host.as_deref().unwrap_or_default())
+        });
+        let tls = self.tls.iter().map(|entry| {
+            let hosts: usize = entry.hosts.iter().map(|text| host(text)).sum();
+            hosts + entry.secret_name.as_ref().map_or(0, |name| name.len()) + ENTRY_BYTES
+        });
+        annotations.chain(rules).chain(tls).sum()
+    }
+
+    /// The first `tls` entry without hosts, which stands for all rules.
+    pub fn bare_tls(&self) -> Option<usize> {
+        self.bare_tls
     }
 
     /// The hosts that it has beside those that it names.
@@ -123,8 +168,7 @@ impl Opened {
     }
 
     fn is_large(&self) -> bool {
-        let tls: usize = self.tls.iter().map(|entry| entry.hosts.len()).sum();
-        self.rules.len() + tls > LINEAR_MAX
+        self.rules.len() + self.tls_hosts.max(self.tls.len()) > LINEAR_MAX
     }
 
     fn places(&self) -> &Places {
@@ -151,6 +195,14 @@ impl Opened {
     }
 }
 
+fn bytes_of_path(path: &IngressPath) -> usize {
+    let backend = match &path.backend {
+        IngressBackend::Service { name, .. } => name.len(),
+        IngressBackend::Resource { kind, name } => kind.len() + name.len(),
+    };
+    path.path.as_ref().map_or(0, |text| text.len()) + backend + ENTRY_BYTES
+}
+
 impl Deref for Opened {
     type Target = Ingress;
 
@@ -167,7 +219,7 @@ mod tests {
     use myriad_api::{Ingress, IngressRule, IngressTls, Meta, ObjectKey, ObjectKind};
     use myriad_model::Host;
 
-    use super::{LINEAR_MAX, Opened};
+    use super::{FEW_HOSTS, LINEAR_MAX, Opened};
 
     fn ingress(padding: usize) -> Opened {
         let annotations = [
@@ -207,6 +259,42 @@ mod tests {
             rules: rules.into(),
         });
         Opened::new(ingress, &BTreeSet::new())
+    }
+
+    #[test]
+    fn entries_without_hosts_are_walked_once() {
+        let of = |entries: usize| {
+            let bare = IngressTls {
+                hosts: Box::default(),
+                secret_name: None,
+            };
+            let mut ingress = (*ingress(0).ingress).clone();
+            ingress.tls = ingress
+                .tls
+                .iter()
+                .cloned()
+                .chain(vec![bare; entries])
+                .collect();
+            Opened::new(Arc::new(ingress), &BTreeSet::new())
+        };
+        assert_eq!(of(0).bare_tls(), None);
+        assert_eq!(of(1).bare_tls(), Some(2));
+        assert!(!of(1).is_large() && of(LINEAR_MAX).is_large());
+        let host = Host::parse("a.example").unwrap();
+        assert_eq!(of(LINEAR_MAX).tls_naming(&host), Some((1, 1)));
+    }
+
+    #[test]
+    fn one_of_few_hosts_is_not_kept_open() {
+        let of = |rules: usize| {
+            let mut ingress = (*ingress(0).ingress).clone();
+            ingress.meta.annotations = Box::default();
+            ingress.tls = Box::default();
+            ingress.rules = vec![ingress.rules[0].clone(); rules].into();
+            Opened::new(Arc::new(ingress), &BTreeSet::new())
+        };
+        assert!(!of(FEW_HOSTS).is_of_many() && of(FEW_HOSTS + 1).is_of_many());
+        assert!(of(20).bytes() > of(10).bytes() && of(10).bytes() > 10 * "a.example".len());
     }
 
     #[test]

@@ -80,10 +80,7 @@ fn entry_of(ingress: &Opened, host: &Host) -> Option<usize> {
     let naming = ingress.tls_naming(host).map(|(at, _)| at);
     let covering = || ingress.tls_covering(host);
     let bare = || {
-        let at = ingress
-            .tls
-            .iter()
-            .position(|entry| entry.hosts.is_empty())?;
+        let at = ingress.bare_tls()?;
         (!ingress.rules_of(host).is_empty()).then_some(at)
     };
     naming.or_else(covering).or_else(bare)
