@@ -285,6 +285,10 @@ spec: {{rules: {rules}}}
     assert_eq!([beyond(20, &redirects), beyond(19, &redirects)], [0, 1]);
     let unknown = ingress("example.com/respond", &"x".repeat(20_480));
     assert_eq!(beyond(10, &unknown), 0);
+    // One that no path has is read once for all of them.
+    let key = "nginx.ingress.kubernetes.io/configuration-snippet";
+    let snippet = ingress(key, &"x".repeat(20_480));
+    assert_eq!([beyond(89, &snippet), beyond(88, &snippet)], [0, 1]);
     let canary = ingress("myriad.dev/canary", "true");
     assert_eq!([beyond(50, &canary), beyond(49, &canary)], [0, 1]);
 }

@@ -224,7 +224,7 @@ fn of_ingresses(
                 listener: listener.clone(),
                 pattern: pattern.clone(),
                 claim: claim.clone(),
-                admitted: known.options.wildcard_sharing.iter().cloned().collect(),
+                admitted: known.options.wildcard_sharing.clone(),
                 deed,
                 borrower: None,
             });

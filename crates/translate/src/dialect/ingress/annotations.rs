@@ -247,6 +247,18 @@ pub fn bytes_repeated(meta: &Meta) -> usize {
     bytes.sum()
 }
 
+/// The bytes of annotations that no path repeats: those that are not honoured, and names of hosts.
+/// They are read all the same, once for all paths.
+pub fn bytes_read(meta: &Meta) -> usize {
+    let bytes = meta.annotations.iter().filter_map(|(key, value)| {
+        let (_, name) = split(key)?;
+        let is_honoured = HONOURED.binary_search(&name).is_ok();
+        let is_repeated = is_honoured && bytes_of(name, value) > 0;
+        (!is_repeated).then(|| key.len() + value.len())
+    });
+    bytes.sum()
+}
+
 /// The bytes of what an annotation says on each path. A list that is too long is not kept; of a
 /// ConfigMap that is named all is counted that it may hold.
 fn bytes_of(name: &str, value: &str) -> usize {
@@ -279,11 +291,7 @@ fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_
         );
         return;
     }
-    let (blocked, directive) = restricting::judge(name, value);
-    let what = match directive {
-        Some(directive) => format!("has {directive:?}, which may restrict access and"),
-        None => "may restrict access and".to_owned(),
-    };
+    let (blocked, what) = restricting::judge(name, value);
     let closed = match blocked {
         Blocked::No => {
             let message = "is not supported and has no effect";
@@ -297,7 +305,7 @@ fn unknown(key: &str, rank: usize, name: &str, value: &str, sheet: &mut Sheet<'_
     sheet.problem(
         Severity::Error,
         key,
-        format!("{what} is not supported, so {closed}"),
+        format!("{} is not supported, so {closed}", snippet::told(what)),
         "restrict access in another way and remove it, or name it in --ignore-annotations",
     );
     sheet.blocked = sheet.blocked.max(blocked);

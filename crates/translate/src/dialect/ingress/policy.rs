@@ -5,6 +5,7 @@ use myriad_model::{
     Underscores,
 };
 
+use super::annotations::values::is_cookie_path;
 use super::annotations::{self, Options};
 
 /// Requests of the ACME protocol (RFC 8555, section 8.3), which come without TLS.
@@ -82,8 +83,8 @@ fn read_rewrite(options: &Options) -> Option<Box<Rewrite>> {
 }
 
 fn read_affinity(affinity: &annotations::Affinity, host: HostFacts<'_>, path: &str) -> Affinity {
-    // A cookie's path that could end the attribute is not one; a regex is no path at all.
-    let own = if path.contains([';', ',']) { "/" } else { path };
+    // A path that could end the attribute is none; a regex is no path at all.
+    let own = if is_cookie_path(path) { path } else { "/" };
     Affinity {
         cookie: affinity.cookie.clone(),
         path: affinity.path.clone().unwrap_or_else(|| own.into()),

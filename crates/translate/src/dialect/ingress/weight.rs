@@ -24,7 +24,7 @@ const REPEATED: usize = 2;
 
 /// Its paths, what their regexes take and what its annotations say on each, and hosts that it
 /// names for TLS beyond those of its rules: each has a domain. An alias has all of its paths once
-/// more, and a redirect to a rule's host is one.
+/// more, and a redirect to a rule's host is one. What annotations say that no path has counts once.
 pub fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
@@ -56,5 +56,6 @@ pub fn weigh(ingress: &Ingress) -> u64 {
     let of_paths = ((paths.sum::<usize>() + default) * of_each) as u64;
     let of_host = regex::rows(regexes).saturating_add(of_paths);
     let of_hosts = of_host.saturating_mul(1 + aliases);
-    of_hosts.saturating_add((of_tls + redirects) as u64)
+    let read_once = text_rows(annotations::bytes_read(&ingress.meta));
+    of_hosts.saturating_add((of_tls + redirects + read_once) as u64)
 }

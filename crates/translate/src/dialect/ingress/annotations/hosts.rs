@@ -12,6 +12,9 @@ use crate::dialect::ingress::host_name;
 /// The most aliases of an Ingress.
 const ALIASES_MAX: usize = 64;
 
+/// The longest list of aliases that is read, in bytes: with blanks there is room for twice as many.
+const ALIASES_BYTES_MAX: usize = 32 << 10;
+
 /// The name of the annotation that lists aliases.
 pub(super) const ALIAS: &str = "server-alias";
 
@@ -82,6 +85,9 @@ fn written<'a>(
 
 /// Names separated by commas, sorted.
 fn aliases(text: &str) -> Option<Box<[Host]>> {
+    if text.len() > ALIASES_BYTES_MAX {
+        return None;
+    }
     let names = text.split(',').map(str::trim);
     let names = names.filter(|name| !name.is_empty()).take(ALIASES_MAX + 1);
     let hosts = names.map(|name| Some(host_name::read(name).ok()?.host));
@@ -102,7 +108,7 @@ mod tests {
 
     use myriad_model::Host;
 
-    use super::{ALIASES_MAX, Further, aliases, counterpart};
+    use super::{ALIASES_BYTES_MAX, ALIASES_MAX, Further, aliases, counterpart};
 
     fn read(annotations: &[(&str, &str)], ignored: &[&str]) -> Vec<String> {
         let mut meta = Meta::new(ObjectKey::new(ObjectKind::Ingress, "n", "i"));
@@ -159,5 +165,9 @@ mod tests {
         );
         assert!(aliases(&list(ALIASES_MAX + 1)).is_none());
         assert_eq!(aliases("").map(|it| it.len()), Some(0));
+        // Commas alone are none, and too many of them are not even looked through.
+        let commas = |count: usize| aliases(&",".repeat(count)).map(|it| it.len());
+        assert_eq!(commas(ALIASES_BYTES_MAX), Some(0));
+        assert_eq!(commas(ALIASES_BYTES_MAX + 1), None);
     }
 }

@@ -8,6 +8,7 @@ use myriad_model::{Cors, Policy, Protocol, RateLimit, SameSite, SourceRanges};
 
 use super::sheet::Sheet;
 use super::{AskedService, ClientCertificates, DENIED, Errors, RequestCopies, SOURCES, values};
+use crate::resolve::Namespaces;
 use crate::settings::Hsts;
 
 /// The options that the annotations of an Ingress ask for, defaults filled in.
@@ -66,8 +67,8 @@ pub struct Options {
     /// How often its paths are served.
     pub rate_limits: Box<[RateLimit]>,
     /// Namespaces whose hosts below its wildcards may be served with its certificates; `*` for
-    /// all.
-    pub wildcard_sharing: Box<[Box<str>]>,
+    /// all. Each of its wildcards has them.
+    pub wildcard_sharing: Namespaces,
     /// The `Strict-Transport-Security` that browsers are sent.
     pub hsts: Option<Hsts>,
     /// The ConfigMap of header fields for responses, as `namespace/name`.
@@ -186,7 +187,7 @@ impl Default for Options {
             copies: None,
             errors: None,
             rate_limits: Box::default(),
-            wildcard_sharing: Box::default(),
+            wildcard_sharing: Namespaces::default(),
             hsts: None,
             headers: None,
             blocked: Blocked::No,

@@ -1,6 +1,7 @@
 //! Which annotations close something, so that ignoring them would open it.
 
-use super::{Blocked, snippet};
+use super::Blocked;
+use super::snippet::{self, Restricting};
 
 /// Names that restrict access to the paths of the Ingress. A `*` at the end stands for any rest.
 const PATHS: [&str; 12] = [
@@ -25,16 +26,16 @@ const HOST: [&str; 1] = ["auth-tls-*"];
 /// Names that look like the others and only tune how somebody is asked.
 const TUNING: [&str; 1] = ["auth-keepalive*"];
 
-/// The part that has to stay closed while an annotation is without effect, and the directive of a
-/// snippet that says so.
-pub fn judge(name: &str, value: &str) -> (Blocked, Option<String>) {
+/// The part that has to stay closed while an annotation is without effect, and what in a snippet
+/// says so.
+pub fn judge(name: &str, value: &str) -> (Blocked, Option<Restricting>) {
     if name.ends_with("-snippet") {
         let blocked = match name {
             "server-snippet" => Blocked::Host,
             _ => Blocked::Paths,
         };
         return match snippet::restricting(value) {
-            Some(directive) => (blocked, Some(directive)),
+            Some(what) => (blocked, Some(what)),
             // These two are there to restrict.
             None if matches!(name, "auth-snippet" | "modsecurity-snippet") => (blocked, None),
             None => (Blocked::No, None),

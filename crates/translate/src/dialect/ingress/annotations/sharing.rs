@@ -68,7 +68,7 @@ fn read_affinity(sheet: &mut Sheet<'_>) -> Option<Affinity> {
     let cookie = sheet.read("session-cookie-name", expected, values::token);
     let expected = "write a path that starts with '/'";
     let path = sheet.read("session-cookie-path", expected, |value| {
-        values::path(value).filter(|path| !path.contains([';', ',']))
+        values::path(value).filter(|path| values::is_cookie_path(path))
     });
     let age = "write a number of seconds";
     let number = |value: &str| value.parse().ok();

@@ -1,5 +1,10 @@
 //! Snippets of nginx configuration: whether all that they say may be left out.
 
+use std::fmt;
+
+/// The longest snippet that is read, in bytes.
+const BYTES_MAX: usize = 64 << 10;
+
 /// Directives that restrict nothing: response headers that are added, compression, buffers,
 /// timeouts, connections, logs, caches, processes, and zones as long as nothing counts in them.
 const HARMLESS: [&str; 102] = [
@@ -114,8 +119,42 @@ const FIELDS: [(&str, &[&str]); 3] = [
     ("upgrade", &["$http_upgrade"]),
 ];
 
-/// The first directive that may not be left out; `None` where all may.
-pub fn restricting(text: &str) -> Option<String> {
+/// Something in a snippet that may restrict access.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Restricting {
+    /// A directive.
+    Directive(String),
+    /// More than is read.
+    Length,
+}
+
+impl fmt::Display for Restricting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Restricting::Directive(directive) => write!(f, "has {directive:?}"),
+            Restricting::Length => write!(f, "has more than {BYTES_MAX} bytes"),
+        }
+    }
+}
+
+/// The first thing that may not be left out; `None` where all may.
+pub fn restricting(text: &str) -> Option<Restricting> {
+    match text.len() {
+        0..=BYTES_MAX => first_of(text).map(Restricting::Directive),
+        _ => Some(Restricting::Length),
+    }
+}
+
+/// The first words about something that restricts, and about what in a snippet says so.
+pub fn told(what: Option<Restricting>) -> String {
+    match what {
+        Some(what) => format!("{what}, which may restrict access and"),
+        None => "may restrict access and".to_owned(),
+    }
+}
+
+/// The first directive that may not be left out.
+fn first_of(text: &str) -> Option<String> {
     let mut rest = text;
     loop {
         rest = skip_blank(rest);
@@ -221,7 +260,7 @@ fn word(text: &str) -> Option<(String, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HARMLESS, restricting};
+    use super::{BYTES_MAX, HARMLESS, Restricting, restricting};
 
     #[test]
     fn the_list_is_sorted() {
@@ -266,7 +305,17 @@ mod tests {
             ("add_header A b\ndeny all", "add_header"),
             ("gzip{deny all;}", "gzip"),
         ] {
-            assert_eq!(restricting(text).as_deref(), Some(directive), "{text}");
+            let known = Restricting::Directive(directive.to_owned());
+            assert_eq!(restricting(text), Some(known), "{text}");
         }
+    }
+
+    #[test]
+    fn more_than_is_read_may_restrict() {
+        let text = |bytes: usize| format!("gzip on;{}", " ".repeat(bytes - 8));
+        assert_eq!(restricting(&text(BYTES_MAX)), None);
+        let found = restricting(&text(BYTES_MAX + 1)).expect("too long");
+        assert_eq!(found, Restricting::Length);
+        assert_eq!(found.to_string(), "has more than 65536 bytes");
     }
 }

@@ -5,9 +5,14 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use myriad_model::SourceRanges;
 
+use crate::resolve::Namespaces;
+
 /// The most networks of a list, and its most bytes: each path of each host has it.
 pub const NETWORKS_MAX: usize = 4_096;
 pub const NETWORKS_BYTES_MAX: usize = 64 << 10;
+
+/// The most bytes of a list of namespaces.
+const NAMESPACES_BYTES_MAX: usize = 16 << 10;
 
 /// The longest value that is quoted in a finding, in characters.
 const QUOTE_CHARS_MAX: usize = 60;
@@ -78,15 +83,19 @@ pub fn networks(value: &str) -> Option<SourceRanges> {
     parts.collect()
 }
 
-/// Namespaces separated by commas, or `*` for all.
-pub fn namespaces(value: &str) -> Option<Box<[Box<str>]>> {
+/// Namespaces separated by commas, or `*` for all; no more than each host below a wildcard may be
+/// told of.
+pub fn namespaces(value: &str) -> Option<Namespaces> {
+    if value.len() > NAMESPACES_BYTES_MAX {
+        return None;
+    }
     let is_namespace = |name: &str| {
         let mut bytes = name.bytes();
         !name.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     let names = value.split(',').map(str::trim);
     names
-        .map(|name| (name == "*" || is_namespace(name)).then(|| name.into()))
+        .map(|name| (name == "*" || is_namespace(name)).then(|| Box::<str>::from(name)))
         .collect()
 }
 
@@ -113,6 +122,13 @@ pub fn authority(value: &str) -> Option<Box<str>> {
 /// A path without variables.
 pub fn path(value: &str) -> Option<Box<str>> {
     (is_path(value) && !value.contains('$')).then(|| value.into())
+}
+
+/// Whether a path may stand in a cookie: nothing in it ends the attribute, and all of it is ASCII.
+/// Browsers send no other byte as it is, so that it would be the path of no request.
+pub fn is_cookie_path(path: &str) -> bool {
+    let mut bytes = path.bytes();
+    bytes.all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b','))
 }
 
 /// A URL with `http` or `https`, or a path; without variables, but for those that keep what was
@@ -197,8 +213,8 @@ fn is_path(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        NETWORKS_BYTES_MAX, NETWORKS_MAX, kept_location, location, networks, origins, path, quote,
-        rewrite, size, tokens,
+        NAMESPACES_BYTES_MAX, NETWORKS_BYTES_MAX, NETWORKS_MAX, is_cookie_path, kept_location,
+        location, namespaces, networks, origins, path, quote, rewrite, size, tokens,
     };
 
     #[test]
@@ -229,6 +245,16 @@ mod tests {
         let wide = |length: usize| format!("::1{}", " ".repeat(length - 3));
         assert!(networks(&wide(NETWORKS_BYTES_MAX)).is_some());
         assert!(networks(&wide(NETWORKS_BYTES_MAX + 1)).is_none());
+    }
+
+    #[test]
+    fn namespaces_are_a_whole_list_of_bounded_length_or_none() {
+        let list = namespaces("shop, blog").unwrap();
+        assert!(list.has("shop") && list.has("blog") && !list.has("other"));
+        assert!(namespaces("*").unwrap().has("other"));
+        assert_eq!(namespaces("shop,"), None);
+        let wide = |bytes: usize| namespaces(&format!("shop{}", " ".repeat(bytes - 4)));
+        assert!(wide(NAMESPACES_BYTES_MAX).is_some() && wide(NAMESPACES_BYTES_MAX + 1).is_none());
     }
 
     #[test]
@@ -272,6 +298,16 @@ mod tests {
             assert_eq!(location(text).is_some(), parts.is_some(), "{text}");
         }
         assert!(path("/a").is_some() && path("a").is_none() && path("/$1").is_none());
+    }
+
+    #[test]
+    fn paths_of_cookies_are_of_graphic_ascii() {
+        for text in ["/", "/a/b", "/%C3%A9?x"] {
+            assert!(is_cookie_path(text), "{text}");
+        }
+        for text in ["/a;b", "/a,b", "/a b", "/\u{e9}", "/\u{85}", "/a\r\nb: c"] {
+            assert!(!is_cookie_path(text), "{text:?}");
+        }
     }
 
     #[test]

@@ -115,13 +115,12 @@ pub(super) fn text_of<'a>(
 pub(super) fn restricting(key: &str, text: &str) -> Option<String> {
     // As that of an annotation, it is there to restrict.
     if key.ends_with("-snippet") && key != AUTH_SNIPPET {
-        let directive = snippet::restricting(text)?;
-        return Some(format!("has {directive:?}, which may restrict access and"));
+        return Some(snippet::told(Some(snippet::restricting(text)?)));
     }
     if key == FIREWALL && values::boolean(text) == Some(false) {
         return None;
     }
-    Some("may restrict access and".to_owned())
+    Some(snippet::told(None))
 }
 
 /// The field of a finding about a key.
