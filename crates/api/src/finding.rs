@@ -7,6 +7,17 @@ use serde::Serialize;
 
 use crate::ObjectKey;
 
+/// The most bytes of a text in a finding: objects may have names and values of a MiB, and a finding
+/// stands in logs, Events and pages. Of a longer one the beginning and the end are left, which say
+/// where it is and what comes of it.
+const TEXT_BYTES_MAX: usize = 1 << 10;
+
+/// The bytes of those that are of the end.
+const END_BYTES: usize = 256;
+
+/// The mark of what was cut out.
+const CUT: &str = "…";
+
 /// How bad it is. Ordered from worst to mildest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,7 +59,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding about one field of one object.
+    /// A finding about one field of one object. Texts beyond 1 KiB are cut.
     pub fn new(
         severity: Severity,
         object: &ObjectKey,
@@ -59,12 +70,24 @@ impl Finding {
         Finding {
             severity,
             object: Some(object.clone()),
-            field: field.into(),
-            message: message.into(),
-            remedy: remedy.into(),
+            field: cut(field),
+            message: cut(message),
+            remedy: cut(remedy),
             place: None,
         }
     }
+}
+
+/// A text as a finding has it: with at most 1 KiB.
+pub fn cut(text: impl Into<String>) -> String {
+    let text: String = text.into();
+    if text.len() <= TEXT_BYTES_MAX {
+        return text;
+    }
+    let begin = text.floor_char_boundary(TEXT_BYTES_MAX - END_BYTES - CUT.len());
+    let end = text.ceil_char_boundary(text.len() - END_BYTES);
+    let parts = [text.get(..begin), Some(CUT), text.get(end..)];
+    parts.into_iter().flatten().collect()
 }
 
 impl fmt::Display for Finding {
@@ -138,7 +161,7 @@ fn object_text<S: serde::Serializer>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Place, Severity, one_line};
+    use super::{Finding, Place, Severity, TEXT_BYTES_MAX, cut, one_line};
     use crate::{ObjectKey, ObjectKind};
 
     #[test]
@@ -157,6 +180,26 @@ mod tests {
         );
         // What it holds stays as it was written.
         assert_eq!(finding.field, forged);
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_beginning_and_its_end() {
+        let key = ObjectKey::new(ObjectKind::VirtualService, "n", "a");
+        let field = format!("spec.{}.b", "x".repeat(1_900_000));
+        let message = format!("names {}, so it has no effect", "é".repeat(TEXT_BYTES_MAX));
+        let finding = Finding::new(Severity::Error, &key, field, message, "correct it");
+        for (text, begin, end) in [
+            (&finding.field, "spec.xx", "xx.b"),
+            (&finding.message, "names éé", "éé, so it has no effect"),
+        ] {
+            assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
+            assert!(text.contains("…") && text.len() <= TEXT_BYTES_MAX);
+            assert!(text.len() > TEXT_BYTES_MAX - 8);
+        }
+        assert_eq!(finding.remedy, "correct it");
+        let whole = "x".repeat(TEXT_BYTES_MAX);
+        assert_eq!(cut(whole.as_str()), whole);
+        assert_eq!(cut(format!("{whole}x")).len(), TEXT_BYTES_MAX);
     }
 
     #[test]

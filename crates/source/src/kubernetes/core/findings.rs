@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_api::finding::cut;
 use myriad_api::{Finding, ObjectKey, ObjectKind, Report, Severity};
 
 use super::{Failure, Scope};
@@ -171,8 +172,8 @@ fn general(severity: Severity, message: String, remedy: impl Into<String>) -> Fi
         severity,
         object: None,
         field: String::new(),
-        message,
-        remedy: remedy.into(),
+        message: cut(message),
+        remedy: cut(remedy),
         place: None,
     }
 }
