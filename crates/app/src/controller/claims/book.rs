@@ -62,19 +62,29 @@ impl Book {
     }
 
     /// The text of a part that is to be written; none of one that is not. Where it is too long, the
-    /// namespace that takes most of it.
+    /// namespace that takes more than its share: of several the one that came last to a host, so
+    /// that nobody loses what was noted before others filled the part.
     pub fn text(&self, shard: usize) -> Option<Result<String, Arc<str>>> {
         let shard = self.shards.get(shard).filter(|shard| shard.is_dirty)?;
         let text = text::write(shard.objects.values(), &shard.beyond);
         if text.len() <= SHARD_BYTES_MAX {
             return Some(Ok(text));
         }
-        let mut bytes: BTreeMap<&str, usize> = BTreeMap::new();
+        // The bytes of each, and when it came to a host last.
+        let mut takers: BTreeMap<&str, (usize, i64)> = BTreeMap::new();
         for claims in shard.objects.values() {
-            *bytes.entry(claims.key.namespace()).or_default() += text::line(claims).len();
+            let (bytes, last) = takers.entry(claims.key.namespace()).or_default();
+            *bytes += text::line(claims).len();
+            let since = claims.hosts.iter().map(|(_, since)| *since);
+            *last = since.fold(*last, i64::max);
         }
-        let largest = bytes.into_iter().max_by_key(|(_, bytes)| *bytes);
-        largest.map(|(namespace, _)| Err(namespace.into()))
+        let share = SHARD_BYTES_MAX / takers.len().max(1);
+        let rank = |(_, (bytes, last)): &(&str, (usize, i64))| match *bytes > share {
+            true => (true, *last, *bytes),
+            false => (false, 0, *bytes),
+        };
+        let found = takers.into_iter().max_by_key(rank);
+        found.map(|(namespace, _)| Err(namespace.into()))
     }
 
     /// A part says this text now; it may have changed since.
@@ -156,6 +166,33 @@ mod tests {
         let text = book.text(shard).expect("to write").expect("short enough");
         assert_eq!(text.lines().count(), 2);
         assert!(text.starts_with("beyond shop\n"));
+    }
+
+    #[test]
+    fn of_those_with_more_than_their_share_the_last_to_come_is_named() {
+        let shard = shard_of("shop");
+        let mut others = (0..).map(|number| format!("n{number}"));
+        let mut other = || {
+            let found = others.find(|it| shard_of(it) == shard);
+            found.expect("one of many")
+        };
+        let (newcomer, small) = (other(), other());
+        let since = |mut claims: LateClaims, since: i64| {
+            for (_, known) in &mut claims.hosts {
+                *known = since;
+            }
+            claims
+        };
+        // The text of each host has some 30 bytes.
+        let share = SHARD_BYTES_MAX / 3 / 30;
+        let mut book = Book::default();
+        book.take(change(vec![
+            since(claims("shop", "a", 2 * share), 1_800_000_000),
+            since(claims(&newcomer, "a", share + share / 2), 1_800_000_001),
+            since(claims(&small, "a", 10), 1_800_000_002),
+        ]));
+        let named = book.text(shard).expect("to write").expect_err("too long");
+        assert_eq!(*named, *newcomer);
     }
 
     #[test]
