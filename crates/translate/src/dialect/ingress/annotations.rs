@@ -12,7 +12,6 @@ mod defaults;
 mod errors;
 mod hosts;
 mod inquiry;
-mod known;
 mod limits;
 mod options;
 mod redirects;
@@ -34,7 +33,6 @@ pub use defaults::{Defaults, judge_missing, judge_unnamed};
 pub use errors::{BACKEND as PAGES_BACKEND, Errors};
 pub use hosts::{Further, counterpart};
 pub use inquiry::{AskedService, AskedUrl, URL as INQUIRY_URL};
-pub use known::KnownNetworks;
 pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
 use defaults::Replaced;
@@ -145,6 +143,15 @@ const SOURCES: [&str; 2] = ["whitelist-source-range", "allowlist-source-range"];
 /// The name of the networks of clients that are refused.
 const DENIED: &str = "denylist-source-range";
 
+/// The names of the annotations with a list of networks.
+const LISTS: [&str; 5] = [
+    "allowlist-source-range",
+    "denylist-source-range",
+    "limit-allowlist",
+    "limit-whitelist",
+    "whitelist-source-range",
+];
+
 /// The bytes that a network of a list takes, whose text may be shorter.
 const NETWORK_BYTES: usize = 24;
 
@@ -173,11 +180,9 @@ impl AnnotationProblem {
     }
 }
 
-/// Reads all annotations of an Ingress. Where they say nothing, the defaults hold. Lists of
-/// networks are read once for as long as those that are `known` are kept.
+/// Reads all annotations of an Ingress. Where they say nothing, the defaults hold.
 pub fn read(
     meta: &Meta,
-    known: &KnownNetworks,
     ignored: &BTreeSet<String>,
     defaults: &Defaults,
 ) -> (Options, Vec<AnnotationProblem>) {
@@ -187,7 +192,7 @@ pub fn read(
         options.blocked = defaults.blocked(replaced);
         return (options, Vec::new());
     }
-    let mut sheet = Sheet::new(known);
+    let mut sheet = Sheet::default();
     for (key, value) in &meta.annotations {
         let Some((rank, name)) = split(key) else {
             continue;
@@ -269,7 +274,7 @@ fn bytes_of(name: &str, value: &str) -> usize {
         inquiry::URL => value.len() + INQUIRY_BYTES,
         "custom-headers" if !value.trim().is_empty() => HeaderFields::BYTES_MAX,
         "custom-http-errors" => value.len() + PAGES_BYTES,
-        _ if !known::LISTS.contains(&name) => value.len(),
+        _ if !LISTS.contains(&name) => value.len(),
         _ if !values::is_short(value) => 0,
         _ => value.len().max(value.split(',').count() * NETWORK_BYTES),
     }

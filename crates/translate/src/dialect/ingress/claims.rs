@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use myriad_api::{Finding, Ingress, ObjectKey, Severity};
 use myriad_model::Host;
 
-use super::annotations::{self, Defaults, Further, KnownNetworks};
+use super::annotations::{self, Defaults, Further};
 use super::opened::Opened;
 use super::{class, host_name};
 use crate::engine::NewlyClaimed;
@@ -84,8 +84,7 @@ pub fn newly_claimed(old: &Ingress, new: &Ingress, ignored: &BTreeSet<String>) -
     };
     let mut claimed = NewlyClaimed::new(hosts(old), hosts(new), |_| is_same);
     let canary = |ingress: &Ingress| {
-        let (known, none) = (KnownNetworks::default(), Defaults::default());
-        let (options, _) = annotations::read(&ingress.meta, &known, ignored, &none);
+        let (options, _) = annotations::read(&ingress.meta, ignored, &Defaults::default());
         options.canary.is_some()
     };
     if marks_canary(old) != marks_canary(new) && canary(old) && !canary(new) {

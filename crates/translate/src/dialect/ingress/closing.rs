@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use myriad_api::{Ingress, IngressRule};
 
-use super::annotations::{self, Defaults, KnownNetworks};
+use super::annotations::{self, Defaults};
 use super::claimant::Claimant;
 use super::claims;
 use crate::engine::{Reader, namespace_of};
@@ -15,8 +15,7 @@ use crate::engine::{Reader, namespace_of};
 /// The stand-in for an Ingress; `None` where there is no need of one, since without it nobody may
 /// do more than with it.
 pub fn closing(ingress: &Ingress, ignored: &BTreeSet<String>) -> Option<Ingress> {
-    let (known, none) = (KnownNetworks::default(), Defaults::default());
-    let (options, _) = annotations::read(&ingress.meta, &known, ignored, &none);
+    let (options, _) = annotations::read(&ingress.meta, ignored, &Defaults::default());
     // A canary takes a share of what another Ingress restricts or does not.
     if options.canary.is_some() || !options.restricts() || !claims::leads_somewhere(ingress) {
         return None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use myriad_api::{IngressClass, Object, ObjectKey, ObjectKind};
 
-use super::annotations::{self, AnnotationProblem, Defaults, KnownNetworks, Options};
+use super::annotations::{self, AnnotationProblem, Defaults, Options};
 use super::facts::{IngressFact, is_default};
 use super::opened::Opened;
 use crate::engine::{Kept, Moment, Reader, Recent};
@@ -105,9 +105,8 @@ impl Reader<'_> {
     pub fn read_annotations(&mut self, ingress: &Opened) -> (Arc<Options>, Vec<AnnotationProblem>) {
         let defaults = self.find_defaults();
         self.count_text();
-        let known = KnownNetworks::default();
         let ignored = &self.settings().ignore_annotations;
-        let (options, problems) = annotations::read(&ingress.meta, &known, ignored, &defaults);
+        let (options, problems) = annotations::read(&ingress.meta, ignored, &defaults);
         let options = ingress.options.get_or_init(|| Arc::new(options));
         (options.clone(), problems)
     }

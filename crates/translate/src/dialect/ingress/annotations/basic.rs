@@ -127,7 +127,7 @@ mod tests {
     use myriad_api::{Meta, Object, ObjectKind};
     use serde_json::json;
 
-    use super::super::{Blocked, Defaults, KnownNetworks, Options};
+    use super::super::{Blocked, Defaults, Options};
 
     fn meta(annotations: &[(&str, &str)]) -> Meta {
         let annotations = annotations
@@ -151,8 +151,8 @@ mod tests {
 
     fn read(annotations: &[(&str, &str)]) -> (Options, usize) {
         let meta = meta(annotations);
-        let (known, none) = (KnownNetworks::default(), Defaults::default());
-        let (options, problems) = super::super::read(&meta, &known, &BTreeSet::new(), &none);
+        let none = Defaults::default();
+        let (options, problems) = super::super::read(&meta, &BTreeSet::new(), &none);
         (options, problems.len())
     }
 

@@ -6,7 +6,6 @@ use std::fmt::Display;
 use myriad_api::Severity;
 use myriad_model::SourceRanges;
 
-use super::known::KnownNetworks;
 use super::{AnnotationProblem, Blocked, values};
 
 /// The effect of a value that cannot be read, where leaving it out would open something.
@@ -19,8 +18,6 @@ const HOSTS_CLOSED: &str = "so all paths of its hosts answer 503";
 #[derive(Default)]
 pub struct Sheet<'a> {
     picked: BTreeMap<&'static str, Picked<'a>>,
-    /// The lists of networks of the object that others have read.
-    known: Option<&'a KnownNetworks>,
     /// The problems that were found so far.
     pub problems: Vec<AnnotationProblem>,
     /// The paths that have to stay closed so far.
@@ -35,14 +32,6 @@ struct Picked<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// An empty sheet of an object of which these lists of networks are known.
-    pub fn new(known: &'a KnownNetworks) -> Self {
-        Sheet {
-            known: Some(known),
-            ..Sheet::default()
-        }
-    }
-
     /// Takes a value, unless one of a better prefix is there.
     pub fn pick(&mut self, name: &'static str, rank: usize, key: &'a str, value: &'a str) {
         let picked = Picked { rank, key, value };
@@ -105,18 +94,13 @@ impl<'a> Sheet<'a> {
         value
     }
 
-    /// Networks, which are read once for all who ask for the object; none where they are too many
-    /// or cannot be read, which closes the paths of the Ingress where they keep clients out.
+    /// Networks; none where they are too many or cannot be read, which closes the paths of the
+    /// Ingress where they keep clients out.
     pub fn networks(&mut self, name: &str, closes: bool) -> Option<SourceRanges> {
         let picked = *self.picked.get(name)?;
         let text = picked.value.trim();
-        let known = self.known.and_then(|known| known.of(name));
-        let networks = match known {
-            Some(known) => known.get_or_init(|| values::networks(text)).clone(),
-            None => values::networks(text),
-        };
-        if networks.is_some() {
-            return networks;
+        if let Some(networks) = values::networks(text) {
+            return Some(networks);
         }
         let effect = match closes {
             true => PATHS_CLOSED,
