@@ -202,9 +202,8 @@ fn write_to(
         preferred,
     } = pick(worker, tables, head, entry, policy, shares)?;
     let rewritten = rewritten(head, taken, scene.budget)?;
-    let [of_policy, of_share] = header_edits(route, share);
-    let of_policy = Edits::new(of_policy.map(|edits| &edits.request), None);
-    let of_share = Edits::new(of_share.map(|edits| &edits.request), None);
+    let [of_policy, of_share] =
+        header_edits(route, share).map(|edits| Edits::new(edits.map(|edits| &edits.request), None));
     let authority = authority(policy.rewrite.as_deref(), of_policy, of_share);
     let mirrors = mirrors(worker, tables, policy, head);
     let made_key = websocket_key(worker, head, &upstream);

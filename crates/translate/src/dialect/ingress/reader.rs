@@ -17,8 +17,8 @@ const KEPT_BYTES_MAX: usize = 128 << 20;
 /// The Ingresses that were read, and the defaults of all.
 struct OpenIngress {
     last: Option<Arc<Opened>>,
-    /// Those of many hosts. Hosts of several Ingresses may come in any order, and each of them
-    /// reads all that claim it.
+    /// The Ingresses of many hosts. Hosts of several Ingresses may come in any order, and each of
+    /// them reads all that claim it.
     many: Recent<Arc<Opened>>,
     /// Read by the hosts of all Ingresses, so it is kept beyond the batch.
     defaults: Option<Arc<Defaults>>,

@@ -223,7 +223,7 @@ mod tests {
     use myriad_api::{Meta, ObjectKey, ObjectKind};
     use myriad_model::CertificateNeed;
 
-    use super::super::{Blocked, Defaults, KnownNetworks, Options};
+    use super::super::{Blocked, Defaults, Options};
 
     fn read(annotations: &[(&str, &str)]) -> (Options, usize) {
         let mut meta = Meta::new(ObjectKey::new(ObjectKind::Ingress, "shop", "web"));
@@ -232,8 +232,8 @@ mod tests {
             (key.into(), (*value).into())
         });
         meta.annotations = pairs.collect();
-        let (known, none) = (KnownNetworks::default(), Defaults::default());
-        let (options, problems) = super::super::read(&meta, &known, &BTreeSet::new(), &none);
+        let none = Defaults::default();
+        let (options, problems) = super::super::read(&meta, &BTreeSet::new(), &none);
         (options, problems.len())
     }
 
