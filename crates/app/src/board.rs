@@ -1,6 +1,7 @@
 //! The board: what operators may see of the control loop, written by it and read by pages.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use myriad_api::{Finding, ObjectKey, ObjectKind, Place, Report, Severity};
@@ -80,6 +81,10 @@ pub struct Work {
     pub commits: Counter,
     /// Batches handled.
     pub batches: Counter,
+    /// Namespaces whose changes wait for what their last ones cost.
+    pub namespaces_deferred: Gauge,
+    /// How long such changes have waited, in seconds.
+    pub seconds_deferred: Counter<f64, AtomicU64>,
 }
 
 /// The content of a dump.
@@ -467,5 +472,11 @@ impl Work {
         for (name, help, counter) in counters {
             metrics.register(name, help, counter.clone());
         }
+        let help = "Namespaces whose changes wait for what their last ones cost";
+        let deferred = self.namespaces_deferred.clone();
+        metrics.register("control_namespaces_deferred", help, deferred);
+        let help = "How long such changes have waited";
+        let deferred = self.seconds_deferred.clone();
+        metrics.register("control_deferred_seconds", help, deferred);
     }
 }

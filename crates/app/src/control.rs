@@ -1,7 +1,10 @@
 //! The control loop: one inbox, one writer, and the only place where batching is written.
 
 mod beside;
+mod debts;
 mod event;
+mod marks;
+mod notices;
 mod outlet;
 mod queue;
 #[cfg(test)]
@@ -14,15 +17,16 @@ use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
 use myriad_model::Position;
-use myriad_translate::{Engine, MAIN, Outcome, workload_names};
+use myriad_translate::{Engine, FindingsChange, MAIN, Outcome, workload_names};
 use tokio::sync::{mpsc, watch};
 
 pub use self::event::{Event, INBOX_EVENTS_MAX};
 pub use self::outlet::{Addresses, Outlet};
-pub use self::queue::Shares;
+pub use self::queue::{Fairness, Shares};
 
 use self::beside::Beside;
-use self::queue::Queue;
+use self::notices::Notices;
+use self::queue::{Holders, Queue};
 use crate::board::Board;
 use crate::live::{Live, Root};
 
@@ -39,6 +43,10 @@ pub struct Control<O> {
     board: Board,
     live: Live,
     queue: Queue,
+    /// The findings about namespaces that wait.
+    notices: Notices,
+    /// The processor time that this thread has taken.
+    processor_time: Box<dyn Fn() -> Duration + Send>,
     /// The views of sidecars.
     beside: Beside,
     batches: u64,
@@ -56,7 +64,7 @@ impl<O: Outlet> Control<O> {
     pub fn new(
         engine: Engine,
         outlet: O,
-        shares: Shares,
+        fairness: Fairness,
         board: Board,
         live: Live,
         ready: Condition,
@@ -67,7 +75,9 @@ impl<O: Outlet> Control<O> {
             outlet,
             board,
             live,
-            queue: Queue::new(shares),
+            queue: Queue::new(fairness),
+            notices: Notices::default(),
+            processor_time: Box::new(clock::processor_time),
             beside: Beside::default(),
             batches: 0,
             position: Position::default(),
@@ -102,7 +112,7 @@ impl<O: Outlet> Control<O> {
             self.translate_views();
             self.beside.answer();
         }
-        if !self.queue.is_empty() {
+        if self.queue.is_due(clock::now()) {
             self.translate_cut();
             // Whoever fills the inbox may run on this very thread.
             tokio::task::yield_now().await;
@@ -115,10 +125,13 @@ impl<O: Outlet> Control<O> {
                 self.publish(outcome, clock::now(), Vec::new());
                 true
             }
+            () = sleep_to(self.queue.next_due()) => true,
             () = tokio::time::sleep(TICK) => {
                 self.outlet.tick(&self.board);
                 self.board.tell_left_out();
                 self.sweep();
+                let over = self.notices.expire(clock::now());
+                self.find(over);
                 true
             }
         }
@@ -129,7 +142,8 @@ impl<O: Outlet> Control<O> {
         match event {
             Event::Changed(batch) => self.take_batch(batch),
             Event::Epoch(epoch) => {
-                // What came before belongs to the epoch before.
+                // What came before belongs to the epoch before, whoever waits.
+                self.queue.hurry(clock::now());
                 while !self.queue.is_empty() {
                     self.translate_cut();
                 }
@@ -166,13 +180,17 @@ impl<O: Outlet> Control<O> {
                 self.translate_views();
             }
             Event::Restate => self.outlet.restate(&mut self.engine.served()),
-            Event::Found(findings) => {
-                self.outlet.tell(&findings);
-                self.board.change_findings(findings);
-            }
+            Event::Found(findings) => self.find(findings),
             Event::Stop => return false,
         }
         true
+    }
+
+    fn find(&mut self, findings: FindingsChange) {
+        if !findings.is_empty() {
+            self.outlet.tell(&findings);
+            self.board.change_findings(findings);
+        }
     }
 
     fn remove_view(&mut self, name: &str) -> bool {
@@ -200,6 +218,7 @@ impl<O: Outlet> Control<O> {
         }
         if self.is_listed {
             self.queue.push(batch, clock::now());
+            self.show_deferred();
             return;
         }
         // Nobody can be delayed by a first list, since nobody is served before its end.
@@ -234,7 +253,33 @@ impl<O: Outlet> Control<O> {
     fn translate_cut(&mut self) {
         let cut = self.queue.cut(clock::now());
         self.advance(&cut.positions);
+        let mut puts = cut.changes.iter();
+        let put = puts.find(|change| matches!(change, Change::Put(_)));
+        let object = put.map(|change| change.key().clone());
+        let before = (self.processor_time)();
         self.translate(cut.changes, cut.since);
+        let cost = (self.processor_time)().saturating_sub(before);
+        self.charge(cut.holders, cost, object);
+    }
+
+    /// Charges the namespaces of a cut what it cost; `object` is one of them all.
+    fn charge(&mut self, holders: Holders, cost: Duration, object: Option<ObjectKey>) {
+        let now = clock::now();
+        let findings = match self.queue.charge(holders, cost, now) {
+            Some(debt) => self.notices.tell(&debt, object, now),
+            None => self.notices.expire(now),
+        };
+        self.find(findings);
+        self.show_deferred();
+    }
+
+    fn show_deferred(&mut self) {
+        let work = self.board.work();
+        let deferred = self.queue.deferred_len();
+        work.namespaces_deferred
+            .set(i64::try_from(deferred).unwrap_or(i64::MAX));
+        let waited = self.queue.take_waited();
+        work.seconds_deferred.inc_by(waited.as_secs_f64());
     }
 
     /// Translates what came at `since` or later.
@@ -304,6 +349,13 @@ fn roots(engine: &Engine, outcome: &Outcome, is_first: bool) -> Vec<Root> {
         roots.extend(snapshot.map(|snapshot| (view.clone(), snapshot.digest())));
     }
     roots
+}
+
+async fn sleep_to(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn sleep_until(deadline: Option<i64>) {

@@ -35,7 +35,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::board::Board;
 use crate::cli::RawController;
-use crate::control::{Control, Event, INBOX_EVENTS_MAX, Shares};
+use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares};
 use crate::descriptors;
 use crate::explain::Explainer;
 use crate::live::Live;
@@ -152,8 +152,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let claims = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
     follow(cluster, inbox.clone(), namespaces);
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
-    let fleet = Fleet::new(views, word, claims);
-    Control::new(engine, fleet, Shares::FAIR, board, live, ready, announce)
+    let (fleet, fair) = (Fleet::new(views, word, claims), fairness(&settings));
+    Control::new(engine, fleet, fair, board, live, ready, announce)
         .run(events)
         .await;
     drain.start();
@@ -341,6 +341,16 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, namespaces: Namespac
             }
         }
     }));
+}
+
+/// How namespaces share the control thread; its own is the operator's.
+fn fairness(settings: &Controller) -> Fairness {
+    let share = settings.meaning.control_share;
+    let mut fairness = Fairness::new(Shares::FAIR, share, &settings.translate());
+    fairness
+        .operators
+        .insert(settings.namespace.as_str().into());
+    fairness
 }
 
 fn engine(settings: &Controller, trust: &Trust, known: &Known) -> Engine {

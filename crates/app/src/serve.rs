@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::cli::RawServe;
-use crate::control::{Addresses, Control, Event, INBOX_EVENTS_MAX, Shares};
+use crate::control::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares};
 use crate::explain::Explainer;
 use crate::live::Live;
 use crate::pages::{self, Pages};
@@ -316,7 +316,8 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         pages::start(listener, pages, &drain, from)?;
         let longest = settings.traffic.drain_longest();
         let here = Here::new(proxy, live.clone(), is_live, longest);
-        Control::new(engine, here, Shares::WHOLE, board, live, ready, announce)
+        let fairness = fairness(&settings);
+        Control::new(engine, here, fairness, board, live, ready, announce)
             .run(events)
             .await;
         drain.start();
@@ -324,6 +325,12 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         drop((reserved, succession));
         Ok(())
     })
+}
+
+/// How namespaces share the control thread. A file takes effect as it is.
+fn fairness(settings: &settings::Serve) -> Fairness {
+    let share = settings.meaning.control_share;
+    Fairness::new(Shares::WHOLE, share, &settings.translate())
 }
 
 /// Says which fields of the mesh's configuration have no effect here.

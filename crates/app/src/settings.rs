@@ -209,6 +209,8 @@ pub struct Meaning {
     pub endpoints: Reach,
     /// The bounds of what one namespace may make proxies hold.
     pub bounds: Bounds,
+    /// The part of the control thread's time that one namespace may have, in percent.
+    pub control_share: u32,
     /// The most different regexes of one host.
     pub regexes_per_host: usize,
 }
@@ -572,6 +574,7 @@ impl Meaning {
             },
             endpoints: Reach::default(),
             bounds: bounds::read(&raw.bounds, Bounds::default(), problems),
+            control_share: bounds::control_share(&raw.bounds),
             regexes_per_host: raw.regexes.regexes_per_host,
         };
         meaning.trust_domain = TrustDomain::read(&raw.mesh, &meaning.mesh, problems);

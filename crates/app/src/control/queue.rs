@@ -3,11 +3,20 @@
 //! An object has one place in the queue, that of its oldest change, and its newest change waits
 //! there: whoever changes a thousand objects ten times each makes others wait for a thousand
 //! changes at most, and for no more than their share in each cut.
+//!
+//! Namespaces go together, unless one of them is costly: such a one goes alone, at most every
+//! other time, and waits for as long as its debt says. The changes of one namespace never pass
+//! each other.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
-use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
+use myriad_api::{Batch, Change, ObjectKey};
 use myriad_base::clock::Instant;
+use myriad_translate::Settings;
+
+use super::debts::{Debt, Debts, Turn};
+use super::marks::{Marks, Positions};
 
 /// The most objects that wait. A batch that has begun to be taken in is taken in whole, so the
 /// queue may exceed it by one batch of a source.
@@ -20,6 +29,8 @@ pub struct Shares {
     pub cut_changes_max: usize,
     /// The most changes in one cut that are of one namespace.
     pub namespace_changes_max: usize,
+    /// Whether namespaces that come in one batch go together, whatever they cost.
+    pub keeps_batches: bool,
 }
 
 impl Shares {
@@ -28,27 +39,60 @@ impl Shares {
     pub const FAIR: Shares = Shares {
         cut_changes_max: 1_024,
         namespace_changes_max: 256,
+        keeps_batches: false,
     };
 
     /// For a source whose batches shall take effect as they are, as far as a limit allows.
     pub const WHOLE: Shares = Shares {
         cut_changes_max: 16_384,
         namespace_changes_max: 16_384,
+        keeps_batches: true,
     };
+}
+
+/// How namespaces share the control thread.
+#[derive(Clone, Debug)]
+pub struct Fairness {
+    /// How much is translated at once.
+    pub shares: Shares,
+    /// The part of the time that one costly namespace may have, in percent; 0 is no bound.
+    pub control_share: u32,
+    /// Namespaces of the operator, which never wait for what they cost.
+    pub operators: BTreeSet<Box<str>>,
+}
+
+impl Fairness {
+    /// The operator has the namespace of the gateway, and the one whose policies are for all.
+    pub fn new(shares: Shares, control_share: u32, settings: &Settings) -> Fairness {
+        let operators = [&*settings.gateway_namespace, settings.root_namespace()];
+        Fairness {
+            shares,
+            control_share,
+            operators: operators.into_iter().map(Box::from).collect(),
+        }
+    }
 }
 
 /// Changes that wait.
 pub struct Queue {
     shares: Shares,
     waiting: HashMap<ObjectKey, Waiting>,
-    /// The objects of each namespace that wait, in the order of their oldest change.
-    namespaces: HashMap<Box<str>, VecDeque<ObjectKey>>,
-    /// Namespaces that have something waiting, in the order in which it is their turn.
-    turns: VecDeque<Box<str>>,
-    /// Batches of which something waits, the oldest first.
-    marks: VecDeque<Mark>,
-    /// The number of the first of `marks`.
-    first_mark: u64,
+    /// The namespaces that have something waiting.
+    namespaces: HashMap<Box<str>, Lane>,
+    /// Namespaces that go together, in the order in which it is their turn.
+    together: VecDeque<Box<str>>,
+    /// Namespaces that go alone.
+    alone: VecDeque<Box<str>>,
+    /// Namespaces that go later, and when.
+    deferred: BTreeSet<(Instant, Box<str>)>,
+    debts: Debts,
+    marks: Marks,
+    /// Whether one goes alone next, if any does.
+    is_alone_next: bool,
+    /// Whether all that waits goes as if nobody owed anything.
+    is_hurried: bool,
+    /// How long namespaces were deferred that go now.
+    waited: Duration,
 }
 
 struct Waiting {
@@ -57,11 +101,17 @@ struct Waiting {
     mark: u64,
 }
 
-/// One batch that was taken in.
-struct Mark {
-    waiting: usize,
-    since: Instant,
-    positions: Vec<(ObjectKind, u64)>,
+/// A namespace that has something waiting.
+struct Lane {
+    /// Its objects, in the order of their oldest change.
+    keys: VecDeque<ObjectKey>,
+    /// How many changes have come since it waits.
+    pushed: u64,
+    turn: Turn,
+    /// Whether it came in one batch with others, which it does not part from.
+    is_joint: bool,
+    /// Since when it has been deferred.
+    deferred: Option<Instant>,
 }
 
 /// The changes that are translated at once.
@@ -71,21 +121,37 @@ pub struct Cut {
     pub changes: Vec<Change>,
     /// How far the sources are contained once these changes are applied: nothing of what came
     /// up to there waits any more.
-    pub positions: Vec<(ObjectKind, u64)>,
+    pub positions: Positions,
     /// When the oldest of the changes came; now, if there are none.
     pub since: Instant,
+    /// The namespaces that the cost is asked of.
+    pub holders: Holders,
+}
+
+/// The namespaces of a cut.
+#[derive(Debug, Default)]
+pub struct Holders {
+    /// The ones that may be charged.
+    namespaces: Vec<Box<str>>,
+    /// How many there are in all.
+    count: usize,
 }
 
 impl Queue {
     /// An empty queue.
-    pub fn new(shares: Shares) -> Queue {
+    pub fn new(fairness: Fairness) -> Queue {
         Queue {
-            shares,
+            shares: fairness.shares,
             waiting: HashMap::new(),
             namespaces: HashMap::new(),
-            turns: VecDeque::new(),
-            marks: VecDeque::new(),
-            first_mark: 0,
+            together: VecDeque::new(),
+            alone: VecDeque::new(),
+            deferred: BTreeSet::new(),
+            debts: Debts::new(fairness.control_share, fairness.operators),
+            marks: Marks::default(),
+            is_alone_next: false,
+            is_hurried: false,
+            waited: Duration::ZERO,
         }
     }
 
@@ -99,87 +165,276 @@ impl Queue {
         self.waiting.len() >= QUEUE_CHANGES_MAX || self.marks.len() >= QUEUE_CHANGES_MAX
     }
 
-    /// Takes in the changes and positions of a batch.
-    pub fn push(&mut self, batch: Batch, now: Instant) {
-        let mark = self.first_mark + self.marks.len() as u64;
-        let mut waiting = 0;
-        for change in batch.changes {
-            if let Some(known) = self.waiting.get_mut(change.key()) {
-                known.change = change;
-                continue;
-            }
-            let key = change.key().clone();
-            waiting += 1;
-            if let Some(queue) = self.namespaces.get_mut(key.namespace()) {
-                queue.push_back(key.clone());
-            } else {
-                let namespace: Box<str> = key.namespace().into();
-                self.turns.push_back(namespace.clone());
-                self.namespaces
-                    .insert(namespace, VecDeque::from([key.clone()]));
-            }
-            self.waiting.insert(key, Waiting { change, mark });
-        }
-        self.marks.push_back(Mark {
-            waiting,
-            since: now,
-            positions: batch.positions,
-        });
+    /// Whether there is something to cut. A queue that is full waits for nobody: those who fill
+    /// it would make all others wait.
+    pub fn is_due(&self, now: Instant) -> bool {
+        let deferred = self.deferred.first();
+        !self.together.is_empty()
+            || !self.alone.is_empty()
+            || self.marks.is_claimable()
+            || deferred.is_some_and(|(until, _)| *until <= now || self.is_full())
     }
 
-    /// The next changes to translate: of each namespace in turn at most its share.
+    /// When the first of the deferred namespaces goes.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.deferred.first().map(|(until, _)| *until)
+    }
+
+    /// How many namespaces are deferred.
+    pub fn deferred_len(&self) -> usize {
+        self.deferred.len()
+    }
+
+    /// How long namespaces were deferred that have gone since this was asked last.
+    pub fn take_waited(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
+    }
+
+    /// Takes in the changes and positions of a batch.
+    pub fn push(&mut self, batch: Batch, now: Instant) {
+        let joint = match self.shares.keeps_batches {
+            true => joint(&batch.changes),
+            false => BTreeSet::new(),
+        };
+        let mark = self.marks.next_number();
+        let mut waiting = 0;
+        for change in batch.changes {
+            let key = change.key().clone();
+            let is_known = match self.waiting.get_mut(&key) {
+                Some(known) => {
+                    known.change = change;
+                    true
+                }
+                None => {
+                    let new = Waiting { change, mark };
+                    self.waiting.insert(key.clone(), new);
+                    waiting += 1;
+                    false
+                }
+            };
+            match self.namespaces.get_mut(key.namespace()) {
+                Some(lane) => {
+                    lane.pushed += 1;
+                    if !is_known {
+                        lane.keys.push_back(key);
+                    }
+                }
+                None => self.open(key, now),
+            }
+        }
+        for namespace in joint {
+            self.join(namespace, now);
+        }
+        self.marks.add(waiting, now, batch.positions);
+    }
+
+    /// The next changes to translate: of each namespace in turn at most its share, or those of one
+    /// that goes alone.
     pub fn cut(&mut self, now: Instant) -> Cut {
+        self.release(now);
         let mut cut = Cut {
             changes: Vec::new(),
             positions: Vec::new(),
             since: now,
+            holders: Holders::default(),
         };
-        for _ in 0..self.turns.len() {
-            let room = self.shares.cut_changes_max - cut.changes.len();
-            if room == 0 {
-                break;
-            }
-            let Some(namespace) = self.turns.pop_front() else {
-                break;
-            };
-            self.take(&namespace, room, &mut cut);
-            if self.namespaces.contains_key(&namespace) {
-                self.turns.push_back(namespace);
+        let is_alone = self.is_alone_next || self.together.is_empty();
+        let alone = is_alone.then(|| self.next_alone()).flatten();
+        self.is_alone_next = alone.is_none() && !self.alone.is_empty();
+        if let Some(namespace) = alone {
+            self.take(namespace, self.shares.cut_changes_max, &mut cut, now);
+        } else {
+            for _ in 0..self.together.len() {
+                let room = self.shares.cut_changes_max - cut.changes.len();
+                if room == 0 {
+                    break;
+                }
+                let Some(namespace) = self.together.pop_front() else {
+                    break;
+                };
+                self.take(namespace, room, &mut cut, now);
             }
         }
-        while self.marks.front().is_some_and(|mark| mark.waiting == 0) {
-            cut.positions.extend(
-                self.marks
-                    .pop_front()
-                    .into_iter()
-                    .flat_map(|it| it.positions),
-            );
-            self.first_mark += 1;
-        }
+        cut.positions = self.marks.claim();
+        self.is_hurried &= !self.is_empty();
         cut
     }
 
-    /// Moves at most `room` changes of a namespace, and at most its share, into a cut.
-    fn take(&mut self, namespace: &str, room: usize, cut: &mut Cut) {
-        let Some(queue) = self.namespaces.get_mut(namespace) else {
+    /// Charges what a cut cost, whose translation ended `now`. Returns the debt that it left.
+    pub fn charge(&mut self, holders: Holders, cost: Duration, now: Instant) -> Option<Debt> {
+        let Holders {
+            mut namespaces,
+            count,
+        } = holders;
+        if count > 1 {
+            if self.debts.suspect(namespaces, cost, now) {
+                for namespace in std::mem::take(&mut self.together) {
+                    self.line_up(namespace, now);
+                }
+            }
+            return None;
+        }
+        let namespace = namespaces.pop()?;
+        let lanes = self.namespaces.len();
+        let others_wait = lanes > usize::from(self.namespaces.contains_key(&namespace));
+        let debt = self.debts.charge(namespace, cost, now, others_wait)?;
+        if self.leave_line(&debt.namespace) {
+            self.line_up(debt.namespace.clone(), now);
+        }
+        Some(debt)
+    }
+
+    /// Lets all that waits go as if nobody owed anything, until the queue is empty.
+    pub fn hurry(&mut self, now: Instant) {
+        if self.is_empty() {
+            return;
+        }
+        self.is_hurried = true;
+        let deferred = std::mem::take(&mut self.deferred).into_iter();
+        let deferred = deferred.map(|(_, namespace)| namespace);
+        for namespace in std::mem::take(&mut self.alone).into_iter().chain(deferred) {
+            self.line_up(namespace, now);
+        }
+    }
+
+    /// Begins to wait for the turn of an object's namespace, which has nothing waiting yet.
+    fn open(&mut self, key: ObjectKey, now: Instant) {
+        let namespace: Box<str> = key.namespace().into();
+        self.debts.see(&namespace, now);
+        let lane = Lane {
+            keys: VecDeque::from([key]),
+            pushed: 1,
+            turn: Turn::Together,
+            is_joint: false,
+            deferred: None,
+        };
+        self.namespaces.insert(namespace.clone(), lane);
+        self.line_up(namespace, now);
+    }
+
+    /// Lets a namespace go together with others, whatever it owes, until nothing of it waits.
+    fn join(&mut self, namespace: Box<str>, now: Instant) {
+        let Some(lane) = self.namespaces.get_mut(&namespace) else {
             return;
         };
-        let count = queue.len().min(room).min(self.shares.namespace_changes_max);
-        for key in queue.drain(..count) {
+        lane.is_joint = true;
+        if lane.turn != Turn::Together && self.leave_line(&namespace) {
+            self.line_up(namespace, now);
+        }
+    }
+
+    /// Puts a namespace that stands in no line into the one that is its own now.
+    fn line_up(&mut self, namespace: Box<str>, now: Instant) {
+        let is_joint = self
+            .namespaces
+            .get(&namespace)
+            .is_some_and(|it| it.is_joint);
+        let turn = match is_joint || self.is_hurried {
+            true => Turn::Together,
+            false => self.debts.turn(&namespace, now),
+        };
+        self.stand(namespace, turn, now);
+    }
+
+    fn stand(&mut self, namespace: Box<str>, turn: Turn, now: Instant) {
+        let Some(lane) = self.namespaces.get_mut(&namespace) else {
+            return;
+        };
+        lane.turn = turn;
+        if let Turn::Deferred(until) = turn {
+            lane.deferred = lane.deferred.or(Some(now));
+            self.deferred.insert((until, namespace));
+            return;
+        }
+        let since = lane.deferred.take().unwrap_or(now);
+        self.waited += now.saturating_duration_since(since);
+        match turn {
+            Turn::Alone => self.alone.push_back(namespace),
+            _ => self.together.push_back(namespace),
+        }
+    }
+
+    /// Takes a namespace out of its line. Returns whether it has something waiting.
+    fn leave_line(&mut self, namespace: &str) -> bool {
+        let Some(lane) = self.namespaces.get(namespace) else {
+            return false;
+        };
+        let line = match lane.turn {
+            Turn::Deferred(until) => {
+                let place: (Instant, Box<str>) = (until, namespace.into());
+                self.deferred.remove(&place);
+                return true;
+            }
+            Turn::Alone => &mut self.alone,
+            Turn::Together => &mut self.together,
+        };
+        // One that was cut a moment ago stands at the end.
+        if let Some(at) = line.iter().rposition(|it| **it == *namespace) {
+            line.remove(at);
+        }
+        true
+    }
+
+    /// Lets those go who were deferred until now; where the queue is full and nobody else waits,
+    /// the first of the others too.
+    fn release(&mut self, now: Instant) {
+        while let Some((until, _)) = self.deferred.first() {
+            let is_stuck = self.is_full() && self.together.is_empty() && self.alone.is_empty();
+            if *until > now && !is_stuck {
+                return;
+            }
+            if let Some((_, namespace)) = self.deferred.pop_first() {
+                self.stand(namespace, Turn::Alone, now);
+            }
+        }
+    }
+
+    /// Takes the namespace out of its line that goes alone next: the one with the fewest changes
+    /// since it waits, for who changes most is the likeliest to be costly.
+    fn next_alone(&mut self) -> Option<Box<str>> {
+        let pushed = |namespace: &str| self.namespaces.get(namespace).map(|lane| lane.pushed);
+        let alone = self.alone.iter().enumerate();
+        let (at, _) = alone.min_by_key(|(_, namespace)| pushed(namespace))?;
+        self.alone.remove(at)
+    }
+
+    /// Moves at most `room` changes of a namespace, and at most its share, into a cut.
+    fn take(&mut self, namespace: Box<str>, room: usize, cut: &mut Cut, now: Instant) {
+        let Some(lane) = self.namespaces.get_mut(&namespace) else {
+            return;
+        };
+        let count = lane.keys.len().min(room);
+        let count = count.min(self.shares.namespace_changes_max);
+        for key in lane.keys.drain(..count) {
             let Some(Waiting { change, mark }) = self.waiting.remove(&key) else {
                 continue;
             };
-            let place = usize::try_from(mark - self.first_mark).unwrap_or(usize::MAX);
-            if let Some(mark) = self.marks.get_mut(place) {
-                mark.waiting -= 1;
-                cut.since = cut.since.min(mark.since);
+            if let Some(since) = self.marks.leave(mark) {
+                cut.since = cut.since.min(since);
             }
             cut.changes.push(change);
         }
-        if queue.is_empty() {
-            self.namespaces.remove(namespace);
+        let is_charged = !lane.is_joint && !self.is_hurried;
+        match lane.keys.is_empty() {
+            true => drop(self.namespaces.remove(&namespace)),
+            false => self.line_up(namespace.clone(), now),
+        }
+        cut.holders.count += 1;
+        if is_charged {
+            cut.holders.namespaces.push(namespace);
         }
     }
+}
+
+/// The namespaces of changes that are of more than one.
+fn joint(changes: &[Change]) -> BTreeSet<Box<str>> {
+    let mut namespaces = changes.iter().map(|change| change.key().namespace());
+    let first = namespaces.next();
+    if namespaces.all(|namespace| Some(namespace) == first) {
+        return BTreeSet::new();
+    }
+    let namespaces = changes.iter().map(|change| change.key().namespace());
+    namespaces.map(Box::from).collect()
 }
 
 #[cfg(test)]

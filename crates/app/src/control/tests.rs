@@ -1,4 +1,6 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use myriad_api::{Batch, Change, Object, ObjectKind};
 use myriad_base::metrics::Metrics;
@@ -8,7 +10,7 @@ use myriad_translate::{ClaimsChange, Engine, LateClaims, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Addresses, Control, Event, INBOX_EVENTS_MAX, Outlet, Shares};
+use super::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Outlet, Shares};
 use crate::board::Board;
 use crate::live::Live;
 
@@ -87,7 +89,7 @@ fn pod(name: &str, app: &str, revision: u64) -> Event {
     })
 }
 
-/// A loop with these events waiting in its inbox.
+/// A loop with these events waiting in its inbox, where nothing takes any time.
 fn control(events: Vec<Event>) -> (Control<Recorder>, Recorder, mpsc::Receiver<Event>) {
     let (metrics, recorder) = (Metrics::new(), Recorder::default());
     let writer = Writer::new(Sealer::new([5; 32], Form::Encoded));
@@ -96,15 +98,17 @@ fn control(events: Vec<Event>) -> (Control<Recorder>, Recorder, mpsc::Receiver<E
         late_claims: true,
         ..myriad_translate::Settings::default()
     };
-    let control = Control::new(
+    let fairness = Fairness::new(Shares::FAIR, 20, &settings);
+    let mut control = Control::new(
         Engine::new(settings, writer),
         recorder.clone(),
-        Shares::FAIR,
+        fairness,
         Board::new(&metrics),
         Live::new(&metrics),
         Readiness::new().require("the first list"),
         watch::channel(None).0,
     );
+    control.processor_time = Box::new(|| Duration::ZERO);
     let (sender, inbox) = mpsc::channel(INBOX_EVENTS_MAX);
     for event in events {
         sender.try_send(event).expect("room");
@@ -162,6 +166,57 @@ async fn what_came_before_an_epoch_belongs_to_the_one_before() {
     let epochs: Vec<u64> = published.iter().map(|(_, at)| at.epoch).collect();
     assert_eq!(epochs, [0, 0, 0, 0, 9]);
     assert_eq!(published[3].1, position(7));
+}
+
+#[tokio::test]
+async fn changes_of_who_is_costly_wait_but_not_beyond_their_epoch() {
+    let (mut control, recorder, _inbox) = control(Vec::new());
+    // Every cut takes three seconds.
+    let asked = AtomicU64::new(0);
+    control.processor_time = Box::new(move || {
+        let times = asked.fetch_add(1, Ordering::Relaxed);
+        Duration::from_secs(3 * times)
+    });
+    let step = |control: &mut Control<Recorder>, event: Event| {
+        assert!(control.take(event));
+        let is_due = control.queue.is_due(myriad_base::clock::now());
+        if is_due {
+            control.translate_cut();
+        }
+        is_due
+    };
+    step(&mut control, listed());
+    // The first has nobody to wait for; the second owes something, and so the first does then.
+    for (namespace, number, is_due) in [
+        ("b", 0, true),
+        ("a", 0, true),
+        ("a", 1, false),
+        ("b", 1, true),
+        ("c", 0, true),
+        ("b", 2, false),
+    ] {
+        let published = recorder.0.lock().expect("not poisoned").len() as u64;
+        let event = batch(namespace, number..number + 1, published + 1);
+        assert_eq!(step(&mut control, event), is_due, "{namespace} {number}");
+    }
+    let told = control
+        .board
+        .findings_where(10, |it| it.message.contains("wait for 12 s"));
+    let objects = told.iter().filter_map(|finding| finding.object.clone());
+    let objects: Vec<String> = objects.map(|object| object.to_string()).collect();
+    assert_eq!(objects, ["Ingress a/i0", "Ingress b/i1", "Ingress c/i0"]);
+    assert_eq!(control.board.work().namespaces_deferred.get(), 2);
+    step(&mut control, Event::Epoch(9));
+    assert!(control.queue.is_empty());
+    assert_eq!(control.board.work().namespaces_deferred.get(), 0);
+    let published = recorder.0.lock().expect("not poisoned");
+    let (namespaces, at) = published.last().expect("a cut");
+    assert!(
+        ["a", "b"]
+            .iter()
+            .all(|it| namespaces.iter().any(|namespace| namespace == it))
+    );
+    assert_eq!(at.epoch, 0, "it belongs to the epoch before");
 }
 
 #[tokio::test]

@@ -8,6 +8,24 @@ use crate::cli::bounds::RawBounds;
 /// The smallest table that an upstream may be bounded to, and the largest.
 const UPSTREAM_SLOTS: std::ops::RangeInclusive<u32> = 64..=HashTable::SIZE_MAX;
 
+/// The part of the control thread's time that one costly namespace may have, in percent.
+const CONTROL_SHARE: u32 = 20;
+
+/// The part of the control thread's time that one costly namespace may have, in percent; 0 is no
+/// bound. What is wrong with it is told by [`read`].
+pub fn control_share(raw: &RawBounds) -> u32 {
+    let bounds = raw.bounds.iter().filter_map(|text| text.split_once('='));
+    let named = bounds.filter(|(name, _)| name.trim() == "control-share");
+    let read = named.filter_map(|(_, number)| percent(number).ok());
+    read.last().unwrap_or(CONTROL_SHARE)
+}
+
+fn percent(number: &str) -> Result<u32, String> {
+    let percent = number.trim().parse::<u32>().ok();
+    let percent = percent.filter(|percent| *percent <= 100);
+    percent.ok_or_else(|| "is not 0 to 100".to_owned())
+}
+
 /// Checks settings, which take the place of these, one by one.
 pub fn read(raw: &RawBounds, defaults: Bounds, problems: &mut Vec<String>) -> Bounds {
     let mut bounds = defaults;
@@ -32,6 +50,10 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "subset-endpoints" => bounds.subset_endpoints = read(number)?,
         "endpoint-copies" => bounds.endpoint_copies = read(number)?,
         "late-claims" => bounds.late_claims = read(number)?,
+        // It bounds no objects; `control_share` reads it.
+        "control-share" => {
+            percent(number)?;
+        }
         "upstream-hash-slots" => {
             let slots = match read(number)? {
                 0 => Some(HashTable::SIZE_MAX),
@@ -45,7 +67,7 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         _ => {
             return Err(
                 "is none of routes, endpoints, certificates, hash-slots, upstream-hash-slots, \
-                 host-subsets, subset-endpoints, endpoint-copies and late-claims"
+                 host-subsets, subset-endpoints, endpoint-copies, late-claims and control-share"
                     .to_owned(),
             );
         }
@@ -57,7 +79,7 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
 mod tests {
     use myriad_translate::Bounds;
 
-    use super::read;
+    use super::{control_share, read};
     use crate::cli::bounds::RawBounds;
 
     fn bounds(written: &[&str]) -> (Bounds, Vec<String>) {
@@ -93,8 +115,29 @@ mod tests {
     }
 
     #[test]
+    fn a_share_of_the_control_thread_is_in_percent() {
+        let share = |written: &[&str]| {
+            control_share(&RawBounds {
+                bounds: written.iter().map(|text| (*text).to_owned()).collect(),
+            })
+        };
+        assert_eq!(share(&["routes=0"]), 20);
+        assert_eq!(share(&["control-share=50", "control-share = 0"]), 0);
+        assert_eq!(share(&["control-share=101"]), 20);
+        let (read, problems) = bounds(&["control-share=50"]);
+        assert_eq!((read, problems), (Bounds::of_tenants(), Vec::new()));
+    }
+
+    #[test]
     fn what_is_no_bound_is_named() {
-        let wrong = ["routes", "routes=-1", "paths=3", "upstream-hash-slots=1"];
+        let wrong = [
+            "routes",
+            "routes=-1",
+            "paths=3",
+            "upstream-hash-slots=1",
+            "control-share=101",
+            "control-share=a",
+        ];
         let (read, problems) = bounds(&wrong);
         assert_eq!((read, problems.len()), (Bounds::of_tenants(), wrong.len()));
     }

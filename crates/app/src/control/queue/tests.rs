@@ -1,4 +1,8 @@
+mod fairness;
+
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
 use myriad_base::clock;
@@ -7,7 +11,7 @@ use myriad_translate::Engine;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Queue, Shares};
+use super::{Fairness, Queue, Shares};
 
 fn ingress(namespace: &str, number: usize, service: &str) -> Object {
     let value = json!({
@@ -38,7 +42,13 @@ fn batch(changes: Vec<Change>, revision: u64) -> Batch {
 }
 
 fn queue() -> Queue {
-    Queue::new(Shares::FAIR)
+    sharing(Shares::FAIR)
+}
+
+/// A queue where one costly namespace may have a fifth of the time.
+fn sharing(shares: Shares) -> Queue {
+    let settings = myriad_translate::Settings::default();
+    Queue::new(Fairness::new(shares, 20, &settings))
 }
 
 #[test]
@@ -100,7 +110,7 @@ fn a_position_is_claimed_when_nothing_up_to_it_waits() {
     queue.push(batch(vec![last], 9), now);
     let kind = ObjectKind::Ingress;
     let claimed = queue.cut(now).positions;
-    assert_eq!(claimed, [(kind, 7), (kind, 8), (kind, 9)]);
+    assert_eq!(claimed, [(kind, 9)], "and with it all that came before");
     assert!(queue.is_empty());
     queue.push(batch(Vec::new(), 10), now);
     assert!(!queue.is_empty(), "a position alone is handled too");
@@ -126,7 +136,8 @@ fn the_wait_is_that_of_the_oldest_change_in_the_cut() {
 enum Step {
     Put(usize, usize, usize),
     Remove(usize, usize),
-    Cut,
+    /// A cut that costs so many seconds.
+    Cut(u64),
     End,
 }
 
@@ -135,7 +146,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (object.clone(), 0..3usize).prop_map(|((ns, it), to)| Step::Put(ns, it, to)),
         3 => object.prop_map(|(ns, it)| Step::Remove(ns, it)),
-        2 => Just(Step::Cut),
+        2 => (0..3u64).prop_map(Step::Cut),
         2 => Just(Step::End),
     ]
 }
@@ -150,7 +161,7 @@ fn change(step: &Step) -> Option<Change> {
             let name = format!("i{number}");
             Change::Remove(ObjectKey::new(ObjectKind::Ingress, &namespace(at), &name))
         }
-        Step::Cut | Step::End => return None,
+        Step::Cut(_) | Step::End => return None,
     })
 }
 
@@ -160,28 +171,39 @@ fn engine() -> Engine {
 }
 
 proptest! {
-    /// Cut fairly or taken as it comes, the end is the same, no object goes back to what it was
-    /// before, and no position is claimed while something of before waits.
+    /// Cut fairly or taken as it comes, whatever it costs, the end is the same, no object goes back
+    /// to what it was before, and no position is claimed while something of before waits.
     #[test]
-    fn fair_cuts_lose_nothing(steps in proptest::collection::vec(step(), 0..80)) {
-        let shares = Shares { cut_changes_max: 3, namespace_changes_max: 2 };
-        let (mut queue, now) = (Queue::new(shares), clock::now());
+    fn fair_cuts_lose_nothing(
+        steps in proptest::collection::vec(step(), 0..80),
+        keeps_batches in any::<bool>(),
+    ) {
+        let shares = Shares { cut_changes_max: 3, namespace_changes_max: 2, keeps_batches };
+        let (mut queue, now) = (sharing(shares), Cell::new(clock::now()));
         let (mut fair, mut plain) = (engine(), engine());
         let mut batched: Vec<Change> = Vec::new();
         // For each batch, the objects that have to be as new as it is once it is claimed.
         let (mut pushed, mut applied) = (Vec::new(), HashMap::new());
         let mut newest: HashMap<ObjectKey, usize> = HashMap::new();
         let mut apply = |queue: &mut Queue, newest: &HashMap<ObjectKey, usize>,
-                         pushed: &Vec<Vec<ObjectKey>>| {
-            let cut = queue.cut(now);
+                         pushed: &Vec<Vec<ObjectKey>>, cost: u64| {
+            if !queue.is_due(now.get()) {
+                now.set(queue.next_due().unwrap_or(now.get()));
+            }
+            prop_assert!(queue.is_empty() || queue.is_due(now.get()));
+            let cut = queue.cut(now.get());
             prop_assert!(cut.changes.len() <= 3);
+            let cost = Duration::from_secs(cost);
+            now.set(now.get() + cost);
+            queue.charge(cut.holders, cost, now.get());
             for change in &cut.changes {
                 applied.insert(change.key().clone(), newest[change.key()]);
             }
             for (_, revision) in &cut.positions {
-                let revision = *revision as usize;
-                for key in &pushed[revision] {
-                    prop_assert!(applied.get(key).is_some_and(|at| *at >= revision));
+                for (revision, keys) in pushed.iter().enumerate().take(*revision as usize + 1) {
+                    for key in keys {
+                        prop_assert!(applied.get(key).is_some_and(|at| *at >= revision));
+                    }
                 }
             }
             fair.apply(cut.changes, 0);
@@ -194,15 +216,15 @@ proptest! {
             } else if matches!(step, Step::End) {
                 let keys: Vec<_> = batched.iter().map(|it| it.key().clone()).collect();
                 newest.extend(keys.iter().map(|key| (key.clone(), pushed.len())));
-                queue.push(batch(batched.clone(), pushed.len() as u64), now);
+                queue.push(batch(batched.clone(), pushed.len() as u64), now.get());
                 pushed.push(keys);
                 plain.apply(std::mem::take(&mut batched), 0);
-            } else {
-                apply(&mut queue, &newest, &pushed)?;
+            } else if let Step::Cut(cost) = step {
+                apply(&mut queue, &newest, &pushed, *cost)?;
             }
         }
         while !queue.is_empty() {
-            apply(&mut queue, &newest, &pushed)?;
+            apply(&mut queue, &newest, &pushed, 1)?;
         }
         let digest = |engine: &Engine| -> Digest { engine.snapshot().digest() };
         // Listeners come with the first batch, whatever is in it.

@@ -1,0 +1,281 @@
+//! The debts of namespaces: how long changes of one wait for what its last ones cost, so that
+//! those of others go first.
+//!
+//! A batch that takes the control thread for a moment is nobody's debt. A heavy one is that of its
+//! namespace, if it holds no other; where it holds several, nobody is charged, and for a while each
+//! of them is translated alone, so that the next heavy batch has one namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use myriad_base::clock::Instant;
+
+/// The processor time from which on a batch is heavy.
+pub const HEAVY_MIN: Duration = Duration::from_millis(100);
+
+/// The longest that a namespace waits for one batch.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// How much longer than it waits a namespace is translated alone.
+const ALONE_FOR: Duration = Duration::from_secs(10);
+
+/// How long ago others changed something at most, for one namespace to wait for them.
+const ACTIVE_FOR: Duration = Duration::from_secs(60);
+
+/// The most namespaces that are remembered. Beyond it the ones go that cost least.
+pub const DEBTORS_MAX: usize = 1_024;
+
+/// The way in which it is the turn of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// In one batch with all others.
+    Together,
+    /// In a batch of its own.
+    Alone,
+    /// Not before this moment.
+    Deferred(Instant),
+}
+
+/// The wait that a heavy batch leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// The namespace that waits.
+    pub namespace: Box<str>,
+    /// The processor time of its batch.
+    pub cost: Duration,
+    /// How long its next changes wait, from the end of the batch.
+    pub wait: Duration,
+}
+
+/// The debts of all namespaces.
+pub struct Debts {
+    /// The part of the time that one namespace may have, in percent: 1 to 100.
+    share: u32,
+    /// Namespaces that never owe anything.
+    operators: BTreeSet<Box<str>>,
+    accounts: BTreeMap<Box<str>, Account>,
+    /// The namespace that began to wait last, and when.
+    latest: Option<(Box<str>, Instant)>,
+    /// When another than that one last did.
+    other: Option<Instant>,
+}
+
+/// The account of a namespace that had a part in a heavy batch.
+struct Account {
+    /// The processor time of its last heavy batch; 0 as long as none was its own.
+    cost: Duration,
+    /// Until when its changes wait.
+    waits_until: Instant,
+    /// Until when they go alone.
+    alone_until: Instant,
+}
+
+impl Debts {
+    /// No debts. `share` is in percent; 0 is no bound. The namespace of objects without one is
+    /// among the operators.
+    pub fn new(share: u32, mut operators: BTreeSet<Box<str>>) -> Debts {
+        operators.insert("".into());
+        Debts {
+            share: match share {
+                1..=100 => share,
+                _ => 100,
+            },
+            operators,
+            accounts: BTreeMap::new(),
+            latest: None,
+            other: None,
+        }
+    }
+
+    /// Notes that something of a namespace begins to wait for its turn.
+    pub fn see(&mut self, namespace: &str, now: Instant) {
+        match &mut self.latest {
+            Some((known, at)) if **known == *namespace => *at = now,
+            latest => {
+                let before = latest.replace((namespace.into(), now));
+                self.other = before.map(|(_, at)| at);
+            }
+        }
+    }
+
+    /// The way in which it is a namespace's turn now.
+    pub fn turn(&self, namespace: &str, now: Instant) -> Turn {
+        match self.accounts.get(namespace) {
+            Some(account) if account.waits_until > now => Turn::Deferred(account.waits_until),
+            Some(account) if account.alone_until > now => Turn::Alone,
+            _ => Turn::Together,
+        }
+    }
+
+    /// Charges a namespace a batch that it had for itself and that ended `now`. It owes nothing
+    /// while nobody else changes anything, unless `others_wait`.
+    pub fn charge(
+        &mut self,
+        namespace: Box<str>,
+        cost: Duration,
+        now: Instant,
+        others_wait: bool,
+    ) -> Option<Debt> {
+        let wait = self.wait(cost)?;
+        let has_others = others_wait || self.has_others(&namespace, now);
+        if !has_others || self.operators.contains(&namespace) {
+            return None;
+        }
+        let waits_until = now + wait;
+        let account = Account {
+            cost,
+            waits_until,
+            alone_until: waits_until + wait + ALONE_FOR,
+        };
+        self.accounts.insert(namespace.clone(), account);
+        self.prune(now);
+        Some(Debt {
+            namespace,
+            cost,
+            wait,
+        })
+    }
+
+    /// Lets namespaces that shared a batch go alone for a while, if it was heavy; returns whether
+    /// it was. The while is longer than a debt for it would be: whoever shares on purpose gains
+    /// nothing by it.
+    pub fn suspect(&mut self, namespaces: Vec<Box<str>>, cost: Duration, now: Instant) -> bool {
+        let Some(wait) = self.wait(cost) else {
+            return false;
+        };
+        let alone_until = now + wait + ALONE_FOR;
+        for namespace in namespaces {
+            if self.operators.contains(&namespace) {
+                continue;
+            }
+            let account = self.accounts.entry(namespace).or_insert(Account {
+                cost: Duration::ZERO,
+                waits_until: now,
+                alone_until,
+            });
+            account.alone_until = account.alone_until.max(alone_until);
+        }
+        self.prune(now);
+        true
+    }
+
+    /// How long a namespace waits for what a batch cost; `None` if nobody does.
+    fn wait(&self, cost: Duration) -> Option<Duration> {
+        let wait = cost.saturating_mul(100 - self.share) / self.share;
+        (cost >= HEAVY_MIN && !wait.is_zero()).then_some(wait.min(WAIT_MAX))
+    }
+
+    /// Whether another namespace has changed anything of late.
+    fn has_others(&self, namespace: &str, now: Instant) -> bool {
+        let last = match &self.latest {
+            Some((latest, at)) if **latest != *namespace => Some(*at),
+            _ => self.other,
+        };
+        last.is_some_and(|at| now.saturating_duration_since(at) <= ACTIVE_FOR)
+    }
+
+    /// Forgets what is over, and the smallest where there are too many.
+    fn prune(&mut self, now: Instant) {
+        self.accounts.retain(|_, account| account.alone_until > now);
+        if self.accounts.len() <= DEBTORS_MAX {
+            return;
+        }
+        let accounts = self.accounts.iter();
+        let costs = accounts.map(|(namespace, account)| (account.cost, namespace.clone()));
+        let mut costs: Vec<(Duration, Box<str>)> = costs.collect();
+        costs.sort_unstable();
+        for (_, namespace) in costs.iter().take(costs.len() - DEBTORS_MAX) {
+            self.accounts.remove(namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use myriad_base::clock;
+
+    use super::{ACTIVE_FOR, ALONE_FOR, DEBTORS_MAX, Debts, HEAVY_MIN, Turn, WAIT_MAX};
+
+    const HEAVY: Duration = Duration::from_secs(3);
+
+    fn debts(share: u32) -> Debts {
+        Debts::new(share, BTreeSet::from([Box::from("gateway")]))
+    }
+
+    #[test]
+    fn a_heavy_batch_is_waited_for_as_long_as_the_share_says() {
+        for (share, wait) in [(20, Some(12)), (50, Some(3)), (1, Some(60)), (100, None)] {
+            let (mut debts, now) = (debts(share), clock::now());
+            let debt = debts.charge("a".into(), HEAVY, now, true);
+            let wait = wait.map(Duration::from_secs);
+            assert_eq!(debt.map(|debt| debt.wait), wait, "{share}");
+            let deferred = wait.map_or(Turn::Together, |wait| Turn::Deferred(now + wait));
+            assert_eq!(debts.turn("a", now), deferred, "{share}");
+        }
+        let unbounded = debts(0).charge("a".into(), WAIT_MAX, clock::now(), true);
+        assert_eq!(unbounded, None);
+    }
+
+    #[test]
+    fn a_debt_is_forgotten_by_time() {
+        let (mut debts, now) = (debts(20), clock::now());
+        debts.charge("a".into(), HEAVY, now, true);
+        let until = now + 4 * HEAVY;
+        assert_eq!(debts.turn("a", until), Turn::Alone);
+        let until = until + 4 * HEAVY + ALONE_FOR;
+        assert_eq!(debts.turn("a", until), Turn::Together);
+        debts.charge("b".into(), HEAVY, until, true);
+        assert_eq!(debts.accounts.len(), 1);
+    }
+
+    #[test]
+    fn what_is_light_and_what_operators_do_is_nobodys_debt() {
+        let (mut debts, now) = (debts(20), clock::now());
+        let light = HEAVY_MIN - Duration::from_millis(1);
+        assert_eq!(debts.charge("a".into(), light, now, true), None);
+        for namespace in ["", "gateway"] {
+            assert_eq!(debts.charge(namespace.into(), HEAVY, now, true), None);
+            debts.suspect(vec![namespace.into()], HEAVY, now);
+            assert_eq!(debts.turn(namespace, now), Turn::Together);
+        }
+        assert!(debts.accounts.is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_where_nobody_else_changes_anything() {
+        let (mut debts, now) = (debts(20), clock::now());
+        debts.see("b", now);
+        let later = now + ACTIVE_FOR + Duration::from_secs(1);
+        debts.see("a", later);
+        debts.see("a", later);
+        assert_eq!(debts.charge("a".into(), HEAVY, later, false), None);
+        assert!(debts.charge("a".into(), HEAVY, later, true).is_some());
+        assert!(debts.charge("b".into(), HEAVY, later, false).is_some());
+        debts.see("b", later);
+        debts.see("a", later);
+        assert!(debts.charge("a".into(), HEAVY, later, false).is_some());
+    }
+
+    #[test]
+    fn of_too_many_debts_the_smallest_go() {
+        let (mut debts, now) = (debts(20), clock::now());
+        let names: Vec<Box<str>> = (0..2 * DEBTORS_MAX)
+            .map(|it| format!("n{it}").into())
+            .collect();
+        debts.suspect(names, HEAVY, now);
+        assert_eq!(debts.accounts.len(), DEBTORS_MAX);
+        for number in 0..DEBTORS_MAX {
+            let cost = HEAVY + Duration::from_millis(number as u64);
+            debts.charge(format!("d{number}").into(), cost, now, true);
+        }
+        assert_eq!(debts.accounts.len(), DEBTORS_MAX);
+        assert!(debts.accounts.keys().all(|name| name.starts_with('d')));
+        debts.charge("last".into(), 2 * HEAVY, now, true);
+        assert_eq!(debts.accounts.len(), DEBTORS_MAX);
+        assert_eq!(debts.turn("d0", now), Turn::Together);
+        assert_ne!(debts.turn("last", now), Turn::Together);
+    }
+}

@@ -1,0 +1,133 @@
+//! The findings that tell people whose changes wait, and why.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_base::clock::Instant;
+use myriad_translate::FindingsChange;
+
+use super::debts::Debt;
+
+/// The most namespaces of which people are told at a time; all are counted.
+pub const NOTICES_MAX: usize = 100;
+
+/// How much longer than the wait a finding stays. A namespace that goes on as before is told of
+/// once, and not with each of its batches.
+const STAYS_FOR: Duration = Duration::from_secs(60);
+
+/// The findings about namespaces that wait.
+#[derive(Default)]
+pub struct Notices {
+    told: BTreeMap<Box<str>, Notice>,
+}
+
+struct Notice {
+    finding: Arc<Finding>,
+    until: Instant,
+}
+
+impl Notices {
+    /// Tells of a debt; `object` is one of those that led to it. Returns the findings that are
+    /// new.
+    pub fn tell(&mut self, debt: &Debt, object: Option<ObjectKey>, now: Instant) -> FindingsChange {
+        let mut change = self.expire(now);
+        let until = now + debt.wait + STAYS_FOR;
+        if let Some(known) = self.told.get_mut(&debt.namespace) {
+            known.until = known.until.max(until);
+            return change;
+        }
+        if self.told.len() >= NOTICES_MAX {
+            return change;
+        }
+        let finding = Arc::new(Finding {
+            severity: Severity::Warning,
+            object,
+            field: String::new(),
+            message: format!(
+                "changes of namespace {} wait for {}: translating its objects took {}",
+                debt.namespace,
+                seconds(debt.wait),
+                seconds(debt.cost)
+            ),
+            remedy: "those of others go first; let fewer or smaller objects change, or raise \
+                     --bound control-share"
+                .into(),
+            place: None,
+        });
+        change.added.push(finding.clone());
+        let notice = Notice { finding, until };
+        self.told.insert(debt.namespace.clone(), notice);
+        change
+    }
+
+    /// Takes back what was told of those that have not waited for a while.
+    pub fn expire(&mut self, now: Instant) -> FindingsChange {
+        let mut change = FindingsChange::default();
+        self.told.retain(|_, notice| {
+            let is_over = notice.until <= now;
+            if is_over {
+                change.removed.push(notice.finding.clone());
+            }
+            !is_over
+        });
+        change.removed.sort();
+        change
+    }
+}
+
+/// A time as people read it.
+fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use myriad_api::{ObjectKey, ObjectKind};
+    use myriad_base::clock;
+
+    use super::{Debt, NOTICES_MAX, Notices, STAYS_FOR};
+
+    fn debt(namespace: &str) -> Debt {
+        Debt {
+            namespace: namespace.into(),
+            cost: Duration::from_millis(3_100),
+            wait: Duration::from_millis(12_400),
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_waits_again_and_again_is_told_of_once() {
+        let (mut notices, now) = (Notices::default(), clock::now());
+        let object = ObjectKey::new(ObjectKind::Ingress, "a", "i");
+        let told = notices.tell(&debt("a"), Some(object), now).added;
+        let [finding] = &told[..] else {
+            panic!("{told:?}");
+        };
+        let text = finding.to_string();
+        let said = "Ingress a/i: changes of namespace a wait for 12 s: \
+                    translating its objects took 3.1 s; ";
+        assert!(text.contains(said), "{text}");
+        let later = now + Duration::from_secs(15);
+        assert!(notices.tell(&debt("a"), None, later).is_empty());
+        let end = later + debt("a").wait + STAYS_FOR;
+        let before = end - Duration::from_secs(1);
+        assert!(notices.expire(before).is_empty());
+        assert_eq!(notices.expire(end).removed, told);
+        assert_eq!(notices.tell(&debt("a"), None, end).added.len(), 1);
+    }
+
+    #[test]
+    fn of_very_many_some_are_told_of() {
+        let (mut notices, now) = (Notices::default(), clock::now());
+        let all = 0..2 * NOTICES_MAX;
+        let told = all.map(|it| notices.tell(&debt(&it.to_string()), None, now).added.len());
+        assert_eq!(told.sum::<usize>(), NOTICES_MAX);
+    }
+}
