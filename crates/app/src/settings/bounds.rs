@@ -16,8 +16,8 @@ const CONTROL_SHARE: u32 = 20;
 pub fn control_share(raw: &RawBounds) -> u32 {
     let bounds = raw.bounds.iter().filter_map(|text| text.split_once('='));
     let named = bounds.filter(|(name, _)| name.trim() == "control-share");
-    let read = named.filter_map(|(_, number)| percent(number).ok());
-    read.last().unwrap_or(CONTROL_SHARE)
+    let mut read = named.filter_map(|(_, number)| percent(number).ok());
+    read.next_back().unwrap_or(CONTROL_SHARE)
 }
 
 fn percent(number: &str) -> Result<u32, String> {

@@ -220,6 +220,8 @@ fn what_is_there_is_referred_to_and_the_other_way_round() {
                             }
                             let mirrors = route.policy.mirrors.iter();
                             needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
+                            let asked = route.policy.inquiry.iter();
+                            needed.extend(asked.map(|inquiry| inquiry.upstream.clone()));
                         }
                     }
                     Value::StreamRoute(stream_route) => {

@@ -12,7 +12,7 @@ use super::claimant::Claimant;
 use super::headers::{self, is_framing};
 use super::paths;
 use super::table::{PathEntry, Table};
-use crate::engine::{Output, Reader, Unit};
+use crate::engine::{Output, Reader};
 use crate::regex::literal_start;
 use crate::resolve::upstream::border::{Border, remedy};
 use crate::resolve::upstream::{self, PortFound};
@@ -56,7 +56,7 @@ pub fn of_claimants(
             claimant,
             table,
         };
-        match scene.inquiry(reader, asked, output) {
+        match scene.inquiry(reader, asked) {
             Ok(inquiry) => Inquired::Service(Box::new(inquiry)),
             Err(problem) => {
                 // That of all is told of once, with the ConfigMap.
@@ -141,12 +141,7 @@ struct Scene<'a, 't> {
 }
 
 impl Scene<'_, '_> {
-    fn inquiry(
-        &self,
-        reader: &mut Reader<'_>,
-        asked: &AskedService,
-        output: &mut Output,
-    ) -> Result<Inquiry, Problem> {
+    fn inquiry(&self, reader: &mut Reader<'_>, asked: &AskedService) -> Result<Inquiry, Problem> {
         let options = &self.claimant.options;
         let url = &asked.url;
         let is_own = |host: &&str| *host == self.host.as_str() && !asked.is_for_all;
@@ -160,7 +155,6 @@ impl Scene<'_, '_> {
             }
             None => self.own_upstream(reader, url)?,
         };
-        output.needs.push(Unit::upstream(upstream.clone()));
         let told = self.told(reader, asked)?;
         Ok(Inquiry {
             upstream: Name::new(upstream),

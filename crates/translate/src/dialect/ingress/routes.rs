@@ -218,6 +218,9 @@ fn govern(
     let inquired = scene.inquiries.get(entry.main.claimant);
     let is_obeyed = basic.is_none_or(|it| it.apply(reader, meta, &mut policy, output))
         && inquired.is_none_or(|it| it.apply(options, path, &mut policy));
+    let asked = policy.inquiry.iter();
+    let asked = asked.map(|inquiry| inquiry.upstream.text().clone());
+    output.needs.extend(asked.map(Unit::upstream));
     let fixed = match is_obeyed {
         true => fixed_action(scene, entry, options),
         false => Some(closed()),

@@ -66,7 +66,7 @@ impl World {
         let namespaces: BTreeSet<String> = names.collect();
         assert_eq!(cut.changes.len(), namespaces.len(), "one change per object");
         let costs = namespaces.iter().map(|name| {
-            let is_costly = self.costly.iter().any(|it| *it == name.as_str());
+            let is_costly = self.costly.contains(&name.as_str());
             if is_costly { HEAVY } else { LIGHT }
         });
         let cost: Duration = costs.sum();
