@@ -408,4 +408,28 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         setting: "--secrets=tls",
         sign: Sign::Look("look for credentialName of Gateways that names one"),
     },
+    ChangedDefault {
+        line: "A namespace has a quarter of `hash_table_bytes`",
+        change: "a namespace has a quarter of the memory for hash tables",
+        setting: "--limit hash_table_bytes=512MiB",
+        sign: Sign::Look("look at myriad_hash_tables_reduced_total"),
+    },
+    ChangedDefault {
+        line: "Requests carry `CDN-Loop: myriad`",
+        change: "endpoints get CDN-Loop, and requests led in a circle get 508",
+        setting: "--limit loop_hops=0",
+        sign: Sign::Look("look at myriad_request_failures_total{reason=loop_detected}"),
+    },
+    ChangedDefault {
+        line: "leave out fields that their `Connection` names",
+        change: "deny lists see IPv4 addresses within those of IPv6",
+        setting: "",
+        sign: Sign::Look("look for clients by way of NAT64"),
+    },
+    ChangedDefault {
+        line: "`session-cookie-path` is of ASCII",
+        change: "paths of session cookies are of ASCII",
+        setting: "",
+        sign: Sign::Look("look for Ingresses with other paths"),
+    },
 ];

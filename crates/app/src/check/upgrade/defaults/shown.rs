@@ -195,6 +195,18 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         setting: "--ignore-annotations",
         sign: Sign::Object(has_asked_service),
     },
+    ChangedDefault {
+        line: "more than 64 KiB is not served",
+        change: "long certificates, snippets and lists have no effect, or close",
+        setting: "",
+        sign: Sign::Finding(&["a certificate of more than 64 KiB"]),
+    },
+    ChangedDefault {
+        line: "waits for four times as long",
+        change: "changes of a namespace that is costly to translate wait",
+        setting: "--bound control-share=0",
+        sign: Sign::Finding(&["--bound control-share"]),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.
