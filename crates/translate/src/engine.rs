@@ -138,9 +138,10 @@ pub struct Work {
     /// Objects that units fetched through the tracked handle.
     pub objects_visited: u64,
     /// Texts of objects that units read, of which many of them may have use: the annotations of an
-    /// Ingress, the fields of a ConfigMap, the names of a certificate, the hashes of users, the
-    /// ports of a Service with many.
+    /// Ingress, the fields of a ConfigMap, the names of a certificate, the hashes of users.
     pub texts_read: u64,
+    /// Entries of large lists of objects that units looked at: ports, endpoints, labels, names.
+    pub entries_visited: u64,
     /// Resources that appeared, changed or went.
     pub resources_changed: u64,
     /// Bytes encoded in order to be hashed or sent.

@@ -14,7 +14,7 @@ mod merged;
 pub mod names;
 mod notes;
 mod open_secrets;
-mod open_services;
+pub mod opened;
 mod options;
 mod policy_problem;
 pub mod reader;
@@ -29,7 +29,7 @@ pub mod units;
 pub mod upstream;
 
 pub use claim::{Claim, Claims, EVERYBODY, suffix_of, twin};
-pub use exports::{EXPORT_TO, exported_to, exports};
+pub use exports::{EXPORT_TO, exported_to};
 pub use facts::SharedFact;
 pub use lent::CREDENTIAL_NAMESPACES;
 pub use merged::Merged;

@@ -12,7 +12,9 @@ use myriad_api::ObjectKey;
 use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
 use myriad_model::{TlsSettings, Underscores};
 
-pub use bounds::{Bounds, Holding, REDUCED_POINTS, ROW_TEXT_BYTES, text_rows};
+pub use bounds::{
+    Bounds, Holding, NAMES_MAX, REDUCED_POINTS, ROW_TEXT_BYTES, first_names, text_rows,
+};
 pub use hsts::Hsts;
 pub use mesh::{MeshProvider, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
 

@@ -130,6 +130,9 @@ pub fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let known = reader.names_of(&service);
     output.findings.extend(stream::judge(&service, &known));
     output.findings.extend(binding::judge(&service));
+    let exports = names::judge_exports(key, &service.spec.export_to);
+    output.findings.extend(exports);
+    output.findings.extend(binding::judge_matches(&service));
     output.findings.extend(limits::judge(&service));
     output
         .findings
@@ -143,6 +146,8 @@ pub fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut gateways = Vec::new();
     for (at, text) in binding::gateways(&service).iter().enumerate() {
         let Some(gateway) = names::gateway(text, own) else {
+            let is_beyond = names::is_too_long(text);
+            output.findings.extend(is_beyond.then(|| too_long(key, at)));
             continue;
         };
         match reader.has_gateway(&gateway) {
@@ -238,6 +243,16 @@ fn unknown_gateway(key: &ObjectKey, at: usize, gateway: &str) -> Finding {
         format!("spec.gateways[{at}]"),
         format!("names Gateway {gateway}, which is not there or not for this workload"),
         "name a Gateway as namespace/name whose selector fits --gateway-labels",
+    )
+}
+
+fn too_long(key: &ObjectKey, at: usize) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        format!("spec.gateways[{at}]"),
+        "is longer than the name of any Gateway, so it has no effect",
+        "name a Gateway as namespace/name",
     )
 }
 

@@ -56,8 +56,18 @@ pub struct Reader<'a> {
     unit: UnitId,
     opened: &'a mut Open,
     facts: Vec<u64>,
-    visited: u64,
-    texts: u64,
+    visited: Visited,
+}
+
+/// The amounts that a run looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visited {
+    /// Objects that it fetched.
+    pub objects: u64,
+    /// Entries of large lists in them.
+    pub entries: u64,
+    /// Texts in them that it read, and did not only fetch.
+    pub texts: u64,
 }
 
 /// The facts that were read, and the questions to the view, while something was found apart from
@@ -106,8 +116,7 @@ impl<'a> Reader<'a> {
             unit,
             opened,
             facts: Vec::new(),
-            visited: 0,
-            texts: 0,
+            visited: Visited::default(),
         }
     }
 
@@ -239,23 +248,28 @@ impl<'a> Reader<'a> {
     /// An object by its `namespace/name`. The caller noted what of it is read.
     pub fn visit(&mut self, kind: ObjectKind, id: &str) -> Option<Object> {
         let object = self.stored.get(kind, id)?;
-        self.visited += 1;
+        self.visited.objects += 1;
         Some(object)
     }
 
     /// Counts objects that were visited otherwise.
     pub fn count(&mut self, visited: u64) {
-        self.visited += visited;
+        self.visited.objects += visited;
+    }
+
+    /// Counts entries of a list of an object, where there may be very many, that were looked at.
+    pub fn count_entries(&mut self, visited: usize) {
+        self.visited.entries += visited as u64;
+    }
+
+    /// The amounts that were looked at so far.
+    pub fn visited(&self) -> Visited {
+        self.visited
     }
 
     /// Counts a text of an object that is read, and not only fetched.
     pub fn count_text(&mut self) {
-        self.texts += 1;
-    }
-
-    /// The number of texts that were read.
-    pub fn texts(&self) -> u64 {
-        self.texts
+        self.visited.texts += 1;
     }
 
     /// The store, of which the caller notes what is read, and counts what is visited.
@@ -267,7 +281,7 @@ impl<'a> Reader<'a> {
     pub fn collect<T>(&mut self, fact: u64, mut pick: impl FnMut(Object) -> Option<T>) -> Vec<T> {
         let mut found = Vec::new();
         for object in self.stored.collection(fact) {
-            self.visited += 1;
+            self.visited.objects += 1;
             found.extend(pick(object));
         }
         found
@@ -317,8 +331,8 @@ impl<'a> Reader<'a> {
         self.opened.get_mut()
     }
 
-    /// The facts read, sorted, and the number of objects visited.
-    pub fn finish(mut self) -> (Vec<u64>, u64) {
+    /// The facts read, sorted, and the amounts that were looked at.
+    pub fn finish(mut self) -> (Vec<u64>, Visited) {
         self.facts.sort_unstable();
         self.facts.dedup();
         (self.facts, self.visited)

@@ -264,10 +264,11 @@ impl Engine {
             translate(&mut reader, unit)
         });
         output.divide_routes();
-        run.work.texts_read += reader.texts();
         let (facts, visited) = reader.finish();
         run.work.units_translated += 1;
-        run.work.objects_visited += visited;
+        run.work.objects_visited += visited.objects;
+        run.work.entries_visited += visited.entries;
+        run.work.texts_read += visited.texts;
         if self.views.is_single() {
             output.findings.append(&mut output.doubts);
         }

@@ -16,6 +16,7 @@ use super::scope::Scope;
 use super::stamp::{Slot, Stamp};
 use super::unit::UnitId;
 use super::views::Standing;
+use crate::settings::first_names;
 use crate::view::Role;
 
 /// A view as one run of a unit sees it.
@@ -116,10 +117,10 @@ impl<'a> Viewpoint<'a> {
         namespace
     }
 
-    /// Whether it sees what an object of a namespace exports.
+    /// Whether it sees what an object of a namespace exports, by the first of the entries.
     pub fn sees(&self, export_to: &[Box<str>], own: &str) -> bool {
         export_to.is_empty()
-            || export_to.iter().any(|to| match &**to {
+            || first_names(export_to).iter().any(|to| match &**to {
                 "*" => true,
                 "." => self.is_of(own),
                 "~" => false,

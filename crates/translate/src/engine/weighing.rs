@@ -66,6 +66,9 @@ impl Engine {
         let around = self.surroundings();
         let mut reader = Reader::new(self.stored(), around, &view, id, &mut run.opened);
         // No fact is kept: what it reads it reads again when it is translated.
-        (self.rules.bounds.copies)(&mut reader, name)
+        let weight = (self.rules.bounds.copies)(&mut reader, name);
+        let entries = reader.visited().entries;
+        run.work.entries_visited += entries;
+        weight
     }
 }

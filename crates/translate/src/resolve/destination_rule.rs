@@ -9,6 +9,7 @@ use myriad_api::{ObjectKey, Severity};
 
 use super::merged::{Merged, of_port};
 use super::notes::notes;
+use super::opened::SELECTOR_LABELS_MAX;
 use super::subset::Rank;
 use super::{client_tls, names, options};
 use crate::engine::{Output, Reader, Viewpoint};
@@ -104,6 +105,12 @@ pub fn judge(reader: &mut Reader<'_>, rule: &DestinationRule) -> Output {
     let mut output = Output::default();
     let key = &rule.meta.key;
     output.findings = notes(key, &rule.notes);
+    output
+        .findings
+        .extend(names::judge_exports(key, &rule.spec.export_to));
+    output
+        .findings
+        .extend(judge_labels(key, &rule.spec.subsets));
     let subsets_max = reader.settings().bounds.subsets_max();
     if rule.spec.subsets.len() > subsets_max {
         output.findings.push(Finding::new(
@@ -130,6 +137,22 @@ pub fn judge(reader: &mut Reader<'_>, rule: &DestinationRule) -> Output {
         judge_policy(reader, key, &field, policy, &mut output);
     }
     output
+}
+
+/// The problem of a subset with more labels than a workload can be asked for.
+fn judge_labels(key: &ObjectKey, subsets: &[Subset]) -> Option<Finding> {
+    let is_beyond = |subset: &Subset| subset.labels.len() > SELECTOR_LABELS_MAX;
+    let at = subsets.iter().position(is_beyond)?;
+    Some(Finding::new(
+        Severity::Error,
+        key,
+        format!("spec.subsets[{at}].labels"),
+        format!(
+            "are more than {SELECTOR_LABELS_MAX}, so the subset has no endpoint, and its routes \
+             answer 503"
+        ),
+        "choose its Pods by fewer labels",
+    ))
 }
 
 impl HostRules {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use myriad_api::{Object, Service};
 
+use crate::settings::{NAMES_MAX, first_names};
+
 /// The annotation of a Service with the namespaces that see it.
 pub const EXPORT_TO: &str = "networking.istio.io/exportTo";
 
@@ -12,7 +14,7 @@ pub const EXPORT_TO: &str = "networking.istio.io/exportTo";
 pub fn exported_to(object: &Object) -> Option<BTreeSet<Box<str>>> {
     let written = match object {
         Object::Service(service) => exports(service),
-        Object::ServiceEntry(entry) => entry.spec.export_to.to_vec(),
+        Object::ServiceEntry(entry) => first_names(&entry.spec.export_to).to_vec(),
         _ => return None,
     };
     if written.is_empty() || written.iter().any(|to| **to == *"*") {
@@ -27,12 +29,13 @@ pub fn exported_to(object: &Object) -> Option<BTreeSet<Box<str>>> {
     Some(resolved.collect())
 }
 
-/// The namespaces to which a Service is exported, as written; none for all.
+/// The first of the namespaces to which a Service is exported, as written; none for all.
 pub fn exports(service: &Service) -> Vec<Box<str>> {
     let written = service.meta.annotation(EXPORT_TO);
     let written = written.unwrap_or_default().split(',').map(str::trim);
     written
         .filter(|it| !it.is_empty())
+        .take(NAMES_MAX)
         .map(Into::into)
         .collect()
 }

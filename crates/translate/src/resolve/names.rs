@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
+use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{Host, HostError};
+
+use crate::settings::{NAMES_MAX, first_names};
+
+/// The longest `namespace/name` of an object.
+const ID_BYTES_MAX: usize = 2 * 253 + 1;
 
 /// The word for sidecars among the Gateways that a VirtualService is bound to.
 pub const MESH: &str = "mesh";
@@ -93,10 +99,16 @@ impl<'a> ServerHost<'a> {
     }
 }
 
+/// Whether a text is longer than the name of any object with its namespace.
+pub fn is_too_long(text: &str) -> bool {
+    text.len() > ID_BYTES_MAX
+}
+
 /// The `namespace/name` of a Gateway that an object of a namespace names; none for the mesh.
 pub fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
     match text {
         "mesh" | "" => None,
+        long if is_too_long(long) => None,
         full if full.contains('/') => match full.strip_prefix("./") {
             Some(name) => Some(format!("{namespace}/{name}").into()),
             None => Some(full.into()),
@@ -106,23 +118,43 @@ pub fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
 }
 
 /// Whether a text that an object of a namespace writes names a Gateway, or the mesh where that
-/// is meant.
+/// is meant. Nothing is allocated, since each match asks on each host.
 pub fn is_gateway(text: &str, namespace: &str, id: &str) -> bool {
-    match text {
-        "mesh" => id == "mesh",
-        _ => gateway(text, namespace).is_some_and(|known| *known == *id),
-    }
+    let named = match text.split_once('/') {
+        None if text == MESH => return id == MESH,
+        None if text.is_empty() => return false,
+        None => (namespace, text),
+        Some((".", name)) => (namespace, name),
+        Some(_) => return text == id,
+    };
+    id.split_once('/') == Some(named)
 }
 
-/// Whether what an object exports is seen in a namespace.
+/// Whether what an object exports is seen in a namespace, by the first of the entries.
 pub fn is_exported(export_to: &[Box<str>], own: &str, namespace: &str) -> bool {
     export_to.is_empty()
-        || export_to.iter().any(|to| match &**to {
+        || first_names(export_to).iter().any(|to| match &**to {
             "*" => true,
             "." => own == namespace,
             "~" => false,
             only => only == namespace,
         })
+}
+
+/// The problem of namespaces beyond those that an object may export to.
+pub fn judge_exports(key: &ObjectKey, export_to: &[Box<str>]) -> Option<Finding> {
+    (export_to.len() > NAMES_MAX).then(|| {
+        Finding::new(
+            Severity::Error,
+            key,
+            format!("spec.exportTo[{NAMES_MAX}]"),
+            format!(
+                "has no effect, nor have those behind it: an object is exported to at most \
+                 {NAMES_MAX} namespaces that it lists"
+            ),
+            "list fewer, or write \"*\" alone for all",
+        )
+    })
 }
 
 /// The `namespace/name` of the Service that a destination names: a short name is one of the
@@ -164,7 +196,7 @@ pub fn rule_host(host: &str, namespace: &str, cluster_domain: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ServerHost, broader, gateway, host, is_exported, service};
+    use super::{ServerHost, broader, gateway, host, is_exported, is_gateway, service};
 
     #[test]
     fn a_wildcard_stands_for_any_number_of_labels() {
@@ -203,11 +235,27 @@ mod tests {
         assert_eq!(gateway("./edge", "a").as_deref(), Some("a/edge"));
         assert_eq!(gateway("b/edge", "a").as_deref(), Some("b/edge"));
         assert_eq!(gateway("mesh", "a"), None);
+        assert_eq!(gateway(&"x".repeat(508), "a"), None);
         let full = |text| service(text, "a", "cluster.local");
         assert_eq!(full("web").as_deref(), Some("a/web"));
         assert_eq!(full("web.b.svc.cluster.local").as_deref(), Some("b/web"));
         assert_eq!(full("web.b"), None);
         assert_eq!(full("api.example.com"), None);
+    }
+
+    #[test]
+    fn a_gateway_is_told_without_its_name_in_full() {
+        let texts = [
+            "edge", "./edge", "a/edge", "b/edge", "./b/edge", "/edge", "mesh", "./mesh",
+        ];
+        for text in texts.into_iter().chain(["", "a/mesh", "a/b/edge"]) {
+            let known = gateway(text, "a");
+            for id in ["a/edge", "b/edge", "a/b/edge", "/edge", "a/mesh", "a/"] {
+                let is_named = known.as_deref() == Some(id);
+                assert_eq!(is_gateway(text, "a", id), is_named, "{text} {id}");
+            }
+            assert_eq!(is_gateway(text, "a", "mesh"), text == "mesh");
+        }
     }
 
     #[test]
@@ -218,5 +266,7 @@ mod tests {
         };
         assert!(to(&[], "x") && to(&["*"], "x") && to(&["x"], "x") && to(&["."], "own"));
         assert!(!to(&["."], "x") && !to(&["y"], "x") && !to(&["~"], "own"));
+        let many = |count: usize| [vec!["x"; count], vec!["*"]].concat();
+        assert!(to(&many(255), "y") && !to(&many(256), "y"));
     }
 }

@@ -3,19 +3,20 @@
 
 use std::sync::Arc;
 
-use myriad_api::istio::{DestinationRule, Labels, ServiceEntry, WorkloadEntry};
-use myriad_api::{EndpointSlice, Meta, Object, ObjectKind, Pod, Secret, Service};
+use myriad_api::istio::DestinationRule;
+use myriad_api::{BackendPort, Meta, Object, ObjectKind, Pod, Secret};
 use myriad_model::Host;
 
 use super::claim::{Claim, Claims, suffix_of};
-use super::facts::{SecretContent, SharedFact, service_of};
+use super::facts::{SecretContent, SharedFact};
 use super::lent::{is_among, lent_to};
 use super::names::rule_host;
+use super::opened::OpenedService;
 use super::rule_facts::fact_patterns;
-use super::service_entry::has_labels;
+use super::upstream::PortFound;
 use crate::engine::{Engine, Reader, Unit};
 use crate::settings::{GatewayCredentials, Settings};
-use crate::store::{SliceHead, Stored};
+use crate::store::Stored;
 
 impl Reader<'_> {
     /// The claim of an object to a host. Since when it has it changes with the object, and hosts
@@ -92,15 +93,37 @@ impl Reader<'_> {
     }
 
     /// A Service alone, for who has no use for its endpoints.
-    pub fn service_alone(&mut self, id: &str) -> Option<Arc<Service>> {
+    pub fn service_alone(&mut self, id: &str) -> Option<Arc<OpenedService>> {
         self.read(SharedFact::Service(id));
         self.service_itself(id)
     }
 
     /// A Service, with all that [`Reader::slices`] returns.
-    pub fn service(&mut self, id: &str) -> Option<Arc<Service>> {
+    pub fn service(&mut self, id: &str) -> Option<Arc<OpenedService>> {
         self.read(SharedFact::Endpoints(id));
         self.service_itself(id)
+    }
+
+    /// The number of a port of a Service.
+    pub fn service_port(&mut self, id: &str, port: &BackendPort) -> PortFound {
+        self.exported_port(id, port).0
+    }
+
+    /// The number of a port of a Service, and the Service, of which no more is read than the
+    /// namespaces to which it is exported.
+    pub fn exported_port(
+        &mut self,
+        id: &str,
+        port: &BackendPort,
+    ) -> (PortFound, Option<Arc<OpenedService>>) {
+        self.read(SharedFact::ServicePort(id, port));
+        let service = self.service_itself(id);
+        let found = service.as_ref();
+        let found = found.map_or(PortFound::NoService, |service| service.find(port));
+        if !matches!(found, PortFound::Listed(_)) {
+            self.read(SharedFact::ServiceShape(id));
+        }
+        (found, service)
     }
 
     /// Notes that what DestinationRules say of a host is read by [`Reader::rules`].
@@ -142,108 +165,6 @@ impl Reader<'_> {
         }
         rules
     }
-
-    /// The ServiceEntries of all namespaces that name a host, in no order that has a meaning.
-    pub fn entries(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
-        self.read(SharedFact::Entries(host));
-        self.find_entries(host)
-    }
-
-    /// The same, for who reads of them only whose they are, who sees them, and their ports.
-    pub fn entry_shapes(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
-        self.read(SharedFact::EntryShapes(host));
-        self.find_entries(host)
-    }
-
-    fn find_entries(&mut self, host: &str) -> Vec<Arc<ServiceEntry>> {
-        let fact = self.hash(SharedFact::Entries(host));
-        self.collect(fact, |object| match object {
-            Object::ServiceEntry(entry) => {
-                let mut hosts = entry.spec.hosts.iter();
-                let is_named = hosts.any(|known| known.eq_ignore_ascii_case(host));
-                is_named.then_some(entry)
-            }
-            _ => None,
-        })
-    }
-
-    /// A Pod, of which the labels and the account are read.
-    pub fn pod(&mut self, id: &str) -> Option<Arc<Pod>> {
-        self.read_object(ObjectKind::Pod, id);
-        match self.visit(ObjectKind::Pod, id)? {
-            Object::Pod(pod) => Some(pod),
-            _ => None,
-        }
-    }
-
-    /// Whether there is any WorkloadEntry. No fact: who asks reads those that it looks for.
-    pub fn has_workloads(&self) -> bool {
-        self.stored().has_any(ObjectKind::WorkloadEntry)
-    }
-
-    /// The WorkloadEntries of a namespace that have all labels; none without labels.
-    pub fn workloads(&mut self, namespace: &str, labels: &Labels) -> Vec<Arc<WorkloadEntry>> {
-        let found = self.find_workloads(namespace, labels).into_iter();
-        let found = found.filter_map(|object| match object {
-            Object::WorkloadEntry(entry) => Some(entry),
-            _ => None,
-        });
-        found
-            .filter(|it| has_labels(&it.spec.labels, labels))
-            .collect()
-    }
-
-    /// The Pods of a namespace that have all labels; none without labels.
-    pub fn pods(&mut self, namespace: &str, labels: &Labels) -> Vec<Arc<Pod>> {
-        let found = self.find_workloads(namespace, labels).into_iter();
-        let found = found.filter_map(|object| match object {
-            Object::Pod(pod) => Some(pod),
-            _ => None,
-        });
-        found.filter(|it| has_labels(&it.labels, labels)).collect()
-    }
-
-    /// The workloads of a namespace that have one of the labels.
-    fn find_workloads(&mut self, namespace: &str, labels: &Labels) -> Vec<Object> {
-        let Some((key, value)) = labels.first() else {
-            return Vec::new();
-        };
-        let fact = self.read(SharedFact::Workloads(namespace, key, value));
-        let found = self.stored().collection(fact);
-        let found: Vec<Object> = found
-            .filter(|object| object.key().namespace() == namespace)
-            .collect();
-        self.count(found.len() as u64);
-        found
-    }
-
-    /// The heads of the EndpointSlices of a Service, in no order that has a meaning. They count
-    /// for no object that is visited: none is unpacked.
-    pub fn slice_heads(&mut self, service: &str) -> Vec<SliceHead> {
-        let fact = self.read(SharedFact::Endpoints(service));
-        let heads = self.stored().slice_heads(fact);
-        heads.filter(|head| is_head_of(head, service)).collect()
-    }
-
-    /// An EndpointSlice by its `namespace/name`, for who reads the heads of those of its Service.
-    pub fn slice(&mut self, id: &str) -> Option<Arc<EndpointSlice>> {
-        match self.visit(ObjectKind::EndpointSlice, id)? {
-            Object::EndpointSlice(slice) => Some(slice),
-            _ => None,
-        }
-    }
-
-    /// The EndpointSlices of a Service, in no order that has a meaning.
-    pub fn slices(&mut self, service: &str) -> Vec<Arc<EndpointSlice>> {
-        let fact = self.read(SharedFact::Endpoints(service));
-        self.collect(fact, |object| {
-            let is_of = service_of(Some(&object)).as_deref() == Some(service);
-            match object {
-                Object::EndpointSlice(slice) if is_of => Some(slice),
-                _ => None,
-            }
-        })
-    }
 }
 
 impl Engine {
@@ -254,14 +175,6 @@ impl Engine {
             _ => None,
         }
     }
-}
-
-/// Whether a slice is of a Service, by `namespace/name`.
-fn is_head_of(head: &SliceHead, service: &str) -> bool {
-    let both = head.id.split_once('/').zip(service.split_once('/'));
-    both.is_some_and(|((own, _), (namespace, name))| {
-        own == namespace && head.service.as_deref() == Some(name)
-    })
 }
 
 /// Whether a namespace has DestinationRules for a host or wildcard in full, without noting that

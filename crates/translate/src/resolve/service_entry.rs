@@ -14,25 +14,33 @@ use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, Unreachable,
 use super::destination_rule::Choice;
 use super::names;
 use super::notes::notes;
+use super::opened::SELECTOR_LABELS_MAX;
 use super::upstream::border::{Border, remedy};
 use super::upstream::endpoint_source::{EndpointSource, Speech};
 use super::upstream::group::{Group, Marks};
 use crate::engine::{Output, Reader, Weight};
 use crate::settings::Settings;
 
+/// The longest text of a DNS name, with a dot at its end.
+const DNS_TEXT_MAX: usize = 254;
+
 /// One port of a host of ServiceEntries.
 pub struct Entry {
-    /// ServiceEntries of one namespace that name host and port, the oldest first; never empty.
-    entries: Vec<Arc<ServiceEntry>>,
-    number: u16,
+    /// The oldest of the ServiceEntries of one namespace that name host and port.
+    first: Listing,
+    /// The others, the oldest first.
+    others: Vec<Listing>,
 }
+
+/// A ServiceEntry, and the place of a port among those that it lists.
+type Listing = (Arc<ServiceEntry>, usize);
 
 /// A ServiceEntry, and the workloads that its selector finds.
 struct Source<'a> {
     entry: &'a ServiceEntry,
     port: &'a EntryPort,
-    workloads: Vec<Arc<WorkloadEntry>>,
-    pods: Vec<Arc<Pod>>,
+    workloads: Arc<[Arc<WorkloadEntry>]>,
+    pods: Arc<[Arc<Pod>]>,
 }
 
 /// The `namespace` whose ServiceEntries tell of a host to those of another, and the ports that
@@ -42,7 +50,7 @@ pub fn find(
     reader: &mut Reader<'_>,
     host: &str,
     (namespace, only): (&str, Option<&str>),
-) -> Option<(Arc<str>, Vec<u16>)> {
+) -> Option<(Arc<str>, Arc<[u16]>)> {
     let view = reader.view();
     let mut seen = reader.entry_shapes(host);
     seen.retain(|entry| {
@@ -60,14 +68,10 @@ pub fn find(
     let of_view = || by_age.find(|entry| view.is_of(entry.meta.key.namespace()));
     let first = of(namespace).or_else(of_view).or(seen.first())?;
     let owner = first.meta.key.namespace();
-    let of_owner = seen
-        .iter()
-        .filter(|entry| entry.meta.key.namespace() == owner);
-    let ports = of_owner.flat_map(|entry| entry.spec.ports.iter());
-    let mut numbers: Vec<u16> = ports.map(|port| port.number).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    Some((owner.into(), numbers))
+    let of_owner = seen.iter().map(|entry| &**entry);
+    let of_owner = of_owner.filter(|entry| entry.meta.key.namespace() == owner);
+    let of_owner: Vec<&ServiceEntry> = of_owner.collect();
+    Some((owner.into(), reader.entry_numbers(&of_owner)))
 }
 
 /// The problems of a ServiceEntry alone.
@@ -76,6 +80,9 @@ pub fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
     let key = &entry.meta.key;
     let spec = &entry.spec;
     output.findings = notes(key, &entry.notes);
+    output
+        .findings
+        .extend(names::judge_exports(key, &spec.export_to));
     let mut tell = |field: String, message: &str, remedy: &str| {
         let finding = Finding::new(Severity::Error, key, field, message, remedy);
         output.findings.push(finding);
@@ -98,6 +105,12 @@ pub fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
             }
         }
         Resolution::Static | Resolution::Dns | Resolution::DnsRoundRobin => {}
+    }
+    let selector = spec.workload_selector.as_ref();
+    if selector.is_some_and(|selector| selector.labels.len() > SELECTOR_LABELS_MAX) {
+        let message = format!("are more than {SELECTOR_LABELS_MAX}, so no workload is found");
+        let remedy = "choose the workloads by fewer labels";
+        tell("spec.workloadSelector.labels".to_owned(), &message, remedy);
     }
     for (at, endpoint) in spec.endpoints.iter().enumerate() {
         let field = format!("spec.endpoints[{at}].address");
@@ -196,12 +209,15 @@ impl Entry {
     /// The port of a host of a namespace.
     pub fn read(reader: &mut Reader<'_>, namespace: &str, host: &str, number: u16) -> Option<Self> {
         let mut entries = reader.entries(host);
-        entries.retain(|entry| {
-            let mut ports = entry.spec.ports.iter();
-            entry.meta.key.namespace() == namespace && ports.any(|port| port.number == number)
-        });
+        entries.retain(|entry| entry.meta.key.namespace() == namespace);
         sort(&mut entries);
-        (!entries.is_empty()).then_some(Entry { entries, number })
+        let mut listings = entries.into_iter().filter_map(|entry| {
+            let at = reader.entry_place(&entry, number)?;
+            Some((entry, at))
+        });
+        let first = listings.next()?;
+        let others = listings.collect();
+        Some(Entry { first, others })
     }
 
     /// The origin of its resources.
@@ -214,7 +230,19 @@ impl Entry {
 
     /// The oldest.
     pub fn first(&self) -> &ServiceEntry {
-        &self.entries[0]
+        &self.first.0
+    }
+
+    /// All of them with their ports, the oldest first.
+    fn all(&self) -> impl Iterator<Item = (&ServiceEntry, Option<&EntryPort>)> {
+        let listings = std::iter::once(&self.first).chain(&self.others);
+        listings.map(|(entry, at)| (&**entry, entry.spec.ports.get(*at)))
+    }
+
+    /// The port as the oldest lists it.
+    fn port(&self) -> Option<&EntryPort> {
+        let (entry, at) = &self.first;
+        entry.spec.ports.get(*at)
     }
 
     /// Whether its kind of resolution is one that finds endpoints here.
@@ -225,7 +253,7 @@ impl Entry {
 
     /// The protocol.
     pub fn speech(&self) -> Speech {
-        let port = self.port(self.first());
+        let port = self.port();
         port.map_or(Speech::Http1, |port| Speech::of_word(&port.protocol))
     }
 
@@ -252,9 +280,9 @@ impl Entry {
             Resolution::DynamicDns => self.dynamic(host),
             Resolution::Dns | Resolution::DnsRoundRobin => {
                 let mut found = self.collect(reader, resolution, choice)?;
-                if self.entries.iter().all(|entry| is_bare(&entry.spec))
+                if self.all().all(|(entry, _)| is_bare(&entry.spec))
                     && let Some(host) = dns_host(host)
-                    && let Some(port) = self.port(self.first())
+                    && let Some(port) = self.port()
                 {
                     found.add_name(host, target(port), 1);
                 }
@@ -268,7 +296,7 @@ impl Entry {
 
     /// Whatever the host covers.
     fn dynamic(&self, host: &str) -> EndpointSource {
-        match (dynamic_host(host), self.port(self.first())) {
+        match (dynamic_host(host), self.port()) {
             (Some(host), Some(port)) => {
                 let mut dns = Dns::strict(host, target(port));
                 dns.mode = DnsMode::Dynamic;
@@ -276,11 +304,6 @@ impl Entry {
             }
             _ => EndpointSource::nowhere(),
         }
-    }
-
-    fn port<'a>(&self, entry: &'a ServiceEntry) -> Option<&'a EntryPort> {
-        let mut ports = entry.spec.ports.iter();
-        ports.find(|port| port.number == self.number)
     }
 
     /// The amount that the port counts for, or each of its subsets.
@@ -300,14 +323,11 @@ impl Entry {
 
     /// The entries of a resolution, with the workloads that their selectors find.
     fn sources(&self, reader: &mut Reader<'_>, resolution: Resolution) -> Vec<Source<'_>> {
-        let mut sources = Vec::new();
-        let same = self.entries.iter();
-        for entry in same.filter(|entry| entry.spec.resolution == resolution) {
-            if let Some(port) = self.port(entry) {
-                sources.push(Source::read(reader, entry, port));
-            }
-        }
-        sources
+        let same = self
+            .all()
+            .filter(|(entry, _)| entry.spec.resolution == resolution);
+        let sources = same.filter_map(|(entry, port)| Some(Source::read(reader, entry, port?)));
+        sources.collect()
     }
 
     /// The endpoints of a choice among all entries of a resolution; `None` if they are too many.
@@ -337,18 +357,18 @@ impl Entry {
 
 impl<'a> Source<'a> {
     fn read(reader: &mut Reader<'_>, entry: &'a ServiceEntry, port: &'a EntryPort) -> Self {
-        let (mut workloads, mut pods) = (Vec::new(), Vec::new());
-        if let Some(selector) = &entry.spec.workload_selector {
-            let namespace = entry.meta.key.namespace();
-            workloads = reader.workloads(namespace, &selector.labels);
-            pods = reader.pods(namespace, &selector.labels);
-        }
-        Source {
+        let mut source = Source {
             entry,
             port,
-            workloads,
-            pods,
+            workloads: Arc::default(),
+            pods: Arc::default(),
+        };
+        if let Some(selector) = &entry.spec.workload_selector {
+            let namespace = entry.meta.key.namespace();
+            source.workloads = reader.workloads(namespace, &selector.labels);
+            source.pods = reader.pods(namespace, &selector.labels);
         }
+        source
     }
 
     /// How many there are before anybody asks for a subset.
@@ -387,7 +407,7 @@ impl Found<'_> {
             }
             self.add(endpoint, port, labels);
         }
-        for pod in &source.pods {
+        for pod in &*source.pods {
             if let Some(address) = pod.address.filter(|_| pod.is_ready)
                 && !self.is_beyond()
                 && labels.is_none_or(|wanted| has_labels(&pod.labels, wanted))
@@ -471,10 +491,11 @@ pub fn is_shape_same(old: Option<&ServiceEntry>, new: Option<&ServiceEntry>) -> 
         && numbers(old) == numbers(new)
 }
 
-/// Whether labels hold all that are wanted.
+/// Whether labels hold all that are wanted; none hold more than a selector may have.
 pub fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
+    let is_bounded = wanted.len() <= SELECTOR_LABELS_MAX;
     let mut wanted = wanted.iter();
-    wanted.all(|(key, value)| labels.get(key).is_some_and(|known| **known == **value))
+    is_bounded && wanted.all(|(key, value)| labels.get(key).is_some_and(|known| **known == **value))
 }
 
 /// The port of an endpoint.
@@ -501,6 +522,10 @@ fn dynamic_host(text: &str) -> Option<Box<str>> {
 
 /// A host that can be resolved.
 fn dns_host(text: &str) -> Option<Box<str>> {
+    // Whatever is longer is no name, and every port would read it again.
+    if text.len() > DNS_TEXT_MAX {
+        return None;
+    }
     let text = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let host = Host::parse(&text).ok()?;
     match host.pattern() {

@@ -17,7 +17,7 @@ use myriad_model::{
     UpstreamOptions, UpstreamTls, Value,
 };
 
-pub use service::{PortFound, all_ports, find_port, ports_changed, unlisted_port};
+pub use service::{PortFound, ports_changed};
 pub use weight::{namespace, weigh};
 
 use super::client_tls::{TlsPlan, plan};

@@ -10,6 +10,15 @@ pub const ROW_TEXT_BYTES: usize = 512;
 /// The bytes of texts beyond [`ROW_TEXT_BYTES`] that count for one row more, if they are begun.
 const MORE_TEXT_BYTES: usize = 256;
 
+/// The most entries of a list of names that have an effect, such as the namespaces of `exportTo`,
+/// of which every host of an object asks.
+pub const NAMES_MAX: usize = 256;
+
+/// The entries of a list of names that have an effect: the first ones.
+pub fn first_names(written: &[Box<str>]) -> &[Box<str>] {
+    written.get(..NAMES_MAX).unwrap_or(written)
+}
+
 /// The rows that one with these bytes of texts counts for beside itself. No row has more than
 /// [`ROW_TEXT_BYTES`] for each that it counts for, so that the bound of rows is one of memory.
 pub const fn text_rows(bytes: usize) -> usize {

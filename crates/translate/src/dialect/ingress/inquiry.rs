@@ -308,9 +308,10 @@ fn service_port(
     port: u16,
     (own, is_for_all): (&str, bool),
 ) -> Result<u16, Problem> {
-    let (found, exports) = reader.exported_port(id, &BackendPort::Number(port));
+    let (found, service) = reader.exported_port(id, &BackendPort::Number(port));
     let is_own = id.split('/').next() == Some(own);
-    let is_lent = exports.iter().any(|to| **to == *"*" || **to == *own);
+    let mut exports = service.iter().flat_map(|service| service.exports());
+    let is_lent = exports.any(|to| **to == *"*" || **to == *own);
     if !is_own && !is_lent && !is_for_all {
         return Err((
             format!("names Service {id}, which is not for namespace {own}"),

@@ -7,6 +7,11 @@
 use myriad_api::istio::VirtualService;
 use myriad_api::{Finding, Severity};
 
+use super::entrance::Entrance;
+use super::scene::Tenant;
+use crate::resolve::names;
+use crate::settings::NAMES_MAX;
+
 /// The most Gateways that one VirtualService is bound to.
 const GATEWAYS_MAX: usize = 64;
 
@@ -31,7 +36,7 @@ pub fn gateways(service: &VirtualService) -> &[Box<str>] {
 }
 
 /// The most ways in to each host of a VirtualService.
-pub fn ways(service: &VirtualService) -> usize {
+pub fn ways_max(service: &VirtualService) -> usize {
     (WAYS_MAX / hosts(service)).clamp(WAYS_OF_MANY, WAYS_OF_FEW)
 }
 
@@ -40,6 +45,68 @@ fn hosts(service: &VirtualService) -> usize {
     let matches = service.spec.tls.iter().flat_map(|tls| tls.matches.iter());
     let names: usize = matches.map(|matched| matched.sni_hosts.len()).sum();
     service.spec.hosts.len().saturating_add(names).max(1)
+}
+
+/// Whether a match lists more Gateways than have an effect. It is for all of them then, and closed:
+/// a rule behind it may let through what it kept from some.
+pub fn is_beyond(written: &[Box<str>]) -> bool {
+    written.len() > NAMES_MAX
+}
+
+/// The ways in of a tenant by the Gateways that a match lists, or by all if it lists none.
+pub fn ways<'a>(
+    written: &'a [Box<str>],
+    own: &'a str,
+    tenant: &'a Tenant,
+) -> impl Iterator<Item = &'a Entrance> {
+    // Those by one Gateway stand in a row.
+    let rows = tenant.entrances.chunk_by(|one, other| one.0 == other.0);
+    let rows = rows.filter(move |row| {
+        let (mut named, id) = (written.iter(), row.first().map(|(id, _)| id));
+        let is_for_all = written.is_empty() || is_beyond(written);
+        is_for_all || id.is_some_and(|id| named.any(|text| names::is_gateway(text, own, id)))
+    });
+    rows.flatten().map(|(_, way)| way)
+}
+
+/// The problems of matches that list more Gateways than have an effect.
+pub fn judge_matches(service: &VirtualService) -> Vec<Finding> {
+    let spec = &service.spec;
+    let http = spec.http.iter().map(|rule| {
+        let lists = rule.matches.iter().map(|matched| &matched.rare().gateways);
+        lists.collect::<Vec<_>>()
+    });
+    let tls = spec.tls.iter().map(|rule| {
+        let lists = rule.matches.iter().map(|matched| &matched.gateways);
+        lists.collect::<Vec<_>>()
+    });
+    let tcp = spec.tcp.iter().map(|rule| {
+        let lists = rule.matches.iter().map(|matched| &matched.gateways);
+        lists.collect::<Vec<_>>()
+    });
+    let http = http.enumerate().map(|(at, lists)| ("http", at, lists));
+    let tls = tls.enumerate().map(|(at, lists)| ("tls", at, lists));
+    let tcp = tcp.enumerate().map(|(at, lists)| ("tcp", at, lists));
+    let mut findings = Vec::new();
+    for (kind, rule, lists) in http.chain(tls).chain(tcp) {
+        let beyond = lists.iter().enumerate().filter(|(_, list)| is_beyond(list));
+        findings.extend(beyond.map(|(at, _)| {
+            let field = format!("spec.{kind}[{rule}].match[{at}].gateways");
+            lists_too_many(service, field)
+        }));
+    }
+    findings
+}
+
+fn lists_too_many(service: &VirtualService, field: String) -> Finding {
+    let does = "so what the match takes by any Gateway is led nowhere";
+    Finding::new(
+        Severity::Error,
+        &service.meta.key,
+        field,
+        format!("has more than {NAMES_MAX} entries, {does}"),
+        "list fewer, or none for all of spec.gateways",
+    )
 }
 
 /// The problem of ways in to a host beyond the bound.
@@ -113,7 +180,7 @@ mod tests {
     #[test]
     fn the_pairs_of_hosts_and_ways_in_are_no_product() {
         for (hosts, kept) in [(1, 256), (512, 256), (2_048, 64), (70_000, 16)] {
-            assert_eq!(ways(&service(hosts, 1)), kept, "{hosts} hosts");
+            assert_eq!(ways_max(&service(hosts, 1)), kept, "{hosts} hosts");
         }
     }
 }

@@ -10,10 +10,14 @@ use super::texts;
 use super::weight::DelegatedLeft;
 use crate::engine::Reader;
 use crate::resolve::names;
+use crate::settings::first_names;
 
 /// The most matches that the rules of a delegate have together under one rule of a root: each of
 /// theirs is combined with each of the root's.
 const MATCHES_MAX: usize = 1_024;
+
+/// The bytes that may be looked at for each that delegates may have.
+const LOOKS: usize = 4;
 
 /// The rules that stand in the place of a rule which delegates.
 #[derive(Default)]
@@ -94,15 +98,18 @@ pub fn follow(
         return Err((problem, "add the namespace to its spec.exportTo"));
     }
     check_depth(&service, &id)?;
-    let is_named = service.spec.export_to.iter().any(|to| **to == *namespace);
-    let is_foreign = of != namespace && !is_named;
+    let is_foreign = of != namespace && !names_namespace(&service, namespace);
     let mut followed = Followed::default();
     let mut of_rule = MATCHES_MAX;
     for (at, route) in service.spec.http.iter().enumerate() {
         let combined = root.matches.len().max(1) * route.matches.len().max(1);
-        let is_within = combined <= of_rule.min(left.rows);
+        let is_worth = is_worth(root, route, left);
+        let is_within = is_worth && combined <= of_rule.min(left.rows);
         let merged = is_within.then(|| merge(root, route)).flatten();
-        let bytes = merged.as_ref().map_or(0, texts::of_rows);
+        let bytes = match is_worth {
+            true => merged.as_ref().map_or(0, texts::of_rows),
+            false => usize::MAX,
+        };
         if let Some((much, remedy)) = beyond(combined, of_rule, bytes, left) {
             let problem = format!(
                 "names VirtualService {id}, {much}, so what its rules before spec.http[{at}] do \
@@ -132,6 +139,25 @@ pub fn follow(
     Ok(followed)
 }
 
+/// Whether two rules may be merged for what delegates may have: each match is compared with each,
+/// whether a request can fit both or not.
+fn is_worth(root: &HttpRoute, own: &HttpRoute, left: &DelegatedLeft) -> bool {
+    let bytes = |route: &HttpRoute| {
+        let matches = route.matches.iter().map(texts::of_match);
+        matches.fold(0, usize::saturating_add)
+    };
+    let of_root = bytes(root).saturating_mul(own.matches.len().max(1));
+    let of_own = bytes(own).saturating_mul(root.matches.len().max(1));
+    let looked = of_root.saturating_add(of_own);
+    looked.saturating_add(texts::of_rule(own)) <= left.bytes_max.saturating_mul(LOOKS)
+}
+
+/// Whether a delegate names the namespace of its root among those that it is exported to.
+fn names_namespace(service: &VirtualService, namespace: &str) -> bool {
+    let mut exported = first_names(&service.spec.export_to).iter();
+    exported.any(|to| **to == *namespace)
+}
+
 /// The bound that a rule of a delegate exceeds, and what to do; none where it is within all.
 fn beyond(
     combined: usize,
@@ -157,9 +183,9 @@ fn beyond(
     })
 }
 
-/// A delegate may not delegate again.
+/// A delegate may not delegate again, by any of the rules that are followed at most.
 fn check_depth(service: &VirtualService, id: &str) -> Result<(), Undelegated> {
-    let mut rules = service.spec.http.iter();
+    let mut rules = service.spec.http.iter().take(MATCHES_MAX);
     let again = rules.position(|route| route.rare().delegate.is_some());
     again.map_or(Ok(()), |at| {
         let problem = format!("leads to spec.http[{at}] of {id}, which delegates again");

@@ -7,8 +7,9 @@ use myriad_api::{BackendPort, ObjectKind};
 
 use crate::engine::Reader;
 use crate::resolve::destination_rule::{self, SubsetFound};
+use crate::resolve::opened::OpenedService;
 use crate::resolve::upstream::{self, PortFound};
-use crate::resolve::{self, EXPORT_TO, names, service_entry};
+use crate::resolve::{EXPORT_TO, names, service_entry};
 
 /// Why requests to a destination get 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,15 +137,15 @@ fn of_service(
             Some(service) => match &*service.ports {
                 [only] => only.port,
                 ports => {
-                    let exports = resolve::exports(&service);
-                    seen(reader, id, &exports, namespace)?;
+                    seen(reader, id, service.exports(), namespace)?;
                     return Err(no_port_named("Service", id, ports.len()));
                 }
             },
         },
     };
-    let (found, exports) = reader.exported_port(id, &BackendPort::Number(number));
-    seen(reader, id, &exports, namespace)?;
+    let (found, service) = reader.exported_port(id, &BackendPort::Number(number));
+    let exports = service.as_deref().map_or(&[][..], OpenedService::exports);
+    seen(reader, id, exports, namespace)?;
     match found {
         PortFound::Listed(number) | PortFound::Implied(number) => Ok(Some(number)),
         PortFound::NoService => Ok(None),
@@ -203,7 +204,7 @@ fn of_entries(
     match (wanted, &*ports) {
         (None, [only]) => Ok((owner, *only)),
         (None, _) => Err(no_port_named("ServiceEntry of", host, ports.len())),
-        (Some(number), _) if ports.contains(&number) => Ok((owner, number)),
+        (Some(number), _) if ports.binary_search(&number).is_ok() => Ok((owner, number)),
         (Some(number), _) => Err(Lost {
             field: "port.number",
             problem: format!("{number} is no port of the ServiceEntry of {host}"),

@@ -17,12 +17,11 @@ use super::rule_problem::RuleProblem;
 use super::scene::{Named, Tenant};
 use super::weight::{DelegatedLeft, NARROWER_BYTES_MAX};
 use super::{
-    answer, destination, fault, headers, limits, matching, misspelt, policy, processor, redirect,
-    texts,
+    answer, binding, destination, fault, headers, limits, matching, misspelt, policy, processor,
+    redirect, texts,
 };
 use crate::engine::{Output, Reader, Unit};
 use crate::regex::{Regexes, TooMany};
-use crate::resolve::names;
 use crate::settings::Holding;
 
 /// The rank of a redirect to HTTPS, before every rule.
@@ -329,19 +328,23 @@ impl RuleScene<'_> {
                 return;
             }
         };
-        let action = match takes_all(&path) && conditions.is_empty() {
+        let mut action = match takes_all(&path) && conditions.is_empty() {
             true => self.unless_misspelt(output),
             false => self.action.clone(),
         };
-        let admitted = regexes.admit_all(&path, &conditions, &self.policy);
+        let mut policy = self.policy.clone();
+        if matched.is_some_and(|matched| binding::is_beyond(&matched.rare().gateways)) {
+            (action, policy) = (Action::Forward(Arc::default()), self.closed_policy());
+        }
+        let admitted = regexes.admit_all(&path, &conditions, &policy);
         let Err(TooMany(max)) = admitted else {
-            let parts = (path, conditions, action, self.policy.clone());
+            let parts = (path, conditions, action, policy);
             self.add(listeners, parts, place, output);
             return;
         };
         let uri = matched.and_then(|matched| matched.uri.as_ref());
         let rest = Rest::of(uri, path, conditions, regexes);
-        let is_closed = rest.is_closed(&action, &self.policy);
+        let is_closed = rest.is_closed(&action, &policy);
         let (rule, at, becomes) = (self.rule.at, place.matched, rest.becomes(is_closed));
         output.findings.push(Finding::new(
             Severity::Error,
@@ -434,18 +437,13 @@ impl RuleScene<'_> {
     fn listeners(&self, matched: Option<&HttpMatch>) -> Arc<[Name]> {
         let own = self.rule.service.meta.key.namespace();
         let port = matched.map_or(0, |matched| matched.port);
-        let gateways = matched.and_then(|matched| matched.rare.as_ref());
-        let gateways = gateways.map_or(&[][..], |rare| &rare.gateways);
-        let is_named = |id: &Arc<str>| {
-            let mut named = gateways.iter();
-            gateways.is_empty() || named.any(|text| names::is_gateway(text, own, id))
-        };
-        let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
+        let gateways = matched.map_or(&[][..], |matched| &matched.rare().gateways);
+        let ways = binding::ways(gateways, own, self.tenant).filter(|way| {
             // What a redirecting server lets by was HTTPS at a balancer in front.
             let is_open = matches!(way.door, Door::Plain | Door::ToTls | Door::Tls);
-            is_open && (port == 0 || port == way.port) && is_named(gateway)
+            is_open && (port == 0 || port == way.port)
         });
-        let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();
+        let mut listeners: Vec<Name> = ways.map(|way| way.listener.clone()).collect();
         listeners.sort_unstable();
         listeners.dedup();
         listeners.into()

@@ -11,6 +11,7 @@ use myriad_model::{Host, host::Pattern};
 
 use super::binding;
 use crate::resolve::names::{self, broader};
+use crate::settings::first_names;
 
 /// The names that a VirtualService has, and the Gateways that it has them for.
 pub struct ServiceNames {
@@ -38,14 +39,14 @@ impl ServiceNames {
         let mut gateways: Vec<Arc<str>> = gateways.collect();
         gateways.sort_unstable();
         gateways.dedup();
-        let written = &service.spec.gateways;
+        let written = first_names(&service.spec.gateways);
         let hosts = service.spec.hosts.iter();
         let mut found = ServiceNames {
             gateways,
             is_mesh: written.is_empty() || written.iter().any(|text| **text == *names::MESH),
             short_mesh: names::short_mesh(namespace),
             hosts: hosts.filter_map(|text| names::host(text).ok()).collect(),
-            ways: binding::ways(service),
+            ways: binding::ways_max(service),
             names: BTreeMap::new(),
         };
         for (rule, tls) in service.spec.tls.iter().enumerate() {

@@ -57,17 +57,19 @@ pub fn of_match(matched: &HttpMatch) -> usize {
     let single = [&matched.uri, &rare.scheme, &rare.method, &rare.authority];
     let single = single.into_iter().flatten().map(of_test);
     let maps = [&matched.headers, &rare.query_params, &rare.without_headers];
-    single.chain(maps.map(of_tests)).sum()
+    let of_source = rare.source_namespace.len() + list(&rare.gateways);
+    single.chain(maps.map(of_tests)).sum::<usize>() + of_source
 }
 
 /// The bytes of a match of streams of TLS, and of its destinations.
 pub fn of_tls(matched: &TlsMatch, shares: &[RouteDestination]) -> usize {
-    list(&matched.destination_subnets) + of_shares(shares)
+    list(&matched.destination_subnets) + list(&matched.gateways) + of_shares(shares)
 }
 
 /// The bytes of a match of streams, and of its destinations.
 pub fn of_tcp(matched: &TcpMatch, shares: &[RouteDestination]) -> usize {
-    list(&matched.destination_subnets) + matched.source_subnet.len() + of_shares(shares)
+    let lists = list(&matched.destination_subnets) + list(&matched.gateways);
+    lists + matched.source_subnet.len() + of_shares(shares)
 }
 
 /// The bytes of the destinations of streams.

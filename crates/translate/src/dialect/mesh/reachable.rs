@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use myriad_api::istio::{ServiceEntry, VirtualService};
-use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Service, ServicePort, Severity};
+use myriad_api::{Finding, Object, ObjectKey, ObjectKind, ServicePort, Severity};
 use myriad_model::{Host, Name, Origin, OriginKind, Resource, Underscores, Value};
 
 use super::{CaptureKey, captured};
@@ -17,7 +17,8 @@ use crate::dialect::istio::scene::{Named, Tenant};
 use crate::dialect::istio::stream;
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::names::{self, broader};
-use crate::resolve::{self, Spoken, upstream};
+use crate::resolve::opened::OpenedService;
+use crate::resolve::{Spoken, upstream};
 
 /// The rank of a route where no VirtualService says anything.
 const ROUTE_RANK: u64 = 7 << 56;
@@ -67,10 +68,10 @@ pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     output
 }
 
-fn add_service(reader: &mut Reader<'_>, service: &Service, output: &mut Output) {
+fn add_service(reader: &mut Reader<'_>, service: &OpenedService, output: &mut Output) {
     let key = &service.meta.key;
     let (namespace, name) = (key.namespace(), key.name());
-    if !reader.view().sees(&resolve::exports(service), namespace) {
+    if !reader.view().sees(service.exports(), namespace) {
         return;
     }
     let host = names::service_host(key.id(), &reader.settings().cluster_domain);
@@ -162,12 +163,18 @@ fn imports(reader: &Reader<'_>, namespace: &str, host: &str, port: u16) -> bool 
     reader.view().imports(namespace, host, port)
 }
 
-/// The addresses of the endpoints of a Service without address.
-fn endpoints(reader: &mut Reader<'_>, id: &str, _port: &ServicePort) -> Vec<IpNet> {
+/// The addresses of the endpoints that a port of a Service without address has.
+fn endpoints(reader: &mut Reader<'_>, id: &Arc<str>, port: &ServicePort) -> Vec<IpNet> {
     let mut found = BTreeSet::new();
-    for slice in reader.slices(id) {
-        let endpoints = slice.endpoints.iter();
-        found.extend(endpoints.filter_map(|it| it.address.map(IpNet::from)));
+    let slices = reader.slices(id);
+    let mut listed = slices.ports(&port.name);
+    listed.dedup_by_key(|port| port.slice);
+    for head in listed.iter().filter_map(|port| slices.head(port.slice)) {
+        if let Some(slice) = reader.slice(&head.id) {
+            reader.count_entries(slice.endpoints.len());
+            let endpoints = slice.endpoints.iter();
+            found.extend(endpoints.filter_map(|it| it.address.map(IpNet::from)));
+        }
     }
     found.into_iter().collect()
 }

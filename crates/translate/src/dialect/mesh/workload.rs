@@ -126,11 +126,8 @@ fn targets(reader: &mut Reader<'_>, service: &Service, port: &ServicePort) -> Ve
         Some(TargetPort::Number(number)) if *number > 0 => vec![*number],
         Some(TargetPort::Number(_)) | None => vec![port.port],
         Some(TargetPort::Name(_)) => {
-            let mut numbers = Vec::new();
-            for head in reader.slice_heads(service.meta.key.id()) {
-                let named = head.ports.iter().filter(|it| it.name == port.name);
-                numbers.extend(named.filter_map(|it| it.port));
-            }
+            let listed = reader.slices(service.meta.key.id()).ports(&port.name);
+            let mut numbers: Vec<u16> = listed.into_iter().map(|port| port.number).collect();
             numbers.sort_unstable();
             numbers.dedup();
             numbers

@@ -16,6 +16,7 @@ use super::{Address, Draft, Members, member_name};
 use crate::engine::{Output, Reader, Weight};
 use crate::resolve::destination_rule::{self, Choice};
 use crate::resolve::names::service_host;
+use crate::resolve::opened::is_tcp;
 use crate::resolve::service_entry::has_labels;
 use crate::resolve::spoken::Spoken;
 
@@ -30,32 +31,6 @@ pub enum PortFound {
     NoService,
     /// The Service has no such TCP port.
     NoPort,
-}
-
-/// Looks a port up by number or name.
-pub fn find_port(service: Option<&Service>, wanted: &BackendPort) -> PortFound {
-    let Some(service) = service else {
-        return PortFound::NoService;
-    };
-    let is_wanted = |port: &&ServicePort| match wanted {
-        BackendPort::Number(number) => port.port == *number,
-        BackendPort::Name(name) => *port.name == **name,
-    };
-    let mut listed = service.ports.iter().filter(|port| is_tcp(port));
-    match listed.find(is_wanted) {
-        Some(port) => PortFound::Listed(port.port),
-        None => unlisted_port(service, wanted),
-    }
-}
-
-/// The outcome for a port that `spec.ports` does not have.
-pub fn unlisted_port(service: &Service, wanted: &BackendPort) -> PortFound {
-    match wanted {
-        BackendPort::Number(number) if service.external_name.is_some() => {
-            PortFound::Implied(*number)
-        }
-        _ => PortFound::NoPort,
-    }
 }
 
 /// The ways to name a port that no longer lead to the same number.
@@ -77,7 +52,7 @@ pub(super) fn translate(
     let Some(service) = reader.service(id) else {
         return Output::default();
     };
-    let port = port_of(&service, address.port);
+    let port = service.port(address.port);
     let key = &service.meta.key;
     let mut draft = Draft {
         name,
@@ -132,24 +107,29 @@ pub(super) fn translate(
     output
 }
 
-/// The amount that a port of a Service counts for, or each copy of its endpoints.
+/// The amount that a port of a Service counts for, or each copy of its endpoints. What its slices
+/// list for a port counts with them, and once more for each further port of the same name.
 pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> Option<Weight> {
     let service = reader.service(id)?;
     if service.external_name.is_some() {
         return None;
     }
-    let port = port_of(&service, address.port)?;
+    let port = service.port(address.port)?;
     let workloads = reader.workloads(service.meta.key.namespace(), &service.selector);
-    let listed = match address.is_copy() {
+    let listed = match address.is_copy() || service.is_repeated(port) {
         true => Listed::read(reader, &service, port).count,
         false => 0,
     };
     Weight::new(service.meta.created, listed + workloads.len())
 }
 
-fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {
-    let mut ports = service.ports.iter().filter(|port| is_tcp(port));
-    ports.find(|port| port.port == number)
+/// Whether a port of a Service has the name of one before it.
+pub(super) fn is_repeated(reader: &mut Reader<'_>, number: u16, id: &str) -> bool {
+    let service = reader.service(id);
+    service.is_some_and(|service| {
+        let port = service.port(number);
+        port.is_some_and(|port| service.is_repeated(port))
+    })
 }
 
 /// The endpoints that sidecars speak to by mutual TLS.
@@ -329,7 +309,7 @@ fn bad_external_name(service: &Service) -> Finding {
 }
 
 /// The numbers of TCP ports, by number and by name; of several of one name the first.
-pub fn all_ports(service: Option<&Service>) -> BTreeMap<BackendPort, u16> {
+fn all_ports(service: Option<&Service>) -> BTreeMap<BackendPort, u16> {
     let mut ports = BTreeMap::new();
     let listed = service.map_or(&[][..], |service| &service.ports);
     for port in listed.iter().filter(|port| is_tcp(port)) {
@@ -339,8 +319,4 @@ pub fn all_ports(service: Option<&Service>) -> BTreeMap<BackendPort, u16> {
         ports.entry(by_name).or_insert(port.port);
     }
     ports
-}
-
-fn is_tcp(port: &ServicePort) -> bool {
-    port.protocol.as_deref().is_none_or(|p| p == "TCP")
 }

@@ -9,19 +9,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_api::istio::Labels;
-use myriad_api::{EndpointPort, EndpointSlice, Finding, Service, ServicePort, Severity};
+use myriad_api::{EndpointSlice, Finding, Service, ServicePort, Severity};
 use myriad_model::{Endpoints, Unreachable, UpstreamTls};
 
 use super::border::{Border, remedy};
 use super::group::{Group, Spots};
 use crate::engine::{Noted, Reader, Remembered};
 use crate::resolve::facts::SharedFact;
+use crate::resolve::opened::{ListedPort, OpenedSlices};
 use crate::resolve::service_entry::has_labels;
 use crate::store::SliceHead;
 
 /// The EndpointSlices that list a port of a Service.
 pub struct Listed {
-    heads: Vec<SliceHead>,
+    slices: Arc<OpenedSlices>,
+    /// The port in each of them, in their order.
+    ports: Vec<ListedPort>,
     /// The endpoints that they list, whoever of them takes traffic.
     pub count: usize,
 }
@@ -90,23 +93,23 @@ pub struct Identities {
 impl Listed {
     /// The slices of a port of a Service. None is unpacked.
     pub fn read(reader: &mut Reader<'_>, service: &Service, port: &ServicePort) -> Self {
-        let mut heads = reader.slice_heads(service.meta.key.id());
-        let mut count = 0;
-        heads.retain(|head| {
-            let ports = numbers(&head.ports, &port.name).count();
-            count += ports * head.count;
-            ports > 0
-        });
-        Listed { heads, count }
+        let slices = reader.slices(service.meta.key.id());
+        let mut ports = slices.ports(&port.name);
+        ports.retain(|port| port.is_tcp);
+        let heads = ports.iter().filter_map(|port| slices.head(port.slice));
+        let count = heads.map(|head| head.count).sum();
+        Listed {
+            slices,
+            ports,
+            count,
+        }
     }
-}
 
-/// The numbers that a port of a Service has in a slice.
-fn numbers<'a>(ports: &'a [EndpointPort], name: &'a str) -> impl Iterator<Item = u16> + 'a {
-    let ports = ports.iter().filter(move |port| {
-        *port.name == *name && port.protocol.as_deref().is_none_or(|p| p == "TCP")
-    });
-    ports.filter_map(|port| port.port)
+    /// The slices with the port in each, which may be there more than once.
+    fn heads(&self) -> impl Iterator<Item = (&SliceHead, &[ListedPort])> {
+        let ports = self.ports.chunk_by(|one, other| one.slice == other.slice);
+        ports.filter_map(move |ports| Some((self.slices.head(ports.first()?.slice)?, ports)))
+    }
 }
 
 impl Hearing {
@@ -120,11 +123,12 @@ impl Hearing {
     ) -> Option<Self> {
         let mut heard = is_many.then(|| reader.recall::<Heard>().unwrap_or_default());
         let mut known = heard.as_mut().map(|it| it.resume(&asking));
-        let mut answers = Vec::with_capacity(listed.heads.len());
+        let mut answers = Vec::with_capacity(listed.ports.len());
         let mut ready: BTreeSet<SocketAddr> = BTreeSet::new();
-        for head in &listed.heads {
+        for (head, ports) in listed.heads() {
             let answer = known.as_mut().and_then(|known| known.remove(&head.id));
-            let answer = answer.unwrap_or_else(|| Answer::of(reader, head, &asking, is_many));
+            let listed = (head, ports);
+            let answer = answer.unwrap_or_else(|| Answer::of(reader, listed, &asking, is_many));
             reader.note_all(&answer.noted);
             if let Some(room) = room {
                 ready.extend(answer.said.ready.addresses());
@@ -195,13 +199,18 @@ impl Remembered for Heard {
 }
 
 impl Answer {
-    fn of(reader: &mut Reader<'_>, head: &SliceHead, asking: &Asking, is_many: bool) -> Self {
+    fn of(
+        reader: &mut Reader<'_>,
+        (head, ports): (&SliceHead, &[ListedPort]),
+        asking: &Asking,
+        is_many: bool,
+    ) -> Self {
         let (said, noted) = reader.apart(|reader| {
             if is_many {
                 reader.read(SharedFact::Slice(&head.id));
             }
             let slice = reader.slice(&head.id);
-            slice.map(|slice| Said::read(reader, &slice, asking, is_many))
+            slice.map(|slice| Said::read(reader, (&slice, ports), asking, is_many))
         });
         Answer {
             said: said.unwrap_or_default(),
@@ -221,14 +230,16 @@ impl Said {
     /// that is there twice counts once.
     fn read(
         reader: &mut Reader<'_>,
-        slice: &EndpointSlice,
+        (slice, ports): (&EndpointSlice, &[ListedPort]),
         asking: &Asking,
         is_many: bool,
     ) -> Self {
         let mut said = Said::default();
         let (mut ready, mut leaving) = (Group::default(), Group::default());
-        for port in numbers(&slice.ports, &asking.port) {
-            said.add(reader, slice, (port, asking), [&mut ready, &mut leaving]);
+        for port in ports {
+            reader.count_entries(slice.endpoints.len());
+            let both = [&mut ready, &mut leaving];
+            said.add(reader, slice, (port.number, asking), both);
         }
         said.ready = ready.sorted(is_many);
         said.leaving = leaving.sorted(is_many);

@@ -4,7 +4,7 @@
 //! subset that is chosen from among it and others, whoever the subset's labels find: to look is
 //! work as well. One that a selector finds counts for each port of each Service or ServiceEntry
 //! that selects it. One counts once more too for each way in which Ingresses want equal requests at
-//! the same endpoint.
+//! the same endpoint, and for each further port of its Service by the same name.
 
 use std::sync::Arc;
 
@@ -44,9 +44,11 @@ pub fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
         let (port, _) = name.split_once(end)?;
         return reader.weigh_once(port, read);
     }
-    // Most clusters have none, and then no Service selects any.
-    let is_service = matches!(address.owner, Owner::Service(_));
-    if is_service && !reader.has_workloads() {
+    // Most clusters have no workloads, and then no Service selects any.
+    if let Owner::Service(id) = address.owner
+        && !reader.has_workloads()
+        && !service::is_repeated(reader, address.port, id)
+    {
         return None;
     }
     read(reader)

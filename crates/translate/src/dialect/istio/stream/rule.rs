@@ -14,7 +14,7 @@ use super::{Holders, origin};
 use crate::dialect::istio::entrance::Door;
 use crate::dialect::istio::scene::{Named, Tenant};
 use crate::dialect::istio::sni::is_within;
-use crate::dialect::istio::{destination, matching};
+use crate::dialect::istio::{binding, destination, matching};
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::names::{self, broader};
 
@@ -50,6 +50,14 @@ struct Scene<'a> {
     covering: Vec<Host>,
     tenant: &'a Tenant,
     holders: &'a Holders,
+}
+
+/// The stream route of a match, but for what it leads to.
+struct Matched {
+    name: Name,
+    stream_route: StreamRoute,
+    /// Whether it leads nowhere, whatever its rule says.
+    is_closed: bool,
 }
 
 /// Which connections a match is about.
@@ -149,13 +157,13 @@ pub fn ranges(written: &[Box<str>]) -> Option<Ranges> {
 }
 
 impl Scene<'_> {
-    /// The stream route of a match of names, with its name.
+    /// The stream route of a match of names.
     fn passed(
         &self,
         reader: &Reader<'_>,
         written: &TlsMatch,
         place: RulePosition,
-    ) -> Option<(Name, StreamRoute)> {
+    ) -> Option<Matched> {
         let asked = Asked {
             port: written.port,
             gateways: &written.gateways,
@@ -170,17 +178,20 @@ impl Scene<'_> {
         }
         let mut stream_route = self.stream_route(reader, asked, &Door::Passing, place)?;
         stream_route.hosts = hosts.into();
-        Some((self.name("tls", place, ""), stream_route))
+        Some(Matched {
+            name: self.name("tls", place, ""),
+            stream_route,
+            is_closed: binding::is_beyond(&written.gateways),
+        })
     }
 
-    /// The stream routes of a match of connections, with their names: of plain ones, and of what
-    /// comes out of TLS.
+    /// The stream routes of a match of connections: of plain ones, and of what comes out of TLS.
     fn streamed(
         &self,
         reader: &Reader<'_>,
         written: &TcpMatch,
         place: RulePosition,
-    ) -> Vec<(Name, StreamRoute)> {
+    ) -> Vec<Matched> {
         let mut found = Vec::new();
         for door in [Door::Stream, Door::TlsStream] {
             let Some((sources, destinations)) = both_ranges(written) else {
@@ -203,7 +214,11 @@ impl Scene<'_> {
                 stream_route.terminate = true;
                 end = "+tls";
             }
-            found.push((self.name("tcp", place, end), stream_route));
+            found.push(Matched {
+                name: self.name("tcp", place, end),
+                stream_route,
+                is_closed: binding::is_beyond(&written.gateways),
+            });
         }
         found
     }
@@ -220,17 +235,12 @@ impl Scene<'_> {
             return None;
         }
         let own = self.tenant.service.meta.key.namespace();
-        let is_named = |id: &Arc<str>| {
-            let mut named = asked.gateways.iter();
-            asked.gateways.is_empty() || named.any(|text| names::is_gateway(text, own, id))
-        };
-        let ways = self.tenant.entrances.iter().filter(|(gateway, way)| {
+        let ways = binding::ways(asked.gateways, own, self.tenant).filter(|way| {
             way.door == *door
                 && (asked.port == 0 || asked.port == way.port)
-                && is_named(gateway)
                 && self.holders.admits(&way.listener, door)
         });
-        let mut listeners: Vec<Name> = ways.map(|(_, way)| way.listener.clone()).collect();
+        let mut listeners: Vec<Name> = ways.map(|way| way.listener.clone()).collect();
         listeners.sort_unstable();
         listeners.dedup();
         (!listeners.is_empty()).then(|| StreamRoute {
@@ -267,7 +277,7 @@ impl Scene<'_> {
     fn push(
         &self,
         reader: &mut Reader<'_>,
-        found: Vec<(Name, StreamRoute)>,
+        found: Vec<Matched>,
         (field, shares): (&str, &[RouteDestination]),
         output: &mut Output,
     ) {
@@ -276,16 +286,19 @@ impl Scene<'_> {
         }
         let upstreams = self.upstreams(reader, (field, shares), output);
         let key = &self.tenant.service.meta.key;
-        for (name, stream_route) in found {
+        for matched in found {
             let stream_route = StreamRoute {
-                upstreams: upstreams.clone(),
-                ..stream_route
+                upstreams: match matched.is_closed {
+                    true => Box::default(),
+                    false => upstreams.clone(),
+                },
+                ..matched.stream_route
             };
             let resource = Resource {
                 origin: origin(OriginKind::VirtualService, key),
                 value: Value::StreamRoute(Box::new(stream_route)),
             };
-            output.resources.push((name, resource));
+            output.resources.push((matched.name, resource));
         }
     }
 

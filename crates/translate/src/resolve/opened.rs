@@ -1,0 +1,528 @@
+//! Services, their EndpointSlices and workloads as units read them: opened once in a batch, with
+//! an index of their ports.
+//!
+//! Each path of an Ingress and each upstream asks for one port. A Service of ten thousand ports
+//! would be unpacked and walked ten thousand times; one walk stands in for those of all who ask.
+
+mod entries;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use myriad_api::istio::{Labels, WorkloadEntry};
+use myriad_api::{BackendPort, EndpointSlice, Object, ObjectKind, Pod, Service, ServicePort};
+
+use super::exports::exports;
+use super::facts::SharedFact;
+use super::service_entry::has_labels;
+use super::upstream::PortFound;
+use crate::engine::{Kept, Moment, Reader};
+use crate::store::SliceHead;
+
+/// Up to here ports are looked for one by one, which costs less than an index of them.
+const LINEAR_MAX: usize = 16;
+
+/// The most entries of the lists of one kind of object that are kept open at a time.
+const KEPT_ENTRIES_MAX: usize = 1 << 18;
+
+/// The objects that were opened in a batch.
+#[derive(Default)]
+struct OpenShared {
+    services: Shelf<Arc<str>, Arc<OpenedService>>,
+    heads: Shelf<Arc<str>, Arc<OpenedSlices>>,
+    slices: Shelf<Arc<str>, Arc<EndpointSlice>>,
+    pods: Shelf<Arc<str>, Arc<Pod>>,
+    workloads: Shelf<(Box<str>, Labels), Arc<Selected>>,
+}
+
+impl Kept for OpenShared {
+    fn forget(&mut self, at: Moment) {
+        if at != Moment::Run {
+            *self = OpenShared::default();
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Opened values, as far as they are within the bound together. Whatever is beyond is opened
+/// again.
+struct Shelf<K, V> {
+    values: HashMap<K, V>,
+    /// The entries of the lists in them.
+    count: usize,
+}
+
+impl<K, V> Default for Shelf<K, V> {
+    fn default() -> Self {
+        Shelf {
+            values: HashMap::new(),
+            count: 0,
+        }
+    }
+}
+
+impl<K: std::hash::Hash + Eq, V: Clone> Shelf<K, V> {
+    /// The value of a key.
+    fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: std::hash::Hash + Eq + ?Sized,
+    {
+        self.values.get(key).cloned()
+    }
+
+    /// Keeps a value with so many entries, in place of all others where it does not fit beside
+    /// them.
+    fn keep(&mut self, key: K, value: V, entries: usize) {
+        self.count += entries + 1;
+        if self.count > KEPT_ENTRIES_MAX {
+            self.values.clear();
+            self.count = entries + 1;
+        }
+        self.values.insert(key, value);
+    }
+}
+
+/// A Service, and where in it its ports are.
+pub struct OpenedService {
+    service: Arc<Service>,
+    exports: Box<[Box<str>]>,
+    /// None where there are few.
+    places: Option<Places>,
+}
+
+/// The places of ports of TCP, the first of each number and of each name.
+struct Places {
+    numbers: HashMap<u16, usize>,
+    names: HashMap<Box<str>, usize>,
+}
+
+impl OpenedService {
+    fn new(service: Arc<Service>) -> Self {
+        let is_large = service.ports.len() > LINEAR_MAX;
+        OpenedService {
+            exports: exports(&service).into(),
+            places: is_large.then(|| Places::of(&service.ports)),
+            service,
+        }
+    }
+
+    /// The namespaces to which it is exported, as written; none for all.
+    pub fn exports(&self) -> &[Box<str>] {
+        &self.exports
+    }
+
+    /// Looks a port up by number or name.
+    pub fn find(&self, wanted: &BackendPort) -> PortFound {
+        match (self.listed(wanted), wanted) {
+            (Some(port), _) => PortFound::Listed(port.port),
+            (None, BackendPort::Number(number)) if self.external_name.is_some() => {
+                PortFound::Implied(*number)
+            }
+            (None, _) => PortFound::NoPort,
+        }
+    }
+
+    /// The port of a number.
+    pub fn port(&self, number: u16) -> Option<&ServicePort> {
+        self.listed(&BackendPort::Number(number))
+    }
+
+    /// Whether a port has the name of one before it, whose endpoints are its own as well.
+    pub fn is_repeated(&self, port: &ServicePort) -> bool {
+        let first = self.listed(&BackendPort::Name(port.name.clone()));
+        first.is_some_and(|first| first.port != port.port)
+    }
+
+    fn listed(&self, wanted: &BackendPort) -> Option<&ServicePort> {
+        let is_wanted = |port: &&ServicePort| match wanted {
+            BackendPort::Number(number) => port.port == *number,
+            BackendPort::Name(name) => *port.name == **name,
+        };
+        let Some(places) = &self.places else {
+            let mut ports = self.service.ports.iter();
+            return ports.find(|port| is_tcp(port) && is_wanted(port));
+        };
+        let at = match wanted {
+            BackendPort::Number(number) => places.numbers.get(number),
+            BackendPort::Name(name) => places.names.get(name),
+        };
+        self.service.ports.get(*at?)
+    }
+}
+
+impl Deref for OpenedService {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.service
+    }
+}
+
+impl Places {
+    fn of(ports: &[ServicePort]) -> Self {
+        let mut places = Places {
+            numbers: HashMap::new(),
+            names: HashMap::new(),
+        };
+        let ports = ports.iter().enumerate();
+        for (at, port) in ports.filter(|(_, port)| is_tcp(port)) {
+            places.numbers.entry(port.port).or_insert(at);
+            places.names.entry(port.name.clone()).or_insert(at);
+        }
+        places
+    }
+}
+
+/// Whether a port of a Service is one of TCP.
+pub fn is_tcp(port: &ServicePort) -> bool {
+    port.protocol.as_deref().is_none_or(|p| p == "TCP")
+}
+
+/// The EndpointSlices of a Service but for their endpoints, and which of them list a port.
+pub struct OpenedSlices {
+    heads: Box<[SliceHead]>,
+    /// By the name of the port, in the order of the heads; none where there are few.
+    by_port: Option<HashMap<Box<str>, Vec<ListedPort>>>,
+}
+
+/// A port that an EndpointSlice lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedPort {
+    /// The place of the slice among those of the Service.
+    pub slice: usize,
+    /// The number of the port in it.
+    pub number: u16,
+    /// Whether it is one of TCP.
+    pub is_tcp: bool,
+}
+
+impl OpenedSlices {
+    fn new(heads: Box<[SliceHead]>) -> Self {
+        let mut opened = OpenedSlices {
+            heads,
+            by_port: None,
+        };
+        if opened.count() > LINEAR_MAX {
+            let mut by_port: HashMap<Box<str>, Vec<ListedPort>> = HashMap::new();
+            for (name, port) in opened.all_ports() {
+                match by_port.get_mut(name) {
+                    Some(known) => known.push(port),
+                    None => drop(by_port.insert(name.into(), vec![port])),
+                }
+            }
+            opened.by_port = Some(by_port);
+        }
+        opened
+    }
+
+    /// The slice at a place.
+    pub fn head(&self, at: usize) -> Option<&SliceHead> {
+        self.heads.get(at)
+    }
+
+    /// The ports of a name that slices list, in the order of the slices.
+    pub fn ports(&self, name: &str) -> Vec<ListedPort> {
+        if let Some(by_port) = &self.by_port {
+            return by_port.get(name).cloned().unwrap_or_default();
+        }
+        let all = self.all_ports().filter(|(known, _)| *known == name);
+        all.map(|(_, port)| port).collect()
+    }
+
+    fn all_ports(&self) -> impl Iterator<Item = (&str, ListedPort)> {
+        let heads = self.heads.iter().enumerate();
+        heads.flat_map(|(slice, head)| {
+            let ports = head.ports.iter();
+            ports.filter_map(move |port| {
+                let listed = ListedPort {
+                    slice,
+                    number: port.port?,
+                    is_tcp: port.protocol.as_deref().is_none_or(|p| p == "TCP"),
+                };
+                Some((&*port.name, listed))
+            })
+        })
+    }
+
+    /// The slices and their ports.
+    fn count(&self) -> usize {
+        let ports: usize = self.heads.iter().map(|head| head.ports.len()).sum();
+        self.heads.len() + ports
+    }
+}
+
+/// The workloads of a namespace that have labels.
+#[derive(Default)]
+struct Selected {
+    entries: Arc<[Arc<WorkloadEntry>]>,
+    pods: Arc<[Arc<Pod>]>,
+    /// How many were looked at.
+    visited: u64,
+}
+
+impl Reader<'_> {
+    /// A Service, for the unit of what it is to sidecars, which runs again with it.
+    pub fn service_itself(&mut self, id: &str) -> Option<Arc<OpenedService>> {
+        let known = self.open::<OpenShared>();
+        if let Some(known) = known.and_then(|open| open.services.get(id)) {
+            self.count(1);
+            return Some(known);
+        }
+        let Object::Service(service) = self.visit(ObjectKind::Service, id)? else {
+            return None;
+        };
+        let entries = service.ports.len();
+        self.count_entries(entries);
+        let opened = Arc::new(OpenedService::new(service));
+        if let Some(open) = self.open_mut::<OpenShared>() {
+            let key = opened.meta.key.id().clone();
+            open.services.keep(key, opened.clone(), entries);
+        }
+        Some(opened)
+    }
+
+    /// The EndpointSlices of a Service but for their endpoints. They count for no object that is
+    /// visited: none is unpacked.
+    pub fn slices(&mut self, service: &Arc<str>) -> Arc<OpenedSlices> {
+        let fact = self.read(SharedFact::Endpoints(service));
+        let known = self.open::<OpenShared>();
+        if let Some(known) = known.and_then(|open| open.heads.get(service)) {
+            return known;
+        }
+        let heads = self.stored().slice_heads(fact);
+        let heads = heads.filter(|head| is_head_of(head, service));
+        let opened = Arc::new(OpenedSlices::new(heads.collect()));
+        let entries = opened.count();
+        self.count_entries(entries);
+        if let Some(open) = self.open_mut::<OpenShared>() {
+            open.heads.keep(service.clone(), opened.clone(), entries);
+        }
+        opened
+    }
+
+    /// An EndpointSlice by its `namespace/name`, for who reads the heads of those of its Service.
+    pub fn slice(&mut self, id: &Arc<str>) -> Option<Arc<EndpointSlice>> {
+        let known = self.open::<OpenShared>();
+        if let Some(known) = known.and_then(|open| open.slices.get(id)) {
+            self.count(1);
+            return Some(known);
+        }
+        let Object::EndpointSlice(slice) = self.visit(ObjectKind::EndpointSlice, id)? else {
+            return None;
+        };
+        let entries = slice.endpoints.len() + slice.ports.len();
+        self.count_entries(entries);
+        if let Some(open) = self.open_mut::<OpenShared>() {
+            open.slices.keep(id.clone(), slice.clone(), entries);
+        }
+        Some(slice)
+    }
+
+    /// A Pod, of which the labels and the account are read.
+    pub fn pod(&mut self, id: &str) -> Option<Arc<Pod>> {
+        self.read_object(ObjectKind::Pod, id);
+        let known = self.open::<OpenShared>();
+        if let Some(known) = known.and_then(|open| open.pods.get(id)) {
+            self.count(1);
+            return Some(known);
+        }
+        let Object::Pod(pod) = self.visit(ObjectKind::Pod, id)? else {
+            return None;
+        };
+        let entries = pod.labels.len();
+        self.count_entries(entries);
+        if let Some(open) = self.open_mut::<OpenShared>() {
+            let key = pod.meta.key.id().clone();
+            open.pods.keep(key, pod.clone(), entries);
+        }
+        Some(pod)
+    }
+
+    /// Whether there is any WorkloadEntry. No fact: who asks reads those that it looks for.
+    pub fn has_workloads(&self) -> bool {
+        self.stored().has_any(ObjectKind::WorkloadEntry)
+    }
+
+    /// The WorkloadEntries of a namespace that have all labels; none without labels.
+    pub fn workloads(&mut self, namespace: &str, labels: &Labels) -> Arc<[Arc<WorkloadEntry>]> {
+        self.selected(namespace, labels).entries.clone()
+    }
+
+    /// The Pods of a namespace that have all labels; none without labels.
+    pub fn pods(&mut self, namespace: &str, labels: &Labels) -> Arc<[Arc<Pod>]> {
+        self.selected(namespace, labels).pods.clone()
+    }
+
+    /// The workloads of a namespace that have all labels. Each port of a Service asks for them.
+    fn selected(&mut self, namespace: &str, labels: &Labels) -> Arc<Selected> {
+        let Some((key, value)) = labels
+            .first()
+            .filter(|_| labels.len() <= SELECTOR_LABELS_MAX)
+        else {
+            return Arc::default();
+        };
+        let fact = self.read(SharedFact::Workloads(namespace, key, value));
+        let asked = (Box::from(namespace), labels.clone());
+        let known = self.open::<OpenShared>();
+        if let Some(known) = known.and_then(|open| open.workloads.get(&asked)) {
+            self.count(known.visited);
+            return known;
+        }
+        let (mut entries, mut pods, mut visited) = (Vec::new(), Vec::new(), 0);
+        for object in self.stored().collection(fact) {
+            if object.key().namespace() != namespace {
+                continue;
+            }
+            visited += 1;
+            match object {
+                Object::WorkloadEntry(entry) if has_labels(&entry.spec.labels, labels) => {
+                    entries.push(entry);
+                }
+                Object::Pod(pod) if has_labels(&pod.labels, labels) => pods.push(pod),
+                _ => {}
+            }
+        }
+        self.count(visited);
+        let count = usize::try_from(visited).unwrap_or(usize::MAX);
+        self.count_entries(count);
+        let selected = Arc::new(Selected {
+            entries: entries.into(),
+            pods: pods.into(),
+            visited,
+        });
+        if let Some(open) = self.open_mut::<OpenShared>() {
+            open.workloads.keep(asked, selected.clone(), count);
+        }
+        selected
+    }
+}
+
+/// The most labels that choose workloads, of a selector or a subset: no workload has more.
+pub const SELECTOR_LABELS_MAX: usize = 256;
+
+/// Whether a slice is of a Service, by `namespace/name`.
+fn is_head_of(head: &SliceHead, service: &str) -> bool {
+    let both = head.id.split_once('/').zip(service.split_once('/'));
+    both.is_some_and(|((own, _), (namespace, name))| {
+        own == namespace && head.service.as_deref() == Some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::{EndpointPort, Meta, ObjectKey};
+
+    use super::*;
+
+    fn port(name: &str, number: u16, protocol: Option<&str>) -> ServicePort {
+        ServicePort {
+            name: name.into(),
+            port: number,
+            target_port: None,
+            app_protocol: None,
+            protocol: protocol.map(Into::into),
+        }
+    }
+
+    fn opened(padding: u16) -> OpenedService {
+        let mut ports = vec![
+            port("dns", 53, Some("UDP")),
+            port("dns", 53, Some("TCP")),
+            port("web", 80, None),
+            port("web", 81, None),
+        ];
+        ports.extend((0..padding).map(|at| port(&format!("p{at}"), 1_000 + at, None)));
+        OpenedService::new(Arc::new(Service {
+            meta: Meta::new(ObjectKey::new(ObjectKind::Service, "n", "s")),
+            external_name: None,
+            selector: Labels::default(),
+            ports: ports.into(),
+            addresses: Box::default(),
+            is_headless: false,
+        }))
+    }
+
+    #[test]
+    fn an_index_of_ports_finds_what_a_walk_finds() {
+        for padding in [0, LINEAR_MAX as u16] {
+            let opened = opened(padding);
+            assert_eq!(opened.places.is_some(), padding > 0);
+            let by_name = |name: &str| opened.find(&BackendPort::Name(name.into()));
+            assert_eq!(by_name("dns"), PortFound::Listed(53));
+            assert_eq!(by_name("web"), PortFound::Listed(80));
+            assert_eq!(by_name("none"), PortFound::NoPort);
+            let by_number = |number| opened.find(&BackendPort::Number(number));
+            assert_eq!(by_number(81), PortFound::Listed(81));
+            assert_eq!(by_number(82), PortFound::NoPort);
+            let protocol = opened.port(53).and_then(|port| port.protocol.as_deref());
+            assert_eq!(protocol, Some("TCP"));
+            let is_repeated = |number| {
+                let port = opened.port(number);
+                port.map(|port| opened.is_repeated(port))
+            };
+            assert_eq!(
+                [53, 80, 81].map(is_repeated),
+                [false, false, true].map(Some)
+            );
+        }
+    }
+
+    #[test]
+    fn an_index_of_slices_finds_what_a_walk_finds() {
+        let head = |at: usize, padding: u16| {
+            let mut ports = vec![
+                ("web".to_owned(), Some(80), None),
+                ("web".to_owned(), Some(81), Some("UDP")),
+                ("web".to_owned(), None, None),
+                ("web".to_owned(), Some(82), Some("TCP")),
+            ];
+            ports.extend((0..padding).map(|at| (format!("p{at}"), Some(9), None)));
+            let ports = ports
+                .into_iter()
+                .map(|(name, port, protocol)| EndpointPort {
+                    name: name.into(),
+                    port,
+                    protocol: protocol.map(Into::into),
+                });
+            SliceHead {
+                id: format!("n/s-{at}").into(),
+                service: Some("s".into()),
+                ports: ports.collect(),
+                count: 1,
+            }
+        };
+        for padding in [0, LINEAR_MAX as u16] {
+            let opened = OpenedSlices::new([head(0, padding), head(1, padding)].into());
+            assert_eq!(opened.by_port.is_some(), padding > 0);
+            let found = opened.ports("web").into_iter();
+            let found: Vec<_> = found.map(|it| (it.slice, it.number, it.is_tcp)).collect();
+            let of = |slice| [(slice, 80, true), (slice, 81, false), (slice, 82, true)];
+            assert_eq!(found, [of(0), of(1)].concat());
+            assert!(opened.ports("none").is_empty());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_takes_the_place_of_what_is_kept() {
+        let mut shelf: Shelf<Arc<str>, usize> = Shelf::default();
+        let half = KEPT_ENTRIES_MAX / 2 - 1;
+        shelf.keep("a".into(), 1, half);
+        shelf.keep("b".into(), 2, half);
+        assert_eq!([shelf.get("a"), shelf.get("b")], [Some(1), Some(2)]);
+        shelf.keep("c".into(), 3, 0);
+        assert_eq!(
+            [shelf.get("a"), shelf.get("b"), shelf.get("c")],
+            [None, None, Some(3)]
+        );
+    }
+}
