@@ -12,7 +12,7 @@ use myriad_model::Writer;
 
 use crate::engine::{
     BoundRules, Dialect, Engine, NewlyClaimed, Output, PortFact, Reader, Rules, Scene, ScopeFact,
-    States, Touched, Translate, Unit, UnitKind,
+    States, TallyFact, Touched, Translate, Unit, UnitKind,
 };
 use crate::resolve::{self, SharedFact, suffix_of, units, upstream};
 use crate::settings::{Bounds, Holding, Settings};
@@ -82,6 +82,8 @@ static RULES: Rules = Rules {
         beyond: Unit::beyond,
         copying: &units::UPSTREAM,
         copies: upstream::weigh,
+        slots: upstream::weigh_slots,
+        hosts: istio::weight::hosts,
         place: upstream::namespace,
     },
 };
@@ -139,7 +141,7 @@ fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// The families of facts, each of which has a number of its own.
-const FAMILIES: [u8; 7] = [
+const FAMILIES: [u8; 8] = [
     WHOLE,
     PortFact::FAMILY,
     ScopeFact::FAMILY,
@@ -147,6 +149,7 @@ const FAMILIES: [u8; 7] = [
     IngressFact::FAMILY,
     IstioFact::FAMILY,
     MeshFact::FAMILY,
+    TallyFact::FAMILY,
 ];
 
 /// Each kind of unit stands at the place of its rank, and each family at that of its number.

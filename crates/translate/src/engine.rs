@@ -23,6 +23,7 @@ mod run;
 mod scope;
 mod sealing;
 mod stamp;
+mod tally;
 mod unit;
 mod units;
 mod viewing;
@@ -46,11 +47,12 @@ pub use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact};
 pub use rules::{BoundRules, Dialect, Rules, Scene, States, Touched, Translate};
 pub use scope::{Scope, Scoping};
 pub use stamp::Slot;
+pub use tally::TallyFact;
 pub use unit::{Bond, Own, Stays, Unit, UnitKey, UnitKind, Viewers, namespace_of};
 pub use viewpoint::Viewpoint;
 pub use views::{TooManyViews, VIEWS_MAX, Views};
 
-use crate::settings::Settings;
+use crate::settings::{Holding, Settings};
 use crate::store::{FactHasher, Objects};
 use crate::view::Role;
 use allowance::Allowances;
@@ -63,6 +65,7 @@ use memory::Memories;
 use parts::Parts;
 use revisit::Partings;
 use sealing::SealedParts;
+use tally::Tally;
 use unit::UnitId;
 use units::Units;
 
@@ -87,6 +90,8 @@ pub struct Engine {
     meanings: HashMap<UnitId, u64>,
     /// The bounds of namespaces, and their holdings.
     allowances: Allowances,
+    /// How many hosts the Gateways of each namespace name.
+    tally: Tally,
     /// Hosts that objects came to after their creation.
     late: Late,
     writer: Writer,
@@ -183,6 +188,8 @@ impl Engine {
                 .map(|(namespace, name)| Name::new(format!("{namespace}/{name}"))),
         };
         let copies = Copies::new(settings.bounds.copies(), rules.bounds.place);
+        let slots = settings.bounds.get(Holding::HashSlots);
+        let slots = Copies::new(slots, rules.bounds.place);
         let mut engine = Engine {
             rules,
             shared,
@@ -197,7 +204,8 @@ impl Engine {
             audience: Audience::default(),
             partings: Partings::default(),
             meanings: HashMap::new(),
-            allowances: Allowances::new(copies),
+            allowances: Allowances::new(copies, slots),
+            tally: Tally::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
             settings,
             writer,

@@ -25,6 +25,7 @@ mod limits;
 mod matching;
 mod mesh_hosts;
 mod misspelt;
+pub mod narrower;
 mod opened;
 pub mod policy;
 mod port;

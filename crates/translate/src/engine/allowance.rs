@@ -16,6 +16,8 @@ pub struct Allowances {
     pub beyond: BTreeMap<ObjectKey, Object>,
     /// Endpoints that upstreams have beside others.
     pub copies: Copies,
+    /// Slots of hash tables that upstreams have of themselves.
+    pub slots: Copies,
 }
 
 /// The place of an object in the row of its namespace: the oldest goes first.
@@ -26,11 +28,12 @@ pub type Held = (Holding, RowPlace, u64);
 
 impl Allowances {
     /// Allowances of which nothing is held.
-    pub fn new(copies: Copies) -> Self {
+    pub fn new(copies: Copies, slots: Copies) -> Self {
         Allowances {
             by_namespace: BTreeMap::new(),
             beyond: BTreeMap::new(),
             copies,
+            slots,
         }
     }
 

@@ -4,6 +4,8 @@
 //! DestinationRule each count for little, and their product for much. So upstreams are weighed when
 //! all that are to run are known, and before any of them runs: one that is beyond looks at no
 //! endpoint.
+//!
+//! Hash tables that no DestinationRule asks for are counted in the same way, in slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use super::row::{Moved, Row};
 pub struct Weight {
     /// When the Service or ServiceEntry was created.
     pub created: i64,
-    /// The endpoints that it is chosen from.
+    /// The endpoints that it is chosen from, or the slots of its table.
     pub copies: u64,
 }
 

@@ -18,6 +18,7 @@ use super::allowance::Allowances;
 use super::late::Late;
 use super::memory::Remembered;
 use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
+use super::tally::{Tally, TallyFact};
 use super::unit::{Unit, UnitId};
 use super::units::Units;
 use super::viewpoint::{Step, Viewpoint};
@@ -41,6 +42,8 @@ pub struct Surroundings<'a> {
     pub units: &'a Units,
     /// The allowances of namespaces.
     pub allowances: &'a Allowances,
+    /// The hosts that Gateways name.
+    pub tally: &'a Tally,
     /// Hosts that objects came to after their creation.
     pub late: &'a Late,
     /// The time, in seconds since the epoch.
@@ -161,6 +164,12 @@ impl<'a> Reader<'a> {
     /// gets there, so no fact is noted either.
     pub fn beyond(&self, key: &ObjectKey) -> Option<&'a Object> {
         self.around.allowances.written(key)
+    }
+
+    /// How many hosts the Gateways of a namespace name, up to a power of two.
+    pub fn hosts_of(&mut self, namespace: &str) -> u64 {
+        self.read(TallyFact(namespace));
+        self.around.tally.told(namespace)
     }
 
     /// Since when an object claims a host, if not since its creation. It changes with the object,

@@ -72,7 +72,11 @@ pub struct BoundRules {
     pub copying: &'static UnitKind,
     /// The weight of one of them, by its name.
     pub copies: fn(&mut Reader<'_>, &str) -> Option<Weight>,
-    /// The namespace of one of them, and whether it yields to those of whole ports.
+    /// The weight of one of them in slots of hash tables, as far as no object counts for it.
+    pub slots: fn(&mut Reader<'_>, &str) -> Option<Weight>,
+    /// The number of hosts of an object on which others may say what each repeats.
+    pub hosts: fn(&Object) -> u64,
+    /// The namespace of such a unit, and whether it yields to those of whole ports.
     pub place: fn(&str) -> Option<(&str, bool)>,
 }
 

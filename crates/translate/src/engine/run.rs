@@ -16,6 +16,7 @@ use super::revisit::Parting;
 use super::rules::{Exported, Scene, States, Touched};
 use super::sealing::has_parts;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
+use super::tally::TallyFact;
 use super::unit::{PortClaims, Stays, Unit, UnitId, UnitKey, Viewers};
 use super::units::Record;
 use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
@@ -47,6 +48,11 @@ impl Engine {
         };
         let mut touched = Touched::default();
         (self.rules.touch)(&scene, key, (before, after), &mut touched);
+        let [was, is] = [before, after].map(|it| it.map_or(0, self.rules.bounds.hosts));
+        if was != is && self.tally.replace(key.namespace(), was, is) {
+            let fact = self.hasher.fact(TallyFact(key.namespace()));
+            touched.facts.push(fact);
+        }
         touched.facts.sort_unstable();
         touched.facts.dedup();
         let ports = touched.unit.as_ref().and_then(|unit| unit.kind().ports);
@@ -295,6 +301,7 @@ impl Engine {
             views: &self.views,
             units: &self.units,
             allowances: &self.allowances,
+            tally: &self.tally,
             late: &self.late,
             now: self.now,
         }

@@ -13,7 +13,7 @@ use super::viewpoint::Viewpoint;
 impl Engine {
     /// Weighs the upstreams that are to run, and lets those run as well that others have moved.
     pub(super) fn weigh_upstreams(&mut self, run: &mut Run) {
-        if self.allowances.copies.is_unbounded() {
+        if self.is_unbounded() {
             return;
         }
         let kind = self.rules.bounds.copying;
@@ -25,34 +25,47 @@ impl Engine {
         });
         let pending: Vec<(Arc<str>, UnitId)> = pending.collect();
         for (name, id) in pending {
-            let weight = match self.units.is_wanted(id) {
-                true => self.weigh(&name, id, run),
-                false => None,
-            };
-            self.allowances.copies.replace(&name, weight);
+            let is_wanted = self.units.is_wanted(id);
+            self.note_weight(&name, id, is_wanted, run);
         }
         self.settle_copies(run);
     }
 
     /// Weighs the upstreams that a unit needs now, before they run.
     pub(super) fn weigh_needed(&mut self, needed: &[(Unit, UnitId, Stamp)], run: &mut Run) {
-        if self.allowances.copies.is_unbounded() {
+        if self.is_unbounded() {
             return;
         }
         let kind = self.rules.bounds.copying;
         for (unit, id, _) in needed.iter().filter(|(unit, ..)| unit.is(kind)) {
             if let Some(name) = unit.name() {
-                let weight = self.weigh(name, *id, run);
-                self.allowances.copies.replace(name, weight);
+                self.note_weight(name, *id, true, run);
             }
         }
         self.settle_copies(run);
     }
 
+    fn is_unbounded(&self) -> bool {
+        self.allowances.copies.is_unbounded() && self.allowances.slots.is_unbounded()
+    }
+
+    /// Notes what an upstream counts for; nothing where nobody wants it.
+    fn note_weight(&mut self, name: &Arc<str>, id: UnitId, is_wanted: bool, run: &mut Run) {
+        let weigh = |rule: Weigh, run: &mut Run| match is_wanted {
+            true => self.weigh(rule, name, id, run),
+            false => None,
+        };
+        let copies = weigh(self.rules.bounds.copies, run);
+        let slots = weigh(self.rules.bounds.slots, run);
+        self.allowances.copies.replace(name, copies);
+        self.allowances.slots.replace(name, slots);
+    }
+
     /// Lets those run that are beyond now, and those that are not any more.
     fn settle_copies(&mut self, run: &mut Run) {
         let kind = self.rules.bounds.copying;
-        for name in self.allowances.copies.settle() {
+        let copies = self.allowances.copies.settle().into_iter();
+        for name in copies.chain(self.allowances.slots.settle()) {
             let unit = Unit::named(kind, name);
             if let Some(id) = self.units.find(&self.hasher, &unit) {
                 run.add(unit, id, true);
@@ -60,15 +73,17 @@ impl Engine {
         }
     }
 
-    /// The weight of an upstream, in whatever view.
-    fn weigh(&self, name: &str, id: UnitId, run: &mut Run) -> Option<Weight> {
+    /// The weight of an upstream by a rule, in whatever view.
+    fn weigh(&self, rule: Weigh, name: &str, id: UnitId, run: &mut Run) -> Option<Weight> {
         let view = Viewpoint::new(MAIN_SLOT, self.views.get(MAIN_SLOT)?, true);
         let around = self.surroundings();
         let mut reader = Reader::new(self.stored(), around, &view, id, &mut run.opened);
         // No fact is kept: what it reads it reads again when it is translated.
-        let weight = (self.rules.bounds.copies)(&mut reader, name);
-        let entries = reader.visited().entries;
-        run.work.entries_visited += entries;
+        let weight = rule(&mut reader, name);
+        run.work.entries_visited += reader.visited().entries;
         weight
     }
 }
+
+/// A rule for the weight of an upstream, by its name.
+type Weigh = fn(&mut Reader<'_>, &str) -> Option<Weight>;

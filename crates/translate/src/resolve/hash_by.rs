@@ -50,14 +50,19 @@ pub fn text(parts: &[HashPart]) -> String {
     text
 }
 
-/// The balancer that goes by a text; none where that is empty.
+/// The points of the ring of a balancer that goes by a text, where there may be so many.
+pub fn slots(text: &str, slots_max: u32) -> Option<u32> {
+    read(text).map(|_| RING_SIZE.min(slots_max).max(1))
+}
+
+/// The balancer that goes by a text, with at most so many points; none where the text is empty.
 pub fn balancer(text: &str, slots_max: u32) -> Option<Balancer> {
     let parts = read(text)?;
     Some(Balancer::Hash(Box::new(HashBalancer {
         // For proxies that do not know of parts.
         source: HashSource::SourceIp,
         parts,
-        table: HashTable::Ring(RING_SIZE.min(slots_max).max(1)),
+        table: HashTable::Ring(slots(text, slots_max)?),
     })))
 }
 

@@ -18,13 +18,14 @@ use myriad_model::{
 };
 
 pub use service::{PortFound, ports_changed};
-pub use weight::{namespace, weigh};
+pub use weight::{namespace, weigh, weigh_slots};
 
 use super::client_tls::{TlsPlan, plan};
 use super::merged::Merged;
 use super::service_entry::Entry;
 use super::{destination_rule, hash_by, options};
 use crate::engine::{Output, Reader, Unit};
+use crate::settings::REDUCED_POINTS;
 use border::{Border, is_beside};
 use endpoint_source::{EndpointSource, Speech};
 
@@ -250,6 +251,11 @@ impl Draft<'_> {
         place: EndpointSource,
     ) -> Output {
         let mut output = Output::default();
+        if reader.is_table_beyond(self.name) {
+            let bound = reader.settings().bounds.hash_slots;
+            let finding = weight::table_beyond(self.key, self.address, bound);
+            output.findings.push(finding);
+        }
         let mut upstream = Upstream {
             protocol: Protocol::Http1,
             dns: None,
@@ -305,7 +311,10 @@ impl Draft<'_> {
     fn options(&self, reader: &Reader<'_>, policy: &Merged<'_>) -> Option<Box<UpstreamOptions>> {
         let bounds = &reader.settings().bounds;
         let mut built = options::of_policy(policy, bounds).map(Box::new);
-        let slots_max = bounds.upstream_hash_slots;
+        let slots_max = match reader.is_table_beyond(self.name) {
+            true => bounds.upstream_hash_slots.min(REDUCED_POINTS),
+            false => bounds.upstream_hash_slots,
+        };
         if let Some(balancer) = hash_by::balancer(self.address.hash_by, slots_max) {
             built.get_or_insert_default().balancer = balancer;
         }
@@ -451,7 +460,7 @@ fn translate_entry(
         members: entry_members(reader, &entry, host, address),
         is_open: false,
     };
-    let Some(choice) = rules.choose(address.subset, address.port) else {
+    let Some(choice) = rules.choose(reader, address.subset, address.port) else {
         weigh(reader, name);
         return Some(draft.close(reader));
     };

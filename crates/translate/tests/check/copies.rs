@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use myriad_api::Change;
+use myriad_model::{Balancer, HashTable};
 use myriad_translate::{Bounds, Engine, Settings};
 use proptest::prelude::*;
 
@@ -235,6 +236,79 @@ fn what_ingresses_hash_by_is_a_copy_each() {
     engine.apply(world::changes(&all.join("---\n")), world::NOW);
     assert_eq!((rows(&engine).len(), sum(&engine)), (2, 10));
     assert_eq!(beyond(&engine).len(), 1);
+}
+
+#[test]
+fn ports_of_one_name_are_copies() {
+    let mut engine = engine(10);
+    let ports = list(4, |at| format!("{{name: http, port: {}}}", 80 + at));
+    let all = service(0, 5).replace("[{name: http, port: 80}]", &format!("[{ports}]"));
+    let paths = list(4, |at| {
+        let backend = format!("{{service: {{name: m0, port: {{number: {}}}}}}}", 80 + at);
+        format!("{{path: /{at}, pathType: Prefix, backend: {backend}}}")
+    });
+    let ingress = object(
+        "networking.k8s.io/v1",
+        "Ingress",
+        "name: i",
+        &format!("spec: {{rules: [{{host: i.example, http: {{paths: [{paths}]}}}}]}}"),
+    );
+    let all = [all, ingress].join("---\n");
+    engine.apply(world::changes(&all), world::NOW);
+    // The first is what the slice counts for, and two more are ten.
+    let left: Vec<String> = rows(&engine).into_keys().collect();
+    assert_eq!(left, ["shop/m0:80", "shop/m0:81", "shop/m0:82"]);
+    assert_eq!(beyond(&engine).len(), 1);
+}
+
+/// The points of the rings of all upstreams, and what is told of them.
+fn rings(engine: &Engine) -> (Vec<u32>, usize) {
+    let snapshot = engine.snapshot();
+    let upstreams = snapshot.iter().filter_map(|sealed| sealed.upstream());
+    let rings = upstreams.filter_map(|upstream| match &upstream.options.as_ref()?.balancer {
+        Balancer::Hash(hash) => match hash.table {
+            HashTable::Ring(points) => Some(points),
+            HashTable::Maglev(_) => None,
+        },
+        _ => None,
+    });
+    let mut rings: Vec<u32> = rings.collect();
+    rings.sort_unstable();
+    let told = findings(engine).into_iter();
+    let told = told.filter(|it| it.contains("--bound hash-slots="));
+    (rings, told.count())
+}
+
+#[test]
+fn rings_that_ingresses_want_are_counted_in_slots() {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            hash_slots: 2 * 1_024,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    let ingress = |number: usize, by: &str| {
+        let meta = format!(
+            "name: i{number}, annotations: {{nginx.ingress.kubernetes.io/upstream-hash-by: '{by}'}}"
+        );
+        let backend = "{service: {name: m0, port: {number: 80}}}";
+        let paths = format!("[{{path: /, pathType: Prefix, backend: {backend}}}]");
+        object(
+            "networking.k8s.io/v1",
+            "Ingress",
+            &meta,
+            &format!("spec: {{rules: [{{host: i{number}.example, http: {{paths: {paths}}}}}]}}"),
+        )
+    };
+    // Hosts that want the same share a ring.
+    let all = ["$host", "$host", "$request_uri", "$arg_a"];
+    let all = all.iter().enumerate().map(|(at, by)| ingress(at, by));
+    let all: Vec<String> = all.chain([service(0, 1)]).collect();
+    engine.apply(world::changes(&all.join("---\n")), world::NOW);
+    assert_eq!(rings(&engine), (vec![64, 1_024, 1_024], 1));
+    engine.apply(world::changes("remove Ingress shop/i2\n"), world::NOW);
+    assert_eq!(rings(&engine), (vec![1_024, 1_024], 0));
 }
 
 #[test]

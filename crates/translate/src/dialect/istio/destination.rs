@@ -10,6 +10,7 @@ use crate::resolve::destination_rule::{self, SubsetFound};
 use crate::resolve::opened::OpenedService;
 use crate::resolve::upstream::{self, PortFound};
 use crate::resolve::{EXPORT_TO, names, service_entry};
+use crate::settings::NAMES_MAX;
 
 /// Why requests to a destination get 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,9 +169,15 @@ fn seen(reader: &Reader<'_>, id: &str, exports: &[Box<str>], namespace: &str) ->
     if is_seen || reader.view().is_sidecar() {
         return Ok(());
     }
+    let rest = match exports.len() < NAMES_MAX {
+        true => String::new(),
+        false => format!(", of which {NAMES_MAX} entries have an effect"),
+    };
     Err(Lost {
         field: "host",
-        problem: format!("Service {id} is not exported to namespace {namespace} by {EXPORT_TO}"),
+        problem: format!(
+            "Service {id} is not exported to namespace {namespace} by {EXPORT_TO}{rest}"
+        ),
         remedy: "name a Service of this namespace, or let the owner of the Service add this \
                  namespace to its annotation networking.istio.io/exportTo",
     })

@@ -10,6 +10,7 @@ use myriad_model::{
 };
 
 use super::entrance::{self, Door, Entrance};
+use super::narrower::Narrower;
 use super::routes::{self, Ground};
 use super::scene::{HostScene, Site, Tenant, foreign};
 use super::{below, binding, credential, domain, stream, tenants};
@@ -68,8 +69,10 @@ pub fn add_host(
     tenants::keep_ports(reader, &scene, &mut tenants, output);
     below::add(reader, shared, (&scene, &tenants), &mut holders, output);
     add_redirect(reader, host, sites, &tenants, output);
-    routes::build(reader, &Ground::of(host), &tenants, output);
-    stream::build(reader, host, (sites, &tenants), &holders, output);
+    let mut narrower = Narrower::default();
+    routes::build(reader, &Ground::of(host), &tenants, &mut narrower, output);
+    let rest = (&holders, &mut narrower);
+    stream::build(reader, host, (sites, &tenants), rest, output);
 }
 
 /// The claims of Gateways and VirtualServices to a host. A server for hosts that nobody names lets

@@ -13,16 +13,16 @@ use myriad_model::{
 use super::beyond::Rest;
 use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
+use super::narrower::{Narrower, ROUTE_BYTES};
 use super::rule_problem::RuleProblem;
 use super::scene::{Named, Tenant};
-use super::weight::{DelegatedLeft, NARROWER_BYTES_MAX};
+use super::weight::DelegatedLeft;
 use super::{
-    answer, binding, destination, fault, headers, limits, matching, misspelt, policy, processor,
-    redirect, texts,
+    answer, binding, destination, fault, headers, limits, matching, misspelt, narrower, policy,
+    processor, redirect, texts,
 };
 use crate::engine::{Output, Reader, Unit};
 use crate::regex::{Regexes, TooMany};
-use crate::settings::Holding;
 
 /// The rank of a redirect to HTTPS, before every rule.
 pub const REDIRECT_RANK: u64 = 4 << 56;
@@ -81,6 +81,7 @@ pub fn build(
     reader: &mut Reader<'_>,
     ground: &Ground<'_>,
     tenants: &[Tenant],
+    narrower: &mut Narrower,
     output: &mut Output,
 ) {
     // Those that are there by names of handshakes alone have no say on requests.
@@ -90,7 +91,6 @@ pub fn build(
     for (number, tenant) in of_requests.enumerate() {
         let service = &tenant.service;
         let mut left = DelegatedLeft::of(service, &reader.settings().bounds);
-        let mut narrower = narrower_left(reader, ground, tenant);
         for (at, root) in service.spec.http.iter().enumerate() {
             let mut rules = match is_delegating(root) {
                 false => vec![Rule {
@@ -101,9 +101,12 @@ pub fn build(
                 }],
                 true => delegated(reader, service, (at, root), &mut left, output),
             };
-            let is_last = narrower.as_mut().is_some_and(|left| !takes(left, &rules));
-            if is_last {
-                output.findings.push(says_too_much(service, at));
+            let taken = narrower.take(reader, (ground.host, tenant), bytes_of(&rules));
+            if let Err(max) = taken {
+                let field = format!("spec.http[{at}]");
+                output
+                    .findings
+                    .push(narrower::says_too_much(service, &field, max));
                 rules = vec![Rule {
                     service: service.clone(),
                     at,
@@ -120,41 +123,20 @@ pub fn build(
                 let whole = (ground, tenant, rule);
                 add_rule(reader, whole, place, is_shared, &mut regexes, output);
             }
-            if is_last {
+            if taken.is_err() {
                 break;
             }
         }
     }
 }
 
-/// The bytes of texts that a VirtualService may have on a host; none where they are not bounded, or
-/// the host is its own and they were counted.
-fn narrower_left(reader: &Reader<'_>, ground: &Ground<'_>, tenant: &Tenant) -> Option<usize> {
-    let is_bounded = reader.settings().bounds.get(Holding::Routes).is_some();
-    let is_narrower = tenant.named == Named::Hosts && !tenant.names.has_host(ground.host);
-    (is_bounded && is_narrower).then_some(NARROWER_BYTES_MAX)
-}
-
-/// Takes the texts of rules from what is left; false where that is not enough.
-fn takes(left: &mut usize, rules: &[Rule]) -> bool {
-    let bytes: usize = rules.iter().map(|rule| texts::of_rows(&rule.route)).sum();
-    let rest = left.checked_sub(bytes);
-    *left = rest.unwrap_or_default();
-    rest.is_some()
-}
-
-/// Tells that a rule and all behind it would be repeated on too many hosts.
-fn says_too_much(service: &VirtualService, at: usize) -> Finding {
-    Finding::new(
-        Severity::Error,
-        &service.meta.key,
-        format!("spec.http[{at}]"),
-        format!(
-            "brings what this object says on hosts below its wildcards beyond {NARROWER_BYTES_MAX} \
-             bytes for each, so there what the rules before it do not take gets 503"
-        ),
-        "write less, or name those hosts in spec.hosts, where it counts for --bound routes",
-    )
+/// The bytes of the routes of rules on a host.
+fn bytes_of(rules: &[Rule]) -> usize {
+    let bytes = rules.iter().map(|rule| {
+        let routes = rule.route.matches.len().max(1);
+        texts::of_rows(&rule.route).saturating_add(routes * ROUTE_BYTES)
+    });
+    bytes.fold(0, usize::saturating_add)
 }
 
 /// The rules that a rule of a VirtualService delegates to; none where that has no effect.

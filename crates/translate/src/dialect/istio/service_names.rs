@@ -112,6 +112,17 @@ impl ServiceNames {
         names::host(written).is_ok_and(|name| self.takes(&name))
     }
 
+    /// The places of the matches of rules for TLS that name one of these hosts, each once and in
+    /// order.
+    pub fn places(&self, hosts: &[Host]) -> Vec<(usize, usize)> {
+        let named = hosts.iter().filter_map(|host| self.names.get(host));
+        let places = named.flatten().map(|(rule, matched, _)| (*rule, *matched));
+        let mut places: Vec<(usize, usize)> = places.collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
     /// Whether a match of a rule for TLS names exactly this host, which is within its hosts.
     pub fn is_matched(&self, host: &Host, rule: usize, matched: usize) -> bool {
         let Some(places) = self.names.get(host) else {

@@ -18,6 +18,7 @@ use myriad_model::{Host, Name, Origin, OriginKind, Resource, StreamRoute, Value}
 
 use super::credential;
 use super::entrance::{self, Door, Entrance};
+use super::narrower::Narrower;
 use super::scene::{self, HostScene, Named, Site, Tenant};
 use super::service_names::ServiceNames;
 use crate::engine::{Output, Reader};
@@ -140,7 +141,7 @@ pub fn build(
     reader: &mut Reader<'_>,
     host: &Host,
     (sites, tenants): (&[Site], &[Tenant]),
-    holders: &Holders,
+    (holders, narrower): (&Holders, &mut Narrower),
     output: &mut Output,
 ) {
     let before = output.resources.len();
@@ -154,7 +155,7 @@ pub fn build(
             reader,
             (host, host.as_str()),
             (number, tenant),
-            holders,
+            (holders, &mut *narrower),
             output,
         );
     }
@@ -190,7 +191,8 @@ pub fn add_captured(
     output: &mut Output,
 ) {
     let holders = Holders(Vec::new());
-    rule::add(reader, (host, label), (0, tenant), &holders, output);
+    let rest = (&holders, &mut Narrower::default());
+    rule::add(reader, (host, label), (0, tenant), rest, output);
 }
 
 /// Closes what no rule takes on the listeners where a Gateway hands on what is for this host: a

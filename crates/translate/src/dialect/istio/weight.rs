@@ -50,10 +50,6 @@ const DELEGATED_ROWS_LEAST: usize = 256;
 /// [`DELEGATED_ROWS`].
 const DELEGATED_BYTES_LEAST: usize = DELEGATED_ROWS << 10;
 
-/// The bytes of texts that a VirtualService may have on a host that is narrower than its own. It
-/// counts for its own alone: the ones that Gateways name below them are not known then.
-pub const NARROWER_BYTES_MAX: usize = 64 << 10;
-
 /// The rows and texts that the delegates of a VirtualService may still have on a host.
 pub struct DelegatedLeft {
     /// Rows.
@@ -139,13 +135,33 @@ fn regexes(route: &HttpRoute) -> impl Iterator<Item = &str> {
     of_tests.chain(substituted.map(|rule| &*rule.pattern))
 }
 
-/// The endpoints of an entry.
+/// The hosts that a Gateway names, or the rules for TLS of a VirtualService: each of them repeats
+/// what VirtualServices for wildcards say.
+pub fn hosts(object: &Object) -> u64 {
+    match object {
+        Object::IstioGateway(gateway) => {
+            let servers = gateway.spec.servers.iter();
+            servers.map(|server| server.hosts.len() as u64).sum()
+        }
+        Object::VirtualService(service) => {
+            let rules = service.spec.tls.iter();
+            let matches = rules.flat_map(|rule| rule.matches.iter());
+            matches.map(|matched| matched.sni_hosts.len() as u64).sum()
+        }
+        _ => 0,
+    }
+}
+
+/// The endpoints of an entry, or its addresses where these are more: each port of each host has
+/// all of them.
 pub fn of_entry(entry: &ServiceEntry) -> u64 {
     let spec = &entry.spec;
-    // Each host has all endpoints.
-    let of_hosts = spec.endpoints.len().max(1).saturating_mul(spec.hosts.len());
-    let addresses = of_hosts.max(spec.addresses.len()) as u64;
-    addresses.saturating_mul(spec.ports.len().max(1) as u64)
+    let each = spec.endpoints.len().max(spec.addresses.len()).max(1) as u64;
+    let ports = spec.ports.len().max(1) as u64;
+    let of_hosts = each.saturating_mul(spec.hosts.len() as u64);
+    of_hosts
+        .max(spec.addresses.len() as u64)
+        .saturating_mul(ports)
 }
 
 /// The slots of a rule, for the host as a whole and for each subset; those of one port of its

@@ -12,6 +12,7 @@ use myriad_model::{Host, Name, Origin, OriginKind, Resource, Underscores, Value}
 
 use super::{CaptureKey, captured};
 use crate::dialect::istio::entrance::{Door, Entrance};
+use crate::dialect::istio::narrower::Narrower;
 use crate::dialect::istio::routes::{self, Ground};
 use crate::dialect::istio::scene::{Named, Tenant};
 use crate::dialect::istio::stream;
@@ -314,7 +315,7 @@ impl Site<'_> {
         if let Some(service) = ruled.first() {
             let tenants = [self.tenant(reader, service, listeners, &[Door::Plain])];
             let ground = Ground { host, hosts, label };
-            routes::build(reader, &ground, &tenants, output);
+            routes::build(reader, &ground, &tenants, &mut Narrower::default(), output);
             return;
         }
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];

@@ -18,6 +18,11 @@ impl Reader<'_> {
         self.around.allowances.copies.is_beyond(name)
     }
 
+    /// Whether the hash table of an upstream is more than its namespace may have. As above.
+    pub fn is_table_beyond(&self, name: &str) -> bool {
+        self.around.allowances.slots.is_beyond(name)
+    }
+
     /// The amount that a subset of a port counts for by `read`, read once for all that stand in a
     /// row. It must not look at the subset, nor at the view.
     pub fn weigh_once(

@@ -14,7 +14,9 @@ use myriad_model::{Origin, OriginKind};
 use super::endpoint_source::Speech;
 use super::{Address, Draft, HASH, Members, Owner, service};
 use crate::engine::{Output, Reader, Weight};
+use crate::resolve::hash_by;
 use crate::resolve::service_entry::Entry;
+use crate::settings::{Holding, REDUCED_POINTS};
 
 /// The namespace of an upstream, and whether its endpoints are a copy of those of its port.
 pub fn namespace(name: &str) -> Option<(&str, bool)> {
@@ -52,6 +54,39 @@ pub fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
         return None;
     }
     read(reader)
+}
+
+/// The slots of the hash table that an upstream has because an Ingress wants it.
+pub fn weigh_slots(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
+    let address = Address::read(name).filter(|address| !address.hash_by.is_empty())?;
+    let slots_max = reader.settings().bounds.upstream_hash_slots;
+    let slots = hash_by::slots(address.hash_by, slots_max)?;
+    let Owner::Service(id) = address.owner else {
+        return None;
+    };
+    let service = reader.service(id)?;
+    Weight::new(service.meta.created, usize::try_from(slots).ok()?)
+}
+
+/// The finding about an upstream whose hash table is smaller, since its namespace has as much as it
+/// may.
+pub(super) fn table_beyond(key: &ObjectKey, address: Address<'_>, bound: u64) -> Finding {
+    Finding::new(
+        Severity::Error,
+        key,
+        "spec.ports",
+        format!(
+            "would bring namespace {} beyond {bound} slots of hash tables by upstream-hash-by, so \
+             that of port {} by {} is a ring of {REDUCED_POINTS} points",
+            key.namespace(),
+            address.port,
+            address.hash_by
+        ),
+        format!(
+            "hash fewer Services, or in fewer ways, or raise --bound {}={bound}",
+            Holding::HashSlots.name()
+        ),
+    )
 }
 
 /// The resources of an upstream that has more than its namespace may: it answers 503, and no

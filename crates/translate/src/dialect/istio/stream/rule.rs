@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use myriad_api::istio::Labels;
-use myriad_api::istio::virtual_service::{RouteDestination, TcpMatch, TlsMatch};
+use myriad_api::istio::virtual_service::{RouteDestination, TcpMatch, TlsMatch, TlsRoute};
 use myriad_api::{Finding, Severity};
 use myriad_model::{Host, Name, OriginKind, Resource, StreamRoute, Value, WeightedUpstream};
 
 use super::{Holders, origin};
 use crate::dialect::istio::entrance::Door;
+use crate::dialect::istio::narrower::{Narrower, STREAM_ROUTE_BYTES};
 use crate::dialect::istio::scene::{Named, Tenant};
 use crate::dialect::istio::sni::is_within;
-use crate::dialect::istio::{binding, destination, matching};
+use crate::dialect::istio::{binding, destination, matching, narrower, texts};
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::names::{self, broader};
 
@@ -48,6 +49,8 @@ struct Scene<'a> {
     label: &'a str,
     /// The host, and the patterns above it.
     covering: Vec<Host>,
+    /// The place of the VirtualService among those on the host.
+    number: usize,
     tenant: &'a Tenant,
     holders: &'a Holders,
 }
@@ -75,7 +78,7 @@ pub fn add(
     reader: &mut Reader<'_>,
     (host, label): (&Host, &str),
     (number, tenant): (usize, &Tenant),
-    holders: &Holders,
+    (holders, narrower): (&Holders, &mut Narrower),
     output: &mut Output,
 ) {
     let spec = &tenant.service.spec;
@@ -88,37 +91,13 @@ pub fn add(
         host,
         label,
         covering,
+        number,
         tenant,
         holders,
     };
-    for (at, rule) in spec.tls.iter().enumerate() {
-        let mut found = Vec::new();
-        for (matched, written) in rule.matches.iter().enumerate() {
-            let place = RulePosition {
-                tenant: number,
-                rule: at,
-                matched,
-            };
-            found.extend(scene.passed(reader, written, place));
-        }
-        scene.push(reader, found, (&format!("tls[{at}]"), &rule.route), output);
-    }
-    for (at, rule) in spec.tcp.iter().enumerate() {
-        let mut found = Vec::new();
-        let all = TcpMatch::default();
-        let matches = match rule.matches.is_empty() {
-            true => std::slice::from_ref(&all),
-            false => &*rule.matches,
-        };
-        for (matched, written) in matches.iter().enumerate() {
-            let place = RulePosition {
-                tenant: number,
-                rule: at,
-                matched,
-            };
-            found.extend(scene.streamed(reader, written, place));
-        }
-        scene.push(reader, found, (&format!("tcp[{at}]"), &rule.route), output);
+    let is_within = scene.add_tls(reader, narrower, output);
+    if is_within {
+        scene.add_tcp(reader, narrower, output);
     }
 }
 
@@ -156,7 +135,108 @@ pub fn ranges(written: &[Box<str>]) -> Option<Ranges> {
     written.iter().map(|text| range(text)).collect()
 }
 
+/// The places of all matches of rules for TLS.
+fn all_places(rules: &[TlsRoute]) -> Vec<(usize, usize)> {
+    let rules = rules.iter().enumerate();
+    let places = rules.flat_map(|(at, rule)| {
+        let matches = 0..rule.matches.len();
+        matches.map(move |matched| (at, matched))
+    });
+    places.collect()
+}
+
 impl Scene<'_> {
+    /// Adds the stream routes of the rules for TLS with matches for the host. Whether there may be
+    /// more.
+    fn add_tls(
+        &self,
+        reader: &mut Reader<'_>,
+        narrower: &mut Narrower,
+        output: &mut Output,
+    ) -> bool {
+        let rules = &self.tenant.service.spec.tls;
+        let places = match self.tenant.named {
+            Named::Captured => all_places(rules),
+            Named::Hosts | Named::Sni => self.tenant.names.places(&self.covering),
+        };
+        for places in places.chunk_by(|one, other| one.0 == other.0) {
+            let at = places.first().map_or(0, |(at, _)| *at);
+            let Some(rule) = rules.get(at) else {
+                continue;
+            };
+            let matches = places
+                .iter()
+                .filter_map(|(_, matched)| Some((*matched, rule.matches.get(*matched)?)));
+            let mut found = Vec::new();
+            let mut bytes = 0;
+            for (matched, written) in matches {
+                let place = self.place(at, matched);
+                let matched = self.passed(reader, written, place);
+                bytes += matched.as_ref().map_or(0, |_| {
+                    STREAM_ROUTE_BYTES + texts::of_tls(written, &rule.route)
+                });
+                found.extend(matched);
+            }
+            let field = format!("tls[{at}]");
+            if !self.is_within(reader, narrower, (&field, bytes), output) {
+                return false;
+            }
+            self.push(reader, found, (&field, &rule.route), output);
+        }
+        true
+    }
+
+    /// Adds the stream routes of the rules for plain TCP.
+    fn add_tcp(&self, reader: &mut Reader<'_>, narrower: &mut Narrower, output: &mut Output) {
+        for (at, rule) in self.tenant.service.spec.tcp.iter().enumerate() {
+            let mut found = Vec::new();
+            let mut bytes = 0;
+            let all = TcpMatch::default();
+            let matches = match rule.matches.is_empty() {
+                true => std::slice::from_ref(&all),
+                false => &*rule.matches,
+            };
+            for (matched, written) in matches.iter().enumerate() {
+                let streamed = self.streamed(reader, written, self.place(at, matched));
+                let each = STREAM_ROUTE_BYTES + texts::of_tcp(written, &rule.route);
+                bytes += streamed.len() * each;
+                found.extend(streamed);
+            }
+            let field = format!("tcp[{at}]");
+            if !self.is_within(reader, narrower, (&field, bytes), output) {
+                return;
+            }
+            self.push(reader, found, (&field, &rule.route), output);
+        }
+    }
+
+    /// Whether a rule is within what there may be on a host below a wildcard. What is closed where
+    /// it is not stays so.
+    fn is_within(
+        &self,
+        reader: &mut Reader<'_>,
+        narrower: &mut Narrower,
+        (field, bytes): (&str, usize),
+        output: &mut Output,
+    ) -> bool {
+        let taken = narrower.take(reader, (self.host, self.tenant), bytes);
+        let Err(max) = taken else {
+            return true;
+        };
+        let (service, field) = (&self.tenant.service, format!("spec.{field}"));
+        let finding = narrower::says_too_much(service, &field, max);
+        output.findings.push(finding);
+        false
+    }
+
+    fn place(&self, rule: usize, matched: usize) -> RulePosition {
+        RulePosition {
+            tenant: self.number,
+            rule,
+            matched,
+        }
+    }
+
     /// The stream route of a match of names.
     fn passed(
         &self,
