@@ -58,8 +58,14 @@ impl WrittenLimit {
     }
 }
 
+/// The longest text of limits: each route of each host reads it.
+const TEXT_BYTES_MAX: usize = 4 << 10;
+
 /// Reads limits; none where any of them is not understood.
 pub fn parse(text: &str) -> Option<Box<[WrittenLimit]>> {
+    if text.len() > TEXT_BYTES_MAX {
+        return None;
+    }
     let limits: Box<[WrittenLimit]> = text.split(',').map(one).collect::<Option<_>>()?;
     (limits.len() <= RateLimit::PER_POLICY_MAX).then_some(limits)
 }

@@ -15,6 +15,9 @@ const CREDENTIAL: &str = "write credentialName, the name of a Secret of the gate
 const LEND: &str = "let the owner of the Secret add the namespace to its annotation \
                     myriad.dev/credential-namespaces, or set --gateway-credentials=any";
 
+/// The most names of certificates that are looked at.
+const NAMES_READ_MAX: usize = 1_024;
+
 /// The TLS of connections to endpoints.
 pub enum TlsPlan {
     /// Plain text.
@@ -70,28 +73,30 @@ pub fn plan(
     if tls.verify {
         let own = &written.subject_alt_names;
         let names = if own.is_empty() { names } else { own };
-        let mut names: Vec<Box<str>> = names.to_vec();
-        names.sort_unstable();
-        names.dedup();
-        names.truncate(UpstreamTls::NAMES_MAX);
-        tls.subject_alt_names = names.into();
+        tls.subject_alt_names = kept_names(names);
     }
     TlsPlan::Tls(tls, needs)
 }
 
 /// Names that are written go before those that are known.
 fn of_mesh(written: &ClientTls) -> UpstreamTls {
-    let mut names: Vec<Box<str>> = written.subject_alt_names.to_vec();
-    names.sort_unstable();
-    names.dedup();
-    names.truncate(UpstreamTls::NAMES_MAX);
     UpstreamTls {
         server_name: written.sni.clone(),
         verify: true,
-        subject_alt_names: names.into(),
+        subject_alt_names: kept_names(&written.subject_alt_names),
         mesh: MeshTls::All,
         ..UpstreamTls::unverified()
     }
+}
+
+/// The names of which certificates must hold one, sorted. Of very many the first are looked at,
+/// since every upstream does; fewer names let fewer in.
+fn kept_names(written: &[Box<str>]) -> Box<[Box<str>]> {
+    let mut names: Vec<Box<str>> = written.iter().take(NAMES_READ_MAX).cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(UpstreamTls::NAMES_MAX);
+    names.into()
 }
 
 /// The problems in the settings of a rule that only its namespace decides.

@@ -169,7 +169,15 @@ impl HostRules {
 
     /// The subsets that are defined, the oldest first.
     fn subsets(&self) -> impl Iterator<Item = &Subset> {
-        let all = self.rules.iter().flat_map(|rule| rule.spec.subsets.iter());
+        self.places().map(|(.., subset)| subset)
+    }
+
+    /// The same, each with its rule and its place in it.
+    fn places(&self) -> impl Iterator<Item = (&DestinationRule, usize, &Subset)> {
+        let all = self.rules.iter().flat_map(|rule| {
+            let subsets = rule.spec.subsets.iter().enumerate();
+            subsets.map(move |(at, subset)| (&**rule, at, subset))
+        });
         all.take(self.subsets_max)
     }
 
@@ -179,16 +187,20 @@ impl HostRules {
 
     /// The policy of a port of a subset, or of all endpoints where its name is empty; `None` where
     /// no rule defines the subset. The oldest rule that says something wins.
-    pub fn choose(&self, subset: &str, port: u16) -> Option<Choice<'_>> {
+    pub fn choose(&self, reader: &mut Reader<'_>, subset: &str, port: u16) -> Option<Choice<'_>> {
         let mut rules = self.rules.iter();
-        let top = rules.find_map(|rule| rule.spec.traffic_policy.as_deref());
+        let top = rules.find_map(|rule| Some((rule, rule.spec.traffic_policy.as_deref()?)));
         // Those that hold are of one place where rules are looked for.
         let first = self.rules.first();
         let unset = Merged {
             namespace: first.map_or("", |rule| rule.meta.key.namespace()),
             ..Merged::default()
         };
-        let policy = top.map_or(unset, |policy| unset.overlay(policy, port));
+        let policy = top.map_or(unset, |(rule, policy)| {
+            let place = reader.port_place(rule, None, port);
+            let port = place.and_then(|at| policy.port_level_settings.get(at));
+            unset.overlay(policy, port)
+        });
         if subset.is_empty() {
             return Some(Choice {
                 labels: None,
@@ -196,14 +208,18 @@ impl HostRules {
                 policy,
             });
         }
-        let mut subsets = self.subsets().enumerate();
-        let (before, found) = subsets.find(|(_, known)| *known.name == *subset)?;
+        let mut subsets = self.places().enumerate();
+        let found = subsets.find(|(_, (.., known))| *known.name == *subset)?;
+        let (before, (rule, at, found)) = found;
         let count = self.subsets_written().min(self.subsets_max);
         Some(Choice {
             labels: Some(&found.labels),
             rank: Some(Rank { before, count }),
             policy: match found.traffic_policy.as_deref() {
-                Some(own) => policy.overlay(own, port),
+                Some(own) => {
+                    let place = reader.port_place(rule, Some(at), port);
+                    policy.overlay(own, place.and_then(|at| own.port_level_settings.get(at)))
+                }
                 None => policy,
             },
         })
@@ -246,7 +262,7 @@ fn judge_policy(
     policy: &TrafficPolicy,
     output: &mut Output,
 ) {
-    let mut parts = vec![(String::new(), Merged::default().overlay(policy, 0))];
+    let mut parts = vec![(String::new(), Merged::default().overlay(policy, None))];
     for (at, port) in policy.port_level_settings.iter().enumerate() {
         parts.push((format!("portLevelSettings[{at}]."), of_port(port)));
     }

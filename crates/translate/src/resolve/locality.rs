@@ -79,6 +79,7 @@ fn parts(setting: &LocalityBalancer, problems: &mut Vec<PolicyProblem>) -> Box<[
         Some(LocalityPart { level, value })
     };
     let labels = &setting.failover_priority;
+    let labels = labels.get(..LocalityRule::ENTRIES_MAX).unwrap_or(labels);
     let parts: Vec<LocalityPart> = labels.iter().map_while(|text| part(text)).collect();
     if let Some(other) = labels.get(parts.len()) {
         problems.push(warn(
@@ -91,5 +92,5 @@ fn parts(setting: &LocalityBalancer, problems: &mut Vec<PolicyProblem>) -> Box<[
              topology.istio.io/subzone",
         ));
     }
-    parts.into_iter().take(LocalityRule::ENTRIES_MAX).collect()
+    parts.into()
 }

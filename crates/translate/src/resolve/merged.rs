@@ -40,9 +40,9 @@ impl<'a> Merged<'a> {
         http.is_some_and(|http| http.use_client_protocol)
     }
 
-    /// The settings with those of a policy in their place, part by part. A port that is listed
-    /// takes over nothing of the parts that a port may set.
-    pub fn overlay(self, policy: &'a TrafficPolicy, port: u16) -> Merged<'a> {
+    /// The settings with those of a policy in their place, part by part. A port that it lists takes
+    /// over nothing of the parts that a port may set.
+    pub fn overlay(self, policy: &'a TrafficPolicy, port: Option<&'a PortPolicy>) -> Merged<'a> {
         let merged = Merged {
             namespace: self.namespace,
             balancer: policy.load_balancer.as_deref().or(self.balancer),
@@ -53,8 +53,7 @@ impl<'a> Merged<'a> {
             retry_budget: policy.retry_budget.as_deref().or(self.retry_budget),
             tunnel: policy.tunnel.as_deref().or(self.tunnel),
         };
-        let mut ports = policy.port_level_settings.iter();
-        match ports.find(|known| known.port.number == port) {
+        match port {
             Some(port) => Merged {
                 namespace: merged.namespace,
                 proxy_protocol: merged.proxy_protocol,

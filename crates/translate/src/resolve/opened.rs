@@ -5,6 +5,7 @@
 //! would be unpacked and walked ten thousand times; one walk stands in for those of all who ask.
 
 mod entries;
+mod rules;
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -39,6 +39,15 @@ pub struct Clients {
     pub certificate_hashes: Box<[[u8; 32]]>,
 }
 
+/// The most bytes of the lists of a server.
+const LISTED_BYTES_MAX: usize = 128 << 10;
+
+/// The most bytes of its lists, once for each of its hosts.
+const REPEATED_BYTES_MAX: usize = 64 << 20;
+
+/// The bytes that an entry counts for beside its text.
+const ENTRY_BYTES: usize = 32;
+
 /// Something that people should know about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProblem {
@@ -132,6 +141,14 @@ pub fn read(
         return None;
     };
     let rare = tls.rare.as_deref();
+    if lists_too_much(server.hosts.len(), rare) {
+        problems.push(closing(
+            "tls",
+            "lists more suites, credentials, names and hashes than its hosts may repeat",
+            "list fewer, or divide the hosts among several servers",
+        ));
+        return None;
+    }
     // All is read before anything closes, so that people see every problem at once.
     let mode = mode(tls, holding.sidecars, problems);
     let settings = settings(tls, rare, &holding.tls, problems);
@@ -153,6 +170,26 @@ pub fn read(
         settings: settings?,
         clients,
     })
+}
+
+/// Whether the lists of a server are too much for each of its hosts to repeat.
+fn lists_too_much(hosts: usize, rare: Option<&ServerTlsRare>) -> bool {
+    let Some(rare) = rare else {
+        return false;
+    };
+    let lists = [
+        &rare.cipher_suites,
+        &rare.credential_names,
+        &rare.subject_alt_names,
+        &rare.verify_certificate_spki,
+        &rare.verify_certificate_hash,
+    ];
+    let max = LISTED_BYTES_MAX.min(REPEATED_BYTES_MAX / hosts.max(1));
+    let entries: usize = lists.iter().map(|list| list.len()).sum();
+    let texts = lists.iter().flat_map(|list| list.iter());
+    // Not even looked at where their number alone is too much.
+    entries * ENTRY_BYTES > max
+        || texts.map(|text| text.len()).sum::<usize>() + entries * ENTRY_BYTES > max
 }
 
 /// Whether a server says of TLS what most do: one certificate, and everything else as it usually
@@ -348,6 +385,10 @@ fn credentials(
     let single = single.filter(|_| several.is_empty());
     let mut names: Vec<Box<str>> = Vec::new();
     for name in several.iter().chain(single) {
+        // One more than there may be says that there are.
+        if names.len() > ALTERNATIVES_MAX + 1 {
+            break;
+        }
         let name: Box<str> = name.strip_prefix("kubernetes://").unwrap_or(name).into();
         if !name.is_empty() && !names.contains(&name) {
             names.push(name);
@@ -517,6 +558,28 @@ mod tests {
         assert!(!is_usual(&server(&tls)));
         tls.mode = TlsMode::Mutual;
         assert!(!is_usual(&server(&tls)) && !is_usual(&Server::default()));
+    }
+
+    #[test]
+    fn what_hosts_repeat_of_a_server_is_bounded() {
+        let text: Box<str> = "x".repeat(32).into();
+        let rare = |suites: usize| ServerTlsRare {
+            cipher_suites: vec![text.clone(); suites].into(),
+            ..ServerTlsRare::default()
+        };
+        for (hosts, suites, is_beyond) in [
+            (0, 2_048, false),
+            (1, 2_049, true),
+            (512, 2_048, false),
+            (1_024, 1_024, false),
+            (1_024, 1_025, true),
+            (100_000, 10, false),
+            (100_000, 11, true),
+        ] {
+            let found = lists_too_much(hosts, Some(&rare(suites)));
+            assert_eq!(found, is_beyond, "{hosts} hosts, {suites} suites");
+        }
+        assert!(!lists_too_much(1 << 40, None));
     }
 
     #[test]

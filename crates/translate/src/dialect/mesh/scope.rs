@@ -51,7 +51,7 @@ fn sidecars(stored: Stored<'_>, namespace: &str) -> Vec<Arc<Sidecar>> {
 
 impl Scoping for SidecarScope {
     fn imports(&self, own: &str, (namespace, host): (&str, &str), port: u16) -> bool {
-        let egress = &self.0.spec.egress;
+        let egress = first_listeners(&self.0);
         if egress.is_empty() {
             return true;
         }
@@ -61,8 +61,8 @@ impl Scoping for SidecarScope {
             Some(number) => number == port,
             None => !is_said,
         });
-        let mut hosts = of_port.flat_map(|it| it.hosts.iter());
-        hosts.any(|text| {
+        let hosts = of_port.flat_map(|it| first_hosts(it).iter());
+        hosts.take(HOSTS_MAX).any(|text| {
             let (of, pattern) = split(text);
             let is_of = match of {
                 "*" => true,
@@ -75,12 +75,12 @@ impl Scoping for SidecarScope {
     }
 
     fn namespaces<'a>(&'a self, own: &'a str) -> Option<BTreeSet<&'a str>> {
-        let egress = &self.0.spec.egress;
+        let egress = first_listeners(&self.0);
         if egress.is_empty() {
             return None;
         }
         let mut namespaces = BTreeSet::new();
-        for host in egress.iter().flat_map(|it| it.hosts.iter()) {
+        for host in egress.iter().flat_map(|it| first_hosts(it).iter()) {
             match split(host).0 {
                 "*" => return None,
                 "." => drop(namespaces.insert(own)),
@@ -104,6 +104,22 @@ impl Scoping for SidecarScope {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// The most entries of `egress` that have an effect.
+pub const LISTENERS_MAX: usize = 64;
+
+/// The most hosts that have an effect for a port: each port of each host asks for them.
+pub const HOSTS_MAX: usize = 1_024;
+
+fn first_listeners(sidecar: &Sidecar) -> &[EgressListener] {
+    let egress = &sidecar.spec.egress;
+    egress.get(..LISTENERS_MAX).unwrap_or(egress)
+}
+
+fn first_hosts(listener: &EgressListener) -> &[Box<str>] {
+    let hosts = &listener.hosts;
+    hosts.get(..HOSTS_MAX).unwrap_or(hosts)
 }
 
 fn number(listener: &EgressListener) -> Option<u16> {

@@ -5,6 +5,7 @@ use myriad_api::istio::{PeerAuthentication, Sidecar};
 use myriad_api::{Finding, Severity};
 
 use super::peers;
+use super::scope::{HOSTS_MAX, LISTENERS_MAX};
 use super::workload::{Inner, inner};
 use crate::engine::Output;
 use crate::resolve::notes;
@@ -20,6 +21,21 @@ pub fn judge(sidecar: &Sidecar) -> Output {
         let finding = Finding::new(Severity::Error, key, field, message, remedy);
         output.findings.push(finding);
     };
+    if sidecar.spec.egress.len() > LISTENERS_MAX {
+        let message = "has no effect, nor have those behind it, so what they list is not reached";
+        let field = format!("spec.egress[{LISTENERS_MAX}]");
+        tell(field, message, "list hosts of several ports in one entry");
+    }
+    let for_all = sidecar.spec.egress.iter().filter(|it| it.port.is_none());
+    let hosts: usize = for_all.map(|egress| egress.hosts.len()).sum();
+    if hosts > HOSTS_MAX {
+        let message = format!(
+            "lists more than {HOSTS_MAX} hosts for all ports, of which those behind that have no \
+             effect, so they are not reached"
+        );
+        let remedy = "list fewer, or wildcards above them";
+        tell("spec.egress".to_owned(), &message, remedy);
+    }
     for (at, egress) in sidecar.spec.egress.iter().enumerate() {
         judge_egress(&format!("spec.egress[{at}]"), egress, &mut tell);
     }
@@ -48,6 +64,11 @@ fn judge_egress(field: &str, egress: &EgressListener, tell: &mut impl FnMut(Stri
         let message = "is NONE, which is not honoured: connections are captured all the same";
         let remedy = "leave out the ports by annotations of the Pod";
         tell(format!("{field}.captureMode"), message, remedy);
+    }
+    if egress.hosts.len() > HOSTS_MAX && egress.port.is_some() {
+        let message = "has no effect, nor have those behind it, so they are not reached";
+        let remedy = "list fewer, or a wildcard above them";
+        tell(format!("{field}.hosts[{HOSTS_MAX}]"), message, remedy);
     }
     for (at, host) in egress.hosts.iter().enumerate() {
         if !host.contains('/') {

@@ -69,7 +69,7 @@ pub(super) fn translate(
     };
     let host = service_host(id, &reader.settings().cluster_domain);
     let rules = destination_rule::find(reader, &host, key.namespace());
-    let Some(choice) = rules.choose(address.subset, address.port) else {
+    let Some(choice) = rules.choose(reader, address.subset, address.port) else {
         super::weigh(reader, name);
         return draft.close(reader);
     };
