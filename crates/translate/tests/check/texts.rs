@@ -215,30 +215,3 @@ data: {X-A: a, X-B: b}
         );
     }
 }
-
-#[test]
-fn a_service_of_many_ports_is_read_once_for_all_paths() {
-    for count in [30, 90] {
-        let ports: Vec<String> = (0..count)
-            .map(|at| format!("{{name: p{at}, port: {}}}", 1_000 + at))
-            .collect();
-        let service = format!(
-            "apiVersion: v1
-kind: Service
-metadata: {{namespace: shop, name: many}}
-spec: {{ports: [{}]}}
-",
-            ports.join(", ")
-        );
-        let lead = |at: usize| path(&format!("/{at}"), "many", 1_000 + at);
-        // Of the last port there is none.
-        let paths: Vec<String> = (0..=count).map(lead).collect();
-        let ingress = ingress("many", &[], 0..2, &paths, "");
-        let mut engine = engine();
-        // The annotations and the Service.
-        assert_eq!(read(&mut engine, &[service, ingress]), 2, "{count} ports");
-        let findings = engine.findings();
-        let missing = findings.filter(|it| it.message.contains(&format!("port {}", 1_000 + count)));
-        assert_eq!(missing.count(), 1);
-    }
-}
