@@ -9,11 +9,11 @@ use myriad_api::{ObjectKey, Severity};
 
 use super::merged::{Merged, of_port};
 use super::notes::notes;
-use super::opened::SELECTOR_LABELS_MAX;
 use super::subset::Rank;
 use super::{client_tls, names, options};
 use crate::engine::{Output, Reader, Viewpoint};
 use crate::settings::Bounds;
+use crate::settings::SELECTOR_LABELS_MAX;
 
 /// The DestinationRules that hold for a host, the oldest first; empty where nobody wrote one.
 #[derive(Default)]

@@ -20,6 +20,7 @@ use super::facts::SharedFact;
 use super::service_entry::has_labels;
 use super::upstream::PortFound;
 use crate::engine::{Kept, Moment, Reader};
+use crate::settings::SELECTOR_LABELS_MAX;
 use crate::store::SliceHead;
 
 /// Up to here ports are looked for one by one, which costs less than an index of them.
@@ -407,9 +408,6 @@ impl Reader<'_> {
         selected
     }
 }
-
-/// The most labels that choose workloads, of a selector or a subset: no workload has more.
-pub const SELECTOR_LABELS_MAX: usize = 256;
 
 /// Whether a slice is of a Service, by `namespace/name`.
 fn is_head_of(head: &SliceHead, service: &str) -> bool {

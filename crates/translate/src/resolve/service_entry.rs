@@ -14,11 +14,11 @@ use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, Unreachable,
 use super::destination_rule::Choice;
 use super::names;
 use super::notes::notes;
-use super::opened::SELECTOR_LABELS_MAX;
 use super::upstream::border::{Border, remedy};
 use super::upstream::endpoint_source::{EndpointSource, Speech};
 use super::upstream::group::{Group, Marks};
 use crate::engine::{Output, Reader, Weight};
+use crate::settings::SELECTOR_LABELS_MAX;
 use crate::settings::Settings;
 
 /// The longest text of a DNS name, with a dot at its end.

@@ -14,6 +14,9 @@ const MORE_TEXT_BYTES: usize = 256;
 /// of which every host of an object asks.
 pub const NAMES_MAX: usize = 256;
 
+/// The most labels that choose workloads, of a selector or a subset: no workload has more.
+pub const SELECTOR_LABELS_MAX: usize = 256;
+
 /// The entries of a list of names that have an effect: the first ones.
 pub fn first_names(written: &[Box<str>]) -> &[Box<str>] {
     written.get(..NAMES_MAX).unwrap_or(written)

@@ -7,9 +7,6 @@
 use myriad_api::istio::VirtualService;
 use myriad_api::{Finding, Severity};
 
-use super::entrance::Entrance;
-use super::scene::Tenant;
-use crate::resolve::names;
 use crate::settings::NAMES_MAX;
 
 /// The most Gateways that one VirtualService is bound to.
@@ -51,22 +48,6 @@ fn hosts(service: &VirtualService) -> usize {
 /// a rule behind it may let through what it kept from some.
 pub fn is_beyond(written: &[Box<str>]) -> bool {
     written.len() > NAMES_MAX
-}
-
-/// The ways in of a tenant by the Gateways that a match lists, or by all if it lists none.
-pub fn ways<'a>(
-    written: &'a [Box<str>],
-    own: &'a str,
-    tenant: &'a Tenant,
-) -> impl Iterator<Item = &'a Entrance> {
-    // Those by one Gateway stand in a row.
-    let rows = tenant.entrances.chunk_by(|one, other| one.0 == other.0);
-    let rows = rows.filter(move |row| {
-        let (mut named, id) = (written.iter(), row.first().map(|(id, _)| id));
-        let is_for_all = written.is_empty() || is_beyond(written);
-        is_for_all || id.is_some_and(|id| named.any(|text| names::is_gateway(text, own, id)))
-    });
-    rows.flatten().map(|(_, way)| way)
 }
 
 /// The problems of matches that list more Gateways than have an effect.

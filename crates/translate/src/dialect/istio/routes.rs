@@ -420,7 +420,7 @@ impl RuleScene<'_> {
         let own = self.rule.service.meta.key.namespace();
         let port = matched.map_or(0, |matched| matched.port);
         let gateways = matched.map_or(&[][..], |matched| &matched.rare().gateways);
-        let ways = binding::ways(gateways, own, self.tenant).filter(|way| {
+        let ways = self.tenant.ways(gateways, own).filter(|way| {
             // What a redirecting server lets by was HTTPS at a balancer in front.
             let is_open = matches!(way.door, Door::Plain | Door::ToTls | Door::Tls);
             is_open && (port == 0 || port == way.port)

@@ -6,9 +6,10 @@ use myriad_api::istio::{Gateway, VirtualService};
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::Host;
 
+use super::binding;
 use super::entrance::{Door, Entrance};
 use super::service_names::ServiceNames;
-use crate::resolve::{Above, Claim, Shade};
+use crate::resolve::{Above, Claim, Shade, names};
 
 /// A Gateway as one host sees it.
 pub struct Site {
@@ -28,6 +29,24 @@ pub struct Tenant {
     pub entrances: Vec<(Arc<str>, Entrance)>,
     /// By what it is there.
     pub named: Named,
+}
+
+impl Tenant {
+    /// Its ways in by the Gateways that a match lists, or by all if it lists none.
+    pub fn ways<'a>(
+        &'a self,
+        written: &'a [Box<str>],
+        own: &'a str,
+    ) -> impl Iterator<Item = &'a Entrance> {
+        // Entrances by one Gateway stand in a row.
+        let rows = self.entrances.chunk_by(|one, other| one.0 == other.0);
+        let rows = rows.filter(move |row| {
+            let (mut named, id) = (written.iter(), row.first().map(|(id, _)| id));
+            let is_for_all = written.is_empty() || binding::is_beyond(written);
+            is_for_all || id.is_some_and(|id| named.any(|text| names::is_gateway(text, own, id)))
+        });
+        rows.flatten().map(|(_, way)| way)
+    }
 }
 
 /// By what a VirtualService is on a host.

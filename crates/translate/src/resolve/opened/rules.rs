@@ -11,12 +11,15 @@ use myriad_api::istio::destination_rule::TrafficPolicy;
 use super::{LINEAR_MAX, Shelf};
 use crate::engine::{Kept, Moment, Reader};
 
+/// The places of the first setting for each port, in the list of a policy.
+type PortPlaces = HashMap<u16, usize>;
+
 /// The large policies that were opened in a batch.
 #[derive(Default)]
 struct OpenRules {
     /// By rule, and by the place of the subset where it is that of one: the place of the first
     /// setting for each port.
-    places: Shelf<(Arc<str>, Option<usize>), Arc<HashMap<u16, usize>>>,
+    places: Shelf<(Arc<str>, Option<usize>), Arc<PortPlaces>>,
 }
 
 impl Kept for OpenRules {

@@ -315,7 +315,7 @@ impl Scene<'_> {
             return None;
         }
         let own = self.tenant.service.meta.key.namespace();
-        let ways = binding::ways(asked.gateways, own, self.tenant).filter(|way| {
+        let ways = self.tenant.ways(asked.gateways, own).filter(|way| {
             way.door == *door
                 && (asked.port == 0 || asked.port == way.port)
                 && self.holders.admits(&way.listener, door)
