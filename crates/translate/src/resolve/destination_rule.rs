@@ -12,8 +12,7 @@ use super::notes::notes;
 use super::subset::Rank;
 use super::{client_tls, names, options};
 use crate::engine::{Output, Reader, Viewpoint};
-use crate::settings::Bounds;
-use crate::settings::SELECTOR_LABELS_MAX;
+use crate::settings::{Bounds, SELECTOR_LABELS_MAX};
 
 /// The DestinationRules that hold for a host, the oldest first; empty where nobody wrote one.
 #[derive(Default)]

@@ -18,8 +18,7 @@ use super::upstream::border::{Border, remedy};
 use super::upstream::endpoint_source::{EndpointSource, Speech};
 use super::upstream::group::{Group, Marks};
 use crate::engine::{Output, Reader, Weight};
-use crate::settings::SELECTOR_LABELS_MAX;
-use crate::settings::Settings;
+use crate::settings::{SELECTOR_LABELS_MAX, Settings};
 
 /// The longest text of a DNS name, with a dot at its end.
 const DNS_TEXT_MAX: usize = 254;

@@ -432,4 +432,16 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Look("look for Ingresses with other paths"),
     },
+    ChangedDefault {
+        line: "Rings by `upstream-hash-by` count",
+        change: "rings by upstream-hash-by and addresses of ServiceEntries count for bounds",
+        setting: "--bound hash-slots=0",
+        sign: Sign::Look("look for namespaces with over 4,096 upstreams by upstream-hash-by"),
+    },
+    ChangedDefault {
+        line: "may say less on each narrower host",
+        change: "VirtualServices for wildcards may say less, the more hosts there are below",
+        setting: "--bound routes=0",
+        sign: Sign::Look("look for wildcards with over 256 hosts of Gateways below them"),
+    },
 ];

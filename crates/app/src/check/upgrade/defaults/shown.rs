@@ -207,6 +207,12 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         setting: "--bound control-share=0",
         sign: Sign::Finding(&["--bound control-share"]),
     },
+    ChangedDefault {
+        line: "Lists have bounds, with findings",
+        change: "lists of names, labels and TLS settings have bounds",
+        setting: "",
+        sign: Sign::Finding(&["has more than 256 entries", "are more than 256"]),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.
