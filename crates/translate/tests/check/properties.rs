@@ -178,7 +178,13 @@ fn the_order_inside_a_batch_does_not_matter() {
                 changes.map(|change| change.key.clone()).collect()
             };
             prop_assert_eq!(keys(&one.delta), keys(&other.delta));
-            prop_assert_eq!(one.work, other.work);
+            // What is still open from the unit before, which is not read again, depends on it.
+            let counted = |work| myriad_translate::Work {
+                texts_read: 0,
+                entries_visited: 0,
+                ..work
+            };
+            prop_assert_eq!(counted(one.work), counted(other.work));
             prop_assert_eq!(forth.snapshot().digest(), back.snapshot().digest());
             prop_assert_eq!(findings(&forth), findings(&back));
         }
