@@ -140,8 +140,31 @@ impl Attempt<'_> {
         peer.hold(beside + self.outgoing.memory(), below);
     }
 
+    /// The end of an exchange that was just polled: its own, or that of a wait that has taken too
+    /// long. `status` is that of the response; 0 before it.
+    pub fn poll_end(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<Result<ExchangeEnd, Failure>>,
+        waits: ExchangeWait,
+        status: u16,
+    ) -> Poll<Result<ExchangeEnd, Broken>> {
+        let is_started = status != 0;
+        let ended = match polled {
+            Poll::Ready(ended) => Poll::Ready(ended),
+            Poll::Pending => {
+                let passed = self.poll_passed(context, waits, is_started);
+                passed.map(|kind| Err(Failure::from(kind)))
+            }
+        };
+        ended.map_err(|failure| Broken {
+            failure,
+            is_started,
+        })
+    }
+
     /// Ready once a wait has taken too long, with what that means.
-    pub fn poll_passed(
+    fn poll_passed(
         &mut self,
         context: &mut Context<'_>,
         waits: ExchangeWait,

@@ -74,24 +74,9 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     /// # Errors
     /// How it broke off.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
-        match self.poll_all(context) {
-            Poll::Ready(Ok(end)) => Poll::Ready(Ok(end)),
-            Poll::Ready(Err(failure)) => Poll::Ready(Err(self.broken(failure))),
-            Poll::Pending => {
-                let is_answered = self.status != 0;
-                let passed = self
-                    .around
-                    .poll_passed(context, self.waits_for, is_answered);
-                passed.map(|kind| Err(self.broken(kind.into())))
-            }
-        }
-    }
-
-    fn broken(&self, failure: Failure) -> Broken {
-        Broken {
-            failure,
-            is_started: self.status != 0,
-        }
+        let polled = self.poll_all(context);
+        self.around
+            .poll_end(context, polled, self.waits_for, self.status)
     }
 
     fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Failure>> {

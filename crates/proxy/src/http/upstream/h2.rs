@@ -92,22 +92,9 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     /// # Errors
     /// How it broke off.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
-        let is_started = |status: u16| {
-            move |failure| Broken {
-                failure,
-                is_started: status != 0,
-            }
-        };
-        match self.poll_all(context) {
-            Poll::Ready(ended) => Poll::Ready(ended.map_err(is_started(self.status))),
-            Poll::Pending => {
-                let is_answered = self.status != 0;
-                let passed = self
-                    .around
-                    .poll_passed(context, self.waits_for, is_answered);
-                passed.map(|kind| Err(is_started(self.status)(kind.into())))
-            }
-        }
+        let polled = self.poll_all(context);
+        self.around
+            .poll_end(context, polled, self.waits_for, self.status)
     }
 
     fn poll_all(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Failure>> {
