@@ -179,9 +179,10 @@ impl KnownField {
     }
 
     fn of_start(name: &str) -> KnownField {
-        const PREFIX: &str = "ssl-client-";
-        match name.get(..PREFIX.len()) {
-            Some(start) if start.eq_ignore_ascii_case(PREFIX) => KnownField::OtherForwarded,
+        match name.get(..CERTIFICATE_START.len()) {
+            Some(start) if start.eq_ignore_ascii_case(CERTIFICATE_START) => {
+                KnownField::OtherForwarded
+            }
             _ => KnownField::Other,
         }
     }
@@ -225,6 +226,22 @@ pub fn is_read_as(sent: &str, name: &str) -> bool {
     let is_read =
         |(sent, name): (u8, u8)| sent.eq_ignore_ascii_case(&name) || (sent == b'_' && name == b'-');
     sent.len() == name.len() && sent.bytes().zip(name.bytes()).all(is_read)
+}
+
+/// How the names of fields begin that tell of the certificate of a client.
+const CERTIFICATE_START: &str = "ssl-client-";
+
+/// Whether a field tells of the certificate of a client, or a server takes it for one that does:
+/// there are some (CGI) that read whatever is neither letter nor digit as the same.
+pub fn tells_of_certificate(name: &str) -> bool {
+    let is_read = |(sent, own): (u8, u8)| {
+        sent.eq_ignore_ascii_case(&own) || (own == b'-' && !sent.is_ascii_alphanumeric())
+    };
+    let start = name.as_bytes().get(..CERTIFICATE_START.len());
+    start.is_some_and(|start| {
+        let letters = start.iter().copied();
+        letters.zip(CERTIFICATE_START.bytes()).all(is_read)
+    })
 }
 
 /// The members of a comma-separated list (RFC 9110, section 5.6.1), without empty ones. A value

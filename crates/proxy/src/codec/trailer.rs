@@ -3,7 +3,7 @@
 use http::header::{HeaderName, HeaderValue};
 
 use super::buffer::Buffer;
-use super::field::KnownField;
+use super::field::{KnownField, tells_of_certificate};
 
 /// The most fields of one set of trailers; beyond them none is passed on.
 const TRAILERS_MAX: usize = 64;
@@ -133,7 +133,9 @@ pub fn without(trailers: Trailers, is_reserved: impl Fn(&str) -> bool) -> Option
 }
 
 fn is_claim(name: &str) -> bool {
-    CLAIMS.contains(&name) || CLAIM_STARTS.iter().any(|start| name.starts_with(start))
+    CLAIMS.contains(&name)
+        || CLAIM_STARTS.iter().any(|start| name.starts_with(start))
+        || tells_of_certificate(name)
 }
 
 fn keep(trailers: Trailers, is_allowed: impl Fn(&HeaderName) -> bool) -> Option<Trailers> {
@@ -202,6 +204,8 @@ mod tests {
             "x-original-url",
             "X-B3-TraceId",
             "x-envoy-retry-on",
+            "SSL.Client.Verify",
+            "ssl-client~subject-dn",
         ] {
             assert!(
                 passed(format!("{name}: a\r\n\r\n").as_bytes()).is_none(),

@@ -1,26 +1,23 @@
 //! The certificates that routes ask of clients: who is served by one, and what endpoints are told.
 //!
 //! Endpoints go by fields that begin with `ssl-client-`, as they do behind ingress-nginx. What a
-//! client sends by such names is never passed on where a route asks.
+//! client sends by such names, or by others that servers read as these, is never passed on where a
+//! route asks.
 
 use myriad_model::{CertificateDemand, CertificateNeed};
 
-use crate::codec::field::is_read_as;
+use crate::codec::field::tells_of_certificate;
 use crate::failure::FailureKind;
 use crate::pattern::{Budget, Pattern};
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::shown_certificate::{CertificateVerdict, ShownCertificate};
-
-/// How the names of all fields begin that endpoints are told of a certificate by.
-const PREFIX: &str = "ssl-client-";
 
 /// Why a certificate of an authority that nobody knows was not verified, in the words of OpenSSL.
 const UNKNOWN: &str = "unable to verify the first certificate";
 
 /// Whether a field is one that tells of a certificate, or that servers take for one.
 pub fn is_told_by(name: &str) -> bool {
-    let start = name.get(..PREFIX.len());
-    start.is_some_and(|start| is_read_as(start, PREFIX))
+    tells_of_certificate(name)
 }
 
 /// Whether a client is served by the certificate that it has shown. `subject` is the regex of the

@@ -184,10 +184,21 @@ fn fields_that_tell_of_certificates_are_known_in_every_spelling() {
         "ssl-client-verify",
         "SSL-Client-Cert",
         "ssl_client_subject_dn",
+        "SSL.Client.Verify",
+        "ssl~client-verify",
+        "ssl-client!verify",
+        "ssl-client-verify.",
     ] {
         assert!(is_told_by(name), "{name}");
     }
-    for name in ["ssl-client", "x-ssl-client-verify", "sslclient-verify", "ü"] {
+    for name in [
+        "ssl-client",
+        "x-ssl-client-verify",
+        "sslclient-verify",
+        "ssl-clients-verify",
+        "ssl1client1verify",
+        "ü",
+    ] {
         assert!(!is_told_by(name), "{name}");
     }
 }
