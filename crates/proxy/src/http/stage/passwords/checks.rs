@@ -4,7 +4,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,9 +13,10 @@ use aws_lc_rs::rand::SystemRandom;
 use myriad_base::clock::{self, Instant};
 use myriad_model::Version;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::hash;
-use super::turns::CheckTurns;
+use super::turns::{CheckTurns, CheckWait};
 use crate::limits;
 
 /// The parts of what is known. A namespace has one, so that others push out nothing of it unless
@@ -28,16 +29,15 @@ const KNOWN_MAX: usize = 1_024;
 /// The most that are verified at a time: half of the processors, and no more than this.
 const TURNS_MAX: usize = 4;
 
-/// The most that are verified or wait for it; one namespace has a quarter of them, of which one
-/// source has half.
-const PLACES_MAX: usize = 128;
+/// The longest that one waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most wrong passwords of one source for one namespace in this time.
 const VAIN_MAX: u32 = 20;
 const VAIN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The most sources whose wrong passwords are counted, a quarter of them for one namespace; what
-/// others try is bounded by places.
+/// The most sources whose wrong passwords are counted in that time, a quarter of them for one
+/// namespace; what others try is bounded by places.
 const SOURCES_MAX: usize = 1 << 16;
 
 /// The keyed hash of the users that a password is for, of its user and of itself.
@@ -50,6 +50,8 @@ pub(super) struct PasswordChecks {
     /// The random numbers that keep anybody from foretelling the numbers of namespaces.
     namespaces: RandomState,
     turns: CheckTurns,
+    /// The longest that one waits for its turn.
+    patience: Duration,
     state: Mutex<State>,
 }
 
@@ -60,13 +62,10 @@ struct State {
     /// How many wrong ones came for which namespace from where, since when.
     vain: HashMap<u64, HashMap<u64, u32>>,
     vain_since: Option<Instant>,
-    /// The sources of all namespaces.
+    /// The same of the time before, so that who guesses does not begin anew with each minute.
+    vain_before: HashMap<u64, HashMap<u64, u32>>,
+    /// The sources of all namespaces, but for the time before.
     sources: usize,
-    /// The places that are taken, all of them and by namespace.
-    places: usize,
-    places_of: HashMap<u64, usize>,
-    /// The same by namespace and source.
-    places_from: HashMap<(u64, u64), usize>,
 }
 
 /// The passwords of one part that were right. A full younger generation becomes the older one.
@@ -103,13 +102,6 @@ pub(super) enum Verdict {
     Full,
 }
 
-/// A place among those that are verified.
-struct CheckPlace {
-    checks: &'static PasswordChecks,
-    namespace: u64,
-    source: u64,
-}
-
 impl PasswordChecks {
     /// A table that knows nobody and verifies so many passwords at a time.
     fn new(turns: usize) -> Self {
@@ -118,6 +110,7 @@ impl PasswordChecks {
             key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok(),
             namespaces: RandomState::new(),
             turns: CheckTurns::new(turns),
+            patience: PATIENCE,
             state: Mutex::default(),
         }
     }
@@ -163,13 +156,13 @@ impl PasswordChecks {
         (vain.unwrap_or_default() >= VAIN_MAX).then_some(left)
     }
 
-    /// Verifies a password on a thread beside, once it is its turn.
+    /// Verifies a password on a thread beside, once it is its turn; it waits so long for it at
+    /// most.
     pub(super) async fn verify(&'static self, attempt: LoginAttempt) -> Verdict {
-        let Some(place) = self.enter(attempt.namespace, attempt.source) else {
+        let Some(waiting) = self.join(attempt.namespace, attempt.source) else {
             return Verdict::Full;
         };
-        let most = limits::namespace_max(PLACES_MAX);
-        let Ok(turn) = self.turns.join(attempt.namespace, most).await else {
+        let Ok(Some(turn)) = timeout(self.patience, waiting.turn()).await else {
             return Verdict::Full;
         };
         // What was begun counts, whether or not its client waits for it.
@@ -177,7 +170,7 @@ impl PasswordChecks {
             let is_same = hash::is_right(&attempt.hash, &attempt.password);
             let is_right = is_same && attempt.is_user;
             self.note(&attempt, is_right);
-            drop((turn, place));
+            drop(turn);
             is_right
         };
         match spawn_blocking(verifying).await {
@@ -198,26 +191,17 @@ impl PasswordChecks {
         }
         state.begin(clock::now());
         state.count(attempt.namespace, attempt.source);
+        let wrong = state.wrong(attempt.namespace, attempt.source);
+        drop(state);
+        // Before its turn is the next one's.
+        let turns = &self.turns;
+        turns.note_wrong(attempt.namespace, attempt.source, wrong);
     }
 
-    fn enter(&'static self, namespace: u64, source: u64) -> Option<CheckPlace> {
-        const OWN_MAX: usize = limits::namespace_max(PLACES_MAX);
-        let mut state = self.state();
-        let own = state.places_of.get(&namespace).copied();
-        let own = own.unwrap_or_default();
-        let from = state.places_from.get(&(namespace, source)).copied();
-        let from = from.unwrap_or_default();
-        if state.places >= PLACES_MAX || own >= OWN_MAX || from >= OWN_MAX / 2 {
-            return None;
-        }
-        state.places += 1;
-        state.places_of.insert(namespace, own + 1);
-        state.places_from.insert((namespace, source), from + 1);
-        Some(CheckPlace {
-            checks: self,
-            namespace,
-            source,
-        })
+    /// Joins those that wait for a turn.
+    fn join(&'static self, namespace: u64, source: u64) -> Option<CheckWait> {
+        let wrong = self.state().wrong(namespace, source);
+        self.turns.join(namespace, source, wrong)
     }
 
     /// Held for no longer than a look into a table takes.
@@ -252,12 +236,26 @@ impl State {
         }
     }
 
+    /// How many wrong passwords a source has shown of late.
+    fn wrong(&self, namespace: u64, source: u64) -> u32 {
+        let of = |vain: &HashMap<u64, HashMap<u64, u32>>| {
+            let sources = vain.get(&namespace);
+            let wrong = sources.and_then(|sources| sources.get(&source)).copied();
+            wrong.unwrap_or_default()
+        };
+        of(&self.vain).saturating_add(of(&self.vain_before))
+    }
+
     /// Begins to count anew once it is time; how long that is.
     fn begin(&mut self, now: Instant) -> Duration {
         let since = *self.vain_since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
         if passed >= VAIN_INTERVAL {
-            self.vain.clear();
+            let before = std::mem::take(&mut self.vain);
+            self.vain_before = match passed < 2 * VAIN_INTERVAL {
+                true => before,
+                false => HashMap::new(),
+            };
             self.sources = 0;
             self.vain_since = Some(now);
             return VAIN_INTERVAL;
@@ -291,32 +289,15 @@ fn part(namespace: u64) -> usize {
     namespace as usize % PARTS
 }
 
-impl Drop for CheckPlace {
-    fn drop(&mut self) {
-        let mut state = self.checks.state();
-        state.places = state.places.saturating_sub(1);
-        give_back(&mut state.places_of, &self.namespace);
-        give_back(&mut state.places_from, &(self.namespace, self.source));
-    }
-}
-
-/// Takes one from a count, which is forgotten at zero.
-fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use myriad_model::Version;
 
     use super::{
-        KNOWN_MAX, LoginAttempt, PLACES_MAX, PasswordChecks, SOURCES_MAX, VAIN_MAX, Verdict,
-        limits, part,
+        KNOWN_MAX, LoginAttempt, PasswordChecks, SOURCES_MAX, State, VAIN_INTERVAL, VAIN_MAX,
+        Verdict, clock, limits, part,
     };
 
     fn checks() -> &'static PasswordChecks {
@@ -376,38 +357,56 @@ mod tests {
         assert_eq!(checks.wait(2, 7), None, "it has tried nothing there");
     }
 
-    #[test]
-    fn places_are_bounded_and_one_namespace_has_not_all_of_them() {
+    #[tokio::test]
+    async fn a_newcomer_goes_before_all_who_have_guessed() {
         let checks = checks();
-        let enter = |number, count: usize| -> Vec<_> {
-            let places = (0..count as u64).map(|source| checks.enter(number, source));
-            places.flatten().collect()
+        let of = |source, password| LoginAttempt {
+            source,
+            ..attempt(checks, password, true)
         };
-        let first = enter(1, PLACES_MAX);
-        let own_max = limits::namespace_max(PLACES_MAX);
-        assert_eq!(first.len(), own_max);
-        let others: Vec<_> = (2..200).flat_map(|number| enter(number, 1)).collect();
-        assert_eq!(others.len(), PLACES_MAX - own_max);
-        drop((first, others));
-        assert_eq!(enter(1, 1).len(), 1);
-        assert!(checks.state().places_of.is_empty());
+        for source in 100..150 {
+            let verdict = checks.verify(of(source, "wrong")).await;
+            assert_eq!(verdict, Verdict::Wrong);
+        }
+        let running = checks.join(1, 99).unwrap().turn().await.unwrap();
+        let guesses: Vec<_> = (100..150).filter_map(|it| checks.join(1, it)).collect();
+        assert!(guesses.len() > 20 && checks.join(1, 149).is_none());
+        // None of these ever gives its turn back, so that the first turn has to be the newcomer's.
+        let (verdict, ()) = tokio::join!(checks.verify(of(8, "secret")), async { drop(running) });
+        assert_eq!(verdict, Verdict::Right);
+        drop(guesses);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_longer_than_its_patience() {
+        let mut checks = PasswordChecks::new(1);
+        checks.patience = Duration::from_millis(1);
+        let checks: &'static PasswordChecks = Box::leak(Box::new(checks));
+        let running = checks.join(1, 9).unwrap().turn().await.unwrap();
+        let late = attempt(checks, "secret", true);
+        assert_eq!(checks.verify(late).await, Verdict::Full);
+        drop(running);
+        let next = attempt(checks, "secret", true);
+        assert_eq!(checks.verify(next).await, Verdict::Right);
     }
 
     #[test]
-    fn one_source_leaves_half_of_the_places_of_a_namespace_to_others() {
-        let checks = checks();
-        let enter = |namespace, source| -> Vec<_> {
-            let places = (0..PLACES_MAX).map(|_| checks.enter(namespace, source));
-            places.flatten().collect()
-        };
-        let half = limits::namespace_max(PLACES_MAX) / 2;
-        let flood = enter(1, 7);
-        assert_eq!(flood.len(), half);
-        // It has as many for another namespace, and another source has the rest here.
-        assert_eq!((enter(2, 7).len(), enter(1, 8).len()), (half, half));
-        drop(flood);
-        assert_eq!(enter(1, 7).len(), half);
-        assert!(checks.state().places_from.is_empty());
+    fn wrong_passwords_are_remembered_into_the_next_minute_and_no_longer() {
+        let mut state = State::default();
+        let now = clock::now();
+        state.begin(now);
+        state.count(1, 7);
+        assert_eq!(
+            (state.wrong(1, 7), state.wrong(1, 8), state.wrong(2, 7)),
+            (1, 0, 0)
+        );
+        state.begin(now + VAIN_INTERVAL);
+        state.count(1, 7);
+        assert_eq!(state.wrong(1, 7), 2);
+        state.begin(now + 2 * VAIN_INTERVAL);
+        assert_eq!(state.wrong(1, 7), 1);
+        state.begin(now + 4 * VAIN_INTERVAL);
+        assert_eq!(state.wrong(1, 7), 0);
     }
 
     #[test]
