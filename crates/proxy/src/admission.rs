@@ -12,4 +12,5 @@ pub mod pressure;
 pub mod room;
 pub mod share;
 pub mod silent;
+pub mod tunnel;
 pub mod waiting;

@@ -3,7 +3,8 @@
 //! Each connection says how much is held for it. There is one bound, for all workers together.
 //! Beyond it only connections get more for which little is held, up to a quarter beyond, and what
 //! waits for its own client goes; see [`super::waiting`]. Beyond that quarter a connection of
-//! HTTP/2 goes: of those for which most is held, the one of which that has been so for longest.
+//! HTTP/2 or a tunnel that stands still goes: of those for which most is held, the one of which
+//! that has been so for longest.
 //!
 //! A worker tells the others in steps, so that nearly every change costs a few stores.
 
@@ -12,9 +13,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::fifo::{Fifo, FifoSlots};
-use super::pressure::Pressure;
+use super::pressure::{Pressure, PressureStep};
+use super::waiting::TICKS_MIN;
+use crate::codec::buffer::BUFFER_BYTES;
 use crate::limits::Limits;
-use crate::net::deadline::{self, Deadline};
+use crate::net::deadline::{self, Deadline, now_ticks};
 
 /// How much what a worker holds has to change before others are told.
 const STEP_BYTES: usize = 64 << 10;
@@ -22,8 +25,15 @@ const STEP_BYTES: usize = 64 << 10;
 /// A connection for which less is held than this holds little.
 pub const LITTLE_BYTES: usize = 64 << 10;
 
-/// The lines of connections, by powers of two of what is held for them.
-const LINES: usize = 16;
+/// A tunnel for which less is held than this is not worth its end. So much each reads at once
+/// where too much is held.
+pub const TUNNEL_BYTES: usize = 4 << 10;
+
+/// The lines of connections and tunnels, by powers of two of what is held for them.
+const LINES: usize = 20;
+
+/// How many of a line are looked at for one that may go.
+const LOOK_MAX: usize = 32;
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -42,7 +52,7 @@ pub struct Holdings {
     lines: RefCell<Lines>,
 }
 
-/// The connections that may have to go.
+/// The connections and tunnels that may have to go.
 struct Lines {
     places: FifoSlots<Holder>,
     /// The one that has held so much longest first.
@@ -53,14 +63,19 @@ struct Lines {
 struct Holder {
     bytes: u32,
     deadline: u32,
+    /// The tick at which anything moved last, of a tunnel.
+    moved: u32,
+    is_tunnel: bool,
     is_evicted: bool,
 }
 
-/// The bytes that are held for one connection; none of them once it is dropped.
+/// The bytes that are held for one connection or tunnel; none of them once it is dropped.
 pub struct HeldBytes {
     holdings: Rc<Holdings>,
     bytes: u32,
     place: u32,
+    /// Somebody else counts them, and they are known here for the sake of the place.
+    is_counted: bool,
 }
 
 impl Holdings {
@@ -87,6 +102,17 @@ impl Holdings {
             holdings: self.clone(),
             bytes: 0,
             place: NONE,
+            is_counted: false,
+        }
+    }
+
+    /// A tunnel that is part of a connection, which counts what is held.
+    pub fn counted(self: &Rc<Self>) -> HeldBytes {
+        HeldBytes {
+            holdings: self.clone(),
+            bytes: 0,
+            place: NONE,
+            is_counted: true,
         }
     }
 
@@ -106,7 +132,18 @@ impl Holdings {
         sum <= self.max || (bytes < LITTLE_BYTES && sum <= self.last())
     }
 
-    /// Lets connections go that hold most, where far too much is held.
+    /// About how many bytes a tunnel may read at once: what is read may stay for as long as the
+    /// other end likes.
+    fn tunnel_room(&self) -> usize {
+        let sum = self.sum();
+        match sum > self.max || self.pressure.step() >= PressureStep::ShedLargest {
+            false => BUFFER_BYTES,
+            true if sum > self.last() => 0,
+            true => TUNNEL_BYTES,
+        }
+    }
+
+    /// Lets connections and tunnels go that hold most, where far too much is held.
     pub fn relieve(&self) {
         while self.sum() > self.last() && self.evict() {}
     }
@@ -125,11 +162,9 @@ impl Holdings {
     fn evict(&self) -> bool {
         let mut all = self.lines.borrow_mut();
         let Lines { places, lines } = &mut *all;
-        let mut largest = lines.iter_mut().rev();
-        let Some(line) = largest.find(|line| line.first().is_some()) else {
-            return false;
-        };
-        let Some(index) = line.first() else {
+        let largest = lines.iter_mut().rev();
+        let mut found = largest.filter_map(|line| Some((goer(places, *line)?, line)));
+        let Some((index, line)) = found.next() else {
             return false;
         };
         places.unlink(line, index);
@@ -167,7 +202,8 @@ impl Holdings {
             self.leaving.set(leaving.saturating_sub(before as usize));
             return;
         }
-        let (from, to) = (line_of(before), line_of(bytes));
+        let is_tunnel = holder.is_tunnel;
+        let (from, to) = (line_of(before, is_tunnel), line_of(bytes, is_tunnel));
         if from == to {
             return;
         }
@@ -177,6 +213,30 @@ impl Holdings {
         if let Some(line) = to.and_then(|line| lines.get_mut(line)) {
             places.push(line, index);
         }
+    }
+
+    /// Something has moved in the tunnel of a place.
+    fn get_on(&self, index: u32) {
+        let mut all = self.lines.borrow_mut();
+        let Lines { places, lines } = &mut *all;
+        let Some(holder) = places.get_mut(index) else {
+            return;
+        };
+        if std::mem::replace(&mut holder.moved, now_ticks()) == now_ticks() || holder.is_evicted {
+            return;
+        }
+        let line = line_of(holder.bytes, holder.is_tunnel);
+        if let Some(line) = line.and_then(|line| lines.get_mut(line)) {
+            places.unlink(line, index);
+            places.push(line, index);
+        }
+    }
+}
+
+impl Holder {
+    /// Whether it may go: a tunnel once it stands still.
+    fn may_go(&self) -> bool {
+        !self.is_tunnel || now_ticks().saturating_sub(self.moved) >= TICKS_MIN
     }
 }
 
@@ -189,15 +249,36 @@ impl Drop for Holdings {
 impl HeldBytes {
     /// It may have to go: then its deadline passes at once.
     pub fn watch(&mut self, deadline: &Deadline) {
+        self.stand(deadline, false);
+    }
+
+    /// The same for a tunnel, which goes only while it stands still.
+    pub fn watch_tunnel(&mut self, deadline: &Deadline) {
+        self.stand(deadline, true);
+    }
+
+    fn stand(&mut self, deadline: &Deadline, is_tunnel: bool) {
         if self.place != NONE {
             return;
         }
         self.place = self.holdings.lines.borrow_mut().places.take(Holder {
             bytes: 0,
             deadline: deadline.number(),
+            moved: now_ticks(),
+            is_tunnel,
             is_evicted: false,
         });
         self.holdings.note(self.place, self.bytes);
+    }
+
+    /// Something has moved in the tunnel.
+    pub fn get_on(&self) {
+        self.holdings.get_on(self.place);
+    }
+
+    /// About how many bytes a tunnel may read at once.
+    pub fn room(&self) -> usize {
+        self.holdings.tunnel_room()
     }
 
     /// How many there are.
@@ -212,7 +293,9 @@ impl HeldBytes {
         if bytes == before {
             return;
         }
-        self.holdings.change(before, bytes);
+        if !self.is_counted {
+            self.holdings.change(before, bytes);
+        }
         if self.place != NONE {
             self.holdings.note(self.place, bytes);
         }
@@ -244,10 +327,23 @@ impl Drop for HeldBytes {
     }
 }
 
-/// The line of connections that hold so much; none of those that hold little.
-fn line_of(bytes: u32) -> Option<usize> {
-    let power = (bytes as usize / LITTLE_BYTES).checked_ilog2()?;
-    Some((power as usize).min(LINES - 1))
+/// The first of a line that may go.
+fn goer(places: &FifoSlots<Holder>, line: Fifo) -> Option<u32> {
+    let all = std::iter::successors(line.first(), |index| places.behind(*index));
+    let may_go = |index: &u32| places.get(*index).is_some_and(|holder| holder.may_go());
+    all.take(LOOK_MAX).find(may_go)
+}
+
+/// The line of connections or tunnels that hold so much; none of those that hold little.
+fn line_of(bytes: u32, is_tunnel: bool) -> Option<usize> {
+    let least = if is_tunnel {
+        TUNNEL_BYTES
+    } else {
+        LITTLE_BYTES
+    };
+    let bytes = bytes as usize;
+    let power = (bytes / TUNNEL_BYTES).checked_ilog2()?;
+    (bytes >= least).then_some((power as usize).min(LINES - 1))
 }
 
 #[cfg(test)]
@@ -255,10 +351,11 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use super::{HeldBytes, Holdings, LITTLE_BYTES, STEP_BYTES};
+    use super::{HeldBytes, Holdings, LITTLE_BYTES, STEP_BYTES, TICKS_MIN, TUNNEL_BYTES};
     use crate::admission::pressure::Pressure;
+    use crate::codec::buffer::BUFFER_BYTES;
     use crate::limits::Limits;
-    use crate::net::deadline::Deadline;
+    use crate::net::deadline::{Deadline, tick};
 
     const MAX: usize = 100 * LITTLE_BYTES;
 
@@ -318,6 +415,57 @@ mod tests {
         drop(all);
         assert_eq!(holdings.own(), 0);
         assert_eq!(holdings.leaving.get(), 0);
+    }
+
+    #[test]
+    fn tunnels_read_less_where_too_much_is_held_and_go_only_while_they_stand_still() {
+        let holdings = holdings(&Arc::default());
+        let deadline = Deadline::new();
+        let part = MAX / 2;
+        let mut all = [(); 3].map(|()| {
+            let mut held = holdings.connection();
+            held.watch_tunnel(&deadline);
+            held
+        });
+        assert_eq!(all[0].room(), BUFFER_BYTES);
+        all[0].set(part);
+        all[1].set(part);
+        assert_eq!(all[2].room(), BUFFER_BYTES);
+        all[2].set(1);
+        assert_eq!(all[2].room(), TUNNEL_BYTES);
+        all[2].set(part);
+        assert_eq!(all[2].room(), 0);
+        assert!(
+            !all.iter().any(HeldBytes::is_evicted),
+            "they have just come"
+        );
+        (0..TICKS_MIN).for_each(|_| tick());
+        all[0].get_on();
+        holdings.relieve();
+        let evicted = all.each_ref().map(HeldBytes::is_evicted);
+        assert_eq!(evicted, [false, true, false]);
+        assert_eq!(all[0].room(), BUFFER_BYTES);
+        drop(all);
+        assert_eq!((holdings.own(), holdings.leaving.get()), (0, 0));
+    }
+
+    #[test]
+    fn what_a_connection_counts_for_its_tunnel_is_counted_once() {
+        let holdings = holdings(&Arc::default());
+        let deadline = Deadline::new();
+        let mut connection = holdings.connection();
+        connection.set(MAX);
+        let mut tunnel = holdings.counted();
+        tunnel.watch_tunnel(&deadline);
+        tunnel.set(MAX);
+        assert_eq!(holdings.own(), MAX);
+        connection.set(MAX + MAX / 2);
+        (0..TICKS_MIN).for_each(|_| tick());
+        holdings.relieve();
+        assert!(tunnel.is_evicted());
+        drop(tunnel);
+        connection.set(0);
+        assert_eq!((holdings.own(), holdings.leaving.get()), (0, 0));
     }
 
     #[test]

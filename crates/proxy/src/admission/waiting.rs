@@ -24,7 +24,7 @@ pub const LINES: usize = 256;
 const ANSWERS: u16 = LINES as u16;
 
 /// How long a request waits before it may have to go, in ticks: more than a second.
-const TICKS_MIN: u32 = 11;
+pub const TICKS_MIN: u32 = 11;
 
 /// The bytes that make a request count as one that has just begun to wait.
 const PROGRESS_BYTES: u32 = 1 << 10;

@@ -2,55 +2,71 @@
 //! HTTP/2 RFC 8441).
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
 use super::upstream::retry::{Far, Switched};
+use super::worker::Worker;
+use crate::admission::tunnel::TunnelHeld;
 use crate::codec::buffer::Buffer;
+use crate::limits::Reached;
 use crate::net::deadline::Deadline;
 use crate::net::duplex::{Duplex, Flow};
 
-/// Copies until both sides have ended, one fails, or neither says anything for `idle_timeout`.
-pub async fn run(
-    client: impl Flow,
+/// Copies until both sides have ended, one fails, neither says anything for as long as there is
+/// patience, or too much is held for clients and this is one of those that hold most.
+pub async fn run<C: Flow>(
+    worker: Rc<Worker>,
+    client: C,
     said: Option<Buffer>,
     mut switched: Switched,
-    deadline: &Deadline,
-    idle_timeout: Duration,
+    patience: (&Deadline, Duration),
 ) {
     let duplex = Duplex::new(said, switched.said.take());
-    match &mut switched.far {
-        Far::H1(connection) => {
-            copy(
-                client,
-                &mut connection.stream,
-                duplex,
-                deadline,
-                idle_timeout,
-            )
-            .await
-        }
-        Far::H2(_, carrier) => copy(client, carrier, duplex, deadline, idle_timeout).await,
+    let held = TunnelHeld::new(&worker.local.fairness.holdings, C::COUNTS);
+    let is_evicted = match &mut switched.far {
+        Far::H1(connection) => copy(client, &mut connection.stream, duplex, held, patience).await,
+        Far::H2(_, carrier) => copy(client, carrier, duplex, held, patience).await,
+    };
+    if is_evicted {
+        worker.local.counts.add_reached(Reached::AllHeldBytes);
     }
 }
 
+/// Copies until the end, and tells whether that is to make room.
 async fn copy(
     mut client: impl Flow,
     endpoint: &mut impl Flow,
     mut duplex: Duplex,
-    deadline: &Deadline,
-    idle_timeout: Duration,
-) {
+    mut held: TunnelHeld,
+    (deadline, idle_timeout): (&Deadline, Duration),
+) -> bool {
     deadline.set(idle_timeout);
     poll_fn(|context| {
-        if duplex.poll(context, &mut client, endpoint).is_ready() {
-            return Poll::Ready(());
+        loop {
+            let room = held.room();
+            let polled = duplex.poll(context, &mut client, endpoint, room);
+            if polled.is_ready() {
+                return Poll::Ready(false);
+            }
+            let bytes = duplex.memory() + client.kept() + endpoint.kept();
+            client.hold(bytes);
+            let has_moved = duplex.take_moved();
+            if has_moved {
+                deadline.set(idle_timeout);
+            }
+            if deadline.poll_passed(context).is_ready() {
+                return Poll::Ready(false);
+            }
+            held.note(bytes, has_moved, duplex.is_held_up());
+            if held.is_evicted() {
+                return Poll::Ready(true);
+            }
+            if held.poll_again(context).is_pending() {
+                return Poll::Pending;
+            }
         }
-        client.hold(duplex.memory());
-        if duplex.take_moved() {
-            deadline.set(idle_timeout);
-        }
-        deadline.poll_passed(context)
     })
-    .await;
+    .await
 }

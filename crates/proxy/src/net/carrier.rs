@@ -32,6 +32,7 @@ impl Flow for Carrier {
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
+        _room: usize,
     ) -> Poll<io::Result<usize>> {
         loop {
             match ready!(self.receive.poll_data(context)) {
@@ -92,5 +93,10 @@ impl Flow for Carrier {
             self.is_closed = true;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// As much as the endpoint has sent and nobody has read.
+    fn kept(&mut self) -> usize {
+        self.receive.flow_control().used_capacity()
     }
 }

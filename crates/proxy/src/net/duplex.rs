@@ -11,7 +11,11 @@ use crate::failure::FaultSide;
 
 /// One end of both directions.
 pub trait Flow {
-    /// Reads into a buffer that is taken only when there is something to put in; 0 at the end.
+    /// Whether [`Flow::hold`] counts what is held among what is held for clients.
+    const COUNTS: bool = false;
+
+    /// Reads about as many bytes as there is room for into a buffer that is taken only when there
+    /// is something to put in; 0 at the end.
     ///
     /// # Errors
     /// The errors of the connection.
@@ -19,6 +23,7 @@ pub trait Flow {
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
+        room: usize,
     ) -> Poll<io::Result<usize>>;
 
     /// Writes all of a buffer.
@@ -43,7 +48,12 @@ pub trait Flow {
     /// The errors of the connection.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Takes note of how many bytes of memory both directions take.
+    /// How many bytes of memory the end keeps of what was not read or not sent yet.
+    fn kept(&mut self) -> usize {
+        0
+    }
+
+    /// Takes note of how many bytes of memory both directions and both ends take.
     fn hold(&mut self, _bytes: usize) {}
 }
 
@@ -52,8 +62,9 @@ impl Flow for Stream {
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
+        room: usize,
     ) -> Poll<io::Result<usize>> {
-        Stream::poll_fill(self, context, buffer)
+        self.poll_fill_part(context, buffer, room)
     }
 
     fn poll_drain(
@@ -71,6 +82,10 @@ impl Flow for Stream {
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Stream::poll_close(self, context)
     }
+
+    fn kept(&mut self) -> usize {
+        self.buffered()
+    }
 }
 
 /// Both directions between a client and an endpoint.
@@ -78,6 +93,7 @@ pub struct Duplex {
     up: Half,
     down: Half,
     has_moved: bool,
+    is_held_up: bool,
 }
 
 /// One direction.
@@ -109,10 +125,12 @@ impl Duplex {
             up: Half::new(of_client),
             down: Half::new(of_endpoint),
             has_moved: false,
+            is_held_up: false,
         }
     }
 
-    /// Copies as much as goes. Ready once both sides have ended.
+    /// Copies as much as goes, and reads about as many bytes at once as there is room for. Ready
+    /// once both sides have ended.
     ///
     /// # Errors
     /// The side that failed.
@@ -121,13 +139,15 @@ impl Duplex {
         context: &mut Context<'_>,
         client: &mut impl Flow,
         endpoint: &mut impl Flow,
+        room: usize,
     ) -> Poll<Result<(), FaultSide>> {
-        let up = self.up.poll(context, client, endpoint);
+        self.is_held_up = room == 0;
+        let up = self.up.poll(context, client, endpoint, room);
         self.has_moved |= up.map_err(|broken| match broken {
             Broken::Reading => FaultSide::Downstream,
             Broken::Writing => FaultSide::Upstream,
         })?;
-        let down = self.down.poll(context, endpoint, client);
+        let down = self.down.poll(context, endpoint, client, room);
         self.has_moved |= down.map_err(|broken| match broken {
             Broken::Reading => FaultSide::Upstream,
             Broken::Writing => FaultSide::Downstream,
@@ -141,6 +161,11 @@ impl Duplex {
     /// Whether anything has moved since this was last asked.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
+    }
+
+    /// Whether nothing was read for want of room, and nobody will say when there is some.
+    pub fn is_held_up(&self) -> bool {
+        self.is_held_up
     }
 
     /// How many bytes of memory both directions take.
@@ -175,6 +200,7 @@ impl Half {
         context: &mut Context<'_>,
         from: &mut impl Flow,
         to: &mut impl Flow,
+        room: usize,
     ) -> Result<bool, Broken> {
         let writing = |_: io::Error| Broken::Writing;
         let mut has_moved = false;
@@ -198,7 +224,11 @@ impl Half {
                 has_moved = true;
                 break;
             }
-            match from.poll_fill(context, &mut self.waiting) {
+            let filled = match room {
+                0 => Poll::Pending,
+                _ => from.poll_fill(context, &mut self.waiting, room),
+            };
+            match filled {
                 Poll::Ready(Ok(0)) => self.state = State::Ended,
                 Poll::Ready(Ok(count)) => self.bytes += count as u64,
                 Poll::Ready(Err(_)) => return Err(Broken::Reading),

@@ -28,6 +28,9 @@ const PLAIN_BYTES_MAX: usize = 16 << 10;
 /// what rustls takes of a handshake message).
 const PARTIAL_BYTES_MAX: usize = 20 << 10;
 
+/// A reader with no more room than this gets about as much at once.
+const LITTLE_BYTES: usize = 4 << 10;
+
 thread_local! {
     static INCOMING: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
     static OUTGOING: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
@@ -373,7 +376,12 @@ impl Tls {
                 room.ok_or(io::ErrorKind::InvalidData)?
                     .copy_from_slice(&self.partial);
             }
-            let mut into = ReadBuf::new(scratch.get_mut(kept..).unwrap_or_default());
+            // Whoever has room for little shall not make this keep much.
+            let end = match out.len() {
+                0..=LITTLE_BYTES => (kept + LITTLE_BYTES).min(scratch.len()),
+                _ => scratch.len(),
+            };
+            let mut into = ReadBuf::new(scratch.get_mut(kept..end).unwrap_or_default());
             ready!(Pin::new(&mut self.tcp).poll_read(context, &mut into))?;
             let received = into.filled().len();
             if received == 0 {

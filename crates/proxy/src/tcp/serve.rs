@@ -11,13 +11,15 @@ use myriad_model::StreamRoute;
 
 use super::account::{Ending, StreamAccount};
 use super::tunnel;
+use crate::admission::tunnel::TunnelHeld;
 use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Choice, Flight, draw_share};
 use crate::codec::buffer::Buffer;
 use crate::failure::{Failure, FailureKind, Retry};
+use crate::limits::Reached;
 use crate::local::Shared;
 use crate::net::deadline::Deadline;
-use crate::net::duplex::Duplex;
+use crate::net::duplex::{Duplex, Flow as _};
 use crate::net::stream::Stream;
 use crate::policy::{authorize, sameness};
 use crate::route::credentials::credentials;
@@ -133,16 +135,31 @@ async fn copy(
     account: &mut StreamAccount,
 ) -> Ending {
     let idle = Deadline::new();
+    let mut held = TunnelHeld::new(&watch.room.local.fairness.holdings, false);
     if !idle_timeout.is_zero() {
         idle.set(idle_timeout);
     }
     watch.look.set(watch.room.local.limits.stream_look);
     poll_fn(|context| {
-        if let Poll::Ready(ended) = duplex.poll(context, client, endpoint) {
-            return Poll::Ready(ended.map_or_else(Ending::Broken, |()| Ending::Done));
-        }
-        if duplex.take_moved() && !idle_timeout.is_zero() {
-            idle.set(idle_timeout);
+        loop {
+            let polled = duplex.poll(context, client, endpoint, held.room());
+            if let Poll::Ready(ended) = polled {
+                return Poll::Ready(ended.map_or_else(Ending::Broken, |()| Ending::Done));
+            }
+            let has_moved = duplex.take_moved();
+            if has_moved && !idle_timeout.is_zero() {
+                idle.set(idle_timeout);
+            }
+            let bytes = duplex.memory() + client.kept() + endpoint.kept();
+            held.note(bytes, has_moved, duplex.is_held_up());
+            if held.is_evicted() {
+                let counts = &watch.room.local.counts;
+                counts.add_reached(Reached::AllHeldBytes);
+                return Poll::Ready(Ending::Failed(FailureKind::Overloaded));
+            }
+            if held.poll_again(context).is_pending() {
+                break;
+            }
         }
         if idle.poll_passed(context).is_ready() {
             return Poll::Ready(Ending::Idle);

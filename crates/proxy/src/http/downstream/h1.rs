@@ -111,10 +111,14 @@ pub fn serve(
                 Next::Close => break,
                 Next::Tunnel(switched, idle_timeout) => {
                     let Connection {
-                        client, deadline, ..
+                        client,
+                        deadline,
+                        worker,
+                        ..
                     } = connection;
                     let (stream, said) = client.into_parts();
-                    let tunnel = tunnel::run(stream, said, *switched, &deadline, idle_timeout);
+                    let patience = (&deadline, idle_timeout);
+                    let tunnel = tunnel::run(worker, stream, said, *switched, patience);
                     Box::pin(tunnel).await;
                     return;
                 }

@@ -349,7 +349,8 @@ async fn serve_stream(begun: Begun) {
     account.finish(worker);
     if let Some((switched, idle_timeout)) = tunnel {
         let carrier = client.into_carrier();
-        let tunnel = tunnel::run(carrier, None, *switched, &deadline, idle_timeout);
+        let patience = (&deadline, idle_timeout);
+        let tunnel = tunnel::run(worker.clone(), carrier, None, *switched, patience);
         Box::pin(tunnel).await;
     }
 }

@@ -1,17 +1,19 @@
 //! The bytes that a worker counts as held for its clients, the end of those that make it hold too
 //! much, and that others are served beside them.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use myriad_model::{AccessAction, Action, CheckBody, Provider, Respond, Route, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, yield_now};
 
 use super::checks::{access_policy_by, over_http};
 use super::floods::frame;
 use super::memory::{read_frame, serve_by, swallowing, worker};
-use super::world::{Backend, PATIENCE, World, route};
+use super::websocket::UPGRADE;
+use super::world::{Backend, Client, PATIENCE, World, route};
 use crate::codec::buffer::BUFFER_BYTES;
 use crate::codec::frame::PREFACE;
 use crate::http::worker::Worker;
@@ -457,6 +459,69 @@ async fn what_is_asked_about_without_an_endpoint_has_a_place_among_requests() {
         drop(client);
         until_nothing_is_held(&worker).await;
         assert_eq!(worker.local.fairness.requests.held(), 0);
+    };
+    Box::pin(LocalSet::new().run_until(story)).await;
+}
+
+/// An endpoint that changes to whatever it is asked for, and says 256 KiB then.
+async fn talking() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    myriad_base::task::spawn_local("endpoint", async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            myriad_base::task::spawn_local("talking", async move {
+                let mut client = Client::new(tcp);
+                client.read_until("\r\n\r\n").await;
+                let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                            Connection: Upgrade\r\n\r\n";
+                client.send(head).await;
+                let _ = client.stream.write_all(&[b'x'; 256 << 10]).await;
+                std::future::pending::<()>().await;
+            });
+        }
+    });
+    address
+}
+
+/// A client that has changed to another protocol, and reads no more of it.
+async fn upgraded(worker: &Rc<Worker>) -> TcpStream {
+    let mut client = serve_by(worker).await;
+    client.write_all(UPGRADE.as_bytes()).await.unwrap();
+    let mut byte = [0; 1];
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let read = client.read_exact(&mut byte);
+        tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap();
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"));
+    client
+}
+
+#[tokio::test]
+async fn tunnels_that_nobody_reads_are_bounded_and_leave_others_alone() {
+    const MAX: usize = 256 << 10;
+    const TUNNELS: usize = 64;
+    let story = async {
+        let mut world = World::start();
+        world.put_upstream("talking", &[talking().await]);
+        world.put_route("t", route("a.example", "/chat", "talking"));
+        world.put_route("r", answering());
+        let limits = Limits {
+            all_held_bytes_max: MAX,
+            ..Limits::default()
+        };
+        let worker = worker(&world, limits);
+        let mut clients = Vec::new();
+        for _ in 0..TUNNELS {
+            clients.push(upgraded(&worker).await);
+            let most = held_most(&worker).await;
+            assert!(most <= MAX + MAX / 4 + 2 * BUFFER_BYTES, "{most} bytes");
+        }
+        assert!(held(&worker) > MAX, "{} bytes", held(&worker));
+        others_are_served(&worker).await;
+        drop(clients);
+        until_nothing_is_held(&worker).await;
     };
     Box::pin(LocalSet::new().run_until(story)).await;
 }

@@ -358,14 +358,18 @@ pub struct TunnelStream {
 }
 
 impl Flow for TunnelStream {
+    const COUNTS: bool = true;
+
     fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
+        room: usize,
     ) -> Poll<io::Result<usize>> {
         // No more is read before this is written, so the window opens now.
-        let taken = self.handle.poll_data(context, BUFFER_BYTES, |data| {
-            buffer.get_or_insert_with(Buffer::take).append(data);
+        let taken = self.handle.poll_data(context, room, |data| {
+            let buffer = buffer.get_or_insert_with(|| Buffer::with_room(room));
+            buffer.append(data);
         });
         let taken = ready!(taken).map_err(|Gone| io::ErrorKind::ConnectionReset)?;
         Poll::Ready(Ok(taken.unwrap_or(0)))
